@@ -5,7 +5,7 @@
     fast = lucid.compile(model)
     y = fast(x)  # the first call traces, exports and loads; later ones run
 
-It is `to_onnx` in memory and a `Session`, for the shapes that come.
+It combines `to_onnx` in memory with a `Session`, for the shapes of the calls.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lucid.tracing.trace import Model, trace
 Shape: TypeAlias = tuple[int, ...]
 
 MOST_PROGRAMS = 64
-"""Programs that a model keeps. Beyond these, those of the kind of call that was compiled longest ago go."""
+"""The most programs that a model keeps; then those of the structure of arguments compiled longest ago are dropped."""
 
 
 def compile(
@@ -43,9 +43,9 @@ def compile(
 ) -> Compiled:
     """A callable with the model's signature that computes in onnxruntime.
 
-    The first call traces the model in evaluation mode, exports it to memory and loads it. Sizes are fixed until another
-    call has others: the sizes that differ become symbolic then, those that were always equal share a name. Another
-    element type, number of axes, structure or Python value of an argument is compiled apart. A model that cannot be
+    The first call traces the model in evaluation mode, exports it to memory and loads it. Sizes are fixed until a call
+    has others: sizes that differ then become symbolic, and sizes that were always equal share a name. Arguments of
+    another element type, number of axes, structure or Python value are compiled separately. A model that cannot be
     traced with symbolic sizes is compiled for each combination of sizes.
 
     New weights of a module, by `load_state_dict`, `assign` or `to`, are noticed at the next call. Compile again after a
@@ -53,7 +53,7 @@ def compile(
 
     Args:
         model: a module, a method of one, or a function of tensors.
-        target: what is exported for, as in `to_onnx`.
+        target: the runtime to export for, as in `to_onnx`.
         providers: onnxruntime's execution providers, as in `Session`.
         threads: the threads of onnxruntime, as in `Session`.
 
@@ -70,10 +70,10 @@ class _Program:
     """A loaded model for calls whose sizes fit.
 
     Args:
-        groups: of each axis of the tensors, in their order; axes of one group have the same size.
-        sizes: of each group, None for a symbolic one.
+        groups: the group of each axis of the tensors, in order; axes of one group have the same size.
+        sizes: the size of each group, None if symbolic.
         inputs: the names of the inputs and their types, in the order of the tensors.
-        checked: whether `Session.run` has to convert arrays, as those of bfloat16.
+        checked: whether `Session.run` has to convert arrays, such as bfloat16.
         rebuild: puts the outputs into the structure that the model returns.
     """
 
@@ -103,7 +103,7 @@ class _Program:
 
 
 class Compiled:
-    """What `lucid.compile` returns."""
+    """A model compiled by `lucid.compile`."""
 
     def __init__(
         self, model: Model, target: Target | str, providers: str | Sequence[str] | None, threads: int | None
@@ -131,7 +131,7 @@ class Compiled:
         return program.run(arrays)
 
     def inputs(self) -> list[TensorType]:
-        """The types of the tensors of the program that was made last: names stand for its symbolic sizes."""
+        """The input types of the latest program: names stand for its symbolic sizes."""
         kept = [program for programs in self._programs.values() for program in programs]
         return list(kept[-1].inputs.values()) if kept else []
 
@@ -140,7 +140,7 @@ class Compiled:
         return f"compiled {name}, programs: {sum(map(len, self._programs.values()))}"
 
     def _compile(self, key: Any, args: Any, kwargs: Any, arrays: Sequence[Array], sizes: Shape) -> _Program:
-        """A program for these arguments, and as far as the model allows for all that came before of this kind."""
+        """A program for these arguments and, if the model allows, for all earlier ones of the same structure."""
         if not self._programs:
             owner = getattr(self.model, "__self__", self.model)
             state = owner.state_dict().values() if isinstance(owner, Module) else ()
@@ -154,8 +154,8 @@ class Compiled:
                 raise
             groups, known = _grouped(None, sizes)
             program = self._loaded(args, kwargs, arrays, groups, known)
-            self._fixed.add(key)  # the model asks for a size, or whether two are equal: a program for each
-        self._programs.pop(key, None)  # its kind is the newest now
+            self._fixed.add(key)  # the model reads a size, or compares two: a program for each combination
+        self._programs.pop(key, None)  # its structure is the newest now
         self._programs[key] = [*(old for old in earlier if not _covers(program, old)), program][-MOST_PROGRAMS:]
         while sum(map(len, self._programs.values())) > MOST_PROGRAMS:
             del self._programs[next(iter(self._programs))]
@@ -182,7 +182,7 @@ class Compiled:
 def _grouped(earlier: _Program | None, sizes: Shape) -> tuple[Shape, tuple[int | None, ...]]:
     """The groups of axes that had equal sizes in this call and in those of the earlier program, and their sizes.
 
-    Where an earlier group is divided, axes of size 1 are fixed: they are broadcast to the others.
+    If an earlier group is divided, axes of size 1 are fixed: they broadcast to the others.
     """
     old = [(size, None) for size in sizes] if earlier is None else [(g, earlier.sizes[g]) for g in earlier.groups]
     last = dict(zip(old, sizes, strict=True))
@@ -200,7 +200,7 @@ def _grouped(earlier: _Program | None, sizes: Shape) -> tuple[Shape, tuple[int |
 
 
 def _covers(program: _Program, other: _Program) -> bool:
-    """Whether a program computes all that another one does."""
+    """Whether a program fits all calls that another one fits."""
     pairs = set(zip(other.groups, program.groups, strict=True))
     return len({mine for _, mine in pairs}) == len(pairs) and all(
         program.sizes[mine] in (None, other.sizes[theirs]) for theirs, mine in pairs
@@ -208,7 +208,7 @@ def _covers(program: _Program, other: _Program) -> bool:
 
 
 def _key(value: Any, arrays: list[Array]) -> Any:
-    """What calls of one program have in common: the structure of arguments, types of tensors, Python values."""
+    """The key of a call: the structure of its arguments, the types of tensors, and Python values."""
     if isinstance(value, (Tensor, np.ndarray)):
         arrays.append(value.numpy() if isinstance(value, Tensor) else value)
         return (arrays[-1].dtype, arrays[-1].ndim)

@@ -200,7 +200,7 @@ def test_a_buffer_that_is_full_is_an_error_eagerly_and_exported() -> None:
 def test_padding_on_the_left_over_a_buffer_is_an_error() -> None:
     gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
     with pytest.raises(
-        ValueError, match="are not those that the buffer continues with, .*: over a buffer pad texts on the right"
+        ValueError, match="do not continue the buffer, expected .*: pad texts on the right with a buffer"
     ):
         gpt2(
             lucid.tensor([[1, 2, 3]]), None, lucid.tensor([[0, 0, 1]]), past_key_values=gpt2.empty_cache(1, capacity=4)

@@ -344,7 +344,7 @@ def test_positions_that_a_cache_counts_itself_are_refused() -> None:
     case = sample("whisper/base")
     with pytest.raises(ValueError, match="Whisper: got position_ids with a cache that grows, expected none"):
         case.model.decode(case.ids[:, :1], case.start(), None, lucid.tensor([[0], [0]]))
-    with pytest.raises(ValueError, match="over a buffer pad texts on the right"):
+    with pytest.raises(ValueError, match="pad texts on the right with a buffer"):
         case.model.decode(case.ids[:, :1], case.start(4), None, lucid.tensor([[0], [1]]))
 
 

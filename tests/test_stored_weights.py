@@ -287,7 +287,7 @@ READS: dict[str, Callable[[Any], object]] = {
 def test_what_else_reads_a_weight_is_told_what_to_do(asked: str) -> None:
     weight = lucid.quantize(nn.Linear(32, 32), symmetric=True).weight
     told = (
-        rf"^{asked.strip()}.*: got QuantizedWeight\(32, 32, bits=4, block=32\), which is no tensor; read it by "
+        rf"^{asked.strip()}.*: got QuantizedWeight\(32, 32, bits=4, block=32\), which is not a tensor; use "
         r"F.linear\(x, weight\), F.embedding\(indices, weight\) or weight\[rows\], or keep the parameter .*skip="
     )
     with pytest.raises((TypeError, AttributeError), match=told):

@@ -75,7 +75,7 @@ def _with_axes(x: Tensor, rank: int) -> Tensor:
 
 
 def _fitting_heads(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Heads as `ops.attention` takes them: as many of keys as of values, and those of queries a multiple."""
+    """Heads as `ops.attention` takes them: equally many of keys and values, and a multiple of queries."""
     heads, *others = (x.shape[-3] for x in (query, key, value))
     if all(same(heads, other) for other in others):
         return query, key, value
@@ -94,7 +94,7 @@ def _fitting_heads(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> 
 
 
 def _times(x: Tensor, heads: Size, query: Tensor, key: Tensor, value: Tensor) -> int:
-    """How many query heads read each head of keys or values."""
+    """The number of query heads that read each head of keys or values."""
     own = x.shape[-3]
     if not isinstance(heads, int) or not isinstance(own, int) or not own or heads % own:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Windows of images as columns, and images sampled at given places, with torch's arguments and results.
+"""Windows of images as columns, and images sampled at places of a grid, with torch's arguments and results.
 
 Both are gathers, so they are exact on every target.
 """
@@ -30,7 +30,7 @@ def unfold(x: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, 
     One image (C, H, W) gives (C * window, number of windows).
 
     Raises:
-        TypeError, ValueError: for something else than images, and for sizes that are not positive.
+        TypeError, ValueError: for anything but images, and for sizes that are not positive.
     """
     check_tensors("unfold", x=x)
     if x.ndim == 3:
@@ -66,7 +66,7 @@ def grid_sample(
 
     Args:
         mode: "bilinear", or "nearest".
-        padding_mode: what is outside of an image: "zeros", its "border", or its "reflection".
+        padding_mode: the pixels outside an image: "zeros", its "border", or its "reflection".
         align_corners: whether -1 and 1 are the centres of the first and the last pixel; by default their outer edges.
 
     A place that is NaN is outside.
@@ -115,19 +115,19 @@ def grid_sample(
 
 
 def _pixel(place: Tensor, size: Size, align_corners: bool) -> Tensor:
-    """From -1 to 1 to the number of a pixel."""
+    """Map places from -1 to 1 to pixel indices."""
     return (place + 1) / 2 * (size - 1) if align_corners else ((place + 1) * size - 1) / 2
 
 
 def _inside(pixel: Tensor, size: Size, padding_mode: str, align_corners: bool) -> Tensor:
-    """Places outside of an axis brought into it; for zeros, to just outside."""
+    """Move places outside an axis into it; for zeros, to just outside."""
     last = _as_number(size, pixel) - 1
     pixel = ops.where(ops.isnan(pixel), -2.0, pixel)
     if padding_mode == "zeros":
         return ops.minimum(ops.maximum(pixel, -2.0), last + 2)
     if padding_mode == "reflection":
         low, span = (0.0, ops.maximum(last, 1.0)) if align_corners else (-0.5, last + 1)
-        pixel = ops.minimum(abs(pixel - low), 2.0**22 * span)  # beyond, a place says nothing in float32
+        pixel = ops.minimum(abs(pixel - low), 2.0**22 * span)  # float32 cannot hold places beyond that
         turns = ops.floor(pixel / span)
         rest = pixel - turns * span
         pixel = low + ops.where(turns - 2 * ops.floor(turns / 2) > 0.5, span - rest, rest)

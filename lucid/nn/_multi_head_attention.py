@@ -94,7 +94,7 @@ class Projections:
         return linear(key, weights[0], biases[0]), linear(value, weights[1], biases[1])
 
     def with_extra_rows(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, int]:
-        """Append `bias_k`, `bias_v` and zeros to projected keys and values; also returns how many rows these are."""
+        """Append `bias_k`, `bias_v` and zeros to projected keys and values; also returns the number of added rows."""
         rows = []
         if self.bias_k is not None and self.bias_v is not None:
             rows.append((self.bias_k, self.bias_v))
@@ -185,7 +185,7 @@ def multi_head_attention_forward(
 
     Args:
         query: (L, N, E); (N, L, E) with `batch_first`; (L, E) unbatched.
-        key, value: (S, N, kdim), (S, N, vdim), or laid out as the query is.
+        key, value: (S, N, kdim), (S, N, vdim), or in the axis order of the query.
         embed_dim_to_check: E, which the query's last size must equal.
         num_heads: heads; must divide E.
         in_proj_weight, in_proj_bias: (3E, E), (3E): query, key and value projections, stacked. The bias is also used
@@ -201,13 +201,13 @@ def multi_head_attention_forward(
         use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight: (E, E), (E, kdim), (E, vdim).
         static_k, static_v: (N*H, S, E/H): used instead of the projected key or value.
         average_attn_weights: return the mean of the weights over the heads.
-        is_causal: query i sees keys up to i; also together with `key_padding_mask`. With `attn_mask`, which then should
-            be causal, it changes nothing: torch's hint.
+        is_causal: query i sees keys up to i; also together with `key_padding_mask`. With `attn_mask` it is torch's hint
+            that the mask is causal, and changes nothing.
         batch_first: batch before length in query, key, value and output.
         num_kv_heads: fewer key and value than query heads (grouped-query attention).
 
     Returns:
-        The output, laid out as the query; and the weights (N, L, S) or, not averaged, (N, H, L, S), or None.
+        The output, in the axis order of the query; and the weights (N, L, S) or, not averaged, (N, H, L, S), or None.
 
     Raises:
         ValueError, TypeError: for arguments that do not fit; the message names the argument and what was expected.
@@ -262,7 +262,7 @@ def attend(
     batch_first: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """`multi_head_attention_forward` with the parameters in one object."""
-    is_causal = is_causal and attn_mask is None  # torch's hint: a mask says everything
+    is_causal = is_causal and attn_mask is None  # with a mask, torch's hint changes nothing
     check_probability(NAME, "dropout_p", dropout_p)
     check_tensors(NAME, query=query, key=key, value=value)
     q, k, v = _batch_first(query, key, value, batch_first)
@@ -274,7 +274,7 @@ def attend(
     mask = _score_mask(attn_mask, batch, projections.heads, queries, keys)
     key_mask = _key_mask(key_padding_mask, batch, keys)
     k, v, extra = projections.with_extra_rows(k, v)
-    if extra:  # every query sees them; masks and causality apply only to the sequence's own keys
+    if extra:  # every query sees these; masks and causality apply to the sequence's own keys only
         if is_causal:
             mask, is_causal = causal_mask(queries, keys), False
         mask, key_mask = (None if m is None else extended_mask(m, keys, extra) for m in (mask, key_mask))
@@ -291,7 +291,7 @@ def attend(
         need_weights=need_weights,
     )
     output, weights = result if need_weights else (result, None)
-    output = _restore_layout(projections.project_output(output), query, batch_first)
+    output = _restore_axes(projections.project_output(output), query, batch_first)
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
     return output, weights if weights is None or query.ndim == 3 else ops.squeeze(weights, 0)
@@ -307,7 +307,7 @@ def attend_after(
     output, present = cached_attention(
         q, k, v, cache, heads=projections.heads, kv_heads=projections.kv_heads, is_causal=True
     )
-    return _restore_layout(projections.project_output(output), query, batch_first), present
+    return _restore_axes(projections.project_output(output), query, batch_first), present
 
 
 def keys_and_values(projections: Projections, key: Tensor, value: Tensor, *, batch_first: bool) -> KeyValueCache:
@@ -324,16 +324,16 @@ def attend_to(
     *,
     batch_first: bool,
 ) -> Tensor:
-    """Attention (N, L, E) to keys and values that are given, all of them for each query."""
+    """Attention (N, L, E) to given keys and values; every query sees all of them."""
     x, *_ = _batch_first(query, query, query, batch_first)
     _check_inputs(x, x, x, projections.embed_dim)
     key_mask = _key_mask(key_padding_mask, memory.key.shape[0], memory.key.shape[2])
     output = cross_attention(projections.project_query(x), *memory, key_mask, heads=projections.heads)
-    return _restore_layout(projections.project_output(output), query, batch_first)
+    return _restore_axes(projections.project_output(output), query, batch_first)
 
 
 def _batch_first(query: Tensor, key: Tensor, value: Tensor, batch_first: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """All three as (N, length, width). A tensor given twice is converted once, so self-attention is recognised."""
+    """All three as (N, length, width). A tensor passed twice is converted once, so self-attention is recognised."""
     if query.ndim not in (2, 3) or not query.ndim == key.ndim == value.ndim:
         raise ValueError(
             f"{NAME}: query {show_shape(query.shape)}, key {show_shape(key.shape)}, value {show_shape(value.shape)}: "
@@ -349,8 +349,8 @@ def _batch_first(query: Tensor, key: Tensor, value: Tensor, batch_first: bool) -
     return q, k, v
 
 
-def _restore_layout(x: Tensor, query: Tensor, batch_first: bool) -> Tensor:
-    """(N, length, width), laid out as the query was given."""
+def _restore_axes(x: Tensor, query: Tensor, batch_first: bool) -> Tensor:
+    """(N, length, width) in the axis order of the query."""
     return ops.squeeze(x, 0) if query.ndim == 2 else x if batch_first else ops.transpose(x, 0, 1)
 
 

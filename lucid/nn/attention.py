@@ -25,7 +25,7 @@ class ScaledDotProductAttention(Module):
     """softmax(scale * query @ key.T + mask) @ value on (N, H, L, d), as `F.scaled_dot_product_attention`.
 
     Args:
-        attn_mask: the mask of every call that is not given one. Boolean: true = attend.
+        attn_mask: the mask of calls without one. Boolean: true = attend.
         dropout_p: probability of dropping a weight while training.
         is_causal: query i sees keys up to i.
         scale: multiplies the scores; 1 / sqrt(d) by default.
@@ -223,7 +223,7 @@ class MultiHeadAttention(Module):
             cache: of the earlier positions.
 
         Returns:
-            The output, laid out as the query, and the cache of all positions. Weights are not dropped out.
+            The output, in the axis order of the query, and the cache of all positions. There is no dropout of weights.
 
         Raises:
             ValueError: with `add_bias_kv` or `add_zero_attn`, and for a cache that does not fit.
@@ -242,7 +242,7 @@ class MultiHeadAttention(Module):
 
     @scoped
     def attend_to(self, query: Tensor, memory: KeyValueCache, key_padding_mask: Tensor | None = None) -> Tensor:
-        """What `forward` gives for a query (N, L, E) and the sequence that these keys and values are of.
+        """The result of `forward` for a query (N, L, E) and the sequence of these keys and values.
 
         `key_padding_mask` (N, S) is true for keys to ignore.
         """

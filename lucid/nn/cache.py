@@ -43,8 +43,8 @@ class KeyValueCache(NamedTuple):
 class KeyValueBuffer(NamedTuple):
     """The keys and values of one attention layer in buffers of a fixed capacity, (N, H_kv, C, d) and (N, H_kv, C, d_v).
 
-    Position j is in slot j; `filled` (N,) int64 says how many slots of each row hold one. Where it is None, as in an
-    exported step, the positions of the new tokens tell.
+    Position j is in slot j; `filled` (N,) int64 counts the filled slots of each row. If it is None, as in an exported
+    step, the positions of the new tokens give the count.
     """
 
     key: Tensor
@@ -53,7 +53,7 @@ class KeyValueBuffer(NamedTuple):
 
     @classmethod
     def empty(cls, shape: CacheShape, batch: Size, capacity: int) -> Self:
-        """A cache with room for `capacity` positions and none in it."""
+        """An empty cache with room for `capacity` positions."""
         sizes = (batch, shape.kv_heads, capacity, shape.head_dim)
         return cls(zeros(sizes, dtype=shape.dtype), zeros(sizes, dtype=shape.dtype), zeros(batch, dtype=int64))
 
@@ -92,7 +92,7 @@ def cached_attention(
         query, key, value: of the L new positions, as for `ops.attention`.
         cache: the earlier positions; None where there is no cache.
         mask: as for `ops.attention`, over P + L keys, or over the capacity of a buffer.
-        key_mask: as for `ops.attention`; not with a buffer, where what is filled says which keys there are.
+        key_mask: as for `ops.attention`; not with a buffer, whose filled slots are the keys.
         options: `heads`, `kv_heads`, `scale`, `is_causal`, `window` and `softcap` of `ops.attention`.
 
     Returns:
@@ -108,8 +108,8 @@ def cached_attention(
         return output, KeyValueCache(*present)
     if key_mask is not None or cache.filled is None:
         raise ValueError(
-            "cached_attention: a buffer takes no key_mask, and must say how much of it is filled; in a decoder "
-            "F.layer_caches and F.cache_key_mask see to both"
+            "cached_attention: a buffer takes no key_mask, and needs `filled`; in a decoder F.layer_caches and "
+            "F.cache_key_mask provide both"
         )
     options = {"is_causal": False, **options}
     output, keys, values = ops.buffered_attention(
@@ -128,7 +128,7 @@ def cross_attention(
     kv_heads: int | None = None,
     scale: float | None = None,
 ) -> Tensor:
-    """Attention to keys and values that may come from a cache: those of an encoder's output, the same at every step.
+    """Attention to keys and values of an encoder's output, the same at every step; they may come from a cache.
 
     Args:
         query: (N, L, H*d).
@@ -149,10 +149,10 @@ def cross_attention(
 
 
 def cache_span(cache: Cache | None, new: Size) -> tuple[Size | Tensor, Size]:
-    """Where `new` positions begin, and how many keys they attend to: what biases by distance need.
+    """The first of `new` positions, and the number of keys they attend to, for biases by distance.
 
-    The first is P for a growing cache, and (N,) for a buffer, which is filled to another position in each row; the
-    second is P + L, or the capacity.
+    The first position is P for a growing cache, and (N,) for a buffer, whose rows are filled to different positions;
+    the number of keys is P + L, or the capacity.
     """
     if isinstance(cache, KeyValueBuffer) and cache.filled is not None:
         return cache.filled, cache.key.shape[2]
@@ -165,12 +165,12 @@ def layer_caches(
 ) -> list[Cache | None]:
     """The cache of each layer, or None for each.
 
-    The first position of each row tells buffers that do not say it how much is filled; what follows after it may be
-    padding, whose positions do not matter.
+    For buffers without `filled`, the first position of each row gives it; later positions of the row may be padding and
+    do not matter.
 
     Raises:
-        ValueError: for such buffers without `position_ids`; eagerly, for positions that are not those of the slots of
-            buffers that say it: padding must come last there.
+        ValueError: for buffers without `filled` and no `position_ids`; eagerly, for positions that do not continue the
+            filled slots: padding must come last.
     """
     if past_key_values is None:
         return [None] * layers
@@ -178,7 +178,7 @@ def layer_caches(
     for cache in past_key_values:
         if isinstance(cache, KeyValueBuffer) and cache.filled is None:
             if position_ids is None:
-                raise ValueError("a buffer that does not say how much is filled needs position_ids, got None")
+                raise ValueError("a buffer without `filled` needs position_ids, got None")
             cache = cache._replace(filled=position_ids[:, 0])
         elif isinstance(cache, KeyValueBuffer) and position_ids is not None:
             _check_positions(position_ids, cache)
@@ -192,20 +192,20 @@ def _check_positions(position_ids: Tensor, cache: KeyValueBuffer) -> None:
     given, counted = position_ids.numpy(), cache.filled.numpy()[:, None] + np.arange(position_ids.numpy().shape[1])
     if not np.array_equal(np.broadcast_to(given, counted.shape), counted):
         raise ValueError(
-            f"position_ids {given.tolist()} are not those that the buffer continues with, {counted.tolist()}: over a "
-            "buffer pad texts on the right"
+            f"position_ids {given.tolist()} do not continue the buffer, expected {counted.tolist()}: pad texts on the "
+            "right with a buffer"
         )
 
 
 def cache_key_mask(attention_mask: Tensor | None, caches: Sequence[Cache | None]) -> Tensor | None:
-    """The attention mask as a mask of keys; None over buffers, whose padding comes after the text and is never seen."""
+    """The attention mask as a mask of keys; None for buffers, whose padding comes after the text and is never seen."""
     if attention_mask is None or (caches and isinstance(caches[0], KeyValueBuffer)):
         return None
     return attention_mask.astype(bool_)
 
 
 def cache_positions(input_ids: Tensor, position_ids: Tensor | None, caches: Sequence[Cache | None]) -> Tensor:
-    """The positions of new tokens, (N, L) as given or counted on from a buffer's rows, or (L,) for all rows alike."""
+    """The positions of new tokens: (N, L), given or counted from a buffer's rows, or (L,), the same for all rows."""
     if position_ids is not None:
         return position_ids
     first = caches[0] if caches else None
@@ -217,7 +217,7 @@ def cache_positions(input_ids: Tensor, position_ids: Tensor | None, caches: Sequ
 
 
 def present_caches(past_key_values: Sequence[Cache] | None, present: Sequence[Cache | None]) -> list[Cache]:
-    """The new caches of all layers, in the form of those that were given."""
+    """The new caches of all layers, in the form of the given ones."""
     kept = [cache for cache in present if cache is not None]
     if past_key_values and isinstance(past_key_values[0], KeyValueBuffer) and past_key_values[0].filled is None:
         return [KeyValueBuffer(cache.key, cache.value) for cache in kept]
@@ -225,7 +225,7 @@ def present_caches(past_key_values: Sequence[Cache] | None, present: Sequence[Ca
 
 
 def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None, of: str = "") -> None:
-    """Refuse a cache of another model or element type, or whose layers differ. `of` is part of the name in messages.
+    """Refuse a cache of another model or element type, or whose layers differ. Messages put `of` into the name.
 
     Raises:
         ValueError: for another number of layers, shape or element type; the message names the layer.
@@ -237,7 +237,7 @@ def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None, o
 
 
 def check_states(where: str, layers: int, types: Mapping[str, TensorType], states: Sequence[Any], of: str = "") -> None:
-    """Refuse the states of another number of layers, or tensors in them of other types; `types` are without the batch.
+    """Refuse states of another number of layers, or with tensors of other types; `types` are without the batch.
 
     Raises:
         ValueError: the message names the layer.

@@ -48,7 +48,7 @@ def pads_of(
 
 
 def over_batch(where: str, call: Callable[[Tensor], Tensor], x: Tensor, axes: int) -> Tensor:
-    """A function of (N, C, *spatial), with `axes` spatial axes, called with a batch of them or with one (C, *spatial).
+    """Call a function of (N, C, *spatial), with `axes` spatial axes, on a batch or on a single (C, *spatial).
 
     Raises:
         ValueError: for another number of axes.
@@ -180,7 +180,7 @@ class _Convolution(Spatial):
         self.dilation = per_axis(name, "dilation", dilation, axes)
 
     def _set_parameters(self, rows: int, columns: int, bias: bool, dtype: DTypeLike | None) -> None:
-        """The weight (rows, columns / groups, *kernel_size), which reads as many inputs as it has columns."""
+        """The weight (rows, columns / groups, *kernel_size), with one column for each input channel it reads."""
         read = columns // self.groups
         self.weight = init.kaiming_uniform_(new_parameter(rows, read, *self.kernel_size, dtype=dtype), a=math.sqrt(5))
         bound = 1 / math.sqrt(read * math.prod(self.kernel_size))

@@ -32,9 +32,9 @@ class CausalDecoder(Module):
         def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None): ...
 
     which returns the logits (N, L, vocabulary) of the next token for each position; with `past_key_values`, a pair of
-    the logits and the new list of caches. Attention layers use `nn.functional.cached_attention` for both. A forward may
-    also take `logits_to_keep`, how many of the last positions get logits, or which position of each row, since a prompt
-    needs them for its last token only (`kept_positions`); the class then says `takes_logits_to_keep = True`.
+    the logits and the new list of caches. Attention layers use `nn.functional.cached_attention` for both. A prompt
+    needs logits for its last token only, so a forward may also take `logits_to_keep`, the number of last positions or
+    the position of each row that get logits (`kept_positions`); the class then sets `takes_logits_to_keep = True`.
 
     ::
 
@@ -47,7 +47,7 @@ class CausalDecoder(Module):
 
     @property
     def cache_shape(self) -> CacheShape:
-        """Layers, heads of keys and values, their width and element type."""
+        """The number of layers, of heads of keys and values, their width and element type."""
         raise NotImplementedError(f"{type(self).__name__} has no cache_shape: define the property to give it a cache")
 
     def empty_cache(self, batch: int, capacity: int | None = None) -> list[Cache]:
@@ -63,7 +63,7 @@ class CausalDecoder(Module):
         return {"input_ids": ids, "attention_mask": ids}
 
     def cached_input_specs(self, cache: CacheKind = "growing", capacity: Size | None = None) -> Mapping[str, Any]:
-        """The inputs of a step: L new tokens after P earlier ones, or in buffers of C slots; each may be any number."""
+        """The inputs of a step: L new tokens after P earlier ones, or in buffers of C slots, all of dynamic size."""
         shape = self.cache_shape
         grows = cache == "growing"
         slots: Size | str = _PAST if grows else _slots(capacity)
@@ -74,23 +74,23 @@ class CausalDecoder(Module):
         return {"input_ids": ids, "attention_mask": mask, "position_ids": ids, "past_key_values": caches}
 
     def cached_output_names(self) -> list[str]:
-        """What an exported step calls its outputs."""
+        """The names of the outputs of an exported step."""
         parts = [f"present.{layer}.{part}" for layer in range(self.cache_shape.layers) for part in ("key", "value")]
         return ["logits", *parts]
 
     def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
-        """What is exported of it with a cache."""
+        """The part to export with a cache."""
         inputs, outputs = self.cached_input_specs(cache, capacity), self.cached_output_names()
         sizes, draw = self._compared_sizes(cache, capacity), partial(self._drawn, inputs)
         steps = partial(self._compared_steps, cache, capacity)
         return ModelPart(self, inputs, outputs, sizes=sizes, draw=draw, steps=steps)
 
     def _compared_sizes(self, cache: CacheKind, capacity: Size | None) -> list[dict[str, int]] | None:
-        """Values of the sizes with which a step can be compared; None where any will do."""
+        """Sizes for comparing a step; None if any will do."""
         return buffer_sizes(_BATCH, (_NEW, _TOTAL), _CAPACITY, capacity) if cache == "fixed" else None
 
     def _compared_steps(self, cache: CacheKind, capacity: Size | None, prompt: int) -> Steps:
-        """A prompt and tokens after it, in two rows, of which one has padding on the left where the cache grows."""
+        """A prompt and tokens after it, in two rows; with a growing cache, one row is padded on the left."""
         steps, runs = consecutive(prompt, capacity), []
         room = sum(steps[-1]) + prompt
         for before, new in steps:
@@ -106,15 +106,15 @@ class CausalDecoder(Module):
         return Steps(carried_outputs(self.cached_output_names()), runs)
 
     def _drawn_tokens(self, *shape: int) -> Array:
-        """Tokens of the whole vocabulary."""
+        """Random tokens of the whole vocabulary."""
         vocabulary = self(Tensor.from_array(np.zeros((1, 1), np.int64))).numpy().shape[-1]
         return random.generator().integers(0, vocabulary, shape)
 
     def _drawn(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Array]:
-        """Tokens, and a cache that the model itself has made, for a comparison.
+        """Random tokens, and a cache that the model itself computed, for a comparison.
 
-        Random numbers in the place of a cache are no keys that a trained model has seen; it may answer them with
-        numbers so large that rounding shows.
+        Random numbers in a cache are unlike the keys of a trained model, which may answer them with numbers so large
+        that rounding shows.
         """
         batch, new = sizes[_BATCH], sizes[_NEW]
         past = inputs["past_key_values"][0].key
@@ -124,7 +124,7 @@ class CausalDecoder(Module):
         with evaluating():
             ids = self._drawn_tokens(batch, filled + new)
             drawn = {"input_ids": ids[:, filled:]}
-            if not grows:  # each row of the batch is filled to another position
+            if not grows:  # the rows of the batch are filled to different positions
                 starts = filled - np.arange(batch) % (filled + 1)
                 drawn["position_ids"] = starts[:, None] + np.arange(new)
             if not filled:
@@ -182,7 +182,7 @@ def _slots(capacity: Size | None) -> Size:
 
 
 def padded_left(batch: int, earlier: int, new: int) -> Array:
-    """The mask of a step: padding on the left, of another length in each row, among the earlier tokens."""
+    """The mask of a step, with left padding of different lengths among the earlier tokens of each row."""
     padding = np.arange(batch)[:, None] % (earlier + 1)
     return (np.arange(earlier + new) >= padding).astype(np.int64)
 
@@ -191,12 +191,12 @@ def kept_positions(x: Tensor, keep: int | Tensor | None) -> Tensor:
     """Some positions of (N, L, width).
 
     Args:
-        keep: how many of the last ones, all if there are no more; or (N,) int64, the one to keep of each row, which
-            makes (N, 1, width); or None for all.
+        keep: the number of last positions, or all if there are fewer; or (N,) int64, the position to keep of each row,
+            which gives (N, 1, width); or None for all.
 
     Raises:
-        ValueError: for less than 1, or positions that are not one for each row.
-        IndexError: eagerly, for a position that is not there.
+        ValueError: for less than 1, or unless there is one position for each row.
+        IndexError: eagerly, for a position that does not exist.
     """
     if keep is None:
         return x

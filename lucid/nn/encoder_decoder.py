@@ -58,8 +58,8 @@ class EncoderDecoderCache(NamedTuple):
 class EncoderDecoder(Module):
     """A module with an encoder and a decoder that can continue from a cache.
 
-    The keys and values that the decoder's layers make of the encoder's output are computed once and are part of the
-    cache::
+    The keys and values that the decoder's layers compute from the encoder's output are computed once and are part of
+    the cache::
 
         states = model.encode(source_ids, attention_mask)
         cache = model.empty_cache(states)                                # or with capacity=64: buffers
@@ -67,9 +67,9 @@ class EncoderDecoder(Module):
         logits, cache = model.decode(logits[:, -1:].argmax(-1), cache, attention_mask)
 
     A subclass defines `forward` for all tokens at once, `cache_shape`, `encoder_width`, `encode`, `cross_caches`,
-    `step`, `logits`, and for other inputs than token ids `encoder_input_specs`; `empty_cache`, `decode` and what is
-    exported follow from these. The decoder's texts have no mask of their own, so they are not padded on the left; over
-    buffers they may be padded on the right.
+    `step`, `logits`, and for inputs other than token ids `encoder_input_specs`; `empty_cache`, `decode` and the
+    exported parts follow from these. The decoder's texts have no mask of their own, so they are not padded on the left;
+    with buffers they may be padded on the right.
     """
 
     @property
@@ -104,13 +104,13 @@ class EncoderDecoder(Module):
         caches: Sequence[EncoderDecoderCache],
         key_mask: Tensor | None,
     ) -> tuple[Tensor, Sequence[Cache | None]]:
-        """The decoder's vectors (N, L, width) for new tokens, and the cache of each layer's own positions with them.
+        """The decoder's vectors (N, L, width) for new tokens, and each layer's cache of its positions, including these.
 
         Args:
             input_ids: (N, L) int64.
-            positions: their positions, (L,), or (N, L) where each row of the batch has its own.
+            positions: their positions, (L,), or (N, L) if each row of the batch has its own.
             caches: of each layer.
-            key_mask: (N, S) booleans: which of the encoder's positions count.
+            key_mask: (N, S) booleans: the encoder's positions that count.
         """
         raise NotImplementedError(f"{type(self).__name__} has no step(): define it with the decoder's computation")
 
@@ -119,8 +119,9 @@ class EncoderDecoder(Module):
         raise NotImplementedError(f"{type(self).__name__} has no logits(): define it with the output layer")
 
     def empty_cache(self, encoder_hidden_states: Tensor, capacity: int | None = None) -> list[EncoderDecoderCache]:
-        """The cache before the first token: the keys and values of the encoder's output (N, S, E), and no positions of
-        the decoder yet, in a cache that grows or in buffers of a capacity.
+        """The cache before the first token: keys and values of the encoder's output (N, S, E), none of the decoder.
+
+        The decoder's cache grows, or consists of buffers of a capacity.
         """
         own = empty_caches(self.cache_shape, encoder_hidden_states.shape[0], capacity)
         return list(map(EncoderDecoderCache, own, self.cross_caches(encoder_hidden_states)))
@@ -139,8 +140,8 @@ class EncoderDecoder(Module):
             input_ids: (N, L) int64, the new tokens of the decoder.
             past_key_values: the cache of the earlier ones; see `empty_cache`.
             encoder_attention_mask: (N, S) int64, 1 = keep, 0 = padding of the encoder's input.
-            position_ids: (N, L) int64, for buffers that do not say how much of them is filled; else they are counted.
-            logits_to_keep: how many of the last positions get logits, or (N,) the position of each row; all by default.
+            position_ids: (N, L) int64, for buffers without `filled`; else positions are counted.
+            logits_to_keep: the number of last positions that get logits, or (N,) the position of each row; default all.
 
         Returns:
             (N, L, vocab_size), and the new cache.
@@ -166,12 +167,12 @@ class EncoderDecoder(Module):
         for part, caches in (("decoder", own), ("encoder", cross)):
             check_cache(type(self).__name__, self.cache_shape, caches, f"{part}.")
 
-    # What is exported -------------------------------------------------------------------------------------------------
+    # Exported parts ---------------------------------------------------------------------------------------------------
 
     def part(
         self, part: PartName = "decoder", cache: CacheKind | None = None, capacity: Size | None = None
     ) -> ModelPart:
-        """What `lucid.export.to_onnx` exports with these arguments."""
+        """The part that `lucid.export.to_onnx` exports with these arguments."""
         if part == "encoder":
             outputs = ["last_hidden_state"]
             if cache is None:

@@ -1,4 +1,4 @@
-"""Mixture of experts: many feed-forward layers, of which each token goes through a few."""
+"""Mixture of experts: each token goes through a few of many feed-forward layers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lucid.ops.tensor.tensor import Tensor
 
 
 class GatedExperts(Module):
-    """down(activation(gate(x)) * up(x)) by the experts that were chosen for each token: (..., dim) to (..., dim).
+    """down(activation(gate(x)) * up(x)) by the experts chosen for each token: (..., dim) to (..., dim).
 
-    A router of your own chooses them; `MixtureOfExperts` has the usual one.
+    Your own router chooses the experts; `MixtureOfExperts` has the usual router.
 
     State: ``gate_up_proj`` (num_experts, 2 hidden_dim, dim) and ``down_proj`` (num_experts, dim, hidden_dim), as in
     transformers.
@@ -73,7 +73,7 @@ class MixtureOfExperts(Module):
 
     Args:
         num_experts: how many there are.
-        k: how many a token goes through.
+        k: the number of experts for each token.
         dim: the width of a token.
         hidden_dim: the inner width of one expert.
         activation: "silu" (SwiGLU), "gelu", "gelu_tanh" or "relu".

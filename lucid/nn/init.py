@@ -52,7 +52,7 @@ class _Skipping:
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
-                raise ValueError(f"init.skip: got more than {self.at_most} parameters, expected at most so many")
+                raise ValueError(f"init.skip: got more than {self.at_most} parameters, expected no more")
 
 
 _skipped: ContextVar[_Skipping | None] = ContextVar("lucid_init_skipped", default=None)
@@ -60,14 +60,16 @@ _skipped: ContextVar[_Skipping | None] = ContextVar("lucid_init_skipped", defaul
 
 @contextmanager
 def skip(at_most: int | None = None) -> Iterator[None]:
-    """Do not initialise parameters created inside: for models whose weights are loaded next, where drawing random
-    numbers takes longest. Such a parameter holds one number for all its elements, so it needs no memory.
+    """Inside, parameters are created without initial values, for models whose weights are loaded next.
+
+    This saves drawing random numbers, which takes longest. Such a parameter holds one number for all its elements, so
+    it needs no memory.
 
     Args:
-        at_most: how many parameters may be created.
+        at_most: the largest number of parameters that may be created.
 
     Raises:
-        ValueError: inside, for one more.
+        ValueError: inside, for one parameter more.
     """
     with holding(_skipped, _Skipping(at_most)):
         yield

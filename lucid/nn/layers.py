@@ -61,9 +61,9 @@ class Embedding(Module):
 
 
 class TiedEmbedding(Embedding):
-    """An `Embedding` whose table is the output layer too: a model multiplies by it, `F.linear(x, embedding.weight)`.
+    """An `Embedding` whose table is also the output layer: a model multiplies by it, `F.linear(x, embedding.weight)`.
 
-    `lucid.quantize` stores it as products need it.
+    `lucid.quantize` stores it in the layout for products.
     """
 
     quantizable: ClassVar = {"weight": "linear"}
@@ -183,7 +183,7 @@ class Flatten(Module):
 
 
 class Upsample(Module):
-    """Brings the spatial axes of (N, C, *spatial) to another size; the arguments are those of `F.interpolate`."""
+    """Resizes the spatial axes of (N, C, *spatial); the arguments are those of `F.interpolate`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is exported of a model that is exported in parts."""
+"""The parts of a model that are exported by themselves, such as a decoder's step, and how to compare them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Draw: TypeAlias = Callable[[Mapping[str, int]], Mapping[str, Array]]
 
 
 def buffer_sizes(batch: str, lengths: Sequence[str], slots: str, capacity: Size | None) -> list[dict[str, int]]:
-    """Values of the sizes of a step over buffers with which it runs on random inputs: there is room after position 1.
+    """Sizes with which a step over buffers runs on random inputs: there is room after position 1.
 
     Args:
-        batch, lengths, slots: the names of the sizes; the first length is that of what is new.
-        capacity: of the buffers; None where it is the size `slots`.
+        batch, lengths, slots: the names of the sizes; the first length is that of the new tokens.
+        capacity: of the buffers; None if it is the size `slots`.
     """
     most = capacity if isinstance(capacity, int) else 7
     longest = max(1, min(3, most - 1))
@@ -30,17 +30,17 @@ def buffer_sizes(batch: str, lengths: Sequence[str], slots: str, capacity: Size 
 
 
 class Step(NamedTuple):
-    """A run that continues from the one before: the values of the sizes, and arrays for some inputs by name."""
+    """A run that continues from the previous one: the sizes, and arrays for some inputs by name."""
 
     sizes: Mapping[str, int]
     given: Mapping[str, Array]
 
 
 class Steps(NamedTuple):
-    """Runs that follow each other: before the first one, what is carried is zero."""
+    """Consecutive runs; before the first one, the carried values are zero."""
 
     carried: Mapping[str, int]
-    """The place of the output that the next step takes, by the name of the input."""
+    """The index of the output that each carried input of the next step takes, by input name."""
     runs: Sequence[Step]
 
 
@@ -48,9 +48,9 @@ _AFTER_PROMPT = 4  # tokens, one at a time
 
 
 def consecutive(prompt: int, capacity: Size | None = None) -> list[tuple[int, int]]:
-    """The steps of a prompt and of single tokens after it: how many positions came before, and how many are new.
+    """The steps of a prompt and of single tokens after it: the number of earlier positions and of new ones.
 
-    They stay within a capacity that is a number.
+    If the capacity is a number, the steps stay within it.
     """
     most = capacity if isinstance(capacity, int) else prompt + _AFTER_PROMPT
     prompt = max(1, min(prompt, most - _AFTER_PROMPT))
@@ -59,7 +59,7 @@ def consecutive(prompt: int, capacity: Size | None = None) -> list[tuple[int, in
 
 
 def carried_outputs(outputs: Sequence[str]) -> dict[str, int]:
-    """The places of outputs of a step that are inputs of the next one, by the name of the input."""
+    """The indices of outputs of a step that are inputs of the next one, by input name."""
     present, past = "present.", "past_key_values."
     return {past + name.removeprefix(present): i for i, name in enumerate(outputs) if name.startswith(present)}
 

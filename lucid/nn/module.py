@@ -26,7 +26,7 @@ WeightUse: TypeAlias = Literal["linear", "transposed", "table"]
 
 
 class Forward(Protocol[P, R]):
-    """Something with a forward: with it, type checkers give a module's call the signature of its class's forward."""
+    """A module for type checkers: its call has the signature of its class's forward."""
 
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Compute the outputs."""
@@ -40,8 +40,8 @@ def _inside(module: object) -> AbstractContextManager[None]:
 
 
 def scoped(method: C) -> C:
-    """Decorate a method of a module that computes something besides `forward`, such as a decode step: while tracing,
-    its nodes belong to the module, as those of `forward` do.
+    """Decorate a method of a module, such as a decode step: while tracing, its nodes belong to the module, as those of
+    `forward` do.
     """
 
     @functools.wraps(method)
@@ -87,20 +87,20 @@ class Module:
     _training: bool = False
 
     quantizable: ClassVar[Mapping[str, WeightUse]] = {}
-    """The parameters (rows, columns) that this class reads in one way only, so that `lucid.quantize` may put quantized
-    weights in their places: "linear", by `F.linear`, and perhaps as a table too; "transposed", by
+    """The parameters (rows, columns) that `lucid.quantize` may replace by quantized weights, each with the one way in
+    which this class reads it: "linear", by `F.linear`, and perhaps also as a table; "transposed", by
     `F.linear(..., transposed=True)`; "table", by `F.embedding` or as `weight[start:stop]`."""
 
     output_names: ClassVar[Sequence[str]] = ()
-    """What the outputs of `forward` are called when the module is traced or exported, in their order; without any,
-    `output`, `output_0`, ..., or the keys of a dict."""
+    """The names of the outputs of `forward` in a trace or export, in order; by default `output`, `output_0`, ...,
+    or the keys of a dict."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs; subclasses define this."""
         raise NotImplementedError(f"{type(self).__name__} has no forward(): define it with the module's computation")
 
     def __call__(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `forward`; it has the signature of the class's forward, and takes torch's names of its arguments too."""
+        """Run `forward`, with its signature; torch's names of the arguments also work."""
         if kwargs:
             kwargs = forward_arguments(type(self).forward, kwargs)  # type: ignore[assignment]  # of the same forward
         with _inside(self):
@@ -111,14 +111,14 @@ class Module:
         return {}
 
     def file_notes(self) -> Mapping[str, str]:
-        """What an exported file says about the model in its metadata, by key; empty for most modules."""
+        """Metadata of an exported file, by key; empty for most modules."""
         return {}
 
     # Training and evaluation ------------------------------------------------------------------------------------------
 
     @property
     def training(self) -> bool:
-        """Whether dropout is active: after `train()`, but never while a model is traced or compared with its export."""
+        """Whether dropout is active: after `train()`, but not while a model is traced or compared with its export."""
         return self._training and not is_evaluating()
 
     def train(self, mode: bool = True) -> Self:
@@ -197,10 +197,10 @@ class Module:
         return (tensor for _, tensor in self.named_buffers())
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Assign a tensor that is part of the state and not learned, as ``self.name = tensor`` does.
+        """Assign a tensor that belongs to the state and is not learned, as ``self.name = tensor`` does.
 
         Raises:
-            ValueError: for one that is not part of the state, saying how it is assigned.
+            ValueError: with `persistent=False`; the message says how to assign such a tensor.
         """
         if not persistent and not name.startswith("_"):
             raise ValueError(
@@ -222,18 +222,18 @@ class Module:
         return dict(self._named_tensors())
 
     def renamed_keys(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Hook for modules that also read another layout: convert this module's entries of a state dict to its own.
+        """Hook for modules that also read other state keys: convert this module's entries of a state dict to its own.
 
         Raises:
-            StateError: for entries of the other layout that do not fit.
+            StateError: for entries that do not fit.
         """
         return dict(state)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> None:
         """Load parameters and buffers, converted to this module's element types.
 
-        An array that already has the right type is not copied. With `assign` those for floating-point tensors keep
-        their types, and none is copied.
+        An array that already has the right type is not copied. With `assign`, arrays for floating-point tensors keep
+        their types and are not copied.
 
         With `strict=False` missing and unexpected keys are accepted; a wrong shape never is.
 

@@ -71,7 +71,7 @@ class RMSNorm(Module):
 
 
 class _BatchNorm(Module):
-    shapes: ClassVar[Mapping[int, str]]  # of inputs, by their number of axes; the last one is what specs have
+    shapes: ClassVar[Mapping[int, str]]  # shapes of inputs by their number of axes; specs take the last one
 
     @torch_names_and("device", "track_running_stats")
     def __init__(
@@ -126,8 +126,8 @@ class _BatchNorm(Module):
 class BatchNorm1d(_BatchNorm):
     """Batch normalisation (Ioffe & Szegedy 2015) of (N, C) or (N, C, L).
 
-    In evaluation mode, and whenever it is traced, it uses the running statistics; in training mode those of the batch,
-    and then it updates the running ones with `momentum`.
+    In evaluation mode, and while traced, it uses the running statistics; in training mode it uses those of the batch
+    and updates the running ones with `momentum`.
 
     State: ``weight``, ``bias``, ``running_mean``, ``running_var`` (C) and ``num_batches_tracked``.
     """

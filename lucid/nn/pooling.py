@@ -29,7 +29,7 @@ class _Pool(Spatial):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
     def _refuse(self, argument: str, value: bool, hint: str) -> None:
-        """An argument that is there for torch's order."""
+        """Refuse an argument that exists only to keep torch's order."""
         if value:
             raise ValueError(f"{type(self).__name__}: {argument}=True is not supported; {hint}")
 

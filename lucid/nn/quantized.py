@@ -17,14 +17,14 @@ from lucid.quantization import Blocks, Grid8, Rows
 
 
 class WeightModule(UnreadableOperand, Module):
-    """What `F.linear` and `F.embedding` accept in the place of a parameter (N, K): it multiplies and gives rows in its
-    own way. Its parameters have the rows of the weight as their first axis.
+    """A module in the place of a parameter (N, K), which multiplies and gives rows in its own way.
 
-    Everything else that reads a parameter, such as `weight.mT`, is an error.
+    `F.linear` and `F.embedding` accept it. The first axis of its parameters is the rows of the weight. Any other use of
+    a parameter, such as `weight.mT`, is an error.
 
     Attributes:
-        shape: of the weight that it stands for: (N outputs, K inputs), or (entries, width) of a table.
-        bits: of one of its numbers.
+        shape: the shape of the parameter: (N outputs, K inputs), or (entries, width) of a table.
+        bits: the bits of one number.
     """
 
     shape: tuple[Any, ...]
@@ -33,7 +33,7 @@ class WeightModule(UnreadableOperand, Module):
 
     @property
     def dtype(self) -> DType:
-        """The element type of the products and rows that it gives."""
+        """The element type of its products and rows."""
         raise NotImplementedError(f"{type(self).__name__} has no dtype")
 
     def forward(self, x: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class WeightModule(UnreadableOperand, Module):
 
     def refuse(self, asked: str, error: type[Exception] = TypeError) -> NoReturn:
         raise error(
-            f"{asked}: got {self!r}, which is no tensor; read it by F.linear(x, weight), F.embedding(indices, weight) "
+            f"{asked}: got {self!r}, which is not a tensor; use F.linear(x, weight), F.embedding(indices, weight) "
             'or weight[rows], or keep the parameter of this layer: lucid.quantize(..., skip="path of the layer")'
         )
 
@@ -110,7 +110,7 @@ def embedding(indices: Tensor, weight: Tensor | WeightModule) -> Tensor:
 
 
 def rows_of(weight: W, start: int, stop: int, suffix: str) -> W:
-    """Some rows of a weight as a weight, which has the name of the whole one and the suffix in an exported model."""
+    """Some rows of a weight as a weight; its name in an exported model is that of the whole weight plus the suffix."""
     if isinstance(weight, WeightModule):
         return weight.slice_rows(start, stop, suffix)
     return cast(W, weight[start:stop].named_after(weight, suffix))
@@ -126,7 +126,7 @@ class QuantizedWeight(WeightModule):
     """
 
     def __init__(self, blocks: Blocks, dtype: DType) -> None:
-        """`dtype`: of scales and minimums, and of what a table gives.
+        """`dtype`: the element type of scales and minimums, and of a table's rows.
 
         Raises:
             OverflowError: for a scale or minimum that `dtype` cannot hold.
@@ -179,8 +179,8 @@ class Int8Weight(WeightModule):
     bits = 8
 
     def __init__(self, rows: Rows, dtype: DType, activations: Activations | None, grid: Grid8 | None = None) -> None:
-        """`dtype`: of the scales, and of what a table gives. `activations`: what inputs are rounded to; None: they are
-        not, as for a table that is only indexed. `grid`: that of the inputs; of "static" alone.
+        """`dtype`: the element type of the scales and of a table's rows. `activations`: how inputs are rounded; None:
+        not at all, as for a table that is only indexed. `grid`: the grid of the inputs, for "static" only.
 
         Raises:
             ValueError: for "static" without a grid, or a grid without "static".
@@ -213,7 +213,7 @@ class Int8Weight(WeightModule):
         return ops.int8_embedding(indices, self.codes, self.scales)
 
     def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
-        """As every weight, but what its inputs are rounded to is that of the whole weight."""
+        """As for every weight; its inputs are rounded as those of the whole weight."""
         made = copy.copy(self)
         made.shape = (stop - start, self.shape[1])
         made.codes, made.scales = (whole[start:stop].named_after(whole, suffix) for whole in (self.codes, self.scales))

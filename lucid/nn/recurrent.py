@@ -1,7 +1,7 @@
 """Recurrent layers with torch's arguments, results and names of parameters: RNN, GRU, LSTM.
 
-Each direction of each layer is a scan (`ops.scan`), whose step holds only what depends on the step before: the product
-with the elements is one product for all of them.
+Each direction of each layer is a scan (`ops.scan`). Its step holds only what depends on the previous step: the products
+with the elements are one product for all elements.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class _Weights(NamedTuple):
 
 
 class _Recurrent(Module):
-    """What the three have in common: layers, directions, and the order of axes."""
+    """The common base: layers, directions, and the order of axes."""
 
     gates = 1
-    states = 1  # how many tensors are carried
+    states = 1  # the number of carried tensors
 
     @torch_names_and("device")
     def __init__(
@@ -77,11 +77,11 @@ class _Recurrent(Module):
 
     @property
     def directions(self) -> int:
-        """2 if it also reads from the last element to the first."""
+        """2 if it also reads backwards, else 1."""
         return 2 if self.bidirectional else 1
 
     def _ends(self, layer: int) -> list[str]:
-        """How the names of a layer's parameters end, by direction."""
+        """The endings of the names of a layer's parameters, by direction."""
         return [f"_l{layer}", f"_l{layer}_reverse"][: self.directions]
 
     def _weights(self, end: str) -> _Weights:
@@ -89,7 +89,7 @@ class _Recurrent(Module):
         return _Weights(*found)
 
     def _entered(self, x: Tensor, weights: _Weights) -> Tensor:
-        """What each element contributes to the gates."""
+        """The contribution of each element to the gates."""
         entered = F.linear(x, weights.weight_ih, weights.bias_ih)
         return entered if weights.bias_hh is None else entered + weights.bias_hh
 

@@ -1,4 +1,4 @@
-"""Decoders whose layers carry states of a fixed size from token to token, instead of keys and values."""
+"""Decoders whose layers carry states of a fixed size from token to token instead of keys and values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ _BATCH, _NEW, _TOTAL = "batch_size", "sequence_length", "total_sequence_length"
 
 
 class RecurrentDecoder(CausalDecoder):
-    """A `CausalDecoder` of layers such as Mamba's: what a layer keeps of earlier tokens has the same size however many
-    there were.
+    """A `CausalDecoder` of layers such as Mamba's, whose state has the same size after any number of tokens.
 
     A subclass defines `state_types` and `layer_count`, and its forward takes and returns, as `past_key_values`, a list
-    of such tuples, one for each layer. Padding comes before a text: what follows a text would change its state.
+    of such tuples, one for each layer. Padding comes before a text: padding after it would change its state.
     """
 
     @property
@@ -35,7 +34,7 @@ class RecurrentDecoder(CausalDecoder):
 
     @property
     def layer_count(self) -> int:
-        """How many layers there are."""
+        """The number of layers."""
         raise NotImplementedError(f"{type(self).__name__} has no layer_count: define the property")
 
     def empty_cache(self, batch: Size, capacity: int | None = None) -> list[Any]:
@@ -53,7 +52,7 @@ class RecurrentDecoder(CausalDecoder):
             check_states(type(self).__name__, self.layer_count, self.state_types._asdict(), caches)
 
     def cached_input_specs(self, cache: CacheKind = "growing", capacity: Size | None = None) -> Mapping[str, Any]:
-        """The inputs of a step of any number of tokens. The mask may cover earlier ones too."""
+        """The inputs of a step of any number of tokens. The mask may also cover earlier tokens."""
         if cache != "growing":
             raise ValueError(
                 f'{type(self).__name__}: cache is "{cache}", expected "growing": its states are of one size'

@@ -36,7 +36,7 @@ class RopeScaling:
     """The base class of all scalings, which does not scale.
 
     Args:
-        factor: how many times longer texts may be than in training.
+        factor: how much longer texts may be than in training.
     """
 
     factor: float = 1.0

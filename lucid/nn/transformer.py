@@ -153,9 +153,7 @@ class TransformerDecoderLayer(_Layer):
     def step(
         self, tgt: Tensor, cache: EncoderDecoderCache, memory_key_padding_mask: Tensor | None = None
     ) -> tuple[Tensor, Cache | None]:
-        """The vectors of new positions (N, L, E), which see those of the cache and the earlier new ones, and the
-        cache of the decoder's positions with them.
-        """
+        """The vectors of new positions (N, L, E), which see the earlier ones, and the decoder's new cache."""
         present: Cache | None = None
 
         def attend(x: Tensor) -> Tensor:
@@ -236,8 +234,9 @@ class TransformerDecoder(Module):
         caches: Sequence[EncoderDecoderCache],
         memory_key_padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, Sequence[Cache | None]]:
-        """The vectors of new positions (N, L, E) after those of the caches, and the caches of the decoder's positions
-        with them. A position does not see later ones.
+        """The vectors of new positions (N, L, E) after the cached ones, and the decoder's new caches.
+
+        A position does not see later ones.
 
         ::
 
@@ -315,8 +314,7 @@ class Transformer(Module):
     @staticmethod
     @torch_names_and("device")
     def generate_square_subsequent_mask(sz: Size, dtype: DTypeLike = float32) -> Tensor:
-        """(sz, sz) numbers to add to scores: minus infinity where a key is after the query, 0 elsewhere. It hides what
-        `is_causal` hides."""
+        """(sz, sz) numbers to add to scores: -inf where a key is after the query, else 0, like `is_causal`."""
         return where(causal_mask(sz, sz), 0.0, -math.inf).astype(dtype)
 
 

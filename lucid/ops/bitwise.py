@@ -1,4 +1,4 @@
-"""Operations on the bits of integers; on booleans they are the logical ones.
+"""Operations on the bits of integers; on booleans they are the logical operations.
 
 Negative numbers are in two's complement. The bodies compute bit by bit with int64, for opsets without such operators.
 """

@@ -1,4 +1,4 @@
-"""What an op knows of a call whose operands and attributes are like those of an earlier one."""
+"""A cache of checked calls: a call like an earlier one goes to the kernel at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lucid.ops.tensor.tensor import Tensor
 
 
 class CheckedCall:
-    """The kernel of such calls, which gets the arrays alone, and the types of their results."""
+    """The kernel for calls of these types and attributes, which gets only the arrays, and the result types."""
 
     __slots__ = ("_kept", "_name", "_single", "_types", "kernel", "missing")
 
@@ -28,13 +28,15 @@ class CheckedCall:
     ) -> None:
         self._name = name
         self.kernel = kernel
-        self.missing = (None,) * missing  # optional operands after those that are given
+        self.missing = (None,) * missing  # absent optional operands at the end
         self._types = [array_type(type_.dtype.numpy, tuple(map(int, type_.shape))) for type_ in results]
         self._single = self._types[0] if len(self._types) == 1 else None
-        self._kept = [None if t is None else t.type for t in operands]  # what the key identifies must live on
+        self._kept = [
+            None if t is None else t.type for t in operands
+        ]  # keeps the objects alive whose ids are in the key
 
     def tensors(self, result: Any, origin: Origin | None = None) -> Any:
-        """The array or the arrays that the kernel gave, as a tensor or a tuple of tensors."""
+        """The result of the kernel, an array or several, as a tensor or a tuple of tensors."""
         type_ = self._single
         if type_ is not None:
             if result.__class__ is np.ndarray and result.dtype is type_.dtype.numpy and result.shape == type_.shape:
@@ -49,5 +51,5 @@ class CheckedCall:
 
 
 def call_key(kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells calls apart: types of operands, and attributes with their types, which tell 1 from 1.0 and True."""
+    """The key of a call: ids of the operands' types, and attributes with their types, as 1, 1.0 and True differ."""
     return (*kinds, *attributes.items(), *map(type_key, attributes.values())) if attributes else tuple(kinds)

@@ -70,7 +70,7 @@ def _with_bias(result: Array, bias: Array | None, dtype: np.dtype[Any]) -> Array
 
 
 def _windowed(name: str, x: TensorType, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints) -> list[Size]:
-    """How many windows fit along each spatial axis."""
+    """The number of windows along each spatial axis."""
     axes = x.rank - 2
     if not len(kernel) == len(strides) == len(dilations) == axes or len(pads) != 2 * axes:
         raise ValueError(
@@ -87,7 +87,7 @@ def _windowed(name: str, x: TensorType, kernel: Ints, strides: Ints, pads: Ints,
 
 
 def _spans(name: str, shape: Shape, kernel: Ints, pads: Ints, dilations: Ints) -> Ints:
-    """How many elements the kernel spans along each spatial axis, which must have as many."""
+    """The elements that the kernel spans along each spatial axis; the axis must have as many."""
     axes = len(kernel)
     spans = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True))
     for axis, span in enumerate(spans):
@@ -296,7 +296,7 @@ def _transposed_kernel(
     dtype, (n, c), spatial, kernel = x.dtype, x.shape[:2], x.shape[2:], weight.shape[2:]
     axes, out = len(kernel), weight.shape[1]
     x, weight = widened(x), widened(weight)  # as in matmul: multiply in float32 and round once
-    # What each element adds at each place of its window: (N, group, out, *kernel, *spatial).
+    # The contribution of each element at each place of its window: (N, group, out, *kernel, *spatial).
     flat = weight.reshape(group, c // group, out * math.prod(kernel)).transpose(0, 2, 1)
     parts = np.matmul(flat, x.reshape(n, group, c // group, math.prod(spatial)))
     parts = parts.reshape(n, group * out, *kernel, *spatial)

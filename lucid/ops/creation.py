@@ -95,8 +95,10 @@ def one_hot(x: Tensor, classes: Size, dtype: DTypeLike = float32) -> Tensor:
 
 @torch_names_and(*UNUSED)
 def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor from an array (copied), nested lists or a number; Python floats become float32, integers int64, and so
-    do symbolic sizes, alone or in lists."""
+    """A tensor from an array (copied), nested lists or a number.
+
+    Python floats become float32; integers and symbolic sizes, alone or in lists, become int64.
+    """
     if isinstance(data, Dim):
         return size_op(size=data).astype(int64 if dtype is None else dtype)
     try:
@@ -158,7 +160,7 @@ def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
 @torch_names_and(*UNUSED)
 @function
 def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
-    """A tensor whose elements are yet to be set; in fact zeros, so that results are reproducible."""
+    """A tensor whose elements are to be set later: zeros, so that results are reproducible."""
     return zeros(*shape, dtype=dtype)
 
 
@@ -207,7 +209,7 @@ def _fractions(start: float, stop: float, step: float, dtype: DTypeLike) -> Tens
 def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike | None = None) -> Tensor:
     """Numbers at equal distances from start to stop, both included; the number of steps may be symbolic while tracing.
 
-    They are counted from both ends, as in torch, so both ends are exact.
+    The numbers are computed from both ends, as in torch, so both ends are exact.
 
     Raises:
         ValueError: for a negative number of steps.
@@ -304,16 +306,15 @@ def ones_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
 
 
 def generator(where: str) -> np.random.Generator:
-    """The generator of this thread.
+    """The random generator of this thread.
 
     Raises:
-        TracedValueError: while tracing, as numbers that are drawn then would be constants of the model.
+        TracedValueError: while tracing, because the numbers would become constants of the model.
     """
     if is_tracing():
         raise TracedValueError(
             f"{where}: random numbers that are drawn in forward would be constants of the exported model, the same in "
-            "each run; make them an input of the model, or draw them once, in __init__, where modules are made too: "
-            "self.noise = lucid.randn(...)"
+            "each run; make them an input of the model, or draw them once, in __init__: self.noise = lucid.randn(...)"
         )
     return random.generator()
 

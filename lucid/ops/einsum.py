@@ -1,4 +1,4 @@
-"""Sums of products by the names of axes, made of transposes and matrix products, which every target has."""
+"""`einsum` and its relatives, made of transposes and matrix products, which every target has."""
 
 from __future__ import annotations
 

@@ -266,7 +266,11 @@ float_trunc_div = _promoting(_float_trunc_div, lambda x, y: np.trunc(np.divide(x
 
 @function
 def positive(x: Tensor) -> Tensor:
-    """x, which is a number: ``+x``."""
+    """``+x``: x itself.
+
+    Raises:
+        TypeError: for booleans.
+    """
     check_kind("+x", x.type, _NUMBERS)
     return x
 
@@ -353,7 +357,7 @@ def square(x: Tensor) -> Tensor:
 def log2(x: Tensor) -> Tensor:
     """The logarithm to base 2, a whole number for powers of two. Half precision is computed in float32.
 
-    What rounding leaves of it is often next to a whole number: where 2 to that power is x, it is the result.
+    The rounded quotient of logarithms is often next to a whole number n: where 2^n is x, the result is n.
     """
     x = _real(x)
     wide = at_least_float32(x)

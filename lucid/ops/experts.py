@@ -64,7 +64,7 @@ def _grouped_kernel(x: Array, weight: Array, ends: Array) -> Array:
 
 
 def _pieces(starts: Array, stops: Array) -> list[tuple[int, slice]]:
-    """Rows of each group, so few at once that several workers share a large group."""
+    """The rows of each group in pieces, so that several workers share a large group."""
     return [
         (group, slice(row, min(row + _ROWS, stop)))
         for group, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True))
@@ -91,12 +91,12 @@ def grouped_mm(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:  # type: igno
 
 
 def compute_dtype(x: Tensor, gate_up: Tensor, down: Tensor) -> DType:
-    """The element type in which experts are computed: at least float32."""
+    """The element type of the computation: at least float32."""
     return promote(promote(promote(x.dtype, gate_up.dtype), down.dtype), float32)
 
 
 def gated(both: Tensor, activation: str) -> Tensor:
-    """activation(gate) * up of (..., 2 I), the gate and what it scales."""
+    """activation(gate) * up, where (..., 2 I) holds the gate and then up."""
     gate, up = both.chunk(2, -1)
     return GATES[activation](gate) * up
 
@@ -133,7 +133,7 @@ def _check(x: Tensor, indices: Tensor, weights: Tensor, gate_up: Tensor, down: T
 
 
 def _experts_kernel(x: Array, indices: Array, weights: Array, gate_up: Array, down: Array, *, activation: str) -> Array:
-    """The rows of one expert after the other: what is in between stays in a core's cache."""
+    """Compute the rows of one expert after the other, so that intermediate results stay in a core's cache."""
     if indices.size and not 0 <= indices.min() <= indices.max() < len(down):
         raise IndexError(
             f"gated_experts: indices range from {indices.min()} to {indices.max()}, expected 0 to {len(down) - 1}"
@@ -170,7 +170,7 @@ def gated_experts(
         x: (..., H), the tokens.
         indices: (..., k) integers, the experts of each token.
         weights: (..., k), their weights.
-        gate_up: (E, 2 I, H): of each of E experts the gate and what it scales, as `linear` takes them.
+        gate_up: (E, 2 I, H): for each of E experts the gate and the projection it scales, as `linear` takes them.
         down: (E, H, I).
         activation: "silu" (SwiGLU), "gelu", "gelu_tanh" or "relu".
 
@@ -178,7 +178,7 @@ def gated_experts(
         (..., H).
 
     Raises:
-        IndexError: eagerly, for an expert that there is not.
+        IndexError: eagerly, for an expert that does not exist.
         TypeError: for operands that are not floating-point, or indices that are not integers.
         ValueError: for shapes that do not fit, or another activation.
     """

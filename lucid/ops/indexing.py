@@ -182,9 +182,9 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
 
 def _place(tensors: dict[int, Tensor]) -> int:
-    """Where the axes that tensors select stand among the others: as in torch, where numbers select before tensors do.
+    """The position of the axes that tensors select, as in torch, where numbers select before tensors do.
 
-    They stand in the place of the first tensor, or in front if a slice, None or ... separates the tensors.
+    It is that of the first tensor, or in front if a slice, None or ... separates the tensors.
     """
     dropped = [axis for axis, tensor in tensors.items() if not tensor.ndim]
     places = [axis - sum(gone < axis for gone in dropped) for axis, tensor in tensors.items() if tensor.ndim]
@@ -192,7 +192,7 @@ def _place(tensors: dict[int, Tensor]) -> int:
 
 
 def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
-    """One item per axis, besides None and ..., with masks as integer tensors and full slices for the ..."""
+    """One item per axis, plus None and ..., with masks as integer tensors and full slices for the ..."""
     items: list[Any] = []
     for item in index:
         if isinstance(item, (list, np.ndarray)) or (isinstance(item, np.generic) and item.ndim):
@@ -223,7 +223,7 @@ def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
 
 
 def _count_axes(item: Any) -> int:
-    """How many axes an item of an index takes."""
+    """The number of axes that an item of an index takes."""
     if isinstance(item, Tensor) and item.dtype.kind == "bool":
         return item.ndim
     return int(item is not None and item is not ...)
@@ -246,8 +246,7 @@ def _positions(mask: Tensor, sizes: Shape) -> list[Tensor]:
 
 
 def from_front(position: Size, size: Size) -> Size:
-    """A position on an axis of a size, counted from the front. One below 0 is counted from the end; so is a symbolic
-    -L, whose L is taken to be 1 or more."""
+    """A position counted from the front. Negative ones count from the end, also -L, with L taken as 1 or more."""
     try:
         negative = position <= 0 if isinstance(position, Dim) else position < 0
     except SymbolicSizeError:  # it is known only at run time

@@ -1,10 +1,10 @@
-"""Products of weights and inputs that are both in 8 bits, and rows of tables in 8 bits.
+"""Products of 8-bit weights with 8-bit inputs, and rows of 8-bit tables.
 
-A weight (N, K) is signed bytes and a scale for each row: weight = scales * codes. An input is rounded to unsigned bytes
-in one of three ways, so that the products are products of whole numbers. onnxruntime has fast kernels for these.
+A weight (N, K) is stored as signed bytes with a scale for each row: weight = scales * codes. An input is rounded to
+unsigned bytes in one of three ways, so that the products are integer products, for which onnxruntime has fast kernels.
 
-A traced model keeps the bytes: these ops are never computed while tracing. Inputs with NaN or infinity have no codes,
-and what comes of them is not defined: onnxruntime passes over NaN.
+A traced model keeps the bytes: these ops are never computed while tracing. The result for NaN and infinity, which have
+no codes, is undefined: onnxruntime ignores NaN.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from lucid.ops.shaping import concat
 from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization.int8 import LEVELS
 
-TINY = float(np.finfo(np.float32).tiny)  # the least scale, where all numbers of a row are one
+TINY = float(np.finfo(np.float32).tiny)  # the least scale, used if all numbers of a row are equal
 
 
 @composite_with(folded=False)
 def int8_linear_dynamic(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
-    """x @ (scales * weight).T, all of x being rounded to 256 numbers between its smallest and its largest.
+    """x @ (scales * weight).T, with x rounded to 256 numbers between its minimum and its maximum.
 
-    As ONNX DynamicQuantizeLinear rounds: 0 is one of them. So a row's result depends on the others in its batch.
+    As in ONNX DynamicQuantizeLinear, 0 is one of the 256. The result of a row depends on the other rows of its batch.
     Half precision is computed in float32.
 
     Args:
@@ -53,10 +53,10 @@ def int8_linear_dynamic(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
 
 @composite_with(folded=False)
 def int8_linear_rows(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
-    """x @ (scales * weight).T, each row of x being rounded to 256 numbers between its smallest and its largest.
+    """x @ (scales * weight).T, with each row of x rounded to 256 numbers between its minimum and its maximum.
 
-    With codes c, x = low + step * c in each row, and the product is step * (c @ weight.T) + low * sums, in units of
-    `scales`, the sums being those of the rows of the weight. A row's result does not depend on the others.
+    With codes c, each row is x = low + step * c, and the product is step * (c @ weight.T) + low * sums, in units of
+    `scales`, with the sums of the weight's rows. The result of a row does not depend on the other rows.
 
     Args and errors as for `int8_linear_dynamic`.
     """
@@ -70,9 +70,9 @@ def int8_linear_rows(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
 def int8_linear_static(
     x: Tensor, weight: Tensor, scales: Tensor, input_scale: Tensor, input_zero_point: Tensor
 ) -> Tensor:
-    """x @ (scales * weight).T, x being rounded to the numbers input_scale * (code - input_zero_point).
+    """x @ (scales * weight).T, with x rounded to the numbers input_scale * (code - input_zero_point).
 
-    As ONNX QuantizeLinear rounds: numbers beyond the codes from 0 to 255 become the nearest one.
+    As in ONNX QuantizeLinear, numbers beyond the codes 0 to 255 become the nearest one.
 
     Args:
         x, weight, scales: as for `int8_linear_dynamic`.
@@ -120,12 +120,12 @@ def int8_embedding(indices: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
 
 
 def compute_dtype(dtype: DType) -> DType:
-    """The element type in which inputs of one are rounded and multiplied."""
+    """The element type of the computation for inputs of an element type."""
     return float64 if dtype == float64 else float32
 
 
 def row_ranges(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The smallest number of each row (..., 1), and the step (..., 1) between its codes."""
+    """The minimum of each row (..., 1), and the step between codes (..., 1)."""
     low = min_(x, axis=(-1,), keepdims=True)
     return low, maximum((max_(x, axis=(-1,), keepdims=True) - low) / LEVELS, TINY)
 
@@ -136,17 +136,17 @@ def row_sums(weight: Tensor, scales: Tensor) -> Tensor:
 
 
 def _codes(x: Tensor, step: Tensor, zero: Tensor) -> Tensor:
-    """Codes less their zero."""
+    """Codes minus their zero point."""
     return clip(round_(x / step) + zero, 0, LEVELS) - zero
 
 
 def _product(codes: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
-    """Of whole numbers, in floating-point: what is rounded of long sums is as little as in any product."""
+    """An integer product in floating-point: long sums are rounded as in any product."""
     return matmul(codes, weight.astype(codes.dtype).mT) * scales
 
 
 def _operands(what: str, x: Tensor, weight: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-    """The input and the scales in the type that is computed in."""
+    """The input and the scales, checked and in the type of the computation."""
     if x.dtype.kind != "float":
         raise TypeError(f"{what}: the input is {x.type}, expected floating-point numbers")
     _check(what, weight, scales)

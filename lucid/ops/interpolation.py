@@ -1,4 +1,4 @@
-"""Images and signals brought to another size, with torch's rules.
+"""`interpolate`: images and signals resized by torch's rules.
 
 The body is made of gathers, one axis after the other. Positions are computed in float32 as torch does, so that the
 same elements are taken; for known sizes they are constants of the exported model.
@@ -47,11 +47,11 @@ def interpolate(
     """(N, C, *spatial) with other spatial sizes.
 
     Args:
-        size: the sizes that the spatial axes get; one number for all of them, or one for each.
-        scale_factor: what they are multiplied with instead, rounded down.
+        size: the new sizes of the spatial axes; one number for all of them, or one for each.
+        scale_factor: factors of the sizes instead, rounded down.
         mode: "nearest", "nearest-exact", "area"; "linear" (1 spatial axis), "bilinear", "bicubic" (2), "trilinear" (3).
-        align_corners: whether the first and last elements stay where they are; else positions are those of the middles
-            of elements. Not for the nearest modes and "area".
+        align_corners: whether the first and last elements keep their positions; else positions are those of element
+            centres. Not for the nearest modes and "area".
         recompute_scale_factor: positions by the rounded sizes instead of the factor.
 
     Raises:
@@ -126,7 +126,7 @@ def _scaled(size: Size, factor: float) -> Size:
 
 
 def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, align_corners: bool) -> Tensor:
-    """One axis brought to another size."""
+    """Resize one axis."""
     size = x.shape[axis]
     if same(size, wanted) and (factor is None or factor == 1):
         return x

@@ -1,4 +1,4 @@
-"""Loops whose steps are ops: `scan`."""
+"""`scan`: loops whose steps are made of ops."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def _scan_kernel(*operands: Array, body: Body, carries: int, slices: int, revers
 def scan_op(  # type: ignore[empty-body]
     *operands: Tensor, body: Body, carries: int, slices: int, reverse: bool
 ) -> tuple[Tensor, ...]:
-    """A body applied to one element after the other of some sequences, with what it carries from one to the next.
+    """Apply a body to the elements of sequences in turn, carrying values from step to step.
 
-    The first `carries` operands are what is carried, the next `slices` the sequences, the others are the same in each
-    step. The results are what is carried at the end, and the body's other outputs of all steps, stacked.
+    The first `carries` operands are the carried values, the next `slices` the sequences; the others are the same in
+    each step. The results are the carried values at the end, and the body's other outputs of all steps, stacked.
     """
 
 
@@ -70,31 +70,31 @@ def scan(
 
     ::
 
-        def step(total, x):             # what is carried, and one element
+        def step(total, x):             # the carry, and one element
             total = total + x
-            return total, total         # what is carried on, and this step's result
+            return total, total         # the new carry, and this step's result
 
         total, sums = ops.scan(step, lucid.zeros(3), x)     # x: (L, 3), sums: (L, 3)
 
-    Eagerly the body is called once for each step. While tracing it is called once for all steps, and the loop is one
-    node of the graph, of ONNX's Scan, whatever the length; what does not depend on the carry or on `xs` is computed
-    before the loop. The body may use parameters and other tensors from outside of it.
+    Eagerly the body is called once for each step. While tracing it is called once, and the loop is one node of the
+    graph (ONNX Scan) for any length; values that do not depend on the carry or on `xs` are computed before the loop.
+    The body may use parameters and other tensors from outside.
 
     Args:
         body: from (carry, x) to (carry, y). x has the structure of `xs`, without the first axis of each tensor. The
-            carry must come back in the structure, shapes and element types that it came in.
-        carry: what the first step gets: a tensor, or nested lists, tuples and dicts of tensors.
-        xs: the same; the first axes must have one length. None: nothing, and `length` says how many steps there are.
-        length: the number of steps, symbolic or not; may be left out where there are `xs`.
-        reverse: go from the last element to the first. Results stay at the places of their elements.
+            returned carry must have the structure, shapes and element types of the given one.
+        carry: the carry of the first step: a tensor, or nested lists, tuples and dicts of tensors.
+        xs: tensors in the same kinds of structure, whose first axes have one length; None: `length` gives the steps.
+        length: the number of steps, symbolic or not; optional with `xs`.
+        reverse: go from the last element to the first. Results stay at the positions of their elements.
 
     Returns:
         The carry after the last step, and y of all steps in its structure, stacked along a new first axis. Without
         steps the carry is the given one, and each y has length 0.
 
     Raises:
-        TypeError: for a body that returns anything else than (carry, y), and for something that is no tensor in them.
-        ValueError: for a carry of another structure, shape or element type after the body, for `xs` of several lengths.
+        TypeError: for a body that does not return (carry, y), and for anything but tensors in them.
+        ValueError: if the body changes the structure, shape or element type of the carry; for `xs` of several lengths.
     """
     loop = _Loop.of(body, carry, xs, length)
     known = isinstance(loop.length, int) and loop.length and not is_tracing() and not only_types()
@@ -104,7 +104,7 @@ def scan(
 
 
 class _Loop(NamedTuple):
-    """A loop to be run or traced; tensors by their paths, and the structures that the body is given."""
+    """A loop to be run or traced: tensors by their paths, and the structures of the carry and of an element."""
 
     body: Step
     carry: Mapping[str, Tensor]
@@ -222,7 +222,7 @@ def _shown(value: Any) -> str:
 
 
 def _is_number(constant: Constant) -> bool:
-    """Whether a constant stays in the body: a single number that is no parameter."""
+    """Whether a constant stays in the body: a single number that is not a parameter."""
     return not constant.array.ndim and _label(constant.array, constant.origin) is None
 
 
@@ -234,7 +234,7 @@ def _label(array: Array, origin: Origin | None) -> str | None:
 
 
 def _named(taken: dict[str, int]) -> Callable[[Value], str]:
-    """Names for what a body reads from outside: that of the parameter, or of the op."""
+    """Names for the outer values of a body: that of the parameter, or of the op."""
 
     def name(value: Value) -> str:
         if isinstance(value, Constant):

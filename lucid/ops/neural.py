@@ -60,8 +60,12 @@ def silu(x: Tensor) -> Tensor:
 
 @composite_with(kernel=neural_kernels.gelu)
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
-    """x times the standard normal distribution function (Hendrycks & Gimpel 2016); "tanh" approximates it as GPT-2
-    does."""
+    """x times the standard normal distribution function (Hendrycks & Gimpel 2016); "tanh": GPT-2's approximation.
+
+    Raises:
+        TypeError: for a tensor that is not floating-point.
+        ValueError: for another approximation.
+    """
     _check_real("gelu", x.type)
     if approximate not in ("none", "tanh"):
         raise ValueError(f'gelu: approximate is {approximate!r}, expected "none" or "tanh"')
@@ -80,7 +84,7 @@ def softplus(x: Tensor) -> Tensor:
     wide = at_least_float32(x)
     e = exp(-abs_(wide))
     rounded = 1 + e
-    log1p = log(rounded) + (e - (rounded - 1)) / rounded  # what 1 + e lost, to first order
+    log1p = log(rounded) + (e - (rounded - 1)) / rounded  # the rounding of 1 + e, corrected to first order
     return (maximum(wide, 0) + log1p).astype(x.dtype)
 
 
@@ -108,7 +112,7 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6, offs
     """Root-mean-square normalisation over the last axis (Zhang & Sennrich 2019; ONNX RMSNormalization).
 
     ``x / sqrt(mean(x^2) + eps) * (weight + offset)``. Half precision is computed in float32. Gemma's weights have an
-    offset of 1; as it is added when a model is loaded, the weight is stored as it is.
+    offset of 1, which is an attribute so that the stored weight is the checkpoint's.
     """
     check_eps("rms_norm", eps)
     _check_norm("rms_norm", x, 1, weight=weight)
@@ -151,10 +155,10 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
 
 
 def check_rows(what: str, indices: Tensor, table: Tensor) -> None:
-    """Refuse indices outside a table, where both are known: NumPy would count negative ones from the end.
+    """Refuse indices outside a table, if both are known: NumPy would count negative ones from the end.
 
     Raises:
-        IndexError: saying how they range.
+        IndexError: with the range of the indices.
     """
     if not indices.is_traced and not table.is_traced and indices.numpy().size:
         low, high = int(indices.numpy().min()), int(indices.numpy().max())

@@ -42,7 +42,7 @@ Kernel = Callable[..., Any]
 Rule = Callable[..., Any]
 
 REGISTERED: dict[str, Op[..., Any]] = {}  # every op by its name
-_KEPT = 512  # combinations of types of which an op knows its results
+_KEPT = 512  # checked calls that an op remembers
 
 
 class Op(Generic[P, R]):
@@ -100,7 +100,7 @@ class Op(Generic[P, R]):
         return f"<op {self.name}>"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
-        """There is one op of a name: copies and pickles refer to the op itself."""
+        """Op names are unique: copies and pickles refer to the op itself."""
         return _registered, (self.__module__, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -118,13 +118,12 @@ class Op(Generic[P, R]):
         return cast(R, self.apply(tensors, self._attributes(kwargs)))
 
     def _instead(self, tensors: Sequence[Tensor | None]) -> Callable[..., Any] | None:
-        """What is called instead of this op for operands of such element types."""
         assert self._by_kind is not None
         first = tensors[0]
         return None if first is None else self._by_kind.get(first.dtype.kind)
 
     def _called_by_name(self, args: Sequence[Any], given: Mapping[str, Any]) -> R:
-        """A call with tensors by name, or with names of torch's."""
+        """A call with tensors by name, or with torch's argument names."""
         named = in_our_names(self.name, given, (*self.arguments, *self.attributes))
         tensors: dict[str, Any] = dict(zip(self.arguments, args, strict=False))
         for name in () if self.variadic else self.arguments:
@@ -140,11 +139,11 @@ class Op(Generic[P, R]):
     def _known_call(
         self, args: Sequence[Any], kinds: Sequence[int | None], given: Mapping[str, Any]
     ) -> CheckedCall | None:
-        """What is known of a call of known tensors of these types; None if it does not go to the kernel as it is."""
+        """The checked call for known tensors of these types; None if the call does not go to the kernel as it is."""
         key = call_key(kinds, given)
         try:
             known = self._known.get(key)
-        except TypeError:  # a list among the attributes
+        except TypeError:  # an attribute is a list
             return None
         if known is not None or not given.keys() <= self._usual.keys():
             return known
@@ -225,7 +224,6 @@ class Op(Generic[P, R]):
         return result if isinstance(result, tuple) else (result,)
 
     def _attributes(self, given: Mapping[str, Any]) -> Attributes:
-        """All attributes in their order; those that are not given have their defaults."""
         attributes = {**self._usual, **given}
         if len(attributes) != len(self._usual) or (self._needed and not self._needed <= given.keys()):
             self._check_attributes(given)
@@ -277,7 +275,7 @@ def primitive(
 ) -> Callable[[Callable[P, R]], Op[P, R]]:
     """An op defined by a NumPy kernel and a type rule; the decorated function gives its signature and docstring.
 
-    It gives the name too: `reshape_op` is the op "reshape", and the function `reshape`, which also takes -1, calls it.
+    Its name is that of the op, without "_op": the function `reshape`, which also takes -1, calls the op `reshape_op`.
     """
     options: dict[str, Any] = {"kernel": kernel, "rule": rule, "onnx": onnx, "promoted": promoted, "folded": folded}
     return lambda call: Op(call, name=call.__name__.removesuffix("_op"), **options)
@@ -286,7 +284,7 @@ def primitive(
 def function(call: Callable[P, R]) -> Callable[P, R]:
     """Register a plain function written in ops: the tensor's method of this name calls it instead of the op.
 
-    It takes torch's names for its arguments too.
+    The function also takes torch's names for its arguments.
     """
     spelled = torch_names(call)
     OPS[call.__name__] = spelled
@@ -298,12 +296,12 @@ def as_tuple(value: Any) -> Any:
     return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
-# While a body runs for its types alone, nothing is computed, not even constants such as an L x L mask.
+# While a body runs only to infer types, nothing is computed, not even constants such as an L x L mask.
 _types_only: ContextVar[bool] = ContextVar("lucid_types_only", default=False)
 
 
 def only_types() -> bool:
-    """Whether ops are applied for their types alone, so that no tensor has a value."""
+    """Whether ops are applied only to infer types, so that no tensor has a value."""
     return _types_only.get()
 
 

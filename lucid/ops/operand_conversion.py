@@ -26,15 +26,15 @@ from lucid.ops.tensor.tensor import OPS, Tensor
 
 
 class UnreadableOperand:
-    """Something in the place of a tensor that ops and NumPy cannot read, such as a quantized weight.
+    """An object in the place of a tensor that ops and NumPy cannot read, such as a quantized weight.
 
-    Whatever is asked of it as a tensor is an error that `refuse` words.
+    Every use as a tensor is an error, raised by `refuse`.
     """
 
     __array_ufunc__ = None  # array + self is left to self.__radd__
 
     def refuse(self, asked: str, error: type[Exception] = TypeError) -> NoReturn:
-        """Raise an error that names what was asked, and says what to do instead."""
+        """Raise an error that names the use and says what to do instead."""
         raise error(f"{asked}: got {type(self).__name__}, expected a tensor")
 
     def __getattr__(self, name: str) -> Any:
@@ -59,7 +59,7 @@ _OF_TENSORS = frozenset(name for name in dir(Tensor) if not name.startswith("_")
 
 
 def check_tensors(where: str, **given: Any) -> None:
-    """Raise a TypeError that names an argument which is neither a tensor nor an array."""
+    """Raise TypeError for an argument that is neither a tensor nor an array; the message names it."""
     for name, value in given.items():
         if isinstance(value, UnreadableOperand):
             value.refuse(f"{where}: {name}")
@@ -116,10 +116,10 @@ def _number(value: Scalar, dtype: DType) -> Tensor:
 
 
 def half_beside_number(args: Sequence[Any]) -> DType | None:
-    """The half-precision type of one of two operands, where the other is a number that this type may not hold.
+    """The half-precision type of one of two operands, if the other is a number that this type may not hold.
 
-    Such a number is a tensor without axes of another type, or a Python number of which rounding would lose more than a
-    tenth, as of 1e-8 and 70000 in float16.
+    Such a number is a tensor without axes of another type, or a Python number that rounding would change by more than
+    a tenth, such as 1e-8 and 70000 in float16.
     """
     if len(args) != 2:
         return None
@@ -160,14 +160,14 @@ _SURELY_HELD = 1e-6  # to a few percent, by both types
 
 def are_tensors(args: Sequence[Any]) -> bool:
     """Whether all are tensors."""
-    for value in args:  # noqa: SIM110  # of every call: `all` of a generator takes three times as long
+    for value in args:  # noqa: SIM110  # runs in every call: `all` of a generator takes three times as long
         if not isinstance(value, Tensor):
             return False
     return True
 
 
 def arrays_of(tensors: Sequence[Tensor | None]) -> list[Array | None] | None:
-    """The arrays of tensors, None for None; nothing if one of them is traced."""
+    """The arrays of tensors, None for None; None instead of a list if a tensor is traced."""
     arrays: list[Array | None] = []
     for tensor in tensors:
         if tensor is None:
@@ -180,9 +180,9 @@ def arrays_of(tensors: Sequence[Tensor | None]) -> list[Array | None] | None:
 
 
 def array_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | None]] | None:
-    """The arrays of known tensors, and what identifies their types, None for None; nothing if there is anything else.
+    """The arrays of known tensors and the ids of their types, None for None; None if there is any other argument.
 
-    The types of known tensors are cached objects, so the `id` of one that is kept alive tells it from all others.
+    The types of known tensors are cached objects, so the `id` of a type that is kept alive identifies it.
     """
     arrays: list[Array | None] = []
     type_ids: list[int | None] = []
@@ -198,12 +198,12 @@ def array_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | 
     return arrays, type_ids
 
 
-def promoted(tensors: Sequence[Tensor | None], part: slice) -> Sequence[Tensor | None]:
-    """Tensors of which those in a part are brought to one element type."""
-    types = [t.type for t in tensors[part] if t is not None]
+def promoted(tensors: Sequence[Tensor | None], which: slice) -> Sequence[Tensor | None]:
+    """The tensors, those in the slice brought to one element type."""
+    types = [t.type for t in tensors[which] if t is not None]
     wanted = common_dtype(types)
     if [type_.dtype for type_ in types].count(wanted) == len(types):
         return tensors
     changed = list(tensors)
-    changed[part] = [t if t is None else t.astype(wanted) for t in tensors[part]]
+    changed[which] = [t if t is None else t.astype(wanted) for t in tensors[which]]
     return changed

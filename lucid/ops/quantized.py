@@ -31,7 +31,7 @@ def unpack_codes(packed: Tensor, *, bits: int) -> Tensor:  # type: ignore[empty-
 
 
 class _BlockWeight(NamedTuple):
-    """The operands and attributes that are a weight."""
+    """The operands and attributes that make up a quantized weight."""
 
     packed: Tensor
     scales: Tensor
@@ -41,7 +41,7 @@ class _BlockWeight(NamedTuple):
     block: int
 
     def check(self, what: str, size: int) -> None:
-        """Refuse parts that do not make a weight (N, size)."""
+        """Refuse operands that do not make up a weight (N, size)."""
         check_format(what, self.bits, self.block)
         packed, scales, zero_points, minimums, bits, block = self
         if scales.dtype.kind != "float":
@@ -69,7 +69,7 @@ class _BlockWeight(NamedTuple):
                 )
 
     def rows(self, indices: Tensor) -> _BlockWeight:
-        """Some rows of it, by a vector of indices."""
+        """The rows at a vector of indices."""
 
         def some(part: Tensor | None) -> Tensor | None:
             return None if part is None else take(part, indices)
@@ -114,9 +114,9 @@ def quantized_linear(
         packed: (N, B, block * bits / 8) uint8, B = ceil(K / block).
         scales: (N, B).
         zero_points: (N, ceil(B * bits / 8)) uint8: the codes of 0, packed; None: 2^(bits-1) in all blocks.
-        minimums: (N, B): what the code 0 stands for, in the place of zero points: a number is scale * code + minimum.
+        minimums: (N, B): the number of code 0, instead of zero points: a weight is scale * code + minimum.
         bits: 4 or 8.
-        block: how many weights share a scale.
+        block: the number of weights that share a scale.
 
     Raises:
         TypeError: for an input or scales that are not floating-point, and codes that are not uint8.

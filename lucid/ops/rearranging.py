@@ -1,4 +1,4 @@
-"""Functions that move elements, made of those in `shaping` and `indexing`: rolls, repeats, parts of axes, padding."""
+"""Functions that move elements, made of those in `shaping` and `indexing`: rolls, repeats, slices of axes, padding."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def pad(x: Tensor, pad: Sequence[Size], mode: str = "constant", value: float | N
 
 
 def _shortened(x: Tensor, axis: int, before: Size, after: Size) -> Tensor:
-    """Without the elements that negative numbers take away."""
+    """Remove the elements that negative amounts take away."""
     front, back = (-n if isinstance(n, int) and n < 0 else 0 for n in (before, after))
     if not front and not back:
         return x
@@ -266,7 +266,7 @@ def _shortened(x: Tensor, axis: int, before: Size, after: Size) -> Tensor:
 
 
 def _repeated(x: Tensor, axis: int, before: Size, after: Size, mode: str) -> Tensor:
-    """An axis with elements of its own before and after it."""
+    """Pad an axis with elements of its own."""
     if isinstance(before, int) and isinstance(after, int) and not before and not after:
         return x
     size = x.shape[axis]

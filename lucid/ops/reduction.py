@@ -66,7 +66,7 @@ _np_sum: Callable[..., Any] = np.sum  # its overloads require a literal keepdims
 
 
 def _mean(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
-    """np.mean warns if there are no elements; here the result is NaN, as on every backend."""
+    """The mean; NaN without elements, as on every backend (np.mean would warn)."""
     count = math.prod(x.shape if axis is None else (x.shape[a] for a in axis))
     return np.divide(_np_sum(x, axis=axis, keepdims=keepdims), count, dtype=x.dtype)
 
@@ -83,7 +83,7 @@ def _of_truths(op: Reduction, x: Tensor, **attributes: Any) -> Tensor:
 
 
 def _of_codes(op: Reduction, x: Tensor, **attributes: Any) -> Tensor:
-    """Of booleans as 0 and 1."""
+    """Reduce booleans as 0 and 1."""
     return op(x.astype(uint8), **attributes).astype(bool_)
 
 
@@ -193,8 +193,11 @@ def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Te
 
 
 def _scaled(root: Callable[[Tensor], Tensor], x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
-    """A function that is proportional to its numbers and squares them. Numbers whose squares may overflow are
-    multiplied by a power of two before, and the result is divided by it, which rounds nothing."""
+    """Apply a function that squares its numbers and is proportional to them, without overflow.
+
+    Numbers whose squares may overflow are first multiplied by a power of two, and the result is divided by it, which
+    rounds nothing.
+    """
     if not x.is_traced:
         result = root(x)
         if np.isfinite(result.numpy()).all():
@@ -206,7 +209,7 @@ def _scaled(root: Callable[[Tensor], Tensor], x: Tensor, axes: tuple[int, ...], 
 
 
 def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tensor:
-    """A norm as it is defined."""
+    """A norm by its definition."""
     axes, size = _every("norm", x, axis), abs_(at_least_float32(x))
     if math.isinf(power):
         found = (max_ if power > 0 else min_)(size, axis=axes, keepdims=keepdims)

@@ -1,4 +1,4 @@
-"""Elements read from and written to places that indices name, with torch's names and shapes."""
+"""Reading and writing elements at indices, with torch's names and shapes: gather, scatter, nonzero."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def _scatter_kernel(x: Array, indices: Array, values: Array, *, axis: int, reduc
 
 @primitive(kernel=_scatter_kernel, rule=_scatter_rule)
 def scatter_op(x: Tensor, indices: Tensor, values: Tensor, *, axis: int, reduction: str = "none") -> Tensor:  # type: ignore[empty-body]
-    """x with values written ("none") or added ("add") where indices along an axis say; other axes keep their place."""
+    """x with values written ("none") or added ("add") at indices along an axis; other axes keep their position."""
 
 
 def _placed(where: str, x: Tensor, axis: int, indices: TensorLike) -> tuple[Tensor, int]:
-    """The indices in int64, and the axis from the front.
+    """The indices as int64, and the axis counted from the front.
 
     Raises:
         IndexError: eagerly, for indices below 0.
@@ -74,7 +74,7 @@ def _check_not_negative(where: str, picks: Tensor) -> None:
 
 
 def _cut_to(x: Tensor, other: Tensor, axis: int | None = None) -> Tensor:
-    """The first elements of each axis but `axis`, as many as another tensor has."""
+    """The first elements of each axis except `axis`, as many as another tensor has."""
     cuts = tuple(
         slice(None) if i == axis or same(a, b) else slice(b)
         for i, (a, b) in enumerate(zip(x.shape, other.shape, strict=True))

@@ -1,4 +1,4 @@
-"""Ops that move elements and compute nothing: shape, order, parts, copies.
+"""Ops that move elements and compute nothing: shape, order, joining and splitting, copies.
 
 Each family is a strict primitive (all sizes resolved) and a convenience function that calls it (-1, axes counted from
 the end, numbers or lists), which is also the method of `Tensor`.
@@ -93,7 +93,7 @@ def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
     """Drop axes of size 1: of the given ones, or by default of all whose size is certainly 1. Others stay.
 
     Raises:
-        ValueError: for a given axis of which only the run of an exported model tells whether its size is 1.
+        ValueError: for a given axis of symbolic size: only running the exported model tells whether it is 1.
     """
     if axis is None:
         axes = [i for i, size in enumerate(x.shape) if same(size, 1)]

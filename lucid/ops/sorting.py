@@ -80,7 +80,7 @@ def argmin(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
 def extreme(
     x: Tensor, name: str, dim: Any, keepdim: bool | None, other: Any, axis: tuple[int, ...] | None, keepdims: bool
 ) -> Tensor | Ordered:
-    """What the methods `max` and `min` give, by the arguments of torch's, or by `axis` and `keepdims`, NumPy's.
+    """The result of the methods `max` and `min`, with torch's arguments, or with NumPy's `axis` and `keepdims`.
 
     Raises:
         TypeError: for several axes as `dim`, or arguments of both libraries that exclude each other.
@@ -105,7 +105,7 @@ def extreme(
 
 @function
 def place_of_extreme(x: Tensor, name: str, axis: int | None, keepdims: bool) -> Tensor:
-    """What the methods `argmax` and `argmin` give: without an axis, the index in the flattened tensor."""
+    """The result of the methods `argmax` and `argmin`: without an axis, the index in the flattened tensor."""
     index = argmax if name == "argmax" else argmin
     if axis is not None:
         return index(x, axis=axis, keepdims=keepdims)

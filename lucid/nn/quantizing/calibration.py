@@ -91,12 +91,14 @@ def bound_call(model: Module, call: Call, what: str) -> BoundCall:
 
 
 Seen: TypeAlias = tuple[slice, Hessian]
-"""Rows of a weight, and what they are multiplied with."""
+"""Rows of a weight, and the inputs that they are multiplied with."""
 
 
 class Products:
-    """The inputs of products with a weight (N, K), by the rows that they are with: attention multiplies parts of its
-    joined projections with queries and others with keys."""
+    """The inputs of products with a weight (N, K), by the rows that they multiply.
+
+    Attention multiplies some rows of its joined projections with queries and others with keys.
+    """
 
     def __init__(self, rows: int, size: int) -> None:
         self.rows, self.size = rows, size
@@ -110,11 +112,11 @@ class Products:
 
     @property
     def count(self) -> int:
-        """How many inputs were added, once for each product."""
+        """The number of added inputs, counted once for each product."""
         return sum(hessian.count for hessian in self._seen.values())
 
     def by_rows(self) -> list[Seen]:
-        """All rows in order, in the largest parts whose rows are in the same products.
+        """All rows in order, in the largest groups that are in the same products.
 
         Raises:
             ValueError: for rows that are in no product.
@@ -158,7 +160,7 @@ def hessians(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) 
 
 
 def histograms(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Histogram]:
-    """Of the inputs of products with the wanted weights."""
+    """Histograms of the inputs of products with the wanted weights."""
     observed = _observed(model, wanted, calibration, lambda layer: Inputs())
     return {identity: inputs.histogram for identity, inputs in observed.items()}
 

@@ -1,4 +1,4 @@
-"""What `lucid.quantize` does where a model's activations are in 8 bits, too: weights in signed bytes, by row."""
+"""`lucid.quantize` with 8-bit activations: weights as signed bytes with a scale for each row."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _RANGES = {"minmax": minmax, "percentile": percentile, "entropy": entropy}
 def check_activations(
     activations: str | None, ranges: str | None, calibration: object, others: Mapping[str, Any], method: str | None
 ) -> None:
-    """Refuse options that do not exist, or do not go together.
+    """Refuse options that do not exist, or cannot be combined.
 
     Args:
         activations, ranges, calibration, method: as for `quantize`.
-        others: options of weights in blocks, by name, with their values; those that were not given are None or False.
+        others: the options of block-quantized weights, by name; None or False if not given.
 
     Raises:
-        ValueError: saying what to choose.
+        ValueError: with advice.
     """
     if activations is None:
         if ranges is not None:
@@ -56,7 +56,7 @@ def check_activations(
 
 
 class Int8Quantizer:
-    """Makes the weights of a model, with what a calibration tells of their inputs."""
+    """Quantizes the weights of a model, with the ranges of their inputs from a calibration."""
 
     def __init__(
         self,

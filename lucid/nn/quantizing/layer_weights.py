@@ -1,4 +1,4 @@
-"""The weights of a model that can be stored in another way, and those that are: found, and replaced."""
+"""The weights of a model that can be quantized, and those that are: finding and replacing them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LayerWeight(NamedTuple):
         return names(pattern, self.key)
 
     def replace(self, weight: WeightModule) -> None:
-        """Put a weight in the place of the parameter."""
+        """Replace the parameter by a weight."""
         setattr(self.module, self.name, weight)
 
 
@@ -56,7 +56,7 @@ def names(pattern: str, key: str) -> bool:
 
 
 def layer_weights(model: Module, smallest_table: int = 0) -> list[LayerWeight]:
-    """Those of products, and of tables that have so many rows or share the weight of a product."""
+    """The weights of products, and of tables with so many rows or a weight that a product shares."""
     found = list(_found(model))
     multiplied = {id(weight.parameter) for weight in found if weight.use != "table"}
     return [w for w in found if id(w.parameter) in multiplied or w.parameter.size(0) >= smallest_table]
@@ -71,7 +71,7 @@ def _found(model: Module) -> Iterator[LayerWeight]:
 
 
 class WeightPlace(NamedTuple):
-    """Where a weight is that a module declares: the module's path, and the name of the attribute."""
+    """The place of a weight that a module declares: the module's path, and the name of the attribute."""
 
     path: str
     name: str
@@ -83,12 +83,12 @@ class WeightPlace(NamedTuple):
 
 
 def weight_modules(model: Module) -> dict[WeightPlace, WeightModule]:
-    """Those that are not parameters; one that layers share is at the place of each."""
+    """The weights that are modules; a shared one is at the place of each layer."""
     return {place: weight for place, weight in _declared(model) if isinstance(weight, WeightModule)}
 
 
 def weights_at(model: Module, places: Iterable[WeightPlace]) -> dict[WeightPlace, Tensor | WeightModule]:
-    """The weights (N outputs or entries, K inputs or width) at those of the places that have one."""
+    """The weights (N outputs or entries, K inputs or width) at the places that have one."""
     there: dict[WeightPlace, Tensor | WeightModule] = {
         WeightPlace(each.path, each.name): each.tensor for each in _found(model)
     }
@@ -106,7 +106,7 @@ def with_weights(model: M, weights: Mapping[WeightPlace, WeightModule]) -> M:
 
 
 def parameter_count(model: Module) -> int:
-    """How many numbers the parameters of a model are; a quantized weight counts as what it stands for."""
+    """The number of parameters of a model; a quantized weight counts as the parameter that it replaces."""
     stored = {id(weight): weight for weight in model.modules() if isinstance(weight, WeightModule)}.values()
     inside = {id(part) for weight in stored for part in weight.parameters()}
     floats: int = sum(each.numpy().size for each in model.parameters() if id(each) not in inside)
@@ -114,7 +114,7 @@ def parameter_count(model: Module) -> int:
 
 
 def unchanged_bytes(model: Module) -> dict[str, int]:
-    """What parameters take that are in no stored weight, by the type of their module, the most first."""
+    """The bytes of parameters that are not quantized, by the type of their module, most first."""
     modules, taken = dict(model.named_modules()), Counter[str]()
     for key, parameter in model.named_parameters():
         module = modules[key.rpartition(".")[0]]

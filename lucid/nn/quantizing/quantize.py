@@ -25,7 +25,7 @@ Bits: TypeAlias = int | Mapping[str, int | None]
 
 
 class Choice(NamedTuple):
-    """The bits of the layers whose paths match a pattern; None: they stay as they are."""
+    """The bits of layers whose paths match a pattern; None: they stay unquantized."""
 
     option: str
     pattern: str
@@ -50,39 +50,38 @@ def quantize(
 ) -> M:
     """The same model with the weights of its linear layers and embedding tables quantized.
 
-    Modules declare which parameters these are (`nn.Module.quantizable`). The result has the same modules and calls; an
-    `nn.QuantizedWeight` or `nn.Int8Weight` is in the place of a parameter, and a shared one is shared. Everything else
-    is shared with `model`, which is not changed.
+    Modules declare these parameters (`nn.Module.quantizable`). The result has the same modules and calls, with an
+    `nn.QuantizedWeight` or `nn.Int8Weight` in the place of each parameter; layers that shared a parameter share it.
+    Everything else is shared with `model`, which is not changed.
 
     Args:
         model: any module.
         bits: 4 or 8; or by layer, as ``{"lm_head": 8, "model.layers.0.*": None, "*": 4}``: a layer gets the bits of the
             first pattern that matches its path, and stays as it is with None or without a match. A weight that several
             layers share gets those of the first pattern that matches one of them.
-        block: how many weights along the input axis share a scale: a power of two from 16 to 2048, by default 32. A row
-            whose length it does not divide is padded. A table in 8 bits that is only indexed has one scale for each
-            row, as an `nn.Int8Weight`: the kernels of products need blocks, rows do not.
+        block: the number of weights along the input axis that share a scale: a power of two from 16 to 2048, by default
+            32. Rows are padded to a multiple of it. An 8-bit table that is only indexed has one scale for each row, as
+            an `nn.Int8Weight`: only the kernels of products need blocks.
         symmetric: whether the middle code is 0 in all blocks, so that no zero points are stored.
         method: "rtn" rounds to the nearest code; "fit" fits the scale and the zero of each block to its weights by
             least squares; "hqq" (half-quadratic quantisation) fits them by another norm; "gptq" (Frantar et al. 2022)
             lets later weights make up for the errors of earlier ones, as the inputs in `calibration` need it. Tables
             that are only indexed are rounded. By default it is "fit" for 4 bits, the best that needs no data, and
-            "rtn" for 8 bits, where nothing is gained, and with `search`.
-        search: whether "rtn" also tries smaller ranges for each block: slower, and nearer.
-        activations: whether the inputs of layers are rounded to 8 bits, too; the weights, of 8 bits, are then an
-            `nn.Int8Weight` with a scale for each row. "dynamic" rounds all of an input to 256 numbers from its smallest
-            to its largest, as they are at run time; "dynamic_rows" does so with each row by itself, which loses less
-            and makes its result independent of the others, but takes longer; "static" takes ranges from `calibration`.
-        ranges: of "static": "minmax", the default, holds all that the calibration has; "percentile" 99.99 % of it;
-            "entropy" as much as tells the most (see `lucid.quantization.ranges`).
-        skip: paths or patterns of layers that stay as they are, whatever `bits` says.
-        smallest_table: embedding tables with fewer rows stay as they are: those of positions and types are a small part
-            of a model.
-        calibration: of "gptq" and of "static": calls of the model, each an array, a sequence of them, or a mapping by
-            name; some hundred sentences do.
-        dtype: of the scales in blocks, and of what tables give; by default that of each weight. A checkpoint in half
-            precision, read as it is, loses less with "float32".
-        progress: called before each layer, with its path, its number and how many there are.
+            "rtn" for 8 bits, where "fit" gains nothing, and with `search`.
+        search: whether "rtn" also tries smaller ranges for each block: slower, more accurate.
+        activations: also rounds the inputs of layers to 8 bits; each weight is then an `nn.Int8Weight` of 8 bits with a
+            scale for each row. "dynamic" rounds an input to 256 numbers from its minimum to its maximum at run time;
+            "dynamic_rows" does so for each row separately, which loses less and makes results of rows independent, but
+            takes longer; "static" takes ranges from `calibration`.
+        ranges: for "static": "minmax", the default, covers all inputs of the calibration; "percentile" 99.99 % of them;
+            "entropy" the most informative range (see `lucid.quantization.ranges`).
+        skip: paths or patterns of layers that stay unquantized; it overrides `bits`.
+        smallest_table: embedding tables with fewer rows stay unquantized: those of positions and types are small.
+        calibration: for "gptq" and "static": calls of the model, each an array, a sequence of arrays, or a mapping by
+            name; a few hundred sentences are enough.
+        dtype: the element type of block scales and of the rows of tables; by default that of each weight. A
+            half-precision checkpoint loses less with "float32".
+        progress: called before each layer, with its path, its number and the number of layers.
 
     Raises:
         TypeError: for a `dtype` that is not floating-point.
@@ -137,7 +136,7 @@ def _replace(
     quantizer: Callable[[LayerWeight], WeightModule],
     progress: Callable[[str, int, int], object] | None,
 ) -> None:
-    """Put what is stored in the place of each weight; layers that share one share it again."""
+    """Replace each weight by a quantized one; layers that share a weight share the new one."""
     done: dict[Identity, WeightModule] = {}
     with phase("rounding weights", len(layers)) as advance:
         for number, layer in enumerate(layers):
@@ -154,7 +153,7 @@ def _replace(
 
 @dataclass(frozen=True)
 class _BlockQuantizer:
-    """Makes quantized weights; the arguments are those of `quantize`."""
+    """Quantizes weights in blocks; the arguments are those of `quantize`."""
 
     chosen: Mapping[Identity, int]
     block: int
@@ -214,7 +213,7 @@ def _by_pattern(bits: Bits, block: int) -> list[Choice]:
 
 
 def _chosen(choices: Sequence[Choice], layers: Sequence[LayerWeight], model: Module) -> dict[Identity, int]:
-    """The bits of each weight that gets few: those of the first choice that matches one of its layers."""
+    """The bits of each weight to quantize, by the first choice that matches one of its layers."""
     chosen: dict[Identity, int | None] = {}
     for option, pattern, bits in choices:
         matching = [layer for layer in layers if layer.matches(pattern)]
@@ -226,7 +225,7 @@ def _chosen(choices: Sequence[Choice], layers: Sequence[LayerWeight], model: Mod
 
 
 def _unmatched(pattern: str, layers: Sequence[LayerWeight], model: Module) -> str:
-    """What a pattern names that matches none of the layers."""
+    """The end of the message about a pattern that matches none of the layers."""
     small = [layer for layer in layer_weights(model) if layer.matches(pattern)]
     if small:
         path, rows = small[0].path, small[0].parameter.size(0)

@@ -1,12 +1,12 @@
 """Convolution of each channel on its own in NumPy, in one of two ways.
 
-*Long lines*: a channel is one long row, and what a number of the kernel is multiplied with is the same row, begun
-later. So a product and a sum for each number of the kernel are all there is, over memory without gaps. They are right
-where the window does not leave its line, and the other places are cut off.
+*Long lines*: a channel is one long row. Each number of the kernel is multiplied with that row, shifted, and the
+products are added, over memory without gaps. Results are right where the window stays within its line; others are cut
+off.
 
-*Short lines*: a line of the outputs is the sum, over the lines of the kernel, of a line of the channel times a matrix
-that holds the line of the kernel in each column, one place further down, and zeros. Most of these multiplications are
-with zeros, and still they take down to a quarter of the time, since BLAS keeps its numbers in registers.
+*Short lines*: an output line is the sum, over the kernel's lines, of an input line times a banded matrix, which has the
+kernel's line in each column, one row further down. Most of these multiplications are with zeros; still they take as
+little as a quarter of the time, because BLAS keeps its numbers in registers.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def _normalize(x: Array, out: Array, eps: float) -> None:
 
 
 def _widens(x: Array, *vectors: Array | None) -> bool:
-    """Whether the result has a wider element type than x, as one of the vectors has."""
+    """Whether a vector, and so the result, has a wider element type than x."""
     for v in vectors:  # noqa: SIM110  # a generator would cost a small call a microsecond
         if v is not None and v.dtype is not x.dtype and _common(x, v) != x.dtype:
             return True
@@ -166,7 +166,7 @@ def _widens(x: Array, *vectors: Array | None) -> bool:
 
 
 def _scaled(x: Array, weight: Array | None, bias: Array | None = None) -> Array:
-    """x * weight + bias, each in the type that the op has in a body."""
+    """x * weight + bias, with the types that the ops of the body would have."""
     for op, vector in ((np.multiply, weight), (np.add, bias)):
         if vector is not None:
             common = _common(x, vector)

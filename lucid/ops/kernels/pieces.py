@@ -1,8 +1,8 @@
-"""Kernels in pieces that stay in a core's cache, over the worker threads where there is much to compute.
+"""Kernels that run in cache-sized pieces, shared by the worker threads if there is much to compute.
 
-A chain of NumPy calls over a large array reads and writes memory at each of them. Over a piece of it, all but the first
-and the last find their numbers in the cache. Pieces are whole rows and depend on sizes alone, never on the number of
-threads, so results do not either.
+A chain of NumPy calls over a large array reads and writes memory at each call. Over a piece, all calls except the first
+and the last find their numbers in the cache. Pieces are whole rows and depend on sizes only, so the number of threads
+does not change results.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """NumPy's functions called with tensors: ``np.exp(x)``, ``array + x``, ``np.concatenate([x, y])``, eagerly or traced.
 
-NumPy asks the tensor first (NEP 13 and NEP 18). Where Lucid has an op for a function, the op computes it. Any other
-ufunc is an error, because its result would be an array in the middle of a model. Any other function is an error for a
-traced tensor; for known values, NumPy computes it.
+NumPy asks the tensor first (NEP 13 and NEP 18). If Lucid has an op for a function, the op computes it. Any other ufunc
+is an error, because its result would be an array in the middle of a model. Any other function is an error for a traced
+tensor; for known values, NumPy computes it.
 """
 
 from __future__ import annotations
