@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.generation import Generator, LogitsError, pad_left
+from lucid.generation.options import GenerateOptions, Options
 from lucid.generation.prompts import Prompt
 from lucid.nn import CacheShape, CausalDecoder, KeyValueCache
 from lucid.runtime import Session
@@ -177,11 +178,14 @@ def test_a_stream_computes_a_token_when_it_is_asked_for(cycle: Chain) -> None:
     assert len(cycle.steps) == 1
 
 
-def test_streams_take_the_options_of_generate() -> None:
-    """All but those of batches and beams, and with the same defaults."""
-    whole, stream = (inspect.signature(method).parameters for method in (Generator.generate, Generator.stream))
-    without = {"attention_mask", "num_beams", "pad_token_id", "on_token"}
-    assert {name: p for name, p in whole.items() if name not in without} == dict(stream)
+def test_streams_refuse_the_options_of_batches_and_beams(cycle: Chain) -> None:
+    for name in ("num_beams", "pad_token_id"):
+        with pytest.raises(TypeError, match=f"stream: got {name}, expected options for one sequence; use generate"):
+            Generator(cycle).stream([0], max_new_tokens=9, **{name: 2})
+
+
+def test_the_options_have_names_and_types_once_more_for_checkers() -> None:
+    assert list(GenerateOptions.__annotations__) == [field.name for field in dataclasses.fields(Options)]
 
 
 # Sampling -------------------------------------------------------------------------------------------------------------

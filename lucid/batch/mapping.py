@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import PurePath
@@ -25,30 +26,12 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _PARTS = 64  # about as many at least, so that workers have equally much to do
 
 
-def _json_lines(files: tuple[str, ...], inputs: tuple[str, ...]) -> Source:
-    return LineSource(files, inputs, None)
-
-
-def _commas(files: tuple[str, ...], inputs: tuple[str, ...]) -> Source:
-    return LineSource(files, inputs, ",")
-
-
-def _tabs(files: tuple[str, ...], inputs: tuple[str, ...]) -> Source:
-    return LineSource(files, inputs, "\t")
-
-
-def _images(files: tuple[str, ...], inputs: tuple[str, ...]) -> Source:
-    return ImageSource(files)
-
-
 _READERS: dict[str, Callable[[tuple[str, ...], tuple[str, ...]], Source]] = {
     ".parquet": ParquetSource,
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".json": _json_lines,
-    ".csv": _commas,
-    ".tsv": _tabs,
-    **dict.fromkeys(ENDINGS, _images),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), partial(LineSource, separator=None)),
+    ".csv": partial(LineSource, separator=","),
+    ".tsv": partial(LineSource, separator="\t"),
+    **dict.fromkeys(ENDINGS, lambda files, inputs: ImageSource(files)),
 }
 ENGINES = ("local", "ray")
 

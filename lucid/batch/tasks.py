@@ -9,10 +9,9 @@ from typing import Any
 
 from lucid.batch import heads
 from lucid.batch.folder import ExportedFolder
-from lucid.batch.generating import Generation
 from lucid.batch.images import ImageReader
-from lucid.batch.rewriting import Rewriting
 from lucid.batch.rows import ERROR, Task
+from lucid.batch.text_generation import Generation, Rewriting
 from lucid.batch.texts import TextReader, prompt_of
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.generation.models import CACHE, STATE

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Protocol, Required, TypedDict, Unpack
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,8 @@ from lucid.generation.encoder_output import BRANCH, EagerEncoded, Encoded, Sessi
 from lucid.generation.fixed import FixedStepper
 from lucid.generation.generator import Generator, OnToken
 from lucid.generation.growing import GrowingStepper
-from lucid.generation.logits import LogitsProcessor
 from lucid.generation.models import CACHE, CROSS_CACHE, capacity_of, heads_of, is_fixed, positions_of, some_of, start_of
+from lucid.generation.options import GenerateOptions
 from lucid.generation.prompts import Ids, IdsLike, array_of, read_mask, read_prompt
 from lucid.generation.sequences import Stepper
 from lucid.generation.stops import Decode
@@ -23,28 +22,6 @@ from lucid.nn import EncoderDecoder
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.ort_values import ort_value
 from lucid.runtime.session import Session
-
-
-class GenerateOptions(TypedDict, total=False):
-    """The options of `Generator.generate`, whose docstring says what each means."""
-
-    max_new_tokens: Required[int]
-    do_sample: bool
-    temperature: float
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    repetition_penalty: float
-    num_beams: int
-    eos_token_id: int | Sequence[int] | None
-    pad_token_id: int | None
-    forced_bos_token_id: int | None
-    forced_eos_token_id: int | None
-    suppress_tokens: Sequence[int]
-    stop: str | Sequence[str] | None
-    seed: int | None
-    logits_processors: Sequence[LogitsProcessor]
-    on_token: OnToken | None
 
 
 class EncoderDecoderGenerator:
@@ -124,6 +101,8 @@ class EncoderDecoderGenerator:
         inputs: Tensor | npt.ArrayLike,
         attention_mask: IdsLike | None = None,
         decoder_input_ids: IdsLike | None = None,
+        *,
+        on_token: OnToken | None = None,
         **options: Unpack[GenerateOptions],
     ) -> Ids:
         """Write a text for each input, with the options and results of transformers' `generate`.
@@ -131,7 +110,7 @@ class EncoderDecoderGenerator:
         Args:
             inputs, attention_mask: as for `encode`.
             decoder_input_ids: (N, L), or (L,) for all: what the texts begin with; by default the start token.
-            options: those of `Generator.generate`.
+            on_token, options: those of `Generator.generate`.
 
         Returns:
             (N, new) int64: the new tokens.
@@ -146,7 +125,7 @@ class EncoderDecoderGenerator:
         begin = read_prompt(decoder_input_ids).ids
         given = array_of("inputs", inputs)
         begin = np.repeat(begin, len(given), axis=0) if len(begin) == 1 else begin
-        return self.encode(given, attention_mask).generate(begin, **options)
+        return self.encode(given, attention_mask).generate(begin, on_token=on_token, **options)
 
 
 _MASK, _STATES = "attention_mask", "last_hidden_state"

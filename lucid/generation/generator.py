@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from lucid.generation import sampling
 from lucid.generation.beams import BeamSearch
 from lucid.generation.logits import (
     Logits,
-    LogitsProcessor,
     Rows,
     checked,
     forced,
@@ -22,7 +21,7 @@ from lucid.generation.logits import (
     suppressed,
 )
 from lucid.generation.models import capacity_of, positions_of
-from lucid.generation.options import Options
+from lucid.generation.options import GenerateOptions, Options
 from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
 from lucid.generation.sequences import Sequences, Stepper
 from lucid.generation.stepper import stepper
@@ -70,30 +69,16 @@ class Generator:
         prompt_ids: IdsLike,
         attention_mask: IdsLike | None = None,
         *,
-        max_new_tokens: int,
-        do_sample: bool = False,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float = 1.0,
-        num_beams: int = 1,
-        eos_token_id: int | Sequence[int] | None = None,
-        pad_token_id: int | None = None,
-        forced_bos_token_id: int | None = None,
-        forced_eos_token_id: int | None = None,
-        suppress_tokens: Sequence[int] = (),
-        stop: str | Sequence[str] | None = None,
-        seed: int | None = None,
-        logits_processors: Sequence[LogitsProcessor] = (),
         on_token: OnToken | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> Ids:
         """Continue prompts, with the options and results of transformers' `generate`.
 
         Args:
             prompt_ids: (N, L) integers, or (L,) for one prompt.
             attention_mask: of the same shape, 1 = keep, 0 = padding, which is on the left (`pad_left`).
-            max_new_tokens: the most tokens to add to each prompt.
+            on_token: called with the tokens of each step (N,); if it returns True, generation ends.
+            max_new_tokens: the most tokens to add to each prompt. The other options may be left out.
             do_sample: draw tokens by their probability; otherwise the likeliest is taken.
             temperature: divides the logits: below 1 likely tokens become likelier.
             top_k: draw from the k likeliest tokens.
@@ -112,7 +97,6 @@ class Generator:
             logits_processors: functions of the ids so far (N, total) and the logits (N, vocab) that return new logits.
                 They are called after the repetition penalty and before the options for sampling, in their order; with
                 beams each beam is a row, and the logits are log probabilities.
-            on_token: called with the tokens of each step (N,); if it returns True, generation ends.
 
         Returns:
             (N, new) int64: the new tokens, including those that ended a sequence, then padding.
@@ -121,82 +105,38 @@ class Generator:
             LogitsError: for logits that no token can be chosen from, such as NaN.
             TypeError, ValueError: for an invalid prompt or option, or an option that would have no effect.
         """
-        options = Options(
-            max_new_tokens=max_new_tokens,
-            do_sample=do_sample,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            num_beams=num_beams,
-            eos_token_id=eos_token_id,
-            pad_token_id=pad_token_id,
-            forced_bos_token_id=forced_bos_token_id,
-            forced_eos_token_id=forced_eos_token_id,
-            suppress_tokens=suppress_tokens,
-            stop=stop,
-            seed=seed,
-            logits_processors=logits_processors,
-        )
-        prompt, stops = self._prepared(prompt_ids, attention_mask, options)
-        if num_beams > 1:
+        chosen = Options(**options)
+        prompt, stops = self._prepared(prompt_ids, attention_mask, chosen)
+        if chosen.num_beams > 1:
             if on_token is not None:
                 raise ValueError(
                     "generate: on_token is given, but beams have no tokens until the search ends; use num_beams=1"
                 )
-            return self._search(prompt, options, stops)
+            return self._search(prompt, chosen, stops)
         steps: list[Ids] = []
-        for tokens in self._steps(prompt, options, stops):
+        for tokens in self._steps(prompt, chosen, stops):
             steps.append(tokens)
             if on_token is not None and on_token(tokens):
                 break
         return np.stack(steps, axis=1)
 
-    def stream(
-        self,
-        prompt_ids: IdsLike,
-        *,
-        max_new_tokens: int,
-        do_sample: bool = False,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-        repetition_penalty: float = 1.0,
-        eos_token_id: int | Sequence[int] | None = None,
-        forced_bos_token_id: int | None = None,
-        forced_eos_token_id: int | None = None,
-        suppress_tokens: Sequence[int] = (),
-        stop: str | Sequence[str] | None = None,
-        seed: int | None = None,
-        logits_processors: Sequence[LogitsProcessor] = (),
-    ) -> Iterator[int]:
+    def stream(self, prompt_ids: IdsLike, **options: Unpack[GenerateOptions]) -> Iterator[int]:
         """Iterate over the tokens that `generate` gives for one prompt, (L,) or (1, L); each is computed when needed.
+
+        Args:
+            prompt_ids: the prompt.
+            options: those of `generate`, except `num_beams` and `pad_token_id`, which are for batches.
 
         Raises:
             ValueError, TypeError: for several prompts, and as `generate` for an invalid prompt or option, at the call.
         """
-        options = Options(
-            max_new_tokens=max_new_tokens,
-            do_sample=do_sample,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            repetition_penalty=repetition_penalty,
-            eos_token_id=eos_token_id,
-            forced_bos_token_id=forced_bos_token_id,
-            forced_eos_token_id=forced_eos_token_id,
-            suppress_tokens=suppress_tokens,
-            stop=stop,
-            seed=seed,
-            logits_processors=logits_processors,
-        )
-        prompt, stops = self._prepared(prompt_ids, None, options)
+        if idle := [name for name in ("num_beams", "pad_token_id") if name in options]:
+            raise TypeError(f"stream: got {' and '.join(idle)}, expected options for one sequence; use generate")
+        chosen = Options(**options)
+        prompt, stops = self._prepared(prompt_ids, None, chosen)
         if len(prompt.ids) > 1:
             raise ValueError(f"stream: got {len(prompt.ids)} prompts, expected one; use generate(..., on_token=...)")
-        return (int(tokens[0]) for tokens in self._steps(prompt, options, stops))
+        return (int(tokens[0]) for tokens in self._steps(prompt, chosen, stops))
 
     def _prepared(self, prompt_ids: IdsLike, attention_mask: IdsLike | None, options: Options) -> tuple[Prompt, Stops]:
         prompt = read_prompt(prompt_ids, attention_mask)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Required, TypedDict
 
 import numpy as np
 
@@ -12,9 +13,30 @@ from lucid.core.graph.types import is_whole
 from lucid.generation.logits import LogitsProcessor
 
 
+class GenerateOptions(TypedDict, total=False):
+    """The names and types of the options of `Generator.generate`, whose docstring says what each means."""
+
+    max_new_tokens: Required[int]
+    do_sample: bool
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float
+    num_beams: int
+    eos_token_id: int | Sequence[int] | None
+    pad_token_id: int | None
+    forced_bos_token_id: int | None
+    forced_eos_token_id: int | None
+    suppress_tokens: Sequence[int]
+    stop: str | Sequence[str] | None
+    seed: int | None
+    logits_processors: Sequence[LogitsProcessor]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of `Generator.generate`, whose docstring says what each means.
+    """The options with their defaults, checked.
 
     Raises:
         TypeError, ValueError: for a value out of range, or an option that would have no effect.

@@ -13,12 +13,10 @@ import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
 from lucid.generation import EncoderDecoderGenerator, Generator, fixed
-from lucid.generation.encoder_decoder import GenerateOptions
 from lucid.models.gpt2 import GPT2
 from lucid.models.transformer import Transformer
 from lucid.runtime import Session
 from tests.models import goldens
-from tests.signatures import signature
 
 CASES = json.loads((goldens.folder("seq2seq_generation") / "tokens.json").read_text())
 MODELS = sorted({case["model"] for case in CASES})
@@ -137,15 +135,6 @@ def test_the_encoder_runs_once_for_any_number_of_texts() -> None:
     assert list(texts.stream([1], max_new_tokens=6)) == texts.generate([[1]], max_new_tokens=6)[0].tolist()
     assert texts.generate([[1]], max_new_tokens=6, num_beams=2).tolist() == first.tolist()
     assert model.runs == 1
-
-
-def test_the_options_are_those_of_every_generator() -> None:
-    own = set(GenerateOptions.__annotations__)
-    assert own == {parameter.name for parameter in signature(Generator.generate)} - {
-        "self",
-        "prompt_ids",
-        "attention_mask",
-    }
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------

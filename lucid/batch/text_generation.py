@@ -1,0 +1,202 @@
+"""Texts in, texts out: answers of a decoder, and translations and summaries of an encoder and a decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from lucid.batch.rows import Column, Kind, Ready, Results, RowError
+from lucid.batch.texts import checked_text
+from lucid.generation import EncoderDecoderGenerator, Generator, pad_left
+from lucid.generation.chat.template import ChatTemplateError
+from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.generation.models import capacity_of
+from lucid.generation.options import Options
+from lucid.generation.prompts import Ids
+from lucid.generation.stops import Stops
+from lucid.runtime import Session
+
+NEW_TOKENS = 128
+"""How many tokens an answer has at most, where nothing else is asked for."""
+
+
+class _TextTask:
+    """A task that writes a text for each row.
+
+    Args:
+        tokenizer: of the checkpoint.
+        output: the column of the texts.
+        options: of `Generator.generate`, with `max_new_tokens`.
+        max_characters: the most characters of a row.
+        positions: of what reads a row; None for any number.
+    """
+
+    inputs, part_rows = 1, (16, 256)
+
+    def __init__(
+        self, tokenizer: Tokenizer, output: str, options: Mapping[str, Any], max_characters: int, positions: int | None
+    ) -> None:
+        self._checked = Options(**options)  # errors come before the first row
+        self._options, self._tokenizer, self._output = options, tokenizer, output
+        self._max_characters, self._positions = max_characters, positions
+        self.columns: Mapping[str, Column] = {output: Column(Kind.TEXT)}
+
+    def _text(self, values: Sequence[Any]) -> str:
+        return checked_text(values[0], self._max_characters, self._positions)
+
+    def _ready(self, ids: Sequence[int]) -> Ready:
+        return Ready(len(ids) + self._checked.max_new_tokens, ids)
+
+    def _results(self, tokens: Ids) -> dict[str, Results]:
+        """New tokens (N, L) as texts, each up to the first token that ends it, or through the first stop string."""
+        ends = {*self._tokenizer.eos_token_ids, *self._checked.eos_tokens}
+        stops = Stops((), self._checked.stop_strings, self._tokenizer.decode)
+        texts = []
+        for row in tokens:
+            length = next((place for place, token in enumerate(row.tolist()) if token in ends), len(row))
+            if self._checked.stop_strings:  # what follows is padding
+                length = next((n for n in range(1, length) if stops.ended(row[None, :n])[0]), length)
+            texts.append(self._tokenizer.decode(row[:length].tolist()))
+        return {self._output: texts}
+
+
+class Generation(_TextTask):
+    """The task of a decoder.
+
+    Args:
+        session: of the decoder.
+        tokenizer, output, max_characters: as for `_TextTask`.
+        options: of `Generator.generate`, such as ``{"max_new_tokens": 64}``; and ``chat``, whether a prompt is the
+            message of a user, put into the chat template.
+
+    Raises:
+        TypeError, ValueError: for an option that does not exist, or a value out of range.
+    """
+
+    def __init__(
+        self, session: Session, tokenizer: Tokenizer, output: str, options: Mapping[str, Any], max_characters: int
+    ) -> None:
+        known = [count for count in (tokenizer.max_positions, capacity_of(session)) if count is not None]
+        given = {name: value for name, value in options.items() if name != "chat"}
+        given = {"max_new_tokens": NEW_TOKENS, "eos_token_id": tokenizer.eos_token_ids or None, **given}
+        super().__init__(tokenizer, output, given, max_characters, min(known, default=None))
+        self._chat = bool(options.get("chat", False))
+        if self._chat and tokenizer.chat_template is None:
+            raise ValueError(
+                f"{tokenizer.where}: has no chat template, so the model was not trained on conversations; leave out "
+                "chat"
+            )
+        self._generator = Generator(session, max_positions=self._positions, decode=tokenizer.decode)
+        self._one_at_a_time = Lock()  # buffers of a fixed capacity are written in place
+
+    def ready(self, values: Sequence[Any]) -> Ready:
+        """The tokens of a prompt.
+
+        Raises:
+            RowError: as `checked_text`, and for a prompt that leaves no room for an answer.
+        """
+        text = self._text(values)
+        try:
+            if self._chat:
+                ids = self._tokenizer.encode_chat([{"role": "user", "content": text}])
+            else:
+                ids = self._tokenizer.encode(text)
+        except ChatTemplateError:  # the template is wrong, and not this row
+            raise
+        except ValueError as error:
+            raise RowError(str(error)) from error
+        new = self._checked.max_new_tokens
+        if self._positions is not None and len(ids) + new > self._positions:
+            raise RowError(
+                f"a prompt of {len(ids)} tokens and {new} new ones take more positions than the model has, which are "
+                f"{self._positions}"
+            )
+        return self._ready(ids)
+
+    def run(self, batch: Sequence[Any]) -> dict[str, Results]:
+        """The answers, without the tokens that end them."""
+        ids, mask = pad_left(batch, next(iter(self._tokenizer.eos_token_ids), 0))
+        with self._one_at_a_time:
+            return self._results(self._generator.generate(ids, mask, **self._options))
+
+
+_START = "decoder_start_token_id"
+_FORCED = ("forced_bos_token_id", "forced_eos_token_id")
+
+
+class Rewriting(_TextTask):
+    """The task of an encoder and a decoder.
+
+    Args:
+        encoder, decoder: their sessions.
+        tokenizer, output, max_characters: as for `_TextTask`.
+        config: the options of config.json and generation_config.json.
+        options: of `EncoderDecoderGenerator.generate`, such as ``{"num_beams": 4}``.
+
+    Raises:
+        TypeError, ValueError: for an option that does not exist, a value out of range, and a config without the token
+            that texts begin with.
+    """
+
+    def __init__(
+        self,
+        encoder: Session,
+        decoder: Session,
+        tokenizer: Tokenizer,
+        config: Mapping[str, Any],
+        output: str,
+        options: Mapping[str, Any],
+        max_characters: int,
+    ) -> None:
+        if "chat" in options:
+            raise ValueError(f"{tokenizer.where}: has an encoder, which reads no conversations; leave out chat")
+        start = config.get(_START)
+        if not isinstance(start, int):
+            raise ValueError(f"{tokenizer.where}: {_START} is {start!r} in config.json, expected the number of a token")
+        positions = config.get("max_position_embeddings")  # T5 has none: its positions are relative
+        positions = positions if isinstance(positions, int) else None
+        most = min((n for n in (positions, capacity_of(decoder)) if n is not None), default=None)
+        told = {name: config[name] for name in _FORCED if isinstance(config.get(name), int)}
+        never = [word[0] for word in config.get("bad_words_ids") or () if isinstance(word, list) and len(word) == 1]
+        given = {
+            "max_new_tokens": NEW_TOKENS if most is None else min(NEW_TOKENS, most - 1),
+            "eos_token_id": tokenizer.eos_token_ids or None,
+            "suppress_tokens": never,
+            **told,
+            **options,
+        }
+        super().__init__(tokenizer, output, given, max_characters, positions)
+        if most is not None and self._checked.max_new_tokens >= most:
+            raise ValueError(
+                f"{tokenizer.where}: max_new_tokens is {self._checked.max_new_tokens}, and its decoder has {most} "
+                f"positions with that of the start; give at most {most - 1}"
+            )
+        self._generator = EncoderDecoderGenerator(
+            encoder, decoder, decode=tokenizer.decode, max_positions=most, decoder_start_token_id=start
+        )
+        pad = config.get("pad_token_id")
+        self._pad = pad if isinstance(pad, int) else 0
+
+    def ready(self, values: Sequence[Any]) -> Ready:
+        """The tokens of a text.
+
+        Raises:
+            RowError: as `checked_text`, and for a text of more tokens than the encoder has positions for.
+        """
+        ids = self._tokenizer.encode(self._text(values))
+        if not ids:
+            raise RowError("no token of the model is in the text")
+        if self._positions is not None and len(ids) > self._positions:
+            raise RowError(f"a text of {len(ids)} tokens takes more positions than the model has: {self._positions}")
+        return self._ready(ids)
+
+    def run(self, batch: Sequence[Any]) -> dict[str, Results]:
+        """The texts, without the tokens that end them."""
+        ids = np.full((len(batch), max(map(len, batch))), self._pad, np.int64)
+        mask = np.zeros_like(ids)
+        for row, one in enumerate(batch):
+            ids[row, : len(one)], mask[row, : len(one)] = one, 1
+        return self._results(self._generator.generate(ids, mask, **self._options))
