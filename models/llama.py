@@ -33,8 +33,8 @@ class LlamaConfig(DecoderConfig):
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        kind = MODEL_TYPES[options.model_type]
-        rules = kind.options
+        declared = MODEL_TYPES[options.model_type]
+        rules = declared.options
         width, heads = options.size("hidden_size"), options.size("num_attention_heads")
         kv_heads = options.heads("num_key_value_heads", heads) if options.is_known("num_key_value_heads") else heads
         head_dim = options.size("head_dim") if options.is_known("head_dim") else None
@@ -51,7 +51,7 @@ class LlamaConfig(DecoderConfig):
             windows=_windows(options, layers, rotated, rules.windows),
             rope_theta=theta,
             rope_scaling=scaling,
-            parts=kind.parts,
+            parts=declared.parts,
             qkv_bias=_flag(options, rules.qkv_bias),
             o_bias=_flag(options, rules.o_bias),
             mlp_bias=_flag(options, rules.mlp_bias),

@@ -133,8 +133,8 @@ def _pad_id(tokenizer: Tokenizer) -> int:
 def _length(tokenizer: Tokenizer, config: Mapping[str, Any], wanted: int | None) -> int | None:
     """Where a row is cut off: what sentence-transformers would do, or transformers with truncation=True."""
     positions = tokenizer.max_positions
-    kind = MODEL_TYPES.get(str(config.get("model_type")))
-    if kind is not None and kind.offset_positions and positions == config.get("max_position_embeddings"):
+    declared = MODEL_TYPES.get(str(config.get("model_type")))
+    if declared is not None and declared.offset_positions and positions == config.get("max_position_embeddings"):
         positions = None if positions is None else positions - 2
     if wanted is not None:
         if positions is not None and wanted > positions:

@@ -159,10 +159,7 @@ _KV_HEADS: tuple[Literal["num_key_value_heads"]] = ("num_key_value_heads",)
 _UNBIASED = DecoderOptions(qkv_bias=False, o_bias=False, mlp_bias=False)
 
 FAMILIES: dict[str, Family] = {
-    "albert": Family(
-        tasks=_encoder("albert.Albert"),
-        types=_types("albert"),
-    ),
+    "albert": Family(tasks=_encoder("albert.Albert"), types=_types("albert")),
     "bart": Family(
         tasks={
             "text2text-generation": "bart.Bart",
@@ -198,10 +195,7 @@ FAMILIES: dict[str, Family] = {
         },
         types=_types("convnext", "convnextv2"),
     ),
-    "deberta": Family(
-        tasks=_encoder("deberta.Deberta"),
-        types=_types("deberta-v2"),
-    ),
+    "deberta": Family(tasks=_encoder("deberta.Deberta"), types=_types("deberta-v2")),
     "gemma": Family(
         tasks=_decoder("gemma.Gemma", "question-answering"),
         types={
@@ -212,10 +206,7 @@ FAMILIES: dict[str, Family] = {
             ),
         },
     ),
-    "gpt2": Family(
-        tasks=_decoder("gpt2.GPT2"),
-        types=_types("gpt2"),
-    ),
+    "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types=_types("gpt2")),
     "llama": Family(
         tasks=_decoder("llama.Llama") | {"sentence-similarity": "llama.LlamaSentenceEncoder"},
         types={
@@ -242,13 +233,10 @@ FAMILIES: dict[str, Family] = {
             "smollm3": ModelType(options=DecoderOptions(unrotated=True, windows="unrotated"), optimum=_KV_HEADS),
             "granite": ModelType(options=DecoderOptions(multipliers=True), optimum=_KV_HEADS),
             "helium": ModelType(
-                parts=DecoderParts(interleaved=True),
-                options=DecoderOptions(o_bias=False),
-                optimum=_KV_HEADS,
+                parts=DecoderParts(interleaved=True), options=DecoderOptions(o_bias=False), optimum=_KV_HEADS
             ),
             "olmo2": ModelType(
-                parts=DecoderParts(norms="after", qk_norm="all"),
-                options=DecoderOptions(mlp_bias=False),
+                parts=DecoderParts(norms="after", qk_norm="all"), options=DecoderOptions(mlp_bias=False)
             ),
             "ministral": ModelType(options=replace(_UNBIASED, windows="typed")),
             "seed_oss": ModelType(options=DecoderOptions(o_bias="attention_out_bias")),
@@ -272,10 +260,7 @@ FAMILIES: dict[str, Family] = {
         },
         types=_types("mamba2"),
     ),
-    "modernbert": Family(
-        tasks=_encoder("modernbert.ModernBert"),
-        types=_types("modernbert"),
-    ),
+    "modernbert": Family(tasks=_encoder("modernbert.ModernBert"), types=_types("modernbert")),
     "phi3": Family(
         tasks=_decoder("phi3.Phi3", "question-answering"),
         types={
@@ -332,7 +317,7 @@ FAMILIES: dict[str, Family] = {
 }
 """By the file of the model."""
 
-MODEL_TYPES = {name: kind for family in FAMILIES.values() for name, kind in family.types.items()}
+MODEL_TYPES = {name: declared for family in FAMILIES.values() for name, declared in family.types.items()}
 """All types that are read."""
 
 _FAMILY_OF = {name: family for family in FAMILIES.values() for name in family.types}
