@@ -9,7 +9,7 @@ in more than numbers: what cannot be compared then is counted and named.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -112,23 +112,8 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
     if not ours and (nodes.changed or not nodes.same):  # what another release or tool writes may have other constants
         nodes = MatchedNodes(same=False)
     headers = {tensor.name: tensor for tensor in model.graph.initializer}
-    jobs = [_Job(headers[name], data[name], name) for name in headers if name in weights]
-    jobs += [
-        _Job(tensor, bytes_of(tensor) if of_body else data[tensor.name], wanted, of_body)
-        for tensor, of_body, wanted in nodes.constants
-    ]
-    if nodes.same:  # constants that no node takes
-        taken = {job.tensor.name for job in jobs}
-        jobs += [_Job(headers[n], data[n], n) for n in headers if n in made.initializers and n not in taken]
-    jobs = list({(job.of_body, job.tensor.name, job.wanted): job for job in jobs}.values())
-    found: dict[int, DifferentWeight | str | None] = {}
-
-    def work(places: Iterator[int]) -> None:
-        for place in places:
-            found[place] = _compared(jobs[place], made)
-
-    share(sorted(range(len(jobs)), key=lambda place: -made.initializers[jobs[place].wanted].nbytes), work)
-    results = [(job, found[place]) for place, job in enumerate(jobs)]
+    jobs = _jobs(headers, data, nodes, made, weights)
+    results = list(zip(jobs, _run(jobs, made), strict=True))
     unlike = {job.tensor.name: result for job, result in results if isinstance(result, str)}
     different = {job.tensor.name: result for job, result in results if isinstance(result, DifferentWeight)}
     compared = {(job.of_body, job.tensor.name): job for job, result in results if not isinstance(result, str)}
@@ -155,6 +140,37 @@ class _Job(NamedTuple):
     data: memoryview
     wanted: str
     of_body: bool = False
+
+
+def _jobs(
+    headers: Mapping[str, onnx.TensorProto],
+    data: Mapping[str, memoryview],
+    nodes: MatchedNodes,
+    made: Assembled,
+    weights: Set[str],
+) -> list[_Job]:
+    """The initializers of a file that are compared, each once: weights by their names, constants by their nodes."""
+    jobs = [_Job(headers[name], data[name], name) for name in headers if name in weights]
+    jobs += [
+        _Job(tensor, bytes_of(tensor) if of_body else data[tensor.name], wanted, of_body)
+        for tensor, of_body, wanted in nodes.constants
+    ]
+    if nodes.same:  # constants that no node takes
+        names = {job.tensor.name for job in jobs}
+        jobs += [_Job(headers[n], data[n], n) for n in headers if n in made.initializers and n not in names]
+    return list({(job.of_body, job.tensor.name, job.wanted): job for job in jobs}.values())
+
+
+def _run(jobs: Sequence[_Job], made: Assembled) -> list[DifferentWeight | str | None]:
+    """The result of each job as by `_compared`, in all threads, large ones first."""
+    results: dict[int, DifferentWeight | str | None] = {}
+
+    def work(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            results[number] = _compared(jobs[number], made)
+
+    share(sorted(range(len(jobs)), key=lambda number: -made.initializers[jobs[number].wanted].nbytes), work)
+    return [results[number] for number in range(len(jobs))]
 
 
 def _compared(job: _Job, made: Assembled) -> DifferentWeight | str | None:

@@ -121,38 +121,21 @@ class _Attention:
             visible, bias = (None, None) if self.mask is None else self._tile_mask(job, start, stop, top, bottom)
             if visible is not None and not visible.any() and self._finite(job, start, stop):
                 continue
-            scores = buffer("scores", (*heads, bottom - top, stop - start), dtype)
             every = bottom - top == length  # of the job's rows
             keys, values = key, value
             if stop - start < self.visibility.keys:
                 keys, values = key[..., start:stop], value[..., start:stop, :]
-            np.matmul(scaled if every else scaled[..., top:bottom, :], keys, out=scores)
-            if self.softcap > 0:
-                scores /= self.softcap
-                np.tanh(scores, out=scores)
-                scores *= self.softcap
-            if bias is not None:
-                scores += bias.astype(dtype)
+            scores = self._scores(scaled if every else scaled[..., top:bottom, :], keys, bias)
             limits = self.visibility.limits(scores, job.start + top, start, stop)
-            if calm:
-                if not np.minimum.reduce(scores, None) >= CALM:
-                    return False
-                np.exp(scores, out=scores)
-                if visible is not None:
-                    scores *= visible
-                for part, seen in limits:
-                    part *= seen
-            else:
-                if visible is not None:
-                    scores += np.where(visible, dtype.type(0), dtype.type(-np.inf))  # NaN stays NaN
-                for part, seen in limits:
-                    np.copyto(part, -np.inf, where=seen == 0)
+            if not calm:
                 if largest is None:
                     largest = np.full((*heads, length, 1), -np.inf, dtype)
-                shrink = _to_weights(scores, largest[..., top:bottom, :])
+                shrink = _to_weights(scores, visible, limits, largest[..., top:bottom, :])
                 if total is not None:
                     total[..., top:bottom, :] *= shrink
                     output[..., top:bottom, :] *= shrink
+            elif not _to_calm_weights(scores, visible, limits):
+                return False
             sums = np.matmul(scores, ones(stop - start, dtype))  # faster than np.sum
             if total is None and every:
                 total = sums
@@ -167,6 +150,21 @@ class _Attention:
         if total is None:
             output.fill(0)
             return True
+        return self._divide(job, calm, output, total, share)
+
+    def _scores(self, query: Array, key: Array, bias: Array | None) -> Array:
+        """The scores of a tile, in a buffer."""
+        scores = np.matmul(query, key, out=buffer("scores", (*query.shape[:-1], key.shape[-1]), query.dtype))
+        if self.softcap > 0:
+            scores /= self.softcap
+            np.tanh(scores, out=scores)
+            scores *= self.softcap
+        if bias is not None:
+            scores += bias.astype(query.dtype)
+        return scores
+
+    def _divide(self, job: Job, calm: bool, output: Array, total: Array, share: float) -> bool:
+        """Divide the sums of a job by the totals of the weights; False as for `_run`."""
         finite = math.isfinite(np.add.reduce(output, None))  # infinity and NaN survive in a sum
         if calm and finite and np.minimum.reduce(total, None) >= LEAST and np.maximum.reduce(total, None) < np.inf:
             output /= total
@@ -176,7 +174,7 @@ class _Attention:
             return False
         if calm and (least := total.min(initial=LEAST, where=seen)) < LEAST and self._underflows(job, least):
             return False
-        output /= total * dtype.type(share)
+        output /= total * output.dtype.type(share)
         if not seen.all():  # a query sees no key, or all its scores are -inf and 0 / 0 is its result
             np.copyto(output, 0, where=~seen if calm else ~seen & ~self._rows_with_keys(job))
         return finite
@@ -226,11 +224,27 @@ class _Attention:
         return bool(np.isfinite(key).all() and np.isfinite(value).all())
 
 
-def _to_weights(scores: Array, largest: Array) -> Array:
+def _to_calm_weights(scores: Array, visible: Array | None, limits: Iterable[tuple[Array, Array]]) -> bool:
+    """Turn scores into weights in place, without their maximum; False if one is too low for that."""
+    if not np.minimum.reduce(scores, None) >= CALM:
+        return False
+    np.exp(scores, out=scores)
+    if visible is not None:
+        scores *= visible
+    for part, seen in limits:
+        part *= seen
+    return True
+
+
+def _to_weights(scores: Array, visible: Array | None, limits: Iterable[tuple[Array, Array]], largest: Array) -> Array:
     """Raise `largest` to the scores' maximum and turn scores into weights relative to it, both in place.
 
     Returns the factor that brings earlier weights to the new maximum.
     """
+    if visible is not None:
+        scores += np.where(visible, scores.dtype.type(0), scores.dtype.type(-np.inf))  # NaN stays NaN
+    for part, seen in limits:
+        np.copyto(part, -np.inf, where=seen == 0)
     new = np.maximum(largest, scores.max(axis=-1, keepdims=True))
     subtracted = np.where(new == -np.inf, 0, new)
     scores -= subtracted
