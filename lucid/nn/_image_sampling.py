@@ -96,10 +96,10 @@ def grid_sample(
 
     def at(column: Tensor, row: Tensor) -> Tensor:
         """The pixels at whole numbers, 0 outside."""
-        found = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-        place = ops.where(found, row * width + column, 0).reshape(n, 1, product(grid.shape[1:3]))
+        inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+        place = ops.where(inside, row * width + column, 0).reshape(n, 1, product(grid.shape[1:3]))
         values = ops.take_along(pixels, place.astype(int64), axis=2).reshape(n, c, *grid.shape[1:3])
-        return ops.where(found.unsqueeze(1), values, 0.0)
+        return ops.where(inside.unsqueeze(1), values, 0.0)
 
     if mode == "nearest":
         return at(ops.round(column).astype(int64), ops.round(row).astype(int64))

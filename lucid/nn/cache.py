@@ -174,7 +174,7 @@ def layer_caches(
     """
     if past_key_values is None:
         return [None] * layers
-    found: list[Cache | None] = []
+    caches: list[Cache | None] = []
     for cache in past_key_values:
         if isinstance(cache, KeyValueBuffer) and cache.filled is None:
             if position_ids is None:
@@ -182,8 +182,8 @@ def layer_caches(
             cache = cache._replace(filled=position_ids[:, 0])
         elif isinstance(cache, KeyValueBuffer) and position_ids is not None:
             _check_positions(position_ids, cache)
-        found.append(cache)
-    return found
+        caches.append(cache)
+    return caches
 
 
 def _check_positions(position_ids: Tensor, cache: KeyValueBuffer) -> None:

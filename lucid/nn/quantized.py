@@ -46,11 +46,11 @@ class WeightModule(UnreadableOperand, Module):
 
     def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
         """The rows from `start` up to `stop` as a weight, whose parameters are named with the suffix in an export."""
-        made = copy.copy(self)
-        made.shape = (stop - start, self.shape[1])
+        rows = copy.copy(self)
+        rows.shape = (stop - start, self.shape[1])
         for name, whole in self.state_dict().items():
-            setattr(made, name, whole[start:stop].named_after(whole, suffix))
-        return made
+            setattr(rows, name, whole[start:stop].named_after(whole, suffix))
+        return rows
 
     def __getitem__(self, rows: Size | slice | Tensor) -> Tensor:
         """Rows as numbers, by index or as `weight[start:stop]`, as models read tables of positions."""
@@ -214,10 +214,10 @@ class Int8Weight(WeightModule):
 
     def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
         """As for every weight; its inputs are rounded as those of the whole weight."""
-        made = copy.copy(self)
-        made.shape = (stop - start, self.shape[1])
-        made.codes, made.scales = (whole[start:stop].named_after(whole, suffix) for whole in (self.codes, self.scales))
-        return made
+        rows = copy.copy(self)
+        rows.shape = (stop - start, self.shape[1])
+        rows.codes, rows.scales = (whole[start:stop].named_after(whole, suffix) for whole in (self.codes, self.scales))
+        return rows
 
     def extra_repr(self) -> str:
         inputs = "" if self.activations is None else f", activations={self.activations!r}"

@@ -85,8 +85,8 @@ class _Recurrent(Module):
         return [f"_l{layer}", f"_l{layer}_reverse"][: self.directions]
 
     def _weights(self, end: str) -> _Weights:
-        found: list[Any] = [getattr(self, name + end, None) for name in _Weights._fields]
-        return _Weights(*found)
+        parameters: list[Any] = [getattr(self, name + end, None) for name in _Weights._fields]
+        return _Weights(*parameters)
 
     def _entered(self, x: Tensor, weights: _Weights) -> Tensor:
         """The contribution of each element to the gates."""

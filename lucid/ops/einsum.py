@@ -41,13 +41,13 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     for place, (tensor, axes) in enumerate(zip(tensors, names, strict=True)):
         tensors[place], names[place] = _diagonals(equation, tensor, axes)
     sizes = _sizes(equation, names, tensors)
-    found, current = _without_sums(tensors[0], names[0], {*result, *_all(names[1:])})
+    product, current = _without_sums(tensors[0], names[0], {*result, *_all(names[1:])})
     for place, tensor in enumerate(tensors[1:], start=1):
         kept = {*result, *_all(names[place + 1 :])}
         tensor, axes = _without_sums(tensor, names[place], kept | set(current))
-        found, current = _without_sums(found, current, kept | set(axes))
-        found, current = _pair(found, current, tensor, axes, kept, sizes)
-    return permute(found, [current.index(name) for name in result])
+        product, current = _without_sums(product, current, kept | set(axes))
+        product, current = _pair(product, current, tensor, axes, kept, sizes)
+    return permute(product, [current.index(name) for name in result])
 
 
 def _all(names: Sequence[str]) -> set[str]:

@@ -361,9 +361,9 @@ def log2(x: Tensor) -> Tensor:
     """
     x = _real(x)
     wide = at_least_float32(x)
-    found = log(wide) * (1 / math.log(2))
-    whole = round_(found)
-    return where(pow_(2.0, whole) == wide, whole, found).astype(x.dtype)
+    quotient = log(wide) * (1 / math.log(2))
+    whole = round_(quotient)
+    return where(pow_(2.0, whole) == wide, whole, quotient).astype(x.dtype)
 
 
 def expm1(x: Tensor) -> Tensor:

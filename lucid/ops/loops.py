@@ -158,9 +158,9 @@ class _Loop(NamedTuple):
         )
         operands = (*self.carry.values(), *sequences.values(), *map(Tensor.from_value, outer))
         sizes = {"carries": len(before), "slices": len(element)}
-        found: Any = Op.apply(scan_op, operands, {"body": body, **sizes, "reverse": reverse})
-        found = found if isinstance(found, tuple) else (found,)
-        return fill(self.structures[0], found), fill(structure, found[len(before) :])
+        outputs: Any = Op.apply(scan_op, operands, {"body": body, **sizes, "reverse": reverse})
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        return fill(self.structures[0], outputs), fill(structure, outputs[len(before) :])
 
     def _called(self, state: Sequence[Tensor], step: Sequence[Tensor]) -> tuple[list[Tensor], Any, list[Tensor]]:
         """The carry after a step, the structure of its result, and the tensors in that."""
@@ -229,8 +229,8 @@ def _is_number(constant: Constant) -> bool:
 def _label(array: Array, origin: Origin | None) -> str | None:
     here = scope.get()
     names = None if here is None else here.parameters
-    found = None if names is None else names.get(array)
-    return found if found is not None or origin is None else _label(origin.whole, origin.whole_origin)
+    name = None if names is None else names.get(array)
+    return name if name is not None or origin is None else _label(origin.whole, origin.whole_origin)
 
 
 def _named(taken: dict[str, int]) -> Callable[[Value], str]:

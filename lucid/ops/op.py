@@ -160,8 +160,8 @@ class Op(Generic[P, R]):
         computed = arrays is not None and not _types_only.get() and (self.folded or scope.get() is None)
         if arrays is None or not computed or (attributes and any(map(has_symbolic_size, attributes.values()))):
             node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
-            made = tuple(map(Tensor.from_value, node.results))
-            return made[0] if len(made) == 1 else made
+            outputs = tuple(map(Tensor.from_value, node.results))
+            return outputs[0] if len(outputs) == 1 else outputs
         if self.body is not None and self._kernel is None:
             return self.body(*tensors, **attributes)  # type: ignore[arg-type]  # P is not known here
         here = scope.get()

@@ -78,8 +78,8 @@ def _counted(dtype: DType) -> DType:
 
 def _of_truths(op: Reduction, x: Tensor, **attributes: Any) -> Tensor:
     """Whether numbers are not 0; the result of uint8 is uint8, as in torch."""
-    found = op(x.astype(bool_), **attributes)
-    return found.astype(uint8) if x.dtype == uint8 else found
+    truths = op(x.astype(bool_), **attributes)
+    return truths.astype(uint8) if x.dtype == uint8 else truths
 
 
 def _of_codes(op: Reduction, x: Tensor, **attributes: Any) -> Tensor:
@@ -107,8 +107,8 @@ def _argmax_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:
 
 
 def _argmax_kernel(x: Array, *, axis: int, keepdims: bool) -> Array:
-    found = np.asarray(np.argmax(x, axis=axis), np.int64)
-    return np.expand_dims(found, axis) if keepdims else found
+    index = np.asarray(np.argmax(x, axis=axis), np.int64)
+    return np.expand_dims(index, axis) if keepdims else index
 
 
 @primitive(kernel=_argmax_kernel, rule=_argmax_rule)
@@ -124,8 +124,8 @@ def _cumsum_rule(x: TensorType, *, axis: int) -> TensorType:
 def _cumsum_kernel(x: Array, *, axis: int) -> Array:
     # Added one by one, not pairwise, and therefore accumulated in a wider type, as in torch.
     wide = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "float64": np.float64}
-    found = np.cumsum(x, axis=axis, dtype=wide.get(x.dtype.name, np.int64))
-    return found.astype(_counted(as_dtype(x.dtype)).numpy, copy=False)
+    sums = np.cumsum(x, axis=axis, dtype=wide.get(x.dtype.name, np.int64))
+    return sums.astype(_counted(as_dtype(x.dtype)).numpy, copy=False)
 
 
 @primitive(kernel=_cumsum_kernel, rule=_cumsum_rule)
@@ -212,16 +212,16 @@ def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tenso
     """A norm by its definition."""
     axes, size = _every("norm", x, axis), abs_(at_least_float32(x))
     if math.isinf(power):
-        found = (max_ if power > 0 else min_)(size, axis=axes, keepdims=keepdims)
+        length = (max_ if power > 0 else min_)(size, axis=axes, keepdims=keepdims)
     elif power == 0:
-        found = sum_((size != 0).astype(size.dtype), axis=axes, keepdims=keepdims)
+        length = sum_((size != 0).astype(size.dtype), axis=axes, keepdims=keepdims)
     elif power == 1:
-        found = sum_(size, axis=axes, keepdims=keepdims)
+        length = sum_(size, axis=axes, keepdims=keepdims)
     elif power == 2:
-        found = sqrt(sum_(size * size, axis=axes, keepdims=keepdims))
+        length = sqrt(sum_(size * size, axis=axes, keepdims=keepdims))
     else:
-        found = pow_(sum_(pow_(size, power), axis=axes, keepdims=keepdims), 1 / power)
-    return found.astype(x.dtype)
+        length = pow_(sum_(pow_(size, power), axis=axes, keepdims=keepdims), 1 / power)
+    return length.astype(x.dtype)
 
 
 @torch_names

@@ -29,8 +29,8 @@ def _topk_rule(x: TensorType, *, k: Size, axis: int, largest: bool) -> tuple[Ten
     size = x.shape[axis]
     if isinstance(k, int) and (k < 0 or (isinstance(size, int) and k > size)):
         raise ValueError(f"topk: k is {k}, expected 0 to {size}, the size of axis {axis} of {show_shape(x.shape)}")
-    found = x.with_shape((*x.shape[:axis], k, *x.shape[axis + 1 :]))
-    return found, found.with_dtype(int64)
+    values = x.with_shape((*x.shape[:axis], k, *x.shape[axis + 1 :]))
+    return values, values.with_dtype(int64)
 
 
 def _topk_kernel(x: Array, *, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
@@ -109,5 +109,5 @@ def place_of_extreme(x: Tensor, name: str, axis: int | None, keepdims: bool) -> 
     index = argmax if name == "argmax" else argmin
     if axis is not None:
         return index(x, axis=axis, keepdims=keepdims)
-    found = index(reshape(x, (-1,)), axis=0)
-    return reshape(found, (1,) * x.ndim) if keepdims else found
+    place = index(reshape(x, (-1,)), axis=0)
+    return reshape(place, (1,) * x.ndim) if keepdims else place

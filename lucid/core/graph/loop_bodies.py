@@ -15,14 +15,14 @@ def rebuild_nodes(
     nodes: Iterable[Node], outputs: Sequence[Value], read: Callable[[Value], Value], remake: Callable[[Node], Node]
 ) -> tuple[Value, ...]:
     """Rebuild nodes with `remake` and return the new outputs; `read` gives the values from outside the nodes."""
-    made: dict[int, Value] = {}
+    rebuilt: dict[int, Value] = {}
 
     def now(value: Value) -> Value:
-        return made[id(value)] if id(value) in made else read(value)
+        return rebuilt[id(value)] if id(value) in rebuilt else read(value)
 
     for node in nodes:
         new = remake(replace(node, inputs=tuple(None if value is None else now(value) for value in node.inputs)))
-        made.update((id(before), after) for before, after in zip(node.results, new.results, strict=True))
+        rebuilt.update((id(before), after) for before, after in zip(node.results, new.results, strict=True))
     return tuple(map(now, outputs))
 
 

@@ -37,8 +37,8 @@ class Names:
 
     def get(self, array: Array) -> str | None:
         """The name of an array, if it has one."""
-        found = self._names.get(id(array))
-        return found[0] if found else None
+        entry = self._names.get(id(array))
+        return entry[0] if entry else None
 
 
 def unused_name(name: str, taken: dict[str, int]) -> str:

@@ -80,14 +80,14 @@ def flatten(
     nodes: Sequence[Node], inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable[[Array], str | None]
 ) -> Flat:
     """The nodes of a graph, each after those it needs, as data; `name_of` gives the names of parameters."""
-    given, constants, made = _Numbered(inputs), _Numbered[Constant](), _Numbered(nodes)
+    numbered_inputs, numbered_constants, numbered_nodes = _Numbered(inputs), _Numbered[Constant](), _Numbered(nodes)
 
     def reference(value: Value) -> Reference:
         if isinstance(value, Input):
-            return _INPUT, given.number(value)
+            return _INPUT, numbered_inputs.number(value)
         if isinstance(value, Constant):
-            return _CONSTANT, constants.number(value)
-        return _RESULT, made.number(value.node), value.index
+            return _CONSTANT, numbered_constants.number(value)
+        return _RESULT, numbered_nodes.number(value.node), value.index
 
     flat_nodes = tuple(
         FlatNode(
@@ -107,14 +107,16 @@ def flatten(
             constant.type,
             tuple((arrays.number(origin.whole), origin.suffix) for origin in _chain(constant.origin)),
         )
-        for constant in constants.items
+        for constant in numbered_constants.items
     )
     blocks, places = _pack(arrays.items)
     flat_arrays = tuple(
         FlatArray(block, offset, array.shape, array.strides, array.dtype, name_of(array))
         for array, (block, offset) in zip(arrays.items, places, strict=True)
     )
-    return Flat(blocks, flat_arrays, flat_constants, tuple(given.items), len(inputs), flat_nodes, flat_outputs)
+    return Flat(
+        blocks, flat_arrays, flat_constants, tuple(numbered_inputs.items), len(inputs), flat_nodes, flat_outputs
+    )
 
 
 def restore(flat: Flat) -> tuple[tuple[Input, ...], list[Value], list[tuple[str, Array]]]:

@@ -98,9 +98,9 @@ def as_dtype(dtype: DTypeLike) -> DType:
         library = library_of(dtype)
         if library in ("torch", "mlx", "tensorflow"):
             raise TypeError(f"dtype {dtype!r} is {library}'s, expected Lucid's, such as lucid.float32, or its name")
-        found = _BY_NUMPY.get(np.dtype(dtype))
-        if found is not None:
-            return found
+        known = _BY_NUMPY.get(np.dtype(dtype))
+        if known is not None:
+            return known
     raise TypeError(f"dtype {dtype!r} is not one of {', '.join(_BY_NAME)}: cast with array.astype(...) first")
 
 

@@ -309,10 +309,10 @@ def _extreme(operator: str, a: Size, b: Size) -> Size:
 
 
 def _names(terms: Terms) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for atom in (atom for product in terms for atom in product):
-        found |= {atom} if isinstance(atom, str) else _names(atom.left) | _names(atom.right)
-    return found
+        names |= {atom} if isinstance(atom, str) else _names(atom.left) | _names(atom.right)
+    return names
 
 
 def _sign(difference: Size) -> int | None:

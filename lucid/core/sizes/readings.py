@@ -36,14 +36,14 @@ def readings(shapes: Sequence[Shape]) -> list[Reading]:
     """All names that can be read, names that are the whole size of an axis first."""
     axes = [(source, axis, size) for source, shape in enumerate(shapes) for axis, size in enumerate(shape)]
     symbolic = [(source, axis, size) for source, axis, size in axes if isinstance(size, Dim)]
-    found: dict[str, Reading] = {}
+    by_name: dict[str, Reading] = {}
     for source, axis, size in symbolic:
         name = str(size)
         if name in size.names():
-            found.setdefault(name, Reading(name, source, axis, size, 1, 0))
-    while more := list(_solved(symbolic, found)):
-        found |= {reading.name: reading for reading in more[:1]}
-    return list(found.values())
+            by_name.setdefault(name, Reading(name, source, axis, size, 1, 0))
+    while more := list(_solved(symbolic, by_name)):
+        by_name |= {reading.name: reading for reading in more[:1]}
+    return list(by_name.values())
 
 
 def _solved(axes: Iterable[tuple[int, int, Dim]], known: Mapping[str, Reading]) -> Iterator[Reading]:

@@ -120,7 +120,7 @@ def in_our_names(
     Raises:
         TypeError: if an argument is given under both names, or is one that Lucid refuses.
     """
-    own, found = tuple(own), dict[str, Any]()
+    own, arguments = tuple(own), dict[str, Any]()
     for name, value in given.items():
         if name in unused and name not in own:
             _UNUSED[name](where, value)
@@ -128,10 +128,10 @@ def in_our_names(
         if name in _REFUSED and name not in own:
             raise TypeError(f"{where}: {name}= is not taken: {_REFUSED[name]}")
         ours = name if name in own else next((other for other in OURS.get(name, ()) if other in own), name)
-        if ours in found:
+        if ours in arguments:
             raise TypeError(f"{where}: {ours} is given twice, as {ours} and as {name}")
-        found[ours] = value
-    return found
+        arguments[ours] = value
+    return arguments
 
 
 def refuse_former_order(name: str, former: Sequence[Any]) -> NoReturn:

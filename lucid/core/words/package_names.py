@@ -15,8 +15,8 @@ def offered(names: Mapping[str, object], *modules: str) -> list[str]:
         names: all that are defined in it. Those with a leading underscore are its own, and so are modules.
         modules: those that it offers all the same.
     """
-    found = {name for name, value in names.items() if not name.startswith("_") and not isinstance(value, ModuleType)}
-    return sorted(found | set(modules))
+    defined = {name for name, value in names.items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    return sorted(defined | set(modules))
 
 
 def unknown(owner: str, name: str, known: Iterable[str], why: str = "") -> AttributeError:

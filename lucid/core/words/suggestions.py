@@ -15,15 +15,15 @@ _ENTRIES = 1000  # of a folder that are compared
 
 def near(name: str, known: Iterable[str]) -> list[str]:
     """The known names that a mistyped one may mean, nearest first; case, dashes and underscores are ignored."""
-    found: list[tuple[float, str]] = []
+    ranked: list[tuple[float, str]] = []
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(_folded(name))
     for candidate in dict.fromkeys(known):
         matcher.set_seq1(_folded(candidate))
         if matcher.real_quick_ratio() >= _LIKE and matcher.quick_ratio() >= _LIKE:
-            found.append((-matcher.ratio(), candidate))
-    best = min(found, default=(0.0, ""))[0]
-    return [candidate for ratio, candidate in sorted(found) if ratio <= min(-_LIKE, best + _AS_LIKE)][:_SHOWN]
+            ranked.append((-matcher.ratio(), candidate))
+    best = min(ranked, default=(0.0, ""))[0]
+    return [candidate for ratio, candidate in sorted(ranked) if ratio <= min(-_LIKE, best + _AS_LIKE)][:_SHOWN]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -36,10 +36,10 @@ def paths_near(path: str | os.PathLike[str]) -> list[str]:
     folder, name = os.path.split(os.fspath(path).rstrip("/"))
     try:
         with os.scandir(folder or os.curdir) as entries:
-            found = near(name, (entry.name for entry in islice(entries, _ENTRIES)))
+            names = near(name, (entry.name for entry in islice(entries, _ENTRIES)))
     except OSError:  # the folder does not exist either
         return []
-    return [os.path.join(folder, name) for name in found]
+    return [os.path.join(folder, name) for name in names]
 
 
 def or_check(path: str | os.PathLike[str]) -> str:
@@ -47,8 +47,8 @@ def or_check(path: str | os.PathLike[str]) -> str:
     return _asked(paths_near(path)) or "; check the path"
 
 
-def _asked(found: list[str]) -> str:
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+def _asked(suggestions: list[str]) -> str:
+    return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
 
 
 def _folded(name: str) -> str:

@@ -22,9 +22,9 @@ def located_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found = _line_of(error)
-        if found and found not in vars(error).get("__notes__", []):  # nested blocks add the note once
-            error.add_note(found)
+        note = _line_of(error)
+        if note and note not in vars(error).get("__notes__", []):  # nested blocks add the note once
+            error.add_note(note)
         raise
 
 

@@ -14,7 +14,7 @@ from lucid.core.words.progress import phase
 from lucid.nn import functional as F
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule, rows_of
-from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copied, layer_weights
+from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copy_of, layer_weights
 from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Hessian, Histogram
 from lucid.quantization.blocks import first_wrong
@@ -45,14 +45,14 @@ class WatchedWeight(WeightModule):
         return self.weight.dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        found = F.linear(x, self.weight)
-        self._see(Use("product", x, found, self._first))
-        return found
+        output = F.linear(x, self.weight)
+        self._see(Use("product", x, output, self._first))
+        return output
 
     def rows(self, indices: Tensor) -> Tensor:
-        found = F.embedding(indices, self.weight)
-        self._see(Use("rows", indices, found))
-        return found
+        output = F.embedding(indices, self.weight)
+        self._see(Use("rows", indices, output))
+        return output
 
     def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
         return type(self)(rows_of(self.weight, start, stop, suffix), self._see, self._first + start)
@@ -174,7 +174,7 @@ def _observed(
     Raises:
         ValueError: for a calibration without calls, inputs of other names than the model's, and NaN and infinity.
     """
-    watched = copied(model)
+    watched = copy_of(model)
     observers: dict[Identity, O] = {}
     for layer in layer_weights(watched):
         if layer.identity in wanted:

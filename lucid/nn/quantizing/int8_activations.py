@@ -36,17 +36,17 @@ def check_activations(
             f"quantize: activations is {activations!r}, expected one of {', '.join(get_args(Activations))}, or None: "
             "float inputs"
         )
-    given = [name for name, value in others.items() if value not in (None, False)]
-    given += [] if method in (None, "rtn") else ["method"]
-    if given:
+    named = [name for name, value in others.items() if value not in (None, False)]
+    named += [] if method in (None, "rtn") else ["method"]
+    if named:
         raise ValueError(
-            f"quantize: {', '.join(given)} with activations={activations!r}, where each row of a weight has one scale "
-            f"and is rounded; leave out {', '.join(given)}"
+            f"quantize: {', '.join(named)} with activations={activations!r}, where each row of a weight has one scale "
+            f"and is rounded; leave out {', '.join(named)}"
         )
     if (activations == "static") != (calibration is not None):
-        found = "no calibration" if calibration is None else "calibration"
+        state = "no calibration" if calibration is None else "calibration"
         raise ValueError(
-            f'quantize: activations={activations!r} with {found}; calibration is what "static" finds its ranges from'
+            f'quantize: activations={activations!r} with {state}; "static" needs calibration, the others take none'
         )
     if ranges is not None and (activations != "static" or ranges not in _RANGES):
         raise ValueError(

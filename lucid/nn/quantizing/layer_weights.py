@@ -57,12 +57,12 @@ def names(pattern: str, key: str) -> bool:
 
 def layer_weights(model: Module, smallest_table: int = 0) -> list[LayerWeight]:
     """The weights of products, and of tables with so many rows or a weight that a product shares."""
-    found = list(_found(model))
-    multiplied = {id(weight.parameter) for weight in found if weight.use != "table"}
-    return [w for w in found if id(w.parameter) in multiplied or w.parameter.size(0) >= smallest_table]
+    weights = list(_parameters(model))
+    multiplied = {id(weight.parameter) for weight in weights if weight.use != "table"}
+    return [w for w in weights if id(w.parameter) in multiplied or w.parameter.size(0) >= smallest_table]
 
 
-def _found(model: Module) -> Iterator[LayerWeight]:
+def _parameters(model: Module) -> Iterator[LayerWeight]:
     for path, module in model.named_modules():
         for name, use in module.quantizable.items():
             parameter = getattr(module, name)
@@ -84,13 +84,13 @@ class WeightPlace(NamedTuple):
 
 def weight_modules(model: Module) -> dict[WeightPlace, WeightModule]:
     """The weights that are modules; a shared one is at the place of each layer."""
-    return {place: weight for place, weight in _declared(model) if isinstance(weight, WeightModule)}
+    return {place: weight for place, weight in _declarations(model) if isinstance(weight, WeightModule)}
 
 
 def weights_at(model: Module, places: Iterable[WeightPlace]) -> dict[WeightPlace, Tensor | WeightModule]:
     """The weights (N outputs or entries, K inputs or width) at the places that have one."""
     there: dict[WeightPlace, Tensor | WeightModule] = {
-        WeightPlace(each.path, each.name): each.tensor for each in _found(model)
+        WeightPlace(each.path, each.name): each.tensor for each in _parameters(model)
     }
     there |= weight_modules(model)
     return {place: there[place] for place in places if place in there}
@@ -98,11 +98,11 @@ def weights_at(model: Module, places: Iterable[WeightPlace]) -> dict[WeightPlace
 
 def with_weights(model: M, weights: Mapping[WeightPlace, WeightModule]) -> M:
     """A copy with other weights at these places; everything else is shared."""
-    made = copied(model)
-    modules = dict(made.named_modules())
+    copy_ = copy_of(model)
+    modules = dict(copy_.named_modules())
     for place, weight in weights.items():
         setattr(modules[place.path], place.name, weight)
-    return made
+    return copy_
 
 
 def parameter_count(model: Module) -> int:
@@ -123,13 +123,13 @@ def unchanged_bytes(model: Module) -> dict[str, int]:
     return dict(taken.most_common())
 
 
-def _declared(model: Module) -> Iterator[tuple[WeightPlace, Any]]:
+def _declarations(model: Module) -> Iterator[tuple[WeightPlace, Any]]:
     for path, module in model.named_modules():
         for name in module.quantizable:
             yield WeightPlace(path, name), getattr(module, name)
 
 
-def copied(model: M) -> M:
+def copy_of(model: M) -> M:
     """The same tree of modules over the same tensors."""
     tensors = [tensor for _, tensor in (*model.named_parameters(), *model.named_buffers())]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})

@@ -13,7 +13,7 @@ from lucid.nn.module import Module
 from lucid.nn.quantized import Activations, Int8Weight, QuantizedWeight, WeightModule
 from lucid.nn.quantizing.calibration import Call, Products, Seen, hessians
 from lucid.nn.quantizing.int8_activations import Int8Quantizer, Ranges, check_activations
-from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copied, layer_weights, names
+from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copy_of, layer_weights, names
 from lucid.quantization import Blocks, by_row, fit, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
 
@@ -101,8 +101,8 @@ def quantize(
         raise ValueError("quantize: dtype is for weights in blocks, and activations are given; leave out one of them")
     if dtype is not None and as_dtype(dtype).kind != "float":
         raise TypeError(f"quantize: dtype is {as_dtype(dtype)}, expected a floating-point type, that of the scales")
-    made, layers = _copy(model, smallest_table)
-    chosen = _chosen(patterns, layers, made)
+    result, layers = _copy(model, smallest_table)
+    chosen = _bits_by_weight(patterns, layers, result)
     quantizer: Callable[[LayerWeight], WeightModule]
     if activations is None:
         seen = {} if calibration is None else hessians(model, set(chosen), calibration)
@@ -112,7 +112,7 @@ def quantize(
     else:
         quantizer = Int8Quantizer(model, chosen, activations, ranges, calibration)
     _replace([layer for layer in layers if layer.identity in chosen], quantizer, progress)
-    return made
+    return result
 
 
 def _copy(model: M, smallest_table: int) -> tuple[M, list[LayerWeight]]:
@@ -122,13 +122,13 @@ def _copy(model: M, smallest_table: int) -> tuple[M, list[LayerWeight]]:
             "quantize: the model has been quantised before; quantise the one with float weights "
             "(lucid.models.load(..., dequantize=True) reads those of a quantized checkpoint)"
         )
-    made = copied(model)
-    layers = layer_weights(made, smallest_table)
+    result = copy_of(model)
+    layers = layer_weights(result, smallest_table)
     if not layers:
         raise ValueError(
             f"quantize: {type(model).__name__} has no linear layers and no embedding tables of {smallest_table} rows"
         )
-    return made, layers
+    return result, layers
 
 
 def _replace(
@@ -194,9 +194,9 @@ def _check_method(method: Method | None, symmetric: bool, search: bool, calibrat
     if search and method != "rtn":
         raise ValueError(f'quantize: search is for method="rtn", and the method is "{method}", which has its own')
     if (method == "gptq") != (calibration is not None):
-        found = "no calibration" if calibration is None else "calibration"
+        state = "no calibration" if calibration is None else "calibration"
         raise ValueError(
-            f'quantize: method="{method or "fit"}" with {found}; calibration is what method="gptq" learns from'
+            f'quantize: method="{method or "fit"}" with {state}; method="gptq" needs calibration, the others take none'
         )
 
 
@@ -212,7 +212,7 @@ def _by_pattern(bits: Bits, block: int) -> list[Choice]:
     return [Choice("bits", pattern, width) for pattern, width in bits.items()]
 
 
-def _chosen(choices: Sequence[Choice], layers: Sequence[LayerWeight], model: Module) -> dict[Identity, int]:
+def _bits_by_weight(choices: Sequence[Choice], layers: Sequence[LayerWeight], model: Module) -> dict[Identity, int]:
     """The bits of each weight to quantize, by the first choice that matches one of its layers."""
     chosen: dict[Identity, int | None] = {}
     for option, pattern, bits in choices:
@@ -232,7 +232,7 @@ def _unmatched(pattern: str, layers: Sequence[LayerWeight], model: Module) -> st
         return f"and {path} is a table of {rows} rows, which stays as it is without smallest_table={rows} or less"
     others = [f"{key} {show_shape(p.shape)}" for key, p in model.named_parameters() if names(pattern, key)]
     if others:
-        told = "as weights of experts, convolutions, recurrent layers, norms and biases do"
-        return f"and {others[0]} stays as it is, {told}; leave out the pattern"
+        reason = "as weights of experts, convolutions, recurrent layers, norms and biases do"
+        return f"and {others[0]} stays as it is, {reason}; leave out the pattern"
     some = ", ".join([layer.path for layer in layers][:5])
     return f"which no layer has; there are {some}, ..."

@@ -90,9 +90,9 @@ def _split(ops: Table, x: Any, sections: Any, axis: int = 0) -> list[Any]:
 
 
 def _einsum(ops: Table, equation: str, *operands: Any) -> Any:
-    found = ops["einsum"](equation, *operands)
-    kinds = {str(each.dtype) for each in operands}
-    return found.astype(*kinds) if len(kinds) == 1 else found  # NumPy keeps the type of integers that it sums
+    result = ops["einsum"](equation, *operands)
+    dtypes = {str(each.dtype) for each in operands}
+    return result.astype(*dtypes) if len(dtypes) == 1 else result  # NumPy keeps the type of integers that it sums
 
 
 def _reduction(method: str) -> Callable[..., Any]:

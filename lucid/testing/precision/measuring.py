@@ -107,7 +107,7 @@ class _Sums:
     def _rows(self, use: Use) -> WeightModule:
         """The rows of the weight that a product is with: attention multiplies parts of its joined projections."""
         count = use.found.numpy().shape[-1]
-        return self.after if count == self.after.shape[0] else self.after.part(use.first, use.first + count, "")
+        return self.after if count == self.after.shape[0] else self.after.slice_rows(use.first, use.first + count, "")
 
     def see_after(self, use: Use) -> None:
         """The same output in the other model."""
