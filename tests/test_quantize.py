@@ -201,7 +201,10 @@ def test_progress_is_told_before_each_layer(network: Network) -> None:
         ({"block": 24}, "block is 24, expected a power of two from 16 to 2048"),
         ({"block": 8}, "block is 8"),
         ({"method": "awq"}, "method is 'awq', expected one of fit, rtn, hqq, gptq"),
-        ({"method": "gptq"}, 'method="gptq" with no calibration; method="gptq" needs calibration, the others take none'),
+        (
+            {"method": "gptq"},
+            'method="gptq" with no calibration; method="gptq" needs calibration, the others take none',
+        ),
         ({"calibration": [IDS]}, 'method="fit" with calibration'),
         ({"method": "hqq", "symmetric": True}, 'method="hqq" finds zero points; leave out symmetric=True'),
         ({"method": "hqq", "search": True}, 'search is for method="rtn", and the method is "hqq"'),
