@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from importlib.abc import Loader
 from importlib.util import module_from_spec, spec_from_file_location
 from operator import attrgetter
 from pathlib import Path
@@ -103,31 +103,31 @@ def _file(place: str) -> ModuleType:
         raise usage(f"SOURCE: {place!r} is not a Python file; expected FILE.py:Name")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
-    loader = spec.loader
-    return _guarded(place, lambda: _execute(loader, module))
-
-
-def _execute(loader: Loader, module: ModuleType) -> ModuleType:
-    loader.exec_module(module)
+    with _importing(place):
+        spec.loader.exec_module(module)
     return module
 
 
 def _import(name: str, place: str) -> ModuleType:
     sys.path.insert(0, str(Path.cwd()))
-    return _guarded(place, lambda: import_module(name))
+    with _importing(place):
+        module = import_module(name)
+    return module
 
 
-def _guarded(place: str, execute: Callable[[], ModuleType]) -> ModuleType:
+@contextmanager
+def _importing(place: str) -> Iterator[None]:
+    """Errors of the user's code say where they are, or are a line about SOURCE."""
     try:
         with located_errors():
-            return execute()
+            yield
     except (ImportError, SyntaxError) as error:
         suggestion = _module_meant(error.name or "") if isinstance(error, ModuleNotFoundError) else ""
         raise usage(f"SOURCE {place!r} does not import: {type(error).__name__}: {short(error)}{suggestion}") from error
 
 
 def _module_meant(name: str) -> str:
-    """Modules beside one that does not exist, where its package does."""
+    """A suggestion for a module that does not exist, from those of its package."""
     package, _, module = name.rpartition(".")
     places = getattr(sys.modules.get(package), "__path__", None) if package else [str(Path.cwd())]
     return did_you_mean(module, (entry.name for entry in iter_modules(places))) if places else ""

@@ -72,7 +72,8 @@ def _of_checkpoint(
     if not quantized:
         return model
     Output(error=True).line(
-        f"note  {path}: {quantized} weights are quantized already; they become float32 first, and are rounded a second time"
+        f"note  {path}: {quantized} weights are quantized already; they become float32 first, and are rounded a second "
+        "time"
     )
     return load_checkpoint(dequantize=True)
 
