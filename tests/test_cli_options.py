@@ -1,0 +1,51 @@
+"""Groups of options are handed on by name: each name is an argument of what takes it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+import lucid
+from lucid.batch import Predictor, map_rows
+from lucid.cli.options import commands, groups
+from lucid.export import Target, to_onnx
+from lucid.export.options import ExportOptions
+from lucid.generation.options import Options
+from lucid.layouts import write_folder
+from lucid.serving import Limits
+from lucid.serving.running import Settings
+from lucid.testing import assert_parity
+
+
+@pytest.mark.parametrize(
+    ("group", "takes", "others"),
+    [
+        (groups.TargetOptions, Target, {"target"}),
+        (groups.FileOptions, to_onnx, set()),
+        (groups.FileOptions, ExportOptions, set()),
+        (groups.ToleranceOptions, assert_parity, set()),
+        (groups.QuantizationOptions, lucid.quantize, {"text"}),
+        (commands.FolderOptions, write_folder, set()),
+        (commands.SamplingOptions, Options, set()),
+        (commands.PredictorOptions, Predictor, set()),
+        (commands.JobOptions, map_rows, set()),
+        (commands.ServerOptions, Settings, set()),
+        (commands.LimitOptions, Limits, set()),
+    ],
+)
+def test_names_of_options_are_arguments(group: type, takes: Callable[..., Any], others: set[str]) -> None:
+    names = {field.name for field in fields(group)}
+    assert names - inspect.signature(takes).parameters.keys() == others
+
+
+def test_no_two_groups_of_a_command_declare_an_option() -> None:
+    """A command itself may say more of an option than its groups."""
+    for command in vars(commands).values():
+        if isinstance(command, type) and issubclass(command, groups.Command):
+            bases = [base for base in command.__mro__[1:] if base is not object]
+            declared = [name for base in bases for name in inspect.get_annotations(base)]
+            assert len(declared) == len(set(declared)), command
