@@ -25,8 +25,11 @@ from lucid.cli.options.groups import (
     SizeOptions,
     TargetName,
     WeightOptions,
+    argument,
     file_or_stdout,
     folder_not_stdout,
+    of_export,
+    of_model,
     target_option,
 )
 from lucid.core.targets.runtimes import GENERAL
@@ -35,8 +38,6 @@ LayoutName = Literal["onnxruntime", "transformers.js", "sentence-transformers", 
 
 _ANY = TargetName(GENERAL)
 _output = partial(typer.Option, "--output", "-o", show_default=False)
-_model = partial(typer.Option, rich_help_panel="The model")
-_export = partial(typer.Option, rich_help_panel="The export")
 _sampling = partial(typer.Option, rich_help_panel="Sampling, which any of these turns on")
 _rows = partial(typer.Option, rich_help_panel="The rows")
 _engine = partial(typer.Option, rich_help_panel="The engine")
@@ -50,18 +51,18 @@ class FolderOptions:
 
     layout: Annotated[
         LayoutName | None,
-        _export(
+        of_export(
             "--for",
             help="Write the folder from which a runtime loads the model: with config, tokenizer and a model card. "
             "genai is onnxruntime-genai, triton Triton Inference Server. SOURCE is a checkpoint.",
         ),
     ] = None
-    force: Annotated[bool, _export("--force", help="With --for: replace the folder even if it holds other files.")] = (
-        False
-    )
+    force: Annotated[
+        bool, of_export("--force", help="With --for: replace the folder even if it holds other files.")
+    ] = False
     with_tokenizer: Annotated[
         bool,
-        _export(
+        of_export(
             "--with-tokenizer",
             help="The file takes texts: the checkpoint's tokenizer is in it, if that is exact. Runs with "
             "onnxruntime-extensions.",
@@ -69,13 +70,13 @@ class FolderOptions:
     ] = False
     with_preprocessor: Annotated[
         bool,
-        _export(
+        of_export(
             "--with-preprocessor",
             help="The file takes decoded images (N, height, width, 3) uint8, and resizes and scales them as "
             "preprocessor_config.json says, exactly as Pillow does.",
         ),
     ] = False
-    external_data: Annotated[bool, _export("--external-data", help="Write weights to a separate file.")] = False
+    external_data: Annotated[bool, of_export("--external-data", help="Write weights to a separate file.")] = False
     check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True
 
 
@@ -104,10 +105,10 @@ class Export(JsonCommand, FolderOptions, ExportedModelOptions):
         ),
     ] = None
     target: Annotated[TargetName | None, target_option(show_default="any; with --for, what suits it best")] = None
-    opset: Annotated[int | None, _export(help="17 to 26; by default that of the target.")] = None
+    opset: Annotated[int | None, of_export(help="17 to 26; by default that of the target.")] = None
     lengths: Annotated[
         str | None,
-        _export(
+        of_export(
             metavar="FEWEST:MOST",
             help="How many queries of an attention are expected. What only other lengths need is left out; other "
             "lengths still work, but more slowly.",
@@ -150,10 +151,7 @@ class Verify(JsonCommand, ProviderOptions, SizeOptions, ExportedModelOptions):
     """
 
     model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL.ONNX", help="An ONNX file, or the folder that `export --for` wrote.", show_default=False
-        ),
+        Path, argument(metavar="MODEL.ONNX", help="An ONNX file, or the folder that `export --for` wrote.")
     ]
     providers: Annotated[
         list[str],
@@ -208,7 +206,7 @@ class Run(JsonCommand, SessionOptions, ModelFile):
       lucid run mha.onnx input.npz --provider cuda --json
     """
 
-    data: Annotated[Path, typer.Argument(metavar="INPUT.NPZ", help="Arrays by input name.", show_default=False)]
+    data: Annotated[Path, argument(metavar="INPUT.NPZ", help="Arrays by input name.")]
     output: Annotated[
         Path | None, _output(metavar="OUTPUT.NPZ", callback=file_or_stdout, help="Where to write the outputs, by name.")
     ] = None
@@ -286,10 +284,9 @@ class AnswerCommand(Command, SessionOptions, ConfigOptions, WeightOptions, Sampl
 
     source: Annotated[
         str,
-        typer.Argument(
+        argument(
             metavar="SOURCE",
             help="A decoder with its tokenizer: a checkpoint folder, a GGUF file, or an exported folder or ONNX file.",
-            show_default=False,
         ),
     ]
     max_new_tokens: Annotated[
@@ -318,10 +315,7 @@ class Generate(JsonCommand, AnswerCommand):
       lucid generate model.gguf "Once upon a time" --temperature 0.8 --seed 1
     """
 
-    prompt: Annotated[
-        str,
-        typer.Argument(metavar="TEXT", help="The text to continue; - reads the standard input.", show_default=False),
-    ]
+    prompt: Annotated[str, argument(metavar="TEXT", help="The text to continue; - reads the standard input.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,12 +343,12 @@ class Chat(AnswerCommand):
 class PredictorOptions(PromptOption):
     """How a model computes rows: the arguments of `lucid.batch.Predictor` of these names."""
 
-    task: Annotated[str | None, _model(help="Stop with an error unless the folder is for this task.")] = None
-    batch_tokens: Annotated[int, _model(min=1, help="Tokens of a batch, padding included.")] = 4096
+    task: Annotated[str | None, of_model(help="Stop with an error unless the folder is for this task.")] = None
+    batch_tokens: Annotated[int, of_model(min=1, help="Tokens of a batch, padding included.")] = 4096
     max_length: Annotated[
-        int | None, _model(min=1, help="The most tokens of a row; by default the checkpoint's own limit.")
+        int | None, of_model(min=1, help="The most tokens of a row; by default the checkpoint's own limit.")
     ] = None
-    pooling: Annotated[str | None, _model(help="cls or mean, where the model gives a vector for each token.")] = None
+    pooling: Annotated[str | None, of_model(help="cls or mean, where the model gives a vector for each token.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,17 +392,13 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions):
     """
 
     folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER", help="A folder that lucid export --for wrote, except --for triton.", show_default=False
-        ),
+        Path, argument(metavar="FOLDER", help="A folder that lucid export --for wrote, except --for triton.")
     ]
     source: Annotated[
         list[str],
-        typer.Argument(
+        argument(
             metavar="INPUT...",
             help="Files, folders or patterns, also in object stores (s3://...): Parquet, JSON lines, CSV or images.",
-            show_default=False,
         ),
     ]
     output: Annotated[str, _output(metavar="FOLDER", callback=folder_not_stdout, help="Where to write Parquet files.")]
@@ -425,9 +415,9 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions):
         str | None, _rows(help="The column of results; by default embedding, label, score or answer.")
     ] = None
     max_new_tokens: Annotated[
-        int | None, _model("--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 128.")
+        int | None, of_model("--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 128.")
     ] = None
-    chat: Annotated[bool, _model("--chat", help="Each prompt is a message, as for lucid chat.")] = False
+    chat: Annotated[bool, of_model("--chat", help="Each prompt is a message, as for lucid chat.")] = False
     threads: Annotated[int | None, _engine(min=1, help="Batches at a time in a process; by default one per core.")] = (
         None
     )
@@ -442,12 +432,12 @@ class ServerOptions(ProviderOptions, PromptOption):
         _address(metavar="HOST", help="The address to listen on; 0.0.0.0 also accepts clients from other machines."),
     ] = "127.0.0.1"
     port: Annotated[int, _address(min=1, max=65535, help="The port to listen on.")] = 8000
-    name: Annotated[str | None, _model(help="What clients call the model; by default the folder's name.")] = None
-    workers: Annotated[int, _model(min=1, help="Number of processes; one that ends is started again.")] = 1
+    name: Annotated[str | None, of_model(help="What clients call the model; by default the folder's name.")] = None
+    workers: Annotated[int, of_model(min=1, help="Number of processes; one that ends is started again.")] = 1
     threads: Annotated[
-        int | None, _model(min=1, help="Threads of each process; by default the processes share the cores.")
+        int | None, of_model(min=1, help="Threads of each process; by default the processes share the cores.")
     ] = None
-    batch_tokens: Annotated[int, _model(min=1, help="Tokens computed together.")] = 4096
+    batch_tokens: Annotated[int, of_model(min=1, help="Tokens computed together.")] = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -478,12 +468,7 @@ class Serve(Command, LimitOptions, ServerOptions):
       lucid serve minilm-onnxruntime --host 0.0.0.0 --key-file key.txt --workers 4
     """
 
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER", help="A folder that lucid export --for onnxruntime wrote.", show_default=False
-        ),
-    ]
+    folder: Annotated[Path, argument(metavar="FOLDER", help="A folder that lucid export --for onnxruntime wrote.")]
     key_file: Annotated[
         Path | None,
         _address(

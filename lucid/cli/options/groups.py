@@ -18,13 +18,14 @@ from lucid.core.targets.runtimes import RUNTIMES
 TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy expects literal names
 
 REPEATABLE: dict[str, Any] = {"default_factory": list, "show_default": False}
-_model = partial(typer.Option, rich_help_panel="The model")
-_export = partial(typer.Option, rich_help_panel="The export")
-_comparison = partial(typer.Option, rich_help_panel="The comparison")
-_quantization = partial(typer.Option, rich_help_panel="Quantization")
+argument = partial(typer.Argument, show_default=False)
+of_model = partial(typer.Option, rich_help_panel="The model")
+of_export = partial(typer.Option, rich_help_panel="The export")
+_parity = partial(typer.Option, rich_help_panel="The comparison")
+_bits = partial(typer.Option, rich_help_panel="Quantization")
 
 target_option = partial(
-    _export,
+    of_export,
     "--target",
     "-t",
     help="Where the model will run: " + "; ".join(f"{r.name}: {r.about}" for r in RUNTIMES.values()) + ".",
@@ -79,7 +80,7 @@ class ConfigOptions:
 
     ignore_option: Annotated[
         list[str],
-        _model(
+        of_model(
             help="An option of a checkpoint's config.json to read as if the file did not have it, such as one that is "
             "refused and that you know to change nothing. Repeatable.",
             **REPEATABLE,
@@ -96,27 +97,26 @@ class SourceOptions:
 
     source: Annotated[
         str,
-        typer.Argument(
+        argument(
             metavar="SOURCE",
             help="A model: lucid.models.bert:Bert, package.module:factory, "
             "nn.MultiHeadAttention, or a checkpoint: a folder or a GGUF file.",
-            show_default=False,
             autocompletion=_modules_of_nn,
         ),
     ]
     weights: Annotated[
-        Path | None, _model("--weights", "-w", metavar="PATH", help="A checkpoint: a folder or a .safetensors file.")
+        Path | None, of_model("--weights", "-w", metavar="PATH", help="A checkpoint: a folder or a .safetensors file.")
     ] = None
     task: Annotated[
         str | None,
-        _model(
+        of_model(
             help="The task to read a checkpoint for, such as feature-extraction or text-classification; by default "
             "the one that its files name."
         ),
     ] = None
     architecture: Annotated[
         str | None,
-        _model(
+        of_model(
             help="The class of transformers that a checkpoint is, such as LlamaModel, where its config names another "
             "class or code of its own."
         ),
@@ -129,11 +129,11 @@ class ModelOptions(ConfigOptions, SourceOptions):
 
     arguments: Annotated[
         list[str],
-        _model(
+        of_model(
             "--set", metavar="KEY=VALUE", help="An argument of the constructor or factory. Repeatable.", **REPEATABLE
         ),
     ]
-    seed: Annotated[int, _model(help="The seed of random weights and inputs.")] = 0
+    seed: Annotated[int, of_model(help="The seed of random weights and inputs.")] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,35 +142,30 @@ class WeightOptions:
 
     bits: Annotated[
         str | None,
-        _quantization(
+        _bits(
             metavar="4|8",
             help="Round weights to 4 or 8 bits: smaller and faster. By layer: lm_head=8,*=4, the first pattern "
             "that matches; float leaves weights as they are.",
         ),
     ] = None
     block: Annotated[
-        int | None,
-        _quantization(metavar="N", help="How many weights share a scale: 16, 32, ... 2048.", show_default="32"),
+        int | None, _bits(metavar="N", help="How many weights share a scale: 16, 32, ... 2048.", show_default="32")
     ] = None
-    symmetric: Annotated[
-        bool, _quantization("--symmetric", help="Store no zero points: smaller, and less accurate.")
-    ] = False
+    symmetric: Annotated[bool, _bits("--symmetric", help="Store no zero points: smaller, and less accurate.")] = False
     method: Annotated[
         Literal["fit", "rtn", "hqq", "gptq"] | None,
-        _quantization(
+        _bits(
             help="rtn rounds to the nearest code, fit and hqq fit scales, gptq learns from --text.",
             show_default="fit for 4 bits, rtn for 8",
         ),
     ] = None
-    search: Annotated[
-        bool, _quantization("--search", help="With rtn: also try smaller ranges; slower, and more accurate.")
-    ] = False
-    skip: Annotated[
-        list[str], _quantization(metavar="PATTERN", help="Layers to leave as they are. Repeatable.", **REPEATABLE)
-    ]
+    search: Annotated[bool, _bits("--search", help="With rtn: also try smaller ranges; slower, and more accurate.")] = (
+        False
+    )
+    skip: Annotated[list[str], _bits(metavar="PATTERN", help="Layers to leave as they are. Repeatable.", **REPEATABLE)]
     text: Annotated[
         Path | None,
-        _quantization(
+        _bits(
             metavar="FILE.TXT",
             help="Texts to learn from and to measure with. A decoder reads the file as a whole, other models read "
             "each line as a text.",
@@ -189,7 +184,7 @@ class QuantizationOptions(WeightOptions):
 
     activations: Annotated[
         Literal["dynamic", "dynamic_rows", "static"] | None,
-        _quantization(
+        _bits(
             help="With --bits 8, also round the inputs of products to 8 bits: dynamic at run time, "
             "dynamic_rows each row by itself, static with ranges learnt from --text.",
             show_default=False,
@@ -197,7 +192,7 @@ class QuantizationOptions(WeightOptions):
     ] = None
     ranges: Annotated[
         Literal["minmax", "percentile", "entropy"] | None,
-        _quantization(help="How the ranges of static activations are found.", show_default="minmax"),
+        _bits(help="How the ranges of static activations are found.", show_default="minmax"),
     ] = None
 
     @property
@@ -217,7 +212,7 @@ class InputOptions(QuantizedModelOptions):
 
     inputs: Annotated[
         list[str],
-        _model(
+        of_model(
             "--input",
             "-i",
             metavar="NAME:DTYPE:SIZES",
@@ -227,7 +222,7 @@ class InputOptions(QuantizedModelOptions):
     ]
     call: Annotated[
         list[str],
-        _model(
+        of_model(
             metavar="KEY=VALUE", help="A plain argument of the call, such as is_causal=true. Repeatable.", **REPEATABLE
         ),
     ]
@@ -239,7 +234,7 @@ class TargetOptions:
 
     target: Annotated[TargetName | None, target_option(show_default="the one that the file names, else any")] = None
     attention: Annotated[
-        Literal["auto", "standard", "contrib", "expanded"], _export(help="Insist on a form of attention nodes.")
+        Literal["auto", "standard", "contrib", "expanded"], of_export(help="Insist on a form of attention nodes.")
     ] = "auto"
 
 
@@ -249,13 +244,13 @@ class PartOptions:
 
     part: Annotated[
         Literal["encoder", "decoder", "decoder_merged"] | None,
-        _export(help="A part of an encoder-decoder, with the names that optimum expects."),
+        of_export(help="A part of an encoder-decoder, with the names that optimum expects."),
     ] = None
     cache: Annotated[
         Literal["growing", "fixed"] | None,
-        _export(help="Export a step of a decoder over a cache that grows, or of a fixed capacity."),
+        of_export(help="Export a step of a decoder over a cache that grows, or of a fixed capacity."),
     ] = None
-    capacity: Annotated[int | None, _export(min=1, help="Positions of a fixed cache.")] = None
+    capacity: Annotated[int | None, of_export(min=1, help="Positions of a fixed cache.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,11 +259,11 @@ class FileOptions:
 
     dtype: Annotated[
         Literal["float16", "bfloat16"] | None,
-        _export(help="Store weights in half precision: the file is half as large."),
+        of_export(help="Store weights in half precision: the file is half as large."),
     ] = None
     keep_io_types: Annotated[
         bool,
-        _export(
+        of_export(
             "--keep-io-types/--half-io-types",
             help="With --dtype: whether float32 inputs and outputs stay float32, or get that type too.",
         ),
@@ -279,12 +274,10 @@ class FileOptions:
 class ToleranceOptions:
     """How far results may differ."""
 
-    rtol: Annotated[float | None, _comparison(min=0, help="Relative tolerance; by default 1e-5 for float32.")] = None
+    rtol: Annotated[float | None, _parity(min=0, help="Relative tolerance; by default 1e-5 for float32.")] = None
     atol: Annotated[
         float | None,
-        _comparison(
-            min=0, help="Absolute tolerance; by default the relative one times the output's typical magnitude."
-        ),
+        _parity(min=0, help="Absolute tolerance; by default the relative one times the output's typical magnitude."),
     ] = None
 
 
@@ -316,7 +309,7 @@ class SessionOptions(ProviderOptions):
 class ModelFile:
     """An exported model."""
 
-    model: Annotated[Path, typer.Argument(metavar="MODEL.ONNX", help="An ONNX file.", show_default=False)]
+    model: Annotated[Path, argument(metavar="MODEL.ONNX", help="An ONNX file.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,7 +334,7 @@ class PromptOption:
 
     prompt: Annotated[
         str | None,
-        _model(
+        of_model(
             help="The name of one of the checkpoint's prompts, such as query; empty for none; by default the "
             "checkpoint's own choice."
         ),
