@@ -99,7 +99,7 @@ class Table:
 
 
 def _attention(**options: Any) -> Callable[..., Any]:
-    return lambda *given: ops.attention(*given[:3], None, *given[3:], **options)
+    return lambda q, k, v, *masks: ops.attention(q, k, v, None, *masks, **options)
 
 
 def nodes() -> Iterator[Usual]:
@@ -159,14 +159,14 @@ def measured(threads: int, seconds: float) -> Table:
 def _models(graph: Graph) -> dict[str, Any]:
     """The model of each form that one can ask for and that is exact, by name; first that of the default."""
     op = graph.nodes()[-1].op.name
-    found: dict[str, Any] = {}
+    models: dict[str, Any] = {}
     for kind in ("auto", *kinds_of(op)):
         target = Target("cpu", forms={op: kind})
         try:
-            found.setdefault(_taken(graph, target), to_onnx(graph, target=target))
+            models.setdefault(_taken(graph, target), to_onnx(graph, target=target))
         except ExportError:
             continue
-    return found
+    return models
 
 
 def _taken(graph: Graph, target: Target) -> str:
@@ -192,15 +192,15 @@ def _in_turns(calls: Mapping[str, Work], seconds: float, clock: Callable[[], flo
     """
     for call in calls.values():
         call()
-    found = dict.fromkeys(calls, float("inf"))
+    least = dict.fromkeys(calls, float("inf"))
     end, rounds = clock() + seconds, 0
     while rounds < 5 or clock() < end:
         for name, call in calls.items():
             start = clock()
             call()
-            found[name] = min(found[name], clock() - start)
+            least[name] = min(least[name], clock() - start)
         rounds += 1
-    return {name: round(best * 1e6, 2) for name, best in found.items()}
+    return {name: round(best * 1e6, 2) for name, best in least.items()}
 
 
 def tables() -> list[Table]:
@@ -208,11 +208,11 @@ def tables() -> list[Table]:
     return [Table.load(path) for path in sorted(FOLDER.glob("*.json"))]
 
 
-def means(found: Sequence[Table], usual: Usual) -> dict[str, float]:
+def means(tables: Sequence[Table], usual: Usual) -> dict[str, float]:
     """By form of a node, its time relative to that of the fastest one at the same length: the geometric mean over all
     tables that have the node, and over its lengths. Only forms that all of these measured.
     """
-    columns = [times for table in found for times in table.find(usual)]
+    columns = [times for table in tables for times in table.find(usual)]
     common = [name for name in columns[0] if all(name in times for times in columns)] if columns else []
     least = [min(times[name] for name in common) for times in columns]
     return {
@@ -220,30 +220,30 @@ def means(found: Sequence[Table], usual: Usual) -> dict[str, float]:
     }
 
 
-def having(found: Sequence[Table], usual: Usual) -> list[Table]:
+def having(tables: Sequence[Table], usual: Usual) -> list[Table]:
     """The tables that measured the form that a node takes: older ones may not know it."""
-    return [table for table in found if any(usual.default in times for times in table.find(usual))]
+    return [table for table in tables if any(usual.default in times for times in table.find(usual))]
 
 
-def regrets(found: Sequence[Table]) -> dict[tuple[str, tuple[int, ...]], float]:
+def regrets(tables: Sequence[Table]) -> dict[tuple[str, tuple[int, ...]], float]:
     """By kind of node and lengths, what its defaults take beside the best forms on average. What a default depends on
     is the same for all nodes of a kind.
     """
     by_kind: dict[tuple[str, tuple[int, ...]], list[float]] = {}
     for usual in nodes():
-        mean = means(having(found, usual), usual)
+        mean = means(having(tables, usual), usual)
         by_kind.setdefault((usual.kind, usual.lengths), []).append(mean[usual.default] / min(mean.values()))
     return {kind: geometric_mean(each) for kind, each in by_kind.items()}
 
 
-def markdown(found: list[Table]) -> str:
+def markdown(tables: list[Table]) -> str:
     """A row for each node and length, a column for each table: the default form's time, and what is faster."""
-    titles = [f"{t.processor}, {t.threads} thread{'s' * (t.threads != 1)}" for t in found]
+    titles = [f"{t.processor}, {t.threads} thread{'s' * (t.threads != 1)}" for t in tables]
     lines = [["", "L", *titles, "best on average"], ["---"] * (3 + len(titles))]
     for usual in nodes():
         default = usual.default
-        best = _best(means(having(found, usual), usual), default)
-        columns = [table.find(usual) for table in found]
+        best = _best(means(having(tables, usual), usual), default)
+        columns = [table.find(usual) for table in tables]
         for index, length in enumerate(usual.lengths):
             cells = [_beside(column[index], default, "{:.0f} µs") if column else "" for column in columns]
             lines.append([usual.name, str(length), *cells, "" if index else best])
@@ -270,12 +270,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each node and length")
     parser.add_argument("--show", action="store_true", help="only write the page")
-    given = parser.parse_args()
-    if not given.show:
-        table = measured(given.threads, given.seconds)
+    options = parser.parse_args()
+    if not options.show:
+        table = measured(options.threads, options.seconds)
         slug = re.sub(r"[^a-z0-9]+", "-", table.processor.lower()).strip("-")
         FOLDER.mkdir(exist_ok=True)
-        table.save(FOLDER / f"{slug}-{given.threads}.json")
+        table.save(FOLDER / f"{slug}-{options.threads}.json")
     PAGE.write_text(f"{HEAD}\n{markdown(tables())}\n", encoding="utf-8")
 
 

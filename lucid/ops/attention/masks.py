@@ -72,12 +72,12 @@ def combined_mask(call: AttentionCall, position: Tensor | None) -> Tensor | None
     """Combine all masks of a call into one: boolean if all are, else floating, of no wider type than the scores.
 
     A key that any of them excludes is excluded, whatever the others hold. Floating masks are added in the type of the
-    scores; a sum not above its lowest number excludes, too. `position` is the result of `position_mask`.
+    scores; a sum not above its lowest number excludes as well. `position` is the result of `position_mask`.
     """
     dtype = call.scores_type
-    given = [m for m in (*_score_masks(call), position) if m is not None]
-    seen = [m for m in given if m.dtype.kind == "bool"]
-    floating = [m for m in given if m.dtype.kind == "float"]
+    masks = [m for m in (*_score_masks(call), position) if m is not None]
+    seen = [m for m in masks if m.dtype.kind == "bool"]
+    floating = [m for m in masks if m.dtype.kind == "float"]
     visible = reduce(logical_and, seen) if seen else None
     if not floating:
         return visible

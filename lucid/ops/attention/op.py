@@ -49,8 +49,8 @@ def _kernel(
     )
     joint = None
     if mask is not None or key_mask is not None or options.holds_weights:
-        given = (query, key, value, mask, key_mask, past_key, past_value)
-        call = AttentionCall(*(None if x is None else Tensor.from_array(x) for x in given), options=options)  # type: ignore[arg-type]
+        operands = (query, key, value, mask, key_mask, past_key, past_value)
+        call = AttentionCall(*(None if x is None else Tensor.from_array(x) for x in operands), options=options)  # type: ignore[arg-type]
         if options.holds_weights:
             return tuple(t.numpy() for t in _body(call))
         joint = combined_mask(call, None)

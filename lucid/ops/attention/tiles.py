@@ -107,14 +107,14 @@ def _blocks(
     if inner_stop - inner_start < EDGE:
         inner_start = inner_stop = start
     large = max(KEYS, TILE // (heads * (end - first)))
-    found = []
+    parts = []
     for begin, until, size in ((start, inner_start, EDGE), (inner_start, inner_stop, large), (inner_stop, stop, EDGE)):
         for a, b in _split(begin, until, size):
             top = 0 if ahead is None else max(0, a - first - ahead)
             bottom = end - first if window is None else min(end - first, b - 1 + window - first)
             if top < bottom:
-                found.append((a, b, top, bottom))
-    return tuple(found)
+                parts.append((a, b, top, bottom))
+    return tuple(parts)
 
 
 def _split(start: int, stop: int, size: int) -> list[tuple[int, int]]:

@@ -80,11 +80,11 @@ def _handed_on(build: Builder, call: Call, queries: Sequence[Tensor], biases: It
     rows = [query.shape[-2] for query in queries]
     past: Sequence[Tensor] = ()
     for query, key, value in zip(queries[:-1], call.key.split(rows, -2), call.value.split(rows, -2), strict=False):
-        found = attention(query, key, value, next(biases), None, *past, heads=heads, kv_heads=kv_heads, scale=scale)
+        results = attention(query, key, value, next(biases), None, *past, heads=heads, kv_heads=kv_heads, scale=scale)
         if past:
-            output, *past = found
+            output, *past = results
         else:
-            output = found
+            output = results
             past = [x if kv_heads is None else split_heads("key", x, kv_heads) for x in (key, value)]
         yield output
     yield attention(queries[-1], call.key, call.value, next(biases), heads=heads, kv_heads=kv_heads, scale=scale)
@@ -124,9 +124,9 @@ def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
     if same(count, whole):
         return x
     assert isinstance(whole, int)  # blocks that read a part are causal, with as many keys as queries
-    wanted = build.op("Slice", _positions(whole), np.array([0]), sizes_vector(build, [count]), np.array([0]))
-    found = build.op("Gather", x, wanted, axis=x.ndim - 2)
-    return computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
+    places = build.op("Slice", _positions(whole), np.array([0]), sizes_vector(build, [count]), np.array([0]))
+    copy = build.op("Gather", x, places, axis=x.ndim - 2)
+    return computed(build, copy, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
 
 
 def _of_keys(call: Call, mask: Tensor) -> Tensor:

@@ -93,8 +93,8 @@ def group_query(build: Builder, node: Node) -> Taken:
         single = build.name_of(logical_or(size_op(size=length) <= 1, size_op(size=batch) <= 1))
         (output,) = branch(build, single, in_place, over_a_copy, [query.type])
         why += "; several new positions in several rows go through a copy"
-    given = computed(build, output, query.type)
-    result = given if options.heads is not None else split_heads("query", given, int(query.shape[2] // width))
+    joined = computed(build, output, query.type)
+    result = joined if options.heads is not None else split_heads("query", joined, int(query.shape[2] // width))
     return Taken([result, key_buffer, value_buffer], why)
 
 

@@ -55,9 +55,9 @@ def _step(build: Builder, call: Call) -> tuple[Operand, ...]:
         options=replace(options, heads=None, kv_heads=None, is_causal=False, window=None, window_after=None),
     )
     output, *present = emit_node(build, grouped)
-    found = computed(build, output, call.query.type.with_shape((n, kv_heads, groups, value_width)))
+    attended = computed(build, output, call.query.type.with_shape((n, kv_heads, groups, value_width)))
     shape = (n, heads, 1, value_width) if options.heads is None else (n, 1, heads * value_width)
-    return reshape(found, shape), *present
+    return reshape(attended, shape), *present
 
 
 def _of_groups(mask: Tensor, kv_heads: int, groups: int) -> Tensor:

@@ -64,10 +64,10 @@ def in_float32(build: Builder, node: Node) -> Taken:
     """
     dtype = node.types[0].dtype
     assert isinstance(node.op, Op)
-    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
+    operands = [None if value is None else Tensor.from_value(value) for value in node.inputs]
     wide = [
         x.astype(float32) if x is not None and name in WIDENED else x
-        for name, x in zip(node.op.arguments, given, strict=True)
+        for name, x in zip(node.op.arguments, operands, strict=True)
     ]
     results = node.op(*wide, **node.attributes)
     narrow = [x.astype(dtype) for x in (results if isinstance(results, tuple) else (results,))]

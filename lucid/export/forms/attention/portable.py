@@ -22,8 +22,6 @@ from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention.call import Call
 from lucid.ops import attention, matmul, softmax, where
 from lucid.ops.creation import full_op, size_op
-from lucid.ops.op import Op
-from lucid.ops.tensor.tensor import Tensor
 
 
 @form(softmax, takes="axis", name="apart from the products", mends=FUSED_SOFTMAX)
@@ -58,9 +56,7 @@ def zeros_without_keys(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     if same(call.queries, call.keys) or (isinstance(call.keys, int) and call.keys > 0):
         refuse("every call with queries has keys")
-    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
-    assert isinstance(node.op, Op)
-    results = node.op.expand(given, node.attributes)
+    results = call.by_body()
     # An axis is added around the choice because OpenVINO fuses it with masked attention otherwise, of which it computes
     # nothing where there are no keys. The zero has an axis because OpenVINO does not compile a model in which it is the
     # same constant as that of the hidden weights, a scalar.

@@ -61,30 +61,30 @@ def blocks_of(build: Builder, output: TensorType, length: Dim) -> Blocks:
 
     So it is computed for a length of 0 too, though nothing reads it, and onnxruntime refuses to divide by 0.
     """
-    given = size_vector(build, length)
-    whole = build.op("Max", given, _ONE)
+    queries = size_vector(build, length)
+    whole = build.op("Max", queries, _ONE)
     is_long = build.op("Greater", whole, np.array([t.LONG]))
     rows_at_most = build.op("Where", is_long, np.array([t.FEW, t.FEW_IF_LONG]), np.array([t.FEW, t.MANY]))
     counts = build.op("Div", build.op("Sub", build.op("Add", whole, rows_at_most), _ONE), rows_at_most)
-    wanted = build.op("ReduceMax", build.op("Min", counts, np.array([t.FIRST_BLOCKS, _LARGEST])), keepdims=1)
-    each = build.op("Div", build.op("Sub", build.op("Add", whole, wanted), _ONE), wanted)
+    number = build.op("ReduceMax", build.op("Min", counts, np.array([t.FIRST_BLOCKS, _LARGEST])), keepdims=1)
+    each = build.op("Div", build.op("Sub", build.op("Add", whole, number), _ONE), number)
     last, step = build.op("Squeeze", whole), build.op("Squeeze", each)
     ends = build.op("Unsqueeze", build.op("Range", last, _ZERO, build.op("Neg", step)), _ONE)
     own = build.op("Max", build.op("Sub", ends, build.op("Range", step, _ZERO, np.array(-1))), _ZERO)
     count = _size(build, f"blocks in {whole}", build.op("Shape", ends, end=1))
     rows = _size(build, f"rows of {own}", each)
-    all_places = build.op("Range", _ZERO, build.op("Squeeze", given), np.array(1))
+    all_places = build.op("Range", _ZERO, build.op("Squeeze", queries), np.array(1))
     places = computed(build, all_places, TensorType(int64, (length,)))
-    queries = computed(build, own, TensorType(int64, (count, rows)))
+    own_places = computed(build, own, TensorType(int64, (count, rows)))
     blocks = Blocks(
         count,
         rows,
         places,
         unsqueeze(places, 1),
-        queries,
-        unsqueeze(queries, 2),
+        own_places,
+        unsqueeze(own_places, 2),
         computed(build, ends, TensorType(int64, (count, 1))),
-        build.op("Neg", given),
+        build.op("Neg", queries),
     )
     build.names_of([blocks.column, blocks.own_column])
     sizes_vector(build, blocks.padded(output))
@@ -103,19 +103,19 @@ def of_any_length(build: Builder, call: Call, plan: Plan, output: TensorType) ->
     """
     length, multiplied = call.queries, plan.each != NODE
     assert isinstance(length, Dim)
-    given = split(call) if multiplied else call
-    kind = output if given is call else given.query.type.with_shape((*given.query.shape[:-1], given.value.shape[-1]))
+    whole = split(call) if multiplied else call
+    kind = output if whole is call else whole.query.type.with_shape((*whole.query.shape[:-1], whole.value.shape[-1]))
     blocks, masks = blocks_of(build, kind, length), _masks(call)
     short = short_call(build, call, plan)
     seeing = sees_a_key(build, call) if multiplied else None
     build.names_of([*masks, *([] if seeing is None else [seeing])])
 
     def scanned() -> Tensor:
-        build.names_of([given.query, given.key, given.value])  # heads are split once for all blocks
-        found = _scanned(build, given, masks, blocks, multiplied)
+        build.names_of([whole.query, whole.key, whole.value])  # heads are split once for all blocks
+        attended = _scanned(build, whole, masks, blocks, multiplied)
         if not multiplied:
-            return found
-        return as_given(call, found if seeing is None else found * seeing)
+            return attended
+        return as_given(call, attended if seeing is None else attended * seeing)
 
     return by_length(build, length, plan, lambda: at_once(build, short, plan.short), scanned, output)
 
@@ -141,12 +141,12 @@ def _scanned(build: Builder, call: Call, masks: Sequence[Tensor], blocks: Blocks
             visible = logical_and(visible, _part(mask, queries, near))
         query, key, value = take(call.query, queries, -2), take(call.key, near, -2), take(call.value, near, -2)
         part = Call(query, key, value, visible, options=replace(call.options, is_causal=False))
-        found = _in_products(build, part) if multiplied else node_output(build, part)
-        return [(build.name_of(found), found.type)]
+        attended = _in_products(build, part) if multiplied else node_output(build, part)
+        return [(build.name_of(attended), attended.type)]
 
     body = build.block(step, [own, column, end])
     kind = body.outputs[0][1]
-    given = build.op(
+    steps = build.op(
         "Scan",
         blocks.own,
         blocks.own_column,
@@ -157,7 +157,7 @@ def _scanned(build: Builder, call: Call, masks: Sequence[Tensor], blocks: Blocks
         scan_output_axes=[len(kind.shape) - 2],
     )
     stacked = kind.with_shape((*kind.shape[:-2], blocks.count, *kind.shape[-2:]))
-    output = reshape(computed(build, given, stacked), blocks.padded(kind))
+    output = reshape(computed(build, steps, stacked), blocks.padded(kind))
     cut = build.op("Slice", output, blocks.begin, np.array([_LARGEST]), np.array([output.ndim - 2]))
     return computed(build, cut, kind.with_shape((*kind.shape[:-2], call.queries, kind.shape[-1])))
 

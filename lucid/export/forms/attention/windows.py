@@ -126,10 +126,10 @@ def _batched(x: Tensor, positions: Tensor) -> Tensor:
 
     (N, H, L, d) becomes (N * blocks, H, rows, d), and packed (N, L, H*d) becomes (N * blocks, rows, H*d).
     """
-    found = take(x, positions, -2)
+    cut = take(x, positions, -2)
     if x.ndim == 4:
-        found = permute(found, (0, 2, 1, 3, 4))
-    return reshape(found, (product(found.shape[:2]), *found.shape[2:]))
+        cut = permute(cut, (0, 2, 1, 3, 4))
+    return reshape(cut, (product(cut.shape[:2]), *cut.shape[2:]))
 
 
 def _joined(x: Tensor, batch: Size, count: Size, length: Size) -> Tensor:
