@@ -16,6 +16,7 @@ from lucid.core.graph.printing import show_attribute
 from lucid.core.graph.values import Node, Operation, Value
 from lucid.core.sizes.dims import Dim
 from lucid.core.targets.record import Fault, Strategy
+from lucid.core.targets.runtimes import OWN
 from lucid.export.builder import Builder, Operands
 from lucid.export.target import Target
 from lucid.ops.op import Op
@@ -195,6 +196,14 @@ def form(
         return Form(op.name, its_name, declared, emit, opset, kind, domain, kernel, strategy, mends, dtypes)
 
     return make
+
+
+def contrib_form(
+    op: Op[..., Any], onnx_op: str, takes: str, *, opset: int = 17, strategy: Strategy | None = None
+) -> Callable[[Emit], Form]:
+    """`form` for an operator of onnxruntime's own domain."""
+    name = f"{OWN} {onnx_op}"
+    return form(op, takes=takes, name=name, opset=opset, kind="contrib", domain=OWN, kernel=onnx_op, strategy=strategy)
 
 
 def one_node(op: Op[..., Any], onnx_op: str, takes: str = "", *, name: str = "", opset: int = 17, **fixed: Any) -> Form:

@@ -14,7 +14,7 @@ from lucid.core.graph.values import Constant, Input, Node, Operation, Value
 from lucid.core.sizes.dims import Dim, Size, product
 from lucid.core.targets.runtimes import EXPERTS, OUTER_VALUES
 from lucid.export.builder import Builder, Operand, computed
-from lucid.export.form import Taken, form, operand, refuse, refuse_slower, refuse_wrong
+from lucid.export.form import Taken, contrib_form, form, operand, refuse, refuse_slower, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.ops import arange, concat, experts, flip, softmax
@@ -52,15 +52,7 @@ def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
     return build.op("Gather", weight, np.asarray(group, np.int64), axis=0)
 
 
-@form(
-    experts.mixture_of_experts,
-    takes="k normalized activation",
-    name="com.microsoft MoE",
-    kind="contrib",
-    domain="com.microsoft",
-    kernel="MoE",
-    strategy="partial reads",
-)
+@contrib_form(experts.mixture_of_experts, "MoE", "k normalized activation", strategy="partial reads")
 def moe(build: Builder, node: Node) -> Taken:
     """MoE prefers the last of equal experts, so their order is reversed. Gate and up projections alternate."""
     x, router_logits, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(4))

@@ -14,7 +14,7 @@ from lucid.core.graph.types import Array, float32, int32, int64, promote, uint8
 from lucid.core.graph.values import Constant, Node, Value
 from lucid.core.targets.runtimes import NARROW_PRODUCTS, PADDED_BLOCKS, ZEROS_OF_ROWS
 from lucid.export.builder import Builder
-from lucid.export.form import Taken, form, operand, refuse, refuse_wrong
+from lucid.export.form import Taken, contrib_form, form, operand, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import reshaped
 from lucid.ops import quantized
@@ -36,14 +36,7 @@ def unpack_codes(build: Builder, node: Node) -> str:
     return reshaped(build, pairs, (*packed.type.shape, 2), node.types[0].shape)
 
 
-@form(
-    quantized.quantized_linear,
-    takes="zero_points minimums bits block",
-    name="com.microsoft MatMulNBits",
-    kind="contrib",
-    domain="com.microsoft",
-    kernel="MatMulNBits",
-)
+@contrib_form(quantized.quantized_linear, "MatMulNBits", "zero_points minimums bits block")
 def matmul_nbits(build: Builder, node: Node) -> Taken:
     x, packed, scales, zero_points = _operands(build, node)
     product = build.op(
@@ -174,14 +167,8 @@ def _stored(build: Builder, codes: Array, original: Constant, bits: int, signed:
 # in 8 bits: 23 instead of 11 ms for a step, 156 instead of 185 MB). In 4 bits it has no Gather either.
 
 
-@form(
-    quantized.quantized_embedding,
-    takes="zero_points bits block width",
-    name="com.microsoft GatherBlockQuantized",
-    kind="contrib",
-    domain="com.microsoft",
-    kernel="GatherBlockQuantized",
-    strategy="partial reads",
+@contrib_form(
+    quantized.quantized_embedding, "GatherBlockQuantized", "zero_points bits block width", strategy="partial reads"
 )
 def gather_block_quantized(build: Builder, node: Node) -> str:
     packed, scales, zero_points = operand(node, 1), operand(node, 2), node.inputs[3]

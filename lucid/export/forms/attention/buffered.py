@@ -16,7 +16,7 @@ from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import Dim, same
 from lucid.core.targets.runtimes import ATTENTION_OF_BUFFERS, TENSOR_SCATTER
 from lucid.export.builder import Builder, computed
-from lucid.export.form import Taken, form, refuse, refuse_wrong
+from lucid.export.form import Taken, contrib_form, form, refuse, refuse_wrong
 from lucid.export.forms.attention.call import Call, refuse_scale
 from lucid.export.forms.attention.nodes import node_output
 from lucid.export.forms.attention.open_lengths import branch
@@ -32,14 +32,11 @@ from lucid.ops.tensor.tensor import Tensor
 Attend: TypeAlias = Callable[[Builder, Call], Tensor]
 
 
-@form(
+@contrib_form(
     buffers.buffered_attention,
-    takes="heads kv_heads scale is_causal window softcap",
-    name="com.microsoft GroupQueryAttention",
+    "GroupQueryAttention",
+    "heads kv_heads scale is_causal window softcap",
     opset=24,
-    kind="contrib",
-    domain="com.microsoft",
-    kernel="GroupQueryAttention",
     strategy="partial reads",
 )
 def group_query(build: Builder, node: Node) -> Taken:

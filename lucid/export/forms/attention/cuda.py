@@ -11,7 +11,7 @@ from lucid.core.graph.types import bfloat16, float16, int32
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import same
 from lucid.export.builder import Builder
-from lucid.export.form import Taken, form, refuse
+from lucid.export.form import Taken, contrib_form, form, refuse
 from lucid.export.forms.attention.call import Call, refuse_common, refuse_scale
 from lucid.export.forms.attention.node_or_op import write_node
 from lucid.ops import attention, expand
@@ -32,15 +32,7 @@ def standard(build: Builder, node: Node) -> Taken:
     return Taken(write_node(build, node), _kernel(Call.of(node)))
 
 
-@form(
-    attention,
-    takes="heads kv_heads scale is_causal",
-    name="com.microsoft GroupQueryAttention",
-    kind="contrib",
-    domain="com.microsoft",
-    kernel="GroupQueryAttention",
-    strategy="flash",
-)
+@contrib_form(attention, "GroupQueryAttention", "heads kv_heads scale is_causal", strategy="flash")
 def group_query(build: Builder, node: Node) -> Taken:
     """Causal attention with grouped heads, for releases that have no CUDA kernel of Attention."""
     call = Call.of(node)

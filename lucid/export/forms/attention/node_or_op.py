@@ -10,7 +10,7 @@ from lucid.core.graph.types import float32
 from lucid.core.graph.values import Node
 from lucid.core.targets.runtimes import ATTENTION_OF_HALVES
 from lucid.export.builder import Builder
-from lucid.export.form import Taken, form, refuse
+from lucid.export.form import Taken, contrib_form, form, refuse
 from lucid.export.forms.attention.call import Call, refuse_inexact, refuse_unfit_for_multi_head
 from lucid.export.forms.attention.nodes import emit_node, multi_head
 from lucid.ops import attention
@@ -38,14 +38,7 @@ def write_node(build: Builder, node: Node) -> tuple[str, ...]:
     return emit_node(build, call)
 
 
-@form(
-    attention,
-    takes="heads kv_heads scale is_causal",
-    name="com.microsoft MultiHeadAttention",
-    kind="contrib",
-    domain="com.microsoft",
-    kernel="MultiHeadAttention",
-)
+@contrib_form(attention, "MultiHeadAttention", "heads kv_heads scale is_causal")
 def contrib(build: Builder, node: Node) -> str:
     call = Call.of(node)
     if call.options.heads is None:
