@@ -68,6 +68,9 @@ class Projections:
         """(N, L, E), (N, S, kdim), (N, S, vdim) to (N, L, E), (N, S, E_kv), (N, S, E_kv).
 
         `static_k` and `static_v` (N*H, S, E/H) are used instead of the projected key and value.
+
+        Raises:
+            ValueError: for `static_k` or `static_v` next to `bias_k` and `bias_v`.
         """
         if self.bias_k is not None and (static_k is not None or static_v is not None):
             raise ValueError(f"{NAME}: got static_k or static_v with bias_k and bias_v, expected one of these pairs")

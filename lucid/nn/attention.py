@@ -270,7 +270,11 @@ class MultiHeadAttention(Module):
         return {name: spec(*shape, dtype=self.out_proj.weight.dtype) for name, shape in given.items()}
 
     def renamed_keys(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Join ``q_proj.weight``, ``k_proj.weight``, ``v_proj.weight`` (and biases) into the packed layout."""
+        """Join ``q_proj.weight``, ``k_proj.weight``, ``v_proj.weight`` (and biases) into the packed layout.
+
+        Raises:
+            StateError: for projections of other shapes.
+        """
         renamed = dict(state)
         rows = (self.embed_dim, *[self.embed_dim // self.num_heads * self.num_kv_heads] * 2)
         columns = (self.embed_dim, self.kdim, self.vdim)

@@ -19,7 +19,11 @@ Ints: TypeAlias = int | Sequence[int]
 
 
 def per_axis(where: str, name: str, value: Ints, axes: int) -> tuple[int, ...]:
-    """One number for each spatial axis."""
+    """One number for each spatial axis.
+
+    Raises:
+        ValueError: for another count of numbers.
+    """
     values = (value,) * axes if isinstance(value, int) else tuple(value)
     if len(values) == 1:
         values *= axes

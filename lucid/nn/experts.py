@@ -28,6 +28,9 @@ class GatedExperts(Module):
         dim: the width of a token.
         hidden_dim: the inner width of one expert.
         activation: "silu" (SwiGLU), "gelu", "gelu_tanh" or "relu".
+
+    Raises:
+        ValueError: for sizes that are not positive, or another activation.
     """
 
     def __init__(
@@ -78,6 +81,9 @@ class MixtureOfExperts(Module):
         hidden_dim: the inner width of one expert.
         activation: "silu" (SwiGLU), "gelu", "gelu_tanh" or "relu".
         normalized: whether the weights of a token's experts are divided by their sum.
+
+    Raises:
+        ValueError: for more experts a token than there are, or as `GatedExperts`.
     """
 
     def __init__(

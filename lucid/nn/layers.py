@@ -85,7 +85,11 @@ class Dropout(Module):
 
 
 class GELU(Module):
-    """x times the standard normal distribution function; ``approximate="tanh"`` for the approximation of GPT-2."""
+    """x times the standard normal distribution function; ``approximate="tanh"`` for the approximation of GPT-2.
+
+    Raises:
+        ValueError: for another approximation.
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         if approximate not in ("none", "tanh"):

@@ -142,7 +142,11 @@ class BatchNorm2d(_BatchNorm):
 
 
 class GroupNorm(Module):
-    """Group normalisation (Wu & He 2018) of (N, C, *spatial), over each of `num_groups` groups of channels."""
+    """Group normalisation (Wu & He 2018) of (N, C, *spatial), over each of `num_groups` groups of channels.
+
+    Raises:
+        ValueError: for sizes that are not positive, or groups that do not divide the channels.
+    """
 
     @torch_names_and("device")
     def __init__(

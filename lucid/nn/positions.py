@@ -30,6 +30,9 @@ class SinusoidalPositionalEncoding(Module):
         dim: the width, an even number.
         max_length: the number of positions.
         batch_first: batch before length, else (L, N, dim).
+
+    Raises:
+        ValueError: for sizes that are not positive, or an odd width.
     """
 
     def __init__(self, dim: int, max_length: int = 5000, batch_first: bool = True) -> None:
@@ -111,6 +114,9 @@ class RotaryEmbedding(Module):
         rotary_dim: how many features of a head to rotate, an even number; by default all.
         interleaved: pairs are adjacent features (GPT-J) instead of features of the two halves (Llama).
         scaling: how to extend to texts longer than in training: see `nn.rope_scaling`.
+
+    Raises:
+        ValueError: for sizes that are not positive, or a `rotary_dim` that is odd or larger than `head_dim`.
     """
 
     def __init__(
@@ -207,6 +213,9 @@ class RelativePositionBias(Module):
         num_heads: H.
         num_buckets, max_distance: the number of buckets, and the distance from which all share the last one.
         bidirectional: use half of the buckets for keys after the query; else these all count as distance 0.
+
+    Raises:
+        ValueError: for sizes that are not positive, too few buckets, or a `max_distance` within the first buckets.
     """
 
     def __init__(

@@ -168,6 +168,9 @@ class RNN(_Recurrent):
     (num_layers * directions, N, hidden_size), by default zeros. Returns the outputs of the last layer,
     (L, N, directions * hidden_size), and the last state of every layer. As in torch, the outputs of two directions are
     side by side, and `dropout` is between layers.
+
+    Raises:
+        ValueError: for sizes that are not positive, another nonlinearity, and inputs or states of other shapes.
     """
 
     @torch_names_and("device")

@@ -38,7 +38,11 @@ class RecurrentDecoder(CausalDecoder):
         raise NotImplementedError(f"{type(self).__name__} has no layer_count: define the property")
 
     def empty_cache(self, batch: Size, capacity: int | None = None) -> list[Any]:
-        """The states before the first token: zeros."""
+        """The states before the first token: zeros.
+
+        Raises:
+            ValueError: for a capacity, which states do not have.
+        """
         if capacity is not None:
             raise ValueError(f"{type(self).__name__}: states have no capacity, got {capacity}; leave it out")
         types = self.state_types
@@ -52,7 +56,11 @@ class RecurrentDecoder(CausalDecoder):
             check_states(type(self).__name__, self.layer_count, self.state_types._asdict(), caches)
 
     def cached_input_specs(self, cache: CacheKind = "growing", capacity: Size | None = None) -> Mapping[str, Any]:
-        """The inputs of a step of any number of tokens. The mask may also cover earlier tokens."""
+        """The inputs of a step of any number of tokens. The mask may also cover earlier tokens.
+
+        Raises:
+            ValueError: for a cache other than "growing".
+        """
         if cache != "growing":
             raise ValueError(
                 f'{type(self).__name__}: cache is "{cache}", expected "growing": its states are of one size'

@@ -210,6 +210,9 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
     """Means over windows that divide each spatial axis as evenly as possible into the given number of cells.
 
     Cell i of n covers the elements from floor(i * size / n) up to, but not including, ceil((i + 1) * size / n).
+
+    Raises:
+        ValueError: unless there is one positive output size for each spatial axis.
     """
     if x.ndim != 2 + len(output_size) or min(output_size) < 1:
         raise ValueError(

@@ -98,6 +98,9 @@ def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor from an array (copied), nested lists or a number.
 
     Python floats become float32; integers and symbolic sizes, alone or in lists, become int64.
+
+    Raises:
+        TypeError: for data that does not become an array of numbers, such as an array of objects.
     """
     if isinstance(data, Dim):
         return size_op(size=data).astype(int64 if dtype is None else dtype)
@@ -114,7 +117,12 @@ def _holds_a_size(data: Any) -> bool:
 
 
 def as_shape(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
-    """Sizes given one by one or as one sequence, checked."""
+    """Sizes given one by one or as one sequence, checked.
+
+    Raises:
+        TypeError: for anything but sizes.
+        ValueError: for a negative size.
+    """
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = sizes[0]
     shape = tuple(as_size("shape", size) for size in sizes)  # type: ignore[arg-type]  # one level of nesting is off
@@ -175,6 +183,10 @@ def arange(
     """The numbers from start (0 by default) up to, not including, stop; sizes may be symbolic while tracing.
 
     They are int64, or float32 if one of the three is a float, unless `dtype` says otherwise.
+
+    Raises:
+        TypeError: for a start or stop that is not a number or a size.
+        ValueError: for a step that is 0 or, with whole numbers, not whole.
     """
     if stop is None:
         start, stop = 0, start

@@ -65,7 +65,11 @@ def _linear_kernel(x: Array, weight: Array, bias: Array | None) -> Array:
 
 @composite_with(kernel=_linear_kernel)
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x @ weight.T + bias with x (..., in), weight (out, in) and bias (out), as torch stores them."""
+    """x @ weight.T + bias with x (..., in), weight (out, in) and bias (out), as torch stores them.
+
+    Raises:
+        ValueError: for a weight without two axes, or one that does not fit the last axis of x.
+    """
     if not x.ndim or weight.ndim != 2 or not same(x.shape[-1], weight.shape[1]):
         raise ValueError(
             f"linear: input {show_shape(x.shape)} and weight {show_shape(weight.shape)}: the last size of the input "

@@ -198,7 +198,12 @@ def batch_norm(
     *,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalise each channel of (N, C, *spatial) with known statistics (Ioffe & Szegedy 2015), all of shape (C)."""
+    """Normalise each channel of (N, C, *spatial) with known statistics (Ioffe & Szegedy 2015), all of shape (C).
+
+    Raises:
+        TypeError: for anything but a floating-point tensor (N, C, *spatial).
+        ValueError: for statistics, a weight or a bias that are not (C).
+    """
     check_eps("batch_norm", eps)
     _check_channels("batch_norm", x, running_mean, running_variance, weight, bias)
     scale = 1.0 / sqrt(running_variance + eps)
@@ -215,6 +220,10 @@ def group_norm(
     """Normalise groups of channels of (N, C, *spatial), each element of the batch separately (Wu & He 2018).
 
     Weight and bias are (C). Half precision is computed in float32.
+
+    Raises:
+        TypeError: for anything but a floating-point tensor (N, C, *spatial).
+        ValueError: for groups that do not divide C, or a weight or bias that is not (C).
     """
     check_eps("group_norm", eps)
     _check_channels("group_norm", x, weight, bias)

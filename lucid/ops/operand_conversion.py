@@ -89,7 +89,11 @@ def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
 
 
 def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
-    """A tensor from a tensor, an array, or a Python number."""
+    """A tensor from a tensor, an array, or a Python number.
+
+    Raises:
+        TypeError: for anything else; the message starts with `where`.
+    """
     if isinstance(value, Tensor):
         return value
     if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and partner is None):

@@ -65,7 +65,12 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
 
 @function
 def flatten(x: Tensor, start: int = 0, end: int = -1) -> Tensor:
-    """Join the axes from `start` to `end` (both included) into one."""
+    """Join the axes from `start` to `end` (both included) into one.
+
+    Raises:
+        ValueError: for a start after the end.
+        IndexError: for an axis that x does not have.
+    """
     if x.ndim == 0:
         for axis in (start, end):
             normalize_axis("flatten", axis, 1)
@@ -174,7 +179,11 @@ def expand_op(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
 
 @function
 def expand(x: Tensor, shape: Sequence[Size]) -> Tensor:
-    """Repeat axes of size 1 up to a shape; -1 keeps a size, new axes are leading."""
+    """Repeat axes of size 1 up to a shape; -1 keeps a size, new axes are leading.
+
+    Raises:
+        ValueError: for a shape to which x does not broadcast, or a new axis of size -1.
+    """
     offset = len(shape) - x.ndim
     shape = [as_size("expand", size) for size in shape]
     wanted = tuple(x.shape[i - offset] if same(size, -1) and i >= offset else size for i, size in enumerate(shape))
@@ -194,7 +203,11 @@ def tile(x: Tensor, *, repeats: tuple[Size, ...]) -> Tensor:  # type: ignore[emp
 
 @function
 def repeat(x: Tensor, repeats: Sequence[Size]) -> Tensor:
-    """Repeat the tensor along each axis; more numbers than axes add leading axes."""
+    """Repeat the tensor along each axis; more numbers than axes add leading axes.
+
+    Raises:
+        ValueError: for a negative number.
+    """
     repeats = [as_size("repeat", times) for times in repeats]
     if any(isinstance(times, int) and times < 0 for times in repeats):
         raise ValueError(f"repeat: repeats {tuple(repeats)} has a negative number, expected 0 or more")
@@ -298,7 +311,11 @@ def split(x: Tensor, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tenso
 
 @function
 def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """Split an axis into a number of equal parts; the last is smaller if the size is not a multiple."""
+    """Split an axis into a number of equal parts; the last is smaller if the size is not a multiple.
+
+    Raises:
+        ValueError: for less than 1 chunk.
+    """
     if chunks < 1:
         raise ValueError(f"chunk: got {chunks} chunks, expected 1 or more")
     size = x.shape[normalize_axis("chunk", axis, x.ndim)]
