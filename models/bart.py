@@ -29,6 +29,7 @@ import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
+from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
@@ -167,7 +168,7 @@ class BartForSequenceClassification(Pretrained[BartConfig]):
     Each text has an end, `eos_token_id`; the state at the last one is read.
     """
 
-    checkpoint = text.with_labels(
+    checkpoint = with_labels(
         replace(Bart.checkpoint, read=BartConfig.read_classifier),
         "text-classification",
         r"classification_head\.out_proj\.weight",

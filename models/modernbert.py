@@ -21,6 +21,7 @@ from typing import Any, Self
 from lucid import Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
+from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.decoders import angles_of
@@ -211,7 +212,7 @@ class Classifier(text.WithHead[ModernBertConfig], ModernBert):
 class ModernBertForSequenceClassification(Classifier):
     """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
-    checkpoint = text.with_labels(_CHECKPOINT, "text-classification", r"classifier\.weight")
+    checkpoint = with_labels(_CHECKPOINT, "text-classification", r"classifier\.weight")
 
     def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
         # "cls" is the first place, as in transformers: texts are padded on the right.

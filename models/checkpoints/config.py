@@ -38,9 +38,9 @@ from lucid.models.checkpoints.config_file import names_of as names_of
 from lucid.models.checkpoints.config_file import parse_json as parse_json
 from lucid.models.checkpoints.config_file import read_json as read_json
 from lucid.models.checkpoints.config_file import show as show
-from lucid.models.checkpoints.held_weights import Array as Array
-from lucid.models.checkpoints.held_weights import Held
 from lucid.models.checkpoints.options_read import HARMLESS, OptionsRead, options_read
+from lucid.models.checkpoints.quantized_weights import Array as Array
+from lucid.models.checkpoints.quantized_weights import Weight
 from lucid.nn import functional as F
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class Config:
         self,
         options: Mapping[str, Any],
         where: str,
-        weights: Callable[[], Mapping[str, Held]] = dict,
+        weights: Callable[[], Mapping[str, Weight]] = dict,
         shapes: Callable[[], Mapping[str, tuple[int, ...]]] | None = None,
         reads: OptionsRead | None = None,
         strict: bool = False,
@@ -134,7 +134,7 @@ class Config:
 
     def with_weights(
         self,
-        weights: Callable[[], Mapping[str, Held]],
+        weights: Callable[[], Mapping[str, Weight]],
         shapes: Callable[[], Mapping[str, tuple[int, ...]]],
         options: Mapping[str, Any],
     ) -> Config:
@@ -159,7 +159,7 @@ class Config:
         return str(self.options["model_type"])
 
     @property
-    def weights(self) -> Mapping[str, Held]:
+    def weights(self) -> Mapping[str, Weight]:
         """The checkpoint that these options describe; it is mapped, and read from the file when used."""
         return self._weights()
 

@@ -22,8 +22,7 @@ import numpy as np
 
 from lucid.models.checkpoints.config import Array, Config, ConfigError, show
 from lucid.models.checkpoints.families import MODEL_TYPES
-from lucid.models.checkpoints.gguf_cursor import Strings, Value
-from lucid.models.checkpoints.gguf_header import Header, read_header
+from lucid.models.checkpoints.gguf_file import Header, Strings, Value, read_header
 from lucid.models.checkpoints.options_read import options_read
 from lucid.quantization import Blocks
 

@@ -21,8 +21,7 @@ import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from lucid.models.checkpoints.config import ConfigError, show
-from lucid.models.checkpoints.gguf_cursor import Strings
-from lucid.models.checkpoints.gguf_header import Header, read_header
+from lucid.models.checkpoints.gguf_file import Header, Strings, read_header
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _GPT4 = (

@@ -1,4 +1,4 @@
-"""How many labels a head has: its weights say it."""
+"""Heads with labels: how many there are, the shape of their last weight says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from lucid.models.checkpoints.pretrained import Config, ConfigError
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, ConfigError
 
 C = TypeVar("C")
 
@@ -36,3 +36,18 @@ def reading_labels(read: Callable[[Config], C], key: str, expected: int | None =
         return replace(read(options), num_labels=shape[0])  # type: ignore[type-var]  # the config is a dataclass
 
     return reading
+
+
+def with_labels(base: Checkpoint[C], task: str, key: str, expected: int | None = None) -> Checkpoint[C]:
+    """The checkpoint of a head whose last weight has a row for each label.
+
+    `key` is a regular expression for the whole key of that weight; `expected`, if given, how many labels there must be.
+    """
+    return replace(
+        base,
+        read=reading_labels(base.read, key, expected),
+        # How sentence-transformers makes scores of the logits of a cross-encoder.
+        ignored_options=[*base.ignored_options, "sentence_transformers|sbert_ce_.*"],
+        head=task,
+        head_keys=[f"^{key}"],
+    )

@@ -12,16 +12,15 @@ import numpy as np
 import lucid
 from lucid import WeightsError, nn
 from lucid.models.checkpoints.config import Array, ConfigError
-from lucid.models.checkpoints.held_weights import Held, Int8, numbers_of, stored_weight
-from lucid.models.checkpoints.packed_weights import PackedWeights
-from lucid.models.checkpoints.stacked_weights import StackedWeights
+from lucid.models.checkpoints.expert_weights import ExpertWeights
+from lucid.models.checkpoints.quantized_weights import Int8, QuantizedWeights, Weight, as_array, quantized_module
 from lucid.nn.module import StateError
 from lucid.nn.quantized import WeightModule
 from lucid.quantization import Blocks
 
 
 @contextmanager
-def building(where: str, weights: Mapping[str, Held]) -> Iterator[None]:
+def building(where: str, weights: Mapping[str, Weight]) -> Iterator[None]:
     """Inside, make a model whose weights are loaded next: parameters take no memory until then.
 
     `where` starts the messages. There may be about twice as many parameters as the checkpoint has weights;
@@ -41,7 +40,7 @@ def building(where: str, weights: Mapping[str, Held]) -> Iterator[None]:
 
 def load_into(
     module: nn.Module,
-    weights: Mapping[str, Held],
+    weights: Mapping[str, Weight],
     renames: Sequence[tuple[str, str]] = (),
     ignore: Sequence[str] = (),
     tied: Mapping[str, str] | None = None,
@@ -69,7 +68,7 @@ def load_into(
     sources = parameter_keys(name, module.state_dict(), weights, renames, ignore, tied or {})
     for copy, original in (tied or {}).items():
         if copy in sources and original in sources:
-            first, second = (numbers_of(weights[sources[key]]) for key in (copy, original))
+            first, second = (as_array(weights[sources[key]]) for key in (copy, original))
             if not np.array_equal(first, second):
                 keys = f"{sources[copy]} differs from {sources[original]}"
                 raise ValueError(f"{name}: {keys}, expected one weight, as {name} shares it")
@@ -82,21 +81,21 @@ def load_into(
 def parameter_keys(
     model: str,
     own: Mapping[str, lucid.Tensor],
-    weights: Mapping[str, Held],
+    weights: Mapping[str, Weight],
     renames: Sequence[tuple[str, str]],
     ignore: Sequence[str],
     tied: Mapping[str, str],
 ) -> dict[str, str]:
     """The keys of a checkpoint by the names of the parameters that they are for; see `load_into`."""
     sources: dict[str, str] = {}
-    stored = weights.checkpoint if isinstance(weights, StackedWeights) else weights
+    stored = weights.checkpoint if isinstance(weights, ExpertWeights) else weights
     for key in weights:
         name = key
         for pattern, replacement in renames:
             name = re.sub(pattern, replacement, name)
         if name not in own and name not in tied and any(re.search(pattern, name) for pattern in ignore):
             continue
-        if name not in own and isinstance(stored, PackedWeights) and stored.is_zero_bias(key):
+        if name not in own and isinstance(stored, QuantizedWeights) and stored.is_zero_bias(key):
             continue
         if name in sources:
             raise ValueError(f"{model}: both {sources[name]} and {key} would be loaded as {name}")
@@ -104,7 +103,7 @@ def parameter_keys(
     return sources
 
 
-def _load(module: nn.Module, weights: Mapping[str, Callable[[], Held]], dequantize: bool, assign: bool) -> None:
+def _load(module: nn.Module, weights: Mapping[str, Callable[[], Weight]], dequantize: bool, assign: bool) -> None:
     """Load weights by the names of parameters. Each is read once; of quantized ones what is packed is kept."""
     parameters = module.state_dict()
     layers = [(layer, name, use) for layer in module.modules() for name, use in layer.quantizable.items()]
@@ -128,7 +127,7 @@ def _load(module: nn.Module, weights: Mapping[str, Callable[[], Held]], dequanti
         if parameter is None or use is None or dequantize:
             numbers = weight.dequantized()
         else:
-            made[id(parameter)] = stored_weight(weight, parameter.dtype)
+            made[id(parameter)] = quantized_module(weight, parameter.dtype)
             # load_state_dict checks all keys and shapes, then loads: of this one nothing but its shape counts.
             numbers = np.broadcast_to(np.zeros((), parameter.dtype.numpy), weight.shape)
         state[name] = numbers.T if use == "transposed" else numbers

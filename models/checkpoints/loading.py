@@ -9,9 +9,9 @@ from typing import Any
 
 from lucid import DType, float32
 from lucid.models.checkpoints.families import MODEL_TYPES
+from lucid.models.checkpoints.lucid_format import write_checkpoint
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules
-from lucid.models.checkpoints.stored_weights import write_checkpoint
 from lucid.models.checkpoints.tasks import SENTENCES, reader_for, saved_options, with_architecture
 
 

@@ -32,22 +32,21 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias,
 
 import lucid
 from lucid import DType, nn
-from lucid.models.checkpoints.adapters import no_adapter
 from lucid.models.checkpoints.config import ACTIVATIONS as ACTIVATIONS
 from lucid.models.checkpoints.config import MAX_CONFIG as MAX_CONFIG
 from lucid.models.checkpoints.config import MAX_NUMBER as MAX_NUMBER
 from lucid.models.checkpoints.config import Config as Config
 from lucid.models.checkpoints.config import ConfigError as ConfigError
 from lucid.models.checkpoints.config import names_of
+from lucid.models.checkpoints.expert_weights import ExpertWeights
 from lucid.models.checkpoints.families import Family
-from lucid.models.checkpoints.held_weights import Held
+from lucid.models.checkpoints.gptq_awq import OPTION, with_group_weights
 from lucid.models.checkpoints.load_into import building, parameter_keys
 from lucid.models.checkpoints.load_into import load_into as load_into
+from lucid.models.checkpoints.lucid_format import METHOD, with_lucid_weights
 from lucid.models.checkpoints.options_read import transformers_version
-from lucid.models.checkpoints.packed_weights import OPTION, with_packed_weights
-from lucid.models.checkpoints.refusals import read_or_list_refusals
-from lucid.models.checkpoints.stacked_weights import StackedWeights
-from lucid.models.checkpoints.stored_weights import METHOD, with_stored_weights
+from lucid.models.checkpoints.quantized_weights import Weight
+from lucid.models.checkpoints.refusals import no_adapter, read_or_list_refusals
 
 C = TypeVar("C")
 Auto: TypeAlias = Literal["auto"]
@@ -75,7 +74,7 @@ class Checkpoint(Generic[C]):
         tied_keys: key -> key of the same weight. A stored copy under the first must equal the second, and is dropped;
             if the model has a weight of that name, it is loaded as a separate weight.
         stacked: arrays of the model in which those of a checkpoint are joined, before keys are renamed; see
-            `StackedWeights`.
+            `ExpertWeights`.
     """
 
     family: Family
@@ -167,7 +166,7 @@ class Pretrained(nn.Module, Generic[C]):
         try:
             config = known.read(fresh)
             fresh.done(known.ignored_options)
-            weights = StackedWeights(options.weights, known.stacked) if known.stacked else options.weights
+            weights = ExpertWeights(options.weights, known.stacked) if known.stacked else options.weights
             with building(options.where, weights):
                 own = cls(config).state_dict()
             tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
@@ -187,7 +186,7 @@ class Pretrained(nn.Module, Generic[C]):
         read: Callable[[Config], C],
         dequantize: bool,
         dtype: DType | Auto,
-        more: Mapping[str, Held] | None = None,
+        more: Mapping[str, Weight] | None = None,
         ignore: Sequence[str] = (),
     ) -> Self:
         """The model; `more` are weights from other files, by their names in it."""
@@ -200,7 +199,7 @@ class Pretrained(nn.Module, Generic[C]):
             return options, config
 
         options, config = read_or_list_refusals(read_config, ignore)
-        weights = StackedWeights(options.weights, known.stacked) if known.stacked else options.weights
+        weights = ExpertWeights(options.weights, known.stacked) if known.stacked else options.weights
         weights = ChainMap(dict(more), weights) if more else weights  # type: ignore[arg-type]
         with building(options.where, weights):
             model = cls(config)
@@ -262,7 +261,7 @@ def _read_options(path: Path, model_types: Sequence[str], ignore: Sequence[str])
         if not options.has(OPTION):
             return options
         own = options.get(OPTION, dict).get("quant_method") == METHOD
-        return with_stored_weights(options) if own else with_packed_weights(options)
+        return with_lucid_weights(options) if own else with_group_weights(options)
     if len(files) > 1:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
     config: Config = gguf_module("gguf", files[0]).read_config(files[0], *model_types, ignore=ignore)

@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import lucid
 from lucid import Tensor, nn
-from lucid.models.checkpoints.labels import reading_labels
+from lucid.models.checkpoints.labels import reading_labels, with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.decoders import Decoder, DecoderConfig
-from lucid.models.parts.text_encoders import start_and_end, text_specs, with_labels
+from lucid.models.parts.text_encoders import start_and_end, text_specs
 from lucid.nn import functional as F
 
 HEADS = r"(?:lm_head|score|classifier|qa_outputs)\."

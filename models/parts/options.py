@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lucid.models.checkpoints.config import MAX_NUMBER, Config, ConfigError
-from lucid.models.checkpoints.held_weights import numbers_of
 from lucid.models.checkpoints.option_table import row
+from lucid.models.checkpoints.quantized_weights import as_array
 from lucid.nn import rope_scaling as scalings
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -48,7 +48,7 @@ def tied_output(
         return False
     weights = options.weights
     stored = next((key for key in weights if re.fullmatch(table, key)), None) if head in weights else None
-    return stored is None or bool(np.array_equal(numbers_of(weights[head]), numbers_of(weights[stored])))
+    return stored is None or bool(np.array_equal(as_array(weights[head]), as_array(weights[stored])))
 
 
 def tied(default: bool = False, table: str = r"(?:model\.)?embed_tokens\.weight") -> Any:

@@ -21,10 +21,10 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.models.checkpoints.held_weights import numbers_of
-from lucid.models.checkpoints.labels import reading_labels
+from lucid.models.checkpoints.labels import reading_labels, with_labels
 from lucid.models.checkpoints.option_table import OptionTable
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.quantized_weights import as_array
 from lucid.models.checkpoints.sentence_files import USUAL_LAYERS, SentenceLayer
 from lucid.nn import functional as F
 
@@ -250,21 +250,6 @@ class MaskedLM(WithHead[C]):
 _CLASSIFIER = r"classifier\.(?:out_proj\.)?weight"
 
 
-def with_labels(base: Checkpoint[L], task: str, key: str, expected: int | None = None) -> Checkpoint[L]:
-    """The checkpoint of a head whose last weight has a row for each label.
-
-    `key` is a regular expression for the whole key of that weight; `expected`, if given, how many labels there must be.
-    """
-    return replace(
-        base,
-        read=reading_labels(base.read, key, expected),
-        # How sentence-transformers makes scores of the logits of a cross-encoder.
-        ignored_options=[*base.ignored_options, "sentence_transformers|sbert_ce_.*"],
-        head=task,
-        head_keys=[f"^{key}"],
-    )
-
-
 def for_sentences(base: Checkpoint[C]) -> Checkpoint[C]:
     """The checkpoint of a `PooledEncoder`."""
     return replace(base, head="sentence-similarity")
@@ -304,7 +289,7 @@ def for_masked_lm(base: Checkpoint[C], renames: Sequence[tuple[str, str]], table
     def read(options: Config) -> C:
         keys = {checkpoint.renamed(key): key for key in options.weights}
         first, second = (options.weights[keys[name]] if name in keys else None for name in (output, table))
-        own = first is not None and second is not None and not np.array_equal(numbers_of(first), numbers_of(second))
+        own = first is not None and second is not None and not np.array_equal(as_array(first), as_array(second))
         return replace(base.read(options), own_output=own)  # type: ignore[type-var]  # a dataclass
 
     checkpoint = replace(

@@ -19,7 +19,7 @@ from lucid import WeightsError, nn
 from lucid.export import Target
 from lucid.generation import Generator
 from lucid.models.checkpoints.gguf import read_config
-from lucid.models.checkpoints.gguf_header import read_header
+from lucid.models.checkpoints.gguf_file import read_header
 from lucid.models.checkpoints.gguf_tokenizer import read_tokenizer, tokenizer_in
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.gpt2 import GPT2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lucid import WeightsError
-from lucid.models.checkpoints.gguf_header import read_header
+from lucid.models.checkpoints.gguf_file import read_header
 from lucid.models.checkpoints.gguf_tokenizer import read_tokenizer
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.llama import Llama

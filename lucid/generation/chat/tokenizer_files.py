@@ -208,7 +208,7 @@ def _section(options: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _from_gguf(path: Path) -> Tokenizer:
-    header = gguf_module("gguf_header", path).read_header(path)
+    header = gguf_module("gguf_file", path).read_header(path)
     words = gguf_module("gguf_tokenizer", path).tokenizer_in(header)
     special = {f"{name}_token": words.tokenizer.id_to_token(number) for name, number in words.special.items()}
     template = words.chat_template

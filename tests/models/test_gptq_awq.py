@@ -244,17 +244,20 @@ def test_an_order_of_inputs_that_is_no_sequence_of_groups(tmp_path: Path) -> Non
     [
         (
             {"scales": np.ones((3, 64), np.float16)},
-            r"q_proj.scales is float16 \[3, 64\], expected floating of \[2, 64\]",
+            r"q_proj.scales is float16 \[3, 64\], expected float \[2, 64\]",
         ),
-        ({"scales": np.ones((2, 64), np.int32)}, r"q_proj.scales is int32 \[2, 64\], expected floating"),
+        ({"scales": np.ones((2, 64), np.int32)}, r"q_proj.scales is int32 \[2, 64\], expected float"),
         ({"scales": np.full((2, 64), np.nan, np.float16)}, r"q_proj: Blocks: scales are nan at \[0, 0\]"),
         ({"scales": np.full((2, 64), np.inf, np.float16)}, r"q_proj: Blocks: scales are inf at \[0, 0\]"),
-        ({"scales": None}, "q_proj.qweight has no scales; get an intact copy"),
-        ({"qzeros": np.zeros((2, 7), np.int32)}, r"q_proj.qzeros is int32 \[2, 7\], expected int32 of \[2, 8\]"),
+        ({"scales": None}, "q_proj has no scales; get an intact copy"),
+        ({"qzeros": np.zeros((2, 7), np.int32)}, r"q_proj.qzeros is int32 \[2, 7\], expected int32 \[2, 8\]"),
         ({"qzeros": np.full((2, 8), -1, np.int32)}, r"q_proj.qzeros stores the zero point 15 \+ 1"),
-        ({"qweight": np.zeros((8, 64), np.int64)}, r"q_proj.qweight is int64 \[8, 64\], expected int32 of two axes"),
-        ({"qweight": np.zeros(8, np.int32)}, r"q_proj.qweight is int32 \[8\], expected int32 of two axes"),
-        ({"g_idx": np.zeros(8, np.int32)}, r"q_proj.g_idx is int32 \[8\], expected int32 of \[64\]"),
+        (
+            {"qweight": np.zeros((8, 64), np.int64)},
+            r"q_proj.qweight is int64 \[8, 64\], expected int32 \[8, 64\] for gptq in 4 bits",
+        ),
+        ({"qweight": np.zeros(8, np.int32)}, r"q_proj.qweight has shape \[8\], expected 2 axes"),
+        ({"g_idx": np.zeros(8, np.int32)}, r"q_proj.g_idx is int32 \[8\], expected int32 \[64\]"),
     ],
 )
 def test_arrays_that_do_not_fit(changes: dict[str, Array | None], message: str, tmp_path: Path) -> None:

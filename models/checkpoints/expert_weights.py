@@ -10,15 +10,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lucid.models.checkpoints.held_weights import Array, Held, numbers_of
+from lucid.models.checkpoints.quantized_weights import Array, Weight, as_array
 from lucid.nn.module import StateError
 
 _Stack: TypeAlias = list[list[str]]
 """The keys of one array: for each expert those that are joined along the rows."""
 
 
-class StackedWeights(Mapping[str, Held]):
-    """The weights of a checkpoint, some of them joined when they are asked for. Quantized ones are dequantised.
+class ExpertWeights(Mapping[str, Weight]):
+    """The weights of a checkpoint, some of them joined when they are asked for. Quantized ones are dequantized.
 
     Asking for weights that differ in shape or element type, so that they cannot be joined, raises a StateError that
     lists them.
@@ -31,13 +31,13 @@ class StackedWeights(Mapping[str, Held]):
             as they are.
     """
 
-    def __init__(self, weights: Mapping[str, Held], stacked: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, weights: Mapping[str, Weight], stacked: Mapping[str, Sequence[str]]) -> None:
         self.checkpoint = weights
         self._stacks = {key: stack for name, parts in stacked.items() for key, stack in _stacks(weights, name, parts)}
         joined = {key for stack in self._stacks.values() for keys in stack for key in keys}
         self._names = [*(key for key in weights if key not in joined), *self._stacks]
 
-    def __getitem__(self, key: str) -> Held:
+    def __getitem__(self, key: str) -> Weight:
         stack = self._stacks.get(key)
         return self.checkpoint[key] if stack is None else self._joined(key, stack)
 
@@ -53,7 +53,7 @@ class StackedWeights(Mapping[str, Held]):
         result = np.empty((len(stack), len(stack[0]), *kind.shape), kind.dtype)
         for expert, names in enumerate(stack):
             for part, name in enumerate(names):
-                numbers = numbers_of(self.checkpoint[name])
+                numbers = as_array(self.checkpoint[name])
                 if _kind(numbers) != kind:
                     raise StateError(self._misfits(key, stack))
                 result[expert, part] = numbers
@@ -82,12 +82,12 @@ class _Kind(NamedTuple):
         return f"shape {list(self.shape)}, expected {list(expected.shape)}"
 
 
-def _kind(held: Held) -> _Kind:
-    numbers = numbers_of(held)
+def _kind(weight: Weight) -> _Kind:
+    numbers = as_array(weight)
     return _Kind(numbers.shape, numbers.dtype)
 
 
-def _stacks(weights: Mapping[str, Held], name: str, parts: Sequence[str]) -> Iterator[tuple[str, _Stack]]:
+def _stacks(weights: Mapping[str, Weight], name: str, parts: Sequence[str]) -> Iterator[tuple[str, _Stack]]:
     """The arrays of one name, each with its keys in the checkpoint."""
     first = re.compile("(.*)" + re.escape(parts[0]).replace(r"\*", "(0|[1-9][0-9]*)"))
     found: Counter[str] = Counter()
