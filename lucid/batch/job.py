@@ -1,8 +1,8 @@
-"""A job: what it computes, where it writes, and what is written already.
+"""A job: what it computes, where it writes, and which parts are written.
 
-The rows are divided into parts. Each becomes a Parquet file, which appears when it is complete, so the folder can be
-read at any moment, and a job that was interrupted goes on with the parts that are not there. Nothing is lost and
-nothing is twice, whatever ended it: a part has the name of its first row, and is the same whoever computes it.
+The rows are divided into parts. Each part becomes a Parquet file, which appears when it is complete, so the folder can
+be read at any moment, and missing part files are the to-do list of an interrupted job. No row is lost or computed into
+two files: a part is named after its first row, and its contents do not depend on who computes it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lucid.core.version import __version__
 from lucid.core.words.progress import Advance
 
 JOB_FILE = "_lucid_map.json"
-"""What the folder is for, in it; readers of Parquet leave out names that begin like this."""
+"""The file that describes the job in its folder; readers of Parquet skip names that begin with an underscore."""
 
-_MANY = 1000  # files that are not looked at one by one
+_MANY = 1000  # above so many input files, only their names are compared
 
 
 def _unheard(rows: int) -> None:
-    """Nobody is told of parts that another process computes before they are complete."""
+    """Progress of parts that another process computes is not reported."""
 
 
 class Computed(NamedTuple):

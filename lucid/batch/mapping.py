@@ -23,7 +23,7 @@ from lucid.batch.storage import address, files_at
 from lucid.core.words.progress import Advance, phase
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_PARTS = 64  # about as many at least, so that workers have equally much to do
+_PARTS = 64  # at least about as many, so that workers have equal shares
 
 
 _READERS: dict[str, Callable[[tuple[str, ...], tuple[str, ...]], Source]] = {
@@ -41,8 +41,8 @@ class Summary(NamedTuple):
 
     Args:
         rows: the rows of the input.
-        computed: how many of them this run has computed; an earlier one has computed the others.
-        errors: how many of these have no result; the column `error` says why.
+        computed: how many of them this run has computed; earlier runs have computed the others.
+        errors: how many of the computed rows have no result; the column `error` says why.
         seconds: how long it took.
     """
 
@@ -74,8 +74,8 @@ def map_rows(
             all Parquet, or all JSON lines (.jsonl, .ndjson, .json), CSV (.csv, .tsv) or images.
         output: the folder of the results, which is made; or an address of one.
         engine: "local" is this process; "ray" is Ray Data, which needs the extra `ray`.
-        resume: go on with a job that was interrupted: compute what is not in the folder.
-        id_column: check first that each row has an id of its own there; it takes 8 bytes of memory for each row.
+        resume: continue an interrupted job: missing part files are computed.
+        id_column: a column whose values must be unique ids, which is checked first; that takes 8 bytes a row.
         part_rows: the rows of a file of results; by default there are 64 files or more.
         workers: processes of "ray"; by default one for each GPU or for as many cores as the predictor has threads.
         cluster: the address of a Ray cluster; by default RAY_ADDRESS of the environment, or one is started here.

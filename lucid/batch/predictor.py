@@ -1,4 +1,4 @@
-"""A callable over columns: what Ray Data, Daft, Dask, Spark and `lucid map` call for some rows at a time."""
+"""A model as a function of columns, which Ray Data, Daft, Dask, Spark and `lucid map` call for some rows at a time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SMALL = 256 << 20  # bytes of a model of which each process may have a copy
 
 
 class Predictor:
-    """What an exported model says about each row: an embedding, a label, a score, a text.
+    """A function of columns that adds an exported model's result for each row: an embedding, a label, a score, a text.
 
-    It takes columns by name and returns all of them, with the results and the column `error` added. A row that has no
-    result (null, empty, of another type, too long, an image that cannot be read) is NaN or None there, `error` says
-    why, and the others are computed. Rows are sorted by length, and computed in batches of so many tokens.
+    It takes columns by name and returns all of them, with the results and the column `error` added. A row without a
+    result (null, empty, of another type, too long, an image that cannot be read) has NaN or None, and `error` says
+    why; the other rows are computed. Rows are sorted by length and computed in batches of `batch_tokens` tokens.
 
-    The model is opened on first use in each process. A pickle has the path, the hash and the options, so the folder
-    must be at the same path on every machine, with the same contents: anything else is an error.
+    The model is opened on first use in each process. A pickle contains the path, the hash and the options, so the
+    folder must have the same path and the same contents on every machine: anything else is an error.
 
     Args:
         folder: what `lucid export FOLDER --for onnxruntime` wrote, or `sentence-transformers`, `optimum`,
@@ -32,15 +32,15 @@ class Predictor:
         input: the column of texts or images, or the two columns of a cross-encoder. An image is a path, the bytes of a
             file, or an array (H, W, 3) uint8.
         output: the column of the results; by default `embedding`, `label` (beside it `score`), `score` or `answer`.
-        batch_tokens: the most tokens of a batch, padding included; an image has one for each 16 x 16 pixels.
-        threads: how many batches are computed at a time, each by one thread; never more than there are cores. Results
-            do not depend on it.
-        task: an error unless the folder is exported for it.
-        max_length: the most tokens of a row, at which texts are cut off; by default what the checkpoint says.
+        batch_tokens: the most tokens of a batch, padding included; an image counts one for each 16 x 16 pixels.
+        threads: how many batches are computed at a time, each by one thread, at most one a core. Results do not depend
+            on it.
+        task: the task that the folder must be exported for; any by default.
+        max_length: the most tokens of a row; longer texts are cut off. The default is the checkpoint's.
         max_characters: a longer text has no result.
         pooling: "cls" or "mean", for a model that gives a vector for each token.
-        prompt: the name of a prompt of config_sentence_transformers.json, which is put before each text, or "" for
-            none; by default the one that the checkpoint says, if any.
+        prompt: the name of a prompt of config_sentence_transformers.json to put before each text, or "" for none; the
+            default is the checkpoint's.
         providers: of the `Session`.
         prepack: of the `Session`: faster by some percent, with a copy of most weights in each process; by default for
             models of less than 256 MiB. Larger ones stay in their file, which all processes of a machine share.
@@ -153,16 +153,16 @@ def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(options.items()))
 
 
-_WASTE = 0.05  # of a batch may be padding
-_LEAST = 512  # tokens, below which a batch is not worth a call of its own
+_WASTE = 0.05  # the share of a batch that may be padding
+_LEAST = 512  # tokens; a smaller batch is not worth a call of its own
 
 
 def batches(sizes: Sequence[int], budget: int) -> list[list[int]]:
-    """The places of rows, in batches; each row is in one.
+    """Batches of rows, as their places; each row is in one batch.
 
-    A batch is padded to its longest row, so a batch of n rows takes n times as many tokens as that one has. Rows are
-    sorted by length, and a batch of some size ends where too much of it would be padding: among a thousand texts the
-    longest ones differ by much. The largest batches come first: later ones fit into the memory of these.
+    A batch is padded to its longest row, so n rows take n times as many tokens as the longest has. Rows are sorted by
+    length, and a batch ends where too much of it would be padding. The largest batches come first: later ones fit into
+    the memory of these.
 
     Args:
         sizes: the tokens of each row.

@@ -120,7 +120,8 @@ class Generation(_TextTask):
         """The answers, without the tokens that end them."""
         ids, mask = pad_left(batch, next(iter(self._tokenizer.eos_token_ids), 0))
         with self._one_at_a_time:
-            return self._results(self._generator.generate(ids, mask, **self._options))
+            tokens = self._generator.generate(ids, mask, **self._options)
+        return self._results(tokens)
 
 
 _START = "decoder_start_token_id"

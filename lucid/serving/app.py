@@ -45,8 +45,8 @@ def application(
         name: what clients call the model; by default the folder's name.
         limits: of requests.
         key: what clients must send as `Authorization: Bearer KEY`; without one everyone is served.
-        hosts: names by which clients may address the server: other values of `Host` are refused, as pages of
-            strangers would send that reach a server on this machine through the browser.
+        hosts: names by which clients may address the server; other `Host` headers are rejected, which blocks DNS
+            rebinding.
         providers, threads: of the `Session`.
         batch_tokens: the most tokens that are computed together, padding included.
         prompt: as for `Predictor`.
@@ -97,7 +97,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    """What Starlette refuses: a path that there is not, a method that it does not have."""
+    """The answer to an unknown path, or a method that a path does not have."""
     assert isinstance(error, HTTPException)
     said = f"{request.method} {request.url.path}: {HTTPStatus(error.status_code).phrase}"
     paths = [route.path_format for route in request.app.routes if isinstance(route, Route)]
@@ -105,5 +105,5 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 
 async def _unread(request: Request, error: Exception) -> Response:
-    """For a client that goes while it sends its body: nobody receives it."""
+    """The answer to a client that disconnects while it sends its body; nobody receives it."""
     return response(request.url.path, RequestError("the client has gone", status=GONE))

@@ -1,6 +1,6 @@
-"""Rows of many requests computed together: of what came while the model was busy, those of a similar length.
+"""Batches of rows from many requests: rows of a similar length that arrived while the model was busy.
 
-Nobody waits for others to come: a request that is alone is computed at once.
+A lone request runs at once.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from lucid.batch.rows import Ready
 
 Run: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 """Computes rows: a result for each."""
-_PADDED = (
-    1.25  # tokens of a batch, with padding, of those that its rows have: more padding costs more than a batch saves
-)
+_PADDED = 1.25  # the most tokens of a batch, relative to those without padding; more padding costs more than it saves
 
 
 class _Waiting(NamedTuple):
@@ -66,7 +64,7 @@ class Batcher:
             error = computing.exception()
             results = [None] * len(batch) if error is not None else computing.result()
             for one, result in zip(batch, results, strict=True):
-                if one.result.done():  # nobody wants it any more
+                if one.result.done():  # its client has gone
                     continue
                 if error is None:
                     one.result.set_result(result)
@@ -75,7 +73,7 @@ class Batcher:
         self._computing = None
 
     def _next(self) -> list[_Waiting]:
-        """The row that waits longest, with those of a similar length that fit into its batch."""
+        """The row that has waited longest, and rows of a similar length that fit into its batch."""
         self._waiting = [one for one in self._waiting if not one.result.done()]
         if not self._waiting:
             return []

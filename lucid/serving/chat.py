@@ -26,7 +26,7 @@ _SERVED = (
     *("stream", "stream_options", "n", "logprobs", "frequency_penalty", "presence_penalty", "response_format"),
 )
 _ONLY_TOLD = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
-"""What a client says of itself, and what changes no answer."""
+"""Fields that describe the client or change no answer."""
 _ROLES = ("system", "user", "assistant", "developer")
 
 
@@ -123,14 +123,14 @@ def _sampling(body: Body) -> dict[str, Any]:
 
 
 class _Writing:
-    """An answer that a thread writes, read piece by piece. Answers are written one after the other."""
+    """An answer that a thread writes piece by piece; answers are written one after the other."""
 
     def __init__(self, model: ServedModel, answer: Answer) -> None:
         self.model, self.answer = model, answer
         self._unwanted = threading.Event()
 
     async def pieces(self) -> AsyncIterator[str]:
-        """The pieces. When nobody reads any more, the answer ends at its next token."""
+        """The pieces. If the reader stops, the answer ends at its next token."""
         loop = asyncio.get_running_loop()
         found: asyncio.Queue[str | None] = asyncio.Queue()
         deadline = time.monotonic() + self.model.limits.seconds

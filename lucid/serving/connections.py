@@ -1,4 +1,4 @@
-"""How many connections a process takes: as many as its limit of open files allows, with a rest for everything else."""
+"""How many connections a process accepts: as many as its limit of open files allows, less a reserve."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FULL = b"\r\n".join(
         _BODY,
     ]
 )
-"""The answer to a connection too many."""
+"""The answer to a connection beyond the limit."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Room:
 
 
 def ask_for_files() -> None:
-    """Raise the limit of this process to as many files as it may have, or to enough."""
+    """Raise this process's limit of open files, at most to what is enough."""
     if sys.platform == "win32":
         return
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -76,8 +76,8 @@ def room() -> Room:
 
 
 class Connection(H11Protocol):
-    """A connection of uvicorn's that is answered with 503 and closed if it is one too many, and closed if no request
-    comes for as long as one between two requests may be idle.
+    """A connection of uvicorn's: beyond the limit it is answered with 503 and closed; without a first request it is
+    closed after the time that connections may be idle.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's

@@ -18,14 +18,14 @@ from lucid.serving.responses import RequestError, response
 from lucid.serving.waiting import GONE
 
 OPEN = ("/health", "/v2/health/live", "/v2/health/ready")
-"""Paths that need no key: who watches a server asks them."""
+"""Paths for monitoring, which need no key."""
 WATCHED = (*OPEN, "/metrics")
 """Paths that are served however many requests there are."""
-_PATIENCE = 1.0  # seconds that a body may take to come even where answers may take less
+_PATIENCE = 1.0  # seconds that a body may always take to arrive
 
 
 class Guard:
-    """Refuses what exceeds the limits before anything of it is read.
+    """Refuses requests that exceed the limits before it reads them.
 
     Args:
         app: what serves the rest.
@@ -118,7 +118,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """Counters of a server. Nothing of a request is in them but its route, its status and its sizes."""
+    """Counters of a server: of a request they hold only the route, the status and the sizes."""
 
     def __init__(self) -> None:
         own = self._registry = CollectorRegistry()

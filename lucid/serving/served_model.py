@@ -31,7 +31,7 @@ class ServedModel:
     Args:
         folder: the folder.
         limits: of a request; a text has at most as many characters as a body has bytes.
-        metrics: are told of batches and tokens.
+        metrics: count batches and tokens.
         name: what clients call the model; by default the folder's name.
         providers, threads: of the `Session`.
         batch_tokens: the most tokens of a batch.
@@ -115,7 +115,7 @@ class ServedModel:
             )
 
     def _ready(self, values: Sequence[Sequence[Any]], field: str) -> tuple[list[Ready], int]:
-        """The rows, and how many tokens they have. Beyond the limit no more of them are read."""
+        """The rows, and how many tokens they have; reading stops at the limit."""
         assert self.rows is not None
         found: list[Ready] = []
         tokens = 0

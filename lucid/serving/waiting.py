@@ -1,4 +1,4 @@
-"""Work for a client: as long as it waits, and no longer than is allowed."""
+"""Work for a client that ends when the client disconnects or its time is over."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lucid.serving.responses import RequestError
 
 T = TypeVar("T")
 GONE = 499
-"""The status of a request whose client has gone, by which logs and figures know it; nobody receives it."""
+"""The status of a request whose client has disconnected, for logs and figures; nobody receives it."""
 
 
 async def while_wanted(request: Request, work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """The result of work that ends when the client goes, or when its time is over.
+    """The result of the work.
 
     Raises:
-        RequestError: if it ended so.
+        RequestError: if the client disconnected, or the work took too long.
     """
     doing, going = asyncio.create_task(work), asyncio.create_task(_gone(request))
     try:
