@@ -101,8 +101,8 @@ def test_one_number_is_the_shorter_side_where_clip_reads_it(tmp_path: Path) -> N
     [
         ({"resample": 1}, r"resample is 1, expected one of 2 \(bilinear\), 3 \(bicubic\)"),
         ({"resample": None}, "resample is None"),
-        ({"do_pad": True}, "do_pad is not written; leave the preprocessor outside"),
-        ({"do_resize": False}, "do_resize false is not written"),
+        ({"do_pad": True}, "do_pad cannot be part of the file; leave the preprocessor outside"),
+        ({"do_resize": False}, "do_resize false cannot be part of the file"),
         ({"do_center_crop": False}, r"images keep their own shape \(shortest_edge, and no crop\)"),
         ({"crop_size": 25}, r"crop_size is \[25, 25\], expected no more than \[24, 24\]"),
         ({"size": {"longest_edge": 24}}, "size is .*, expected height and width, or shortest_edge"),
@@ -117,7 +117,7 @@ def test_what_is_not_computed_exactly_is_refused(changed: dict[str, Any], why: s
 
 
 def test_what_a_file_leaves_out_is_refused_unless_its_class_is_known(tmp_path: Path) -> None:
-    with pytest.raises(NotExactError, match="does not say resample, whose default depends on the class"):
+    with pytest.raises(NotExactError, match="has no resample, and its default depends on the class"):
         Preprocessor.from_folder(folder(tmp_path, {"size": {"height": 8, "width": 8}}))
     with pytest.raises(FileNotFoundError, match=r"has no preprocessor_config\.json"):
         Preprocessor.from_folder(tmp_path / "elsewhere")
@@ -131,7 +131,7 @@ def test_models_of_other_inputs_and_sizes_are_refused(tmp_path: Path) -> None:
     other = Preprocessor.from_folder(folder(tmp_path / "made", {**CONFIGS["vit"], "size": 21}))
     with pytest.raises(NotExactError, match=r"makes pixels \[3, 21, 21\], and the model takes float32"):
         with_preprocessor(ModelPart(vit, vit.input_specs()), vit.input_specs(), other)
-    with pytest.raises(ValueError, match="optimum takes what a tokenizer or preprocessor outside of the file makes"):
+    with pytest.raises(ValueError, match="optimum runs the tokenizer or preprocessor itself"):
         write_folder(vit, tmp_path / "made", tmp_path / "out", layout="optimum", with_preprocessor=True)
 
 

@@ -346,18 +346,28 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_folder_that_was_there(tmp_
     [
         ("bert/base", "onnx", {}, "layout 'onnx' does not exist: choose one of onnxruntime, transformers.js, "),
         ("bert/base", "transformers.js", {"target": "cuda"}, "target 'cuda' is not for this layout; choose one of any"),
-        ("bert/base", "transformers.js", {"dtype": "bfloat16"}, "no files in bfloat16; give dtype float16"),
+        ("bert/base", "transformers.js", {"dtype": "bfloat16"}, "no bfloat16 files; give dtype float16"),
         ("bert/base", "optimum", {"cache": "growing"}, "cache and capacity are for decoders, got a Bert"),
         ("bert/base", "sentence-transformers", {}, "takes sentence encoders, .* and cross-encoders; got a Bert"),
-        ("t5/v1_0", "triton", {}, "Triton runs a T5 as several models and a program between them"),
+        ("t5/v1_0", "triton", {}, "Triton needs several models and a program between them for a T5"),
         ("t5/v1_0", "optimum", {"cache": "fixed"}, "the decoder in one file with its first step has a growing cache"),
-        ("mamba2/base", "optimum", {}, "of a Mamba2, whose states optimum 0.1 takes for keys and values; use layout"),
-        ("llama/llama3", "optimum", {}, "2 heads of width 8, and optimum 0.1 makes one of 2 heads of width 6 for"),
+        (
+            "mamba2/base",
+            "optimum",
+            {},
+            "of a Mamba2, whose states optimum 0.1 mistakes for keys and values; use layout",
+        ),
+        (
+            "llama/llama3",
+            "optimum",
+            {},
+            "2 heads of width 8, and optimum 0.1 always makes one with 2 heads of width 6 for",
+        ),
         (
             "phi3/base",
             "optimum",
             {},
-            "2 heads of width 6, and optimum 0.1 makes one of 4 heads of width 6 for",
+            "2 heads of width 6, and optimum 0.1 always makes one with 4 heads of width 6 for",
         ),
         ("llama/llama3", "genai", {"dtype": "float16"}, "onnxruntime-genai's folders are float32"),
     ],
@@ -373,7 +383,7 @@ def test_what_a_runtime_does_not_take_is_refused(
 def test_eight_bits_and_half_precision_have_no_name(tmp_path: Path) -> None:
     small = lucid.quantize(model("bert/base"), 8, block=16)
     source = whole(tmp_path / "tiny", "bert/base")
-    with pytest.raises(ValueError, match="no files with weights in 8 bits and float16; leave out the dtype"):
+    with pytest.raises(ValueError, match="no files with both 8-bit weights and float16; leave out the dtype"):
         write_folder(small, source, tmp_path / "made", layout="transformers.js", dtype="float16")
 
 
@@ -407,7 +417,7 @@ def test_a_dense_layer_in_few_bits_is_refused_where_the_runtime_computes_it(tmp_
 def test_a_model_of_ones_own_has_no_class_in_these_libraries(tmp_path: Path) -> None:
     own = lucid.nn.Linear(3, 2)
     source = whole(tmp_path / "tiny", "bert/base")
-    with pytest.raises(ValueError, match="optimum knows the models of checkpoints, got a Linear; use layout"):
+    with pytest.raises(ValueError, match="optimum loads models of checkpoints only, got a Linear; use layout"):
         write_folder(own, source, tmp_path / "made", layout="optimum")
 
 

@@ -81,7 +81,7 @@ def _image(value: Any) -> Image.Image:
     except RowError:
         raise
     except UnidentifiedImageError:
-        raise RowError(f"it is no image of a format that is read: {', '.join(_FORMATS)}; convert it to one") from None
+        raise RowError(f"it is not an image in a supported format: {', '.join(_FORMATS)}; convert it") from None
     except Image.DecompressionBombError as error:
         raise RowError(f"the image is too large: {error}") from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files

@@ -135,16 +135,11 @@ def _went_on(job: Job, told: dict[str, Any], resume: bool) -> int:
         rows = int(before["rows_of_a_part"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{job.output}/{JOB_FILE}: is not as lucid map wrote it; give a new folder") from error
-    for name, what in (
-        ("model", "the model"),
-        ("options", "the options"),
-        ("input", "the input"),
-        ("rows", "the input"),
-    ):
+    for name, what in (("model", "model"), ("options", "options"), ("input", "input"), ("rows", "input")):
         if before.get(name) != json.loads(json.dumps(told[name])):
             raise ValueError(
-                f"{job.output}: {what} of the job that began there was another one, so it cannot go on; its results "
-                f"would be of two kinds. Give the name of a new folder{_difference(name, before.get(name), told[name])}"
+                f"{job.output}: holds results of a job whose {what} differed, which this one cannot continue; give the "
+                f"name of a new folder{_difference(name, before.get(name), told[name])}"
             )
     return rows
 

@@ -75,7 +75,7 @@ def card_of(
 
 
 def _missing_tokenizer(subject: Subject) -> list[str]:
-    """What a folder lacks for a program that starts from text."""
+    """The note on a missing tokenizer, for models that read text."""
     if not subject.reads_text or subject.takes_texts or subject.has_tokenizer:
         return []
     return [
@@ -113,7 +113,7 @@ def _rows(types: Mapping[str, TensorType | Strings]) -> list[tuple[str, str]]:
 
 
 def _agreement(model: Module, files: Sequence[Exported]) -> str:
-    """How the files agree with the model that was exported, which may be quantised."""
+    """The comparison of the files with the exported model, which may be quantized."""
     measured = [(file.file, file.parity) for file in files if file.parity is not None]
     if not measured:
         return "Not measured (`--no-check`)."
@@ -132,12 +132,12 @@ def _agreement(model: Module, files: Sequence[Exported]) -> str:
 
 
 def _compared(model: Module) -> str:
-    """What the files are compared with."""
+    """The model that the files are compared with."""
     return "quantized model" if any(isinstance(module, WeightModule) for module in model.modules()) else "source"
 
 
 def _cost(files: Sequence[Exported]) -> list[str]:
-    """What quantising cost against the source, where that was measured."""
+    """The cost of quantizing against the source, if it was measured."""
     rows = [
         (f"`{file.file}`", f"`{visible(each.name)}`", *_errors(each))
         for file in files

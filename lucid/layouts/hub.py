@@ -37,7 +37,7 @@ from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule
 from lucid.nn.recurrent_decoding import RecurrentDecoder
 
-_SIDE = ".onnx_data"  # by this ending optimum and transformers.js know the weights beside a model
+_SIDE = ".onnx_data"  # the ending by which optimum and transformers.js find the weights of a model
 _WIDTHS = (
     ("hidden_size", "d_model", "n_embd"),
     ("num_attention_heads", "num_heads", "n_head", "decoder_attention_heads"),
@@ -51,9 +51,9 @@ class _Kind:
 
     Args:
         place: the folder of the ONNX files.
-        targets: that it runs.
-        default: the one that is taken if none is asked for.
-        by_precision: whether the name of a file tells how its weights are stored.
+        targets: the targets that it runs.
+        default: the target if none is asked for.
+        by_precision: whether the name of a file says how its weights are stored.
         pools: whether the runtime makes embeddings of texts from the states of their tokens.
     """
 
@@ -87,10 +87,10 @@ def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: 
 
 
 def target_of(options: Options, known: tuple[str, ...], default: str) -> Target:
-    """The target that is asked for, or the default.
+    """The requested target, or the default.
 
     Raises:
-        ValueError: for one that is not known.
+        ValueError: for another target than those of the layout.
     """
     target = options.target or default
     if target not in known:
@@ -106,8 +106,8 @@ def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) ->
     _check_config(model, checkpoint, "optimum")
     if isinstance(model, RecurrentDecoder):
         raise ValueError(
-            f"{checkpoint}: is the checkpoint of a {type(model).__name__}, whose states optimum 0.1 takes for keys and "
-            "values; use layout 'transformers.js' or 'onnxruntime'"
+            f"{checkpoint}: is the checkpoint of a {type(model).__name__}, whose states optimum 0.1 mistakes for keys "
+            "and values; use layout 'transformers.js' or 'onnxruntime'"
         )
     if isinstance(model, Pretrained) and isinstance(model, (CausalDecoder, EncoderDecoder)):
         _check_cache(model, model.cache_shape, checkpoint)
@@ -126,9 +126,9 @@ def _check_cache(model: Pretrained[Any], shape: CacheShape, checkpoint: Path) ->
     )
     if taken != (shape.kv_heads, shape.head_dim):
         raise ValueError(
-            f"the cache has {shape.kv_heads} heads of width {shape.head_dim}, and optimum 0.1 makes one of {taken[0]} "
-            f"heads of width {taken[1]} for model_type {kind}, whoever exports it; use layout 'transformers.js', "
-            "'genai' or 'onnxruntime'"
+            f"the cache has {shape.kv_heads} heads of width {shape.head_dim}, and optimum 0.1 always makes one with "
+            f"{taken[0]} heads of width {taken[1]} for model_type {kind}; use layout 'transformers.js', 'genai' or "
+            "'onnxruntime'"
         )
 
 
@@ -161,18 +161,18 @@ def _precision(model: Module, options: Options) -> tuple[str, str]:
     """transformers.js's name for how weights are stored, and how it ends the names of such files."""
     bits = {module.bits for module in model.modules() if isinstance(module, WeightModule)}
     if options.dtype == "bfloat16":
-        raise ValueError("transformers.js knows no files in bfloat16; give dtype float16")
+        raise ValueError("transformers.js reads no bfloat16 files; give dtype float16")
     if bits:
         four = min(bits) <= 4
         if options.dtype is not None and not four:
-            raise ValueError("transformers.js knows no files with weights in 8 bits and float16; leave out the dtype")
+            raise ValueError("transformers.js reads no files with both 8-bit weights and float16; leave out the dtype")
         name = ("q4f16" if options.dtype else "q4") if four else "q8"
         return name, "_quantized" if name == "q8" else f"_{name}"
     return ("fp16", "_fp16") if options.dtype else ("fp32", "")
 
 
 def _for_javascript(place: Path, precision: str) -> dict[str, Any]:
-    """What config.json tells transformers.js: which file to load by default, and that there are weights beside it."""
+    """The section of config.json for transformers.js: which file to load by default, and which have side files."""
     beside = {path.with_suffix(".onnx").name: 1 for path in sorted(place.glob(f"*{_SIDE}"))}
     told: dict[str, Any] = {"dtype": precision}
     return {"transformers.js_config": {**told, **({"use_external_data_format": beside} if beside else {})}}
@@ -182,10 +182,10 @@ def _for_javascript(place: Path, precision: str) -> dict[str, Any]:
 
 
 def _check_config(model: Module, checkpoint: Path, runtime: str) -> None:
-    """These runtimes find their class for a model by its config.json."""
+    """Raise an error for a model without config.json or tokenizer, by which these runtimes find their class."""
     if not isinstance(model, Pretrained):
         raise ValueError(
-            f"{runtime} knows the models of checkpoints, got a {type(model).__name__}; use layout 'onnxruntime'"
+            f"{runtime} loads models of checkpoints only, got a {type(model).__name__}; use layout 'onnxruntime'"
         )
     if "input_ids" in model.input_specs() and not has_tokenizer(files_home(checkpoint)):
         raise FileNotFoundError(

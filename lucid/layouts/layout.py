@@ -18,15 +18,15 @@ from lucid.testing.report import ParityReport
 
 @dataclass(frozen=True)
 class Options:
-    """What may be chosen about the model of a folder; None for what suits the runtime best.
+    """The options of the model in a folder; None stands for what suits the runtime best.
 
     Args:
         target: a target of `to_onnx`.
         cache: the kind of the cache of a decoder.
-        capacity: how many positions a text may have, prompt and answer together, unless the caller asks for another
-            number; a fixed cache has room for as many.
+        capacity: the most positions of a text, prompt and answer together, unless the caller asks for another number;
+            also the size of a fixed cache.
         dtype: "float16" or "bfloat16", in which weights are stored.
-        external_data: whether weights are in a file of their own, which they are anyway beyond 2 GiB.
+        external_data: whether weights are in a side file; beyond 2 GiB they always are.
         preprocessing: what computes inputs within the file, such as a tokenizer.
         preprocessor: what makes pixels of images within the file.
     """
@@ -48,11 +48,11 @@ class Exported:
         file: its path in the folder.
         part: what was exported.
         target: for which target.
-        dtype: in which type weights are stored, where this was asked for.
+        dtype: the type in which weights are stored, if one was requested.
         inputs, outputs: their types by name.
         opsets: the version of each domain.
         parity: how it compares with NumPy; None if this was not measured.
-        cost: what quantising cost against the source; None if nothing was quantised, or this was not measured.
+        cost: the cost of quantizing against the source; None if nothing was quantized, or it was not measured.
     """
 
     file: str
@@ -73,13 +73,13 @@ class Exported:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a folder looks from which a runtime loads a model.
+    """The form of a folder from which a runtime loads a model.
 
     Args:
         name: what `--for` and `write_folder` call it.
         about: the runtime.
-        preprocesses: whether its files may have the tokenizer or the preprocessor in them, as a runtime that brings
-            its own does not.
+        preprocesses: whether its files may contain the tokenizer or the preprocessor; runtimes that bring their own
+            need neither.
         write: fills an empty folder, and returns the ONNX files in it. Its arguments are the model, the checkpoint that
             has its tokenizer, the folder, and the options. Its errors are those of `write_folder`.
     """

@@ -1,4 +1,4 @@
-"""Which files Lucid wrote to a folder, which is replaced only if there is nothing else in it and nothing changed."""
+"""The list of files that Lucid wrote to a folder: a folder with other or changed files is not replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lucid.layouts.checkpoint_files import sha256, write_json
 from lucid.models.checkpoints.config import ConfigError, read_json
 
 MANIFEST = "lucid_export.json"
-_EDITED = 1 << 20  # larger files are told by their size: nobody edits those by hand
+_EDITED = 1 << 20  # larger files are compared by size alone: nobody edits them by hand
 
 
 def write_manifest(folder: Path, layout: str) -> None:

@@ -25,7 +25,7 @@ from lucid.tracing.parts import part_of
 from lucid.tracing.trace import Model, input_types
 
 MODEL = "model"
-# Sizes of our models by the names that optimum gives them.
+# optimum's names for the sizes of our models.
 _AXES = {"N": "batch_size", "L": "sequence_length", "M": "image_batch_size", "H": "height", "W": "width"}
 
 
@@ -35,7 +35,7 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
     Args:
         model: an encoder, a model with a head, a decoder or an encoder-decoder.
         options: `cache`, `capacity` and `preprocessor` are obeyed.
-        states: whether a sentence encoder gives the states of its tokens too, for runtimes that pool by themselves.
+        states: whether a sentence encoder also returns the states of its tokens, for runtimes that pool themselves.
         cached: whether a decoder has a cache where `options` do not ask for one.
 
     Raises:
@@ -60,7 +60,7 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
 
 
 def states_and_embedding(model: PooledEncoder[Any], inputs: Mapping[str, Any]) -> ModelPart:
-    """A sentence encoder that gives the states of its tokens too."""
+    """A sentence encoder that also returns the states of its tokens."""
     return ModelPart(model.states_and_embedding, inputs, ("last_hidden_state", "sentence_embedding"))
 
 
@@ -102,7 +102,7 @@ _Shape = tuple[Size | None, ...]
 def part_in_file(
     model: Model, inputs: Mapping[str, Sequence[int | str]], outputs: Mapping[str, Sequence[int | str]]
 ) -> ModelPart | None:
-    """The part of a model that a file was exported of, with the inputs and sizes of the file.
+    """The part of a model that a file holds, with the inputs and sizes of the file.
 
     Args:
         model: the model.

@@ -1,7 +1,7 @@
 """Folders for NVIDIA's Triton Inference Server: a model repository with one model for its onnxruntime backend.
 
-A request has a batch axis, which Triton joins with those of others (dynamic batching); it joins requests of equal
-shapes only. The schema is `model_config.proto` of triton-inference-server/common.
+Triton joins requests along their batch axis (dynamic batching), if they have equal shapes. The schema is
+`model_config.proto` of triton-inference-server/common.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
     target = target_of(options, _TARGETS, PROCESSOR)
     if isinstance(model, EncoderDecoder):
         raise ValueError(
-            f"Triton runs a {type(model).__name__} as several models and a program between them, which is not written; "
-            "use layout 'onnxruntime'"
+            f"Triton needs several models and a program between them for a {type(model).__name__}, which Lucid does "
+            "not write; use layout 'onnxruntime'"
         )
     (part,) = parts_of(model, options, states=False, cached=False).values()
     name = model_name(checkpoint)
@@ -55,7 +55,7 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
 
 
 def model_name(checkpoint: Path) -> str:
-    """What Triton calls the model: the name of the checkpoint, of the characters that are safe in paths and URLs."""
+    """The model's name in Triton: that of the checkpoint, with the characters that are safe in paths and URLs."""
     return re.sub(r"[^\w.-]", "_", name_of(checkpoint), flags=re.ASCII)
 
 
@@ -89,7 +89,7 @@ def _has_batch(types: Iterable[TensorType]) -> bool:
 
 def _value(what: str, name: str, kind: TensorType, batched: bool) -> str:
     shape: tuple[Size, ...] = kind.shape[1:] if batched else kind.shape
-    # A value of one number for each row of the batch has no axis left, which the schema cannot say: [ 1 ], reshaped.
+    # One number for each row has no axis after the batch, which the schema cannot express: [ 1 ], reshaped.
     dims = ", ".join(str(size) if isinstance(size, int) else "-1" for size in shape)
     shown = f"dims: [ {dims} ]" if shape else "dims: [ 1 ] reshape { shape: [ ] }"
     return f'{what} [ {{ name: "{name}" data_type: TYPE_{data_type(kind)} {shown} }} ]'

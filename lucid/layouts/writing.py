@@ -69,21 +69,20 @@ def write_folder(
 
     Args:
         model: what to export.
-        checkpoint: where its config and tokenizer are: the folder or GGUF file that it was loaded from, or a folder
-            like that.
-        folder: where to write. A folder that is there is replaced as a whole: if it is empty, or holds what Lucid wrote
-            there and nothing else. Until the new one is complete it stays as it is.
+        checkpoint: the folder or GGUF file with its config and tokenizer, from which it was loaded.
+        folder: where to write. An existing folder is replaced as a whole, if it is empty or holds only what Lucid wrote
+            there; it stays as it is until the new one is complete.
         layout: a name in `LAYOUTS`, such as "transformers.js".
-        target, cache, capacity, dtype, external_data: as `Options`; by default what suits the runtime best.
-        with_tokenizer: whether the file takes texts, by the checkpoint's tokenizer as operators of
-            onnxruntime-extensions; for layout "onnxruntime" and models that read one text at once.
-        with_preprocessor: whether the file takes decoded images, (N, height, width, 3) uint8, which it brings to size
-            and scales as preprocessor_config.json says; for layout "onnxruntime".
+        target, cache, capacity, dtype, external_data: as `Options`; the defaults suit the runtime best.
+        with_tokenizer: whether the file takes texts: it contains the checkpoint's tokenizer as operators of
+            onnxruntime-extensions. For layout "onnxruntime" and models that read one text at once.
+        with_preprocessor: whether the file takes decoded images, (N, height, width, 3) uint8, and resizes and scales
+            them as preprocessor_config.json says; for layout "onnxruntime".
         check: whether to run each file in onnxruntime and compare it with NumPy, for the card and the result.
         rtol, atol: of the comparison, as for `lucid.testing.assert_parity`.
         force: replace the folder, whatever it holds.
-        command: the command line that was given, for the card.
-        original: what `model` was quantised from: what that cost is measured with `check`, for the card and the result.
+        command: the command line, for the card.
+        original: the model from which `model` was quantized. With `check` the cost of quantizing is measured.
 
     Returns:
         The ONNX files in the folder, what each was exported from, and how it compares.
@@ -103,8 +102,7 @@ def write_folder(
     if (with_tokenizer or with_preprocessor) and not chosen.preprocesses:
         names = ", ".join(repr(name) for name, known in LAYOUTS.items() if known.preprocesses)
         raise ValueError(
-            f"{chosen.about} takes what a tokenizer or preprocessor outside of the file makes; a file with one is for "
-            f"layout {names}"
+            f"{chosen.about} runs the tokenizer or preprocessor itself; a file that contains one is for layout {names}"
         )
     if with_preprocessor:
         options = replace(options, preprocessor=Preprocessor.from_folder(files_home(source)))
@@ -139,7 +137,7 @@ def _tokenizing(model: Module, options: Options) -> Any:
 def _text_parity(
     tokenizing: Any, checkpoint: Path, part: ModelPart, file: Path, options: ExportOptions, **tolerance: float | None
 ) -> ParityReport:
-    """Of a file that takes texts."""
+    """The report of a file that takes texts."""
     report: ParityReport = tokenizing.text_parity(
         part,
         file,
@@ -153,7 +151,7 @@ def _text_parity(
 
 
 def _with_costs(files: list[Exported], original: Module, model: Module) -> list[Exported]:
-    """What quantising each part cost; of a decoder as it is called without a cache."""
+    """The files with the cost of quantizing each part; a decoder is called without a cache."""
     before, after = (list(parts_of(each, Options(), states=False, cached=False).values()) for each in (original, model))
     costs = [quantizing_cost(*parts) for parts in zip(before, after, strict=True)]
     if len(costs) != len(files):

@@ -120,7 +120,7 @@ def _read(data: bytes, header: str | None) -> tuple[Body, dict[str, Array]]:
         length += size
         arrays[given.get("name", str)] = array
     if length != len(data):
-        raise RequestError(f"the body has {len(data) - length} bytes that belong to no input")
+        raise RequestError(f"the body has {len(data) - length} bytes after the last input, expected none")
     return body, arrays
 
 
@@ -173,7 +173,7 @@ def _images(column: Array) -> list[Any]:
     found = column.ravel().tolist()
     if not all(isinstance(one, bytes) for one in found):
         raise RequestError(
-            f"input {IMAGE} has no bytes of files, expected BYTES as binary data (binary_data_size), a file an element",
+            f"input {IMAGE} expected image files, each an element of BYTES as binary data (binary_data_size)",
             IMAGE,
         )
     return found

@@ -53,7 +53,7 @@ def read(given: Body, data: bytes) -> tuple[Array, int]:
     if parameters.has("shared_memory_region"):
         raise parameters.wrong("shared_memory_region", "which is not served; send the data")
     if size > len(data) or (size < 0 and parameters.has("binary_data_size")):
-        raise parameters.wrong("binary_data_size", f"and {len(data)} bytes are left")
+        raise parameters.wrong("binary_data_size", f"expected at most the {len(data)} bytes that are left")
     if size >= 0:
         values = _texts(data[:size], given) if kind == BYTES else _numbers(data[:size], _KINDS[kind], given)
     else:

@@ -63,7 +63,7 @@ def half_precision_overflow(
     def example(path: str, expected: TensorType, array: Array | None) -> Tensor:
         if array is None:
             raise TypeError(
-                f"half_precision_overflow: {path} is {expected}, expected an array: random numbers would tell nothing"
+                f"half_precision_overflow: {path} is {expected}, expected an array: random numbers show no overflow"
             )
         arrays.append(array)
         return Tensor.from_array(array)

@@ -1,4 +1,4 @@
-"""What quantising cost: the outputs of the source beside those of the quantised model, on drawn inputs."""
+"""The cost of quantizing: outputs of the source compared with those of the quantized model, on random inputs."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ class QuantizingCost:
 
 
 def measurable(source: Module) -> bool:
-    """Whether a source is small enough to be run in float32 beside the quantised model."""
+    """Whether a source is small enough to run in float32 next to the quantized model."""
     return parameter_count(source) <= MOST
 
 
 @phase("measuring what quantising costs")
 def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
     """Run a part of both models with NumPy, on the same inputs: token ids from all rows of their tables, masks that pad
-    on the right, normal numbers, and segments of one text, 0. They do not depend on earlier draws.
+    on the right, normal numbers, and segment 0. The inputs do not depend on earlier draws.
 
-    Texts of your own tell more: `lucid.testing.precision_report`.
+    Your own texts say more: `lucid.testing.precision_report`.
 
     Args:
         source: of the model in float32.

@@ -224,7 +224,7 @@ def test_a_folder_of_images(tmp_path):
     found = pq.read_table(tmp_path / "out").to_pylist()
     assert [row["path"] for row in found] == ["b.png", "c.png", "more/a.jpg"]
     assert [row["label"] is None for row in found] == [False, True, False]
-    assert found[1]["error"].startswith("it is no image of a format that is read: PNG, JPEG, WEBP, GIF, BMP, TIFF; ")
+    assert found[1]["error"].startswith("it is not an image in a supported format: PNG, JPEG, WEBP, GIF, BMP, TIFF; ")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
@@ -343,14 +343,18 @@ def test_a_job_that_differs_cannot_go_on(predictor, folder, parquet, tmp_path):
     batch.map_rows(predictor, source, out)
     other = shutil.copytree(folder, tmp_path / "other")
     (other / "tokenizer_config.json").write_text('{"model_max_length": 5}')
-    with pytest.raises(ValueError, match="the model of the job that began there was another one"):
+    with pytest.raises(ValueError, match="holds results of a job whose model differed, which this one cannot continue"):
         batch.map_rows(batch.Predictor(other), source, out, resume=True)
-    with pytest.raises(ValueError, match=r"the options of the job .* \(max_length: None, now 3\)"):
+    with pytest.raises(
+        ValueError, match=r"holds results of a job whose options differed, .* \(max_length: None, now 3\)"
+    ):
         batch.map_rows(batch.Predictor(folder, max_length=3), source, out, resume=True)
-    with pytest.raises(ValueError, match=r"the options of the job .* \(prompt: None, now ''\)"):
+    with pytest.raises(ValueError, match=r"holds results of a job whose options differed, .* \(prompt: None, now ''\)"):
         batch.map_rows(batch.Predictor(folder, prompt=""), source, out, resume=True)
     pq.write_table(pa.table({"id": range(2), "text": ["a", "b"]}), source)
-    with pytest.raises(ValueError, match=r"the input of the job .* \(.*in.parquet is new or has changed\)"):
+    with pytest.raises(
+        ValueError, match=r"holds results of a job whose input differed, .* \(.*in.parquet is new or has changed\)"
+    ):
         batch.map_rows(predictor, source, out, resume=True)
 
 

@@ -340,7 +340,7 @@ def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
     np.testing.assert_allclose(columns["score"][:3], (powers / powers.sum()).max(), rtol=1e-5)
     assert columns["error"][:3].tolist() == [None] * 3
     wanted = "PNG, JPEG, WEBP, GIF, BMP, TIFF"
-    assert columns["error"][3] == f"it is no image of a format that is read: {wanted}; convert it to one"
+    assert columns["error"][3] == f"it is not an image in a supported format: {wanted}; convert it"
     assert columns["error"][4] == "the image is null"
     assert columns["error"][5].startswith("the image cannot be read: ")
 
@@ -362,7 +362,7 @@ def test_images_are_decoded_by_their_content_and_only_those_that_people_send(tmp
         if kind in ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF"):
             assert reader.ready([value]).data.shape == (3, 8, 8)
         else:
-            with pytest.raises(rows.RowError, match="no image of a format that is read: PNG, JPEG, "):
+            with pytest.raises(rows.RowError, match="not an image in a supported format: PNG, JPEG, "):
                 reader.ready([value])
     assert not (tmp_path / "started").exists()
 

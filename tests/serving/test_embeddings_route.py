@@ -326,7 +326,10 @@ TEXT = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}
         ([{**TEXT, "data": [[1, 2], [3]]}], "input text has data that are not BYTES"),
         ([{**TEXT, "data": [""]}], "text[0]: the text is empty"),
         ([{**TEXT, "shape": [0], "data": []}], "the inputs have no texts"),
-        ([{**TEXT, "parameters": {"binary_data_size": 9}}], "binary_data_size is 9, and 0 bytes are left"),
+        (
+            [{**TEXT, "parameters": {"binary_data_size": 9}}],
+            "binary_data_size is 9, expected at most the 0 bytes that are left",
+        ),
         ([{**TEXT, "parameters": {"shared_memory_region": "x"}}], "shared_memory_region"),
         ([{**TEXT, "name": "words"}], "inputs missing: attention_mask, input_ids, token_type_ids; unknown: words"),
         (

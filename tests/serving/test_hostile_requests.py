@@ -228,7 +228,7 @@ def test_no_request_names_a_file_of_the_server(images, tmp_path):
         assert reply.status == 400, reply.data
     assert said(reply).endswith("the model takes pixel_values, or for its task image, of BYTES")
     reply = classified(images, "image", place.encode())
-    assert (reply.status, "image[0]: it is no image of a format that is read" in said(reply)) == (400, True)
+    assert (reply.status, "image[0]: it is not an image in a supported format" in said(reply)) == (400, True)
 
 
 def test_an_image_that_is_a_program_is_not_run(images):

@@ -74,7 +74,7 @@ class Preprocessor:
         others = [name for name, value in options.items() if name.startswith("do_") and value and name not in _KNOWN]
         if others or not options.get("do_resize", True):
             what = ", ".join(others) if others else "do_resize false"
-            raise NotExactError(f"{path}: {what} is not written; leave the preprocessor outside of the file")
+            raise NotExactError(f"{path}: {what} cannot be part of the file; leave the preprocessor outside")
         said = _Said(options, path)
         resample = said.get("resample", 2)
         if resample not in FILTERS:
@@ -135,7 +135,7 @@ class _Said:
     def get(self, name: str, default: Any) -> Any:
         if name in self.options or self.kind in _SQUARE:
             return self.options.get(name, default)
-        raise NotExactError(f"{self.path}: does not say {name}, whose default depends on the class; write it there")
+        raise NotExactError(f"{self.path}: has no {name}, and its default depends on the class; add it to the file")
 
     @property
     def is_edge(self) -> bool:

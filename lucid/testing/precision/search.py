@@ -87,7 +87,7 @@ def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], 
     if error > target:
         raise TargetError(
             f"no quantized model has an error of {target:g} or less: all weights in 8 bits reach {in_8.error:.2g}, "
-            f"all but one as they are {error:.2g}"
+            f"all but one in float {error:.2g}"
         )
     taken = steps[:low]
     for share in _SHARES:
