@@ -78,7 +78,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "outer": (lambda: lucid.outer(X, X), ValueError, "^outer: got float32.*expected two vectors"),
     "linspace": (lambda: lucid.linspace(0, 1, -1), ValueError, "^linspace: steps is -1"),
     "finfo": (lambda: lucid.finfo("int64"), TypeError, "^finfo: got int64, expected a floating-point type"),
-    "einsum, parts": (lambda: lucid.einsum("ij,jk->ik", X), ValueError, "has 2 parts for 1 tensors"),
+    "einsum, terms": (lambda: lucid.einsum("ij,jk->ik", X), ValueError, "has 2 terms for 1 tensors"),
     "einsum, axes": (lambda: lucid.einsum("ij->i", X), ValueError, r"'ij' in 'ij->i' does not fit the axes of \[2, 3"),
     "einsum, diagonal": (lambda: lucid.einsum("iij->j", X), ValueError, "axis i has sizes 2 and 3"),
     "einsum, sizes": (lambda: lucid.einsum("ijk,kji->i", X, X), ValueError, "axis k has sizes 4 and 2"),

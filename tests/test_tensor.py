@@ -394,7 +394,7 @@ def test_operations_refuse_types_that_make_no_sense() -> None:
         (lambda a: a.flatten(2, 1), ValueError, "flatten: start 2 is after end 1"),
         (lambda a: a.expand(-1, 2, 3, 4), ValueError, "expand: .* a new axis needs a size of 0 or more"),
         (lambda a: a.split(1.5), TypeError, "split: size 1.5 is float"),
-        (lambda a: a.split(0), ValueError, "split: got parts of size 0"),
+        (lambda a: a.split(0), ValueError, "split: got pieces of size 0"),
         (lambda a: a + None, TypeError, "add: y is missing or None, expected a tensor, an array or a number"),
         (lambda a: a == None, TypeError, "equal: y is missing or None"),  # noqa: E711
         (lambda a: a.where(None, 1), TypeError, "where: condition is missing or None"),

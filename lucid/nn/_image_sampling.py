@@ -107,7 +107,9 @@ def grid_sample(
     total: Tensor | None = None
     for right in (0, 1):
         for below in (0, 1):
-            across, down = (part if far else 1 - part for part, far in ((column - left, right), (row - top, below)))
+            across, down = (
+                fraction if far else 1 - fraction for fraction, far in ((column - left, right), (row - top, below))
+            )
             corner = at(left.astype(int64) + right, top.astype(int64) + below) * (across * down).unsqueeze(1)
             total = corner if total is None else total + corner
     assert total is not None

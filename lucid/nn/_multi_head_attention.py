@@ -121,14 +121,14 @@ class Projections:
         return (None, None, None) if self.in_bias is None else self._split_packed("in_proj_bias", self.in_bias)
 
     def _split_packed(self, name: str, packed: W) -> tuple[W, ...]:
-        """The query, key and value parts of a packed weight or bias."""
+        """The query, key and value rows of a packed weight or bias."""
         kv_dim = self.width * self.kv_heads
         bounds = (0, self.embed_dim, self.embed_dim + kv_dim, self.embed_dim + 2 * kv_dim)
         if not same(packed.shape[0], bounds[-1]):
             raise ValueError(f"{NAME}: {name} has shape {show_shape(packed.shape)}, expected {bounds[-1]} rows")
         return tuple(
-            rows_of(packed, start, stop, f"[{part}]")
-            for part, start, stop in zip("qkv", bounds, bounds[1:], strict=False)
+            rows_of(packed, start, stop, f"[{role}]")
+            for role, start, stop in zip("qkv", bounds, bounds[1:], strict=False)
         )
 
     def _pack(self, name: str, x: Tensor, projected: Tensor) -> Tensor:

@@ -282,19 +282,19 @@ class MultiHeadAttention(Module):
             names = [f"{part}_proj.{role}" for part in "qkv"]
             if not all(name in renamed for name in names):
                 continue
-            parts = [np.asarray(renamed.pop(name)) for name in names]
+            arrays = [np.asarray(renamed.pop(name)) for name in names]
             wanted = list(zip(rows, columns, strict=True)) if role == "weight" else [(size,) for size in rows]
             wrong = [
                 f"{name} has shape {show_shape(part.shape)}, expected {show_shape(shape)}"
-                for name, part, shape in zip(names, parts, wanted, strict=True)
+                for name, part, shape in zip(names, arrays, wanted, strict=True)
                 if part.shape != shape
             ]
             if wrong:
                 raise StateError("; ".join(wrong))
             if packed is not None:
-                renamed[f"in_proj_{role}"] = np.concatenate(parts)
+                renamed[f"in_proj_{role}"] = np.concatenate(arrays)
             else:
-                renamed |= {f"{part}_proj_{role}": array for part, array in zip("qkv", parts, strict=True)}
+                renamed |= {f"{part}_proj_{role}": array for part, array in zip("qkv", arrays, strict=True)}
         return renamed
 
     def extra_repr(self) -> str:

@@ -75,8 +75,8 @@ class CausalDecoder(Module):
 
     def cached_output_names(self) -> list[str]:
         """The names of the outputs of an exported step."""
-        parts = [f"present.{layer}.{part}" for layer in range(self.cache_shape.layers) for part in ("key", "value")]
-        return ["logits", *parts]
+        caches = [f"present.{layer}.{name}" for layer in range(self.cache_shape.layers) for name in ("key", "value")]
+        return ["logits", *caches]
 
     def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
         """The part to export with a cache."""

@@ -164,8 +164,8 @@ class EncoderDecoder(Module):
         return self.logits(kept_positions(x, logits_to_keep)), [past._replace(decoder=c) for past, c in kept]
 
     def _check(self, own: Sequence[Cache], cross: Sequence[KeyValueCache]) -> None:
-        for part, caches in (("decoder", own), ("encoder", cross)):
-            check_cache(type(self).__name__, self.cache_shape, caches, f"{part}.")
+        for side, caches in (("decoder", own), ("encoder", cross)):
+            check_cache(type(self).__name__, self.cache_shape, caches, f"{side}.")
 
     # Exported parts ---------------------------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class EncoderDecoder(Module):
 
     def _present(self, *sides: str) -> list[str]:
         layers = range(self.cache_shape.layers)
-        return [f"present.{layer}.{side}.{part}" for layer in layers for side in sides for part in ("key", "value")]
+        return [f"present.{layer}.{side}.{name}" for layer in layers for side in sides for name in ("key", "value")]
 
     def _encode_with_cache(self, **inputs: Tensor) -> tuple[Tensor, list[KeyValueCache]]:
         states = self.encode(**inputs)

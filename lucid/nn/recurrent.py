@@ -257,7 +257,7 @@ class LSTM(_Recurrent):
         """The outputs, and (h_n, c_n)."""
         if hx is not None and not (isinstance(hx, (tuple, list)) and len(hx) == 2):
             raise TypeError(f"LSTM: hx is a {type(hx).__name__}, expected a pair (h_0, c_0)")
-        outputs, (hidden, cells) = self._run(x, None if hx is None else tuple(_tensor("LSTM", part) for part in hx))
+        outputs, (hidden, cells) = self._run(x, None if hx is None else tuple(_tensor("LSTM", state) for state in hx))
         return outputs, (hidden, cells)
 
     def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:

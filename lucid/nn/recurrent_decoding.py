@@ -96,8 +96,8 @@ class RecurrentDecoder(CausalDecoder):
         return drawn
 
     def cached_output_names(self) -> list[str]:
-        parts = self.state_types._fields
-        return ["logits", *(f"present.{layer}.{part}" for layer in range(self.layer_count) for part in parts)]
+        names = self.state_types._fields
+        return ["logits", *(f"present.{layer}.{name}" for layer in range(self.layer_count) for name in names)]
 
 
 def mask_of_new_tokens(attention_mask: Tensor, new: Size, dtype: DType) -> Tensor:

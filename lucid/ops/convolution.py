@@ -226,8 +226,8 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
         elif cells == 1:
             x = mean(x, axis=(axis,), keepdims=True)
         elif not same(x.shape[axis], cells):
-            parts = reshape(x, (*x.shape[:axis], cells, x.shape[axis] // cells, *x.shape[axis + 1 :]))
-            x = mean(parts, axis=(axis + 1,), keepdims=False)
+            divided = reshape(x, (*x.shape[:axis], cells, x.shape[axis] // cells, *x.shape[axis + 1 :]))
+            x = mean(divided, axis=(axis + 1,), keepdims=False)
     # Axes whose elements are gathered come first, so that each element gathered is a long contiguous copy.
     order = uneven + [axis for axis in range(x.ndim) if axis not in uneven]
     x = permute(x, order)
@@ -301,8 +301,8 @@ def _transposed_kernel(
     x, weight = widened(x), widened(weight)  # as in matmul: multiply in float32 and round once
     # The contribution of each element at each place of its window: (N, group, out, *kernel, *spatial).
     flat = weight.reshape(group, c // group, out * math.prod(kernel)).transpose(0, 2, 1)
-    parts = np.matmul(flat, x.reshape(n, group, c // group, math.prod(spatial)))
-    parts = parts.reshape(n, group * out, *kernel, *spatial)
+    products = np.matmul(flat, x.reshape(n, group, c // group, math.prod(spatial)))
+    products = products.reshape(n, group * out, *kernel, *spatial)
     whole = [
         (size - 1) * s + d * (k - 1) + 1 + more
         for size, s, d, k, more in zip(spatial, strides, dilations, kernel, output_padding, strict=True)
@@ -313,7 +313,7 @@ def _transposed_kernel(
             slice(p * d, p * d + (size - 1) * s + 1, s)
             for p, d, s, size in zip(place, dilations, strides, spatial, strict=True)
         ]
-        result[(slice(None), slice(None), *ends)] += parts[(slice(None), slice(None), *place)]
+        result[(slice(None), slice(None), *ends)] += products[(slice(None), slice(None), *place)]
     if min(size - pads[i] - pads[axes + i] for i, size in enumerate(whole)) < 1:
         raise ValueError(f"conv_transpose: input {show_shape(x.shape)} is too short: pads {pads} leave no elements")
     cuts = [slice(pads[i], whole[i] - pads[axes + i]) for i in range(axes)]

@@ -28,9 +28,9 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     Args:
         equation: for example ``"bqhd,bkhd->bhqk"``; spaces do not count. ``...`` stands for any axes, which broadcast.
             Without ``->``, the result has the names that occur once, in alphabetical order.
-        operands: a tensor for each part of the equation. Integers and booleans are summed as int64, as by `sum`.
+        operands: a tensor for each term of the equation, between commas. Integers and booleans are summed as int64.
 
-    A name twice in one part takes the diagonal of the two axes.
+    A name twice in one term takes the diagonal of the two axes.
 
     Raises:
         ValueError: for an equation that does not fit the tensors, or sizes that differ.
@@ -57,25 +57,25 @@ def _all(names: Sequence[str]) -> set[str]:
 def _parsed(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
     """The names of each tensor's axes and those of the result; the axes of ``...`` get letters that are free."""
     left, arrow, right = equation.replace(" ", "").partition("->")
-    parts = left.split(",")
-    if len(parts) != len(tensors):
-        raise ValueError(f"einsum: {equation!r} has {len(parts)} parts for {len(tensors)} tensors, expected as many")
+    terms = left.split(",")
+    if len(terms) != len(tensors):
+        raise ValueError(f"einsum: {equation!r} has {len(terms)} terms for {len(tensors)} tensors, expected as many")
     letters = set((left + right).replace("...", "").replace(",", ""))
     if not letters <= set(string.ascii_letters):
         raise ValueError(f"einsum: {equation!r}: expected letters, commas, '...' and '->'")
     hidden = [
-        t.ndim - len(part.replace("...", "")) if "..." in part else 0 for part, t in zip(parts, tensors, strict=True)
+        t.ndim - len(term.replace("...", "")) if "..." in term else 0 for term, t in zip(terms, tensors, strict=True)
     ]
     free = "".join(letter for letter in string.ascii_uppercase + string.ascii_lowercase if letter not in letters)
     widest = free[: max(0, *hidden)]
     names = [
-        part.replace("...", widest[len(widest) - count :]) if count >= 0 else part
-        for part, count in zip(parts, hidden, strict=True)
+        term.replace("...", widest[len(widest) - count :]) if count >= 0 else term
+        for term, count in zip(terms, hidden, strict=True)
     ]
-    for part, tensor, axes in zip(parts, tensors, names, strict=True):
+    for term, tensor, axes in zip(terms, tensors, names, strict=True):
         if len(axes) != tensor.ndim:
-            raise ValueError(f"einsum: {part!r} in {equation!r} does not fit the axes of {show_shape(tensor.shape)}")
-    once = [letter for letter in sorted(letters) if "".join(parts).count(letter) == 1]
+            raise ValueError(f"einsum: {term!r} in {equation!r} does not fit the axes of {show_shape(tensor.shape)}")
+    once = [letter for letter in sorted(letters) if "".join(terms).count(letter) == 1]
     result = right.replace("...", widest) if arrow else widest + "".join(once)
     if len(set(result)) != len(result) or not set(result) <= _all(names):
         raise ValueError(f"einsum: the result of {equation!r} must name axes of the tensors, each once")

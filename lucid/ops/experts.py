@@ -146,8 +146,8 @@ def _experts_kernel(x: Array, indices: Array, weights: Array, gate_up: Array, do
     outputs = np.empty((len(chosen), x.shape[-1]), wide)
 
     def work(pieces: Iterator[tuple[int, slice]]) -> None:
-        for expert, part in pieces:
-            places = order[part]
+        for expert, rows_ in pieces:
+            places = order[rows_]
             both = rows[places // indices.shape[-1]] @ gate_up[expert].T.astype(wide, copy=False)
             inner = gated(Tensor.from_array(both), activation).numpy()
             outputs[places] = inner @ down[expert].T.astype(wide, copy=False)

@@ -147,9 +147,9 @@ def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, 
         at = maximum(at, 0.0)
     first = floor(at)
     wide = at_least_float32(x)
-    part = unsqueeze((at - first).astype(wide.dtype), tuple(range(1, x.ndim - axis)))  # along the axis
+    fraction = unsqueeze((at - first).astype(wide.dtype), tuple(range(1, x.ndim - axis)))  # along the axis
     start = first.astype(int64)
-    weights = _cubic(part) if mode == "bicubic" else {0: 1 - part, 1: part}
+    weights = _cubic(fraction) if mode == "bicubic" else {0: 1 - fraction, 1: fraction}
     terms = [
         take_op(wide, maximum(minimum(start + offset, last), 0), axis=axis) * weight
         for offset, weight in weights.items()
@@ -161,7 +161,7 @@ def _number(size: Size) -> Tensor:
     return size_op(size=size) if isinstance(size, Dim) else as_tensor("interpolate", int(size))
 
 
-def _cubic(part: Tensor) -> dict[int, Tensor]:
+def _cubic(fraction: Tensor) -> dict[int, Tensor]:
     """The weights of the four neighbours by the cubic convolution of Keys 1981 with a = -0.75."""
     a = -0.75
 
@@ -171,4 +171,4 @@ def _cubic(part: Tensor) -> dict[int, Tensor]:
     def far(t: Tensor) -> Tensor:  # from 1 to 2
         return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
 
-    return {-1: far(part + 1), 0: near(part), 1: near(1 - part), 2: far(2 - part)}
+    return {-1: far(fraction + 1), 0: near(fraction), 1: near(1 - fraction), 2: far(2 - fraction)}

@@ -71,8 +71,8 @@ class _BlockWeight(NamedTuple):
     def rows(self, indices: Tensor) -> _BlockWeight:
         """The rows at a vector of indices."""
 
-        def some(part: Tensor | None) -> Tensor | None:
-            return None if part is None else take(part, indices)
+        def some(operand: Tensor | None) -> Tensor | None:
+            return None if operand is None else take(operand, indices)
 
         packed, scales = take(self.packed, indices), take(self.scales, indices)
         return self._replace(

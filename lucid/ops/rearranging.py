@@ -85,7 +85,7 @@ def unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
     """
     axis = normalize_axis("unbind", axis, x.ndim)
     count = x.shape[axis].__index__()
-    return tuple(squeeze(part, axis) for part in split(x, [1] * count, axis)) if count else ()
+    return tuple(squeeze(slice_, axis) for slice_ in split(x, [1] * count, axis)) if count else ()
 
 
 @function
@@ -135,13 +135,13 @@ def unflatten(x: Tensor, axis: int, sizes: Sequence[Size]) -> Tensor:
         ValueError: for sizes whose product is not the size of the axis.
     """
     axis = normalize_axis("unflatten", axis, x.ndim)
-    parts = [as_size("unflatten", size) for size in sizes]
-    if any(same(size, -1) for size in parts):
-        known = product(size for size in parts if not same(size, -1))
-        parts = [x.shape[axis] // known if same(size, -1) else size for size in parts]
-    if not same(product(parts), x.shape[axis]):
+    inner = [as_size("unflatten", size) for size in sizes]
+    if any(same(size, -1) for size in inner):
+        known = product(size for size in inner if not same(size, -1))
+        inner = [x.shape[axis] // known if same(size, -1) else size for size in inner]
+    if not same(product(inner), x.shape[axis]):
         raise ValueError(f"unflatten: axis {axis} of {show_shape(x.shape)} does not divide into {show_shape(sizes)}")
-    return reshape(x, (*x.shape[:axis], *parts, *x.shape[axis + 1 :]))
+    return reshape(x, (*x.shape[:axis], *inner, *x.shape[axis + 1 :]))
 
 
 @function

@@ -232,7 +232,7 @@ def pad(x: Tensor, *, before: Shape, after: Shape, value: float = 0.0) -> Tensor
     """Add a constant before and after the elements of each axis."""
 
 
-# parts ------------------------------------------------------------------------------------------------------------
+# joining and splitting -------------------------------------------------------------------------------------------
 
 
 def _concat_rule(*parts: TensorType, axis: int) -> TensorType:
@@ -280,28 +280,28 @@ def _split_rule(x: TensorType, *, sizes: Shape, axis: int) -> tuple[TensorType, 
     kernel=lambda x, *, sizes, axis: tuple(np.split(x, np.cumsum(sizes[:-1], dtype=int), axis)), rule=_split_rule
 )
 def split_op(x: Tensor, *, sizes: Shape, axis: int) -> tuple[Tensor, ...]:  # type: ignore[empty-body]
-    """Split an axis into parts of the given sizes."""
+    """Split an axis into pieces of the given sizes."""
 
 
 @function
 def split(x: Tensor, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
-    """Split an axis into parts of one size (the last may be smaller), or of the given sizes.
+    """Split an axis into pieces of one size (the last may be smaller), or of the given sizes.
 
     Raises:
         ValueError: if the sizes do not add up to that of the axis, or one is negative.
     """
     axis = normalize_axis("split", axis, x.ndim)
     total = x.shape[axis]
-    parts = [as_size("split", size) for size in (sizes if isinstance(sizes, Sequence) else (sizes,))]
-    if any(isinstance(size, int) and size < 0 for size in parts):
+    lengths = [as_size("split", size) for size in (sizes if isinstance(sizes, Sequence) else (sizes,))]
+    if any(isinstance(size, int) and size < 0 for size in lengths):
         raise ValueError(f"split: sizes {sizes}: a size is negative")
     if not isinstance(sizes, Sequence):
-        (size,) = parts
+        (size,) = lengths
         if same(size, 0):
-            raise ValueError("split: got parts of size 0, expected 1 or more")
+            raise ValueError("split: got pieces of size 0, expected 1 or more")
         whole, rest = int(total // size), total % size
-        parts = [size] * whole + ([] if same(rest, 0) and whole else [rest])
-    sizes = parts
+        lengths = [size] * whole + ([] if same(rest, 0) and whole else [rest])
+    sizes = lengths
     if not same(sum(sizes, start=0), total):
         raise ValueError(f"split: sizes {show_shape(sizes)} add up to {sum(sizes, start=0)}, expected {total}")
     if len(sizes) == 1:
@@ -311,7 +311,7 @@ def split(x: Tensor, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tenso
 
 @function
 def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """Split an axis into a number of equal parts; the last is smaller if the size is not a multiple.
+    """Split an axis into a number of equal pieces; the last is smaller if the size is not a multiple.
 
     Raises:
         ValueError: for less than 1 chunk.

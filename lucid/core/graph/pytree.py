@@ -35,9 +35,9 @@ def flatten_tree(value: Any, is_leaf: Callable[[Any], bool], path: str = "") -> 
             return len(leaves) - 1
         if isinstance(item, (list, tuple)):
             names = getattr(item, "_fields", range(len(item)))
-            return like(item, [walk(part, f"{path}.{name}") for name, part in zip(names, item, strict=True)])
+            return like(item, [walk(child, f"{path}.{name}") for name, child in zip(names, item, strict=True)])
         if isinstance(item, dict):
-            return {key: walk(part, f"{path}.{key}") for key, part in item.items()}
+            return {key: walk(child, f"{path}.{key}") for key, child in item.items()}
         return item
 
     return walk(value, path), leaves

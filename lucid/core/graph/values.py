@@ -47,7 +47,7 @@ class Origin(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Constant:
-    """A value known while tracing: a parameter, a part of one, or any other array."""
+    """A value known while tracing: a parameter, a slice of one, or any other array."""
 
     array: Array
     type: TensorType

@@ -34,10 +34,12 @@ def release_text(release: Release) -> str:
 
 def release_of(text: str) -> Release | None:
     """The release from text such as "1.28" or "1.23.2"; None for other text."""
-    parts = text.split(".")
-    if len(parts) not in (2, 3) or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+    numbers = text.split(".")
+    if len(numbers) not in (2, 3) or not all(
+        number.isascii() and number.isdigit() and len(number) < 10 for number in numbers
+    ):
         return None
-    return tuple(map(int, parts))
+    return tuple(map(int, numbers))
 
 
 @dataclass(frozen=True, eq=False)

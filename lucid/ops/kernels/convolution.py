@@ -47,8 +47,8 @@ def _by_matrices(x: Array, factors: Array, dilations: tuple[int, ...], out: list
     ]
     between = [1] * max(0, len(out) - 2)
 
-    def work(part: slice) -> None:
-        numbers, sums = x[part], result[part]
+    def work(some: slice) -> None:
+        numbers, sums = x[some], result[some]
         if len(out) == 1:  # a channel is one line
             numbers, sums = numbers[:, None], sums[:, None]
         shape = (lines, len(sums), *between, width, out[-1])
@@ -61,7 +61,7 @@ def _by_matrices(x: Array, factors: Array, dilations: tuple[int, ...], out: list
             matrices,
             strides=(channel, line, dilations[-1] * down, down + right),
         )
-        bands[...] = factors[part]
+        bands[...] = factors[some]
         np.matmul(numbers[windows[0]], matrices[0], out=sums)
         for window, matrix in zip(windows[1:], matrices[1:], strict=True):
             np.matmul(numbers[window], matrix, out=product)
@@ -81,8 +81,8 @@ def _by_sums(x: Array, factors: Array, dilations: tuple[int, ...], out: list[int
     sums = np.empty_like(rows)
     length = size - starts[-1]
 
-    def work(part: slice) -> None:
-        numbers, total, own = rows[part], sums[part, :length], factors[part]
+    def work(some: slice) -> None:
+        numbers, total, own = rows[some], sums[some, :length], factors[some]
         np.multiply(numbers[:, :length], own[:, :1], out=total)
         product = buffer("product", total.shape, total.dtype)
         for place, start in enumerate(starts[1:], start=1):

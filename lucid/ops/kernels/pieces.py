@@ -15,7 +15,7 @@ import numpy as np
 from lucid.core.graph.types import Array
 from lucid.core.process.threads import share
 
-PIECE = 1 << 15  # numbers in a piece: with two buffers, a part of a core's second cache
+PIECE = 1 << 15  # numbers in a piece: with two buffers, a fraction of a core's second cache
 SHARED = 1 << 20  # with fewer numbers the other threads cost more than they save,
 LARGE = 1 << 17  # as they do with smaller pieces: at each end of one a thread waits for the interpreter's lock
 
@@ -61,13 +61,13 @@ def of_rows(x: Array, width: int, compute: Callable[[Array, Array, slice], None]
     rows = x.reshape(-1, width)
     result = np.empty(rows.shape, x.dtype)
 
-    def fill(part: slice) -> None:
+    def fill(piece: slice) -> None:
         if x.dtype.itemsize == 2:
-            wide = rows[part].astype(np.float32)
-            compute(wide, wide, part)
-            result[part] = wide
+            wide = rows[piece].astype(np.float32)
+            compute(wide, wide, piece)
+            result[piece] = wide
         else:
-            compute(rows[part], result[part], part)
+            compute(rows[piece], result[piece], piece)
 
     over_rows(*rows.shape, fill)
     return result.reshape(x.shape)

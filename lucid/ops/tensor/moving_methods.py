@@ -132,21 +132,21 @@ class MovingMethods(TensorValue, Generic[T]):
 
     @torch_names
     def split(self, sizes: Size | Sequence[Size], axis: Whole = 0) -> tuple[T, ...]:
-        """Split an axis into parts of one size, or of the given sizes."""
-        parts: tuple[T, ...] = OPS["split"](self, sizes, axis)
-        return parts
+        """Split an axis into pieces of one size, or of the given sizes."""
+        tensors: tuple[T, ...] = OPS["split"](self, sizes, axis)
+        return tensors
 
     @torch_names
     def chunk(self, chunks: Whole, axis: Whole = 0) -> tuple[T, ...]:
-        """Split an axis into a number of equal parts (the last may be smaller)."""
-        parts: tuple[T, ...] = OPS["chunk"](self, chunks, axis)
-        return parts
+        """Split an axis into a number of equal pieces (the last may be smaller)."""
+        tensors: tuple[T, ...] = OPS["chunk"](self, chunks, axis)
+        return tensors
 
     @torch_names
     def unbind(self, axis: Whole = 0) -> tuple[T, ...]:
         """The slices along an axis, without it."""
-        parts: tuple[T, ...] = OPS["unbind"](self, axis)
-        return parts
+        slices: tuple[T, ...] = OPS["unbind"](self, axis)
+        return slices
 
     @torch_names
     def narrow(self, axis: Whole, start: Any, length: Any) -> T:
@@ -156,8 +156,8 @@ class MovingMethods(TensorValue, Generic[T]):
     @torch_names
     def select(self, axis: Whole, indices: Whole) -> T:
         """One slice along an axis, without it."""
-        part: T = OPS["squeeze"](self._op("narrow", axis, indices, 1), axis)
-        return part
+        slice_: T = OPS["squeeze"](self._op("narrow", axis, indices, 1), axis)
+        return slice_
 
     @torch_names_and("sparse_grad")
     def gather(self, axis: Whole, indices: Any) -> T:
