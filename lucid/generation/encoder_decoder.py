@@ -109,7 +109,7 @@ class EncoderDecoderGenerator:
 
         Args:
             inputs, attention_mask: as for `encode`.
-            decoder_input_ids: (N, L), or (L,) for all: what the texts begin with; by default the start token.
+            decoder_input_ids: the beginnings of the texts, (N, L), or (L,) for all; by default the start token.
             on_token, options: those of `Generator.generate`.
 
         Returns:
@@ -133,7 +133,7 @@ _OF_ENCODER = {"encoder_attention_mask": _MASK, "encoder_hidden_states": _STATES
 
 
 class Encoder(Protocol):
-    """What an encoder-decoder's texts are about is read by this."""
+    """Reads the inputs of an encoder-decoder."""
 
     @property
     def takes_mask(self) -> bool:
@@ -141,7 +141,7 @@ class Encoder(Protocol):
         ...
 
     def run(self, inputs: Array, mask: Array | None) -> Stepper[Any]:
-        """Read N inputs, and a mask if it takes one; the stepper of N texts about them."""
+        """The stepper of N texts, one for each of N inputs; the mask is for encoders that take one."""
         ...
 
 

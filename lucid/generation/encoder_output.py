@@ -20,9 +20,9 @@ BRANCH = "use_cache_branch"  # the input of a merged decoder that says whether t
 
 
 class Encoded:
-    """The inputs of a session that come from an encoder, and of which source each row of a batch is.
+    """The inputs of a session that come from an encoder, and the source of each row of a batch.
 
-    Beams of one source share them: they are copied only when a row turns to another source.
+    Beams of one source share the inputs, which are copied only when a row changes its source.
 
     Args:
         session: the decoder.
@@ -37,7 +37,7 @@ class Encoded:
         self._session, self._taker = session, taker or Stepping(session, dict.fromkeys(values, ""))
 
     def checked(self, batch: int) -> Encoded:
-        """These, if there are as many sources as texts.
+        """The inputs, if there is one source for each text.
 
         Raises:
             ValueError: for another number of texts.
@@ -46,7 +46,7 @@ class Encoded:
         return self
 
     def joined(self, values: Mapping[str, Any]) -> Encoded:
-        """With further inputs, or others instead of these."""
+        """A copy with inputs added or replaced."""
         return Encoded(self._session, {**self.values, **values}, self.sources)
 
     def rows(self, rows: Ids) -> Encoded:
@@ -76,7 +76,7 @@ def _check_unpadded(attention_mask: Ids) -> None:
 
 
 class EagerPast(NamedTuple):
-    """What a model's decoder has read, and of which source each row is."""
+    """What a model's decoder has read, and the source of each row."""
 
     caches: Sequence[EncoderDecoderCache]
     mask: Tensor | None
@@ -127,7 +127,7 @@ class SessionPast(NamedTuple):
     """Keys and values of its positions, OrtValues by the name of the input."""
     encoded: Encoded
     first: bool
-    """Whether the keys and values of the encoder's positions are still to be computed, by a merged decoder."""
+    """Whether a merged decoder still has to compute the keys and values of the encoder's positions."""
 
 
 class SessionEncoded:
@@ -137,7 +137,7 @@ class SessionEncoded:
         session: a step with a growing cache, or a merged decoder.
         own: the output for each input that is a cache of the decoder's positions.
         cross: the same for those of the encoder's positions, which only a merged decoder returns.
-        encoded: what comes from the encoder; without the inputs of `cross` the decoder must be merged.
+        encoded: the inputs that come from the encoder; without those of `cross` the decoder must be merged.
     """
 
     def __init__(self, session: Session, own: Mapping[str, str], cross: Mapping[str, str], encoded: Encoded) -> None:

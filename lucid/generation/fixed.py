@@ -37,7 +37,7 @@ class Filled:
     longest: int
     """The most positions that will be needed."""
     encoded: Encoded | None
-    """What comes from an encoder, if there is one."""
+    """The inputs that come from an encoder, if there is one."""
     single: OneToken | None = None
 
     @property
@@ -134,7 +134,7 @@ class FixedStepper:
         return OneToken(arrays["input_ids"][:, 0], arrays["position_ids"][:, 0], logits[:, 0], bound)
 
     def _arrays(self, ids: Ids, positions: Ids) -> dict[str, Array]:
-        """The inputs beside the caches, in the session's element types; the mask is not read."""
+        """The inputs other than caches, in the session's element types; the mask is not read."""
         given = {"input_ids": ids, "position_ids": positions, "attention_mask": np.ones_like(ids)}
         return {
             name: np.ascontiguousarray(given[name].astype(kind.numpy))
@@ -153,7 +153,7 @@ class FixedStepper:
         }
 
     def _enlarge(self, cache: Filled, needed: int) -> None:
-        """Twice the capacity, or what will be needed in the end."""
+        """Double the capacity, at most to what will be needed in the end."""
         before, cache.capacity = cache.capacity, max(needed, min(2 * cache.capacity, cache.longest))
         added = ((0, 0), (0, 0), (0, cache.capacity - before), (0, 0))
         for name, value in cache.buffers.items():

@@ -83,7 +83,7 @@ def _first_correct(operators: Collection[str], declared: Release | None) -> tupl
 
 
 def other_loaders(opsets: Mapping[str, int], values: Values, declared: Release | None) -> tuple[Loader, ...]:
-    """What is known about other runtimes: the op that each does not run, or that none is known.
+    """Whether other runtimes run a model, with the op that is the reason if one does not.
 
     Args:
         opsets: by domain, of those that nodes use.
@@ -103,7 +103,7 @@ def _in(runtime: Runtime, opsets: Mapping[str, int], values: Values, declared: R
         return Loader(trial.name, None, f"needs the library of custom operators for {', '.join(foreign)}")
     if trial.release is not None and declared is not None and declared > trial.release:
         return Loader(trial.name, None, f"exported for onnxruntime {release_text(declared)} and newer ones")
-    found = list(_told(runtime, values))
+    found = list(_findings(runtime, values))
     for outcome in ("fails", "may fail"):
         if here := [each for each in found if each.outcome == outcome]:
             return _loader(trial, here[0])
@@ -113,16 +113,16 @@ def _in(runtime: Runtime, opsets: Mapping[str, int], values: Values, declared: R
     return _loader(trial, found[0]) if found else Loader(trial.name, trial.run or None, trial.verdict)
 
 
-class _Told(NamedTuple):
-    """What a record says against some nodes of a model."""
+class _Finding(NamedTuple):
+    """A reason in a runtime's record why some nodes of a model fail or differ."""
 
     outcome: Outcome
     reason: str
     nodes: list[NodeProto]
 
 
-def _told(runtime: Runtime, values: Values) -> Iterator[_Told]:
-    """All that the record of a runtime says against a model: faults, missing kernels, differences."""
+def _findings(runtime: Runtime, values: Values) -> Iterator[_Finding]:
+    """The faults, missing kernels and differences in a runtime's record that concern a model."""
     said: list[tuple[Outcome, str, Pattern]] = [
         (known.outcome, f"{fault.what}: it {known.how}", PATTERNS[fault])
         for fault, known in runtime.faults.items()
@@ -133,16 +133,16 @@ def _told(runtime: Runtime, values: Values) -> Iterator[_Told]:
         said += [(gap.outcome, reason, of_types(gap.kernels, gap.types))] * bool(gap.outcome)
     said += [("runs", d.how, of_types(d.kernels, d.types)) for d in runtime.differs if d.kernels != "*"]
     for outcome, reason, pattern in said:
-        yield from (_Told(outcome, reason, nodes) for nodes in pattern.nodes(values))
+        yield from (_Finding(outcome, reason, nodes) for nodes in pattern.nodes(values))
 
 
-def _loader(trial: Trial, told: _Told) -> Loader:
+def _loader(trial: Trial, finding: _Finding) -> Loader:
     """The reason: op, how many nodes, where the first one is, and what the record says."""
-    first = told.nodes[0]
-    count = f"{len(told.nodes)} nodes, first " if len(told.nodes) > 1 else ""
+    first = finding.nodes[0]
+    count = f"{len(finding.nodes)} nodes, first " if len(finding.nodes) > 1 else ""
     where = f" ({count}{first.name})" if first.name else ""
-    loads = {"fails": False, "may fail": None}.get(told.outcome, True)
-    return Loader(trial.name, loads, f"{first.op_type}{where}: {told.reason}", first.op_type, first.name)
+    loads = {"fails": False, "may fail": None}.get(finding.outcome, True)
+    return Loader(trial.name, loads, f"{first.op_type}{where}: {finding.reason}", first.op_type, first.name)
 
 
 def _not_compared(trial: Trial, values: Values) -> list[str]:

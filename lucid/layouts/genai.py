@@ -16,8 +16,7 @@ from lucid.core.targets.runtimes import CPU, OWN, PROCESSOR, targets_of
 from lucid.export import Target
 from lucid.files.atomic import write_atomically
 from lucid.generation.chat import Tokenizer, load_tokenizer, save_tokenizer
-from lucid.layouts.exporting import export_file
-from lucid.layouts.layout import Exported, Options
+from lucid.layouts.layout import Exported, Options, export_file
 from lucid.layouts.parts import with_last_logits
 from lucid.models.checkpoints.pretrained import Pretrained, read_model_type
 from lucid.models.whisper import Whisper

@@ -24,8 +24,7 @@ from lucid.layouts.checkpoint_files import (
     write_config,
     write_tokenizer,
 )
-from lucid.layouts.exporting import export_file
-from lucid.layouts.layout import Exported, Layout, Options
+from lucid.layouts.layout import Exported, Layout, Options, export_file
 from lucid.layouts.parts import parts_of
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import DENSE, MODULES, PREFIX, read_modules

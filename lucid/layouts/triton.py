@@ -16,9 +16,8 @@ from lucid.core.targets.runtimes import CPU, CUDA, PROCESSOR, RUNTIMES, targets_
 from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import write_atomically
 from lucid.layouts.checkpoint_files import files_home, name_of, write_config, write_tokenizer
-from lucid.layouts.exporting import export_file
 from lucid.layouts.hub import target_of
-from lucid.layouts.layout import Exported, Layout, Options
+from lucid.layouts.layout import Exported, Layout, Options, export_file
 from lucid.layouts.parts import parts_of
 from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.encoder_decoder import EncoderDecoder

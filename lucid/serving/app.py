@@ -17,9 +17,8 @@ from starlette.routing import Route
 
 from lucid.serving import inference_routes, openai_routes
 from lucid.serving.guard import Guard, Limits, Metrics
-from lucid.serving.responses import JsonAnswer, RequestError, response
+from lucid.serving.responses import GONE, JsonAnswer, RequestError, response
 from lucid.serving.served_model import ServedModel
-from lucid.serving.waiting import GONE
 
 
 def application(

@@ -15,9 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.template import Message
 from lucid.serving.bodies import Body
-from lucid.serving.responses import JsonAnswer, RequestError, json_bytes, told
+from lucid.serving.responses import JsonAnswer, RequestError, json_bytes, told, while_wanted
 from lucid.serving.served_model import ServedModel
-from lucid.serving.waiting import while_wanted
 
 NEW_TOKENS = 512
 """How many tokens an answer has at most where a request does not say, or as many as the model has positions for."""

@@ -14,8 +14,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lucid.serving.responses import RequestError, response
-from lucid.serving.waiting import GONE
+from lucid.serving.responses import GONE, RequestError, response
 
 OPEN = ("/health", "/v2/health/live", "/v2/health/ready")
 """Paths for monitoring, which need no key."""

@@ -23,9 +23,8 @@ from lucid.runtime.requirements import outside
 from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tensors
 from lucid.serving.bodies import Body, parsed
-from lucid.serving.responses import INFERENCE, JsonAnswer, RequestError, json_bytes
+from lucid.serving.responses import INFERENCE, JsonAnswer, RequestError, json_bytes, while_wanted
 from lucid.serving.served_model import IMAGE, ServedModel
-from lucid.serving.waiting import while_wanted
 
 VERSION = "1"
 _HEADER = "inference-header-content-length"
@@ -173,7 +172,7 @@ def _images(column: Array) -> list[Any]:
     found = column.ravel().tolist()
     if not all(isinstance(one, bytes) for one in found):
         raise RequestError(
-            f"input {IMAGE} expected image files, each an element of BYTES as binary data (binary_data_size)",
+            f"input {IMAGE}: expected image files, each an element of BYTES as binary data (binary_data_size)",
             IMAGE,
         )
     return found

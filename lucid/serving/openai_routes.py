@@ -12,9 +12,8 @@ from starlette.routing import Route
 
 from lucid.serving.bodies import Body, body_of
 from lucid.serving.chat import complete
-from lucid.serving.responses import JsonAnswer, RequestError
+from lucid.serving.responses import JsonAnswer, RequestError, while_wanted
 from lucid.serving.served_model import ServedModel
-from lucid.serving.waiting import while_wanted
 
 EMBEDDING, MOST_TEXTS = "embedding", 2048
 

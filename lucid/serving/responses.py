@@ -1,12 +1,15 @@
-"""Answers in JSON, and errors in the form that the clients of a route read."""
+"""Answers: in JSON, errors in the form that the clients of a route read, and work that ends with its client."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from collections.abc import Coroutine
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from lucid.core.words.safe_text import encodable
@@ -58,3 +61,36 @@ class JsonAnswer(JSONResponse):
     def render(self, content: Any) -> bytes:
         """The bytes of the answer."""
         return json_bytes(content)
+
+
+T = TypeVar("T")
+GONE = 499
+"""The status of a request whose client has disconnected, for logs and figures; nobody receives it."""
+
+
+async def while_wanted(request: Request, work: Coroutine[Any, Any, T], seconds: float) -> T:
+    """The result of the work.
+
+    Raises:
+        RequestError: if the client disconnected, or the work took too long.
+    """
+    doing, going = asyncio.create_task(work), asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait({doing, going}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+        if going.done():
+            raise RequestError("the client has gone", status=GONE)
+        raise RequestError(
+            f"the answer took longer than {seconds:g} s; try again later, or send less at a time",
+            status=HTTPStatus.SERVICE_UNAVAILABLE,
+        )
+    finally:
+        doing.cancel()
+        going.cancel()
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client has gone. The body has been read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,4 +1,4 @@
-"""Numbers held against numbers: parity of eager and exported models, the first difference, the cost of quantizing.
+"""Comparing results: parity of eager and exported models, the first difference, the cost of quantizing.
 
 Layouts, reports and the command import from it, and users' tests do. Looking at files belongs to `lucid.inspection`.
 """

@@ -1,4 +1,4 @@
-"""A conversation: what was said so far, as far as the model has positions for it."""
+"""A conversation: the messages so far, as many as the positions of the model hold."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from lucid.generation.chat.template import Message
 
 
 class Conversation:
-    """Questions and answers; each question goes to the model with what was said before it.
+    """Questions and answers; each question goes to the model with the messages before it.
 
-    When all of it has no room among the positions of the model, the oldest question and its answer are forgotten, then
-    the next. A quarter of the positions, or `max_new_tokens` if that is less, is kept for the answer. The system
-    message is never forgotten.
+    If the messages exceed the positions of the model, the oldest question and its answer are forgotten, then the next.
+    A quarter of the positions, or `max_new_tokens` if that is less, is kept for the answer. The system message is never
+    forgotten.
 
     Args:
-        model: what answers.
-        system: what the model is told before the conversation; many templates have one of their own.
+        model: writes the answers.
+        system: the system message; many templates have one of their own.
 
     Attributes:
         forgotten: how many questions were forgotten so far.
@@ -32,7 +32,7 @@ class Conversation:
 
     @property
     def messages(self) -> list[Message]:
-        """What the model is told with the next question. An answer that was interrupted is there as far as it came."""
+        """The messages that go to the model with the next question; an interrupted answer counts as far as it came."""
         return self._told(self._turns)
 
     def ask(

@@ -40,9 +40,9 @@ def load_language_model(
             with tokenizer.json and the checkpoint's configs next to it. A folder with both is an exported model.
         eager: run a checkpoint with NumPy instead of exporting it.
         providers, threads: of the `Session`.
-        ignore: options of a checkpoint's config that are read as if it did not have them, as for `lucid.models.load`.
-        bits: the weights of a checkpoint in so many bits: 4, 8, or by layer, as for `lucid.quantize`. By default as the
-            checkpoint has them, which may be quantized.
+        ignore: options of a checkpoint's config to read as absent, as for `lucid.models.load`.
+        bits: the bits of the weights: 4, 8, or by layer, as for `lucid.quantize`. By default the weights stay as they
+            are in the checkpoint, which may be quantized.
         quantization: further arguments of `lucid.quantize`, such as ``block=64``.
 
     Raises:
@@ -98,8 +98,8 @@ def _decoder(path: Path, dequantize: bool, ignore: Sequence[str]) -> CausalDecod
 def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int | None) -> Session:
     """A decoder exported with its cache for the first provider and this onnxruntime, and loaded.
 
-    The files are removed again. Weights in a file of their own are mapped, not read: a table that an embedding and the
-    output layer share is in memory once, in the layout of products.
+    The files are removed again. Weights in a side file are mapped, not read: a table that an embedding and the output
+    layer share is in memory once, in the layout of products.
     """
     runtime = tuned_for(full_name(providers[0]) if providers else CPU)
     target = Target(runtime.name, onnxruntime=installed())

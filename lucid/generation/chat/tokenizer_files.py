@@ -17,10 +17,9 @@ from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.models.checkpoints.pretrained import gguf_module
 
 _LARGEST = 256 << 20  # bytes; the largest published tokenizer.json has 33 MB
-# Where ids and the number of positions are looked for, first to last. transformers generates by the first of the two
-# configs; genai_config.json is onnxruntime-genai's.
+# The files with ids and the number of positions, by precedence: onnxruntime-genai's, then those of transformers.
 _CONFIGS = ("genai_config.json", "generation_config.json", "config.json")
-# transformers' class for a tokenizer that is all in tokenizer.json; onnxruntime-genai wants one that it knows.
+# transformers' class for tokenizers that are all in tokenizer.json; onnxruntime-genai accepts only known classes.
 _CLASS = "PreTrainedTokenizerFast"
 _POSITIONS = ("context_length", "max_position_embeddings", "n_positions", "model_max_length")
 
@@ -149,7 +148,7 @@ def _eos_ids(folder: Path, configs: list[dict[str, Any]]) -> tuple[int, ...]:
 
 
 def _positions(configs: Sequence[Mapping[str, Any]]) -> int | None:
-    """What the first config says that says anything; transformers writes 1e30 for "any number"."""
+    """The first number of positions in the configs; transformers writes 1e30 for "any number", which does not count."""
     found = (_count(config.get(name)) for config in configs for name in _POSITIONS)
     return next((count for count in found if count is not None), None)
 
