@@ -1,4 +1,4 @@
-"""Which strategy computes which attention on target "cpu", and in which parts: a specification of `plan`."""
+"""Which form computes which attention on target "cpu", and in which parts: a specification of `plan`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lucid.export.forms.attention import thresholds as t
 from lucid.export.forms.attention.call import Call
 from lucid.export.forms.attention.plan import (
     BLOCKS,
+    CANDIDATES,
     CAPPED,
     GROUPS,
     HANDED_ON,
@@ -23,7 +24,6 @@ from lucid.export.forms.attention.plan import (
     NODE,
     SHARED,
     SHARED_IF_LONG,
-    STRATEGIES,
     THREE_PRODUCTS,
     TILES,
     TILES_IF_LONG,
@@ -87,19 +87,19 @@ def chosen(*of: Any, limits: Limits = USUAL, **options: Any) -> Plan:
     return plan(call(*of, **options), limits)
 
 
-def strategy(*of: Any, **options: Any) -> str:
-    """The name of its strategy; where there is none, the node computes it."""
+def form(*of: Any, **options: Any) -> str:
+    """The name of its form; where there is none, the node computes it."""
     try:
-        return chosen(*of, **options).strategy
+        return chosen(*of, **options).form
     except Refused:
         return NODE
 
 
 def test_a_causal_text_of_a_known_length_is_cut_into_blocks_of_queries() -> None:
-    assert strategy(t.SHORT, is_causal=True) == NODE
+    assert form(t.SHORT, is_causal=True) == NODE
     for length in (t.SHORT + 1, 512, t.HANDED_ON_ABOVE, 5000):
         found = chosen(length, is_causal=True)
-        assert found.strategy == BLOCKS and sum(found.rows) == length
+        assert found.form == BLOCKS and sum(found.rows) == length
         assert found.limit is None and found.fill == (length > t.UNBOUNDED)
     assert chosen(512, is_causal=True).rows == (64,) * 8
     assert chosen(130, is_causal=True).rows == (42, 44, 44)
@@ -108,104 +108,104 @@ def test_a_causal_text_of_a_known_length_is_cut_into_blocks_of_queries() -> None
 def test_blocks_of_long_texts_hand_their_keys_on() -> None:
     for length, rows in ((t.HANDED_ON_ABOVE + 1, 128), (2048, 128), (4096, 256)):
         found = chosen(length, is_causal=True)
-        assert found.strategy == HANDED_ON and max(found.rows) <= rows
-    assert strategy(4096, is_causal=True, kv_heads=4) == strategy(4097, is_causal=True) == BLOCKS
-    assert strategy(2048, is_causal=True, softcap=2.0) == BLOCKS
+        assert found.form == HANDED_ON and max(found.rows) <= rows
+    assert form(4096, is_causal=True, kv_heads=4) == form(4097, is_causal=True) == BLOCKS
+    assert form(2048, is_causal=True, softcap=2.0) == BLOCKS
 
 
 def test_masks_alone_are_filled_in_one_block_of_many_queries_and_keys() -> None:
     for masked in ({"key_mask": True}, {"mask": (300, 300)}, {"mask": (1, 1, 1, 300)}):
         assert chosen(300, **masked).rows == (300,)
         assert chosen(300, **masked).fill
-    assert strategy(t.SHORT_IF_NOT_CAUSAL, key_mask=True) == strategy(300, keys=77, key_mask=True) == NODE
-    assert strategy(300, mask=(1, 12, 300, 300)) == NODE, "a mask for each head costs as much as the scores"
-    assert strategy("L", key_mask=True) == NODE, "texts of any length are padded little"
+    assert form(t.SHORT_IF_NOT_CAUSAL, key_mask=True) == form(300, keys=77, key_mask=True) == NODE
+    assert form(300, mask=(1, 12, 300, 300)) == NODE, "a mask for each head costs as much as the scores"
+    assert form("L", key_mask=True) == NODE, "texts of any length are padded little"
 
 
 def test_a_causal_text_of_any_length_is_one_loop_over_blocks_where_it_is_long() -> None:
     found = chosen("L", is_causal=True)
-    assert (found.strategy, found.limit, found.short) == (BLOCKS, t.WHOLE, NODE)
+    assert (found.form, found.limit, found.short) == (BLOCKS, t.WHOLE, NODE)
     assert found.rows == () and not found.fill and found.each == NODE
     capped = chosen("L", is_causal=True, softcap=2.0)
     assert (capped.limit, capped.short, capped.each) == (t.WHOLE_IF_CAPPED, CAPPED, CAPPED)
     assert chosen("L", 1, is_causal=True).each == SHARED
-    assert strategy("L", keys="S", is_causal=True) == NODE
+    assert form("L", keys="S", is_causal=True) == NODE
 
 
 def test_nothing_masked_is_computed_in_tiles_where_a_text_is_long() -> None:
-    assert strategy(t.TILED, packed=True) == strategy(t.TILED_IF_SPLIT) == TILES
-    assert strategy(t.TILED - 1, packed=True) == NODE
-    assert strategy(t.TILED_IF_SPLIT - 1) == THREE_PRODUCTS
+    assert form(t.TILED, packed=True) == form(t.TILED_IF_SPLIT) == TILES
+    assert form(t.TILED - 1, packed=True) == NODE
+    assert form(t.TILED_IF_SPLIT - 1) == THREE_PRODUCTS
     for packed, least, short in ((True, t.TILED, NODE), (False, t.TILED_IF_SPLIT, THREE_PRODUCTS)):
         found = chosen("L", packed=packed)
-        assert (found.strategy, found.limit, found.short) == (TILES_IF_LONG, least - 1, short)
+        assert (found.form, found.limit, found.short) == (TILES_IF_LONG, least - 1, short)
 
 
 def test_the_weights_are_those_of_three_products() -> None:
-    assert strategy("L", need_weights=True) == THREE_PRODUCTS
-    assert strategy("L", packed=True, need_weights=True) == strategy("L", kv_heads=4, need_weights=True) == NODE
+    assert form("L", need_weights=True) == THREE_PRODUCTS
+    assert form("L", packed=True, need_weights=True) == form("L", kv_heads=4, need_weights=True) == NODE
 
 
 def test_few_heads_are_products_which_all_threads_share() -> None:
-    assert strategy(t.SHARED, t.FEW_HEADS, key_mask=True) == strategy(t.SHARED, 2, kv_heads=1) == SHARED
-    assert strategy(t.SHARED, t.FEW_HEADS + 1, key_mask=True) == strategy(t.SHARED - 1, 3, key_mask=True) == NODE
-    assert strategy(t.SHORT_IF_MASKED, 3, key_mask=True, is_causal=True) == SHARED
-    assert strategy(t.SHARED, 3, is_causal=True) == strategy(300, 1, key_mask=True) == IN_PRODUCTS
+    assert form(t.SHARED, t.FEW_HEADS, key_mask=True) == form(t.SHARED, 2, kv_heads=1) == SHARED
+    assert form(t.SHARED, t.FEW_HEADS + 1, key_mask=True) == form(t.SHARED - 1, 3, key_mask=True) == NODE
+    assert form(t.SHORT_IF_MASKED, 3, key_mask=True, is_causal=True) == SHARED
+    assert form(t.SHARED, 3, is_causal=True) == form(300, 1, key_mask=True) == IN_PRODUCTS
     found = chosen("L", 3, key_mask=True)
-    assert (found.strategy, found.limit, found.short) == (SHARED_IF_LONG, t.SHARED - 1, NODE)
-    assert strategy(t.SHARED, 1, key_mask=True, batch="N") == SHARED, "N may be 1"
-    assert strategy(t.SHARED, 1, key_mask=True, batch="8*N") == NODE
+    assert (found.form, found.limit, found.short) == (SHARED_IF_LONG, t.SHARED - 1, NODE)
+    assert form(t.SHARED, 1, key_mask=True, batch="N") == SHARED, "N may be 1"
+    assert form(t.SHARED, 1, key_mask=True, batch="8*N") == NODE
 
 
 def test_capped_scores_are_products_for_their_tanh() -> None:
-    assert strategy(7, softcap=2.0) == strategy("L", softcap=2.0, window=3) == CAPPED
+    assert form(7, softcap=2.0) == form("L", softcap=2.0, window=3) == CAPPED
     assert chosen(t.LONG_IF_CAPPED + 2, softcap=2.0).rows == (*(t.ROWS_IF_CAPPED,) * 8, 2)
     assert chosen(t.LONG_IF_CAPPED - 1, softcap=2.0).rows == ()
-    assert strategy(1, softcap=2.0, past=True) == NODE
+    assert form(1, softcap=2.0, past=True) == NODE
 
 
 def test_a_window_is_cut_into_blocks_that_read_the_keys_near_them() -> None:
     narrow = chosen(2048, window=41, window_after=9)
-    assert (narrow.strategy, narrow.rows, narrow.limit) == (WINDOWS, (t.NARROW.rows,), None)
+    assert (narrow.form, narrow.rows, narrow.limit) == (WINDOWS, (t.NARROW.rows,), None)
     assert chosen(2048, window=t.REACH + 1, is_causal=True).rows == (t.WIDE.rows,)
     found = chosen("L", window=41, is_causal=True)
     assert (found.limit, found.short) == (int(t.NARROW.short * (t.NARROW.rows + 40)), NODE)
     assert chosen("L", window=41, is_causal=True, softcap=2.0).short == CAPPED
     assert chosen(140, window=140, is_causal=True).rows == ()  # it hides nothing
-    assert strategy(200, window=140, is_causal=True) == strategy("L", window=9) == NODE
+    assert form(200, window=140, is_causal=True) == form("L", window=9) == NODE
 
 
 def test_a_step_over_a_cache_reads_each_key_head_once() -> None:
     assert chosen(1, kv_heads=4, past=True, is_causal=True).limit is None
     found = chosen("L", kv_heads=4, past=True, is_causal=True)
-    assert (found.strategy, found.limit) == (GROUPS, 1)
-    assert strategy(5, kv_heads=4, past=True) == strategy(1, past=True) == NODE
+    assert (found.form, found.limit) == (GROUPS, 1)
+    assert form(5, kv_heads=4, past=True) == form(1, past=True) == NODE
 
 
 def test_expected_lengths_leave_out_what_only_others_need() -> None:
     short, long = (Limits(Target("cpu", lengths=lengths)) for lengths in ((1, t.WHOLE), (t.WHOLE + 1, 9000)))
-    assert strategy("L", is_causal=True, limits=short) == NODE
+    assert form("L", is_causal=True, limits=short) == NODE
     found = chosen("L", is_causal=True, limits=long)
     assert found.short == "" and "up to" not in found.note
 
 
 def test_who_insists_gets_what_is_slower() -> None:
     asked = Limits(Target("cpu", forms={"attention": "blocks"}))
-    assert strategy(7, is_causal=True, limits=asked) == IN_PRODUCTS
-    assert strategy(1, is_causal=True, limits=asked) == SHARED, "one query has nothing to be cut"
+    assert form(7, is_causal=True, limits=asked) == IN_PRODUCTS
+    assert form(1, is_causal=True, limits=asked) == SHARED, "one query has nothing to be cut"
 
 
-def test_what_a_strategy_does_not_take_is_left_to_the_next() -> None:
-    assert strategy(300, is_causal=True, dtype="float64") == strategy(300, is_causal=True, scale=-1.0) == NODE
-    assert strategy(300, is_causal=True, dropout_p=0.5, need_weights=True) == NODE
+def test_what_a_form_does_not_take_is_left_to_the_next() -> None:
+    assert form(300, is_causal=True, dtype="float64") == form(300, is_causal=True, scale=-1.0) == NODE
+    assert form(300, is_causal=True, dropout_p=0.5, need_weights=True) == NODE
     unknown = call(300, is_causal=True, need_weights=True)
-    assert not any(s.covers(unknown) for s in STRATEGIES if s.name != CAPPED)
+    assert not any(each.covers(unknown) for each in CANDIDATES if each.name != CAPPED)
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
-def test_more_queries_never_take_a_strategy_for_fewer(is_causal: bool) -> None:
-    """In the order of lengths the strategies change at most three times, and never back."""
-    found = [strategy(length, is_causal=is_causal) for length in range(1, 4097, 7)]
+def test_more_queries_never_take_a_form_for_fewer(is_causal: bool) -> None:
+    """In the order of lengths the forms change at most three times, and never back."""
+    found = [form(length, is_causal=is_causal) for length in range(1, 4097, 7)]
     assert sum(a != b for a, b in pairwise(found)) == len(set(found)) - 1 <= 3
 
 

@@ -32,9 +32,9 @@ Attended: TypeAlias = Callable[[Builder, Call, Sequence[Tensor], Iterator[Tensor
 
 def in_blocks(build: Builder, call: Call, plan: Plan) -> Tensor:
     """Attention in the blocks of a plan. (N, H, L, d) or packed (N, L, H*d)."""
-    if plan.strategy == IN_PRODUCTS:
+    if plan.form == IN_PRODUCTS:
         return as_given(call, _filled(build, split(call), plan, _multiplied))
-    return _filled(build, call, plan, {BLOCKS: _copied, HANDED_ON: _handed_on}[plan.strategy])
+    return _filled(build, call, plan, {BLOCKS: _copied, HANDED_ON: _handed_on}[plan.form])
 
 
 def _filled(build: Builder, call: Call, plan: Plan, attended: Attended) -> Tensor:

@@ -1,6 +1,6 @@
-"""The forms of attention tuned for onnxruntime's CPU provider: each strategy of `plan.py` with what writes it.
+"""The forms of attention tuned for onnxruntime's CPU provider: each candidate of `plan.py` with what writes it.
 
-A strategy's form refuses a call where its plan does. Writers only write: what they need to know is in the plan.
+A form refuses a call where the plan does. Writers only write: what they need to know is in the plan.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lucid.export.forms.attention.call import Call
 from lucid.export.forms.attention.groups import groups_as_queries
 from lucid.export.forms.attention.nodes import in_tiles
 from lucid.export.forms.attention.open_lengths import by_length
-from lucid.export.forms.attention.plan import STRATEGIES, Plan, Strategy, plan
+from lucid.export.forms.attention.plan import CANDIDATES, Candidate, Plan, plan
 from lucid.export.forms.attention.products import (
     at_once,
     capped,
@@ -77,34 +77,33 @@ WRITERS: Mapping[str, Writer] = {
     p.CAPPED: lambda build, node, call, plan: capped(build, call, plan.rows),
     p.GROUPS: lambda build, node, call, plan: groups_as_queries(build, call, plan, node.types),
 }
-"""What writes the plan of a strategy, by the strategy's name."""
+"""What writes a plan, by the name of its form."""
 
 
-def _form(strategy: Strategy) -> Form:
-    """The form of a strategy."""
-    contrib = any(kernel in ("FusedMatMul", "MultiHeadAttention") for kernel in strategy.kernel.split())
+def _form(candidate: Candidate) -> Form:
+    contrib = any(kernel in ("FusedMatMul", "MultiHeadAttention") for kernel in candidate.kernel.split())
     declared = form(
         attention,
-        takes=strategy.takes,
-        name=strategy.name,
-        opset=strategy.opset,
-        kind=strategy.kind,
+        takes=candidate.takes,
+        name=candidate.name,
+        opset=candidate.opset,
+        kind=candidate.kind,
         domain="com.microsoft" if contrib else "",
-        kernel=strategy.kernel,
-        strategy=strategy.gain,
+        kernel=candidate.kernel,
+        strategy=candidate.strategy,
     )
-    return declared(_emit(strategy))
+    return declared(_emit(candidate))
 
 
-def _emit(strategy: Strategy) -> Emit:
+def _emit(candidate: Candidate) -> Emit:
     def emit(build: Builder, node: Node) -> Taken:
         call = Call.of(node)
-        decided = plan(call, build, (strategy,))
-        results = WRITERS[strategy.name](build, node, call, decided)
+        decided = plan(call, build, (candidate,))
+        results = WRITERS[candidate.name](build, node, call, decided)
         return Taken(results, decided.note)
 
     return emit
 
 
-FORMS: tuple[Form, ...] = tuple(map(_form, STRATEGIES))
-"""The forms of all strategies, best first."""
+FORMS: tuple[Form, ...] = tuple(map(_form, CANDIDATES))
+"""All of them, best first."""

@@ -1,4 +1,4 @@
-"""The one place where a choice by a size is made when the model runs: an If node around two strategies."""
+"""The one place where a choice by a size is made when the model runs: an If node around two forms."""
 
 from __future__ import annotations
 

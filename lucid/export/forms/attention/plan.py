@@ -1,4 +1,4 @@
-"""The plan of an attention on onnxruntime's CPU provider: which strategy computes it, and in which parts.
+"""The plan of an attention on onnxruntime's CPU provider: which form writes it, and in which parts.
 
 `plan` decides, by the numbers in `thresholds.py`; it writes nothing. Two costs dominate on that provider. A causal
 `Attention` node computes all L x L scores and discards half of them; and it masks with the lowest number, for which
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lucid.core.graph.types import float32
 from lucid.core.sizes.dims import Dim, Size, same, sym_min
-from lucid.core.targets.record import Strategy as Gain
+from lucid.core.targets.record import Strategy
 from lucid.core.targets.runtimes import FILLED_MASKS
 from lucid.export.form import Limits, Refused, refuse, refuse_slower, refuse_wrong
 from lucid.export.forms.attention import thresholds as t
@@ -41,19 +41,19 @@ NODE = "the plain node"
 
 @dataclass(frozen=True)
 class Plan:
-    """How a strategy computes a call.
+    """How a form computes a call.
 
     Attributes:
-        strategy: its name, as `explain` shows it.
+        form: its name, as `explain` shows it.
         why: why it is the best.
         limit: where the number of queries is open: up to so many, `short` computes the call.
-        short: the strategy that computes all scores at once; empty where the target expects no such length.
+        short: the form that computes all scores at once; empty where the target expects no such length.
         rows: the queries of each block where their number is known; of a block of a window.
-        each: the strategy of each block of an open number of queries.
+        each: the form of each block of an open number of queries.
         fill: whether the number that hides keys is worth choosing; otherwise it is the lowest one.
     """
 
-    strategy: str
+    form: str
     why: str
     limit: int | None = None
     short: str = ""
@@ -68,13 +68,13 @@ class Plan:
         return f"{short}{self.why}" + (f"; each block is {self.each}" if self.each not in ("", NODE) else "")
 
 
-class Strategy(NamedTuple):
-    """A way to compute attention, as the form of that name declares it: see `lucid.export.form.Form`."""
+class Candidate(NamedTuple):
+    """A form, as declared (see `lucid.export.form.Form`), with what decides whether and how it computes a call."""
 
     name: str
     decide: Callable[[Call, Limits], Plan]
     takes: str  # the optional operands and the options that it computes
-    gain: Gain
+    strategy: Strategy
     opset: int = 17
     kind: str = "blocks"
     kernel: str = ""
@@ -84,17 +84,17 @@ class Strategy(NamedTuple):
         return self.takes == "*" or call.asks_for <= set(self.takes.split())
 
 
-def plan(call: Call, limits: Limits, among: Sequence[Strategy] | None = None) -> Plan:
-    """The plan of the first strategy, of all or of these, that computes a call exactly and at least as fast as others.
+def plan(call: Call, limits: Limits, among: Sequence[Candidate] | None = None) -> Plan:
+    """The plan of the first form, of all or of these, that computes a call exactly and at least as fast as others.
 
     Raises:
         Refused: if there is none, with the reason of the last one.
     """
-    reason = Refused("no strategy takes what it asks for")
-    for strategy in STRATEGIES if among is None else among:
-        if strategy.covers(call):
+    reason = Refused("no form takes what it asks for")
+    for candidate in CANDIDATES if among is None else among:
+        if candidate.covers(call):
             try:
-                return strategy.decide(call, limits)
+                return candidate.decide(call, limits)
             except Refused as refused:
                 reason = refused
     raise reason
@@ -363,17 +363,17 @@ def _groups_as_queries(call: Call, limits: Limits) -> Plan:
 # Open lengths ---------------------------------------------------------------------------------------------------------
 
 
-def _if_long(strategy: str, why: str, limit: int, call: Call, limits: Limits, rows: tuple[int, ...] = ()) -> Plan:
-    """The plan for an open number of queries: a strategy above a limit, all scores at once up to it."""
+def _if_long(form: str, why: str, limit: int, call: Call, limits: Limits, rows: tuple[int, ...] = ()) -> Plan:
+    """The plan for an open number of queries: a form above a limit, all scores at once up to it."""
     expects = limits.target.expects
     if not expects(limit + 1):
         lengths = limits.target.lengths
         refuse(f"at most {limit} queries are expected (lengths={lengths}), too few for it to be faster")
-    return Plan(strategy, why, limit, at_once(call) if expects(0, limit) else "", rows)
+    return Plan(form, why, limit, at_once(call) if expects(0, limit) else "", rows)
 
 
 def at_once(call: Call) -> str:
-    """The strategy that computes all scores at once in a branch for short texts."""
+    """The form that computes all scores at once in a branch for short texts."""
     if call.options.softcap:
         return CAPPED
     unmasked = not call.masked and call.options.ahead is None
@@ -381,7 +381,7 @@ def at_once(call: Call) -> str:
 
 
 def _refuse_fewer(limits: Limits, size: Size, least: int, what: str) -> None:
-    """Refuse a strategy that is slower for fewer queries or keys, where they are fewer or may be."""
+    """Refuse a form that is slower for fewer queries or keys, where they are fewer or may be."""
     if isinstance(size, int) and size < least:
         refuse_slower(limits, attention, what)
     if not isinstance(size, int) and limits.target.expects(0, least - 1):
@@ -389,14 +389,16 @@ def _refuse_fewer(limits: Limits, size: Size, least: int, what: str) -> None:
 
 
 _NO_PAST = "mask key_mask heads kv_heads scale is_causal"
-STRATEGIES: tuple[Strategy, ...] = (
-    Strategy(IN_PRODUCTS, _blocks_in_products, _NO_PAST, "blocks", 23, kernel="FusedMatMul"),
-    Strategy(HANDED_ON, _blocks_with_a_cache, _NO_PAST, "blocks", 23),
-    Strategy(BLOCKS, _query_blocks, f"{_NO_PAST} softcap", "blocks", 23),
-    Strategy(TILES, _tiles, "heads kv_heads scale", "tiles", kind="contrib", kernel="MultiHeadAttention"),
-    Strategy(TILES_IF_LONG, _tiles_if_long, "heads kv_heads scale", "tiles", 23, kernel="MultiHeadAttention Attention"),
-    Strategy(THREE_PRODUCTS, _three_products, "heads kv_heads scale need_weights", "products", kernel="FusedMatMul"),
-    Strategy(
+CANDIDATES: tuple[Candidate, ...] = (
+    Candidate(IN_PRODUCTS, _blocks_in_products, _NO_PAST, "blocks", 23, kernel="FusedMatMul"),
+    Candidate(HANDED_ON, _blocks_with_a_cache, _NO_PAST, "blocks", 23),
+    Candidate(BLOCKS, _query_blocks, f"{_NO_PAST} softcap", "blocks", 23),
+    Candidate(TILES, _tiles, "heads kv_heads scale", "tiles", kind="contrib", kernel="MultiHeadAttention"),
+    Candidate(
+        TILES_IF_LONG, _tiles_if_long, "heads kv_heads scale", "tiles", 23, kernel="MultiHeadAttention Attention"
+    ),
+    Candidate(THREE_PRODUCTS, _three_products, "heads kv_heads scale need_weights", "products", kernel="FusedMatMul"),
+    Candidate(
         WINDOWS,
         _window_blocks,
         "key_mask heads kv_heads scale is_causal window window_after softcap",
@@ -404,8 +406,8 @@ STRATEGIES: tuple[Strategy, ...] = (
         23,
         kernel="Attention",
     ),
-    Strategy(SHARED, _products_of_few_heads, f"{_NO_PAST} window window_after", "products", kernel="FusedMatMul"),
-    Strategy(
+    Candidate(SHARED, _products_of_few_heads, f"{_NO_PAST} window window_after", "products", kernel="FusedMatMul"),
+    Candidate(
         SHARED_IF_LONG,
         _products_of_few_heads_if_long,
         f"{_NO_PAST} window window_after",
@@ -413,8 +415,8 @@ STRATEGIES: tuple[Strategy, ...] = (
         23,
         kernel="FusedMatMul Attention",
     ),
-    Strategy(CAPPED, _capped_scores, "*", "products", kind="expanded"),
-    Strategy(
+    Candidate(CAPPED, _capped_scores, "*", "products", kind="expanded"),
+    Candidate(
         GROUPS,
         _groups_as_queries,
         f"{_NO_PAST} past_key past_value window window_after softcap",
@@ -423,4 +425,4 @@ STRATEGIES: tuple[Strategy, ...] = (
         kernel="Attention",
     ),
 )
-"""All strategies, best first. After them come the plain node and the body."""
+"""All of them, best first. After them come the plain node and the body."""

@@ -50,13 +50,13 @@ def capped(build: Builder, call: Call, rows: tuple[int, ...] = ()) -> tuple[Tens
     return (in_products(build, call, *hidden_of(call)),)
 
 
-def at_once(build: Builder, call: Call, strategy: str) -> Operand:
+def at_once(build: Builder, call: Call, form: str) -> Operand:
     """All scores at once, as a plan's `short` says."""
-    if strategy == CAPPED:
+    if form == CAPPED:
         return build.name_of(capped(build, call)[0])
-    if strategy == THREE_PRODUCTS:
+    if form == THREE_PRODUCTS:
         return build.names_of(three_products(build, call))[0]
-    assert strategy == NODE, strategy
+    assert form == NODE, form
     return emit_node(build, call)[0]
 
 

@@ -1,4 +1,4 @@
-"""From which sizes other strategies of attention are faster on onnxruntime's CPU provider, and where that was measured.
+"""From which sizes other forms of attention are faster on onnxruntime's CPU provider, and where that was measured.
 
 docs/benchmarks.md describes the measurements ("Which form is fastest" has those that rest on one processor), and
 docs/benchmarks/forms.md, here "the forms page", has the times of usual nodes. A test holds what follows from them to
