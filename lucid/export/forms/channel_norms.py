@@ -93,3 +93,7 @@ def _filled(x: Value, number: int) -> Array:
     if not isinstance(channels, int):
         refuse("the number of channels is symbolic and there is no weight or bias")
     return np.full(channels, number, x.type.dtype.numpy)
+
+
+# Best first, of each op.
+FORMS = (batch_normalization, group_normalization, instance_normalization)

@@ -65,3 +65,7 @@ def _refuse_shallow(build: Builder, op: Operation, out: int, channels: int, kern
         )
     elif group > 1 and (channels % BLOCK or out % BLOCK):
         refuse_slower(build, op, f"onnxruntime's kernels for images take groups of a multiple of {BLOCK} channels")
+
+
+# Best first, of each op.
+FORMS = (over_one_line,)

@@ -134,3 +134,7 @@ def _added(build: Builder, names: list[str], own: list[Input], kind: DType, acti
     last = np.asarray([-1])
     weighted = build.op("Mul", product, build.op("Unsqueeze", factors, last))
     return build.op("ScatterND", total, build.op("Unsqueeze", rows, last), weighted, reduction="add")
+
+
+# Best first, of each op.
+FORMS = (moe, scan, split_products)

@@ -183,3 +183,10 @@ greater_equal = _exchanged(elementwise.greater_equal, "LessOrEqual")
 @form(elementwise.exp, name="Exp, unless it is NaN", kernel="Exp", mends=EXP_OF_NAN)
 def exp(build: Builder, node: Node) -> str:
     return build.op("Where", build.op("IsNaN", operand(node)), operand(node), build.op("Exp", operand(node)))
+
+
+# Best first, of each op.
+FORMS = (
+    *(maximum, guarded_maximum, minimum, guarded_minimum, argmax, guarded_argmax, plain_max_pool, guarded_max_pool),
+    *(larger, smaller, greater, greater_equal, exp),
+)

@@ -96,3 +96,7 @@ def _taken(build: Builder, node: Node, result: str, why: str, few: int) -> Taken
     if dtype != float32:
         result = build.op("Cast", result, to=onnx_code(dtype))
     return Taken(result, why)
+
+
+# Best first, of each op.
+FORMS = (dynamic, rows, static)

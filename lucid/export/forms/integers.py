@@ -254,3 +254,10 @@ def _axis_by_axis(node: Node, along: Callable[[Tensor, int], Tensor]) -> Tensor:
     for each in axes:
         x = along(x, each)
     return unsqueeze(x, axes[::-1]) if node.attributes["keepdims"] and axes else x
+
+
+# Best first, of each op.
+FORMS = (
+    *(reduce_sum, products_with_ones, reduce_prod, halves_multiplied, pow_, repeated_squares, corrected_floor_div),
+    *(int_floor_div, corrected_mod, int_mod),
+)

@@ -221,3 +221,7 @@ def _with_carries(build: Builder, block: Block, at: int, names: list[str]) -> Bl
     inputs = (*block.inputs[:at], *((name, kind) for name in names), *block.inputs[at:])
     outputs = (*block.outputs[:at], *((copy, kind) for copy in copies), *block.outputs[at:])
     return Block((*block.nodes, *nodes), outputs, inputs)
+
+
+# Best first, of each op.
+FORMS = (scan_of_copies, scan_of_any_length, scan)

@@ -158,3 +158,10 @@ def _power(size: Size, target: Size, factor: float | None) -> Fraction:
         if exact if factor is None else factor == power and same(size * power.numerator // power.denominator, target):
             return power
     refuse(f"{target} is not {size} multiplied with a power of two, and it rounds positions differently")
+
+
+# Best first, of each op.
+FORMS = (
+    *(layer_normalization_of_a_sum, layer_normalization, rms_normalization),
+    *(resize, dropout, relu, softplus, log_softmax, gelu, rotary),
+)

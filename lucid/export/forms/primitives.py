@@ -328,19 +328,10 @@ def _are_positions(value: Value) -> bool:
 
 # These primitives have one form each, so their order does not matter.
 FORMS = (
-    *(cast, cos, mul, true_div, not_equal, one_node(elementwise.fmod, "Mod", fmod=1), *_BITWISE),
-    *(
-        take,
-        reshape,
-        squeeze,
-        unsqueeze,
-        permute,
-        expand,
-        tile,
-        pad,
-        split,
-        one_node(shaping.concat_op, "Concat", "axis"),
-    ),
+    *(cast, cos, mul, true_div, not_equal, not_greater, *_BITWISE),
+    *(take, reshape, squeeze, unsqueeze, permute, expand, tile, pad, split),
     *(slice_op, size_op, full, arange, tril, triu),
     *(mean, any_, all_, cumsum),
+    one_node(elementwise.fmod, "Mod", fmod=1),
+    one_node(shaping.concat_op, "Concat", "axis"),
 )

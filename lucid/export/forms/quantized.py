@@ -211,3 +211,7 @@ def _is_multiplied(build: Builder, packed: Value) -> bool:
         return False
     products = (node.inputs[1] for node in build.graph.nodes() if node.op is quantized.quantized_linear)
     return any(isinstance(weight, Constant) and weight.array is packed.array for weight in products)
+
+
+# Best first, of each op.
+FORMS = (matmul_nbits, dequantize_linear, in_float32, gather_block_quantized, unpack_codes)

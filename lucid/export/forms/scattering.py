@@ -90,3 +90,7 @@ def write_elements(build: Builder, node: Node) -> str:
     positions = Tensor.from_value(starts)
     first = reshape(where(positions < 0, _FAR, positions), (new.type.shape[0], *[1] * (rank - 1)))
     return build.op("ScatterElements", buffer, expand(first + steps, new.type.shape), new, axis=axis)
+
+
+# Best first, of each op.
+FORMS = (tensor_scatter, write_elements, scatter_elements, scatter_sums, top_k_in_order, top_k)

@@ -53,3 +53,7 @@ def _series(factors: Sequence[float], square: Tensor) -> Tensor:
 
 
 sin, cos = _by_quarters(elementwise.sin, 0), _by_quarters(elementwise.cos, 1)
+
+
+# Best first, of each op.
+FORMS = (sin, cos)

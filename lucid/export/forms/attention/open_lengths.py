@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Size
-from lucid.export.builder import Block, Builder, Operand, Operands
+from lucid.export.builder import Builder, Operand, Operands
 from lucid.export.forms.attention.plan import Plan
 from lucid.ops.creation import size_op
 
@@ -39,7 +39,7 @@ def branch(
 ) -> tuple[str, ...]:
     """An If node: the outputs of one function or of the other, of these types."""
 
-    def block(emit: Callable[[], Operands]) -> Block:
-        return build.block(lambda: list(zip(build.names_of(emit()), outputs, strict=True)))
+    def typed(emit: Callable[[], Operands]) -> list[tuple[str, TensorType]]:
+        return list(zip(build.names_of(emit()), outputs, strict=True))
 
-    return build.ops("If", condition, outputs=len(outputs), then_branch=block(then), else_branch=block(orelse))
+    return build.either(condition, lambda: typed(then), lambda: typed(orelse))
