@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lucid import batch as batch
     from lucid import export as export
     from lucid import generation as generation
+    from lucid import importing as importing
     from lucid import inspection as inspection
     from lucid import layouts as layouts
     from lucid import models as models
@@ -36,6 +37,7 @@ else:
         "batch",
         "export",
         "generation",
+        "importing",
         "inspection",
         "layouts",
         "models",

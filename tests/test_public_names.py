@@ -26,6 +26,7 @@ PAGES = {
     "generation": ["lucid.generation"],
     "models": ["lucid.models"],
     "layouts": ["lucid.layouts"],
+    "importing": ["lucid.importing"],
     "batch": ["lucid.batch"],
     "tokenizing": ["lucid.layouts.tokenizing"],
     "images": ["lucid.layouts.images"],

@@ -21,6 +21,7 @@ MODULES = (
     "Lucid runs modules of its own: make the model with lucid.nn, save the weights as safetensors there and load them: "
     "model.load_state_dict(lucid.load(path)); docs/howto/coming-from.md"
 )
+FROM_TORCH = "; or let lucid.from_torch(module, *examples) make it of torch's"
 
 
 def library_of(value: Any) -> str:
@@ -48,7 +49,8 @@ def advice(value: Any) -> str:
     library = library_of(value)
     if not library:
         return ""
-    return MODULES if is_module(value) else f"write lucid.tensor({_TO_NUMPY[library]})"
+    modules = MODULES + FROM_TORCH if library == "torch" else MODULES
+    return modules if is_module(value) else f"write lucid.tensor({_TO_NUMPY[library]})"
 
 
 def shown_type(value: Any) -> str:

@@ -1,0 +1,125 @@
+"""`torch.export` with axes named as Lucid names them, and its errors in a line."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from lucid.importing.torch_import import TorchImportError
+
+
+def exported(
+    module: torch.nn.Module, examples: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Any
+) -> tuple[ExportedProgram, dict[str, Any]]:
+    """A module as torch exports it, and the names of axes by input.
+
+    Raises:
+        TorchImportError: where torch cannot export the module, or an axis with a name has one size only.
+    """
+    bound = inspect.signature(module.forward).bind(*examples, **kwargs).arguments
+    axes = axes_by_name(list(bound), dynamic)
+    grown = {name: _grown(value, axes.get(name), _small(bound, axes)) for name, value in bound.items()}
+    everything = torch.export.Dim.AUTO if dynamic is None else None
+    shapes = {name: _shapes(value, axes.get(name), everything) for name, value in grown.items()}
+    positional = list(grown)[: len(examples)]
+    try:
+        with torch.no_grad():
+            program = torch.export.export(
+                module,
+                tuple(grown[name] for name in positional),
+                {name: value for name, value in grown.items() if name not in positional},
+                dynamic_shapes=shapes,
+                strict=False,
+            )
+    except _REFUSALS as error:
+        raise TorchImportError(f"from_torch: torch cannot export {type(module).__name__}: {_short(error)}") from error
+    return program, axes
+
+
+_REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, LookupError)
+
+
+def axes_by_name(names: Sequence[str], dynamic: Any) -> dict[str, Any]:
+    """The axes that `dynamic` gives for each input.
+
+    Raises:
+        TorchImportError: for more entries than inputs, or names of no input.
+    """
+    if dynamic is None:
+        return {}
+    if isinstance(dynamic, Mapping):
+        unknown = [name for name in dynamic if name not in names]
+        if unknown:
+            raise TorchImportError(
+                f"from_torch: dynamic names {', '.join(map(repr, unknown))}, but the inputs are {', '.join(names)}"
+            )
+        return dict(dynamic)
+    if isinstance(dynamic, str) or len(dynamic) > len(names):
+        raise TorchImportError(
+            f"from_torch: dynamic is {dynamic!r}, expected axes for each of the inputs {', '.join(names)}, such as "
+            '[("N", "L"), ("N", "L")]'
+        )
+    return dict(zip(names, dynamic, strict=False))
+
+
+def _pairs(value: Any, axes: Any) -> Iterator[tuple[torch.Tensor, Any]]:
+    """The tensors of an input with their axes."""
+    if isinstance(value, torch.Tensor):
+        yield value, axes
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _pairs(item, axes[key] if axes else None)
+    elif isinstance(value, (list, tuple)):
+        for place, item in enumerate(value):
+            yield from _pairs(item, axes[place] if axes else None)
+
+
+def _small(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> set[str]:
+    """The names of axes that have size 1 in some example: torch takes a size of 1 as a constant."""
+    return {
+        name
+        for key, value in inputs.items()
+        for tensor, own in _pairs(value, axes.get(key))
+        for size, name in zip(tensor.shape, own or (), strict=False)
+        if isinstance(name, str) and size == 1
+    }
+
+
+def _grown(value: Any, axes: Any, small: set[str]) -> Any:
+    """An example whose axes with these names are twice as large."""
+    if isinstance(value, torch.Tensor):
+        for axis, name in enumerate(axes or ()):
+            if isinstance(name, str) and name in small:
+                value = torch.cat([value, value], axis)
+        return value
+    if isinstance(value, Mapping):
+        return {key: _grown(item, axes[key] if axes else None, small) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_grown(item, axes[place] if axes else None, small) for place, item in enumerate(value))
+    return value
+
+
+def _shapes(value: Any, axes: Any, everything: Any) -> Any:
+    """What `torch.export` takes as `dynamic_shapes`: an entry for each axis with a name, or for all axes."""
+    if isinstance(value, torch.Tensor):
+        if axes is None:
+            return None if everything is None else dict.fromkeys(range(value.ndim), everything)
+        return {axis: torch.export.Dim.DYNAMIC for axis, name in enumerate(axes) if isinstance(name, str)}
+    if isinstance(value, Mapping):
+        return {key: _shapes(item, axes[key] if axes else None, everything) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shapes(item, axes[place] if axes else None, everything) for place, item in enumerate(value)]
+    return None
+
+
+def _short(error: BaseException) -> str:
+    """What torch says, and the last line of the user's code that it names."""
+    text = str(error).strip()
+    lines = re.findall(r'File "([^"]+)", line (\d+)', text)
+    said = text.splitlines()[0] if text else type(error).__name__
+    return f"{said} ({lines[-1][0]}:{lines[-1][1]})" if lines else said

@@ -1,0 +1,476 @@
+"""Functions of torch's operators that are more than one call of Lucid's: arguments in ATen's order, under its meaning.
+
+Arguments about devices, memory and gradients are left out before. Sizes are integers or `Dim`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lucid import ops
+from lucid.core.graph.types import DType, bool_, broadcast, float32
+from lucid.core.sizes.dims import Size, same, sym_min
+from lucid.nn import functional as F
+from lucid.ops.creation import eye as _eye_of
+from lucid.ops.tensor.tensor import Tensor
+
+Function = Callable[..., Any]
+END = 2**63 - 1  # torch's way to write the end of an axis
+
+
+# Sizes ----------------------------------------------------------------------------------------------------------------
+
+
+def sym_float(x: Any) -> Any:
+    return float(x) if isinstance(x, int) else x
+
+
+def getitem(x: Any, place: Any) -> Any:
+    return x[place]
+
+
+# Creation -------------------------------------------------------------------------------------------------------------
+
+
+def arange(start: Any, end: Any, step: Any = 1, dtype: DType | None = None) -> Tensor:
+    return ops.arange(start, end, step, dtype)
+
+
+def full(size: Sequence[Size], value: Any, dtype: DType | None = None) -> Tensor:
+    if dtype is None and isinstance(value, float):
+        dtype = float32
+    return ops.full(tuple(size), value, dtype)
+
+
+def zeros(size: Sequence[Size], dtype: DType | None = None) -> Tensor:
+    return ops.full(tuple(size), 0, dtype or float32)
+
+
+def ones(size: Sequence[Size], dtype: DType | None = None) -> Tensor:
+    return ops.full(tuple(size), 1, dtype or float32)
+
+
+def new(value: Any) -> Function:
+    def new(x: Tensor, size: Sequence[Size], dtype: DType | None = None) -> Tensor:
+        return ops.full(tuple(size), value, dtype or x.dtype)
+
+    return new
+
+
+def new_full(x: Tensor, size: Sequence[Size], value: Any, dtype: DType | None = None) -> Tensor:
+    return ops.full(tuple(size), value, dtype or x.dtype)
+
+
+def like(value: Any) -> Function:
+    def like(x: Tensor, dtype: DType | None = None) -> Tensor:
+        return ops.full_like(x, value, dtype=dtype or x.dtype)
+
+    return like
+
+
+def full_like(x: Tensor, value: Any, dtype: DType | None = None) -> Tensor:
+    return ops.full_like(x, value, dtype=dtype or x.dtype)
+
+
+def scalar_tensor(value: Any, dtype: DType | None = None) -> Tensor:
+    return ops.full((), value, dtype or float32)
+
+
+def eye(rows: int, columns: int | None = None, dtype: DType | None = None) -> Tensor:
+    return _eye_of(rows, columns, dtype or float32)
+
+
+# Types and copies -----------------------------------------------------------------------------------------------------
+
+
+def unchanged(x: Any, *ignored: Any, **named: Any) -> Any:
+    return x
+
+
+def to_copy(x: Tensor, dtype: DType | None = None, **named: Any) -> Tensor:
+    return x if dtype is None else x.astype(dtype)
+
+
+def to_dtype(x: Tensor, dtype: DType | None = None, *ignored: Any, **named: Any) -> Tensor:
+    return to_copy(x, dtype)
+
+
+def type_as(x: Tensor, other: Tensor) -> Tensor:
+    return x.astype(other.dtype)
+
+
+# Arithmetic -----------------------------------------------------------------------------------------------------------
+
+
+def scaled(function: Callable[[Any, Any], Tensor]) -> Function:
+    """`add` and `sub`, whose second operand may be multiplied by `alpha`."""
+
+    def scaled(x: Any, y: Any, alpha: Any = 1) -> Tensor:
+        return function(x, y if alpha == 1 else y * alpha)
+
+    return scaled
+
+
+def rsub(x: Tensor, y: Any, alpha: Any = 1) -> Any:
+    return y - (x if alpha == 1 else x * alpha)
+
+
+def div_mode(x: Any, y: Any, rounding_mode: str | None = None) -> Tensor:
+    return ops.OPS["div"](x, y) if rounding_mode is None else tensor_beside(x, y).div(y, rounding_mode=rounding_mode)
+
+
+def tensor_beside(x: Any, other: Any) -> Tensor:
+    """x as a tensor, if it is a number beside one."""
+    return x if isinstance(x, Tensor) else ops.full((), x, other.dtype)
+
+
+def floor_divide(x: Any, y: Any) -> Any:
+    return x // y
+
+
+def remainder(x: Any, y: Any) -> Any:
+    return x % y
+
+
+def power(x: Any, y: Any) -> Any:
+    return x**y
+
+
+def expm1(x: Tensor) -> Tensor:
+    """exp(x) - 1 without cancellation: 2 exp(x/2) sinh(x/2) = tanh(x/2) (exp(x) + 1)."""
+    return ops.tanh(x / 2) * (ops.exp(x) + 1)
+
+
+def log1p(x: Tensor) -> Tensor:
+    """log(1 + x) without cancellation (Kahan): log(u) x / (u - 1) where u = 1 + x is not 1."""
+    u = 1 + x
+    exact = u == 1
+    return ops.where(exact, x, ops.log(u) * x / ops.where(exact, ops.ones_like(u), u - 1))
+
+
+def clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+    return ops.clamp(x, low, high)
+
+
+def trunc(x: Tensor) -> Tensor:
+    return x if x.dtype.kind != "float" else ops.where(x < 0, ops.ceil(x), ops.floor(x))
+
+
+def addmm(x: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    product = a @ b
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else product + (x if beta == 1 else x * beta)
+
+
+def einsum(equation: str, operands: Sequence[Tensor], path: Any = None) -> Tensor:
+    return ops.einsum(equation, *operands)
+
+
+def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
+    return x + (a * b if value == 1 else a * b * value)
+
+
+def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
+    return x + (a / b if value == 1 else a / b * value)
+
+
+def lerp(x: Tensor, end: Tensor, weight: Any) -> Any:
+    return x + weight * (end - x)
+
+
+# Shapes ---------------------------------------------------------------------------------------------------------------
+
+
+def view(x: Tensor, size: Sequence[Size]) -> Tensor:
+    return x.reshape(tuple(size))
+
+
+def expand(x: Tensor, size: Sequence[Any], implicit: bool = False) -> Tensor:
+    return x.expand(tuple(size))
+
+
+def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
+    return x.permute(tuple(axes))
+
+
+def squeeze(x: Tensor, axes: Any = None) -> Tensor:
+    return x.squeeze(tuple(axes) if isinstance(axes, (list, tuple)) else axes)
+
+
+def slice_axis(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
+    if end is not None and isinstance(end, int) and end == END:
+        end = None
+    if start is None or (isinstance(start, int) and start == 0):
+        start = None
+    if start is None and end is None and step == 1:
+        return x
+    index = [slice(None)] * x.ndim
+    index[axis] = slice(start, end, step)
+    return x[tuple(index)]
+
+
+def select(x: Tensor, axis: int, place: Any) -> Tensor:
+    return x.select(axis, place)
+
+
+def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    return x[tuple(slice(None) if index is None else index for index in indices)]
+
+
+def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    if len(indices) == 1 and indices[0] is not None and indices[0].dtype == bool_ and values.ndim == 0:
+        mask = indices[0]
+        return ops.where(mask.reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim)), values, x)
+    if any(index is not None and index.dtype == bool_ for index in indices):
+        raise NotImplementedError("values that are put at a mask, several of them: their number depends on the mask")
+    used = [index for index in indices if index is not None]
+    leading = [axis for axis, index in enumerate(indices) if index is not None]
+    if leading != list(range(len(used))):
+        raise NotImplementedError("values that are put at indices of later axes")
+    shape = tuple(broadcast("index_put", *(index.shape for index in used)))
+    flat: Any = 0
+    for axis, index in enumerate(used):
+        index = ops.where(index < 0, index + x.shape[axis], index)
+        flat = flat * x.shape[axis] + index
+    flat = flat.expand(shape).flatten() if shape else flat.reshape(1)
+    inner = x.shape[len(used) :]
+    rows = x.reshape(-1, *inner)
+    source = values.expand((*shape, *inner)).reshape(flat.shape[0], *inner)
+    if accumulate:
+        return ops.index_add(rows, 0, flat, source.astype(x.dtype)).reshape(x.shape)
+    for _ in inner:
+        flat = flat.unsqueeze(-1)
+    return ops.scatter(rows, 0, flat.expand(source.shape), source.astype(x.dtype)).reshape(x.shape)
+
+
+def cat(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
+    kept = [part for part in parts if not (part.ndim == 1 and same(part.shape[0], 0))]
+    return kept[0] if len(kept) == 1 else ops.concat(kept or parts, axis)
+
+
+def stack(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
+    return ops.stack(parts, axis)
+
+
+def split(x: Tensor, sizes: Any, axis: int = 0) -> Sequence[Tensor]:
+    return x.split(list(sizes) if isinstance(sizes, (list, tuple)) else sizes, axis)
+
+
+def repeat(x: Tensor, repeats: Sequence[Size]) -> Tensor:
+    return ops.repeat(x, repeats)
+
+
+def flip(x: Tensor, axes: Sequence[int]) -> Tensor:
+    return x.flip(*axes)
+
+
+def roll(x: Tensor, shifts: Any, axes: Any = None) -> Tensor:
+    return x.roll(shifts, axes or None)
+
+
+def pad(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
+    return F.pad(x, tuple(pad), value=float(value))
+
+
+def pad_mode(x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
+    return F.pad(x, tuple(pad), mode, value)
+
+
+def unfold(x: Tensor, axis: int, size: int, step: int) -> Tensor:
+    """Windows of an axis as a last one: by a table of places."""
+    axis %= x.ndim
+    windows = (x.shape[axis] - size) // step + 1
+    places = ops.arange(windows).unsqueeze(1) * step + ops.arange(size)
+    return x[(slice(None),) * axis + (places,)].movedim(axis + 1, -1)
+
+
+def slice_scatter(
+    x: Tensor, source: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Tensor:
+    size = x.shape[axis]
+    if step != 1:
+        raise NotImplementedError("slice_scatter with a step")
+    start = 0 if start is None else start
+    end = size if end is None or (isinstance(end, int) and end == END) else end
+    parts = [
+        slice_axis(x, axis, 0, start),
+        source.expand(slice_axis(x, axis, start, end).shape).astype(x.dtype),
+        slice_axis(x, axis, end, END),
+    ]
+    return ops.concat(
+        [part for part in parts if not (isinstance(part.shape[axis], int) and part.shape[axis] == 0)], axis
+    )
+
+
+def select_scatter(x: Tensor, source: Tensor, axis: int, place: int) -> Tensor:
+    end = None if place == -1 else place + 1
+    return slice_scatter(x, source.unsqueeze(axis), axis, place if place >= 0 else x.shape[axis] + place, end)
+
+
+def repeat_interleave(x: Tensor, repeats: Any, axis: int | None = None, output_size: Any = None) -> Tensor:
+    return x.repeat_interleave(repeats, axis)
+
+
+def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    x = x.movedim((axis1, axis2), (-2, -1))
+    rows, columns = x.shape[-2:]
+    length = sym_min(rows - max(-offset, 0), columns - max(offset, 0))
+    places = ops.arange(length)
+    flat = x.reshape(*x.shape[:-2], rows * columns)
+    return flat[..., (places + max(-offset, 0)) * columns + places + max(offset, 0)]
+
+
+# Reductions -----------------------------------------------------------------------------------------------------------
+
+
+def axes_of(axis: Any) -> Any:
+    return (tuple(axis) or None) if isinstance(axis, (list, tuple)) else axis
+
+
+def reduction(name: str) -> Function:
+    method = {"sum": Tensor.sum, "mean": Tensor.mean, "prod": Tensor.prod}[name]
+
+    def reduced(x: Tensor, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
+        return method(x, axes_of(axis), keepdim, dtype=dtype)
+
+    return reduced
+
+
+def whole(name: str) -> Function:
+    """A reduction of all axes, whose second argument is the element type."""
+    method = reduction(name)
+
+    def reduced(x: Tensor, dtype: DType | None = None) -> Any:
+        return method(x, dtype=dtype)
+
+    return reduced
+
+
+def extreme(method: Callable[..., Tensor]) -> Function:
+    def extreme(x: Tensor, axis: Any = None, keepdim: bool = False) -> Tensor:
+        return method(x, axes_of(axis), keepdim)
+
+    return extreme
+
+
+def max_dim(x: Tensor, axis: int, keepdim: bool = False) -> Any:
+    return x.max(axis, keepdim)
+
+
+def min_dim(x: Tensor, axis: int, keepdim: bool = False) -> Any:
+    return x.min(axis, keepdim)
+
+
+def var(x: Tensor, axis: Any = None, correction: Any = 1, keepdim: bool = False) -> Tensor:
+    return x.var(axes_of(axis), keepdims=keepdim, correction=1 if correction is None else correction)
+
+
+def std(x: Tensor, axis: Any = None, correction: Any = 1, keepdim: bool = False) -> Tensor:
+    return x.std(axes_of(axis), keepdims=keepdim, correction=1 if correction is None else correction)
+
+
+def var_mean(x: Tensor, axis: Any = None, correction: Any = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return var(x, axis, correction, keepdim), x.mean(axes_of(axis), keepdim)
+
+
+def vector_norm(
+    x: Tensor, order: Any = 2, axis: Any = None, keepdim: bool = False, dtype: DType | None = None
+) -> Tensor:
+    return x.norm(order, axes_of(axis), keepdim, dtype)
+
+
+def linalg_norm(
+    x: Tensor, order: Any = None, axis: Any = None, keepdim: bool = False, dtype: DType | None = None
+) -> Tensor:
+    """torch.linalg.norm; matrix norms other than Frobenius' are not here."""
+    pair = isinstance(axis, (list, tuple)) and len(axis) == 2
+    if order is not None and (pair or (axis is None and x.ndim == 2)):
+        raise NotImplementedError(f"linalg_norm: the matrix norm {order!r}")
+    return vector_norm(x, 2 if order is None else order, axis, keepdim, dtype)
+
+
+def weight_norm(v: Tensor, g: Tensor, axis: int = 0) -> Tensor:
+    """g * v / |v|, where the norm is over all axes but one (Salimans and Kingma 2016)."""
+    others = tuple(other for other in range(v.ndim) if other != axis % v.ndim)
+    return v * (g / v.norm(2, others, True))
+
+
+def softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
+    return x.softmax(axis, dtype=dtype)
+
+
+def log_softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
+    return x.log_softmax(axis, dtype=dtype)
+
+
+def softmax_half(x: Tensor, axis: int, half_to_float: bool) -> Tensor:
+    return x.softmax(axis)
+
+
+def logsumexp(x: Tensor, axis: Any, keepdim: bool = False) -> Tensor:
+    axes = axes_of(axis)
+    top = x.amax(axes, True)
+    top = ops.where(ops.isfinite(top), top, ops.zeros_like(top))
+    total = ops.log(ops.exp(x - top).sum(axes, True)) + top
+    return total if keepdim else total.squeeze(axes)
+
+
+def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor:
+    """How many numbers are in each of `bins` equal parts of low to high."""
+    if not low < high:
+        raise NotImplementedError("histc without a range")
+    place = ops.floor((x.flatten() - low) / (high - low) * bins)
+    place = ops.where(x.flatten() == high, ops.full_like(place, bins - 1), place)
+    return (place.unsqueeze(1) == ops.arange(bins)).sum(0).astype(x.dtype)
+
+
+def cumsum(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
+    return x.cumsum(axis, dtype)
+
+
+def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+    return x.argmax(axis, keepdim)
+
+
+def argmin(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+    return x.argmin(axis, keepdim)
+
+
+def sort(x: Tensor, axis: int = -1, descending: bool = False) -> Any:
+    return x.sort(axis, descending)
+
+
+def sort_stable(x: Tensor, stable: bool = True, axis: int = -1, descending: bool = False) -> Any:
+    return x.sort(axis, descending)
+
+
+def argsort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
+    return x.argsort(axis, descending)
+
+
+def topk(x: Tensor, k: Size, axis: int = -1, largest: bool = True, ordered: bool = True) -> Any:
+    return x.topk(k, axis, largest)
+
+
+# Choices --------------------------------------------------------------------------------------------------------------
+
+
+def where(condition: Tensor, x: Any, y: Any) -> Tensor:
+    return ops.where(condition, x, y)
+
+
+def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    return x.masked_fill(mask, value)
+
+
+def scatter(x: Tensor, axis: int, index: Tensor, source: Any) -> Tensor:
+    return x.scatter(axis, index, source)
+
+
+def gather(x: Tensor, axis: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
+    return x.gather(axis, index)
+
+
+def embedding(weight: Any, indices: Tensor, *ignored: Any) -> Tensor:
+    return F.embedding(indices, weight)

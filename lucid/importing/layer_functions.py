@@ -1,0 +1,237 @@
+"""Functions of torch's layers: norms, attention, convolutions, pooling, resizing; their arguments in ATen's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lucid import ops
+from lucid.core.sizes.dims import Size
+from lucid.nn import functional as F
+from lucid.ops.tensor.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+# Layers ---------------------------------------------------------------------------------------------------------------
+
+
+def layer_norm(
+    x: Tensor,
+    shape: Sequence[Size],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn: bool = True,
+) -> Tensor:
+    return F.layer_norm(x, tuple(shape), weight, bias, eps)
+
+
+def rms_norm(x: Tensor, shape: Sequence[Size], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    return F.rms_norm(x, tuple(shape), weight, eps)
+
+
+def group_norm(
+    x: Tensor,
+    groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn: bool = True,
+) -> Tensor:
+    return ops.group_norm(x, weight, bias, groups=groups, eps=eps)
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor,
+    variance: Tensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool = True,
+) -> Tensor:
+    if training:
+        raise NotImplementedError("batch_norm in training mode: call module.eval() first")
+    return ops.batch_norm(x, mean, variance, weight, bias, eps=eps)
+
+
+def batch_norm_inference(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor, momentum: float, eps: float
+) -> tuple[Tensor]:
+    return (ops.batch_norm(x, mean, variance, weight, bias, eps=eps),)
+
+
+def instance_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Any,
+    variance: Any,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool = True,
+) -> Tensor:
+    return ops.group_norm(x, weight, bias, groups=int(x.shape[1]), eps=eps)
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa)
+
+
+def conv(rank: int) -> Function:
+    function = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[rank]
+
+    def conv(
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        return function(x, weight, bias, ints(stride), ints(padding), ints(dilation), groups)
+
+    return conv
+
+
+def ints(value: Any) -> Any:
+    return tuple(value) if isinstance(value, (list, tuple)) else value
+
+
+def conv_transpose(rank: int) -> Function:
+    function = {1: F.conv_transpose1d, 2: F.conv_transpose2d}[rank]
+
+    def conv(
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        dilation: Any = 1,
+    ) -> Tensor:
+        return function(x, weight, bias, ints(stride), ints(padding), ints(output_padding), groups, ints(dilation))
+
+    return conv
+
+
+def pair(value: Any, rank: int) -> tuple[int, ...]:
+    items = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    return items * rank if len(items) == 1 else items
+
+
+def average_pool(rank: int) -> Function:
+    def pool(
+        x: Tensor,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor: Any = None,
+    ) -> Tensor:
+        if ceil_mode or divisor:
+            raise NotImplementedError("average pooling with ceil_mode or divisor_override")
+        sizes, pads = pair(kernel, rank), pair(padding, rank)
+        return ops.average_pool(
+            x,
+            kernel_shape=sizes,
+            strides=pair(stride or kernel, rank),
+            pads=pads + pads,
+            count_include_pad=int(count_include_pad),
+        )
+
+    return pool
+
+
+def max_pool(rank: int) -> Function:
+    def pool(
+        x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    ) -> Tensor:
+        if ceil_mode:
+            raise NotImplementedError("max pooling with ceil_mode")
+        sizes, pads = pair(kernel, rank), pair(padding, rank)
+        return ops.max_pool(
+            x,
+            kernel_shape=sizes,
+            strides=pair(stride or kernel, rank),
+            pads=pads + pads,
+            dilations=pair(dilation, rank),
+        )
+
+    return pool
+
+
+def adaptive_average_pool(x: Tensor, size: Sequence[int]) -> Tensor:
+    return ops.adaptive_average_pool(x, output_size=tuple(size))
+
+
+def upsample(mode: str, align: bool) -> Function:
+    """The vector overloads: the size, or factors."""
+
+    def upsample(x: Tensor, size: Any, *options: Any) -> Tensor:
+        corners, factors = options if align else (None, *options)
+        return F.interpolate(
+            x, None if size is None else tuple(size), None if factors is None else tuple(factors), mode, corners
+        )
+
+    return upsample
+
+
+def upsample_size(mode: str, align: bool) -> Function:
+    """The plain overloads: the size and, for a few, the corners; factors that follow give the same size."""
+
+    def upsample(x: Tensor, size: Sequence[Size], *options: Any) -> Tensor:
+        corners = options[0] if align else None
+        return F.interpolate(x, tuple(size), None, mode, corners)
+
+    return upsample
+
+
+def pixel_shuffle(x: Tensor, factor: int) -> Tensor:
+    *leading, channels, height, width = x.shape
+    x = x.reshape(*leading, channels // (factor * factor), factor, factor, height, width)
+    rank = len(leading)
+    x = x.permute(*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
+    return x.reshape(*leading, channels // (factor * factor), height * factor, width * factor)
+
+
+def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
+    *leading, channels, height, width = x.shape
+    x = x.reshape(*leading, channels, height // factor, factor, width // factor, factor)
+    rank = len(leading)
+    x = x.permute(*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
+    return x.reshape(*leading, channels * factor * factor, height // factor, width // factor)
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    return x  # imported modules are in evaluation mode
+
+
+def hardtanh(x: Tensor, low: Any = -1, high: Any = 1) -> Tensor:
+    return ops.clamp(x, low, high)
+
+
+def prelu(x: Tensor, weight: Tensor) -> Tensor:
+    if weight.ndim == 1 and x.ndim > 1:
+        weight = weight.reshape(-1, *(1,) * (x.ndim - 2))
+    return ops.where(x > 0, x, x * weight)
+
+
+def im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+    return F.unfold(x, ints(kernel), ints(dilation), ints(padding), ints(stride))

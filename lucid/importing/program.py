@@ -1,0 +1,114 @@
+"""A torch program as data: calls of Lucid's functions in their order, run on tensors, known or traced."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lucid.core.graph.scope import entered, scope
+from lucid.nn.module import Module
+from lucid.ops.tensor.tensor import Tensor
+
+
+class Slot(NamedTuple):
+    """The place of a value among those of a run."""
+
+    number: int
+
+
+class Weight(NamedTuple):
+    """A parameter or buffer, by its owner and its name there: `lucid.quantize` replaces it, so each run looks it up."""
+
+    owner: Module
+    name: str
+
+
+class Call(NamedTuple):
+    """One call of a program."""
+
+    result: int
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    """With slots in the places of values, also in lists."""
+    options: Mapping[str, Any]
+    operator: str
+    path: str
+    """The module that made the call."""
+    line: str
+    """Where it stands in the user's code."""
+    unused: tuple[int, ...]
+    """Slots that no later call reads."""
+
+
+class Program:
+    """What an imported module computes, called as torch's `forward` is.
+
+    It stands in the place of a module's method `forward` and has a signature, so that inputs have torch's names.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[str, Any],
+        weights: Mapping[int, Weight | Tensor],
+        calls: Sequence[Call],
+        result: Any,
+        slots: int,
+    ) -> None:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in inputs])
+        self.inputs, self.weights, self.calls, self.result, self.slots = inputs, weights, calls, result, slots
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        bound = self.__signature__.bind(*arguments, **named).arguments
+        values: list[Any] = [None] * self.slots
+        for name, places in self.inputs.items():
+            _put(values, places, bound[name])
+        for number, weight in self.weights.items():
+            values[number] = getattr(weight.owner, weight.name) if isinstance(weight, Weight) else weight
+        for call in self.calls:
+            try:
+                values[call.result] = _run(call, values)
+            except _FAULTS as error:
+                error.add_note(f"in {call.operator}, which torch exported from {call.line or 'an unknown line'}")
+                raise
+            for number in call.unused:
+                values[number] = None
+        return _with_values(self.result, values)
+
+
+_FAULTS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError)
+
+
+def _run(call: Call, values: Sequence[Any]) -> Any:
+    """The result of a call; while tracing, its nodes belong to the module that made it."""
+    arguments, options = _with_values(call.arguments, values), _with_values(call.options, values)
+    here = scope.get()
+    if here is None:
+        return call.function(*arguments, **options)
+    path = ".".join(part for part in (here.path, call.path) if part)
+    with entered(here._replace(path=path)):
+        return call.function(*arguments, **options)
+
+
+def _put(values: list[Any], places: Any, given: Any) -> None:
+    """Put the tensors of an input, which may be nested, into their slots."""
+    if isinstance(places, Slot):
+        values[places.number] = given
+    elif isinstance(places, Mapping):
+        for key, place in places.items():
+            _put(values, place, given[key])
+    elif isinstance(places, (list, tuple)):
+        for place, item in zip(places, given, strict=True):
+            _put(values, place, item)
+
+
+def _with_values(argument: Any, values: Sequence[Any]) -> Any:
+    """An argument with values in the places of slots."""
+    if isinstance(argument, Slot):
+        return values[argument.number]
+    if isinstance(argument, (list, tuple)):
+        return type(argument)(_with_values(item, values) for item in argument)
+    if isinstance(argument, Mapping):
+        return {key: _with_values(item, values) for key, item in argument.items()}
+    return argument

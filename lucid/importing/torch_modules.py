@@ -1,0 +1,377 @@
+"""Exported torch programs as modules: their operators as calls, their weights as parameters and buffers."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.fx import Graph, Node
+from torch.utils import _pytree as pytree
+
+from lucid.core.graph.types import DType, as_dtype, bfloat16, spec
+from lucid.core.words.other_libraries import type_name
+from lucid.importing.exporting import axes_by_name, exported
+from lucid.importing.patterns import LARGER, with_larger_operations
+from lucid.importing.program import Call, Program, Slot, Weight
+from lucid.importing.table import TABLE
+from lucid.importing.torch_import import TorchImportError
+from lucid.nn.module import Module, Parameter, WeightUse
+from lucid.ops.tensor.tensor import Tensor
+
+
+class TorchPart(Module):
+    """A torch module: its parameters, buffers and parts. The outermost one has the program as its `forward`."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._specs: Mapping[str, Any] = {}
+        self._constants: Sequence[Tensor] = ()
+        self.quantizable: dict[str, WeightUse] = {}  # type: ignore[misc]  # each part has weights of its own
+
+    def input_specs(self) -> Mapping[str, Any]:
+        """The inputs of torch's `forward`, with their dynamic axes."""
+        return self._specs
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace(type(self).__name__, self._kind, 1)
+
+
+def imported_module(module: Any, examples: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic: Any) -> TorchPart:
+    """What `from_torch` returns."""
+    if isinstance(module, torch.nn.Module):
+        if module.training:
+            raise TorchImportError(
+                f"from_torch: {type(module).__name__} is in training mode, in which dropout and batch norms compute "
+                "something else: call module.eval() first"
+            )
+        program, axes = exported(module, examples, kwargs or {}, dynamic)
+        return _imported(program, axes, type(module).__name__)
+    if isinstance(module, ExportedProgram):
+        program = module
+    elif isinstance(module, (str, PathLike)):
+        program = _loaded(module)
+    else:
+        raise TypeError(
+            f"from_torch: got {type_name(module)}, expected a torch.nn.Module, an exported program or the path of a "
+            ".pt2 file"
+        )
+    if examples or kwargs:
+        raise TorchImportError("from_torch: an exported program has its inputs already: leave the examples out")
+    axes = axes_by_name(list(_inputs(program, _user_inputs(program, program.graph))), dynamic)
+    return _imported(program, axes, "ExportedProgram")
+
+
+def _loaded(path: str | PathLike[str]) -> ExportedProgram:
+    try:
+        return torch.export.load(path)
+    except (RuntimeError, ValueError, OSError, BadZipFile) as error:
+        raise TorchImportError(
+            f"from_torch: torch.export.load does not read {path}: {str(error).splitlines()[0]}; if the outputs are "
+            "classes of a library, import that library first"
+        ) from error
+
+
+def _imported(program: ExportedProgram, axes: Mapping[str, Any], name: str) -> TorchPart:
+    """A module from a program."""
+    program = program.run_decompositions({})  # views and in-place operators become plain ones; layers stay whole
+    _check_outputs(program, name)
+    graph = copy.deepcopy(program.graph)
+    inputs = _inputs(program, _user_inputs(program, graph))
+    specs, symbols = _specs(inputs, axes)
+    with_larger_operations(graph, symbols)
+    graph.eliminate_dead_code()
+    nodes = [node for node in graph.nodes if node.op != "output"]
+    slots = {node: Slot(number) for number, node in enumerate(nodes)}
+    module = TorchPart(name)
+    weights = _weights(program, module, slots, _kinds(graph))
+    _declare_uses(graph, weights, slots)
+    output = next(node for node in graph.nodes if node.op == "output")
+    result = pytree.tree_unflatten([_argument(value, slots) for value in output.args[0]], program.call_spec.out_spec)
+    places = {key: _argument(value, slots) for key, value in inputs.items()}
+    module._specs = specs
+    module._constants = [tensor for tensor in weights.values() if isinstance(tensor, Tensor)]
+    module.forward = Program(  # type: ignore[method-assign]  # an object with the signature of torch's forward
+        places, weights, _calls(graph, slots), _plain(result), len(nodes)
+    )
+    return module
+
+
+# Inputs and outputs ---------------------------------------------------------------------------------------------------
+
+
+def _check_outputs(program: ExportedProgram, name: str) -> None:
+    for output in program.graph_signature.output_specs:
+        if output.kind != OutputKind.USER_OUTPUT:
+            raise TorchImportError(
+                f"from_torch: {name} changes {output.target!r} ({output.kind.name.lower().replace('_', ' ')}), but a "
+                "graph has no state: take it as an input and return the new value"
+            )
+
+
+def _user_inputs(program: ExportedProgram, graph: Graph) -> list[Node]:
+    """The placeholders of what `forward` takes."""
+    own = {item.arg.name: item for item in program.graph_signature.input_specs}
+    return [node for node in graph.nodes if node.op == "placeholder" and own[node.target].kind == InputKind.USER_INPUT]
+
+
+def _inputs(program: ExportedProgram, user: Sequence[Node]) -> dict[str, Any]:
+    """The arguments of torch's `forward` by name, with placeholders in the places of tensors; without plain values."""
+    constant = {item.arg.name for item in program.graph_signature.input_specs if isinstance(item.arg, ConstantArgument)}
+    args, kwargs = pytree.tree_unflatten(list(user), program.call_spec.in_spec)
+    names = program.module_call_graph[0].signature.forward_arg_names or [f"input_{place}" for place in range(len(args))]
+    named = dict(zip(names, args, strict=False)) | kwargs
+    return {name: value for name, value in named.items() if not {node.target for node in _leaves(value)} <= constant}
+
+
+def _leaves(value: Any) -> list[Node]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Node)]
+
+
+def _specs(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The specs of the inputs, and a name for each of torch's symbols.
+
+    Names that are given come first; other symbols are N and L for the first two axes of an input. Axes in one place
+    whose examples have the same size share a name.
+    """
+    names: dict[str, str] = {}
+    alike: dict[tuple[int, Any], str] = {}
+
+    def tensor_spec(node: Node, own: Any, path: str) -> Any:
+        tensor = node.meta["val"]
+        wanted = [name if isinstance(name, str) else None for name in own or ()]
+        wanted += [None] * (tensor.ndim - len(wanted))
+        for axis, (size, name) in enumerate(zip(tensor.shape, wanted, strict=True)):
+            if name is None:
+                continue
+            if isinstance(size, int):
+                raise TorchImportError(
+                    f"from_torch: axis {axis} of {path} is named {name!r}, but the module works with size {size} only: "
+                    "give the number instead of a name, or mend the line that needs it"
+                )
+            _take_name(names, str(size.node.expr), name)
+        for axis, size in enumerate(tensor.shape):
+            if not isinstance(size, int):
+                for symbol in re.findall(_SYMBOL, str(size.node.expr)):
+                    if symbol not in names:
+                        place = (axis, size.node.hint)
+                        alike.setdefault(place, _free_name(axis, path, names.values()))
+                        names[symbol] = alike[place]
+        sizes = [size if isinstance(size, int) else named_size(str(size.node.expr), names) for size in tensor.shape]
+        return spec(*sizes, dtype=dtype_of(tensor.dtype))
+
+    def nested(value: Any, own: Any, path: str) -> Any:
+        if isinstance(value, Mapping):
+            return {key: nested(item, own[key] if own else None, f"{path}.{key}") for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [nested(item, own[place] if own else None, f"{path}.{place}") for place, item in enumerate(value)]
+        return tensor_spec(value, own, path) if isinstance(value, Node) else value
+
+    for_names = sorted(inputs, key=lambda name: name not in axes)  # those with names first
+    found = {name: nested(inputs[name], axes.get(name), name) for name in for_names}
+    return {name: found[name] for name in inputs}, names
+
+
+_SYMBOL = r"\b[su]\d+\b"
+
+
+def _take_name(names: dict[str, str], expression: str, name: str) -> None:
+    """Give a symbol its name."""
+    if re.fullmatch(_SYMBOL, expression) and names.setdefault(expression, name) != name:
+        raise TorchImportError(
+            f"from_torch: the axes {names[expression]} and {name} always have one size: give one name"
+        )
+
+
+def named_size(expression: str, names: Mapping[str, str]) -> str:
+    """A size with names in the places of torch's symbols."""
+    return re.sub(_SYMBOL, lambda found: names.get(found.group(), found.group()), expression)
+
+
+def _free_name(axis: int, path: str, taken: Any) -> str:
+    usual = ("N", "L")[axis] if axis < 2 else ""
+    return usual if usual and usual not in taken else re.sub(r"\W", "_", f"{path}_{axis}")
+
+
+def _plain(result: Any) -> Any:
+    """The structure of an output in Python's own containers: torch's own classes are dicts of what is not None."""
+    if isinstance(result, Mapping):
+        return {str(key): _plain(value) for key, value in result.items() if value is not None}
+    if isinstance(result, (list, tuple)) and not isinstance(result, Slot):
+        return tuple(_plain(item) for item in result if item is not None)
+    return result
+
+
+# Calls ----------------------------------------------------------------------------------------------------------------
+
+
+def _calls(graph: Graph, slots: Mapping[Node, Slot]) -> list[Call]:
+    """The calls of a graph.
+
+    Raises:
+        TorchImportError: for operators that the table lacks, each with its line.
+    """
+    nodes = [node for node in graph.nodes if node.op == "call_function"]
+    last = {used: node for node in nodes for used in node.all_input_nodes}
+    kept = {node for output in graph.nodes if output.op == "output" for node in output.all_input_nodes}
+    missing = {
+        operator_name(node): _line(node)
+        for node in reversed(nodes)
+        if node.target not in LARGER and operator_name(node) not in TABLE
+    }
+    if missing:
+        listed = "; ".join(f"{name} ({line or 'no line'})" for name, line in missing.items())
+        raise TorchImportError(
+            f"from_torch: no function for {listed}: write one of Lucid's tensors and add it with "
+            f'lucid.importing.register("{next(iter(missing))}", function)'
+        )
+    return [
+        Call(
+            slots[node].number,
+            node.target if node.target in LARGER else TABLE[operator_name(node)],
+            tuple(_argument(argument, slots) for argument in node.args),
+            {key: _argument(value, slots) for key, value in node.kwargs.items() if key not in _PLACES},
+            operator_name(node),
+            _path(node),
+            _line(node),
+            tuple(slots[used].number for used in node.all_input_nodes if last[used] is node and used not in kept),
+        )
+        for node in nodes
+    ]
+
+
+_PLACES = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "generator")
+
+
+def operator_name(node: Node) -> str:
+    """The name of an operator in the table: `aten.add.Tensor`, or that of a function of Python."""
+    target: Any = node.target
+    return str(target) if isinstance(target, torch._ops.OpOverload) else target.__name__
+
+
+def _argument(argument: Any, slots: Mapping[Node, Slot]) -> Any:
+    if isinstance(argument, Node):
+        return slots[argument]
+    if isinstance(argument, torch.dtype):
+        return dtype_of(argument)
+    if isinstance(argument, (list, tuple)):
+        return [_argument(item, slots) for item in argument]
+    if isinstance(argument, Mapping):
+        return {key: _argument(item, slots) for key, item in argument.items()}
+    return None if isinstance(argument, (torch.device, torch.layout, torch.memory_format)) else argument
+
+
+def dtype_of(dtype: torch.dtype) -> DType:
+    """Lucid's element type.
+
+    Raises:
+        TorchImportError: for one that Lucid does not have.
+    """
+    try:
+        return as_dtype(str(dtype).removeprefix("torch."))
+    except TypeError as error:
+        raise TorchImportError(f"from_torch: {dtype} is an element type that Lucid does not have") from error
+
+
+def _kinds(graph: Graph) -> dict[str, str]:
+    """The classes of torch's modules by path."""
+    stacks = [node.meta.get("nn_module_stack") or {} for node in graph.nodes]
+    return {_module_path(path): str(kind).rpartition(".")[2] for stack in stacks for path, kind in stack.values()}
+
+
+def _module_path(path: str) -> str:
+    return re.sub(r"@\d+", "", path).removeprefix("L['self']").strip(".")
+
+
+def _path(node: Node) -> str:
+    """The path of the module that made a call."""
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return "" if not stack or stack[-1][0].startswith("_empty") else _module_path(stack[-1][0])
+
+
+def _line(node: Node) -> str:
+    """The user's line: the innermost one of the trace."""
+    lines = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
+
+
+# Weights --------------------------------------------------------------------------------------------------------------
+
+
+def _weights(
+    program: ExportedProgram, module: TorchPart, slots: Mapping[Node, Slot], kinds: Mapping[str, str]
+) -> dict[int, Weight | Tensor]:
+    """What the placeholders of parameters, buffers and constants stand for, by slot; the state is put in its places."""
+    own = {item.arg.name: item for item in program.graph_signature.input_specs}
+    known: dict[Any, Tensor] = {}
+    weights: dict[int, Weight | Tensor] = {}
+    for key, value in program.state_dict.items():
+        _place(module, key, _tensor(value, known), kinds)
+    for node, slot in slots.items():
+        if node.op != "placeholder" or own[node.target].kind == InputKind.USER_INPUT:
+            continue
+        key = own[node.target].target
+        if key in program.state_dict:
+            owner = module
+            *path, name = key.split(".")
+            for step in path:
+                owner = vars(owner)[step]
+            weights[slot.number] = Weight(owner, name)
+        elif isinstance(program.constants.get(key), torch.Tensor):
+            weights[slot.number] = _tensor(program.constants[key], known)
+        else:
+            kind = own[node.target].kind.name.lower().replace("_", " ")
+            raise TorchImportError(f"from_torch: {key!r} is a {kind}, which Lucid does not have")
+    return weights
+
+
+def _tensor(value: torch.Tensor, known: dict[Any, Tensor]) -> Tensor:
+    """A tensor in torch's memory, the same one for the same memory."""
+    key = (value.data_ptr(), tuple(value.shape), value.stride(), value.dtype)
+    if key not in known or not value.numel():
+        plain = value.detach()
+        if plain.dtype == torch.bfloat16:
+            array = plain.view(torch.int16).numpy().view(bfloat16.numpy)
+        else:
+            dtype_of(plain.dtype)
+            array = plain.numpy()
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        known[key] = Parameter(array) if isinstance(value, torch.nn.Parameter) else Tensor.from_array(array)
+    return known[key]
+
+
+def _place(module: TorchPart, key: str, tensor: Tensor, kinds: Mapping[str, str]) -> None:
+    """Assign a tensor under its key, with the parts on the way."""
+    *path, name = key.split(".")
+    for depth, step in enumerate(path):
+        if step not in vars(module):
+            setattr(module, step, TorchPart(kinds.get(".".join(path[: depth + 1]), "")))
+        module = vars(module)[step]
+    setattr(module, name, tensor)
+
+
+def _declare_uses(graph: Graph, weights: Mapping[int, Weight | Tensor], slots: Mapping[Node, Slot]) -> None:
+    """Tell `lucid.quantize` which parameters are read by `linear` or as tables alone."""
+    tensors = {node: weights[slot.number] for node, slot in slots.items() if slot.number in weights}
+    uses: dict[int, set[str]] = {}
+    for node in graph.nodes:
+        for place, argument in enumerate(node.args):
+            weight = tensors.get(argument) if isinstance(argument, Node) else None
+            if isinstance(weight, Weight):
+                use = _USES.get((str(node.target), place), "other")
+                uses.setdefault(id(getattr(weight.owner, weight.name)), set()).add(use)
+    for weight in tensors.values():
+        if isinstance(weight, Weight) and isinstance(weight.owner, TorchPart):
+            own = uses.get(id(getattr(weight.owner, weight.name)), {"other"})
+            if "other" not in own:
+                weight.owner.quantizable[weight.name] = "linear" if "linear" in own else "table"
+
+
+_USES = {("aten.linear.default", 1): "linear", ("aten.embedding.default", 0): "table"}

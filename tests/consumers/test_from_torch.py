@@ -1,0 +1,513 @@
+"""`lucid.from_torch`: eagerly and exported, torch's modules compute what torch does, at sizes that it did not see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import nn
+from torch.nn import functional as F
+
+import lucid
+from lucid.importing import TorchImportError, register
+
+AXES = ("N", "L")
+
+
+class Function(nn.Module):
+    """A function of tensors as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def made(module: nn.Module, seed: int = 0) -> nn.Module:
+    """In evaluation mode, with weights that are not all alike."""
+    torch.manual_seed(seed)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return module.eval()
+
+
+def drawn(like: torch.Tensor, sizes: dict[int, int]) -> torch.Tensor:
+    """Another tensor with other sizes of the first two axes."""
+    shape = [sizes.get(axis, size) for axis, size in enumerate(like.shape)]
+    if like.dtype == torch.bool:
+        return torch.rand(shape) > 0.5
+    if like.is_floating_point():
+        return torch.randn(shape).to(like.dtype)
+    return torch.randint(0, max(2, int(like.max()) + 1), shape)
+
+
+def agree(
+    module: nn.Module, *examples: torch.Tensor, axes: Any = AXES, atol: float = 2e-6, **kwargs: Any
+) -> lucid.nn.Module:
+    """The imported module, compared with torch eagerly and in onnxruntime at sizes 1 and others."""
+    imported = lucid.from_torch(module, *examples, kwargs=kwargs, dynamic=[axes] * (len(examples) + len(kwargs)))
+    session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+    dynamic = [axis for axis, name in enumerate(axes) if isinstance(name, str)]
+    for sizes in ((2, 5), (1, 1), (3, 8)):
+        chosen = {axis: sizes[place] for place, axis in enumerate(dynamic)}
+        inputs = [drawn(example, chosen) for example in (*examples, *kwargs.values())]
+        with torch.no_grad():
+            wanted = module(*inputs[: len(examples)], **dict(zip(kwargs, inputs[len(examples) :], strict=True)))
+        arrays = [tensor.numpy() for tensor in inputs]
+        eager = imported(*map(lucid.tensor, arrays))
+        exported = list(session.run(dict(zip(session.inputs, arrays, strict=True))).values())
+        for own, ran, theirs in zip(_flat(eager), exported, _flat(wanted), strict=True):
+            theirs = theirs.numpy()
+            for result in (own.numpy(), ran):
+                assert result.shape == theirs.shape
+                assert result.dtype == theirs.dtype
+                scale = max(1.0, float(np.abs(theirs).max(initial=0)))
+                np.testing.assert_allclose(result, theirs, rtol=1e-5, atol=atol * scale, equal_nan=True)
+    return imported
+
+
+def _flat(result: Any) -> list[Any]:
+    if isinstance(result, dict):
+        return [value for value in result.values() if value is not None]
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+X = torch.randn(3, 6, 8)
+IDS = torch.randint(0, 20, (3, 6))
+
+MODULES = {
+    "linear": (nn.Linear(8, 5), X, AXES),
+    "layer norm": (nn.LayerNorm(8), X, AXES),
+    "rms norm": (nn.RMSNorm(8), X, AXES),
+    "group norm": (nn.GroupNorm(2, 8), torch.randn(3, 8, 10), ("N", 8, "L")),
+    "batch norm": (nn.BatchNorm1d(8), torch.randn(3, 8, 10), ("N", 8, "L")),
+    "embedding": (nn.Embedding(20, 8), IDS, AXES),
+    "conv1d": (nn.Conv1d(8, 4, 3, padding=1), torch.randn(3, 8, 10), ("N", 8, "L")),
+    "conv1d same": (nn.Conv1d(8, 4, 3, padding="same"), torch.randn(3, 8, 10), ("N", 8, "L")),
+    "conv2d": (nn.Conv2d(3, 4, 3, stride=2, padding=1, bias=False), torch.randn(2, 3, 12, 12), ("N",)),
+    "conv transpose": (nn.ConvTranspose1d(8, 4, 4, stride=2, padding=1), torch.randn(3, 8, 10), ("N", 8, "L")),
+    "max pool": (nn.MaxPool2d(2), torch.randn(2, 3, 12, 12), ("N",)),
+    "average pool": (nn.AvgPool2d(3, 2, 1), torch.randn(2, 3, 12, 12), ("N",)),
+    "adaptive pool": (nn.AdaptiveAvgPool2d(1), torch.randn(2, 3, 12, 12), ("N",)),
+    "upsample": (nn.Upsample(scale_factor=2, mode="bilinear"), torch.randn(2, 3, 4, 4), ("N",)),
+    "pixel shuffle": (nn.PixelShuffle(2), torch.randn(2, 8, 4, 4), ("N",)),
+    "attention": (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), X, AXES),
+    "dropout": (nn.Dropout(0.5), X, AXES),
+    "activations": (
+        nn.Sequential(nn.GELU(), nn.SiLU(), nn.ELU(), nn.LeakyReLU(), nn.Hardswish(), nn.Softplus()),
+        X,
+        AXES,
+    ),
+    "prelu": (nn.PReLU(6), torch.randn(3, 6, 8), ("N", 6, "L")),
+    "weight norm": (nn.utils.parametrizations.weight_norm(nn.Linear(8, 5)), X, AXES),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_layers(name: str) -> None:
+    module, example, axes = MODULES[name]
+    agree(made(module), example, axes=axes)
+
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "sizes": lambda x: x.reshape(x.shape[0] * x.shape[1], -1) + x.shape[1] // 2,
+    "arange": lambda x: x + torch.arange(x.shape[1]).unsqueeze(1),
+    "slices": lambda x: (x[:, : x.shape[1] // 2 + 1], x[..., 2:6:2], x[:, -1], x[1:]),
+    "index": lambda x: x[:, torch.arange(x.shape[1]).flip(0)],
+    "index of two axes": lambda x: x[torch.arange(x.shape[0]), :, torch.tensor([1])],
+    "gather": lambda x: x.gather(2, x.argsort(-1)),
+    "scatter": lambda x: torch.zeros_like(x).scatter(2, x.argsort(-1), x),
+    "index put": lambda x: x.index_put(
+        (torch.arange(x.shape[0]), torch.zeros(x.shape[0], dtype=torch.long)), torch.ones(8)
+    ),
+    "in place": lambda x: x.clone().mul_(2).add_(1),
+    "assigned slice": lambda x: _assigned(x),
+    "masked fill": lambda x: x.masked_fill(x > 0, -1.0),
+    "where": lambda x: torch.where(x > 0, x, 0.0),
+    "cumsum": lambda x: x.cumsum(1),
+    "topk": lambda x: x.topk(3, -1),
+    "sort": lambda x: x.sort(-1, descending=True),
+    "var": lambda x: (x.var(-1), x.std(-1, keepdim=True), torch.var_mean(x, -1, correction=0)[0]),
+    "reductions": lambda x: (x.sum(-1), x.mean((1, 2)), x.amax(1), x.prod(-1), (x > 0).any(-1), (x > 0).all(1)),
+    "extremes": lambda x: (x.max(-1).values, x.min(1).indices, x.argmax(-1), x.max()),
+    "logsumexp": lambda x: (x.logsumexp(-1), (1000 * x).logsumexp(1)),
+    "norm": lambda x: (x.norm(dim=-1), torch.linalg.norm(x, dim=-1), F.normalize(x, dim=-1)),
+    "small numbers": lambda x: (torch.expm1(x * 1e-4), torch.log1p(x.abs() * 1e-4)),
+    "quotients": lambda x: (x // 0.7, x % 0.7, torch.div(x, 0.3, rounding_mode="trunc"), 1 / (x + 5)),
+    "powers": lambda x: (x**2, 2**x, x.abs() ** 0.5, x.abs().rsqrt(), x.square()),
+    "truth": lambda x: (x > 0) & (x < 1) | ~(x == x) ^ (x > 2),
+    "types": lambda x: (x.half().float(), x.long(), x.to(torch.float64).to(x), x > 0),
+    "einsum": lambda x: torch.einsum("nld,nmd->nlm", x, x),
+    "products": lambda x: (
+        x @ x.mT,
+        torch.bmm(x, x.transpose(1, 2)),
+        torch.addmm(torch.ones(3), x[0], torch.ones(8, 3)),
+    ),
+    "joined": lambda x: (torch.cat([x, x], 1), torch.stack([x, x], -1), x.repeat(1, 2, 1), x.repeat_interleave(2, 1)),
+    "split": lambda x: (*x.chunk(2, -1), *x.split([3, 5], -1), *x.unbind(-1)[:2]),
+    "rearranged": lambda x: (
+        x.flip(1),
+        x.roll(1, 1),
+        x.permute(2, 0, 1),
+        x.movedim(0, 1),
+        x.flatten(1),
+        x.unflatten(2, (2, 4)),
+    ),
+    "windows": lambda x: x.unfold(2, 3, 2),
+    "diagonal": lambda x: x.transpose(0, 1).diagonal(0, 1, 2),
+    "triangles": lambda x: (x.tril(), x.triu(1), torch.ones(x.shape[1], x.shape[1]).tril()),
+    "padding": lambda x: (F.pad(x, (1, 2)), F.pad(x, (1, 1), mode="reflect"), F.pad(x, (0, 0, 1, 0), value=3.0)),
+    "softmax": lambda x: (x.softmax(-1), x.log_softmax(1), x.softmax(-1, dtype=torch.float64)),
+    "clamped": lambda x: (x.clamp(-0.5, 0.5), x.clamp(min=0), F.hardtanh(x), F.relu6(x), x.clamp_max(0.3)),
+    "rounded": lambda x: (x.round(), x.floor(), x.ceil(), x.trunc(), x.sign(), F.silu(x)),
+    "one hot": lambda x: F.one_hot(x.argmax(-1), 8),
+    "bincount": lambda x: torch.histc(x.argmax(-1).float(), bins=8, min=0, max=7),
+    "interpolated": lambda x: F.interpolate(x, scale_factor=2.0, mode="linear"),
+    "dict": lambda x: {"double": 2 * x, "none": None, "sum": x.sum(-1)},
+    "constants": lambda x: (torch.full((2, 3), 7), torch.eye(3), torch.linspace(0, 1, 5), x.new_ones(2), x),
+    "sdpa causal": lambda x: F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], is_causal=True),
+}
+
+
+def _assigned(x: torch.Tensor) -> torch.Tensor:
+    y = torch.zeros_like(x)
+    y[:, :, 1:4] = x[:, :, :3]
+    y[..., 7] = 5
+    return y
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str) -> None:
+    agree(Function(FUNCTIONS[name]).eval(), torch.randn(3, 6, 8))
+
+
+# Weights --------------------------------------------------------------------------------------------------------------
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, 8)
+        self.blocks = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+        self.head = nn.Linear(8, 20, bias=False)
+        self.head.weight = self.embed.weight
+        self.register_buffer("shift", torch.arange(8.0))
+        self.register_buffer("hidden", torch.ones(8), persistent=False)
+
+    def forward(self, ids):
+        x = self.embed(ids) + self.shift * self.hidden
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def test_weights_have_torch_keys_and_memory() -> None:
+    module = made(Tied())
+    imported = agree(module, IDS)
+    assert set(imported.state_dict()) == set(module.state_dict())
+    for key, tensor in imported.state_dict().items():
+        assert np.shares_memory(tensor.numpy(), module.state_dict()[key].numpy()), key
+    names = {weight.name for weight in lucid.export.to_onnx(imported).graph.initializer}
+    assert {"embed.weight", "blocks.0.weight.T", "blocks.1.bias"} <= names
+    assert str(imported).startswith("Tied(\n  (embed): Embedding()")
+
+
+def test_nodes_have_the_paths_of_modules() -> None:
+    graph = lucid.trace(lucid.from_torch(made(Tied()), IDS, dynamic=[AXES]))
+    assert {node.scope for node in graph.nodes()} >= {"embed", "blocks.0", "blocks.1", "head"}
+
+
+def test_quantized_weights_and_half_precision() -> None:
+    imported = lucid.from_torch(made(Tied()), IDS, dynamic=[AXES])
+    small = lucid.quantize(imported, bits=8, smallest_table=1)
+    assert type(vars(small.blocks)["0"].weight).__name__ == "QuantizedWeight"
+    lucid.testing.assert_parity(small, providers=["CPUExecutionProvider"])
+    lucid.testing.assert_parity(imported, dtype="float16", providers=["CPUExecutionProvider"])
+
+
+def test_bfloat16_weights_share_memory() -> None:
+    module = made(nn.Linear(8, 5)).bfloat16()
+    imported = lucid.from_torch(module, torch.randn(2, 8).bfloat16(), dynamic=[("N",)])
+    assert str(imported.weight.dtype) == "bfloat16"
+    assert np.shares_memory(imported.weight.numpy(), module.weight.detach().view(torch.int16).numpy())
+
+
+# Inputs ---------------------------------------------------------------------------------------------------------------
+
+
+class Two(nn.Module):
+    def forward(self, query, memory, *, mask=None, scale=2.0):
+        total = query @ memory.mT
+        return total * scale if mask is None else total.masked_fill(mask, 0.0) * scale
+
+
+def test_inputs_have_names_and_their_order() -> None:
+    module = Two().eval()
+    imported = lucid.from_torch(
+        module, torch.randn(2, 3, 8), torch.randn(2, 5, 8), dynamic=[("N", "L", 8), ("N", "S", 8)]
+    )
+    assert {name: str(kind) for name, kind in imported.input_specs().items()} == {
+        "query": "float32[N, L, 8]",
+        "memory": "float32[N, S, 8]",
+    }
+    assert list(lucid.runtime.Session(lucid.export.to_onnx(imported)).inputs) == ["query", "memory"]
+
+
+def test_inputs_by_name_and_plain_values() -> None:
+    kwargs = {"mask": torch.zeros(2, 3, 5, dtype=torch.bool), "scale": 3.0}
+    imported = lucid.from_torch(
+        Two().eval(),
+        torch.randn(2, 3, 8),
+        torch.randn(2, 5, 8),
+        kwargs=kwargs,
+        dynamic={"query": ("N", "L"), "memory": ("N", "S"), "mask": ("N", "L", "S")},
+    )
+    assert list(imported.input_specs()) == ["query", "memory", "mask"]
+    lucid.testing.assert_parity(imported)
+
+
+def test_axes_are_found_without_names() -> None:
+    imported = lucid.from_torch(made(nn.Linear(8, 4)), torch.randn(2, 5, 8))
+    assert str(imported.input_specs()["input"]) == "float32[N, L, 8]"
+
+
+def test_examples_of_one_row_are_no_constant() -> None:
+    imported = lucid.from_torch(made(nn.Linear(8, 4)), torch.randn(1, 1, 8), dynamic=[AXES])
+    assert str(imported.input_specs()["input"]) == "float32[N, L, 8]"
+
+
+class Nested(nn.Module):
+    def forward(self, x, cache):
+        (key, value), extra = cache["pair"], cache["extra"]
+        return {"sum": x + key * value, "cache": {"pair": [key + 1, value], "extra": extra * 2}}
+
+
+def test_nested_inputs_and_outputs() -> None:
+    cache = {"pair": [torch.randn(3, 6), torch.randn(3, 6)], "extra": torch.randn(3, 6)}
+    axes = {"pair": [AXES, AXES], "extra": AXES}
+    imported = lucid.from_torch(Nested().eval(), torch.randn(3, 6), cache, dynamic=[AXES, axes])
+    result = imported(lucid.ones(2, 4), {"pair": [lucid.ones(2, 4), lucid.ones(2, 4)], "extra": lucid.ones(2, 4)})
+    assert result["sum"].numpy().max() == 2
+    assert result["cache"]["pair"][0].numpy().max() == 2
+
+
+def test_programs_and_files(tmp_path) -> None:
+    module, x = made(nn.Linear(8, 4)), torch.randn(2, 8)
+    program = torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    torch.export.save(program, tmp_path / "linear.pt2")
+    wanted = module(x).detach().numpy()
+    for source in (program, tmp_path / "linear.pt2"):
+        imported = lucid.from_torch(source, dynamic=[("rows",)])
+        np.testing.assert_allclose(imported(lucid.tensor(x.numpy())).numpy(), wanted, atol=1e-6)
+        assert str(imported.input_specs()["input"]) == "float32[rows, 8]"
+
+
+# Patterns -------------------------------------------------------------------------------------------------------------
+
+
+def rotate_half(x):
+    return torch.cat((-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]), -1)
+
+
+class Norm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(16))
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+class Block(nn.Module):
+    """Attention as model code writes it: RMS norm, rotary positions, repeated heads, a mask from positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.q, self.k, self.v = Norm(), nn.Linear(16, 16), nn.Linear(16, 8), nn.Linear(16, 8)
+        self.o = nn.Linear(16, 16)
+        self.register_buffer("frequencies", 100.0 ** -torch.arange(0, 1, 0.5), persistent=False)
+
+    def forward(self, x, attention_mask):
+        n, length, _ = x.shape
+        hidden = self.norm(x)
+        q = self.q(hidden).view(n, length, -1, 4).transpose(1, 2)
+        k, v = (layer(hidden).view(n, length, -1, 4).transpose(1, 2) for layer in (self.k, self.v))
+        positions = torch.arange(length)
+        angles = positions[None, :, None].float() * self.frequencies
+        angles = torch.cat((angles, angles), -1)
+        cos, sin = angles.cos().unsqueeze(1), angles.sin().unsqueeze(1)
+        q, k = (x * cos + rotate_half(x) * sin for x in (q, k))
+        k, v = (x[:, :, None].expand(n, 2, 2, length, 4).reshape(n, 4, length, 4) for x in (k, v))
+        causal = positions[None, None, None, :] <= positions[None, None, :, None]
+        mask = causal & attention_mask[:, None, None, :].bool()
+        y = F.scaled_dot_product_attention(q, k, v, mask)
+        return self.o(y.transpose(1, 2).reshape(n, length, -1))
+
+
+def test_patterns_become_larger_operations() -> None:
+    mask = torch.ones(3, 6, dtype=torch.long)
+    imported = lucid.from_torch(made(Block()), torch.randn(3, 6, 16), mask, dynamic=[AXES, AXES])
+    nodes = {node.op.name: node for node in lucid.trace(imported).nodes()}
+    assert {"attention", "rotary_embedding", "rms_norm"} <= set(nodes)
+    attention = nodes["attention"]
+    assert (attention.attributes["heads"], attention.attributes["kv_heads"], attention.attributes["is_causal"]) == (
+        4,
+        2,
+        True,
+    )
+    assert not {"pow", "less_equal", "expand"} & set(nodes)
+    mask[0, 4:] = 0
+    for x in (torch.randn(3, 6, 16), torch.randn(3, 6, 16) * 5):
+        with torch.no_grad():
+            wanted = imported_from(x, mask)
+        got = imported(lucid.tensor(x.numpy()), lucid.tensor(mask.numpy())).numpy()
+        np.testing.assert_allclose(got, wanted, atol=2e-5)
+    lucid.testing.assert_parity(imported)
+
+
+def imported_from(x: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
+    return made(Block())(x, mask).numpy()
+
+
+class Window(nn.Module):
+    def forward(self, q, k, v):
+        rows = torch.arange(q.shape[2])
+        mask = (rows[None, :] <= rows[:, None]) & (rows[:, None] - rows[None, :] < 3)
+        return F.scaled_dot_product_attention(q, k, v, mask[None, None])
+
+
+def test_other_masks_stay_masks() -> None:
+    module, x = Window().eval(), torch.randn(2, 2, 6, 4)
+    imported = lucid.from_torch(module, x, x, x, dynamic=[("N", 2, "L", 4)] * 3)
+    x = torch.randn(3, 2, 9, 4)
+    np.testing.assert_allclose(imported(*[lucid.tensor(x.numpy())] * 3).numpy(), module(x, x, x).numpy(), atol=2e-6)
+
+
+# transformers ---------------------------------------------------------------------------------------------------------
+
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 100,
+}
+TYPES = {
+    "BertModel": SMALL,
+    "RoFormerModel": SMALL,
+    "LlamaForCausalLM": SMALL | {"num_key_value_heads": 2},
+    "GPTNeoXForCausalLM": SMALL,
+    "FalconForCausalLM": SMALL,
+    "PhiForCausalLM": SMALL,
+    "OPTForCausalLM": {
+        "hidden_size": 32,
+        "word_embed_proj_dim": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "ffn_dim": 64,
+        "vocab_size": 100,
+    },
+    "XLMModel": {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "vocab_size": 100},
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_models_of_transformers(name: str) -> None:
+    model_class = getattr(transformers, name)
+    config = model_class.config_class(**TYPES[name], pad_token_id=0)
+    config.use_cache = False
+    torch.manual_seed(0)
+    model = model_class(config).eval()
+    ids, mask = torch.randint(1, 100, (2, 7)), torch.ones(2, 7, dtype=torch.long)
+    axes = {"input_ids": AXES, "attention_mask": AXES}
+    imported = lucid.from_torch(model, kwargs={"input_ids": ids, "attention_mask": mask}, dynamic=axes)
+    session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+    for n, length in ((2, 7), (1, 1), (3, 11)):
+        inputs = {
+            "input_ids": torch.randint(1, 100, (n, length)),
+            "attention_mask": torch.ones(n, length, dtype=torch.long),
+        }
+        inputs["attention_mask"][-1, (length + 1) // 2 :] = 0
+        with torch.no_grad():
+            wanted = model(**inputs)[0].numpy()
+        arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
+        kept = arrays["attention_mask"].astype(bool)  # of padding transformers promises nothing
+        for result in (
+            next(iter(imported(**{name: lucid.tensor(array) for name, array in arrays.items()}).values())).numpy(),
+            next(iter(session.run(arrays).values())),
+        ):
+            np.testing.assert_allclose(result[kept], wanted[kept], atol=2e-5 * np.abs(wanted).max())
+
+
+# Refusals -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_operator_is_named_with_its_line_and_can_be_registered() -> None:
+    module = Function(lambda x: x.cummax(-1).values).eval()
+    with pytest.raises(
+        TorchImportError, match=r"no function for aten.cummax.default \(.*test_from_torch.py:\d+\).*register"
+    ):
+        lucid.from_torch(module, X, dynamic=[AXES])
+
+    def cummax(x: lucid.Tensor, axis: int) -> tuple[lucid.Tensor, None]:
+        parts = [x[..., : end + 1].amax(axis) for end in range(x.shape[-1])]
+        return lucid.stack(parts, -1), None
+
+    register("aten.cummax.default", cummax)
+    agree(module, X)
+
+
+class Frozen(nn.Module):
+    def forward(self, x):
+        return x + torch.ones(2, 8)
+
+
+@pytest.mark.parametrize(
+    "module, examples, options, message",
+    [
+        (nn.Linear(8, 4), (X,), {}, "training mode.*module.eval()"),
+        (
+            Frozen().eval(),
+            (torch.randn(2, 8),),
+            {"dynamic": [("N",)]},
+            "torch cannot export Frozen|works with size 2 only",
+        ),
+        (nn.Linear(8, 4).eval(), (X,), {"dynamic": [AXES, AXES]}, "expected axes for each of the inputs input"),
+        (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"x": AXES}}, "names 'x', but the inputs are input"),
+        (Function(lambda x: x if x.sum() > 0 else -x).eval(), (X,), {}, "torch cannot export Function"),
+        (Function(lambda x: torch.fft.fft(x).real).eval(), (X,), {}, "no function for .*aten.fft_fft.default"),
+    ],
+)
+def test_refusals(module, examples, options, message) -> None:
+    with pytest.raises(TorchImportError, match=message):
+        lucid.from_torch(module, *examples, **options)
+
+
+class Counter(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return x + self.calls
+
+
+def test_a_module_that_changes_its_state_is_refused() -> None:
+    with pytest.raises(TorchImportError, match="changes 'calls' .*take it as an input"):
+        lucid.from_torch(Counter().eval(), X)
+
+
+def test_other_things_are_no_modules(tmp_path) -> None:
+    with pytest.raises(TypeError, match=r"expected a torch.nn.Module"):
+        lucid.from_torch(math.sin, X)
+    (tmp_path / "x.pt2").write_bytes(b"no program")
+    with pytest.raises(TorchImportError, match="does not read"):
+        lucid.from_torch(tmp_path / "x.pt2")

@@ -1,0 +1,135 @@
+"""`lucid.importing` without torch: functions of torch's operators, the table, programs, and the error without torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.importing import functions as f
+from lucid.importing import layer_functions as layers
+from lucid.importing import register
+from lucid.importing.program import Call, Program, Slot
+from lucid.importing.table import TABLE
+
+X = np.random.default_rng(0).normal(size=(3, 6, 8)).astype(np.float32)
+
+
+def of(array: np.ndarray) -> lucid.Tensor:
+    return lucid.tensor(array)
+
+
+PAIRS = {
+    "expm1": (f.expm1(of(X * 1e-5)), np.expm1(X.astype(np.float64) * 1e-5)),
+    "expm1 of large numbers": (f.expm1(of(X * 20)), np.expm1(X.astype(np.float64) * 20)),
+    "log1p": (f.log1p(of(abs(X) * 1e-5)), np.log1p(abs(X).astype(np.float64) * 1e-5)),
+    "trunc": (f.trunc(of(X * 3)), np.trunc(X * 3)),
+    "addmm": (
+        f.addmm(of(X[0, 0, :3]), of(X[0]), of(X[1, :3].T), beta=2, alpha=3),
+        2 * X[0, 0, :3] + 3 * X[0] @ X[1, :3].T,
+    ),
+    "unfold": (f.unfold(of(X), 2, 3, 2), np.lib.stride_tricks.sliding_window_view(X, 3, 2)[:, :, ::2]),
+    "slice_scatter": (f.slice_scatter(of(X), of(X[:, :2]), 1, 2, 4), np.concatenate([X[:, :2], X[:, :2], X[:, 4:]], 1)),
+    "select_scatter": (f.select_scatter(of(X), of(X[:, 0]), 1, -1), np.concatenate([X[:, :-1], X[:, :1]], 1)),
+    "diagonal": (f.diagonal(of(X), 1, 1, 2), X.diagonal(1, 1, 2)),
+    "diagonal below": (f.diagonal(of(X), -2, 1, 2), X.diagonal(-2, 1, 2)),
+    "logsumexp": (f.logsumexp(of(X * 300), -1), np.logaddexp.reduce(X.astype(np.float64) * 300, -1)),
+    "histc": (f.histc(of(np.float32([0, 1, 1, 3, 5, -1])), 4, 0, 3), np.float32([1, 2, 0, 1])),
+    "weight_norm": (
+        f.weight_norm(of(X), of(X[:, :1, :1]), 0),
+        X * X[:, :1, :1] / np.sqrt((X**2).sum((1, 2), keepdims=True)),
+    ),
+    "cat leaves empty parts out": (f.cat([of(X), of(np.zeros(0, np.float32))], 1), X),
+    "prelu": (
+        layers.prelu(of(X), of(np.float32([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]))),
+        np.where(X > 0, X, X * np.arange(1, 7)[:, None] / 10),
+    ),
+    "pixel_unshuffle undoes pixel_shuffle": (
+        layers.pixel_unshuffle(layers.pixel_shuffle(of(X[None, :, :4, :8].reshape(1, 12, 2, 4)), 2), 2),
+        X[:, :4].reshape(1, 12, 2, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_functions_compute_what_numpy_does(name: str) -> None:
+    result, wanted = PAIRS[name]
+    np.testing.assert_allclose(result.numpy(), wanted, rtol=2e-6, atol=1e-7)
+
+
+def test_values_are_put_at_indices() -> None:
+    indices = [of(np.array([0, 2])), of(np.array([[1], [3]]))]
+    wanted = X.copy()
+    wanted[np.array([0, 2]), np.array([[1], [3]])] = 7
+    np.testing.assert_array_equal(f.index_put(of(X), indices, of(np.float32(7))).numpy(), wanted)
+    wanted = X.copy()
+    np.add.at(wanted, (np.array([0, 0]),), X[1:])
+    got = f.index_put(of(X), [of(np.array([0, 0]))], of(X[1:]), accumulate=True)
+    np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-6)
+    np.testing.assert_array_equal(f.index_put(of(X), [of(X > 0)], of(np.float32(0))).numpy(), np.minimum(X, 0))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: f.index_put(of(X), [None, of(np.array([0]))], of(np.float32(0))),
+        lambda: f.index_put(of(X), [of(X > 0)], of(np.zeros(3, np.float32))),
+        lambda: f.histc(of(X[0, 0])),
+        lambda: f.linalg_norm(of(X[0]), 2),
+        lambda: layers.batch_norm(of(X), None, None, of(X[0, :, 0]), of(X[0, :, 0]), True, 0.1, 1e-5),
+    ],
+)
+def test_what_is_not_computed_is_an_error(call) -> None:
+    with pytest.raises(NotImplementedError):
+        call()
+
+
+def test_a_program_runs_its_calls_and_frees_what_is_read() -> None:
+    program = Program(
+        {"x": Slot(0), "pair": [Slot(1), Slot(2)]},
+        {3: of(np.float32([2]))},
+        [
+            Call(4, TABLE["aten.add.Tensor"], (Slot(0), Slot(1)), {"alpha": 3}, "aten.add.Tensor", "a.b", "", (0, 1)),
+            Call(5, TABLE["aten.cat.default"], ([Slot(4), Slot(2)], 0), {}, "aten.cat.default", "", "", (4,)),
+        ],
+        {"sum": Slot(5), "weight": Slot(3)},
+        6,
+    )
+    module = lucid.nn.Module()
+    module.forward = program  # type: ignore[method-assign]
+    one, two = of(np.float32([1])), of(np.float32([2]))
+    assert module(one, [two, two])["sum"].tolist() == [7, 2]
+    graph = lucid.trace(module, ("N",), [("N",), ("N",)])
+    assert [value.name for value in graph.inputs] == ["x", "pair.0", "pair.1"]
+    assert "# a.b" in str(graph)
+    with pytest.raises(TypeError, match="missing a required argument: 'pair'"):
+        program(one)
+
+
+def test_an_error_names_the_operator_and_the_line() -> None:
+    call = Call(1, TABLE["aten.bmm.default"], (Slot(0), Slot(0)), {}, "aten.bmm.default", "", "model.py:7", ())
+    with pytest.raises(ValueError, match="matmul") as caught:
+        Program({"x": Slot(0)}, {}, [call], Slot(1), 2)(of(X))
+    assert caught.value.__notes__ == ["in aten.bmm.default, which torch exported from model.py:7"]
+
+
+def test_rows_are_added() -> None:
+    register("mylib.twice.default", lambda x: 2 * x)
+    assert TABLE.pop("mylib.twice.default")(3) == 6
+    with pytest.raises(TypeError, match="expected an operator's name and a function"):
+        register("mylib.twice.default", 2)  # type: ignore[arg-type]
+
+
+def test_lucid_never_imports_torch() -> None:
+    code = "import lucid, lucid.importing, sys; lucid.from_torch; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
+def test_without_torch_the_error_says_what_to_install() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'lucid-onnx\[torch\]'"):
+        lucid.from_torch(object())
