@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lucid.batch.rows import RowError
 from lucid.batch.source import Part, Rows
-from lucid.batch.storage import content
+from lucid.batch.storage import read_file
 from lucid.core.words.safe_text import encodable
 
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
@@ -50,6 +50,6 @@ class ImageSource:
 
 def _read(file: str) -> tuple[bytes] | RowError:
     try:
-        return (content(file),)
+        return (read_file(file),)
     except OSError as error:
         return RowError(f"the file cannot be read: {error}")

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from lucid.batch.predictor import Predictor
 from lucid.batch.rows import ERROR, with_results
 from lucid.batch.source import Part, Source
-from lucid.batch.storage import about, content, made, names_in, writing
+from lucid.batch.storage import make_folder, names_in, read_file, size_and_version, writing
 from lucid.core.version import __version__
 from lucid.core.words.progress import Advance
 
@@ -85,7 +85,7 @@ class Job:
         return Computed(part.rows, errors)
 
 
-def started(job: Job, rows: int, resume: bool) -> list[Part]:
+def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
     """The parts of a job that are to be computed.
 
     Args:
@@ -109,7 +109,7 @@ def started(job: Job, rows: int, resume: bool) -> list[Part]:
     if JOB_FILE not in there:
         if there:
             raise FileExistsError(f"{job.output}: has other files, such as {min(there)}; give the name of a new folder")
-        made(job.output)
+        make_folder(job.output)
         with writing(f"{job.output}/{JOB_FILE}") as file:
             file.write(json.dumps(told, indent=1).encode())
     else:
@@ -120,7 +120,7 @@ def started(job: Job, rows: int, resume: bool) -> list[Part]:
 def _input(files: Sequence[str]) -> list[list[Any]]:
     """What tells an input from another one: of so many files as images are, their names."""
     if len(files) <= _MANY:
-        return [[file, *about(file)] for file in files]
+        return [[file, *size_and_version(file)] for file in files]
     return [[f"{len(files)} files", hashlib.sha256("\n".join(files).encode()).hexdigest()]]
 
 
@@ -131,7 +131,7 @@ def _went_on(job: Job, told: dict[str, Any], resume: bool) -> int:
             "folder"
         )
     try:
-        before = json.loads(content(f"{job.output}/{JOB_FILE}"))
+        before = json.loads(read_file(f"{job.output}/{JOB_FILE}"))
         rows = int(before["rows_of_a_part"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{job.output}/{JOB_FILE}: is not as lucid map wrote it; give a new folder") from error

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lucid.batch.rows import RowError
 from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column
-from lucid.batch.storage import opened
+from lucid.batch.storage import open_file
 from lucid.core.words.progress import phase
 
 LONGEST = 1 << 26  # bytes of a line
@@ -139,7 +139,7 @@ class LineSource:
 
     def _records(self, file: str, start: int, line: int) -> Iterator[Record]:
         try:
-            with opened(file) as stream:
+            with open_file(file) as stream:
                 if self._separator is None:
                     stream.seek(start)
                     yield from _json_records(stream, file, start, line)

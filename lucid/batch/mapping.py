@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from lucid.batch.image_files import ENDINGS, ImageSource
-from lucid.batch.job import Computed, Job, started
+from lucid.batch.job import Computed, Job, remaining_parts
 from lucid.batch.lines import LineSource
 from lucid.batch.parquet import ParquetSource
 from lucid.batch.predictor import Predictor
@@ -100,7 +100,7 @@ def map_rows(
         if id_column is not None:
             check_ids(rows, id_column)
         fewest, most = predictor.part_rows
-        parts = started(job, part_rows or min(max(rows.total // _PARTS, fewest), most), resume)
+        parts = remaining_parts(job, part_rows or min(max(rows.total // _PARTS, fewest), most), resume)
         try:
             with phase("computing rows", sum(part.rows for part in parts), "rows") as advance:
                 written = list(runner.run(job, parts, advance))

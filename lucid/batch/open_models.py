@@ -35,7 +35,7 @@ class Plan:
     choices: Choices
 
 
-class Opened:
+class OpenModel:
     """A model in this process: its task, and threads that compute batches.
 
     Raises:
@@ -74,13 +74,13 @@ class Opened:
 
 _MOST = 4  # models in the memory of a process
 _lock = Lock()
-_open: dict[Plan, Opened] = {}
+_open: dict[Plan, OpenModel] = {}
 
 
-def opened(plan: Plan) -> Opened:
+def open_model(plan: Plan) -> OpenModel:
     """The model of a plan, opened on first use in this process; of many, the one not used for longest is closed."""
     with _lock:
-        model = _open.pop(plan, None) or Opened(plan)
+        model = _open.pop(plan, None) or OpenModel(plan)
         _open[plan] = model
         if len(_open) > _MOST:
             del _open[next(iter(_open))]

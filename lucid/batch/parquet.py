@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column
-from lucid.batch.storage import opened
+from lucid.batch.storage import open_file
 
 _BUFFER = 1 << 20  # bytes that are read of a column at a time
 
@@ -30,7 +30,7 @@ class ParquetSource:
         self.files, self._inputs = files, inputs
         self._rows: list[int] = []
         for file in files:
-            with opened(file) as stream:
+            with open_file(file) as stream:
                 found = _parquet(stream, file)
                 schema, rows = found.schema_arrow.remove_metadata(), found.metadata.num_rows
             check_names(schema.names, file)
@@ -55,7 +55,7 @@ class ParquetSource:
 
     def read(self, part: Part) -> Iterator[Rows]:
         """As `Source.read`; only the row groups that a part is in are read."""
-        with opened(part.file) as stream:
+        with open_file(part.file) as stream:
             file = _parquet(stream, part.file)
             groups, before = _groups(file.metadata, part)
             skipped, left = part.start - before, part.rows

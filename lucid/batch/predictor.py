@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lucid.batch.folder import exported_folder
-from lucid.batch.open_models import Plan, opened
+from lucid.batch.open_models import Plan, open_model
 from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects
 from lucid.batch.tasks import Choices
 from lucid.core.graph.types import Array
@@ -93,7 +93,7 @@ class Predictor:
         """
         if missing := [name for name in self.inputs if name not in columns]:
             raise KeyError(f"there is no column {', '.join(missing)}; the columns are {', '.join(columns)}")
-        if taken := [name for name in (*opened(self.plan).task.columns, ERROR) if name in columns]:
+        if taken := [name for name in (*open_model(self.plan).task.columns, ERROR) if name in columns]:
             raise ValueError(f"there is a column {taken[0]} already; rename it, or give another name for output")
         values = list(zip(*(list(columns[name]) for name in self.inputs), strict=True))
         return {**columns, **self.predict(values)}
@@ -112,7 +112,7 @@ class Predictor:
     def _task(self) -> Task:
         """The task as the CPU knows it: who plans a job may have no other device."""
         on_cpu = self.plan.providers == ("cpu",)
-        return opened(self.plan if on_cpu else replace(self.plan, providers=("cpu",), prepack=False)).task
+        return open_model(self.plan if on_cpu else replace(self.plan, providers=("cpu",), prepack=False)).task
 
     def predict(self, rows: Sequence[Sequence[Any] | RowError]) -> dict[str, Array]:
         """The results and `error` for rows, each of which is its values, or why it has none.
@@ -121,7 +121,7 @@ class Predictor:
             ValueError: for more or fewer columns than the model reads.
             FolderChangedError: if the folder is not what it was.
         """
-        model = opened(self.plan)
+        model = open_model(self.plan)
         model.check()
         if len(self.inputs) != model.task.inputs:
             raise ValueError(

@@ -45,21 +45,21 @@ def files_at(place: str) -> list[str]:
     return [each if isinstance(system, LocalFileSystem) else system.unstrip_protocol(each) for each in shown]
 
 
-def opened(place: str) -> BinaryIO:
+def open_file(place: str) -> BinaryIO:
     """A file to read from any position, decompressed if its name ends with .gz, .bz2, .xz or .zst."""
     system, path = _system(place)
     file: BinaryIO = system.open(path, "rb", compression="infer")
     return file
 
 
-def content(place: str) -> bytes:
+def read_file(place: str) -> bytes:
     """All of a file."""
     system, path = _system(place)
     found: bytes = system.cat_file(path)
     return found
 
 
-def about(place: str) -> tuple[int, str]:
+def size_and_version(place: str) -> tuple[int, str]:
     """How many bytes a file has, and what changes with its content."""
     system, path = _system(place)
     info = system.info(path)
@@ -75,7 +75,7 @@ def names_in(folder: str) -> set[str]:
     return {os.path.basename(each) for each in system.ls(path, detail=False)}
 
 
-def made(folder: str) -> None:
+def make_folder(folder: str) -> None:
     """Make a folder where there are folders."""
     system, path = _system(folder)
     system.makedirs(path, exist_ok=True)

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.template import Message
 from lucid.serving.bodies import Body
-from lucid.serving.responses import JsonAnswer, RequestError, json_bytes, told, while_wanted
+from lucid.serving.responses import JsonAnswer, RequestError, json_bytes, openai_error, while_wanted
 from lucid.serving.served_model import ServedModel
 
 NEW_TOKENS = 512
@@ -171,7 +171,7 @@ async def _events(model: ServedModel, writing: _Writing, usage: bool) -> AsyncIt
         async for piece in writing.pieces():
             yield event({"content": piece})
     except RequestError as error:  # the status has been sent long ago
-        yield _event({"error": told(error)})
+        yield _event({"error": openai_error(error)})
         return
     yield event({}, _reason(writing.answer))
     if usage:

@@ -12,7 +12,7 @@ from http import HTTPStatus
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from lucid.serving.responses import RequestError, json_bytes, told
+from lucid.serving.responses import RequestError, json_bytes, openai_error
 
 if sys.platform != "win32":
     import resource
@@ -22,7 +22,7 @@ _ROUNDS = 4  # times that a full queue may be accepted before the first of these
 _ENOUGH = 10_240  # open files; systems give 256 or 1024 to start with, and more to who asks
 _OWN = 256  # open files of the process's own at most: of models, figures, and the processes of chat templates
 _MANY = RequestError("too many connections are open; try again later", status=HTTPStatus.SERVICE_UNAVAILABLE)
-_BODY = json_bytes({"error": told(_MANY)})
+_BODY = json_bytes({"error": openai_error(_MANY)})
 FULL = b"\r\n".join(
     [
         b"HTTP/1.1 503 Service Unavailable",

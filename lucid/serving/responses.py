@@ -37,10 +37,10 @@ def response(path: str, error: RequestError) -> JsonAnswer:
     headers = {"Retry-After": "1"} if error.status == HTTPStatus.SERVICE_UNAVAILABLE else None
     if path == INFERENCE or path.startswith(f"{INFERENCE}/"):
         return JsonAnswer({"error": error.message}, error.status, headers)
-    return JsonAnswer({"error": told(error)}, error.status, headers)
+    return JsonAnswer({"error": openai_error(error)}, error.status, headers)
 
 
-def told(error: RequestError) -> dict[str, str | None]:
+def openai_error(error: RequestError) -> dict[str, str | None]:
     """An error as OpenAI's clients read it."""
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     return {"message": error.message, "type": kind, "param": error.field, "code": None}

@@ -81,9 +81,9 @@ def assert_parity(
 ) -> ParityReport:
     """Export a model, run it in onnxruntime and compare with the eager results.
 
-    A model with quantized weights is compared at accuracy level 0; the report says what level 4 adds, if the target
-    or the model that is given has it. One whose products round their inputs to 8 bits, too, is compared part by
-    part: each product gets the inputs that it has in the exported model (see `lucid.testing.runs`).
+    A model with quantized weights is compared at accuracy level 0; the report says what level 4 adds if the target or
+    the given model has it. A model whose products also round their inputs to 8 bits is compared part by part: each
+    product gets the inputs that it has in the exported model.
 
     Args:
         model, inputs, kwargs: as for `lucid.export.to_onnx`. Specs are filled with random numbers

@@ -75,18 +75,18 @@ class Preprocessor:
         if others or not options.get("do_resize", True):
             what = ", ".join(others) if others else "do_resize false"
             raise NotExactError(f"{path}: {what} cannot be part of the file; leave the preprocessor outside")
-        said = _Said(options, path)
-        resample = said.get("resample", 2)
+        values = _PreprocessorOptions(options, path)
+        resample = values.get("resample", 2)
         if resample not in FILTERS:
             names = ", ".join(f"{number} ({name})" for number, (name, *_) in FILTERS.items())
             raise NotExactError(f"{path}: resample is {visible(repr(resample)[:80])}, expected one of {names}")
-        height, width = said.size("size")
+        height, width = values.size("size")
         percent = options.get("crop_pct")
-        cropped = percent is None and said.get("do_center_crop", False)
-        window = said.size("crop_size") if cropped else (height, width)
-        edge = height if said.is_edge else None
+        cropped = percent is None and values.get("do_center_crop", False)
+        window = values.size("crop_size") if cropped else (height, width)
+        edge = height if values.is_edge else None
         if edge is not None and percent is not None:  # ConvNeXt's: larger, of which the middle is taken
-            edge = int(edge / said.number("crop_pct", 1.0)) if edge < _WHOLE else None
+            edge = int(edge / values.number("crop_pct", 1.0)) if edge < _WHOLE else None
         elif edge is not None and not cropped:
             raise NotExactError(f"{path}: images keep their own shape (shortest_edge, and no crop); expected one shape")
         smallest = (height, width) if edge is None else (edge, edge)
@@ -98,9 +98,9 @@ class Preprocessor:
             edge,
             (height, width),
             resample,
-            said.number("rescale_factor", 1 / 255) if scaled else None,
-            said.channels("image_mean") if normal else None,
-            said.channels("image_std") if normal else None,
+            values.number("rescale_factor", 1 / 255) if scaled else None,
+            values.channels("image_mean") if normal else None,
+            values.channels("image_std") if normal else None,
         )
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ class Preprocessor:
         return pixels
 
 
-class _Said:
+class _PreprocessorOptions:
     """The options of a file. What it leaves out depends on its class, of which ViT's is known."""
 
     def __init__(self, options: Mapping[str, Any], path: Path) -> None:
