@@ -142,7 +142,7 @@ def copy_of(folder: Path, target: Path, **options: Any) -> Path:
         ({"position_embedding_type": "relative_key"}, ConfigError, "position_embedding_type"),
         ({"hidden_size": "8"}, ConfigError, "option hidden_size is '8', expected int"),
         ({"hidden_size": None}, ConfigError, "option hidden_size is null, expected int"),
-        ({"num_hidden_layers": 1}, KeyError, "unexpected: encoder.layer.1"),
+        ({"num_hidden_layers": 1}, KeyError, "encoder.layer: 2 given, expected 1, the number in the model"),
         ({"vocab_size": 5}, KeyError, "embeddings.word_embeddings.weight has shape"),
     ],
     ids=str,
