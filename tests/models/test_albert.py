@@ -55,7 +55,11 @@ def test_sentence_embeddings_are_means_of_length_one_without_a_modules_json() ->
             ConfigError,
             "num_hidden_groups is 4, expected a whole number from 1 to 3, the number",
         ),
-        ({"num_hidden_groups": 2}, KeyError, "encoder.albert_layer_groups: 1 given, expected 2, the number in the model"),
+        (
+            {"num_hidden_groups": 2},
+            KeyError,
+            "encoder.albert_layer_groups: 1 given, expected 2, the number in the model",
+        ),
         ({"net_structure_type": 1}, ConfigError, "net_structure_type is 1, supported: 0"),
         ({"position_embedding_type": "relative_key"}, ConfigError, "position_embedding_type"),
         ({"hidden_act": "mish"}, ConfigError, "hidden_act is 'mish', supported: gelu"),
