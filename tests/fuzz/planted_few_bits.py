@@ -37,7 +37,7 @@ def _(patch: Patch) -> None:
 @FEW_BITS.fault("every part of a weight begins with its first row")
 def _(patch: Patch) -> None:
     right = WeightModule.slice_rows
-    patch.setattr(WeightModule, "part", lambda self, start, stop, suffix: right(self, 0, stop - start, suffix))
+    patch.setattr(WeightModule, "slice_rows", lambda self, start, stop, suffix: right(self, 0, stop - start, suffix))
 
 
 @FEW_BITS.fault("signed codes keep the bit that unsigned ones have")

@@ -30,12 +30,12 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     right = Int8Weight.slice_rows
 
-    def part(self: Int8Weight, start: int, stop: int, suffix: str) -> Int8Weight:
+    def slice_rows(self: Int8Weight, start: int, stop: int, suffix: str) -> Int8Weight:
         made = right(self, start, stop, suffix)
         made.scales = Tensor(self.scales.numpy()[: stop - start])
         return made
 
-    patch.setattr(Int8Weight, "part", part)
+    patch.setattr(Int8Weight, "slice_rows", slice_rows)
 
 
 def _without_zero(build: Builder, inputs: list[Any], attributes: dict[str, Any]) -> None:
