@@ -80,7 +80,7 @@ def read_config(path: str | os.PathLike[str], *model_types: str, ignore: Sequenc
     source = _Source(header)
     weights = GGUFWeights(source)
     if widened := header.widened():
-        _log.info("%s: dequantised to float32: %s", path, widened)
+        _log.info("%s: dequantized to float32: %s", path, widened)
     options = source.options()
     reads = options_read(options["model_type"])
     config = Config(options, str(path), lambda: weights, lambda: weights.shapes, reads, strict=True).without(ignore)
@@ -95,7 +95,7 @@ class GGUFWeights(Mapping[str, Array | Blocks]):
     """Weights under Hugging Face's keys, quantized as they are or in float32. Each is read when it is asked for.
 
     An array that the file holds in float32 is a read-only view of it, unless its rows need another order; other types
-    than float32 that `Blocks` cannot hold are dequantised. None is kept.
+    than float32 that `Blocks` cannot hold are dequantized. None is kept.
     """
 
     def __init__(self, source: _Source) -> None:

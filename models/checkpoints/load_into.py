@@ -50,13 +50,13 @@ def load_into(
     """Load a checkpoint's weights into a module: every key must be a parameter, and every parameter must have a key.
 
     What is not an array becomes an `nn.QuantizedWeight` or `nn.Int8Weight` in the place of a parameter that modules
-    declare as `quantizable`, in all that share it, and is dequantised for other parameters.
+    declare as `quantizable`, in all that share it, and is dequantized for other parameters.
 
     Args:
         renames: pairs (regular expression, replacement), applied in order to each of the checkpoint's keys.
         ignore: regular expressions found in keys (as renamed) of arrays that are not used unless the model has them.
         tied: key -> key of the same weight. A stored copy under the first must equal the second, and is then dropped.
-        dequantize: whether all of these are dequantised.
+        dequantize: whether all of these are dequantized.
         assign: whether parameters take the element types of the arrays.
 
     Raises:
@@ -73,8 +73,7 @@ def load_into(
                 keys = f"{sources[copy]} differs from {sources[original]}"
                 raise ValueError(f"{name}: {keys}, expected one weight, as {name} shares it")
         if copy in sources:
-            held = sources.pop(copy)
-            sources.setdefault(original, held)
+            sources.setdefault(original, sources.pop(copy))
     _load(module, {name: partial(weights.__getitem__, key) for name, key in sources.items()}, dequantize, assign)
 
 
@@ -104,7 +103,7 @@ def parameter_keys(
 
 
 def _load(module: nn.Module, weights: Mapping[str, Callable[[], Weight]], dequantize: bool, assign: bool) -> None:
-    """Load weights by the names of parameters. Each is read once; of quantized ones what is packed is kept."""
+    """Load weights by the names of parameters. Each is read once; quantized ones stay so."""
     parameters = module.state_dict()
     layers = [(layer, name, use) for layer in module.modules() for name, use in layer.quantizable.items()]
     uses = {id(getattr(layer, name)): use for layer, name, use in layers}
