@@ -259,13 +259,13 @@ def quantised(path: Path, kind: str) -> Path:
 
 @pytest.mark.parametrize("kind", [*KEPT, "Q5_0"])
 def test_a_model_keeps_the_weights_of_its_file(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Also the rows of queries and keys, whose order differs; Q5_0 is dequantised."""
+    """Also the rows of queries and keys, whose order differs; Q5_0 is dequantized."""
     path = quantised(tmp_path / "model.gguf", kind)
     caplog.set_level("INFO", "lucid.models")
     model, floats = Llama.from_pretrained(path), Llama.from_pretrained(path, dequantize=True)
     kept = [name for name, module in model.named_modules() if isinstance(module, nn.QuantizedWeight)]
     assert len(kept) == (8 if kind in KEPT else 0)
-    assert ("model.gguf: dequantised to float32: 8 tensors of Q5_0" in caplog.text) is (kind == "Q5_0")
+    assert ("model.gguf: dequantized to float32: 8 tensors of Q5_0" in caplog.text) is (kind == "Q5_0")
     assert not any(isinstance(module, nn.QuantizedWeight) for module in floats.modules())
     ids = lucid.tensor([[3, 1, 39]])
     wanted = floats(ids).numpy()
@@ -409,7 +409,7 @@ def test_greedy_tokens_over_a_cache_are_those_of_transformers(
 
 
 @pytest.mark.parametrize(("target", "number"), [("any", 3), ("cpu", 15)])
-def test_the_blocks_of_the_file_give_the_tokens_of_the_dequantised_model(
+def test_the_blocks_of_the_file_give_the_tokens_of_the_dequantized_model(
     target: str, number: int, file: Path, tmp_path: Path
 ) -> None:
     """At accuracy level 0; docs/howto/gguf.md has all 20 prompts."""

@@ -152,7 +152,7 @@ def test_blocks_take_the_place_of_the_weights_of_layers_and_tables() -> None:
     load_into(floats, stored(), **TIED, dequantize=True)
     assert isinstance(model.layer.weight, nn.QuantizedWeight)
     assert isinstance(model.table.weight, nn.QuantizedWeight)
-    assert isinstance(model.other, nn.Parameter)  # it is not the weight of a layer: dequantised
+    assert isinstance(model.other, nn.Parameter)  # it is not the weight of a layer: dequantized
     assert not any(isinstance(module, nn.QuantizedWeight) for module in floats.modules())
     np.testing.assert_array_equal(floats.layer.weight, in_few_bits().dequantized())
     np.testing.assert_array_equal(model.other, floats.other)
