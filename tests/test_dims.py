@@ -200,6 +200,14 @@ def test_division_keeps_what_it_can() -> None:
     assert evaluate(-(-N // 4), {"N": 9}) == 3  # the usual way to round up
 
 
+def test_a_quotient_of_a_quotient_is_one_quotient() -> None:
+    assert same(L // 2 // 3, L // 6)
+    assert same((L // 2 - 1) // 2 + 1, (L + 2) // 4)
+    assert same(((L // 5 // 2 - 3) // 2 - 1) // 2, (L // 10 - 5) // 4)
+    assert not same(L // 2 // 3, L // 3)
+    assert str(L // 2 // 3).count("//") == 2  # shown as it was written
+
+
 def test_maxima_and_minima_have_one_normal_form() -> None:
     assert [str(size) for size in (sym_max(L, 4), sym_min(2 * L, N), 2 * sym_max(L, 4))] == [
         "max(L, 4)",

@@ -161,9 +161,28 @@ def _plain_quotient(a: Terms, b: Terms) -> Terms:
     upwards = rest[min(rest, key=order)] < 0
     if upwards:  # -(-l // 4), the usual way to round up, is (l + 3) // 4
         rest = add(_negative(rest), {(): divisor - 1})
-    extra = rest.get((), 0) // divisor
-    rounded = _whole_and_rest({(): extra}, add(rest, {(): extra * divisor}, -1), b)
+    inner = _sum_with_quotient(rest)
+    if inner is not None:  # (l // 3 + 1) // 2 is (l + 3) // 6
+        numerator, denominator = inner
+        rounded = _plain_quotient(numerator, {(): denominator * divisor})
+    else:
+        extra = rest.get((), 0) // divisor
+        rounded = _whole_and_rest({(): extra}, add(rest, {(): extra * divisor}, -1), b)
     return add(whole, rounded, -1 if upwards else 1)
+
+
+def _sum_with_quotient(terms: Terms) -> tuple[Terms, int] | None:
+    """a + k * b and b, of a // b + k with a positive number b; None for any other sum."""
+    atoms = [product for product in terms if product]
+    if len(atoms) != 1 or len(atoms[0]) != 1 or terms[atoms[0]] != 1:
+        return None
+    (atom,) = atoms[0]
+    if not isinstance(atom, Operation) or atom.operator != "//":
+        return None
+    divisor = constant(atom.right)
+    if divisor is None or divisor <= 0:
+        return None
+    return add(atom.left, {(): terms.get((), 0) * divisor}), divisor
 
 
 def _whole_and_rest(whole: Terms, rest: Terms, b: Terms) -> Terms:
