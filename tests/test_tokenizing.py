@@ -207,7 +207,7 @@ def test_models_without_these_inputs_and_other_runtimes_are_refused(in_bert: Pre
         (
             "sentences/cls",
             "transformers.js",
-            "transformers.js takes what a tokenizer .* makes; .* is for layout 'onnxruntime'",
+            "transformers.js runs the tokenizer or preprocessor itself; .* is for layout 'onnxruntime'",
         ),
         ("llama/llama3", "onnxruntime", "takes position_ids, .*; a decoder continues a text token by token"),
         ("t5/v1_0", "onnxruntime", "models that read one text at once; this one takes"),

@@ -98,10 +98,6 @@ def main(arguments: Sequence[str]) -> None:
     print(json.dumps(shown))
 
 
-if __name__ == "__main__":
-    main(sys.argv[1:])
-
-
 _PROFILE_WARM_UP, _RUNS = 2, 10
 _MEASURED = "_kernel_time"  # ends the names of events that are a node's computation
 
@@ -152,3 +148,7 @@ def module_times(path: Path, times: Mapping[str, float]) -> tuple[dict[tuple[str
         for depth in range(len(parts) + 1):
             found[parts[:depth]] += seconds
     return dict(found), merged
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
