@@ -117,6 +117,15 @@ def test_an_error_names_the_operator_and_the_line() -> None:
     assert caught.value.__notes__ == ["in aten.bmm.default, which torch exported from model.py:7"]
 
 
+def test_arrays_are_inputs_and_other_things_are_named() -> None:
+    call = Call(2, TABLE["aten.transpose.int"], (Slot(0), 0, 1), {}, "aten.transpose.int", "", "model.py:7", ())
+    program = Program({"pair": [Slot(0), Slot(1)]}, {}, [call], Slot(2), 3)
+    array = np.ones((2, 3), np.float32)
+    assert program([array, array]).shape == (3, 2)
+    with pytest.raises(TypeError, match=r"input pair.1: expected a tensor, an array or a number, got str"):
+        program([array, "text"])
+
+
 def test_rows_are_added() -> None:
     register("mylib.twice.default", lambda x: 2 * x)
     assert TABLE.pop("mylib.twice.default")(3) == 6

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
+from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
+from lucid.core.words.other_libraries import type_name
 from lucid.importing.torch_import import TorchImportError
+from lucid.ops.tensor.tensor import Tensor
 
 
 def exported(
@@ -20,8 +25,19 @@ def exported(
 
     Raises:
         TorchImportError: where torch cannot export the module, or an axis with a name has one size only.
+        TypeError: for examples that `forward` does not take, or that are not torch's.
     """
-    bound = inspect.signature(module.forward).bind(*examples, **kwargs).arguments
+    try:
+        bound = inspect.signature(module.forward).bind(*examples, **kwargs).arguments
+    except TypeError as error:
+        raise TypeError(f"from_torch: the examples do not fit {type(module).__name__}.forward: {error}") from error
+    for name, value in bound.items():
+        for leaf in pytree.tree_leaves(value):
+            if isinstance(leaf, (np.ndarray, Tensor)):
+                raise TypeError(
+                    f"from_torch: example {name} has type {type_name(leaf)}, expected a tensor of torch; "
+                    "torch.from_numpy(array) makes one"
+                )
     axes = axes_by_name(list(bound), dynamic)
     grown = {name: _grown(value, axes.get(name), _small(bound, axes)) for name, value in bound.items()}
     everything = torch.export.Dim.AUTO if dynamic is None else None
@@ -37,7 +53,8 @@ def exported(
                 strict=False,
             )
     except _REFUSALS as error:
-        raise TorchImportError(f"from_torch: torch cannot export {type(module).__name__}: {_short(error)}") from error
+        reason = _fixed_axis(str(error), axes) or f"torch cannot export {type(module).__name__}: {_short(error)}"
+        raise TorchImportError(f"from_torch: {reason}") from error
     return program, axes
 
 
@@ -115,6 +132,33 @@ def _shapes(value: Any, axes: Any, everything: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_shapes(item, axes[place] if axes else None, everything) for place, item in enumerate(value)]
     return None
+
+
+def fixed_axis(axis: int, path: str, name: str, size: int) -> str:
+    """The reason of an error about an axis with a name whose size torch takes as a constant."""
+    return (
+        f"axis {axis} of {path} is named {name!r}, but the module works with size {size} only: give the number instead "
+        "of a name, or mend the line that needs it"
+    )
+
+
+_CONSTANT = r"L((?:\[[^]]+\])+)\.size\(\)\[(\d+)\] as dynamic but your code specialized it to be a constant \((\d+)\)"
+_STATIC = r"inferred a static shape of (\d+) for dimension inputs((?:\[[^]]+\])+)\.shape\[(\d+)\]"
+
+
+def _fixed_axis(text: str, axes: Mapping[str, Any]) -> str:
+    """The reason where torch's error is about an axis with a name: of the first one. Otherwise nothing."""
+    if found := re.search(_CONSTANT, text):
+        path, axis, size = found.groups()
+    elif found := re.search(_STATIC, text):
+        size, path, axis = found.groups()
+    else:
+        return ""
+    keys = [literal_eval(key) for key in re.findall(r"\[([^]]+)\]", path)]
+    own: Any = axes
+    for key in keys:
+        own = own[key]
+    return fixed_axis(int(axis), ".".join(map(str, keys)), own[int(axis)], int(size))
 
 
 def _short(error: BaseException) -> str:

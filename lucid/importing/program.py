@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from lucid.core.graph.scope import entered, scope
 from lucid.nn.module import Module
+from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -63,7 +64,7 @@ class Program:
         bound = self.__signature__.bind(*arguments, **named).arguments
         values: list[Any] = [None] * self.slots
         for name, places in self.inputs.items():
-            _put(values, places, bound[name])
+            _put(values, places, bound[name], name)
         for number, weight in self.weights.items():
             values[number] = getattr(weight.owner, weight.name) if isinstance(weight, Weight) else weight
         for call in self.calls:
@@ -91,16 +92,16 @@ def _run(call: Call, values: Sequence[Any]) -> Any:
         return call.function(*arguments, **options)
 
 
-def _put(values: list[Any], places: Any, given: Any) -> None:
+def _put(values: list[Any], places: Any, given: Any, path: str) -> None:
     """Put the tensors of an input, which may be nested, into their slots."""
     if isinstance(places, Slot):
-        values[places.number] = given
+        values[places.number] = as_tensor(f"input {path}", given)
     elif isinstance(places, Mapping):
         for key, place in places.items():
-            _put(values, place, given[key])
+            _put(values, place, given[key], f"{path}.{key}")
     elif isinstance(places, (list, tuple)):
-        for place, item in zip(places, given, strict=True):
-            _put(values, place, item)
+        for number, (place, item) in enumerate(zip(places, given, strict=True)):
+            _put(values, place, item, f"{path}.{number}")
 
 
 def _with_values(argument: Any, values: Sequence[Any]) -> Any:

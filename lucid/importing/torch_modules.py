@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from lucid.core.graph.types import DType, as_dtype, bfloat16, spec
 from lucid.core.words.other_libraries import type_name
-from lucid.importing.exporting import axes_by_name, exported
+from lucid.importing.exporting import axes_by_name, exported, fixed_axis
 from lucid.importing.patterns import LARGER, with_larger_operations
 from lucid.importing.program import Call, Program, Slot, Weight
 from lucid.importing.table import TABLE
@@ -152,10 +152,7 @@ def _specs(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[dict[str
             if name is None:
                 continue
             if isinstance(size, int):
-                raise TorchImportError(
-                    f"from_torch: axis {axis} of {path} is named {name!r}, but the module works with size {size} only: "
-                    "give the number instead of a name, or mend the line that needs it"
-                )
+                raise TorchImportError(f"from_torch: {fixed_axis(axis, path, name, size)}")
             _take_name(names, str(size.node.expr), name)
         for axis, size in enumerate(tensor.shape):
             if not isinstance(size, int):

@@ -477,7 +477,7 @@ class Frozen(nn.Module):
             Frozen().eval(),
             (torch.randn(2, 8),),
             {"dynamic": [("N",)]},
-            "torch cannot export Frozen|works with size 2 only",
+            "axis 0 of x is named 'N', but the module works with size 2 only: give the number",
         ),
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": [AXES, AXES]}, "expected axes for each of the inputs input"),
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"x": AXES}}, "names 'x', but the inputs are input"),
@@ -503,6 +503,55 @@ class Counter(nn.Module):
 def test_a_module_that_changes_its_state_is_refused() -> None:
     with pytest.raises(TorchImportError, match="changes 'calls' .*take it as an input"):
         lucid.from_torch(Counter().eval(), X)
+
+
+class Wide(nn.Module):
+    def forward(self, pair, y):
+        return pair[0] + pair[1].reshape(7, -1) + y["a"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "y", "message"),  # torch has two messages
+    [(("N", 7), "M", r"axis 0 of pair\.0 is named 'N'"), ((7, "M"), 7, r"axis 0 of pair\.1 is named 'M'")],
+)
+def test_an_axis_of_a_nested_input_that_has_one_size_is_named(pair, y, message) -> None:
+    x = torch.randn(7, 3)
+    axes = [[(name, "L") for name in pair], {"a": (y, "L")}]
+    with pytest.raises(TorchImportError, match=f"{message}, but the module works with size 7 only"):
+        lucid.from_torch(Wide().eval(), [x, x], {"a": x}, dynamic=axes)
+
+
+def test_examples_that_do_not_fit_are_named() -> None:
+    with pytest.raises(TypeError, match=r"do not fit Linear.forward: missing a required argument: 'input'"):
+        lucid.from_torch(nn.Linear(8, 4).eval())
+    for array in (X.numpy(), lucid.ones(2, 8)):
+        with pytest.raises(TypeError, match=r"example input has type .*, expected a tensor of torch; torch.from_numpy"):
+            lucid.from_torch(nn.Linear(8, 4).eval(), array)
+
+
+class Halves(nn.Module):
+    """Two halvings, and what they lose padded again, as in a U-Net."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.ConvTranspose2d(3, 3, 2, 2)
+
+    def forward(self, x):
+        half = F.max_pool2d(x, 2)
+        wide = self.up(F.max_pool2d(half, 2))
+        lost = [half.shape[axis] - wide.shape[axis] for axis in (2, 3)]
+        return torch.cat([F.pad(wide, (0, lost[1], 0, lost[0])), half], 1)
+
+
+def test_a_unet_takes_sizes_that_do_not_divide() -> None:
+    module = made(Halves())
+    imported = lucid.from_torch(module, torch.randn(2, 3, 32, 32), dynamic=[("N", None, "H", "W")])
+    assert str(imported.input_specs()["x"]) == "float32[N, 3, H, W]"
+    for height, width in [(32, 16), (17, 22), (6, 19)]:
+        x = torch.randn(1, 3, height, width)
+        with torch.no_grad():
+            np.testing.assert_allclose(imported(x.numpy()).numpy(), module(x).numpy(), rtol=1e-5, atol=1e-6)
+    lucid.testing.assert_parity(imported)
 
 
 def test_other_things_are_no_modules(tmp_path) -> None:
