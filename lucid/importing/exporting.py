@@ -39,6 +39,7 @@ def exported(
                     "torch.from_numpy(array) makes one"
                 )
     axes = axes_by_name(list(bound), dynamic)
+    _check_sizes(bound, axes)
     grown = {name: _grown(value, axes.get(name), _small(bound, axes)) for name, value in bound.items()}
     everything = torch.export.Dim.AUTO if dynamic is None else None
     shapes = {name: _shapes(value, axes.get(name), everything) for name, value in grown.items()}
@@ -94,6 +95,19 @@ def _pairs(value: Any, axes: Any) -> Iterator[tuple[torch.Tensor, Any]]:
     elif isinstance(value, (list, tuple)):
         for place, item in enumerate(value):
             yield from _pairs(item, axes[place] if axes else None)
+
+
+def _check_sizes(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
+    """Refuse examples in which axes of one name have two sizes."""
+    sizes: dict[str, int] = {}
+    for key, value in inputs.items():
+        for tensor, own in _pairs(value, axes.get(key)):
+            for size, name in zip(tensor.shape, own or (), strict=False):
+                if isinstance(name, str) and sizes.setdefault(name, size) != size:
+                    raise TorchImportError(
+                        f"from_torch: axes of the examples named {name!r} have sizes {sizes[name]} and {size}, but "
+                        "equal names mean equal sizes: give two names, or other examples"
+                    )
 
 
 def _small(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> set[str]:

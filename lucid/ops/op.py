@@ -60,7 +60,7 @@ class Op(Generic[P, R]):
         beside_half: what is called instead where one of two operands is in half precision and the other a number that
             this type may not hold (`half_beside_number`): with the op, the operands as they came, and that type.
         folded: whether it is computed while tracing if all its arguments are known. Otherwise it stays a node of the
-            graph: a dequantisation, whose result is larger than its operands, and dropout, which is drawn in each run.
+            graph: a dequantization, whose result is larger than its operands, and dropout, which is drawn in each run.
     """
 
     def __init__(

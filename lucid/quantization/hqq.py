@@ -1,4 +1,4 @@
-"""Half-quadratic quantisation: a norm of the errors that forgives the few large ones is made small.
+"""Half-quadratic quantization: it minimizes a norm of the errors that tolerates a few large ones.
 
 Badri and Shaji, "Half-Quadratic Quantization of Large Machine Learning Models", 2023 (Mobius Labs).
 """

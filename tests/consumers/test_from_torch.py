@@ -481,6 +481,7 @@ class Frozen(nn.Module):
         ),
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": [AXES, AXES]}, "expected axes for each of the inputs input"),
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"x": AXES}}, "names 'x', but the inputs are input"),
+        (nn.Linear(8, 4).eval(), (torch.ones(2, 5, 8),), {"dynamic": [("N", "N")]}, "named 'N' have sizes 2 and 5"),
         (Function(lambda x: x if x.sum() > 0 else -x).eval(), (X,), {}, "torch cannot export Function"),
         (Function(lambda x: torch.fft.fft(x).real).eval(), (X,), {}, "no function for .*aten.fft_fft.default"),
     ],

@@ -64,7 +64,7 @@ def quantize(
             an `nn.Int8Weight`: only the kernels of products need blocks.
         symmetric: whether the middle code is 0 in all blocks, so that no zero points are stored.
         method: "rtn" rounds to the nearest code; "fit" fits the scale and the zero of each block to its weights by
-            least squares; "hqq" (half-quadratic quantisation) fits them by another norm; "gptq" (Frantar et al. 2022)
+            least squares; "hqq" (half-quadratic quantization) fits them by another norm; "gptq" (Frantar et al. 2022)
             lets later weights make up for the errors of earlier ones, as the inputs in `calibration` need it. Tables
             that are only indexed are rounded. By default it is "fit" for 4 bits, the best that needs no data, and
             "rtn" for 8 bits, where "fit" gains nothing, and with `search`.
