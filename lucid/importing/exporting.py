@@ -24,7 +24,8 @@ def exported(
     """A module as torch exports it, and the names of axes by input.
 
     Raises:
-        TorchImportError: where torch cannot export the module, or an axis with a name has one size only.
+        TorchImportError: where torch cannot export the module, an axis with a name has one size only, or an input has
+            fewer axes than names.
         TypeError: for examples that `forward` does not take, or that are not torch's.
     """
     try:
@@ -98,10 +99,15 @@ def _pairs(value: Any, axes: Any) -> Iterator[tuple[torch.Tensor, Any]]:
 
 
 def _check_sizes(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> None:
-    """Refuse examples in which axes of one name have two sizes."""
+    """Refuse more names than an example has axes, and examples in which axes of one name have two sizes."""
     sizes: dict[str, int] = {}
     for key, value in inputs.items():
         for tensor, own in _pairs(value, axes.get(key)):
+            if isinstance(own, str) or len(own or ()) > tensor.ndim:
+                raise TorchImportError(
+                    f"from_torch: dynamic gives {key} the axes {own!r}, expected up to {tensor.ndim} in a tuple, since "
+                    f"its example is {list(tensor.shape)}"
+                )
             for size, name in zip(tensor.shape, own or (), strict=False):
                 if isinstance(name, str) and sizes.setdefault(name, size) != size:
                     raise TorchImportError(

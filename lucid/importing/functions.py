@@ -5,6 +5,7 @@ Arguments about devices, memory and gradients are left out before. Sizes are int
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -143,9 +144,9 @@ def expm1(x: Tensor) -> Tensor:
 
 
 def log1p(x: Tensor) -> Tensor:
-    """log(1 + x) without cancellation (Kahan): log(u) x / (u - 1) where u = 1 + x is not 1."""
+    """log(1 + x) without cancellation (Kahan): log(u) x / (u - 1) where u = 1 + x is neither 1 nor infinite."""
     u = 1 + x
-    exact = u == 1
+    exact = (u == 1) | (u == math.inf)
     return ops.where(exact, x, ops.log(u) * x / ops.where(exact, ops.ones_like(u), u - 1))
 
 

@@ -68,13 +68,15 @@ def instance_norm(
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    mean: Any,
-    variance: Any,
+    mean: Tensor | None,
+    variance: Tensor | None,
     use_input_stats: bool,
     momentum: float,
     eps: float,
     cudnn: bool = True,
 ) -> Tensor:
+    if not use_input_stats and mean is not None and variance is not None:
+        return ops.batch_norm(x, mean, variance, weight, bias, eps=eps)
     return ops.group_norm(x, weight, bias, groups=int(x.shape[1]), eps=eps)
 
 
@@ -88,6 +90,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
+    if dropout:
+        raise NotImplementedError(f"attention with a dropout of {dropout}, which is random: pass 0 in evaluation mode")
     return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa)
 
 

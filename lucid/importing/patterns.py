@@ -112,6 +112,11 @@ def _is(node: Any, *targets: Any) -> bool:
     return isinstance(node, Node) and node.op == "call_function" and node.target in targets
 
 
+def _is_sum(node: Any) -> bool:
+    """Whether a node is x + y; `alpha` would multiply y."""
+    return _is(node, aten.add.Tensor) and not node.kwargs
+
+
 def _replace(graph: Graph, node: Node, target: Callable[..., Any], arguments: tuple[Any, ...], **options: Any) -> Node:
     with graph.inserting_before(node):
         new = graph.call_function(target, arguments, options)
@@ -137,7 +142,7 @@ def _identity(graph: Graph, node: Node, sizes: Sizes) -> None:
     if not isinstance(source, Node) or _dtype(source) != _dtype(node) or sizes.of(source) != sizes.of(node):
         if _is(node, *_AND):
             for one, other in (node.args, node.args[::-1]):
-                if _is_true(one) and isinstance(other, Node) and sizes.of(other) == sizes.of(node):
+                if _is_true(one) and _dtype(other) == torch.bool and sizes.of(other) == sizes.of(node):
                     node.replace_all_uses_with(other)
         return
     other = node.args[1] if len(node.args) > 1 else None
@@ -187,10 +192,10 @@ def _norm(graph: Graph, node: Node, sizes: Sizes) -> None:
         if not _is(factor, aten.rsqrt.default) or not isinstance(x, Node):
             continue
         total = factor.args[0]
-        if not _is(total, aten.add.Tensor) or not isinstance(_number(total.args[1]), float):
+        if not _is_sum(total) or not isinstance(_number(total.args[1]), float):
             continue
         mean = total.args[0]
-        if not _is(mean, aten.mean.dim) or list(mean.args[1]) != [-1] or mean.args[2:] != (True,):
+        if not _is(mean, aten.mean.dim) or list(mean.args[1]) != [-1] or mean.args[2:] != (True,) or mean.kwargs:
             continue
         square = mean.args[0]
         is_square = _is(square, aten.pow.Tensor_Scalar) and square.args == (x, 2)
@@ -207,7 +212,7 @@ def _weighted_norm(graph: Graph, node: Node, sizes: Sizes) -> None:
         if not _is(normed, rms_norm) or normed.args[1] is not None or len(normed.users) != 1:
             continue
         offset = 0.0
-        if _is(weight, aten.add.Tensor) and _number(weight.args[1]) == 1:
+        if _is_sum(weight) and _number(weight.args[1]) == 1:
             weight, offset = weight.args[0], 1.0
         x, _, eps = normed.args
         if isinstance(weight, Node) and sizes.of(weight) == sizes.of(x)[-1:] and _dtype(weight) == _dtype(x):
@@ -220,7 +225,7 @@ def _weighted_norm(graph: Graph, node: Node, sizes: Sizes) -> None:
 
 def _rotation(graph: Graph, node: Node, sizes: Sizes) -> None:
     """x * cos + cat(-x[half:], x[:half]) * sin, where cos and sin have equal halves."""
-    if not _is(node, aten.add.Tensor) or node.kwargs or len(sizes.of(node)) != 4:
+    if not _is_sum(node) or len(sizes.of(node)) != 4:
         return
     for straight, turned in (node.args, node.args[::-1]):
         if not _is(straight, aten.mul.Tensor) or not _is(turned, aten.mul.Tensor):
@@ -229,9 +234,10 @@ def _rotation(graph: Graph, node: Node, sizes: Sizes) -> None:
         if found is None:
             continue
         x, cos, sin, half = found
-        shapes = [sizes.of(table) for table in (cos, sin)]
-        same = all(len(shape) == 4 and shape[1] == "1" and shape[3] == sizes.of(x)[3] for shape in shapes)
-        if same and shapes[0] == shapes[1] and _halves_are_equal(cos, half) and _halves_are_equal(sin, half):
+        batch, _, length, width = sizes.of(x)
+        fitting = ((batch, "1", length, width), ("1", "1", length, width))
+        same = sizes.of(cos) == sizes.of(sin) and _dtype(cos) == _dtype(sin) == _dtype(x)
+        if same and sizes.of(cos) in fitting and _halves_are_equal(cos, half) and _halves_are_equal(sin, half):
             _replace(graph, node, rotated, (x, cos, sin, half))
             return
 
@@ -302,7 +308,7 @@ def _range(node: Any) -> Range | None:
         return inner if axis < inner.axis else inner._replace(axis=inner.axis - 1)
     if _is(node, aten.expand.default):
         return _range(node.args[0])
-    if _is(node, aten.add.Tensor) and isinstance(node.args[1], int):
+    if _is_sum(node) and isinstance(node.args[1], int):
         inner = _range(node.args[0])
         return None if inner is None else inner._replace(start=inner.start + node.args[1])
     return None
@@ -314,6 +320,8 @@ def _attention(graph: Graph, node: Node, sizes: Sizes) -> None:
         return
     query, key, value = node.args[:3]
     options = dict(zip(("attn_mask", "dropout_p", "is_causal"), node.args[3:], strict=False)) | dict(node.kwargs)
+    if options.get("dropout_p"):
+        return
     mask = options.get("attn_mask")
     shapes = [sizes.of(x) for x in (query, key, value)]
     if any(len(shape) != 4 for shape in shapes) or any(shape[0] != shapes[0][0] for shape in shapes):
@@ -413,9 +421,11 @@ def _terms(
     for term in _conditions(mask):
         if _is_true(term):
             continue
-        if _is_causal(term) and query[2] == key[2]:
+        if query[2] == key[2] and _is_causal(term, sizes, key[2]):
             causal = True
             continue
+        if _dtype(term) != torch.bool:
+            term = _not_zero(graph, term)
         own = _key_term(graph, term, sizes, query[0], key[2])
         if own is not None:
             keys.append(own)
@@ -435,15 +445,25 @@ def _conditions(node: Any) -> Iterator[Node]:
         yield node
 
 
-def _is_causal(node: Any) -> bool:
-    """Whether a condition is: the key's position is not after the query's, both counted from 0."""
+def _is_causal(node: Any, sizes: Sizes, length: str) -> bool:
+    """Whether a condition is: the key's position is not after the query's, both from 0 to a length."""
     if _is(node, aten.le.Tensor):
-        key, query = _range(node.args[0]), _range(node.args[1])
+        key, query = node.args
     elif _is(node, aten.ge.Tensor):
-        query, key = _range(node.args[0]), _range(node.args[1])
+        query, key = node.args
     else:
         return False
-    return query is not None and key is not None and query[:2] == (0, -2) and key[:2] == (0, -1)
+    return all(
+        found is not None and found[:2] == (0, axis) and sizes.text(found.length) == length
+        for found, axis in ((_range(query), -2), (_range(key), -1))
+    )
+
+
+def _not_zero(graph: Graph, node: Node) -> Node:
+    """A part of `logical_and` that is no condition, as one."""
+    new = graph.call_function(aten.ne.Scalar, (node, 0))
+    new.meta = {**node.meta, "val": node.meta["val"] != 0}
+    return new
 
 
 def _key_term(graph: Graph, node: Node, sizes: Sizes, batch: str, length: str) -> Node | None:

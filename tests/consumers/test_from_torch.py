@@ -88,6 +88,7 @@ MODULES = {
     "rms norm": (nn.RMSNorm(8), X, AXES),
     "group norm": (nn.GroupNorm(2, 8), torch.randn(3, 8, 10), ("N", 8, "L")),
     "batch norm": (nn.BatchNorm1d(8), torch.randn(3, 8, 10), ("N", 8, "L")),
+    "instance norm": (nn.InstanceNorm1d(8, affine=True), torch.randn(3, 8, 10), ("N", 8, 10)),
     "embedding": (nn.Embedding(20, 8), IDS, AXES),
     "conv1d": (nn.Conv1d(8, 4, 3, padding=1), torch.randn(3, 8, 10), ("N", 8, "L")),
     "conv1d same": (nn.Conv1d(8, 4, 3, padding="same"), torch.randn(3, 8, 10), ("N", 8, "L")),
@@ -114,6 +115,12 @@ MODULES = {
 def test_layers(name: str) -> None:
     module, example, axes = MODULES[name]
     agree(made(module), example, axes=axes)
+
+
+def test_instance_norm_with_running_statistics() -> None:
+    module = nn.InstanceNorm1d(8, affine=True, track_running_stats=True)
+    module(torch.randn(5, 8, 10) * 3 + 1)
+    agree(made(module), torch.randn(3, 8, 10), axes=("N", 8, 10))
 
 
 FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -390,6 +397,63 @@ def test_other_masks_stay_masks() -> None:
     np.testing.assert_allclose(imported(*[lucid.tensor(x.numpy())] * 3).numpy(), module(x, x, x).numpy(), atol=2e-6)
 
 
+def rows(length: int) -> torch.Tensor:
+    return torch.arange(length)[None, None, :, None]
+
+
+def columns(length: int) -> torch.Tensor:
+    return torch.arange(length)[None, None, None, :]
+
+
+def causal(x: torch.Tensor) -> torch.Tensor:
+    return columns(x.shape[1]) <= rows(x.shape[1])
+
+
+def attended(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], mask)
+
+
+def normed(x: torch.Tensor, eps: Any = 1e-6, **options: Any) -> torch.Tensor:
+    mean = x.pow(2).mean(-1, keepdim=True, **options)
+    return x * torch.rsqrt(mean + eps if isinstance(eps, float) else torch.add(mean, 0.5, alpha=2))
+
+
+def turned(x: torch.Tensor, length: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    x = x[:, None]
+    angles = torch.arange(length)[None, :, None] * (10.0 ** -torch.arange(4))
+    tables = torch.cat((angles, angles), -1)
+    cos, sin = tables.cos().to(dtype)[:, None], tables.sin().to(dtype)[:, None]
+    return x * cos + torch.cat((-x[..., 4:], x[..., :4]), -1) * sin
+
+
+ALMOST_PATTERNS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "first key only": lambda x: attended(x, columns(x.shape[1]) <= rows(1)),
+    "first key only, expanded": lambda x: attended(x, columns(x.shape[1]) <= rows(1).expand(1, 1, x.shape[1], 1)),
+    "positions with alpha": lambda x: attended(x, columns(x.shape[1]) <= torch.add(rows(x.shape[1]) + -1, 1, alpha=3)),
+    "keys as numbers": lambda x: attended(x, torch.logical_and(x[:, None, None, :, 0].relu(), causal(x))),
+    "keys as integers": lambda x: attended(x, torch.logical_and(x[:, None, None, :, 0].long(), causal(x))),
+    "a truth of numbers": lambda x: torch.logical_and(x, torch.ones_like(x, dtype=torch.bool)),
+    "norm with a sum of alpha": lambda x: normed(x, None),
+    "norm with a mean of float64": lambda x: normed(x, dtype=torch.float64),
+    "norm with 1 + alpha * weight": lambda x: normed(x) * torch.add(torch.arange(8.0), 1, alpha=3),
+    "rotation by one position": lambda x: turned(x, 1),
+    "rotation by half precision": lambda x: turned(x, x.shape[1], torch.float16),
+    "rotation of a row by many": lambda x: turned(x[:, :1], x.shape[1]),
+    "log1p of infinity": lambda x: torch.isinf(torch.log1p(torch.where(x > 0, torch.inf, x.abs()))).float(),
+}
+
+
+@pytest.mark.parametrize("name", ALMOST_PATTERNS)
+def test_what_only_resembles_a_pattern_is_computed_as_it_is(name: str) -> None:
+    agree(Function(ALMOST_PATTERNS[name]).eval(), X)
+
+
+def test_attention_with_dropout_is_refused() -> None:
+    module = Function(lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5)).eval()
+    with pytest.raises(NotImplementedError, match=r"dropout of 0\.5, which is random"):
+        lucid.from_torch(module, X)(lucid.tensor(X.numpy()))
+
+
 # transformers ---------------------------------------------------------------------------------------------------------
 
 SMALL = {
@@ -480,6 +544,8 @@ class Frozen(nn.Module):
             "axis 0 of x is named 'N', but the module works with size 2 only: give the number",
         ),
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": [AXES, AXES]}, "expected axes for each of the inputs input"),
+        (nn.Linear(8, 4).eval(), (X,), {"dynamic": [("N", "L", 8, "K")]}, r"expected up to 3 .* is \[3, 6, 8\]"),
+        (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"input": "N"}}, "the axes 'N', expected up to 3 in a tuple"),
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"x": AXES}}, "names 'x', but the inputs are input"),
         (nn.Linear(8, 4).eval(), (torch.ones(2, 5, 8),), {"dynamic": [("N", "N")]}, "named 'N' have sizes 2 and 5"),
         (Function(lambda x: x if x.sum() > 0 else -x).eval(), (X,), {}, "torch cannot export Function"),

@@ -149,8 +149,8 @@ def corrected_floor_div(build: Builder, node: Node) -> str:
 @form(elementwise.int_mod, name="Div, corrected", kernel="Div", mends=DIVIDED_AS_FLOAT32)
 def corrected_mod(build: Builder, node: Node) -> str:
     divided = _divided_twice(build, node)
-    zero = np.asarray(0, node.types[0].dtype.numpy)
-    return build.op("Add", divided.rest, build.op("Where", divided.is_above, divided.divisor, zero))
+    above = build.op("Cast", divided.is_above, to=onnx_code(node.types[0].dtype))  # its Where rounds to float32
+    return build.op("Add", divided.rest, build.op("Mul", above, divided.divisor))
 
 
 class _Divided(NamedTuple):
