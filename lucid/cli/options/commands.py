@@ -223,7 +223,7 @@ class Bench(JsonCommand, SizeOptions, SessionOptions, ModelFile):
       lucid bench minilm.onnx --provider cuda --seconds 10 --json
     """
 
-    seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure.")] = 3.0
+    seconds: Annotated[float, typer.Option(min=0.01, max=86_400, help="How long to measure.")] = 3.0
     peak: Annotated[bool, typer.Option(help="Also measure how fast this machine multiplies matrices.")] = True
 
 
@@ -260,7 +260,7 @@ class Report(JsonCommand, SizeOptions, InputOptions):
             "--target", "-t", help="A target to export for. Repeatable; by default any, cpu and portable.", **REPEATABLE
         ),
     ]
-    seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure each target.")] = 0.5
+    seconds: Annotated[float, typer.Option(min=0.01, max=86_400, help="How long to measure each target.")] = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
