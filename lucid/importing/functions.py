@@ -12,6 +12,7 @@ from typing import Any
 from lucid import ops
 from lucid.core.graph.types import DType, bool_, broadcast, float32
 from lucid.core.sizes.dims import Size, same, sym_min
+from lucid.core.torch_names.no_grad_and_finfo import finfo
 from lucid.nn import functional as F
 from lucid.ops.creation import eye as _eye_of
 from lucid.ops.tensor.tensor import Tensor
@@ -148,6 +149,22 @@ def log1p(x: Tensor) -> Tensor:
     u = 1 + x
     exact = (u == 1) | (u == math.inf)
     return ops.where(exact, x, ops.log(u) * x / ops.where(exact, ops.ones_like(u), u - 1))
+
+
+def fmod(x: Tensor, y: Any) -> Tensor:
+    """The remainder with the sign of x."""
+    y = ops.abs(y) if isinstance(y, Tensor) else abs(y)
+    return ops.where(x < 0, -(-x % y), x % y)
+
+
+def nan_to_num(x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """Numbers in the places of NaN and of infinities: 0 and the largest ones of the type by default."""
+    if x.dtype.kind != "float":
+        return x
+    limits = finfo(x.dtype)
+    high, low = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
+    x = ops.where(ops.isnan(x), 0.0 if nan is None else nan, x)
+    return ops.where(x == float("inf"), high, ops.where(x == -float("inf"), low, x))
 
 
 def clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:

@@ -11,6 +11,7 @@ from lucid.nn import functional as F
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
 
 
 # Layers ---------------------------------------------------------------------------------------------------------------

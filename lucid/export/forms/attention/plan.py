@@ -299,7 +299,9 @@ def _refuse_many_heads(call: Call, limits: Limits) -> None:
     if not call.fits_products:
         refuse("it computes in float32, and groups of heads over a known number of keys")
     if not has_few_heads(call):
-        refuse_slower(limits, attention, f"with more than {t.FEW_HEADS} heads in the batch, the node uses all threads itself")
+        refuse_slower(
+            limits, attention, f"with more than {t.FEW_HEADS} heads in the batch, the node uses all threads itself"
+        )
 
 
 def _least_shared(call: Call) -> int:
