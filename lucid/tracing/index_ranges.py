@@ -60,17 +60,17 @@ class IndexRanges:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        constants = (value for node in graph.nodes() for value in node.inputs if isinstance(value, Constant))
+        self._graph, self._nodes = graph, graph.nodes()
+        constants = (value for node in self._nodes for value in node.inputs if isinstance(value, Constant))
         self._constants = {id(value): _range_of(value.array) for value in constants if _is_small(value)}
 
     def uses(self, sizes: Mapping[str, int]) -> dict[str, Use]:
         """The use of each integer input by name."""
-        return _Ranges(self._graph, self._constants, sizes).uses()
+        return _Ranges(self._graph, self._nodes, self._constants, sizes).uses()
 
     def fits(self, sizes: Mapping[str, int]) -> bool:
         """Whether tables hold all positions that the graph computes, as far as their range is known."""
-        ranges = _Ranges(self._graph, self._constants, sizes)
+        ranges = _Ranges(self._graph, self._nodes, self._constants, sizes)
         if not all(start >= 0 and stop <= size for start, stop, size in ranges.slices()):
             return False
         uses = ranges.uses()
@@ -84,8 +84,10 @@ class IndexRanges:
 class _Ranges:
     """The ranges of the integers and booleans of a graph, by the identity of the value."""
 
-    def __init__(self, graph: Graph, constants: Mapping[int, Range], sizes: Mapping[str, int]) -> None:
-        self._graph, self._nodes, self._constants, self._sizes = graph, graph.nodes(), constants, sizes
+    def __init__(
+        self, graph: Graph, nodes: Sequence[Node], constants: Mapping[int, Range], sizes: Mapping[str, int]
+    ) -> None:
+        self._graph, self._nodes, self._constants, self._sizes = graph, nodes, constants, sizes
         self.known: dict[int, Range] = {}
         self.assume({})
 
