@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import pytest
 import lucid
 from lucid.importing import functions as f
 from lucid.importing import layer_functions as layers
-from lucid.importing import register
+from lucid.importing import register, torch_import
 from lucid.importing.program import Call, Program, Slot
 from lucid.importing.table import TABLE
 
@@ -138,7 +137,7 @@ def test_lucid_never_imports_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
-def test_without_torch_the_error_says_what_to_install() -> None:
+def test_without_torch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_import, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lucid-onnx\[torch\]'"):
         lucid.from_torch(object())

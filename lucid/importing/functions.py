@@ -35,10 +35,6 @@ def getitem(x: Any, place: Any) -> Any:
 # Creation -------------------------------------------------------------------------------------------------------------
 
 
-def arange(start: Any, end: Any, step: Any = 1, dtype: DType | None = None) -> Tensor:
-    return ops.arange(start, end, step, dtype)
-
-
 def full(size: Sequence[Size], value: Any, dtype: DType | None = None) -> Tensor:
     if dtype is None and isinstance(value, float):
         dtype = float32
@@ -125,18 +121,6 @@ def div_mode(x: Any, y: Any, rounding_mode: str | None = None) -> Tensor:
 def tensor_beside(x: Any, other: Any) -> Tensor:
     """x as a tensor, if it is a number beside one."""
     return x if isinstance(x, Tensor) else ops.full((), x, other.dtype)
-
-
-def floor_divide(x: Any, y: Any) -> Any:
-    return x // y
-
-
-def remainder(x: Any, y: Any) -> Any:
-    return x % y
-
-
-def power(x: Any, y: Any) -> Any:
-    return x**y
 
 
 def expm1(x: Tensor) -> Tensor:
@@ -472,10 +456,6 @@ def topk(x: Tensor, k: Size, axis: int = -1, largest: bool = True, ordered: bool
 
 
 # Choices --------------------------------------------------------------------------------------------------------------
-
-
-def where(condition: Tensor, x: Any, y: Any) -> Tensor:
-    return ops.where(condition, x, y)
 
 
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:

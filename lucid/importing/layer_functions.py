@@ -96,43 +96,8 @@ def attention(
     return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa)
 
 
-def conv(rank: int) -> Function:
-    function = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[rank]
-
-    def conv(
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-    ) -> Tensor:
-        return function(x, weight, bias, ints(stride), ints(padding), ints(dilation), groups)
-
-    return conv
-
-
 def ints(value: Any) -> Any:
     return tuple(value) if isinstance(value, (list, tuple)) else value
-
-
-def conv_transpose(rank: int) -> Function:
-    function = {1: F.conv_transpose1d, 2: F.conv_transpose2d}[rank]
-
-    def conv(
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        dilation: Any = 1,
-    ) -> Tensor:
-        return function(x, weight, bias, ints(stride), ints(padding), ints(output_padding), groups, ints(dilation))
-
-    return conv
 
 
 def pair(value: Any, rank: int) -> tuple[int, ...]:
