@@ -182,7 +182,7 @@ class AlbertForQuestionAnswering(text.QuestionAnswerer[AlbertConfig], Albert):
 
 
 class AlbertForMaskedLM(text.MaskedLM[AlbertConfig], Albert):
-    """Token ids (N, L) to the logits of what stands at each place, (N, L, vocab_size)."""
+    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
 
     checkpoint = text.for_masked_lm(
         Albert.checkpoint,

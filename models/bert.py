@@ -296,7 +296,7 @@ class BertForQuestionAnswering(text.QuestionAnswerer[BertConfig], Bert):
 
 
 class BertForMaskedLM(text.MaskedLM[BertConfig], Bert):
-    """Token ids (N, L) to the logits of what stands at each place, (N, L, vocab_size)."""
+    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
 
     checkpoint = text.for_masked_lm(
         Bert.checkpoint,

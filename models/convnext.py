@@ -124,7 +124,7 @@ class ChannelNorm(nn.LayerNorm):
 
 
 class Stage(nn.Module):
-    """Half the height and width, but for the first stage; then layers of one width."""
+    """Half the height and width, except in the first stage; then layers of one width."""
 
     def __init__(self, config: ConvNextConfig, stage: int) -> None:
         before, width = config.hidden_sizes[max(stage - 1, 0)], config.hidden_sizes[stage]

@@ -9,7 +9,7 @@
     model = lucid.models.load("folder of a DebertaV2ForSequenceClassification")
     logits = model(input_ids, attention_mask)                         # (N, num_labels)
 
-A score is the sum of three products: of what two tokens hold, of what one holds with how far the other is, and the
+A score is the sum of three products: content with content, content with relative position, and the
 reverse ("disentangled attention", section 3.1 of the first paper). Distances are vectors of a table that all layers
 share; far ones share a row. Their keys and queries depend on weights alone, so they are computed once, in the export.
 
@@ -46,7 +46,7 @@ class DebertaConfig(text.TextConfig):
     intermediate_size: int = option.size("intermediate_size")
     max_distance: int = option.derived()  # of tokens whose distances differ
     num_buckets: int | None = None  # of distances on either side; None: each distance has its own
-    content_to_position: bool = True  # which products there are beside that of contents
+    content_to_position: bool = True  # which products are added to that of contents
     position_to_content: bool = True
     shared_projections: bool = option.flag("share_att_key", True)  # those of contents make those of distances too
     normed_distances: bool = option.choice(  # the table of distances is normalised
@@ -56,7 +56,9 @@ class DebertaConfig(text.TextConfig):
     type_vocab_size: int = option.size("type_vocab_size", 0, low=0)  # 0: no such embedding
     activation: str = option.activation("hidden_act", "gelu")
     eps: float = option.real("layer_norm_eps", 1e-7)
-    conv_kernel_size: int = option.whole("conv_kernel_size", absent=0, low=0)  # beside the first layer; 0: none
+    conv_kernel_size: int = option.whole(
+        "conv_kernel_size", absent=0, low=0
+    )  # of the convolution next to the first layer; 0: none
     conv_groups: int = option.heads("conv_groups", 1)
     conv_activation: str = option.activation("conv_act", "tanh")
     head_activation: str = option.activation("pooler_hidden_act", "gelu")  # of a classifier of texts
@@ -199,7 +201,7 @@ class Encoder(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A convolution over neighbouring tokens beside the first layer: it reads what the layer reads."""
+    """A convolution over neighbouring tokens, parallel to the first layer: both read the same."""
 
     def __init__(self, c: DebertaConfig) -> None:
         size, groups = c.conv_kernel_size, c.conv_groups
@@ -307,7 +309,7 @@ class DebertaForQuestionAnswering(text.QuestionAnswerer[DebertaConfig], Deberta)
 
 
 class DebertaForMaskedLM(text.MaskedLM[DebertaConfig], Deberta):
-    """Token ids (N, L) to the logits of what stands at each place, (N, L, vocab_size)."""
+    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
 
     checkpoint = text.for_masked_lm(
         Deberta.checkpoint,

@@ -244,7 +244,7 @@ class ModernBertForQuestionAnswering(Classifier):
 
 
 class ModernBertForMaskedLM(text.MaskedLM[ModernBertConfig], ModernBert):
-    """Token ids (N, L) to the logits of what stands at each place, (N, L, vocab_size)."""
+    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
 
     checkpoint = text.for_masked_lm(
         ModernBert.checkpoint,

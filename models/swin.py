@@ -148,7 +148,7 @@ class Embeddings(nn.Module):
 
 
 class Stage(nn.Module):
-    """Layers of one width; then patches are merged by fours, but for the last stage."""
+    """Layers of one width; then patches are merged by fours, except in the last stage."""
 
     def __init__(self, config: SwinConfig, stage: int) -> None:
         self.blocks = [Layer(config, stage, shifted=index % 2 == 1) for index in range(config.depths[stage])]

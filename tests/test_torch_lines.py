@@ -54,7 +54,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "accepted",
         r"(matmul|outer|b?mm|linear)\(",
-        _MORE + "`matmul`, `mm`, `bmm`, `outer`, `linear` of different element types",
+        _MORE + "`matmul`, `mm`, `bmm`, `outer`, `linear` with different dtypes",
     ),
     Rule("accepted", r"scatter\(.*src=\d", _MORE + "`scatter(src=2)`"),
     Rule("accepted", r"(zeros|ones)\(size=\d|full(_like)?\(", _MORE + "`zeros(size=3)`, `full(3, x)`"),
@@ -79,7 +79,7 @@ RULES: tuple[Rule, ...] = (
     Rule("accepted", r"repeat(_interleave)?\(", _MORE + "`x.repeat(2)`"),
     Rule("accepted", r"one_hot\(", _MORE + "`F.one_hot(i)` of int32"),
     Rule("accepted", r"pad\(", _MORE + "`F.pad(x, pad, 'circular')`"),
-    Rule("accepted", r"MaxPool", _MORE + "`nn.MaxPool1d(2)(x)` of nothing"),
+    Rule("accepted", r"MaxPool", _MORE + "`nn.MaxPool1d(2)(x)` of an empty tensor"),
     Rule("accepted", r"scaled_dot_product", _MORE + "`F.scaled_dot_product_attention(..., attn_mask, is_causal=True)`"),
     Rule("refused", r"\.(add|sub)\([^=]*, [^=]*\)", _MORE + "`x.add(2, y)`"),
     Rule("refused", r"\[.*\.\.\., .*\.\.\.", _MORE + "`x[..., ...]`"),

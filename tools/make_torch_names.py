@@ -54,9 +54,9 @@ INSTEAD: dict[str, dict[str, str]] = {
 }
 
 MEANINGS_INTRODUCTION = (
-    "A name that Lucid shares with torch means what it means there: element types, shapes, orders of axes and numbers are held to",
-    "torch's (`tests/torch_meanings.py`), and what Lucid does not do is an error. The exceptions are these, and the defaults that",
-    "[coming from torch](coming-from.md#names-side-by-side) lists.",
+    "A name that Lucid shares with torch has torch's meaning: tests compare dtypes, shapes, orders of axes and numbers with torch's",
+    "(`tests/torch_meanings.py`). What Lucid lacks is an error. The exceptions are listed below; other defaults are listed in",
+    "[coming from torch](coming-from.md#names-side-by-side).",
 )
 
 # Names that both have, with another meaning here, what they mean, and what torch means.
@@ -83,13 +83,13 @@ OTHER_MEANINGS: list[tuple[str, str, str]] = [
         "float32; `torch.Tensor(3)` has 3 elements",
     ),
     (
-        "`half * 0.1`, `half + 1e-5` and other numbers of Python beside half precision",
+        "`half * 0.1`, `half + 1e-5`: a Python number and a half-precision tensor",
         "the number is rounded to half precision, unless that loses more than a tenth of it (1e-8 and 70000 in float16): "
         "then `+`, `-`, `*` and `/` are computed in float32",
         "`*` and `/` are computed in float32; on a CPU, `half - 70000` is -infinity",
     ),
     (
-        "`nn.TransformerEncoderLayer(...)` and kin",
+        "`nn.TransformerEncoderLayer(...)` and the other transformer layers",
         "`batch_first=True`",
         "False; `nn.MultiheadAttention` has torch's default",
     ),
@@ -115,45 +115,45 @@ OTHER_MEANINGS: list[tuple[str, str, str]] = [
 # What Lucid takes of these names and torch does not.
 MORE = (
     "`argmax`, `argmin` of booleans: the first true or false",
-    "`relu`, `sub`, `clamp`, `where` of booleans and of numbers, by name as by place",
+    "`relu`, `sub`, `clamp`, `where` of booleans and of Python numbers, by position or name",
     "`prod(keepdim=True)`, `sum`, `mean`, `var`, `std` of all axes; `prod((0, 1))`: several axes",
     "`unsqueeze([0, 1])`: several axes; `flip(x)`: all axes without `dims`",
-    "`stack(x)`: the rows of a tensor; `x.repeat()`, `zeros()`, `ones()`, `arange()` of no sizes",
-    "`arange(-3)`, `arange(5, 0)`: empty, as in Python; `arange(start=5)`: from 0; `eye(2, None, dtype)`, `linspace(0, 1, 3, dtype)`: the type by place",
+    "`stack(x)`: the rows of a tensor; `x.repeat()`, `zeros()`, `ones()`, `arange()` without sizes",
+    "`arange(-3)`, `arange(5, 0)`: empty, as in Python; `arange(start=5)`: from 0; `eye(2, None, dtype)`, `linspace(0, 1, 3, dtype)`: the dtype by position",
     "`max(dim=y)` with a tensor: `maximum`",
     "`swapaxes(x, dim0, dim1)`, which torch calls `axis0` and `axis1`",
     "`flip(dims=0)`; `zeros(size=3)`, `full(3, x)`: one number for one axis",
-    "`matmul`, `mm`, `bmm`, `outer`, `linear` of different element types, which meet in the common type, and of axes that broadcast",
+    "`matmul`, `mm`, `bmm`, `outer`, `linear` with different dtypes, which are promoted, and with axes that broadcast",
     "`scatter(src=2)`: a number, which torch calls `value`",
-    "`logical_and(x, 1)`, `maximum(x, 1)`, `exp(1)`, `index_select(x, 0, 1)`, `clamp(x, y, 1)`: a number where torch wants a tensor",
+    "`logical_and(x, 1)`, `maximum(x, 1)`, `exp(1)`, `index_select(x, 0, 1)`, `clamp(x, y, 1)`: a number where torch expects a tensor",
     "`x - mask`: booleans as 0 and 1 in a subtraction",
     "activations of integers and booleans, such as `F.relu(mask)` and `F.elu(i)`",
-    "`nn.Linear(3, 2)(i)`, `einsum`, `@`, `meshgrid` of different element types",
-    "`x[::-1]`: steps backwards",
-    "`2 ** -1` of integers: 1 over it, rounded towards 0",
-    "`sum(keepdim=True)`, `mean(keepdim=True)`, `x.std(0, 1)`: all axes without `dim`, `correction` by place",
-    "`tensor(data, dtype)`, `eye(2, None)`, `cumsum(x, 0, dtype)`, `F.gelu(x, 'tanh')`: arguments by place",
-    "`split(x, split_size=2)` of functions as of methods",
+    "`nn.Linear(3, 2)(i)`, `einsum`, `@`, `meshgrid` with different dtypes",
+    "`x[::-1]`: a negative step",
+    "`2 ** -1` of integers: the reciprocal, rounded towards 0",
+    "`sum(keepdim=True)`, `mean(keepdim=True)`: all axes without `dim`; `x.std(0, 1)`: `correction` by position",
+    "`tensor(data, dtype)`, `eye(2, None)`, `cumsum(x, 0, dtype)`, `F.gelu(x, 'tanh')`: arguments by position",
+    "`split(x, split_size=2)`, in functions as in methods",
     "`x.repeat(2)`: fewer numbers than axes; `x.repeat_interleave([1, 2])`: a list",
     "`F.one_hot(i)` of int32",
-    "`F.pad(x, pad, 'circular')` of any number of axes and of any element type",
-    "`nn.MaxPool1d(2)(x)` of nothing",
-    "`F.scaled_dot_product_attention(..., attn_mask, is_causal=True)` of broadcast batches: both apply, as for one batch",
+    "`F.pad(x, pad, 'circular')` with any number of axes and any dtype",
+    "`nn.MaxPool1d(2)(x)` of an empty tensor",
+    "`F.scaled_dot_product_attention(..., attn_mask, is_causal=True)` with broadcast batches: both apply, as for one batch",
 )
 
 # What Lucid does not take and torch does.
 LESS = (
     "`x.add(2, y)`, `x.sub(2, y)`: torch's former order, with `alpha` first; write `x.add(y, alpha=2)`",
-    "`lucid.where(mask, half, 70000.)`, `lucid.maximum(half, 70000.)`: a number that half precision does not hold",
+    "`lucid.where(mask, half, 70000.)`, `lucid.maximum(half, 70000.)`: a number beyond the range of half precision",
     "`x[..., ...]`: write one `...`",
-    "`F.softmax(x, -1, 3)`: the third place is torch's `_stacklevel`",
-    "`F.embedding(i, w, None, ...)`: options of training by place or name",
+    "`F.softmax(x, -1, 3)`: the third argument is torch's `_stacklevel`",
+    "`F.embedding(i, w, None, ...)`: training options, by position or name",
     "`arange(True)`: write `arange(1)`",
 )
 
 
 def ours(room: str, name: str) -> str:
-    """What stands beside a name of torch's."""
+    """The answer for a name of torch."""
     _, _, written, place = ROOMS[room]
     if name in INSTEAD[room]:
         return INSTEAD[room][name]
@@ -171,9 +171,9 @@ def page() -> str:
         "",
         f"How many of the {counts['folders']} model folders of transformers {counts['transformers']} use each name of torch "
         "in their modeling files,",
-        "and what to write here. A name stands for itself where both have it; arguments are taken under torch's names too",
-        "(`dim`, `keepdim`), and [coming from torch](coming-from.md) lists what differs. A method is counted by its name,",
-        "whatever it is called on. `tools/make_torch_names.py` makes this page; a test keeps it current.",
+        "and what to write in Lucid. Most names are the same, and torch's argument names (`dim`, `keepdim`) are accepted.",
+        "[Coming from torch](coming-from.md) lists the differences. A method is counted by its name alone.",
+        "`tools/make_torch_names.py` makes this page; a test keeps it current.",
     ]
     for room, (heading, written, _, _) in ROOMS.items():
         rows = [(name, n) for name, n in counts[room].items() if INSTEAD[room].get(name) != ""]

@@ -31,7 +31,7 @@ class ExportedFolder:
     Args:
         path: the folder.
         model: its ONNX file, or that of the encoder.
-        decoder: the file of the decoder, beside an encoder.
+        decoder: the file of the decoder that belongs to an encoder.
         files: all files that results depend on: the model, its weights, configs, the tokenizer.
     """
 
@@ -111,6 +111,6 @@ def _models_in(folder: Path) -> tuple[Path, Path | None]:
 
 
 def _locations(model: Any) -> list[str]:
-    """The files of weights beside a model."""
+    """The external weight files of a model."""
     entries = [entry for tensor in model.graph.initializer for entry in tensor.external_data]
     return [entry.value for entry in entries if entry.key == "location"]

@@ -155,7 +155,7 @@ def _difference(name: str, before: Any, now: Any) -> str:
 
 
 def _options(predictor: Predictor) -> dict[str, Any]:
-    """What results depend on beside the model: not on threads and providers, and not on batches but by rounding."""
+    """What results depend on besides the model: not threads and providers; batches only change rounding."""
     choices = predictor.plan.choices
     return {
         "input": predictor.inputs,

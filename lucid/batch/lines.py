@@ -23,7 +23,7 @@ from lucid.batch.storage import open_file
 from lucid.core.words.progress import phase
 
 LONGEST = 1 << 26  # bytes of a line
-_MARK = b"\xef\xbb\xbf"  # with which some programs begin a file in UTF-8
+_MARK = b"\xef\xbb\xbf"  # some programs begin a file in UTF-8 with it
 _BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)  # of decompressing
 _INDEX = 4096  # places that are remembered in each file
 _INT64 = range(-(1 << 63), 1 << 63)

@@ -13,7 +13,7 @@ from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects
 from lucid.batch.tasks import Choices
 from lucid.core.graph.types import Array
 
-_SMALL = 256 << 20  # bytes of a model of which each process may have a copy
+_SMALL = 256 << 20  # bytes of a model that every process may have a copy of
 
 
 class Predictor:
@@ -31,7 +31,7 @@ class Predictor:
             `transformers.js`. With `--external-data` all processes of a machine share one copy of the weights.
         input: the column of texts or images, or the two columns of a cross-encoder. An image is a path, the bytes of a
             file, or an array (H, W, 3) uint8.
-        output: the column of the results; by default `embedding`, `label` (beside it `score`), `score` or `answer`.
+        output: the column of the results; by default `embedding`, `label` (with `score`), `score` or `answer`.
         batch_tokens: the most tokens of a batch, padding included; an image counts one for each 16 x 16 pixels.
         threads: how many batches are computed at a time, each by one thread, at most one a core. Results do not depend
             on it.
@@ -100,7 +100,7 @@ class Predictor:
 
     @property
     def columns(self) -> Mapping[str, Column]:
-        """The columns of results by name; beside them is `error`, which is text."""
+        """The columns of results by name; `error`, which is text, is added to them."""
         return self._task.columns
 
     @property
@@ -115,7 +115,7 @@ class Predictor:
         return open_model(self.plan if on_cpu else replace(self.plan, providers=("cpu",), prepack=False)).task
 
     def predict(self, rows: Sequence[Sequence[Any] | RowError]) -> dict[str, Array]:
-        """The results and `error` for rows, each of which is its values, or why it has none.
+        """The results and `error` for rows; a row is its values, or the reason why it has none.
 
         Raises:
             ValueError: for more or fewer columns than the model reads.

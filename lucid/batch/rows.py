@@ -79,7 +79,7 @@ class Task(Protocol):
     part_rows: tuple[int, int]
 
     def ready(self, values: Sequence[Any]) -> Ready:
-        """What the model takes for a row, of which these are the values; raises RowError."""
+        """The model's inputs for a row with these values; raises RowError."""
 
     def run(self, batch: Sequence[Any]) -> dict[str, Results]:
         """The results of rows that are ready, by column, in their order."""

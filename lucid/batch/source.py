@@ -81,7 +81,7 @@ class Source(Protocol):
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Refuse a file with two columns of one name, of which the output could have only one, and names that are no text.
+    """Refuse a file with two columns of one name, since the output has room for one, and names that are no text.
 
     Raises:
         ValueError: if it has.

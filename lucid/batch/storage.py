@@ -20,7 +20,7 @@ _VERSIONS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated"
 
 
 def address(place: str | os.PathLike[str]) -> str:
-    """A path as an absolute one, which is the same in every process; `s3://...` and its kin as they are."""
+    """A path as an absolute one, which is the same in every process; URLs such as `s3://...` as they are."""
     text = os.fspath(place)
     return text if "://" in text else os.path.abspath(text)
 

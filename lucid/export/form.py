@@ -159,7 +159,7 @@ def _mentions_size(value: Any) -> bool:
 
 
 def insisted_on(op: str, kind: str) -> str:
-    """The argument with which a user insists on a kind of form."""
+    """The argument of `to_onnx` that requires a kind of form."""
     if op == "attention" and kind in ("standard", "contrib", "expanded"):
         return f'attention="{kind}"'
     return f'forms={{"{op}": "{kind}"}}'

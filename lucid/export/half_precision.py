@@ -39,7 +39,7 @@ class Halved:
         computed: the type in which the graph computes.
         numbers: how many numbers are stored in `dtype`.
         beyond: the weights with numbers beyond the largest one of `dtype`: the name and the largest number.
-        vanished: the weights of which many numbers become zero: the name and their share.
+        vanished: weights in which many numbers become zero, by name: the share of these numbers.
     """
 
     traced: TracedPart

@@ -126,7 +126,7 @@ class Lowering:
         return _Chosen(self._inline(node, op, path), EXPANDED, refused)
 
     def _written(self, form: Form, node: Node, refused: list[tuple[str, str]]) -> _Chosen:
-        """A node in one form. The decisions within it are its own, but for those about a body of the model."""
+        """A node in one form. Decisions within it are its own, except those about a body of the model."""
         first = len(self.decisions)
         inside: list[Decision] = []
         try:

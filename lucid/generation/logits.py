@@ -81,7 +81,7 @@ def suppressed(logits: Logits, tokens: Sequence[int]) -> Logits:
 
 
 def forced(logits: Logits, token: int) -> Logits:
-    """Logits of which only one token is possible, as its log probability 0.
+    """Logits that allow only one token, as its log probability 0.
 
     Raises:
         ValueError: for a token that there is not.

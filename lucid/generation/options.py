@@ -118,7 +118,7 @@ class Options:
         )
 
     def forced_token(self, total: int, new: int) -> int | None:
-        """The only token that may follow sequences of a length, of which so many tokens are new; None: any may."""
+        """The only token that may follow sequences of this length with so many new tokens; None: any may."""
         if self.forced_eos_token_id is not None and new == self.max_new_tokens - 1:
             return self.forced_eos_token_id
         return self.forced_bos_token_id if total == 1 else None

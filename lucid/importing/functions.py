@@ -119,7 +119,7 @@ def div_mode(x: Any, y: Any, rounding_mode: str | None = None) -> Tensor:
 
 
 def tensor_beside(x: Any, other: Any) -> Tensor:
-    """x as a tensor, if it is a number beside one."""
+    """x as a tensor, if it is a number that meets a tensor."""
     return x if isinstance(x, Tensor) else ops.full((), x, other.dtype)
 
 

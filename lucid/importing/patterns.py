@@ -81,7 +81,7 @@ class Sizes:
         self.names = names
 
     def of(self, node: Any) -> tuple[str, ...]:
-        """The shape of a node's value as texts; empty for what is no tensor."""
+        """The shape of a node's value as texts; empty if it is no tensor."""
         value = node.meta.get("val") if isinstance(node, Node) else None
         return tuple(self.text(size) for size in value.shape) if isinstance(value, torch.Tensor) else ()
 

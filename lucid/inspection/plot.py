@@ -44,7 +44,7 @@ def attention(weights: Any, tokens: Sequence[str] = ()) -> Figure:
     """Attention weights, one picture per head: rows are queries, columns keys.
 
     Args:
-        weights: (L, S), (H, L, S) or (N, H, L, S), of which the first item is shown; a tensor or array.
+        weights: (L, S), (H, L, S), or (N, H, L, S) to show its first item; a tensor or array.
         tokens: labels of the positions.
 
     Raises:

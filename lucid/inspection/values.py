@@ -56,7 +56,7 @@ class Values:
         return self.kinds.get(name, 0)
 
     def constant(self, name: str) -> Array | None:
-        """A small constant; None for others and for what is computed."""
+        """A small constant; None for large ones and for computed values."""
         tensor = self.constants.get(name)
         if tensor is None or tensor.data_location == TensorProto.EXTERNAL or not _fits(tensor):
             return None

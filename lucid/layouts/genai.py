@@ -120,7 +120,7 @@ class Plan:
     Args:
         kind: the model's type for onnxruntime-genai.
         parts: the ONNX files by name. The first output of the last one is the logits.
-        sections: of `model` in genai_config.json, beside ids and sizes.
+        sections: of `model` in genai_config.json, besides ids and sizes.
         positions: the most tokens of a text; None where only the tokenizer knows.
         shares_buffer: whether the past and the present of the cache are one buffer, as large as `search.max_length`.
         files: others by name.

@@ -114,7 +114,7 @@ def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) ->
 
 
 def _check_cache(model: Pretrained[Any], shape: CacheShape, checkpoint: Path) -> None:
-    """optimum makes the first, empty cache by config.json, of which it reads less than there is."""
+    """optimum makes the first, empty cache from a few options of config.json."""
     options = read_options(files_home(checkpoint), *model.checkpoint.model_types)
     whole, heads = (next((options.options[name] for name in names if options.has(name)), 0) for names in _WIDTHS)
     kind = options.model_type

@@ -173,7 +173,7 @@ def rms_norm(
 
 
 def _last_sizes(name: str, x: Tensor, sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """The sizes with which the shape of x must end."""
+    """The last sizes of the shape of x."""
     if isinstance(sizes, (int, str)) or not isinstance(sizes, Sequence):
         raise TypeError(f"{name}: normalized_shape is {sizes!r}, expected a list of sizes: write [{sizes}]")
     shape = tuple(sizes)

@@ -17,7 +17,7 @@ Draw: TypeAlias = Callable[[Mapping[str, int]], Mapping[str, Array]]
 
 
 def buffer_sizes(batch: str, lengths: Sequence[str], slots: str, capacity: Size | None) -> list[dict[str, int]]:
-    """Sizes with which a step over buffers runs on random inputs: there is room after position 1.
+    """Sizes for running a step over buffers on random inputs: there is room after position 1.
 
     Args:
         batch, lengths, slots: the names of the sizes; the first length is that of the new tokens.

@@ -11,7 +11,7 @@ from lucid.core.sizes.dims import same
 from lucid.ops.op import composite_with, primitive
 from lucid.ops.tensor.tensor import Tensor, TensorLike
 
-FEW = 48  # rows, with which the transpose of a product is computed faster if the weight is stored transposed
+FEW = 48  # up to so many rows the transpose of a product is faster if the weight is stored transposed
 
 
 def _matmul_rule(x: TensorType, y: TensorType) -> TensorType:
@@ -33,7 +33,7 @@ def _matmul_kernel(x: Array, y: Array) -> Array:
         return _matmul_kernel(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
     if x.ndim < 2 or y.ndim != 2:
         return np.asarray(np.matmul(x, y))
-    # NumPy makes a product for each matrix of x, each of which would arrange y for itself: here they are one.
+    # NumPy computes a product for each matrix of x and rearranges y for each: here they are one product.
     rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     if 1 < len(rows) <= FEW and y.flags.f_contiguous and y.dtype.kind == "f":
         product = np.ascontiguousarray(np.matmul(y.T, rows.T).T)

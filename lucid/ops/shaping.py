@@ -36,7 +36,7 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
     """The same elements in another shape; one size may be -1 and is inferred from the others.
 
     Raises:
-        TypeError: for an element type, to which torch's `view` would give the same bits.
+        TypeError: for an element type: torch's `view` reinterprets the bits.
         ValueError: if the numbers of elements differ.
     """
     if shape and isinstance(shape[0], DType):
@@ -182,7 +182,7 @@ def expand(x: Tensor, shape: Sequence[Size]) -> Tensor:
     """Repeat axes of size 1 up to a shape; -1 keeps a size, new axes are leading.
 
     Raises:
-        ValueError: for a shape to which x does not broadcast, or a new axis of size -1.
+        ValueError: if x does not broadcast to the shape, or for a new axis of size -1.
     """
     offset = len(shape) - x.ndim
     shape = [as_size("expand", size) for size in shape]

@@ -110,7 +110,7 @@ def session_options(
 
 
 def check_threads(where: str, threads: object) -> None:
-    """Raise ValueError for what is no number of threads."""
+    """Raise ValueError for an invalid number of threads."""
     if not is_whole(threads) or not 1 <= threads <= MOST_THREADS:
         raise ValueError(f"{where}: threads is {threads!r}, expected a whole number of 1 to {MOST_THREADS}")
 

@@ -103,7 +103,7 @@ def _of_rows(node: onnx.NodeProto) -> bool:
 
 
 def outside(rows: Mapping[str, int], arrays: Mapping[str, Array]) -> str:
-    """The first number of an input that is no row of its table, with the range of rows; empty if there is none."""
+    """The first number of an input that its table has no row for, with the range of rows; empty if all have one."""
     for name, count in rows.items():
         array = arrays.get(name)
         if array is None or array.dtype.kind not in "iu":

@@ -32,7 +32,7 @@ class Settings:
 
     Args:
         host, port: where it listens.
-        workers: processes, each with the model: one that ends is started again. Files of weights beside the model are
+        workers: processes, each with the model: one that ends is started again. External weight files are
             in memory once.
         threads: of each worker; by default the cores are shared out.
     """
@@ -76,7 +76,7 @@ def check_address(host: str, port: int) -> None:
 def _bind_error(family: int, kind: int, protocol: int, _: str, address: Any) -> OSError | None:
     try:
         with socket.socket(family, kind, protocol) as probe:
-            if os.name == "posix":  # as uvicorn: a port of which only closing connections are left is free
+            if os.name == "posix":  # as uvicorn: a port that has only closing connections left is free
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
             if family == socket.AF_INET6:
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, True)

@@ -41,7 +41,7 @@ class ServedModel:
         task: what it is for; see `lucid.batch.tasks.OUTPUTS`.
         session: runs it.
         language: of a decoder, what writes answers.
-        fields: the inputs of which the task makes rows; none of a decoder.
+        fields: the inputs that the task turns into rows; none for a decoder.
         table_rows: by inputs of the model that index a table, such as token ids, how many rows the table has.
 
     Raises:

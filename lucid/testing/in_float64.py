@@ -69,7 +69,7 @@ def run_in_float64(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 
 
 def coarsest(graph: Graph) -> DType | None:
-    """The floating-point type with the fewest digits among a graph's values; None if there is none."""
+    """The least precise floating-point type among a graph's values; None if it has none."""
     types = {value.type.dtype for value in (*graph.inputs, *graph.outputs)}
     types |= {result.type.dtype for node in with_bodies(graph.nodes()) for result in node.results}
     return max((dtype for dtype in types if dtype.kind == "float"), key=lambda dtype: dtype.epsilon, default=None)

@@ -102,7 +102,7 @@ def assert_parity(
             weights are rounded to it, computed in the type in which the target computes.
         draw: called with the values of the sizes; gives arrays for inputs, by name, instead of random numbers.
         times: how many times as far from the result in float64 as the eager one an element may be.
-        export: further arguments of `to_onnx`, but for `part`, `cache` and `capacity`: with `lucid verify`, which takes
+        export: further arguments of `to_onnx`, except `part`, `cache` and `capacity`: with `lucid verify`, which takes
             them, a step gets a cache that the model has made.
 
     Returns:

@@ -105,7 +105,7 @@ def _drawable(allowed: Range, dtype: DType) -> Range:
 
 
 def _padded(mask: Array, side: Padding) -> Array:
-    """A mask of the last axis, from a random one, of whose rows every other one from the third on remains, or all
+    """A mask of the last axis, from a random one. From its third row on every other one remains as it was, or all
     without a side.
 
     The first row hides nothing, and the others pad more and more; one row alone pads a quarter. No row hides all, since

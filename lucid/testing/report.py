@@ -80,7 +80,7 @@ class WeightReport:
         return self.compared - len(self.different)
 
     def lines(self) -> list[str]:
-        """The report as lines, the first of which counts."""
+        """The report as lines; the first one has the counts."""
         mark = "note" if self.passed and not self.whole else _mark(not self.different)
         found = [f"{mark}  weights: {self.equal} of {self.stored} equal the model's, bit for bit"]
         if self.different:

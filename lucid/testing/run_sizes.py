@@ -51,7 +51,7 @@ def short_sizes(graph: Graph) -> list[dict[str, int]]:
 
 
 def _long_sizes(graph: Graph, operations: float) -> dict[str, int] | None:
-    """Sizes with which sequences are long, and of all else there is one; None for a graph without sequences."""
+    """Sizes that make sequences long and everything else 1; None for a graph without sequences."""
     ones, ranges = dict.fromkeys(sorted(graph.sizes()), 1), IndexRanges(graph)
     limited = {name for name in ones if not ranges.fits({**ones, name: _ENDLESS})}
     whole = [value.type.shape for value in graph.inputs if value.type.dtype.kind != "float"]
@@ -116,7 +116,7 @@ def branches(
 
     Args:
         graph: what the export computes.
-        thresholds: sizes, each with the number up to which it chooses one branch, and above which another.
+        thresholds: sizes, each with the largest number that chooses the first branch; above it the second is chosen.
         runs: values of all sizes, one mapping a run.
         operations: about how many the runs in all further branches may take.
         reachable: whether the model takes these values of some sizes; a branch that no input reaches is left out.
@@ -155,7 +155,7 @@ def branches_by_size(
 
 
 def _above(size: Size, limit: int) -> dict[str, int]:
-    """The smallest value of all names of a size with which it is above a limit."""
+    """The smallest value for all names of a size that puts it above a limit."""
 
     def same(number: int) -> dict[str, int]:
         return dict.fromkeys(sorted(names_of([size])), number)

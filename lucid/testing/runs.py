@@ -90,7 +90,7 @@ def compare_runs(
     Args:
         given: the exported model, or its path.
         graph: what the export computes.
-        steps: more runs, of which each but the first takes outputs of the one before.
+        steps: more runs; each except the first takes outputs of the one before.
         model, inputs, kwargs, rtol, atol, providers, sizes, target, dtype, draw, times: as for `assert_parity`.
     """
     loaded = given if isinstance(given, Loaded) else load(given, graph, providers, target)

@@ -79,7 +79,7 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
 
 
 def owner_of(model: Model) -> Module | None:
-    """The module that is traced, or one of whose methods is."""
+    """The module that is traced, itself or by one of its methods."""
     owner = _self(model)
     return owner if isinstance(owner, Module) else None
 

@@ -114,7 +114,7 @@ class Config:
         return config
 
     def again(self) -> Config:
-        """The same options, none of which is asked for yet."""
+        """The same options; none of them counts as read yet."""
         return self.with_weights(self._weights, self._shapes, self.options)
 
     def without(self, names: str | Sequence[str]) -> Config:
@@ -255,7 +255,7 @@ class Config:
         return tuple(values)
 
     def layers(self, name: str, /, *default: D, within: str = "", numbered: bool = True) -> int | D:
-        """The number of layers, of which the checkpoint must have weights.
+        """The number of layers; the checkpoint must have weights for each.
 
         If it is unusually large, and no weight has a number of a layer, there must be at least as many weights.
 

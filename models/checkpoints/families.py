@@ -89,7 +89,7 @@ class ModelType:
         genai: whether onnxruntime-genai knows the type and runs it as any other decoder; one of another type is its
             "decoder". Its "gpt2" is not so: that takes the keys and values of a layer as one tensor.
         parts, options: of a decoder of rotary positions.
-        optimum: the options of which optimum makes the first, empty cache, besides the width and the heads.
+        optimum: the options that optimum needs for the first, empty cache, besides the width and the heads.
     """
 
     published_code: bool = False
@@ -125,7 +125,7 @@ class Family:
 
 
 def _types(*names: str) -> dict[str, ModelType]:
-    """Types of which nothing else needs to be known."""
+    """Types without any facts of their own."""
     return dict.fromkeys(names, ModelType())
 
 

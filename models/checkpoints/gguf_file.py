@@ -84,7 +84,7 @@ class Header:
             raise broken(self.path, f"tensor {show(name)}: {error}") from error
 
     def widened(self) -> str:
-        """How many tensors of which types become float32, although they are quantized: "3 tensors of Q6_K"."""
+        """The number of quantized tensors that become float32, by type: "3 tensors of Q6_K"."""
         kinds = Counter(entry.kind for entry in self.tensors.values() if entry.kind not in (*KEPT, *_FLOATS))
         return ", ".join(f"{count} tensors of {kind.name}" for kind, count in kinds.items())
 

@@ -24,7 +24,7 @@ def load(
     dequantize: bool = False,
     ignore: Sequence[str] = (),
 ) -> Pretrained[object]:
-    """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and its kin read one type.
+    """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and others read one type.
 
     Args:
         source: a folder with config.json and safetensors, a GGUF file, or a folder with one. Pickles (.bin) beside the

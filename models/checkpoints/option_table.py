@@ -103,7 +103,7 @@ def whole(
 
 
 def layers(name: str, default: Any = MISSING, *, absent: Any = MISSING, within: str = "", numbered: bool = True) -> Any:
-    """A number of layers, of which the checkpoint must have weights; see `Config.layers`."""
+    """A number of layers; the checkpoint must have weights for each. See `Config.layers`."""
     return row(Config.layers, name, default, absent, within=within, numbered=numbered)
 
 

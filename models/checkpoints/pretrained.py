@@ -212,7 +212,7 @@ class Pretrained(nn.Module, Generic[C]):
 
 
 def _say_what_is_unread(options: Config) -> None:
-    """One line in the log, and a warning where code beside the checkpoint may read what transformers does not."""
+    """One line in the log, and a warning where code in its folder may read what transformers does not."""
     if options.ignored:
         _log.info(
             "%s: ignored, as transformers %s does not read them for model_type %s: %s",

@@ -87,7 +87,7 @@ class SentenceModules:
         return found
 
     def write(self, folder: Path) -> None:
-        """Write modules.json and the configs of the layers beside the weights that a model has saved."""
+        """Write modules.json and the configs of the layers next to the weights that a model has saved."""
         listed = [("", _ENCODER), *((layer.name, layer.kind) for layer in self.layers)]
         lines = [
             {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}

@@ -15,7 +15,7 @@ from lucid.models.parts.text_encoders import L, OnStates
 
 
 class PooledEncoder(OnStates[L]):
-    """The base, beside that of the encoder, of one that gives embeddings of sentences.
+    """The base class of sentence encoders, together with that of the encoder.
 
     It has the pooling and the layers that modules.json lists, as the field `sentence_layers` of its config; by default
     the mean of the kept tokens' states, scaled to length 1.
@@ -31,7 +31,7 @@ class PooledEncoder(OnStates[L]):
         return self.sentence_embedding(states, attention_mask)
 
     def sentence_embedding(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """States of tokens (N, L, E) to embeddings (N, E'), of which padding is no part."""
+        """States of tokens (N, L, E) to embeddings (N, E') that ignore padding."""
         x = states
         for layer in self.sentence_layers.values():
             x = layer(x, attention_mask) if isinstance(layer, Pooling) else layer(x)

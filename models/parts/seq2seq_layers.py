@@ -1,4 +1,4 @@
-"""What BART, Whisper and their kin have in common: two stacks of layers, of which the decoder's attend to the encoder.
+"""Layers shared by BART, Whisper and similar models: an encoder and a decoder that attends to it.
 
 The original transformer (Vaswani et al. 2017), with norms before or after attention and feed-forward network.
 """

@@ -48,7 +48,7 @@ L = TypeVar("L")  # any config
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig(OptionTable):
-    """The base of text encoders' configs: what their heads need, of which the weights tell, not config.json."""
+    """The base of text encoders' configs: facts that heads need and only the weights tell, not config.json."""
 
     num_labels: int = 0
     own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
@@ -105,7 +105,7 @@ def first_row(table: nn.Embedding) -> Tensor:
 
 
 class OnStates(Pretrained[L]):
-    """The base, next to that of the encoder, of what is computed from its states."""
+    """The base class of heads, together with that of the encoder."""
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -222,7 +222,7 @@ class LanguageModelHead(PredictionHead):
 
 
 class MaskedLM(WithHead[C]):
-    """Token ids (N, L) to the logits of what stands at each place, (N, L, vocab_size)."""
+    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
 
     embeddings: Any  # of the encoder
 

@@ -1,4 +1,4 @@
-"""T5, mT5, UMT5, BART and its kin, and Whisper: encoder and decoder.
+"""T5, mT5, UMT5, the BART family and Whisper: encoder and decoder.
 
 T5 has no position ids: its bias depends on column differences, so padding on the left moves nothing. The
 attention_mask is the encoder's, and the decoder's cross attention uses it too. The decoder's only own mask is

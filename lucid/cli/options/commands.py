@@ -188,7 +188,7 @@ class Quantize(JsonCommand, QuantizedModelOptions):
         float | None,
         typer.Option(
             metavar="0.02",
-            help="Find the fewest bits, by layer, with which the outputs differ by no more: the size of the difference "
+            help="Find the fewest bits, by layer, that keep the difference of the outputs below this: its size "
             "relative to that of the outputs, on --text.",
         ),
     ] = None

@@ -279,7 +279,7 @@ def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
 
 
 def broadcast(where: str, *shapes: Sequence[Size]) -> Shape:
-    """The shape to which all given shapes broadcast by NumPy's rule.
+    """The common shape of all given shapes after broadcasting by NumPy's rule.
 
     Raises:
         ValueError: if they do not, or if that is not certain for symbolic sizes; the message starts with `where`.

@@ -1,4 +1,4 @@
-"""The runtimes of which `lucid inspect` tells whether they run a file: those of targets, and others.
+"""The runtimes that `lucid inspect` reports on: those of the targets, and others.
 
 Found with `make test-consumers` and tests/test_portable.py, which keep it true; what was not run says so.
 docs/portable.md has the table.

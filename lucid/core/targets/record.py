@@ -112,7 +112,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Trial:
-    """How far a runtime was tried with files, of which `lucid inspect` then tells whether it runs them.
+    """How far a runtime was tried with files; `lucid inspect` derives from it whether the runtime runs a file.
 
     Args:
         name: of the runtime, with the version that was tried.

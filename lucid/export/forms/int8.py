@@ -17,7 +17,7 @@ from lucid.ops import int8
 from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization.int8 import LEVELS
 
-_FEW, _FEW_FOR_ROWS = 32, 128  # inputs or outputs with which a product takes longer than one of float32
+_FEW, _FEW_FOR_ROWS = 32, 128  # with fewer inputs or outputs a product takes longer than one of float32
 
 
 @form(int8.int8_linear_dynamic, name="ai.onnx DynamicQuantizeLinear, MatMulInteger")

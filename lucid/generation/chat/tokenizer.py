@@ -91,7 +91,7 @@ def text_calls(tokenizer: Tokenizer, text: str, *, by_line: bool = False, length
     Args:
         tokenizer: of the model.
         text: all of it is one sequence, as for a decoder; lines without text are left out with `by_line`.
-        by_line: whether each line is a text of its own, as for an encoder, of which the beginning counts.
+        by_line: whether each line is a text of its own, as for an encoder; long lines are cut at the end.
         length: the most tokens of a piece.
 
     Raises:

@@ -122,7 +122,7 @@ class Preprocessor:
 
 
 class _PreprocessorOptions:
-    """The options of a file. What it leaves out depends on its class, of which ViT's is known."""
+    """The options of a file. Defaults depend on its class; only ViT's are known."""
 
     def __init__(self, options: Mapping[str, Any], path: Path) -> None:
         self.options, self.path = options, path

@@ -37,7 +37,7 @@ def text_preprocessing(checkpoint: str | os.PathLike[str]) -> Preprocessing:
         checkpoint: a folder with tokenizer.json and tokenizer_config.json.
 
     Raises:
-        NotExpressedError: for a tokenizer of which any token of any text that is tried would differ; it says why.
+        NotExpressedError: if any token of a tried text would differ from the tokenizer's; it says why.
         ModuleNotFoundError: if onnxruntime-extensions is not installed.
         FileNotFoundError, ValueError: as `lucid.generation.chat.load_tokenizer`.
     """
@@ -73,7 +73,7 @@ def _check(preprocessing: Preprocessing, reference: Reference, batches: Iterable
     """Compare the inputs that are made of texts.
 
     Raises:
-        NotExpressedError: naming the first text of which they differ.
+        NotExpressedError: naming the first text with different tokens.
     """
     kind = lucid.spec("batch_size", "sequence_length", dtype=lucid.int64)
     exported = to_onnx(_inputs, kind, kind, preprocessing=preprocessing, output_names=["ids", "mask"])

@@ -116,7 +116,7 @@ def quantize(
 
 
 def _copy(model: M, smallest_table: int) -> tuple[M, list[LayerWeight]]:
-    """A copy of a model, and the weights of its layers, none of which is quantized."""
+    """A copy of a model, and the weights of its layers. None of them is quantized yet."""
     if any(isinstance(module, WeightModule) for module in model.modules()):
         raise ValueError(
             "quantize: the model has been quantised before; quantise the one with float weights "

@@ -1,4 +1,4 @@
-"""Measuring a model with quantized weights beside the float one, call by call."""
+"""Compares a model with quantized weights with the float model, call by call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def precision_report(
         seconds: how long to time the exported models side by side, on the first call; None: not at all.
 
     Raises:
-        ValueError: for models of which the second does not have quantized weights in the places of the first's
+        ValueError: if the second model does not have quantized weights in the places of the first one's
             weights; no data; inputs of other names, or with NaN or infinity.
     """
     sums = _sums(model, quantized)

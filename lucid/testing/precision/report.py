@@ -1,4 +1,4 @@
-"""The report of what quantized weights cost: its figures, and how they are shown."""
+"""The report on the cost of quantized weights: its figures, and how they are shown."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class PrecisionReport:
 
     @property
     def summary(self) -> list[str]:
-        """What is said beside the table of layers, in lines."""
+        """The lines that accompany the table of layers."""
         lines = [
             f"{output.name}: relative error {output.error:.2g}; cosine {output.cosine_mean:.5f} in the mean, "
             f"{output.cosine_worst:.5f} at worst (call {output.worst[0]}, row {output.worst[1]})"

@@ -119,7 +119,7 @@ def refuse_inexact(limits: Limits, call: Call) -> None:
 
 
 def refuse_unfit_for_multi_head(call: Call) -> None:
-    """Refuse what com.microsoft `MultiHeadAttention` does not compute, but for the layout."""
+    """Refuse what com.microsoft `MultiHeadAttention` does not compute, except for the layout."""
     refuse_common(call)
     refuse_scale(call.options.scale)
     if call.grouped:

@@ -114,7 +114,7 @@ def _blocks_in_products(call: Call, limits: Limits) -> Plan:
 
 
 def _blocks_with_a_cache(call: Call, limits: Limits) -> Plan:
-    """For a known length, blocks of which each gets the keys of those before it as a cache."""
+    """For a known length: each block gets the keys of the blocks before it as a cache."""
     _refuse_unfit_for_blocks(call, limits)
     length = call.queries
     if not call.options.is_causal or not isinstance(length, int):
@@ -276,7 +276,7 @@ def _capped_scores(call: Call, limits: Limits) -> Plan:
 
 
 def _capped_rows(call: Call) -> tuple[int, ...]:
-    """The blocks of a known number of queries of which nothing is masked; nothing where all are one."""
+    """The blocks of a known number of queries without any mask; empty if one block holds them all."""
     length, options = call.queries, call.options
     many = isinstance(length, int) and length >= t.LONG_IF_CAPPED
     if not many or call.masked or options.ahead is not None or options.holds_weights or not call.fits_products:
