@@ -169,6 +169,12 @@ class AlbertForReranking(AlbertForSequenceClassification):
     checkpoint = text.for_reranking(AlbertForSequenceClassification.checkpoint)
 
 
+class AlbertForMultipleChoice(text.MultipleChoice[AlbertConfig], AlbertForSequenceClassification):
+    """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C)."""
+
+    checkpoint = text.for_multiple_choice(AlbertForSequenceClassification.checkpoint)
+
+
 class AlbertForTokenClassification(text.TokenClassifier[AlbertConfig], Albert):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
 

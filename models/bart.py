@@ -33,6 +33,7 @@ from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
+from lucid.models.parts.options import tied_output
 from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig, Step, TwoStacks, key_mask_of
 from lucid.nn import functional as F
 
@@ -53,6 +54,7 @@ class BartConfig(option.OptionTable):
     normed_embeddings: bool = True  # a norm follows the embeddings (BART, mBART)
     scaled_embeddings: bool = False  # vectors of tokens are multiplied by the square root of their width
     output_bias: bool = True  # logits have one: every family but M2M-100
+    tied: bool = True  # the output layer is the table of token vectors
     decoder_start_token_id: int | None = None  # what generated texts begin with
     last_first: int | None = None  # of a classifier whose decoder starts with the last id that is not this one (mBART)
     eos_token_id: int = option.whole("eos_token_id", 2, low=0)  # of a classifier, which reads the state at the last one
@@ -67,7 +69,6 @@ class BartConfig(option.OptionTable):
         if kind == "marian":  # a decoder with a vocabulary and vectors of its own
             options.only("share_encoder_decoder_embeddings", True)
             options.only("decoder_vocab_size", options.size("vocab_size"))
-        options.only("tie_word_embeddings", True)
         norm_first, learned = kind in ("mbart", "m2m_100"), kind in ("bart", "mbart")
         if not learned:  # half of the features are sines, half cosines, of a table that is computed
             if options.size("d_model") % 2 or options.size("d_model") < 4:
@@ -88,14 +89,15 @@ class BartConfig(option.OptionTable):
             normed_embeddings=learned,
             scaled_embeddings=options.get("scale_embedding", bool, kind == "m2m_100"),
             output_bias="final_logits_bias" in options.weights,
+            tied=tied_output(options, table=r"(?:model\.)?shared\.weight"),
             decoder_start_token_id=start,
         )
 
     @classmethod
-    def read_classifier(cls, options: Config) -> Self:
-        """The same for a classifier of texts: mBART's decoder starts with the last token of each, its language."""
+    def read_on_texts(cls, options: Config) -> Self:
+        """The same for heads on texts: mBART's decoder starts with the last token of each, its language."""
         if options.model_type not in ("bart", "mbart"):
-            raise options.wrong("model_type", "supported for text-classification: bart, mbart")
+            raise options.wrong("model_type", "supported for text-classification and question-answering: bart, mbart")
         config, padding = cls.read(options), options.whole("pad_token_id", 1, low=0)
         return replace(config, last_first=padding) if options.model_type == "mbart" else config
 
@@ -106,8 +108,8 @@ class Bart(TwoStacks[BartConfig]):
     checkpoint = Checkpoint(
         family=FAMILIES["bart"],
         read=BartConfig.read,
-        renames=[(r"^(?!model\.|lm_head\.|final_logits_bias$|classification_head\.)", "model.")],
-        ignored_keys=[r"embed_positions\.weights?$", r"^classification_head\."],  # sines and cosines, computed here
+        renames=[(r"^(?!model\.|lm_head\.|final_logits_bias$|classification_head\.|qa_outputs\.)", "model.")],
+        ignored_keys=[r"embed_positions\.weights?$", r"^(classification_head|qa_outputs)\."],  # sines, computed here
         tied_keys={
             "model.encoder.embed_tokens.weight": "model.shared.weight",
             "model.decoder.embed_tokens.weight": "model.shared.weight",
@@ -120,6 +122,8 @@ class Bart(TwoStacks[BartConfig]):
     def __init__(self, config: BartConfig) -> None:
         super().__init__(config)
         self.model = EncoderDecoder(config)
+        width = config.decoder.hidden_size
+        self.lm_head = None if config.tied else nn.Linear(width, config.vocab_size, bias=False)
         self.final_logits_bias = nn.init.new_parameter(1, config.vocab_size) if config.output_bias else None
 
     def forward(self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -133,7 +137,7 @@ class Bart(TwoStacks[BartConfig]):
         Returns:
             (N, T, vocab_size).
         """
-        return self.logits(self.model(input_ids, decoder_input_ids, attention_mask))
+        return self.logits(self.model(input_ids, decoder_input_ids, attention_mask)[0])
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """(N, L) int64 token ids, and which are padding (0), to vectors (N, L, hidden_size)."""
@@ -149,7 +153,7 @@ class Bart(TwoStacks[BartConfig]):
         return self.model.step(input_ids, positions, caches, key_mask)
 
     def logits(self, x: Tensor) -> Tensor:
-        logits = F.linear(x, self.table)
+        logits = F.linear(x, self.table) if self.lm_head is None else self.lm_head(x)
         return logits if self.final_logits_bias is None else logits + self.final_logits_bias
 
     @property
@@ -162,30 +166,43 @@ class Bart(TwoStacks[BartConfig]):
         return {"input_ids": source, "decoder_input_ids": target, "attention_mask": source}
 
 
-class BartForSequenceClassification(Pretrained[BartConfig]):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels): what the decoder makes of the text's own tokens.
+class BartStates(Pretrained[BartConfig]):
+    """Source ids (N, L) and target ids (N, T) to the states of the decoder, (N, T, E), and of the encoder."""
 
-    Each text has an end, `eos_token_id`; the state at the last one is read.
-    """
-
-    checkpoint = with_labels(
-        replace(Bart.checkpoint, read=BartConfig.read_classifier),
-        "text-classification",
-        r"classification_head\.out_proj\.weight",
+    checkpoint = replace(
+        Bart.checkpoint,
+        head="feature-extraction",
+        ignored_keys=[*Bart.checkpoint.ignored_keys, r"^(lm_head\.|final_logits_bias$)"],
+        tied_keys={key: table for key, table in Bart.checkpoint.tied_keys.items() if key != "lm_head.weight"},
     )
-    output_names: ClassVar[Sequence[str]] = ("logits",)
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "encoder_last_hidden_state")
 
     def __init__(self, config: BartConfig) -> None:
         super().__init__(config)
         self.model = EncoderDecoder(config)
-        width, self.start = config.decoder.hidden_size, config.decoder_start_token_id
-        if self.start is None and config.last_first is None:
-            raise ValueError("BartForSequenceClassification: the config has no decoder_start_token_id, expected one")
-        self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        states = self.model(input_ids, ops.concat([self.first(input_ids), input_ids[:, :-1]], 1), attention_mask)
-        return text.classes_at_last(self.classification_head, states, input_ids, self.config.eos_token_id)
+    def forward(
+        self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return self.model(input_ids, decoder_input_ids, attention_mask)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return Bart.input_specs(self)  # type: ignore[arg-type]  # those of any
+
+
+class BartOnTexts(Pretrained[BartConfig]):
+    """The base of heads that read what the decoder makes of the text's own tokens, shifted by one."""
+
+    def __init__(self, config: BartConfig) -> None:
+        super().__init__(config)
+        self.model, self.start = EncoderDecoder(config), config.decoder_start_token_id
+        if self.start is None and config.last_first is None:
+            raise ValueError(f"{type(self).__name__}: the config has no decoder_start_token_id, expected one")
+
+    def states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """The decoder's, (N, L, hidden_size)."""
+        shifted = ops.concat([self.first(input_ids), input_ids[:, :-1]], 1)
+        return self.model(input_ids, shifted, attention_mask)[0]
 
     def first(self, input_ids: Tensor) -> Tensor:
         """What the decoder starts with, (N, 1)."""
@@ -200,20 +217,65 @@ class BartForSequenceClassification(Pretrained[BartConfig]):
         return text.text_specs()
 
 
+class BartForSequenceClassification(BartOnTexts):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels): what the decoder makes of the text's own tokens.
+
+    Each text has an end, `eos_token_id`; the state at the last one is read.
+    """
+
+    checkpoint = with_labels(
+        replace(BartStates.checkpoint, read=BartConfig.read_on_texts),
+        "text-classification",
+        r"classification_head\.out_proj\.weight",
+    )
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def __init__(self, config: BartConfig) -> None:
+        super().__init__(config)
+        width = config.decoder.hidden_size
+        self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        states, end = self.states(input_ids, attention_mask), self.config.eos_token_id
+        return text.classes_at_last(self.classification_head, states, input_ids, end)
+
+
+class BartForQuestionAnswering(BartOnTexts):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    checkpoint = with_labels(
+        replace(BartStates.checkpoint, read=BartConfig.read_on_texts),
+        "question-answering",
+        r"qa_outputs\.weight",
+        expected=2,
+    )
+    output_names: ClassVar[Sequence[str]] = ("start_logits", "end_logits")
+
+    def __init__(self, config: BartConfig) -> None:
+        super().__init__(config)
+        self.qa_outputs = nn.Linear(config.decoder.hidden_size, 2)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return text.start_and_end(self.qa_outputs(self.states(input_ids, attention_mask)))
+
+
 class EncoderDecoder(nn.Module):
     """Encoder and decoder, which share the vectors of tokens, without the output layer."""
 
     def __init__(self, config: BartConfig) -> None:
-        self.shared = nn.TiedEmbedding(config.vocab_size, config.encoder.hidden_size)
+        self.shared = (nn.TiedEmbedding if config.tied else nn.Embedding)(config.vocab_size, config.encoder.hidden_size)
         computed = None if config.learned_positions else SinesAndCosines(config, config.encoder.hidden_size)
         self.encoder, self.decoder = Encoder(config, computed), Decoder(config, computed)
         self.scale = math.sqrt(config.encoder.hidden_size) if config.scaled_embeddings else 1.0
         self.counted_padding = config.counted_padding
 
-    def forward(self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+    def forward(
+        self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The decoder's states (N, T, hidden_size) and the encoder's (N, L, hidden_size)."""
         memory, key_mask = self.encode(input_ids, attention_mask), key_mask_of(attention_mask)
         layers = [(None, memory)] * len(self.decoder.layers)
-        return self.decoder(self.embed(decoder_input_ids), decoder_input_ids.shape[1], layers, key_mask)[0]
+        return self.decoder(self.embed(decoder_input_ids), decoder_input_ids.shape[1], layers, key_mask)[0], memory
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         """(N, L) to (N, L, hidden_size)."""

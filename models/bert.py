@@ -283,6 +283,15 @@ class BertForReranking(BertForSequenceClassification):
     checkpoint = text.for_reranking(BertForSequenceClassification.checkpoint)
 
 
+class BertForMultipleChoice(text.MultipleChoice[BertConfig], BertForSequenceClassification):
+    """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C)."""
+
+    checkpoint = text.for_multiple_choice(
+        BertForSequenceClassification.checkpoint,
+        renames=[(r"^\w+\.pooler\.dense\.|^sequence_summary\.summary\.", "classifier.dense.")],
+    )
+
+
 class BertForTokenClassification(text.TokenClassifier[BertConfig], Bert):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
 

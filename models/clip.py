@@ -20,6 +20,7 @@ import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
+from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.parts.options import read_patch_size
@@ -65,6 +66,7 @@ class CLIPConfig:
     text: CLIPTextConfig = CLIPTextConfig()
     vision: CLIPVisionConfig = CLIPVisionConfig()
     projection_dim: int = 512
+    num_labels: int = 0
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -163,6 +165,28 @@ class CLIPVisionModel(Pretrained[CLIPConfig]):
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         states = self.vision_model.hidden_states(pixel_values)[-1]
         return self.visual_projection(self.vision_model.post_layernorm(states[:, 0])), states
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.vision_model.input_specs()
+
+
+class CLIPForImageClassification(Pretrained[CLIPConfig]):
+    """Pixels to logits (N, num_labels), from the mean of the states of patches."""
+
+    checkpoint = with_labels(
+        one_tower(CLIP.checkpoint, "", r"^text_model\.|_projection\.|^logit_scale$", ""),
+        "image-classification",
+        r"classifier\.weight",
+    )
+    output_names = ("logits",)
+
+    def __init__(self, config: CLIPConfig) -> None:
+        super().__init__(config)
+        self.vision_model = ImageModel(config.vision)
+        self.classifier = nn.Linear(config.vision.hidden_size, config.num_labels)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        return self.classifier(self.vision_model.hidden_states(pixel_values)[-1][:, 1:].mean(1))
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.vision_model.input_specs()

@@ -296,6 +296,12 @@ class DebertaForReranking(DebertaForSequenceClassification):
     checkpoint = text.for_reranking(DebertaForSequenceClassification.checkpoint)
 
 
+class DebertaForMultipleChoice(text.MultipleChoice[DebertaConfig], DebertaForSequenceClassification):
+    """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C)."""
+
+    checkpoint = text.for_multiple_choice(DebertaForSequenceClassification.checkpoint)
+
+
 class DebertaForTokenClassification(text.TokenClassifier[DebertaConfig], Deberta):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
 

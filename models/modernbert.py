@@ -227,6 +227,12 @@ class ModernBertForReranking(ModernBertForSequenceClassification):
     checkpoint = text.for_reranking(ModernBertForSequenceClassification.checkpoint)
 
 
+class ModernBertForMultipleChoice(text.MultipleChoice[ModernBertConfig], ModernBertForSequenceClassification):
+    """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C)."""
+
+    checkpoint = text.for_multiple_choice(ModernBertForSequenceClassification.checkpoint)
+
+
 class ModernBertForTokenClassification(Classifier):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
 

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
+from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.parts.two_towers import (
@@ -64,6 +65,7 @@ class SigLIPConfig:
 
     text: SigLIPTextConfig = SigLIPTextConfig()
     vision: SigLIPVisionConfig = SigLIPVisionConfig()
+    num_labels: int = 0
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -135,17 +137,31 @@ class SigLIPVisionModel(Pretrained[SigLIPConfig]):
         r"^text_model\.|^logit_(scale|bias)$",
         r"^vision_model\.head\.probe$",
     )
-    output_names = ("last_hidden_state", "pooler_output")
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
 
     def __init__(self, config: SigLIPConfig) -> None:
         super().__init__(config)
         self.vision_model = PooledImageTower(config.vision)
 
-    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, pixel_values: Tensor) -> Any:
         return self.vision_model(pixel_values)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.vision_model.input_specs()
+
+
+class SigLIPForImageClassification(SigLIPVisionModel):
+    """Pixels to logits (N, num_labels), from the mean of the states of patches."""
+
+    checkpoint = with_labels(SigLIPVisionModel.checkpoint, "image-classification", r"classifier\.weight")
+    output_names = ("logits",)
+
+    def __init__(self, config: SigLIPConfig) -> None:
+        super().__init__(config)
+        self.classifier = nn.Linear(config.vision.hidden_size, config.num_labels)
+
+    def forward(self, pixel_values: Tensor) -> Any:
+        return self.classifier(self.vision_model(pixel_values)[0].mean(1))
 
 
 class TextTower(nn.Module):

@@ -364,7 +364,24 @@ class T5ForTokenClassification(text.TokenClassifier[T5Config], T5EncoderStates):
     checkpoint = text.for_token_classification(_OF_ENCODERS)
 
 
-class T5ForSequenceClassification(T5EncoderStates):
+class T5OnTexts(T5EncoderStates):
+    """The base of heads that read what the decoder makes of the text's own tokens, shifted by one."""
+
+    def __init__(self, config: T5Config) -> None:
+        super().__init__(config)
+        if config.decoder_start_token_id is None:
+            raise ValueError(f"{type(self).__name__}: the config has no decoder_start_token_id, expected one")
+        self.start = config.decoder_start_token_id
+        self.decoder = Decoder(config, config.num_decoder_layers, decoder=True)
+
+    def states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """The decoder's, (N, L, hidden_size)."""
+        start = ops.full((input_ids.shape[0], 1), self.start, dtype=lucid.int64)
+        shifted = self.shared(ops.concat([start, input_ids[:, :-1]], 1))
+        return self.decoder(shifted, super().forward(input_ids, attention_mask), key_mask_of(attention_mask))
+
+
+class T5ForSequenceClassification(T5OnTexts):
     """Texts, or pairs of texts, (N, L) to logits (N, num_labels): what the decoder makes of the text's own tokens.
 
     Each text has an end, `eos_token_id`; the state at the last one is read.
@@ -379,19 +396,26 @@ class T5ForSequenceClassification(T5EncoderStates):
 
     def __init__(self, config: T5Config) -> None:
         super().__init__(config)
-        if config.decoder_start_token_id is None:
-            raise ValueError("T5ForSequenceClassification: the config has no decoder_start_token_id, expected one")
-        self.start = config.decoder_start_token_id
-        self.decoder = Decoder(config, config.num_decoder_layers, decoder=True)
         width = config.hidden_size
         self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        start = ops.full((input_ids.shape[0], 1), self.start, dtype=lucid.int64)
-        shifted = self.shared(ops.concat([start, input_ids[:, :-1]], 1))
-        memory = super().forward(input_ids, attention_mask)
-        states = self.decoder(shifted, memory, key_mask_of(attention_mask))
-        return text.classes_at_last(self.classification_head, states, input_ids, self.config.eos_token_id)
+        states, end = self.states(input_ids, attention_mask), self.config.eos_token_id
+        return text.classes_at_last(self.classification_head, states, input_ids, end)
+
+
+class T5ForQuestionAnswering(T5OnTexts):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    checkpoint = with_labels(_OF_HEADS, "question-answering", r"qa_outputs\.weight", expected=2)
+    output_names = ("start_logits", "end_logits")
+
+    def __init__(self, config: T5Config) -> None:
+        super().__init__(config)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
+        return text.start_and_end(self.qa_outputs(self.states(input_ids, attention_mask)))
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
-from lucid.models.parts.sounds import SoundClassifier, SoundConfig, for_sounds
+from lucid.models.parts.sounds import OnSounds, SoundClassifier, SoundConfig, for_frames, for_sounds
 from lucid.models.speech.ctc import CTCProcessor as CTCProcessor
 from lucid.models.speech.ctc import transcribe as transcribe
 from lucid.models.speech.transcription import Segment as Segment
@@ -217,6 +217,10 @@ class Encoder(nn.Module):
             states.append(layer(states[-1], kept))
         return states
 
+    def states_read(self, x: Tensor, kept: Tensor | None, every: bool) -> list[Tensor]:
+        """What a head reads: the last states, or those of every layer."""
+        return self.hidden_states(x, kept) if every else [self(x, kept)]
+
 
 class PositionalEmbedding(nn.Module):
     """What a wide convolution, in groups of channels, makes of the neighbours of each frame."""
@@ -348,8 +352,26 @@ class Wav2Vec2ForSequenceClassification(SoundClassifier[Wav2Vec2Config]):
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         x, kept = self.wav2vec2.frames(input_values, attention_mask)
-        encoder = self.wav2vec2.encoder
-        return self.classes([encoder(x, kept)] if self.layer_weights is None else encoder.hidden_states(x, kept), kept)
+        return self.classes(self.wav2vec2.encoder.states_read(x, kept, self.layer_weights is not None), kept)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.wav2vec2.input_specs()
+
+
+class Wav2Vec2ForAudioFrameClassification(OnSounds[Wav2Vec2Config]):
+    """Sound (N, samples) to the logits of each frame's classes, (N, frames, num_labels), such as who speaks."""
+
+    checkpoint = for_frames(_WITH_HEAD, Wav2Vec2Config.read_classifier)
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        super().__init__(config)
+        self.wav2vec2 = Wav2Vec2(config)
+        self.add_weights(config.num_layers)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        x, kept = self.wav2vec2.frames(input_values, attention_mask)
+        return self.classifier(self.summed(self.wav2vec2.encoder.states_read(x, kept, self.layer_weights is not None)))
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.wav2vec2.input_specs()

@@ -25,7 +25,7 @@ import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, written
 from lucid.models.parts.options import tied_output
 from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig, Step, TwoStacks
@@ -105,7 +105,7 @@ class Whisper(TwoStacks[WhisperConfig]):
             input_features: (N, mels, frames), 30 seconds of sound, padded with silence.
             decoder_input_ids: (N, L) int64.
         """
-        return self.logits(self.model(input_features, decoder_input_ids))
+        return self.logits(self.model(input_features, decoder_input_ids)[0])
 
     def encode(self, input_features: Tensor) -> Tensor:
         """(N, mels, frames) to (N, positions, hidden_size)."""
@@ -140,8 +140,10 @@ class EncoderDecoder(nn.Module):
     def __init__(self, config: WhisperConfig) -> None:
         self.encoder, self.decoder = Encoder(config), Decoder(config)
 
-    def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> Tensor:
-        return self.decoder(decoder_input_ids, self.encoder(input_features))
+    def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """The decoder's states (N, L, hidden_size) and the encoder's (N, positions, hidden_size)."""
+        speech = self.encoder(input_features)
+        return self.decoder(decoder_input_ids, speech), speech
 
 
 class Encoder(nn.Module):
@@ -205,6 +207,28 @@ class Decoder(nn.Module):
             x, cache = layer(x, past, speech)
             present.append(cache)
         return self.layer_norm(x), present
+
+
+class WhisperStates(Pretrained[WhisperConfig]):
+    """Features (N, mels, frames) and text (N, L) to the states of the decoder, (N, L, E), and of the encoder."""
+
+    checkpoint = replace(
+        Whisper.checkpoint,
+        head="feature-extraction",
+        ignored_keys=[*Whisper.checkpoint.ignored_keys, r"^proj_out\."],
+        tied_keys={},
+    )
+    output_names = ("last_hidden_state", "encoder_last_hidden_state")
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__(config)
+        self.model = EncoderDecoder(config)
+
+    def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> tuple[Tensor, Tensor]:
+        return self.model(input_features, decoder_input_ids)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {**self.model.encoder.input_specs(), "decoder_input_ids": lucid.spec("N", "L", dtype=lucid.int64)}
 
 
 class WhisperForAudioClassification(SoundClassifier[WhisperConfig]):

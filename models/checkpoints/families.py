@@ -133,6 +133,7 @@ _HEADS = {
     "text-classification": "ForSequenceClassification",
     "reranking": "ForReranking",
     "token-classification": "ForTokenClassification",
+    "multiple-choice": "ForMultipleChoice",
     "question-answering": "ForQuestionAnswering",
     "fill-mask": "ForMaskedLM",
 }
@@ -151,7 +152,7 @@ def _encoder(model: str) -> dict[str, str]:
 def _decoder(model: str, *without: str) -> dict[str, str]:
     """The classes of a decoder."""
     states = {"text-generation": model, "feature-extraction": f"{model}States"}
-    return states | _heads(model, "fill-mask", *without)
+    return states | _heads(model, "fill-mask", "multiple-choice", *without)
 
 
 _OFFSET = ModelType(offset_positions=True)
@@ -163,7 +164,9 @@ FAMILIES: dict[str, Family] = {
     "bart": Family(
         tasks={
             "text2text-generation": "bart.Bart",
+            "feature-extraction": "bart.BartStates",
             "text-classification": "bart.BartForSequenceClassification",
+            "question-answering": "bart.BartForQuestionAnswering",
         },
         types=_types("bart", "marian", "mbart", "m2m_100"),
     ),
@@ -184,6 +187,7 @@ FAMILIES: dict[str, Family] = {
         tasks={
             "zero-shot-image-classification": "clip.CLIP",
             "image-feature-extraction": "clip.CLIPVisionModel",
+            "image-classification": "clip.CLIPForImageClassification",
             "feature-extraction": "clip.CLIPTextModel",
         },
         types=_types("clip"),
@@ -271,6 +275,7 @@ FAMILIES: dict[str, Family] = {
         tasks={
             "zero-shot-image-classification": "siglip.SigLIP",
             "image-feature-extraction": "siglip.SigLIPVisionModel",
+            "image-classification": "siglip.SigLIPForImageClassification",
             "feature-extraction": "siglip.SigLIPTextModel",
         },
         types=_types("siglip"),
@@ -289,6 +294,7 @@ FAMILIES: dict[str, Family] = {
             "sentence-similarity": "t5.T5SentenceEncoder",
             "token-classification": "t5.T5ForTokenClassification",
             "text-classification": "t5.T5ForSequenceClassification",
+            "question-answering": "t5.T5ForQuestionAnswering",
         },
         types=_types("t5", "mt5", "umt5"),
     ),
@@ -304,12 +310,14 @@ FAMILIES: dict[str, Family] = {
             "feature-extraction": "wav2vec2.Wav2Vec2",
             "automatic-speech-recognition": "wav2vec2.Wav2Vec2ForCTC",
             "audio-classification": "wav2vec2.Wav2Vec2ForSequenceClassification",
+            "audio-frame-classification": "wav2vec2.Wav2Vec2ForAudioFrameClassification",
         },
         types=_types("wav2vec2", "hubert"),
     ),
     "whisper": Family(
         tasks={
             "automatic-speech-recognition": "whisper.Whisper",
+            "feature-extraction": "whisper.WhisperStates",
             "audio-classification": "whisper.WhisperForAudioClassification",
         },
         types=_types("whisper"),

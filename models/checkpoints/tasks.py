@@ -22,15 +22,19 @@ _TASKS = {  # how transformers' names end, and what for; of several tasks it is 
     "ForAudioClassification": ("audio-classification",),
     "ForTokenClassification": ("token-classification",),
     "ForQuestionAnswering": ("question-answering",),
+    "ForMultipleChoice": ("multiple-choice",),
     "ForCausalLM": ("text-generation",),
     "LMHeadModel": ("text-generation",),
     "ForConditionalGeneration": ("text2text-generation", "automatic-speech-recognition"),
     "MTModel": ("text2text-generation",),
     "ForImageClassification": ("image-classification",),
     "ForImageClassificationWithTeacher": ("image-classification",),
+    "ForAudioFrameClassification": ("audio-frame-classification",),
     "ForCTC": ("automatic-speech-recognition",),
     "EncoderModel": ("feature-extraction",),
 }
+_WRITING = ("text-generation", *_TASKS["ForConditionalGeneration"])
+_OTHER_NAMES = {"feature-extraction": "image-feature-extraction"}  # of a task, where the type has none of that name
 _ENDING = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|MTModel|EncoderModel|Model)$")
 _FORMER = {"T5WithLMHeadModel": "T5ForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM"}  # names once
 
@@ -76,6 +80,8 @@ def reader_for(task: str | None, options: Config, pooled: bool) -> Reader:
     tasks = family_of(options.model_type).tasks
     if task is None:
         task = SENTENCES if pooled else _only_task(options)
+    if task not in tasks:
+        task = _OTHER_NAMES.get(task, task)
     if task not in tasks:
         more = "; its modules.json is for sentence-similarity" if pooled else ""
         raise _none(options, f"task {show(task)} is not known for model_type {options.model_type}{more}")
@@ -172,10 +178,10 @@ def _task_of(name: str, options: Config) -> str | None:
     if ending is None:
         return None
     if ending[0] == "Model":
-        if family.task == "text-generation":  # so the model itself has a head
-            return "feature-extraction" if "feature-extraction" in family.tasks else None
-        # The states of a whole encoder-decoder are not given here.
-        return None if family.task in _TASKS["ForConditionalGeneration"] else family.task
+        if f"{name.removesuffix('Model')}EncoderModel" in _classes(options):  # whose states feature-extraction gives
+            return None
+        # The model itself may have a head.
+        return "feature-extraction" if "feature-extraction" in family.tasks and family.task in _WRITING else family.task
     return next((task for task in _TASKS.get(ending[0], ()) if task in family.tasks), None)
 
 

@@ -178,6 +178,26 @@ class TokenClassifier(WithHead[C]):
         return self.classifier(states)
 
 
+class MultipleChoice(WithHead[C]):
+    """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C); put before a classifier
+    of texts of one label.
+    """
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        texts = (None if each is None else each.flatten(0, 1) for each in (input_ids, attention_mask, token_type_ids))
+        logits: Tensor = super().forward(*texts)  # type: ignore[arg-type]  # the first is a tensor
+        return logits.reshape(*input_ids.shape[:2])
+
+    def input_specs(self) -> Mapping[str, lucid.TensorType]:
+        specs = super().input_specs()
+        return {name: lucid.spec("N", "C", "L", dtype=spec.dtype) for name, spec in specs.items()}
+
+    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return self.input_specs()
+
+
 def start_and_end(logits: Tensor) -> tuple[Tensor, Tensor]:
     """The logits of an answer's first and last token, (N, L) each, from (N, L, 2)."""
     return logits[:, :, 0], logits[:, :, 1]
@@ -267,6 +287,12 @@ def for_sequence_classification(base: Checkpoint[C], renames: Sequence[tuple[str
 def for_reranking(base: Checkpoint[C], key: str = _CLASSIFIER) -> Checkpoint[C]:
     """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
     return replace(base, read=reading_labels(base.read, key, 1), head="reranking")
+
+
+def for_multiple_choice(classifier: Checkpoint[C], renames: Sequence[tuple[str, str]] = ()) -> Checkpoint[C]:
+    """The checkpoint of a `MultipleChoice`: that of a classifier of texts, with one label."""
+    reranker = for_reranking(classifier)
+    return replace(reranker, head="multiple-choice", renames=[*renames, *reranker.renames])
 
 
 def for_token_classification(base: Checkpoint[C]) -> Checkpoint[C]:

@@ -141,7 +141,7 @@ def test_a_mistyped_architecture_is_answered_with_the_class_that_is_read() -> No
     message = str(caught.value)
     assert "for model_type bert; known: BertForMaskedLM, " in message
     assert message.endswith("; did you mean BertForSequenceClassification?")
-    assert "BertLMHeadModel" not in message and "BertForMultipleChoice" not in message
+    assert "BertLMHeadModel" not in message and "BertForNextSentencePrediction" not in message
 
 
 def test_an_adapter_without_its_base_model_says_of_what_it_is(tmp_path: Path) -> None:
@@ -212,6 +212,7 @@ TIED = {  # by variant: the output layer, and the table of token vectors that it
     "qwen2/tied": ("lm_head.weight", "model.embed_tokens.weight"),
     "gemma2/base": ("lm_head.weight", "model.embed_tokens.weight"),
     "gpt2/base": ("lm_head.weight", "transformer.wte.weight"),
+    "m2m_100/base": ("lm_head.weight", "model.shared.weight"),
     "whisper/base": ("proj_out.weight", "model.decoder.embed_tokens.weight"),
 }
 
@@ -235,9 +236,12 @@ def test_an_output_layer_of_its_own_counts_whatever_the_config_says(tmp_path: Pa
     assert head in own.state_dict()
 
 
-def test_an_output_layer_of_its_own_that_a_model_cannot_have_is_an_error(tmp_path: Path) -> None:
+def test_a_table_of_its_own_that_a_model_cannot_have_is_an_error(tmp_path: Path) -> None:
     source = copy_of("bart/base", tmp_path)
     stored = dict(lucid.load(source))
-    lucid.save(source / "model.safetensors", {**stored, "lm_head.weight": stored["model.shared.weight"][::-1].copy()})
-    with pytest.raises(ValueError, match=r"lm_head\.weight differs from model\.shared.*one weight, as Bart shares it"):
+    key, table = "model.encoder.embed_tokens.weight", stored["model.shared.weight"]
+    lucid.save(source / "model.safetensors", {**stored, key: table[::-1].copy()})
+    with pytest.raises(
+        ValueError, match=r"embed_tokens\.weight differs from model\.shared.*one weight, as Bart shares"
+    ):
         lucid.models.load(source)

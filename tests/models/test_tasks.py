@@ -132,8 +132,8 @@ def test_a_task_that_the_weights_do_not_hold_is_an_error_that_lists_those_that_t
             "architectures are 'BertForMaskedLM', 'BertModel', expected one; give a task",
         ),
         (
-            ["BertForMultipleChoice"],
-            "architectures has 'BertForMultipleChoice', which is not supported; give a task that it has: feature-extr",
+            ["BertForPreTraining"],
+            "architectures has 'BertForPreTraining', which is not supported; give a task that it has: feature-extr",
         ),
         ("BertModel", "option architectures is 'BertModel', expected a list of names"),
         ([3], "expected a list of names"),
@@ -172,6 +172,10 @@ def test_a_head_without_its_weights_says_which_are_missing() -> None:
     classifier = class_of("bert.BertForSequenceClassification")
     with pytest.raises(KeyError, match=r"has no classifier\.weight; load it for another task"):
         classifier.from_pretrained(goldens.folder("bert/base"))
+
+
+def test_images_are_features_by_the_general_name_of_the_task_as_well() -> None:
+    assert name_of(goldens.folder("vit/classifier"), "feature-extraction") == "ViT"
 
 
 def test_an_output_layer_that_is_not_the_embedding_counts(tmp_path: Path) -> None:
