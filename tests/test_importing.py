@@ -60,6 +60,29 @@ def test_functions_compute_what_numpy_does(name: str) -> None:
     np.testing.assert_allclose(result.numpy(), wanted, rtol=2e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (lucid.nn.LSTM(8, 4, 2, proj_size=3, bidirectional=True), "lstm"),
+        (lucid.nn.GRU(8, 4, bias=False), "gru"),
+        (lucid.nn.RNN(8, 4, nonlinearity="relu"), "rnn_relu"),
+    ],
+)
+def test_recurrent_operators_are_lucids_layers(layer, name: str) -> None:
+    weights = [weight for _, weight in layer.named_parameters()]
+    directions, states = (2, (3, 4)) if name == "lstm" else (1, (4,))
+    start = [lucid.full((layer.num_layers * directions, 6, width), 0.5) for width in states]
+    outputs, *last = TABLE[f"lucid.{name}.default"](
+        of(X), start, weights, layer.bias, layer.num_layers, 0.0, False, layer.bidirectional, False
+    )
+    wanted, ends = layer(of(X), tuple(start) if name == "lstm" else start[0])
+    for own, theirs in zip([outputs, *last], [wanted, *(ends if name == "lstm" else [ends])], strict=True):
+        np.testing.assert_array_equal(own.numpy(), theirs.numpy())
+    if name != "lstm":  # a cell is a step
+        step = TABLE[f"aten.{name}_cell.default"](of(X[0]), start[0][0], *weights)
+        np.testing.assert_allclose(step.numpy(), outputs[0].numpy(), rtol=1e-6)
+
+
 def test_values_are_put_at_indices() -> None:
     indices = [of(np.array([0, 2])), of(np.array([[1], [3]]))]
     wanted = X.copy()

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from lucid.core.words.other_libraries import type_name
 from lucid.importing.torch_import import TorchImportError
+from lucid.importing.whole_operators import Whole
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -46,7 +47,7 @@ def exported(
     shapes = {name: _shapes(value, axes.get(name), everything) for name, value in grown.items()}
     positional = list(grown)[: len(examples)]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), Whole():
             program = torch.export.export(
                 module,
                 tuple(grown[name] for name in positional),

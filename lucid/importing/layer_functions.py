@@ -8,6 +8,8 @@ from typing import Any
 from lucid import ops
 from lucid.core.sizes.dims import Size
 from lucid.nn import functional as F
+from lucid.nn import init
+from lucid.nn.recurrent import GRU, LSTM, RNN
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -205,3 +207,52 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
 
 def im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
     return F.unfold(x, ints(kernel), ints(dilation), ints(padding), ints(stride))
+
+
+# Recurrent layers -----------------------------------------------------------------------------------------------------
+
+
+def _recurrent_layer(kind: Any, weights: Sequence[Tensor], **options: Any) -> Any:
+    """A layer with these weights, which are in torch's order."""
+    (rows, width), (_, out) = weights[0].shape, weights[1].shape
+    hidden = rows // kind.gates
+    projected = {"proj_size": out} if out != hidden else {}
+    with init.skip():
+        layer = kind(width, hidden, **options, **projected).eval()
+    for (name, _), weight in zip(layer.named_parameters(), weights, strict=True):
+        setattr(layer, name, weight)
+    return layer
+
+
+def recurrent(kind: type[GRU] | type[LSTM] | type[RNN], **own: Any) -> Function:
+    """`torch.lstm` and its kin: the outputs of the last layer, and the states after the last step."""
+
+    def recurrent(
+        x: Tensor,
+        states: Any,
+        weights: Sequence[Tensor],
+        bias: bool,
+        layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> tuple[Tensor, ...]:
+        options = {"num_layers": layers, "bias": bias, "bidirectional": bidirectional, "batch_first": batch_first}
+        layer = _recurrent_layer(kind, weights, **own, **options)
+        outputs, last = layer._run(x, tuple(states) if isinstance(states, (list, tuple)) else (states,))
+        return outputs, *last
+
+    return recurrent
+
+
+def cell(kind: type[GRU] | type[LSTM] | type[RNN], **own: Any) -> Function:
+    """`torch.lstm_cell` and its kin: the states after one step."""
+
+    def cell(x: Tensor, states: Any, *weights: Tensor | None) -> Any:
+        given = [weight for weight in weights if weight is not None]
+        layer = _recurrent_layer(kind, given, bias=len(given) > 2, **own)
+        last = layer._cell(x, tuple(states) if isinstance(states, (list, tuple)) else (states,))
+        return last if len(last) > 1 else last[0]
+
+    return cell

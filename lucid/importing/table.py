@@ -17,6 +17,7 @@ from lucid.core.sizes.dims import sym_max, sym_min
 from lucid.importing import functions as f
 from lucid.importing import layer_functions as layers
 from lucid.nn import functional as F
+from lucid.nn.recurrent import GRU, LSTM, RNN
 from lucid.ops.tensor.tensor import Tensor
 
 Function: TypeAlias = Callable[..., Any]
@@ -348,6 +349,19 @@ TABLE: dict[str, Function] = {
     "aten.pixel_unshuffle.default": layers.pixel_unshuffle,
     "aten.dropout.default": layers.dropout,
     "aten.feature_dropout.default": layers.dropout,
+    # recurrent layers; those of Lucid's own are in the place of torch's, with an open length
+    "aten.lstm.input": layers.recurrent(LSTM),
+    "lucid.lstm.default": layers.recurrent(LSTM),
+    "aten.gru.input": layers.recurrent(GRU),
+    "lucid.gru.default": layers.recurrent(GRU),
+    "aten.rnn_tanh.input": layers.recurrent(RNN),
+    "lucid.rnn_tanh.default": layers.recurrent(RNN),
+    "aten.rnn_relu.input": layers.recurrent(RNN, nonlinearity="relu"),
+    "lucid.rnn_relu.default": layers.recurrent(RNN, nonlinearity="relu"),
+    "aten.lstm_cell.default": layers.cell(LSTM),
+    "aten.gru_cell.default": layers.cell(GRU),
+    "aten.rnn_tanh_cell.default": layers.cell(RNN),
+    "aten.rnn_relu_cell.default": layers.cell(RNN, nonlinearity="relu"),
     # activations
     "aten.relu.default": ops.relu,
     "aten.relu6.default": F.relu6,

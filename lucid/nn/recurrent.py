@@ -135,6 +135,11 @@ class _Recurrent(Module):
         last, outputs = ops.scan(step, start, self._entered(x, weights), reverse=reverse)
         return outputs, last
 
+    def _cell(self, x: Tensor, state: State) -> State:
+        """The states of the first layer after one element."""
+        weights = self._weights("_l0")
+        return self._step(state, self._entered(x, weights), weights)
+
     def _starts(self, x: Tensor, given: State | None, single: bool) -> State:
         """The states before the first step, (layers * directions, N, width) each."""
         count = self.num_layers * self.directions

@@ -75,8 +75,10 @@ def agree(
 
 def _flat(result: Any) -> list[Any]:
     if isinstance(result, dict):
-        return [value for value in result.values() if value is not None]
-    return list(result) if isinstance(result, (tuple, list)) else [result]
+        result = tuple(result.values())
+    if isinstance(result, (tuple, list)):
+        return [leaf for item in result for leaf in _flat(item)]
+    return [] if result is None else [result]
 
 
 X = torch.randn(3, 6, 8)
@@ -107,6 +109,10 @@ MODULES = {
         AXES,
     ),
     "prelu": (nn.PReLU(6), torch.randn(3, 6, 8), ("N", 6, "L")),
+    "lstm": (nn.LSTM(8, 4, batch_first=True), X, AXES),
+    "lstm with projections": (nn.LSTM(8, 4, 2, proj_size=3), X, ("L", "N")),
+    "gru": (nn.GRU(8, 4, 2, bidirectional=True, batch_first=True), X, AXES),
+    "rnn": (nn.RNN(8, 4, nonlinearity="relu", bias=False), X, ("L", "N")),
     "weight norm": (nn.utils.parametrizations.weight_norm(nn.Linear(8, 5)), X, AXES),
 }
 
@@ -115,6 +121,22 @@ MODULES = {
 def test_layers(name: str) -> None:
     module, example, axes = MODULES[name]
     agree(made(module), example, axes=axes)
+
+
+class Twice(nn.Module):
+    """Two steps of a recurrent cell."""
+
+    def __init__(self, cell: nn.Module) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x):
+        return self.cell(x[:, 1], self.cell(x[:, 0]))
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell(8, 4), nn.GRUCell(8, 4, bias=False), nn.RNNCell(8, 4)])
+def test_recurrent_cells(cell: nn.Module) -> None:
+    agree(made(Twice(cell)), X, axes=("N",))
 
 
 def test_instance_norm_with_running_statistics() -> None:

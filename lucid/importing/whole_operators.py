@@ -1,0 +1,45 @@
+"""Operators that `torch.export` would unroll over the length of the examples, kept whole with an open length.
+
+While torch exports a module, its calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` and `torch.rnn_relu` become
+operators of Lucid's own, which have shapes and no kernels. The table says what computes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_ARGUMENTS = (
+    "Tensor input, Tensor[] states, Tensor[] weights, bool bias, int layers, float dropout, bool train, "
+    "bool bidirectional, bool batch_first"
+)
+_LIBRARY = torch.library.Library("lucid", "DEF")
+for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+    _LIBRARY.define(f"{_name}({_ARGUMENTS}) -> ({', '.join(['Tensor'] * (3 if _name == 'lstm' else 2))})")
+
+
+def _shapes(x: torch.Tensor, states: Sequence[torch.Tensor], *options: Any) -> tuple[torch.Tensor, ...]:
+    """The outputs of the last layer, and the states after the last step."""
+    *_, bidirectional, _ = options
+    width = states[0].shape[-1] * (1 + bidirectional)
+    return x.new_empty(*x.shape[:-1], width), *map(torch.empty_like, states)
+
+
+_WHOLE = {}
+for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+    torch.library.register_fake(f"lucid::{_name}", _shapes, lib=_LIBRARY)
+    _WHOLE[getattr(torch, _name)] = getattr(torch.ops.lucid, _name).default
+
+
+class Whole(TorchFunctionMode):  # type: ignore[misc]  # torch is not there when types are checked
+    """A context in which these operators are kept whole."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operator = _WHOLE.get(function)
+        if operator is None or isinstance(args[3], (list, tuple)):  # packed sequences have their sizes second
+            return function(*args, **(kwargs or {}))
+        x, states, *others = args
+        return operator(x, [states] if isinstance(states, torch.Tensor) else states, *others)
