@@ -148,6 +148,7 @@ def attention(
     key_mask: Any = None,
     past_k: Any = None,
     past_v: Any = None,
+    sinks: Any = None,
     **a: Any,
 ) -> Any:
     """The contract of docs/attention.md, one query and one key at a time."""
@@ -184,6 +185,7 @@ def attention(
             if visible:
                 scores[j] = score
         total = sum(math.exp(score) for score in scores.values())
+        total += 0.0 if sinks is None else math.exp(sinks[head])
         for j, score in scores.items():
             weights[b, head, i, j] = math.exp(score) / total
             output[b, head, i] += weights[b, head, i, j] * v[b, head // group, j]
@@ -247,7 +249,15 @@ def bits(call: Callable[[int, int], int], x: Array, y: Array) -> Array:
 
 
 def buffered_attention(
-    q: Array, k: Array, v: Array, k_buffer: Array, v_buffer: Array, starts: Array, mask: Any = None, **a: Any
+    q: Array,
+    k: Array,
+    v: Array,
+    k_buffer: Array,
+    v_buffer: Array,
+    starts: Array,
+    mask: Any = None,
+    sinks: Any = None,
+    **a: Any,
 ) -> Any:
     """Each row of the batch alone, with the filled part of its buffer as the past."""
     heads, kv_heads = a["heads"], a["kv_heads"] or a["heads"]
@@ -259,7 +269,7 @@ def buffered_attention(
         seen = None if seen is None else seen[..., : start + q.shape[-2]]
         given = [t[n : n + 1] for t in (q, k, v)]
         past = [t[n : n + 1, :, :start] for t in (k_buffer, v_buffer)]
-        rows.append(attention(*given, seen, None, *past, **{"need_weights": False, "dropout_p": 0.0, **a})[0])
+        rows.append(attention(*given, seen, None, *past, sinks, **{"need_weights": False, "dropout_p": 0.0, **a})[0])
     return (np.concatenate(rows) if rows else np.zeros(q.shape), *buffers)
 
 

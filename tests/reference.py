@@ -20,6 +20,7 @@ def attention(
     key_mask: Array | None = None,
     past_key: Array | None = None,
     past_value: Array | None = None,
+    sinks: Array | None = None,
     *,
     scale: float | None = None,
     is_causal: bool = False,
@@ -51,10 +52,11 @@ def attention(
             scores[i + past + window_after + 1 :] = -np.inf
         if window is not None:
             scores[: max(i + past - window + 1, 0)] = -np.inf
-        if scores.max(initial=-np.inf) == -np.inf:
+        largest = max(scores.max(initial=-np.inf), -np.inf if sinks is None else sinks[h])
+        if largest == -np.inf:
             continue
-        e = np.exp(scores - scores.max())
-        weights[b, h, i] = e / e.sum()
+        e = np.exp(scores - largest)
+        weights[b, h, i] = e / (e.sum() + (0 if sinks is None else np.exp(sinks[h] - largest)))
         output[b, h, i] = weights[b, h, i] @ value[b, h // groups]
     return output, weights
 

@@ -598,6 +598,7 @@ SAMPLES: list[Sample] = [
             ("window", _B, {"window": 2, "scale": 0.3}),
             ("mask", (*_B, flag(N, 1, 1, L + S)), {}),
             ("packed groups", _BP, {"heads": 4, "kv_heads": 2}),
+            ("sinks", (*_BP, None, x(4)), {"heads": 4, "kv_heads": 2, "window": 2}),
         )
     ],
     # Quantized weights
@@ -785,6 +786,19 @@ SAMPLES: list[Sample] = [
         window_after=1,
     ),
     sample(ops.attention, *_A, ref=attention, label="negative scale", scale=-0.5),
+    sample(
+        ops.attention,
+        *_SELF,
+        None,
+        flag(N, L),
+        None,
+        None,
+        x(4),
+        ref=attention,
+        label="sinks",
+        is_causal=True,
+        softcap=2.0,
+    ),
     # Positions
     sample(ops.rotary_embedding, x(N, 2, L, 6), angle(np.cos, N, L, 2), angle(np.sin, N, L, 2), ref=rotary),
     sample(

@@ -67,6 +67,10 @@ def float_input(*shape: Any, excluded: float = -np.inf) -> tuple[tuple[Any, ...]
     return shape, "float32", lambda n, l, s, rng: additive(concrete(shape, n, l, s), rng, excluded)
 
 
+def sinks_input() -> tuple[tuple[Any, ...], str, Make]:
+    return (H,), "float32", lambda n, l, s, rng: 3 * rng.standard_normal(H).astype(np.float32)
+
+
 def concrete(shape: tuple[Any, ...], n: int, l: int, s: int) -> tuple[int, ...]:
     return tuple({"N": n, "L": l, "S": s}.get(size, size) for size in shape)
 
@@ -109,9 +113,19 @@ CASES = [
     Case("one key head", {"is_causal": True}, kv_heads=1),
     Case("grouped heads, mask per head", {}, {"mask": bool_input("N", H, "L", "S")}, kv_heads=2),
     Case("wide values", value_width=12),
+    Case("sinks", {}, {"sinks": sinks_input()}),
+    Case(
+        "sinks, causal",
+        {"is_causal": True},
+        {"key_mask": bool_input("N", "S"), "sinks": sinks_input()},
+        kv_heads=2,
+    ),
+    Case("sinks, window", {"is_causal": True, "window": 3}, {"mask": float_input("L", "S"), "sinks": sinks_input()}),
 ]
 WEIGHTS = [
-    case for case in CASES if case.name in ("plain", "causal", "key mask, causal", "float mask (L, S)", "grouped heads")
+    case
+    for case in CASES
+    if case.name in ("plain", "causal", "key mask, causal", "float mask (L, S)", "grouped heads", "sinks, causal")
 ]
 
 FORMS = [(17, "auto"), (18, "auto"), (23, "auto"), (24, "auto"), (23, "expanded"), (26, "auto")]
@@ -140,8 +154,8 @@ def specs_of(case: Case, packed: bool) -> dict[str, lucid.TensorType]:
 def function_of(case: Case, packed: bool, **more: Any) -> Callable[..., Any]:
     heads = {"heads": H, "kv_heads": case.kv_heads} if packed else {}
 
-    def run(query: Any, key: Any, value: Any, mask: Any = None, key_mask: Any = None) -> Any:
-        return ops.attention(query, key, value, mask, key_mask, **heads, **case.attributes, **more)
+    def run(query: Any, key: Any, value: Any, mask: Any = None, key_mask: Any = None, sinks: Any = None) -> Any:
+        return ops.attention(query, key, value, mask, key_mask, sinks=sinks, **heads, **case.attributes, **more)
 
     return run
 

@@ -434,12 +434,32 @@ def test_blocks_in_products(case: Case) -> None:
         check_run(lucid.runtime.Session(exported, threads=2), case, False, 2, length)
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if "sinks" in case.inputs], ids=str)
+@pytest.mark.parametrize("packed", [False, True])
+def test_sinks_are_one_more_score_in_products(case: Case, packed: bool) -> None:
+    """Groups of heads need as many keys as queries, or a known number; the body computes others."""
+    for specs, self_attention in ((cross_specs(case, packed), False), (specs_of(case, packed), True)):
+        explained = lucid.export.explain(function_of(case, packed), kwargs=specs, target="cpu")
+        grouped = case.kv_heads != H
+        taken = "expanded" if grouped and not self_attention else "products, with sinks"
+        assert [decision.taken for decision in explained.attention] == [taken]
+        exported = lucid.export.to_onnx(function_of(case, packed), kwargs=specs, target="cpu")
+        session = lucid.runtime.Session(exported, threads=2)
+        for n, l, s in sizes():
+            if self_attention and l != s:
+                continue
+            arrays, want = arrays_of(case, n, l, s), expected(case.name, n, l, s)[0]
+            got = session.run(packed_arrays(arrays) if packed else arrays)["output"]
+            check(got, pack(want) if packed else want, (n, l, s))
+
+
 @pytest.mark.usefixtures("all_are_few")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_whole_contract_in_products(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every case that the form takes, at every length; the body computes the others."""
     monkeypatch.setitem(FORMS, "attention", form_of(ON_ALL_THREADS))
     others = case.kv_heads not in (None, H) or case.attributes.get("softcap") or case.attributes.get("scale", 1.0) <= 0
+    others = others or "sinks" in case.inputs
     explained = lucid.export.explain(function_of(case, False), kwargs=cross_specs(case, False), target="cpu")
     assert [decision.taken for decision in explained.attention] == ["expanded" if others else ON_ALL_THREADS]
     exported = lucid.export.to_onnx(function_of(case, False), kwargs=cross_specs(case, False), target="cpu")

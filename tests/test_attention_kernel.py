@@ -26,13 +26,14 @@ PLAIN: dict[str, Any] = {
     "window": None,
     "window_after": None,
     "softcap": 0.0,
+    "sinks": None,
 }
 
 
-def attention(query: Any, key: Any, value: Any, mask: Any, *, offset: int, **options: Any) -> Any:
+def attention(query: Any, key: Any, value: Any, mask: Any, *, offset: int, sinks: Any, **options: Any) -> Any:
     """The kernel, called as the op does, with options by name; `offset` is the position of the first query."""
     chosen = AttentionOptions(**options)
-    return without_warnings(attention_kernel.attention, query, key, value, mask, chosen, offset)
+    return without_warnings(attention_kernel.attention, query, key, value, mask, chosen, offset, sinks)
 
 
 def reference(
@@ -47,6 +48,7 @@ def reference(
     window: Any,
     window_after: Any,
     softcap: float,
+    sinks: Any,
 ) -> Any:
     """The contract in float64, one line per rule."""
     query, key, value = (x.astype(np.float64) for x in (query, key, value))
@@ -68,9 +70,10 @@ def reference(
         seen &= mask > np.finfo(mask.dtype).min
         scores = scores + np.where(mask > np.finfo(mask.dtype).min, mask, 0)
     scores = np.where(seen, scores, -np.inf)
-    largest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    sink = np.full((1, 1, 1), -np.inf) if sinks is None else sinks.astype(np.float64)[:, None, None]
+    largest = np.maximum(np.max(scores, axis=-1, keepdims=True, initial=-np.inf), sink)
     weights = np.exp(scores - np.where(largest == -np.inf, 0, largest))
-    total = weights.sum(axis=-1, keepdims=True)
+    total = weights.sum(axis=-1, keepdims=True) + np.exp(sink - np.where(largest == -np.inf, 0, largest))
     return weights / np.where(total == 0, 1, total) @ value  # in this order no sum of values overflows
 
 
@@ -95,6 +98,12 @@ def both_ways(request: pytest.FixtureRequest) -> None:
     """Once in small tiles, and once as so few scores are computed."""
     if request.param == "in tiles":
         request.getfixturevalue("small_tiles")
+
+
+def sinks_of(heads: int, dtype: Any) -> st.SearchStrategy[Any]:
+    """None, or one number for each head: any score, or none that counts."""
+    numbers = st.lists(st.sampled_from([-np.inf, -1e4, -100, -1, 0, 2, 60, 100, 1e4]), min_size=heads, max_size=heads)
+    return st.none() | numbers.map(lambda chosen: np.array(chosen, dtype))
 
 
 @st.composite
@@ -126,6 +135,7 @@ def calls(draw: st.DrawFn, plain: bool = False) -> tuple[list[Any], dict[str, An
         "window": draw(st.none() | st.integers(1, 12)),
         "window_after": draw(st.none() | st.integers(0, 12)),
         "softcap": 0.0 if plain else draw(st.sampled_from([0.0, 0.0, 2.0, 30.0])),
+        "sinks": None if plain else draw(sinks_of(kv_heads * group, dtype)),
     }
     return [query, key, value, mask], options
 
@@ -163,9 +173,10 @@ def test_is_the_contract_at_once(call: Any) -> None:
 @given(calls() | calls(plain=True))
 def test_a_call_of_the_op_has_the_bits_of_the_kernel(call: Any) -> None:
     arrays, options = call
-    named = {name: value for name, value in options.items() if name != "offset"}
-    result = ops.attention(*(x if x is None else Tensor.from_array(x) for x in arrays), **named)
-    (expected,) = ops.attention.evaluate([*arrays, None, None, None], {**ops.attention.defaults, **named})
+    named = {name: value for name, value in options.items() if name not in ("offset", "sinks")}
+    operands = [*arrays, None, None, None, options["sinks"]]
+    result = ops.attention(*(x if x is None else Tensor.from_array(x) for x in operands), **named)
+    (expected,) = ops.attention.evaluate(operands, {**ops.attention.defaults, **named})
     np.testing.assert_array_equal(result.numpy(), expected)
     assert result.numpy().strides == expected.strides
 
@@ -191,7 +202,8 @@ def extremes(draw: st.DrawFn, plain: bool = False) -> tuple[list[Any], dict[str,
     hidden = rng.random((queries, keys)) < draw(st.sampled_from([0.0, 0.5]))
     masks = [None, ~hidden, np.where(hidden, -np.inf, bias).astype(dtype), bias.astype(dtype)]
     mask = draw(st.sampled_from(masks[:1] if plain else masks))
-    return [query, key, value, mask], PLAIN | {"scale": 1.0, "is_causal": draw(st.booleans())}
+    sinks = None if plain else draw(sinks_of(2, dtype))
+    return [query, key, value, mask], PLAIN | {"scale": 1.0, "is_causal": draw(st.booleans()), "sinks": sinks}
 
 
 def held_to_the_size_of_scores_and_values(call: Any) -> None:

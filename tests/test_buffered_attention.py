@@ -29,6 +29,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"heads": 4, "kv_heads": 4, "window": 3, "scale": 0.3},
     {"heads": 4, "kv_heads": 1, "softcap": 2.0},
     {"heads": 4, "kv_heads": 2, "window": 1},
+    {"heads": 4, "kv_heads": 2, "window": 3, "sinks": np.array([-1, 0.5, 2, 90], np.float32)},
 ]
 IN_PLACE = Target("cpu", onnxruntime="1.31")
 TARGETS = [Target("any"), Target("cpu"), IN_PLACE, Target("any", opset=23), Target("portable")]
@@ -41,7 +42,7 @@ def exported(target: Target, options: dict[str, Any], width: int = 8) -> Any:
     heads, kv_heads = options["heads"], options["kv_heads"]
     buffer = lucid.spec("N", kv_heads, "C", width)
     return to_onnx(
-        lambda *given: ops.buffered_attention(*given, **options),
+        lambda *given: ops.buffered_attention(*given, **options),  # sinks are a constant of the model
         ("N", "L", heads * width),
         *[("N", "L", kv_heads * width)] * 2,
         buffer,

@@ -93,7 +93,7 @@ def cached_attention(
         cache: the earlier positions; None where there is no cache.
         mask: as for `ops.attention`, over P + L keys, or over the capacity of a buffer.
         key_mask: as for `ops.attention`; not with a buffer, whose filled slots are the keys.
-        options: `heads`, `kv_heads`, `scale`, `is_causal`, `window` and `softcap` of `ops.attention`.
+        options: `sinks`, `heads`, `kv_heads`, `scale`, `is_causal`, `window` and `softcap` of `ops.attention`.
 
     Returns:
         The output, and the cache of all positions, or None.

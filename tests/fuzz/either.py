@@ -18,8 +18,8 @@ from lucid.core.graph.types import Array, DType, TensorType, float32
 from lucid.core.graph.values import Attributes, Node, Result, Value
 
 OPERANDS = {
-    "attention": ("query", "key", "value", "mask", "key_mask", "past_key", "past_value"),
-    "buffered_attention": ("query", "key", "value", "key_buffer", "value_buffer", "starts", "mask"),
+    "attention": ("query", "key", "value", "mask", "key_mask", "past_key", "past_value", "sinks"),
+    "buffered_attention": ("query", "key", "value", "key_buffer", "value_buffer", "starts", "mask", "sinks"),
 }
 _KEYS_AND_VALUES = ("key", "value", "past_key", "past_value", "key_buffer", "value_buffer")
 _LARGEST = (np.inf, 1e200)  # of values and of keys

@@ -63,19 +63,19 @@ def _(patch: Patch) -> None:
 
 
 def _last_first(tensors: list[Tensor | None], attributes: dict[str, Any]) -> list[Tensor | None]:
-    query, key, value, mask, key_mask, past_key, past_value = tensors
+    query, key, value, mask, key_mask, past_key, past_value, sinks = tensors
     if past_key is None or attributes["heads"] is not None:
         return tensors
-    return [query, past_key, past_value, mask, key_mask, key, value]
+    return [query, past_key, past_value, mask, key_mask, key, value, sinks]
 
 
 def _unread(tensors: list[Tensor | None], attributes: dict[str, Any]) -> list[Tensor | None]:
-    query, key, value, mask, key_mask, past_key, past_value = tensors
+    query, key, value, mask, key_mask, past_key, past_value, sinks = tensors
     if query is None or key is None or past_key is None or mask is not None or attributes["heads"] is not None:
         return tensors
     past = past_key.shape[2]
     new = ops.arange(past + key.shape[2]) >= past
-    return [query, key, value, new.unsqueeze(0), key_mask, past_key, past_value]
+    return [query, key, value, new.unsqueeze(0), key_mask, past_key, past_value, sinks]
 
 
 CACHES.exported("the cache comes after the new keys", ops.attention, _last_first)

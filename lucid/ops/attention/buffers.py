@@ -78,6 +78,7 @@ def buffered_attention(
     value_buffer: Tensor,
     starts: Tensor,
     mask: Tensor | None = None,
+    sinks: Tensor | None = None,
     *,
     heads: int | None = None,
     kv_heads: int | None = None,
@@ -96,7 +97,7 @@ def buffered_attention(
             but must be finite.
         starts: (N,) int64: the position of each row's first new token, which is how much of the buffer is filled.
         mask: broadcasts to (N, H, L, C), as for `attention`.
-        heads, kv_heads, scale, window, softcap: as for `attention`.
+        sinks, heads, kv_heads, scale, window, softcap: as for `attention`.
         is_causal: query i sees the positions up to starts + i; otherwise all that are written.
 
     Returns:
@@ -109,9 +110,10 @@ def buffered_attention(
     options = AttentionOptions(
         heads=heads, kv_heads=kv_heads, scale=scale, is_causal=is_causal, window=window, softcap=softcap
     )
-    call = BufferedCall(query, key, value, key_buffer, value_buffer, starts, mask, options=options)
+    call = BufferedCall(query, key, value, key_buffer, value_buffer, starts, mask, sinks, options=options)
     key_buffer, value_buffer = call.written()
-    output = attention(call.split_query(), key_buffer, value_buffer, call.visible(), scale=scale, softcap=softcap)
+    split, visible = call.split_query(), call.visible()
+    output = attention(split, key_buffer, value_buffer, visible, sinks=sinks, scale=scale, softcap=softcap)
     return call.laid_out(output), key_buffer, value_buffer
 
 
@@ -126,16 +128,17 @@ class BufferedCall:
     value_buffer: Tensor
     starts: Tensor
     mask: Tensor | None = None
+    sinks: Tensor | None = None
     options: AttentionOptions = field(default=AttentionOptions(is_causal=True), kw_only=True)
 
     @classmethod
     def from_operands(cls, operands: Sequence[Tensor | None], attributes: Attributes) -> Self:
         """Read what the op is called with: operands in its order, attributes by name."""
-        query, key, value, key_buffer, value_buffer, starts, mask = operands
+        query, key, value, key_buffer, value_buffer, starts, *optional = operands
         assert query is not None and key is not None and value is not None
         assert key_buffer is not None and value_buffer is not None and starts is not None
         options = AttentionOptions.from_attributes(attributes)
-        return cls(query, key, value, key_buffer, value_buffer, starts, mask, options=options)
+        return cls(query, key, value, key_buffer, value_buffer, starts, *optional, options=options)
 
     @property
     def batch(self) -> Size:

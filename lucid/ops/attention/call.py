@@ -103,6 +103,7 @@ class AttentionCall:
     key_mask: Tensor | None = None
     past_key: Tensor | None = None
     past_value: Tensor | None = None
+    sinks: Tensor | None = None
     options: AttentionOptions = field(default=AttentionOptions(), kw_only=True)
 
     @classmethod

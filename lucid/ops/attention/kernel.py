@@ -30,7 +30,13 @@ from lucid.ops.attention.tiles import WHOLE, Job, Visibility
 
 
 def attention(
-    query: Array, key: Array, value: Array, mask: Array | None, options: AttentionOptions, past: int = 0
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    options: AttentionOptions,
+    past: int = 0,
+    sinks: Array | None = None,
 ) -> Array:
     """Attention of `query` (N, H, L, d) over `key` (N, H_kv, S, d) and `value` (N, H_kv, S, d_v), as (N, H, L, d_v).
 
@@ -38,13 +44,13 @@ def attention(
     contiguous, so that `.transpose(0, 2, 1, 3).reshape(N, L, -1)` is a view. The keys include those of the `past`, so
     query i is at position i + past. `mask` broadcasts to (N, H, L, S): boolean (True = attend) or floating, added
     (an entry not above its dtype's lowest number excludes its key). Of the options, it uses scale, is_causal, the
-    windows and softcap. A query that sees no key gives 0. As every kernel of an op, it is called where NumPy warns of
-    nothing (`without_warnings`).
+    windows and softcap. `sinks` (H,) are scores of one more key with a value of zero. A query that sees no key gives 0.
+    As every kernel of an op, it is called where NumPy warns of nothing (`without_warnings`).
     """
     n, heads, length, width = query.shape
     _, kv_heads, keys, _ = key.shape
     key, value = for_blas(key), for_blas(value)
-    is_plain = mask is None and heads == kv_heads and options.softcap == 0
+    is_plain = mask is None and sinks is None and heads == kv_heads and options.softcap == 0
     if is_plain and attention_tiles.are_few(n * heads, length, keys):
         result = at_once(query, key, value, options, past)
         if result is not None:
@@ -67,6 +73,7 @@ def attention(
         options.scale_of(width),
         options.softcap,
         Visibility(keys, past, options.ahead, options.window),
+        None if sinks is None else sinks.astype(query.dtype).reshape(1, kv_heads, group, 1, 1),
     )
     if attention_tiles.is_small((n, kv_heads, group), length, keys):
         tiled.do(Job(WHOLE, 0, length))
@@ -87,6 +94,7 @@ class _Attention:
     scale: float
     softcap: float
     visibility: Visibility
+    sinks: Array | None  # (1, H_kv, group, 1, 1)
     calm: bool = True  # as far as the scores are known
 
     def work(self, jobs: Iterable[Job]) -> None:
@@ -150,6 +158,18 @@ class _Attention:
         if total is None:
             output.fill(0)
             return True
+        if self.sinks is not None:
+            sinks = self.sinks if job.heads is WHOLE else self.sinks[(slice(None), *job.heads[1:3])]
+            if calm:
+                total += np.exp(sinks)
+            else:
+                assert largest is not None
+                new = np.maximum(largest, sinks)
+                new[new == -np.inf] = 0
+                shrink = np.exp(largest - new)
+                total *= shrink
+                total += np.exp(sinks - new)
+                output *= shrink
         return self._divide(job, calm, output, total, share)
 
     def _scores(self, query: Array, key: Array, bias: Array | None) -> Array:

@@ -123,16 +123,16 @@ class SeenKeys:
             return where(self.joint, np.zeros((1, 1), dtype.numpy), dtype.lowest)
         return where(self._excluded, dtype.lowest, self.joint.astype(dtype))
 
-    def weights(self, scores: Tensor) -> Tensor:
-        """The weights of scores: 0 for hidden keys."""
+    def weights(self, scores: Tensor, sinks: Tensor | None = None) -> Tensor:
+        """The weights of scores: 0 for hidden keys. `sinks` as for `softmax_with`."""
         if self.joint is None:
-            return softmax(scores)
+            return softmax_with(sinks, scores)
         if self.by_position:
-            weights = softmax(where(self.joint, scores, -math.inf if self.every else scores.dtype.lowest))
+            weights = softmax_with(sinks, where(self.joint, scores, -math.inf if self.every else scores.dtype.lowest))
             return weights if self.every else where(self.joint, weights, 0.0)
         if self.joint.dtype == bool_:
-            return where(self.joint, softmax(scores + self.bias(scores.dtype)), 0.0)
-        return where(self._excluded, 0.0, softmax(scores + self.bias(scores.dtype)))
+            return where(self.joint, softmax_with(sinks, scores + self.bias(scores.dtype)), 0.0)
+        return where(self._excluded, 0.0, softmax_with(sinks, scores + self.bias(scores.dtype)))
 
     def queries(self) -> Tensor | None:
         """1 for queries that see a key and 0 for others, as float32 (..., L, 1); None if all do."""
@@ -145,6 +145,14 @@ class SeenKeys:
     def _excluded(self) -> Tensor:
         assert self.joint is not None
         return excluded(self.joint)
+
+
+def softmax_with(sinks: Tensor | None, scores: Tensor) -> Tensor:
+    """The softmax over scores and, if there are sinks (H, 1, 1), one more score in each head, which is cut off."""
+    if sinks is None:
+        return softmax(scores)
+    *rows, keys = scores.shape
+    return softmax(concat([scores, expand(sinks, (*rows, 1))], -1)).narrow(-1, 0, keys)
 
 
 def queries_by_key_mask(call: AttentionCall) -> Tensor:

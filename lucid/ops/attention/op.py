@@ -20,7 +20,7 @@ from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
 from lucid.ops.neural import dropout
 from lucid.ops.op import composite_with
-from lucid.ops.shaping import concat, permute, reshape
+from lucid.ops.shaping import concat, permute, reshape, unsqueeze
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -32,6 +32,7 @@ def _kernel(
     key_mask: Array | None,
     past_key: Array | None,
     past_value: Array | None,
+    sinks: Array | None,
     *,
     heads: int | None,
     kv_heads: int | None,
@@ -49,7 +50,7 @@ def _kernel(
     )
     joint = None
     if mask is not None or key_mask is not None or options.holds_weights:
-        operands = (query, key, value, mask, key_mask, past_key, past_value)
+        operands = (query, key, value, mask, key_mask, past_key, past_value, sinks)
         call = AttentionCall(*(None if x is None else Tensor.from_array(x) for x in operands), options=options)  # type: ignore[arg-type]
         if options.holds_weights:
             return tuple(t.numpy() for t in _body(call))
@@ -65,7 +66,8 @@ def _kernel(
         past = past_key.shape[2]
     if dtype.itemsize == 2:
         query, key, value = (x.astype(np.float32) for x in (query, key, value))
-    output = attention_kernel.attention(query, key, value, None if joint is None else joint.numpy(), options, past)
+    hidden = None if joint is None else joint.numpy()
+    output = attention_kernel.attention(query, key, value, hidden, options, past, sinks)
     if output.dtype != dtype:
         output = output.astype(dtype)
     if counts is not None:
@@ -88,6 +90,7 @@ def attention(
     key_mask: Tensor | None = None,
     past_key: Tensor | None = None,
     past_value: Tensor | None = None,
+    sinks: Tensor | None = None,
     *,
     heads: int | None = None,
     kv_heads: int | None = None,
@@ -110,6 +113,9 @@ def attention(
         key_mask: (N, S), the same for keys alone.
         past_key, past_value: (N, H_kv, P, d), (N, H_kv, P, d_v), keys and values of earlier positions, which come
             before the new ones; masks then cover P + S keys.
+        sinks: (H,), floating point: the score of one more key in each head, with a value of zero, that every query sees
+            (gpt-oss; Xiao et al. 2023, "Efficient streaming language models with attention sinks"). Weights of the
+            keys then add up to less than 1.
         heads, kv_heads: the numbers of heads of the packed layout; kv_heads defaults to heads.
         scale: multiplies the scores; 1 / sqrt(d) by default.
         is_causal: query i sees the keys up to i + P.
@@ -138,7 +144,7 @@ def attention(
         dropout_p=dropout_p,
         need_weights=need_weights,
     )
-    results = _body(AttentionCall(query, key, value, mask, key_mask, past_key, past_value, options=options))
+    results = _body(AttentionCall(query, key, value, mask, key_mask, past_key, past_value, sinks, options=options))
     return results if len(results) > 1 else results[0]
 
 
@@ -167,10 +173,22 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> t
     if options.softcap:
         scores = tanh(scores * (1 / options.softcap)) * options.softcap
     check_masks(call, scores.shape)
-    weights = SeenKeys.of(call).weights(scores)
+    weights = SeenKeys.of(call).weights(scores, sinks_of(call, query.shape[1]))
     if options.dropout_p:
         weights = dropout(weights, p=options.dropout_p)
     return matmul(weights, value).astype(dtype), weights.astype(dtype)
+
+
+def sinks_of(call: AttentionCall, heads: Size) -> Tensor | None:
+    """The sinks of a call in the type of its scores, (H, 1, 1)."""
+    sinks = call.sinks
+    if sinks is None:
+        return None
+    if sinks.dtype.kind != "float" or not same_shape(sinks.shape, (heads,)):
+        raise ValueError(
+            f"attention: sinks are {sinks.type}, expected one floating-point number for each of {heads} heads"
+        )
+    return unsqueeze(sinks.astype(call.scores_type), (1, 2))
 
 
 def split_heads(name: str, x: Tensor, heads: int) -> Tensor:

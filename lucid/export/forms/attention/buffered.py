@@ -35,7 +35,7 @@ Attend: TypeAlias = Callable[[Builder, Call], Tensor]
 @contrib_form(
     buffers.buffered_attention,
     "GroupQueryAttention",
-    "heads kv_heads scale is_causal window softcap",
+    "sinks heads kv_heads scale is_causal window softcap",
     opset=24,
     strategy="partial reads",
 )
@@ -66,7 +66,9 @@ def group_query(build: Builder, node: Node) -> Taken:
     # number.
     last = (call.starts + (length - 1)).astype(int32)
     operands = (query, none, none, key_buffer, value_buffer, last, last.max() + 1)
-    names = build.names_of(operands)
+    names: list[str | None] = list(build.names_of(operands))
+    if call.sinks is not None:
+        names += [*[None] * 4, build.name_of(call.sinks.astype(float32))]
 
     def in_place() -> str:
         return build.op(
@@ -97,7 +99,7 @@ def group_query(build: Builder, node: Node) -> Taken:
 
 @form(
     buffers.buffered_attention,
-    takes="mask heads kv_heads scale is_causal window softcap",
+    takes="mask sinks heads kv_heads scale is_causal window softcap",
     name="attention over what is filled",
 )
 def filled_part(build: Builder, node: Node) -> Taken:
@@ -128,20 +130,20 @@ def _over_filled(
 
     options = AttentionOptions(scale=call.options.scale, softcap=call.options.softcap)
     key, value, visible = cut(key_buffer, 2), cut(value_buffer, 2), cut(call.visible(), 3)
-    return attend(build, Call(call.split_query(), key, value, visible, options=options))
+    return attend(build, Call(call.split_query(), key, value, visible, sinks=call.sinks, options=options))
 
 
 def _best_form(build: Builder, call: Call) -> Tensor:
     options = call.options
     output: Tensor = attention(
-        call.query, call.key, call.value, call.mask, scale=options.scale, softcap=options.softcap
+        call.query, call.key, call.value, call.mask, sinks=call.sinks, scale=options.scale, softcap=options.softcap
     )
     return output
 
 
 def _one_node(build: Builder, call: Call) -> Tensor:
     """Without the forms for long inputs: here it is one of two branches, in each layer."""
-    return node_output(build, call)
+    return node_output(build, call) if call.sinks is None else _best_form(build, call)
 
 
 def _call(node: Node) -> BufferedCall:

@@ -72,9 +72,17 @@ class Call(AttentionCall):
     @property
     def fits_products(self) -> bool:
         """Whether `products.in_products` computes it: in float32, with a factor that float32 can hold; groups of heads
-        only over a known number of keys, since a buffer without rows has none to reshape to."""
+        only over a known number of keys, or as many as queries, since a buffer without rows has none to reshape to."""
         held = float(np.finfo(np.float32).tiny) <= abs(self.factor) <= float32.largest
-        return self.dtype == float32 and held and (isinstance(self.new_keys, int) or not self.grouped)
+        return (
+            self.dtype == float32
+            and held
+            and (
+                isinstance(self.new_keys, int)
+                or not self.grouped
+                or (self.sinks is not None and same(self.queries, self.new_keys))
+            )
+        )
 
     def by_body(self) -> tuple[Tensor, ...]:
         """The results by the op's body."""

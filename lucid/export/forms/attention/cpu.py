@@ -26,6 +26,7 @@ from lucid.export.forms.attention.products import (
     in_products,
     short_call,
     three_products,
+    with_sinks,
 )
 from lucid.export.forms.attention.scan import of_any_length
 from lucid.export.forms.attention.windows import in_window_blocks
@@ -75,6 +76,7 @@ WRITERS: Mapping[str, Writer] = {
     p.SHARED: lambda build, node, call, plan: in_products(build, call, *hidden_of(call)),
     p.SHARED_IF_LONG: _products_if_long,
     p.CAPPED: lambda build, node, call, plan: capped(build, call, plan.rows),
+    p.SINKS: lambda build, node, call, plan: with_sinks(build, call),
     p.GROUPS: lambda build, node, call, plan: groups_as_queries(build, call, plan, node.types),
 }
 """What writes a plan, by the name of its form."""

@@ -35,6 +35,7 @@ THREE_PRODUCTS = "three products"
 WINDOWS = "window blocks"
 SHARED, SHARED_IF_LONG = "products, on all threads", "products if long, on all threads"
 CAPPED = "products, for their tanh"
+SINKS = "products, with sinks"
 GROUPS = "groups as queries"
 NODE = "the plain node"
 
@@ -272,7 +273,20 @@ def _capped_scores(call: Call, limits: Limits) -> Plan:
         refuse("no softcap")
     if call.past_key is not None:
         refuse("the node reads a cache without copying it for groups of heads")
+    if call.sinks is not None:
+        refuse("a sink is one more score, which is not capped")
     return Plan(CAPPED, "onnxruntime's Attention node computes tanh number by number", rows=_capped_rows(call))
+
+
+def _scores_with_sinks(call: Call, limits: Limits) -> Plan:
+    """Products where each row has one more score, of which no operator knows."""
+    if call.sinks is None:
+        refuse("no sinks")
+    refuse_common(call)
+    refuse_scale(call.options.scale)
+    if not call.fits_products:
+        refuse("it computes in float32, and groups of heads over a known number of keys or as many as queries")
+    return Plan(SINKS, "the sink is one more score of each row; the heads of a group are rows of one product")
 
 
 def _capped_rows(call: Call) -> tuple[int, ...]:
@@ -416,6 +430,13 @@ CANDIDATES: tuple[Candidate, ...] = (
         "products",
         23,
         kernel="FusedMatMul Attention",
+    ),
+    Candidate(
+        SINKS,
+        _scores_with_sinks,
+        f"{_NO_PAST} past_key past_value sinks window window_after softcap",
+        "products",
+        kernel="FusedMatMul",
     ),
     Candidate(CAPPED, _capped_scores, "*", "products", kind="expanded"),
     Candidate(

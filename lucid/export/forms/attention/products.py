@@ -19,9 +19,9 @@ from lucid.export.builder import Builder, Operand, Operands, computed
 from lucid.export.forms.attention.call import Call
 from lucid.export.forms.attention.nodes import emit_node
 from lucid.export.forms.attention.plan import CAPPED, NODE, THREE_PRODUCTS, Plan
-from lucid.ops import attention, concat, expand, reshape, softmax, squeeze, tanh, unsqueeze
-from lucid.ops.attention.masks import SeenKeys
-from lucid.ops.attention.op import joined_heads, split_heads
+from lucid.ops import attention, concat, expand, reshape, squeeze, tanh, unsqueeze
+from lucid.ops.attention.masks import SeenKeys, softmax_with
+from lucid.ops.attention.op import joined_heads, sinks_of, split_heads
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -94,6 +94,17 @@ def biased(build: Builder, call: Call, bias: Tensor) -> Tensor:
     return output
 
 
+def with_sinks(build: Builder, call: Call) -> tuple[Tensor, ...]:
+    """The results of a call with sinks: as products, over the cache and the new keys if there is one."""
+    hidden = hidden_of(call)
+    if call.past_key is None or call.past_value is None:
+        return (in_products(build, call, *hidden),)
+    whole = split(call)
+    present = concat([call.past_key, whole.key], 2), concat([call.past_value, whole.value], 2)
+    whole = replace(whole, key=present[0], value=present[1], past_key=None, past_value=None)
+    return as_given(call, in_products(build, whole, *hidden)), *present
+
+
 def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor | None = None) -> Tensor:
     """The output of attention, in the call's layout.
 
@@ -116,9 +127,13 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     scores = computed(build, product, query.type.with_shape((*rows, keys)))
     if options.softcap:
         scores = tanh(scores) * options.softcap
+    sinks = sinks_of(call, heads)
+    if bias is not None or sinks is not None:
+        scores = reshape(scores, (n, heads, length, keys))
     if bias is not None:
-        scores = reshape(scores, (n, heads, length, keys)) + bias
-    output = reshape(reshape(softmax(scores), (*rows, keys)) @ value, (n, heads, length, value.shape[3]))
+        scores = scores + bias
+    weights = softmax_with(sinks, scores)
+    output = reshape(reshape(weights, (*rows, keys)) @ value, (n, heads, length, value.shape[3]))
     return as_given(call, output if seeing is None else output * seeing)
 
 
