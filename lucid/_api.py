@@ -25,9 +25,9 @@ from lucid.core.torch_names.argument_names import torch_names as _torch_names
 from lucid.core.torch_names.no_grad_and_finfo import finfo as finfo
 from lucid.core.torch_names.no_grad_and_finfo import inference_mode as inference_mode
 from lucid.core.torch_names.no_grad_and_finfo import no_grad as no_grad
-from lucid.files.safetensors import WeightsError as WeightsError
-from lucid.files.safetensors import load as load
-from lucid.files.safetensors import save as save
+from lucid.files.weights import WeightsError as WeightsError
+from lucid.files.weights import load as load
+from lucid.files.weights import save as save
 from lucid.importing.torch_import import from_torch as from_torch
 from lucid.nn.quantizing.quantize import quantize as quantize
 from lucid.ops import baddbmm as baddbmm

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 
-from lucid.files.safetensors import save
+from lucid.files.weights import save
 from lucid.runtime import Session
 from tests.console import LUCID, in_process
 

@@ -15,7 +15,7 @@ import pytest
 from lucid import nn
 from lucid.export import ExportError, to_onnx
 from lucid.files import atomic as files
-from lucid.files import safetensors as weights
+from lucid.files import weights
 from tests.test_reliability import names_in
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes and devices")

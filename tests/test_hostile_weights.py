@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from lucid.files import safetensors as weights
+from lucid.files import weights
 from tests.hostile import assert_refused, corpus
 
-CASES = corpus("weights")
+CASES = corpus("weights") | corpus("torch")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -20,11 +19,4 @@ def test_a_hostile_file_ends_in_a_clear_error(name, tmp_path):
 
 
 def test_the_corpus_is_large():
-    assert len(CASES) >= 60
-
-
-@pytest.mark.parametrize("line", ["torch.load(", "save_file("])
-@pytest.mark.parametrize("name", ["pickle_bin", "torch_zip", "folder_of_pickles", "index_shard_pickle"])
-def test_a_pickle_is_refused_with_the_way_to_convert_it(name, line, tmp_path):
-    with pytest.raises(weights.WeightsError, match=re.escape(line)):
-        weights.load(CASES[name][1](tmp_path))
+    assert len(CASES) >= 200

@@ -14,7 +14,7 @@ import lucid
 from lucid import Tensor, nn
 from lucid.core.graph.types import Array
 from lucid.export import to_onnx
-from lucid.files.safetensors import load
+from lucid.files.weights import load
 from lucid.nn import functional
 from lucid.runtime import Session
 from tests.ported import FLAGS, LINES, SPECS, WHOLE

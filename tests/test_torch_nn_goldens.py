@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lucid import Tensor, nn
-from lucid.files.safetensors import load
+from lucid.files.weights import load
 from lucid.nn import functional as F
 from tests.cases import case as its_name
 

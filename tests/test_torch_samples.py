@@ -17,7 +17,7 @@ import lucid
 from lucid import Tensor
 from lucid.core.graph.types import Array
 from lucid.export import ExportError, to_onnx
-from lucid.files.safetensors import load
+from lucid.files.weights import load
 from lucid.runtime import Session
 from tests.torch_calls import Call, apart, decoded, difference, flat, scale_of
 

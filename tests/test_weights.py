@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lucid.files import atomic as files
-from lucid.files import safetensors as weights
+from lucid.files import weights
 from lucid.files.safetensors import DTYPES
 
 ROOT = Path(__file__).parent.parent
@@ -80,7 +80,7 @@ def test_strided_and_big_endian_arrays_are_written_by_value(tmp_path):
 
 def test_the_same_arrays_give_the_same_bytes_in_another_process(tmp_path):
     code = (
-        "import sys, numpy as np; from lucid.files import safetensors as weights;"
+        "import sys, numpy as np; from lucid.files import weights;"
         "arrays = {c: np.full(3, i, np.float32) for i, c in enumerate('zebra')};"
         "weights.save(sys.argv[1], arrays, {'k': 'v', 'a': 'b'})"
     )
@@ -212,7 +212,7 @@ def test_the_links_of_a_hub_cache_are_inside(tmp_path):
 
 
 def test_a_folder_without_weights_says_what_it_holds(tmp_path):
-    with pytest.raises(weights.WeightsError, match=r"found neither; download"):
+    with pytest.raises(weights.WeightsError, match=r"found none of these; download"):
         weights.load(tmp_path)
     weights.save(tmp_path / "adapter.safetensors", {})
     with pytest.raises(weights.WeightsError, match=r"adapter.safetensors"):

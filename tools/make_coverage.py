@@ -52,7 +52,7 @@ the largest difference in float32, measured when the page was made and rounded u
 
 MODELS_TEXT = """\
 Each is one file of `models/` that reads like the paper, and knows its inputs: `to_onnx(model)` needs no specs, and batch
-size and length are dynamic. All but the last two read Hugging Face's `config.json` and safetensors
+size and length are dynamic. All but the last two read Hugging Face's `config.json` and safetensors or `pytorch_model.bin`
 (`Bert.from_pretrained(folder)`); an option that is not supported is an error that names it. Figures: eager and exported
 models compared with transformers, over `tests/goldens`, relative to the largest number of the output; for the last two,
 exported compared with eager, absolute. Nodes are those of the second layer for target `any` (of the only one where the golden has one), of encoder and
@@ -62,7 +62,7 @@ ONNX's checker; [the GPU page](gpu.md) says what has been run there.
 """
 
 FILES = {
-    "one file or shards": "`model.safetensors`, or `model.safetensors.index.json` with its shards in the same folder",
+    "one file or shards": "`model.safetensors` or `pytorch_model.bin`, or the index of either with its shards in the same folder",
     "memory": "files are mapped: an array that already has the model's element type is used as stored, without a copy",
     "float16, bfloat16": "are converted to the model's element type, float32 by default; "
     '`model.to("float16")` converts a loaded model, and `Llama.from_pretrained(folder, dtype=lucid.float16)` uses '
@@ -70,12 +70,13 @@ FILES = {
     "keys": "every key of the file must be a parameter of the model and every parameter must have a key: missing, "
     "unexpected and mis-shaped keys are all listed at once, and nothing is loaded",
     "broken files": "truncated files, files with extra bytes or overlapping arrays, and indexes that point outside their "
-    "folder are refused before anything is mapped",
+    "folder are refused before anything is used",
     "GPTQ, AWQ": "weights in 4 bits, GPTQ's also in 8, stay as they are; in groups of neighbours (no `desc_act`), AWQ's of "
     "version gemm; anything else is an error ([how](howto/smaller.md#quantized-checkpoints))",
     "GGUF": "a GGUF file in the place of the folder: Llama, Mistral, Qwen2 and Qwen3; Q4_0, Q4_1 and Q8_0 as they are, other types in float32 "
     "([how](howto/gguf.md))",
-    "pickle": "is never read; the error says how to convert it",
+    "pytorch_model.bin": "what `torch.save` wrote, before and since torch 1.6, is read without torch; the pickle inside is never "
+    "run, and anything but tensors is an error; safetensors come first",
     "names": "initializers of an exported model are named by the checkpoint's keys; `[q]` or similar follows for a part "
     "of one, `.T` for one that is stored transposed",
 }

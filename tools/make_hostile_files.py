@@ -13,6 +13,7 @@ from pathlib import Path
 import hostile_demands
 import hostile_gguf
 import hostile_models
+import hostile_torch
 import hostile_wav
 import hostile_weights
 
@@ -23,6 +24,7 @@ def write_corpus(folder: Path) -> int:
     manifest = []
     for kind, cases in (
         ("weights", hostile_weights.CASES),
+        ("weights", hostile_torch.CASES),
         ("gguf", hostile_gguf.CASES),
         ("wav", hostile_wav.CASES),
         ("onnx", hostile_models.CASES),

@@ -42,7 +42,7 @@ def no_such_source(source: str) -> CommandError:
 def _what_to_do_with(file: Path) -> str:
     if file.suffix == ".onnx":
         return ", but a model that is exported already: inspect, run and bench take it, and verify with its SOURCE"
-    if file.suffix == ".safetensors":
+    if file.suffix in (".safetensors", ".bin", ".pt", ".pth"):
         return ": it has no config; give its folder, or the model's class as SOURCE and this file as --weights"
     return f"; give {_FORMS}"
 

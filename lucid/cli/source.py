@@ -18,7 +18,7 @@ from lucid.cli.terminal import Output
 from lucid.core.process import random
 from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import did_you_mean, or_check
-from lucid.files.safetensors import load
+from lucid.files.weights import load
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule
 from lucid.tracing.trace import Model

@@ -13,7 +13,7 @@ from typing import Any
 
 from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import open_regular, write_atomically
-from lucid.files.safetensors import SINGLE, WeightsError, files_of
+from lucid.files.weights import WeightsError, files_of
 from lucid.models.checkpoints.config import read_json
 from lucid.models.checkpoints.pretrained import read_options
 from lucid.models.checkpoints.sentence_files import MODULES, read_modules
@@ -153,7 +153,8 @@ def sources(checkpoint: Path) -> dict[str, str]:
     modules = read_modules(checkpoint)
     if modules is not None:
         found += [checkpoint / name for name in (MODULES, PROMPTS)]
-        found += [checkpoint / layer.name / name for layer in modules.layers for name in (CONFIG, SINGLE)]
+        layers = [checkpoint / layer.name for layer in modules.layers if (checkpoint / layer.name).is_dir()]
+        found += [path for layer in layers for path in (layer / CONFIG, *_weights(layer))]
     there = dict.fromkeys(path for path in found if path.is_file())
     return {path.relative_to(checkpoint).as_posix(): sha256(path) for path in sorted(there)}
 

@@ -14,7 +14,7 @@ from lucid import Tensor
 from lucid.core.graph.types import Array
 from lucid.core.targets.runtimes import CPU, CUDA, GENERAL, PROCESSOR, RUNTIMES, WEBGPU, targets_of
 from lucid.export import Target
-from lucid.files.safetensors import SINGLE
+from lucid.files.weights import SINGLE
 from lucid.layouts.checkpoint_files import (
     PROMPTS,
     copy_files,

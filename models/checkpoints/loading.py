@@ -27,8 +27,8 @@ def load(
     """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and others read one type.
 
     Args:
-        source: a folder with config.json and safetensors, a GGUF file, or a folder with one. Pickles (.bin) beside the
-            safetensors are not read; the command line says so.
+        source: a folder with config.json and weights (safetensors, or else pytorch_model.bin), a GGUF file, or a folder
+            with one.
         task: what the model is for, as Hugging Face's hub calls it: feature-extraction, text-classification, fill-mask,
             ... By default sentence-similarity if the folder has a modules.json of sentence-transformers, and else what
             `architectures` of config.json says.

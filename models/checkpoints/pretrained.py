@@ -131,7 +131,7 @@ class Pretrained(nn.Module, Generic[C]):
         dequantize: bool = False,
         ignore: Sequence[str] = (),
     ) -> Self:
-        """Read Hugging Face's config.json and model.safetensors, in one file or in shards, or a GGUF file.
+        """Read Hugging Face's config.json and weights (see `lucid.load`), or a GGUF file.
 
         Quantized weights of the checkpoint stay so: each is an `nn.QuantizedWeight` or `nn.Int8Weight` in the
         place of a parameter, where it holds what is stored exactly.

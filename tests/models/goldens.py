@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid.files.safetensors import load
+from lucid.files.weights import load
 
 Array = np.ndarray[Any, Any]
 

@@ -14,7 +14,7 @@ import pytest
 
 import lucid
 from lucid import Tensor
-from lucid.files.safetensors import WeightsError
+from lucid.files.weights import WeightsError
 from lucid.models.checkpoints.pretrained import ConfigError
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
@@ -144,9 +144,13 @@ DAMAGES = [
     pytest.param(overlapping, "overlaps", id="overlapping"),
     pytest.param(index_to("../outside.safetensors"), "expected a plain file name in the index's folder", id="index"),
     pytest.param(index_to("/etc/passwd"), "expected a plain file name in the index's folder", id="index to the root"),
-    pytest.param(pickled, "pickle runs code when it is read.*if you trust the file, convert it", id="pickle"),
-    pytest.param(pickle_by_another_name, "expected a safetensors file, got a pickle.*convert it", id="hidden pickle"),
-    pytest.param(gone, "found neither; download the model's safetensors files", id="no weights"),
+    pytest.param(pickled, "pytorch_model.bin'.*only tensors by name are read; if you trust the file", id="pickle"),
+    pytest.param(
+        pickle_by_another_name,
+        "model.safetensors'.*only tensors by name are read; if you trust the file",
+        id="hidden pickle",
+    ),
+    pytest.param(gone, "found none of these; download the model's safetensors files", id="no weights"),
 ]
 
 

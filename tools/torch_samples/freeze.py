@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid.core.graph.types import Array
-from lucid.files.safetensors import save
+from lucid.files.weights import save
 from tests.torch_calls import SINGLE, Call, encoded
 from tools.torch_samples.draw import Drawn
 

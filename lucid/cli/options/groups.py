@@ -105,7 +105,10 @@ class SourceOptions:
         ),
     ]
     weights: Annotated[
-        Path | None, of_model("--weights", "-w", metavar="PATH", help="A checkpoint: a folder or a .safetensors file.")
+        Path | None,
+        of_model(
+            "--weights", "-w", metavar="PATH", help="A checkpoint: a folder, or a file of safetensors or of torch."
+        ),
     ] = None
     task: Annotated[
         str | None,

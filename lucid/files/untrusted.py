@@ -1,0 +1,116 @@
+"""What every reader of untrusted weights needs: the error, limits, names for messages, and JSON of bounded memory."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import reprlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+
+MAX_HEADER = 24 << 20  # bytes of what describes the tensors: seven times the largest header published
+MAX_TENSORS = 1 << 16  # in one file
+MAX_KEYS = 1 << 18  # names in a header or index
+MAX_NAME = 4096  # bytes of one tensor's name
+
+
+class WeightsError(ValueError):
+    """A weights file that is broken, hostile or of another kind."""
+
+
+# A message names the file and shows untrusted text escaped and shortened.
+
+
+def broken(path: Path, what: str) -> WeightsError:
+    """The error for a file that does not follow its format."""
+    return WeightsError(f"{show(path)}: {what}; get an intact copy of the file")
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 200
+
+
+def show(value: object) -> str:
+    """An untrusted value for a message."""
+    return _SHORT.repr(os.fspath(value) if isinstance(value, Path) else value)
+
+
+def check_name(name: str, path: Path) -> None:
+    """Refuse a name of more than `MAX_NAME` bytes.
+
+    Raises:
+        WeightsError: for a longer one.
+    """
+    if len(name.encode()) > MAX_NAME:
+        raise broken(path, f"a name of {len(name)} letters, {show(name)}, expected at most {MAX_NAME} bytes")
+
+
+def check_shape(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
+    """Check NumPy's limits; that on the bytes applies even if a zero makes the array empty.
+
+    Raises:
+        WeightsError: for a shape beyond them.
+    """
+    if len(shape) > 64 or math.prod(filter(None, shape)) * dtype.itemsize >= 1 << 63:
+        raise broken(path, f"tensor {show(name)}: shape {show(list(shape))}, expected <= 64 sizes, < 2^63 bytes")
+
+
+def check_booleans(path: Path, name: str, array: Array) -> None:
+    """Check that the bytes of booleans are 0 or 1, as NumPy assumes: from others it computes wrong results.
+
+    Raises:
+        WeightsError: for another byte.
+    """
+    if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+        raise broken(path, f"tensor {show(name)}: a BOOL byte is neither 0 nor 1")
+
+
+# One of the characters :,[{ outside of strings, the first in a group; or the end. It cannot backtrack.
+_TOKEN = re.compile(rb'(?:[^":,\[{]++|"(?:[^"\\]++|\\.)*+"?)*+(?:(:)|[,\[{]|\Z)', re.DOTALL)
+_MOST_MEMBERS = MAX_KEYS + 64
+_MOST_VALUES = 16 * MAX_TENSORS
+
+
+def read_json(text: bytes, path: Path) -> Any:
+    """The value of an untrusted JSON text. The memory that it takes is bounded before it is parsed.
+
+    Whole numbers of 0 and more are integers, of up to 19 digits; other numbers are of another type.
+    """
+    _check_bounds(text, path)
+    try:
+        decoded = text.decode()
+        del text  # which would take memory while it is parsed
+        return json.loads(decoded, object_pairs_hook=_object, parse_int=_whole)
+    except (ValueError, RecursionError) as error:
+        raise broken(path, f"no valid JSON: {error}") from error
+
+
+def _check_bounds(text: bytes, path: Path) -> None:
+    wide = 4 if re.search(rb"[\xf0-\xff]", text) else 2 if re.search(rb"[\xc4-\xff]", text) else 1
+    if len(text) * wide > MAX_HEADER:  # decoded, each character takes as many bytes as the widest
+        raise broken(path, f"JSON of {len(text)} bytes, {wide} for each character, expected at most {MAX_HEADER}")
+    members = values = 0
+    for token in _TOKEN.finditer(text):
+        members, values = members + (token.lastindex is not None), values + 1
+        if members > _MOST_MEMBERS or values - members > _MOST_VALUES:
+            raise broken(path, f"JSON of more than {_MOST_MEMBERS} members or {_MOST_VALUES} values")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise ValueError(f"the name {show(name)} occurs twice")
+        name.encode()  # half of a surrogate pair is not text
+        members[name] = value
+    return members
+
+
+def _whole(text: str) -> int | float:
+    return int(text) if text.isdecimal() and len(text) < 20 else float(text)
