@@ -405,23 +405,48 @@ def grouped_mm(x: Array, weight: Array, ends: Array) -> Array:
     return np.array([row @ weight[int(np.argmax(ends > place))] for place, row in enumerate(x)])
 
 
-def gated_experts(x: Array, indices: Array, weights: Array, gate_up: Array, down: Array, activation: str) -> Array:
+def gated_experts(
+    x: Array,
+    indices: Array,
+    weights: Array,
+    gate_up: Array,
+    down: Array,
+    gate_up_bias: Any = None,
+    down_bias: Any = None,
+    *,
+    activation: str,
+) -> Array:
     """Token by token."""
     gates = {"silu": lambda v: v * sigmoid(v), "gelu_tanh": lambda v: gelu(v, "tanh")}
     result = np.zeros(x.shape)
     for place in np.ndindex(x.shape[:-1]):
         for expert, weight in zip(indices[place], weights[place], strict=True):
-            gate, up = np.split(gate_up[expert] @ x[place], 2)
-            result[place] += weight * (down[expert] @ (gates[activation](gate) * up))
+            both = gate_up[expert] @ x[place] + (0 if gate_up_bias is None else gate_up_bias[expert])
+            if activation == "clamped_swiglu":
+                gate, up = np.minimum(both[::2], 7), np.clip(both[1::2], -7, 7)
+                inner = (up + 1) * gate * sigmoid(1.702 * gate)
+            else:
+                gate, up = np.split(both, 2)
+                inner = gates[activation](gate) * up
+            result[place] += weight * (down[expert] @ inner + (0 if down_bias is None else down_bias[expert]))
     return result
 
 
 def mixture_of_experts(
-    x: Array, router_logits: Array, gate_up: Array, down: Array, k: int, normalized: bool, activation: str
+    x: Array,
+    router_logits: Array,
+    gate_up: Array,
+    down: Array,
+    gate_up_bias: Any = None,
+    down_bias: Any = None,
+    *,
+    k: int,
+    normalized: bool,
+    activation: str,
 ) -> Array:
     weights, indices = top(softmax(router_logits), k, -1, True)
     weights = weights / weights.sum(-1, keepdims=True) if normalized else weights
-    return gated_experts(x, indices, weights, gate_up, down, activation)
+    return gated_experts(x, indices, weights, gate_up, down, gate_up_bias, down_bias, activation=activation)
 
 
 def conv_transpose(

@@ -748,6 +748,23 @@ SAMPLES: list[Sample] = [
         k=2,
         normalized=False,
     ),
+    *[
+        sample(
+            ops.mixture_of_experts,
+            x(N, L, 4),
+            x(N, L, count),
+            x(count, 6, 4),
+            x(count, 4, 3),
+            x(count, 6),
+            x(count, 4),
+            ref=mixture_of_experts,
+            label=f"biases, {count}",
+            k=2,
+            normalized=True,
+            activation="clamped_swiglu",
+        )
+        for count in (3, 17)
+    ],
     # Attention
     sample(ops.attention, *_A, ref=attention),
     sample(ops.attention, *_A, ref=attention, label="causal, weights", is_causal=True, need_weights=True),

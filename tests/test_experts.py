@@ -107,6 +107,7 @@ CHOSEN, GATE_UP, DOWN = np.zeros((4, 2), np.int64), np.zeros((3, 12, 8), np.floa
             (WIDE, HALF, HALF, GATE_UP, DOWN),
             r"got x .*, indices float32\[4, 2\], .* expected floating-point numbers, and integ",
         ),
+        ((WIDE, CHOSEN, HALF, GATE_UP, DOWN, DOWN), r"gate_up_bias is float32\[3, 8, 6\], expected .* \[3, 12\]"),
         ((WIDE, CHOSEN + 3, HALF, GATE_UP, DOWN), "indices range from 3 to 3, expected 0 to 2"),
     ],
 )
@@ -191,3 +192,21 @@ def test_groups_are_as_torch_and_jax_have_them() -> None:
         ops.grouped_mm(x, lucid.randn(3, 5, 2), np.array([2, 2, 5]))
     with pytest.raises(ValueError, match="expected 3 integers, one for each group"):
         ops.grouped_mm(x, weight, np.array([2, 5]))
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+@pytest.mark.parametrize("count", [3, 17])
+def test_clamped_swiglu_limits_alternating_gates_and_projections(count: int, target: str) -> None:
+    """gpt-oss's: each token is 1, so gate and projection are the biases, most of them beyond the limit of 7."""
+    bias = np.array([-9, -9, -9, 9, 9, -9, 9, 9, 3, 2], np.float32)
+    gate_up, down = np.zeros((count, 10, 1), np.float32), np.tile(np.eye(5, dtype=np.float32), (count, 1, 1))
+    biases = np.tile(bias, (count, 1)), np.full((count, 5), 0.5, np.float32)
+    compute = lambda x, logits: ops.mixture_of_experts(  # noqa: E731  # as a user writes it
+        x, logits, np.repeat(gate_up, 5, 2), down, *biases, k=2, activation="clamped_swiglu"
+    )
+    x, logits = np.ones((2, 5), np.float32), np.random.default_rng(0).standard_normal((2, count)).astype(np.float32)
+    gate, up = np.minimum(bias[::2], 7), np.clip(bias[1::2], -7, 7)
+    want = gate / (1 + np.exp(-1.702 * gate)) * (up + 1) + 0.5
+    np.testing.assert_allclose(compute(lucid.Tensor(x), lucid.Tensor(logits)).numpy(), [want, want], rtol=1e-5)
+    session = Session(to_onnx(compute, ("N", 5), ("N", count), target=target), threads=1)
+    np.testing.assert_allclose(session(x, logits).numpy(), [want, want], rtol=1e-5)

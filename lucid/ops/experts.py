@@ -15,7 +15,7 @@ from lucid.core.graph.types import Array, DType, TensorType, float32, int64, pro
 from lucid.core.process.threads import share
 from lucid.core.sizes.dims import product
 from lucid.ops.creation import arange
-from lucid.ops.elementwise import less_equal
+from lucid.ops.elementwise import less_equal, sigmoid
 from lucid.ops.indexing import take
 from lucid.ops.neural import gelu, relu, silu, softmax
 from lucid.ops.op import composite, composite_with, primitive
@@ -24,13 +24,31 @@ from lucid.ops.shaping import reshape, unsqueeze
 from lucid.ops.sorting import sort, topk
 from lucid.ops.tensor.tensor import Tensor
 
+ALPHA, LIMIT = 1.702, 7.0
+"""The factor in the sigmoid of "clamped_swiglu", and the limit of what it multiplies, as in gpt-oss."""
+
+
+def _clamped_swiglu(both: Tensor) -> Tensor:
+    gate, up = both[..., ::2].clamp(max=LIMIT), both[..., 1::2].clamp(-LIMIT, LIMIT)
+    return (up + 1) * (gate * sigmoid(gate * ALPHA))
+
+
+def _scaled_by(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def gated(both: Tensor) -> Tensor:
+        gate, up = both.chunk(2, -1)
+        return activation(gate) * up
+
+    return gated
+
+
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
-    "silu": silu,
-    "gelu": gelu,
-    "gelu_tanh": lambda x: gelu(x, approximate="tanh"),
-    "relu": relu,
+    "silu": _scaled_by(silu),
+    "gelu": _scaled_by(gelu),
+    "gelu_tanh": _scaled_by(lambda x: gelu(x, approximate="tanh")),
+    "relu": _scaled_by(relu),
+    "clamped_swiglu": _clamped_swiglu,
 }
-"""The activations of `gated_experts`, by name."""
+"""What `gated_experts` makes of gate and projection (..., 2 I), by activation: (..., I)."""
 
 _ROWS = 256  # that a worker multiplies at once
 
@@ -95,13 +113,16 @@ def compute_dtype(x: Tensor, gate_up: Tensor, down: Tensor) -> DType:
     return promote(promote(promote(x.dtype, gate_up.dtype), down.dtype), float32)
 
 
-def gated(both: Tensor, activation: str) -> Tensor:
-    """activation(gate) * up, where (..., 2 I) holds the gate and then up."""
-    gate, up = both.chunk(2, -1)
-    return GATES[activation](gate) * up
-
-
-def _check(x: Tensor, indices: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor, activation: str) -> None:
+def _check(
+    x: Tensor,
+    indices: Tensor,
+    weights: Tensor,
+    gate_up: Tensor,
+    down: Tensor,
+    gate_up_bias: Tensor | None,
+    down_bias: Tensor | None,
+    activation: str,
+) -> None:
     what = "gated_experts"
     if activation not in GATES:
         raise ValueError(f"{what}: activation is {activation!r}, expected one of {', '.join(GATES)}")
@@ -121,6 +142,11 @@ def _check(x: Tensor, indices: Tensor, weights: Tensor, gate_up: Tensor, down: T
             f"{what}: x is {show_shape(x.shape)}, gate_up {show_shape(gate_up.shape)}, down {show_shape(down.shape)}; "
             "expected (..., H), (E, 2 I, H) and (E, H, I)"
         )
+    for name, bias, weight in (("gate_up_bias", gate_up_bias, gate_up), ("down_bias", down_bias, down)):
+        if bias is not None and (bias.dtype.kind != "float" or not same_shape(bias.shape, weight.shape[:2])):
+            raise ValueError(
+                f"{what}: {name} is {bias.type}, expected floating-point numbers {show_shape(weight.shape[:2])}"
+            )
     if indices.ndim != x.ndim or not same_shape(indices.shape[:-1], x.shape[:-1]):
         raise ValueError(
             f"{what}: indices are {show_shape(indices.shape)} for x {show_shape(x.shape)}, expected (..., k)"
@@ -132,7 +158,17 @@ def _check(x: Tensor, indices: Tensor, weights: Tensor, gate_up: Tensor, down: T
         )
 
 
-def _experts_kernel(x: Array, indices: Array, weights: Array, gate_up: Array, down: Array, *, activation: str) -> Array:
+def _experts_kernel(
+    x: Array,
+    indices: Array,
+    weights: Array,
+    gate_up: Array,
+    down: Array,
+    gate_up_bias: Array | None,
+    down_bias: Array | None,
+    *,
+    activation: str,
+) -> Array:
     """Compute the rows of one expert after the other, so that intermediate results stay in a core's cache."""
     if indices.size and not 0 <= indices.min() <= indices.max() < len(down):
         raise IndexError(
@@ -149,8 +185,11 @@ def _experts_kernel(x: Array, indices: Array, weights: Array, gate_up: Array, do
         for expert, rows_ in pieces:
             places = order[rows_]
             both = rows[places // indices.shape[-1]] @ gate_up[expert].T.astype(wide, copy=False)
-            inner = gated(Tensor.from_array(both), activation).numpy()
-            outputs[places] = inner @ down[expert].T.astype(wide, copy=False)
+            if gate_up_bias is not None:
+                both += gate_up_bias[expert]
+            inner = GATES[activation](Tensor.from_array(both)).numpy()
+            result = inner @ down[expert].T.astype(wide, copy=False)
+            outputs[places] = result if down_bias is None else result + down_bias[expert].astype(wide, copy=False)
 
     share(_pieces(np.concatenate([[0], ends[:-1]]), ends), work)
     factors = weights.reshape(len(rows), 1, indices.shape[-1]).astype(wide)
@@ -160,7 +199,15 @@ def _experts_kernel(x: Array, indices: Array, weights: Array, gate_up: Array, do
 
 @composite_with(kernel=_experts_kernel)
 def gated_experts(
-    x: Tensor, indices: Tensor, weights: Tensor, gate_up: Tensor, down: Tensor, *, activation: str = "silu"
+    x: Tensor,
+    indices: Tensor,
+    weights: Tensor,
+    gate_up: Tensor,
+    down: Tensor,
+    gate_up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
+    *,
+    activation: str = "silu",
 ) -> Tensor:
     """The sum, over the experts chosen for a token, of weight * down(activation(gate(x)) * up(x)).
 
@@ -172,7 +219,9 @@ def gated_experts(
         weights: (..., k), their weights.
         gate_up: (E, 2 I, H): for each of E experts the gate and the projection it scales, as `linear` takes them.
         down: (E, H, I).
-        activation: "silu" (SwiGLU), "gelu", "gelu_tanh" or "relu".
+        gate_up_bias, down_bias: (E, 2 I) and (E, H), added to these products.
+        activation: "silu" (SwiGLU), "gelu", "gelu_tanh" or "relu"; or "clamped_swiglu" of gpt-oss (OpenAI 2025): gates
+            and projections alternate, both are limited to 7, and it is gate * sigmoid(1.702 gate) * (up + 1).
 
     Returns:
         (..., H).
@@ -182,15 +231,19 @@ def gated_experts(
         TypeError: for operands that are not floating-point, or indices that are not integers.
         ValueError: for shapes that do not fit, or another activation.
     """
-    _check(x, indices, weights, gate_up, down, activation)
+    _check(x, indices, weights, gate_up, down, gate_up_bias, down_bias, activation)
     dtype = compute_dtype(x, gate_up, down)
     tokens, k = product(x.shape[:-1]), indices.shape[-1]
     chosen = reshape(indices.astype(int64), (tokens * k,))
     order = sort(chosen).indices
     ends = sum_(less_equal(unsqueeze(chosen, 0), unsqueeze(arange(down.shape[0]), 1)).astype(int64), axis=(1,))
     rows = take(reshape(x.astype(dtype), (tokens, x.shape[-1])), order // k)
-    inner = gated(grouped_mm(rows, gate_up.astype(dtype).mT, ends), activation)
-    outputs = grouped_mm(inner, down.astype(dtype).mT, ends)
+
+    def biased(products: Tensor, bias: Tensor | None) -> Tensor:
+        return products if bias is None else products + take(bias.astype(dtype), take(chosen, order))
+
+    inner = GATES[activation](biased(grouped_mm(rows, gate_up.astype(dtype).mT, ends), gate_up_bias))
+    outputs = biased(grouped_mm(inner, down.astype(dtype).mT, ends), down_bias)
     placed = reshape(take(outputs, sort(order).indices), (tokens, k, x.shape[-1]))
     factors = reshape(weights.astype(dtype), (tokens, k, 1))
     return reshape(sum_(placed * factors, axis=(1,)), x.shape).astype(x.dtype)
@@ -202,6 +255,8 @@ def mixture_of_experts(
     router_logits: Tensor,
     gate_up: Tensor,
     down: Tensor,
+    gate_up_bias: Tensor | None = None,
+    down_bias: Tensor | None = None,
     *,
     k: int,
     normalized: bool = True,
@@ -214,7 +269,7 @@ def mixture_of_experts(
     Args:
         x: (..., H), the tokens.
         router_logits: (..., E).
-        gate_up, down, activation: as for `gated_experts`.
+        gate_up, down, gate_up_bias, down_bias, activation: as for `gated_experts`.
         k: how many experts a token has.
         normalized: whether the weights of a token's experts are divided by their sum.
 
@@ -232,4 +287,4 @@ def mixture_of_experts(
     weights, indices = topk(probabilities, k)
     if normalized:
         weights = weights / sum_(weights, axis=(-1,), keepdims=True)
-    return gated_experts(x, indices, weights, gate_up, down, activation=activation)
+    return gated_experts(x, indices, weights, gate_up, down, gate_up_bias, down_bias, activation=activation)

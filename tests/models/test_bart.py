@@ -147,7 +147,9 @@ def test_a_classifier_needs_a_start_token() -> None:
 
 def test_only_barts_texts_are_classified_by_their_end(tmp_path: Path) -> None:
     folder = edited(tmp_path, "bart/text_classification", {"model_type": "marian"})
-    with pytest.raises(ConfigError, match="model_type is 'marian', supported for text-classification and question-answ"):
+    with pytest.raises(
+        ConfigError, match="model_type is 'marian', supported for text-classification and question-answ"
+    ):
         BartForSequenceClassification.from_pretrained(folder)
 
 

@@ -52,31 +52,44 @@ def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
     return build.op("Gather", weight, np.asarray(group, np.int64), axis=0)
 
 
-@contrib_form(experts.mixture_of_experts, "MoE", "k normalized activation", strategy="partial reads")
+@contrib_form(
+    experts.mixture_of_experts, "MoE", "gate_up_bias down_bias k normalized activation", strategy="partial reads"
+)
 def moe(build: Builder, node: Node) -> Taken:
     """MoE prefers the last of equal experts, so their order is reversed. Gate and up projections alternate."""
     x, router_logits, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(4))
+    biases = [None if value is None else Tensor.from_value(value) for value in node.inputs[4:]]
+    clamped = node.attributes["activation"] == "clamped_swiglu"
     _refuse_few(build, node.op, down.shape[0])
     refuse_wrong(build, EXPERTS)
-    if node.attributes["activation"] != "silu":
-        refuse("it has no gate but silu")
-    if any(t.dtype != float32 for t in (router_logits, gate_up, down)):
+    if node.attributes["activation"] != "silu" and not clamped:
+        refuse("it has no gate but silu and clamped_swiglu")
+    if any(t is not None and t.dtype != float32 for t in (router_logits, gate_up, down, *biases)):
         refuse("it takes one element type")
     count, both, width = gate_up.shape
-    turned = gate_up.reshape(count, 2, both // 2, width).transpose(1, 2).reshape(gate_up.shape)
+
+    def turned(x: Tensor | None, halves: bool) -> Tensor | None:
+        """The experts in the other order; of gates and projections in two halves, these alternating."""
+        if x is None:
+            return None
+        pairs = x.reshape(count, 2, both // 2, *x.shape[2:]).transpose(1, 2).reshape(x.shape) if halves else x
+        return flip(pairs, 0).named_after(x, ".turned")
+
     result = build.op(
         "MoE",
         x if x.ndim in (2, 3) else x.reshape(-1, width),
         flip(router_logits.reshape(-1, count), -1),
-        flip(turned, 0).named_after(gate_up, ".turned"),
-        None,
-        flip(down, 0).named_after(down, ".turned"),
+        turned(gate_up, not clamped),
+        turned(biases[0], not clamped),
+        turned(down, False),
+        turned(biases[1], False),
         domain="com.microsoft",
         k=node.attributes["k"],
         activation_type="swiglu",
         swiglu_fusion=1,
-        activation_alpha=1.0,
-        activation_beta=0.0,
+        activation_alpha=experts.ALPHA if clamped else 1.0,
+        activation_beta=1.0 if clamped else 0.0,
+        swiglu_limit=experts.LIMIT if clamped else None,
         normalize_routing_weights=int(node.attributes["normalized"]),
     )
     kind = x.type if x.ndim in (2, 3) else TensorType(x.dtype, (product(x.shape[:-1]), width))
@@ -86,7 +99,7 @@ def moe(build: Builder, node: Node) -> Taken:
     return Taken(output, "the graph is the same for any number of experts")
 
 
-@form(experts.gated_experts, takes="activation", name="ai.onnx Scan")
+@form(experts.gated_experts, takes="gate_up_bias down_bias activation", name="ai.onnx Scan")
 def scan(build: Builder, node: Node) -> Taken:
     """Scan reads the weights of each expert in place, without a copy."""
     x, indices, weights, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(5))
@@ -100,18 +113,21 @@ def scan(build: Builder, node: Node) -> Taken:
         [tokens.astype(kind), indices.reshape(-1, k).astype(int64), weights.reshape(-1, k).astype(kind)]
     )
     zeros = build.op("ConstantOfShape", sizes_vector(build, tokens.shape), value=np.zeros(1, kind.numpy))
+    each = {"gate_up": gate_up, "down": down}
+    for name, bias in zip(("gate_up_bias", "down_bias"), node.inputs[5:], strict=True):
+        if bias is not None:
+            each[name] = Tensor.from_value(bias)
     own = [
         Input("total", total),
         Input("expert", TensorType(int64, ())),
-        Input("gate_up", TensorType(kind, gate_up.shape[1:])),
-        Input("down", TensorType(kind, down.shape[1:])),
+        *(Input(name, TensorType(kind, weight.shape[1:])) for name, weight in each.items()),
     ]
 
     def body() -> list[tuple[str, TensorType]]:
         return [(_added(build, names, own, kind, node.attributes["activation"]), total)]
 
-    operands = build.names_of([zeros, arange(count), *(_as(build, weight, kind) for weight in (gate_up, down))])
-    result = build.op("Scan", *operands, body=build.block(body, own), num_scan_inputs=3)
+    operands = build.names_of([zeros, arange(count), *(_as(build, weight, kind) for weight in each.values())])
+    result = build.op("Scan", *operands, body=build.block(body, own), num_scan_inputs=1 + len(each))
     output = computed(build, result, total).reshape(x.shape).astype(x.dtype)
     return Taken(output, "the graph is the same for any number of experts")
 
@@ -124,13 +140,14 @@ def _as(build: Builder, weight: Tensor, kind: DType) -> Operand:
 def _added(build: Builder, names: list[str], own: list[Input], kind: DType, activation: str) -> str:
     """The total plus the weighted results of one expert."""
     tokens, indices, weights = names
-    total, expert, gate_up, down = own
+    total, expert, gate_up, down = own[:4]
+    biases = {value.name: value for value in own[4:]}
     places = build.op("NonZero", build.op("Equal", indices, expert))  # (2, rows): token and place among its experts
     factors = build.op("GatherND", weights, build.op("Transpose", places, perm=(1, 0)))
     rows = build.op("Gather", places, np.asarray(0), axis=0)
-    both = build.op("Gemm", build.op("Gather", tokens, rows, axis=0), gate_up, transB=1)
-    inner = experts.gated(computed(build, both, TensorType(kind, (_ROWS, gate_up.type.shape[0]))), activation)
-    product = build.op("Gemm", inner, down, transB=1)
+    both = build.op("Gemm", build.op("Gather", tokens, rows, axis=0), gate_up, biases.get("gate_up_bias"), transB=1)
+    inner = experts.GATES[activation](computed(build, both, TensorType(kind, (_ROWS, gate_up.type.shape[0]))))
+    product = build.op("Gemm", inner, down, biases.get("down_bias"), transB=1)
     last = np.asarray([-1])
     weighted = build.op("Mul", product, build.op("Unsqueeze", factors, last))
     return build.op("ScatterND", total, build.op("Unsqueeze", rows, last), weighted, reduction="add")
