@@ -5,6 +5,11 @@ et al. 2024) with biases on queries, keys and values, Qwen3 (2025) with norms on
 (2025) with layers without positions, Granite (2024) with multipliers, Helium (2025), which rotates neighbours, OLMo 2
 (2024) with norms after attention and feed-forward layer instead of before, and on all queries and keys.
 
+`DecoderParts` also makes decoders of them that differ in more: attention and feed-forward network side by side
+(GPT-NeoX, Phi-1 and Phi-2, StableLM, Cohere), layer norms (the same, OLMo, StarCoder2, Nemotron), plain feed-forward
+networks (StarCoder2, Nemotron, Phi, GPT-NeoX), and heads of which a part is rotated (GLM-4, StableLM, Nemotron, Phi,
+GPT-NeoX). Modules have Llama's names in all of them.
+
 ::
 
     llama = Llama.from_pretrained("folder with config.json and model.safetensors")
@@ -14,15 +19,25 @@ et al. 2024) with biases on queries, keys and values, Qwen3 (2025) with norms on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, DecoderOptions, Windows
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts import decoder_heads
-from lucid.models.parts.decoders import PREFIXED, TIED, C, CausalLM, DecoderConfig
+from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
-from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope
+from lucid.models.parts.options import (
+    FULL,
+    SLIDING,
+    check_pairs,
+    layer_types,
+    rope,
+    rope_section,
+    ropes,
+    rotary_dim,
+)
 from lucid.models.parts.sentences import PooledEncoder
 
 
@@ -34,30 +49,40 @@ class LlamaConfig(DecoderConfig):
     def read(cls, options: Config) -> Self:
         """From config.json."""
         declared = MODEL_TYPES[options.model_type]
-        rules = declared.options
+        rules, parts = declared.options, declared.parts
         width, heads = options.size("hidden_size"), options.size("num_attention_heads")
-        kv_heads = options.heads("num_key_value_heads", heads) if options.is_known("num_key_value_heads") else heads
+        kv_heads = heads
+        if parts.qkv != "grouped" and options.is_known("num_key_value_heads"):
+            kv_heads = options.heads("num_key_value_heads", heads)
         head_dim = options.size("head_dim") if options.is_known("head_dim") else None
         if head_dim is None:
             head_dim = width // options.heads("num_attention_heads", width)
         check_pairs(options, head_dim)
-        theta, scaling = rope(options)
         layers = options.layers("num_hidden_layers")
-        rotated = _rotated(options, layers) if rules.unrotated else ()
-        config = cls.from_rows(
+        rotated = _rotated(options, layers) if rules.unrotated == "listed" else ()
+        windows = _windows(options, layers, rotated, rules.windows)
+        if rules.unrotated == "window":
+            rotated = tuple(window is not None for window in windows)
+        if rules.parallel is not None and not options.get(rules.parallel, bool):
+            parts = replace(parts, norms="before")
+        if rules.qk_norm is not None and not options.get(rules.qk_norm, bool):
+            parts = replace(parts, qk_norm=None)
+        if parts.head_bias:
+            options.only("tie_word_embeddings", False)
+        return cls.from_rows(
             options,
             num_kv_heads=kv_heads,
             head_dim=head_dim,
-            windows=_windows(options, layers, rotated, rules.windows),
-            rope_theta=theta,
-            rope_scaling=scaling,
-            parts=declared.parts,
+            windows=windows,
+            **_positions(options, head_dim, rules) | _multipliers(options, rules.multipliers),
+            eps=options.real(rules.eps) if isinstance(rules.eps, str) else rules.eps,
+            parts=parts,
             qkv_bias=_flag(options, rules.qkv_bias),
             o_bias=_flag(options, rules.o_bias),
             mlp_bias=_flag(options, rules.mlp_bias),
             rotated=rotated,
+            qkv_clip=options.real("clip_qkv", None) if rules.clipped else None,
         )
-        return _multiplied(config, options) if rules.multipliers else config
 
 
 class Llama(CausalLM[LlamaConfig]):
@@ -69,8 +94,22 @@ class Llama(CausalLM[LlamaConfig]):
     checkpoint = Checkpoint(
         family=FAMILIES["llama"],
         read=LlamaConfig.read,
-        renames=PREFIXED,
-        ignored_keys=[r"rotary_emb\.inv_freq$"],  # stored by older versions; computed here
+        renames=[
+            (r"^embed_out\.", "lm_head."),  # of GPT-NeoX, Phi, StableLM and StarCoder2
+            (r"^classifier\.", "score."),
+            (r"^gpt_neox\.", "model."),
+            (r"(^|\.)embed_in\.", r"\1embed_tokens."),
+            (r"(^|\.)final_layer_?norm\.", r"\1norm."),
+            (r"\.(?:attention|self_attn)\.dense\.", ".self_attn.o_proj."),
+            (r"\.attention\.query_key_value\.", ".self_attn.qkv_proj."),
+            (r"\.([qk])_layernorm\.", r".\1_norm."),
+            (r"\.mlp\.(?:c_fc|fc1|dense_h_to_4h)\.", ".mlp.up_proj."),
+            (r"\.mlp\.(?:c_proj|fc2|dense_4h_to_h)\.", ".mlp.down_proj."),
+            *PREFIXED,
+        ],
+        stacked={f"{name}_norm.weight": (f"{name}_layernorm.norms.*.weight",) for name in "qk"},
+        # stored by older versions; computed here
+        ignored_keys=[r"rotary_emb\.inv_freq$", r"\.attention\.(masked_)?bias$"],
         tied_keys=TIED,
     )
 
@@ -105,7 +144,7 @@ class LlamaForReranking(LlamaForSequenceClassification):
 class LlamaForTokenClassification(decoder_heads.TokenClassifier[LlamaConfig], LlamaStates):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
 
-    checkpoint = decoder_heads.for_token_classification(Llama.checkpoint)
+    checkpoint = decoder_heads.for_token_classification(Llama.checkpoint, r"(?:score|classifier)\.weight")
 
 
 class LlamaForQuestionAnswering(decoder_heads.QuestionAnswerer[LlamaConfig], LlamaStates):
@@ -117,15 +156,29 @@ class LlamaForQuestionAnswering(decoder_heads.QuestionAnswerer[LlamaConfig], Lla
 # Reading config.json --------------------------------------------------------------------------------------------------
 
 
-def _multiplied(config: C, options: Config) -> C:
-    """A config with the multipliers that its options name."""
-    return replace(
-        config,
-        attention_multiplier=options.real("attention_multiplier", low=1e-9),
-        embedding_multiplier=options.real("embedding_multiplier", low=1e-9),
-        residual_multiplier=options.real("residual_multiplier", low=1e-9),
-        logits_scaling=options.real("logits_scaling", low=1e-9),
-    )
+def _positions(options: Config, head_dim: int, rules: DecoderOptions) -> dict[str, Any]:
+    """The fields of a config about rotary positions."""
+    if rules.window_rope is not None:
+        full, windowed = ropes(options, {FULL: rules.theta, SLIDING: rules.window_rope}).values()
+        return {"rope_theta": full.theta, "rope_scaling": full.scaling, "window_rope": windowed}
+    section = rope_section(options)
+    theta, scaling = rope(options, rules.theta, section, rules.partial is None)
+    found: dict[str, Any] = {"rope_theta": theta, "rope_scaling": scaling}
+    if rules.partial is not None:
+        found["rotary_dim"] = rotary_dim(options, section, head_dim, rules.partial)
+    if rules.query_growth:
+        name, longest = "original_max_position_embeddings", options.whole("max_position_embeddings")
+        step = options.whole(name, section.whole(name, longest))
+        found["query_growth"] = (section.real("llama_4_scaling_beta"), step)
+    return found
+
+
+def _multipliers(options: Config, names: Sequence[str]) -> dict[str, float]:
+    """The fields of a config that are multipliers, by the names of their options."""
+    found = {name: options.real(name, low=1e-9) for name in names}
+    if "logit_scale" in found:
+        found["logits_scaling"] = 1 / found.pop("logit_scale")
+    return found
 
 
 def _flag(options: Config, flag: bool | str) -> bool:
@@ -133,8 +186,8 @@ def _flag(options: Config, flag: bool | str) -> bool:
     return options.get(flag, bool) if isinstance(flag, str) else flag
 
 
-def _windows(options: Config, layers: int, rotated: tuple[bool, ...], rule: str) -> tuple[int | None, ...]:
-    """The window of each layer; `rule` is one of `DecoderOptions.windows`."""
+def _windows(options: Config, layers: int, rotated: tuple[bool, ...], rule: Windows) -> tuple[int | None, ...]:
+    """The window of each layer."""
     window = options.whole_or_none("sliding_window")
     if rule == "none":
         _no_windows(options, window, layers)
@@ -142,8 +195,12 @@ def _windows(options: Config, layers: int, rotated: tuple[bool, ...], rule: str)
     if rule == "all":
         layer_types(options, layers, [FULL] * layers)  # of caches, which the window has too
         return (window,) * layers
-    if rule == "typed":
-        kinds = layer_types(options, layers, [FULL if window is None else SLIDING] * layers)
+    if rule in ("typed", "quarters", "patterned"):
+        every = options.whole("sliding_window_pattern") if rule == "patterned" else 4
+        slide = [window is not None if rule == "typed" else (i + 1) % every != 0 for i in range(layers)]
+        kinds = layer_types(options, layers, [SLIDING if slides else FULL for slides in slide])
+        if SLIDING in kinds:
+            window = options.whole("sliding_window")
         return tuple(window if kind == SLIDING else None for kind in kinds)
     slides = options.get("use_sliding_window", bool)
     window = options.whole("sliding_window") if slides else None
@@ -154,7 +211,8 @@ def _windows(options: Config, layers: int, rotated: tuple[bool, ...], rule: str)
         window = options.whole("sliding_window") if SLIDING in kinds else None
     else:
         first = options.whole("max_window_layers", low=0)
-        kinds = layer_types(options, layers, [SLIDING if slides and i >= first else FULL for i in range(layers)])
+        slide = [i >= first if rule == "later" else i < first and i % 2 == 0 for i in range(layers)]
+        kinds = layer_types(options, layers, [SLIDING if slides and own else FULL for own in slide])
     return tuple(window if kind == SLIDING else None for kind in kinds)
 
 

@@ -20,7 +20,7 @@ from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
-from lucid.models.parts.options import Rope, rope_theta
+from lucid.models.parts.options import Rope, rope_theta, rotary_dim
 from lucid.nn.rope_scaling import LongRopeScaling
 
 
@@ -94,12 +94,7 @@ def _rope(options: Config, head_dim: int) -> tuple[Rope, int]:
     """Base and scaling of the rotary positions, as transformers spells them, and how many features turn."""
     rope = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
     rope.not_null(*([] if rope.has("rope_type") else ["rope_type", "type"]))
-    theta = rope_theta(rope, options)
-    part = rope.real("partial_rotary_factor", options.real("partial_rotary_factor", high=1.0), high=1.0)
-    turned = int(head_dim * part)
-    if turned < 2 or turned % 2:
-        place = rope if rope.has("partial_rotary_factor") else options
-        raise place.wrong("partial_rotary_factor", f"expected an even number of the {head_dim} features of a head")
+    theta, turned = rope_theta(rope, options), rotary_dim(options, rope, head_dim)
     longest = options.whole("max_position_embeddings")
     rope.has("original_max_position_embeddings")  # that of the model comes first, and has a default
     trained = options.whole("original_max_position_embeddings", low=2)

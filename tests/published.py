@@ -30,6 +30,7 @@ _TEXT = {
     "max_position_embeddings": 64,
 }
 DECODER = {**_TEXT, "num_key_value_heads": 2}
+_GLM = {**DECODER, "head_dim": 8, "pad_token_id": 1, "eos_token_id": 2}
 _SEQ2SEQ = {
     "vocab_size": 64,
     "d_model": 32,
@@ -82,6 +83,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "electra": {**_TEXT, "embedding_size": 16},
     "distilbert": {"vocab_size": 64, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 40},
     "deberta-v2": {**_TEXT, "position_buckets": 16},
+    **dict.fromkeys(("glm", "glm4"), _GLM),
+    "gpt_neox": _TEXT,
+    "phi": {**DECODER, "hidden_size": 80},
     "helium": {**DECODER, "head_dim": 8},
     "marian": {**_SEQ2SEQ, "pad_token_id": 1, "decoder_start_token_id": 2, "eos_token_id": 0},
     "phi3": {**DECODER, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
@@ -103,6 +107,21 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 """The sizes of tiny models by model_type; of others those of decoders."""
+NEEDED: dict[str, dict[str, Any]] = {
+    "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "ministral": {"head_dim": 16, "sliding_window": 3},
+    "ministral3": {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 2,
+            "llama_4_scaling_beta": 0.1,
+        }
+    },
+    "t5": {"scale_decoder_outputs": True},
+    "umt5": {"scale_decoder_outputs": True},
+}
+"""Options without which a type is none that Lucid or transformers reads."""
 _HALVES = ("head_dim", "sliding_window", "query_pre_attn_scalar", "attention_head_size", "pooler_hidden_size")
 _UNTOLD = ("architectures", "auto_map", "torch_dtype", "dtype", "_name_or_path", "quantization_config")
 

@@ -31,6 +31,10 @@ FAMILIES = {
     "mistral/window": "mistral",
     "qwen2/window": "qwen2",
     "qwen3/base": "qwen3",
+    "olmo/base": "olmo",
+    "nemotron/base": "nemotron",
+    "phi/base": "phi",
+    "gpt_neox/base": "decoder",
     "gpt2/base": "decoder",
 }
 RAGGED = [[20, 21, 22, 23, 24, 25, 26], [7], [5, 9, 3]]

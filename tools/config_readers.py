@@ -28,6 +28,7 @@ SHARED = ("masking_utils", "modeling_layers", "cache_utils", "modeling_rope_util
 """Modules that read options of any model whose modeling file imports them."""
 COMPUTED = "computed"  # in the table: a default that only running the class would tell
 _FUNCTIONS = ("getattr", "hasattr")
+_OF_KEYWORDS = ("kwargs.pop", "kwargs.get", "kwargs.setdefault")
 _THETA = "default_theta"  # of a class: the base of its rotary positions, or several by name
 
 
@@ -95,7 +96,7 @@ def reads(tree: ast.AST, own: bool = False) -> Iterator[Read]:
     first, *others = tree.args
     if isinstance(tree.func, ast.Name) and tree.func.id in _FUNCTIONS and is_config(first, own):
         name, default = others[0], literal(others[1]) if len(others) > 1 else None
-    elif own and isinstance(tree.func, ast.Attribute) and ast.unparse(tree.func) in ("kwargs.pop", "kwargs.get"):
+    elif own and isinstance(tree.func, ast.Attribute) and ast.unparse(tree.func) in _OF_KEYWORDS:
         name, default = first, literal(others[0]) if others else None
     else:
         return

@@ -22,6 +22,8 @@ CLASSES = {
         "CamembertForSequenceClassification CamembertForTokenClassification CamembertModel"
     ),
     "clip": "CLIPForImageClassification CLIPModel",
+    "cohere": "CohereForCausalLM CohereModel",
+    "cohere2": "Cohere2ForCausalLM Cohere2Model",
     "convnext": "ConvNextBackbone ConvNextEncoder ConvNextForImageClassification ConvNextModel",
     "convnextv2": "ConvNextV2Backbone ConvNextV2Encoder ConvNextV2ForImageClassification ConvNextV2Model",
     "deberta-v2": (
@@ -45,9 +47,15 @@ CLASSES = {
     ),
     "gemma2": "Gemma2ForCausalLM Gemma2ForSequenceClassification Gemma2ForTokenClassification Gemma2Model",
     "gemma3_text": "Gemma3ForCausalLM Gemma3TextForSequenceClassification Gemma3TextModel",
+    "glm": "GlmForCausalLM GlmForSequenceClassification GlmForTokenClassification GlmModel",
+    "glm4": "Glm4ForCausalLM Glm4ForSequenceClassification Glm4ForTokenClassification Glm4Model",
     "gpt2": (
         "GPT2DoubleHeadsModel GPT2ForQuestionAnswering GPT2ForSequenceClassification GPT2ForTokenClassification "
         "GPT2LMHeadModel GPT2Model"
+    ),
+    "gpt_neox": (
+        "GPTNeoXForCausalLM GPTNeoXForQuestionAnswering GPTNeoXForSequenceClassification "
+        "GPTNeoXForTokenClassification GPTNeoXModel"
     ),
     "granite": "GraniteForCausalLM GraniteModel",
     "helium": "HeliumForCausalLM HeliumForSequenceClassification HeliumForTokenClassification HeliumModel",
@@ -66,6 +74,10 @@ CLASSES = {
     "ministral": (
         "MinistralForCausalLM MinistralForQuestionAnswering MinistralForSequenceClassification "
         "MinistralForTokenClassification MinistralModel"
+    ),
+    "ministral3": (
+        "Ministral3ForCausalLM Ministral3ForQuestionAnswering Ministral3ForSequenceClassification "
+        "Ministral3ForTokenClassification Ministral3Model"
     ),
     "mistral": (
         "MistralForCausalLM MistralForQuestionAnswering MistralForSequenceClassification "
@@ -87,7 +99,14 @@ CLASSES = {
         "MT5EncoderModel MT5ForConditionalGeneration MT5ForQuestionAnswering MT5ForSequenceClassification "
         "MT5ForTokenClassification MT5Model MT5Stack"
     ),
+    "nemotron": (
+        "NemotronForCausalLM NemotronForQuestionAnswering NemotronForSequenceClassification "
+        "NemotronForTokenClassification NemotronModel"
+    ),
+    "olmo": "OlmoForCausalLM OlmoForSequenceClassification OlmoModel",
     "olmo2": "Olmo2ForCausalLM Olmo2ForSequenceClassification Olmo2Model",
+    "olmo3": "Olmo3ForCausalLM Olmo3ForSequenceClassification Olmo3Model",
+    "phi": "PhiForCausalLM PhiForSequenceClassification PhiForTokenClassification PhiModel",
     "phi3": "Phi3ForCausalLM Phi3ForSequenceClassification Phi3ForTokenClassification Phi3Model",
     "qwen2": (
         "JevForDecision Qwen2ForCausalLM Qwen2ForQuestionAnswering Qwen2ForSequenceClassification "
@@ -113,6 +132,10 @@ CLASSES = {
     "smollm3": (
         "SmolLM3ForCausalLM SmolLM3ForQuestionAnswering SmolLM3ForSequenceClassification "
         "SmolLM3ForTokenClassification SmolLM3Model"
+    ),
+    "stablelm": "StableLmForCausalLM StableLmForSequenceClassification StableLmForTokenClassification StableLmModel",
+    "starcoder2": (
+        "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification Starcoder2Model"
     ),
     "swin": "SwinBackbone SwinEncoder SwinForImageClassification SwinForMaskedImageModeling SwinModel",
     "t5": (

@@ -53,6 +53,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_fast": lambda x: F.gelu(x, "tanh"),
     "quick_gelu": lambda x: x * (1.702 * x).sigmoid(),
     "relu": F.relu,
+    "relu2": lambda x: F.relu(x) ** 2,
     "silu": F.silu,
     "swish": F.silu,
     "tanh": lambda x: x.tanh(),

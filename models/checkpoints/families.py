@@ -16,6 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Pairs: TypeAlias = Literal["halves", "neighbours"]
+Windows: TypeAlias = Literal[
+    "none", "all", "switched", "typed", "quarters", "patterned", "earlier", "later", "unrotated"
+]
 
 
 @dataclass(frozen=True)
@@ -39,18 +42,28 @@ class DecoderParts:
     """What tells one decoder of rotary positions from another; the defaults are Llama's.
 
     Args:
-        norms: where those of a layer stand: "before" attention and feed-forward network, "after" them, or "around".
+        norm: an "rms" norm, a "layer" norm, one "without_bias" or one "without_weights".
+        norms: where those of a layer stand: "before" attention and feed-forward network, "after" them, "around" them,
+            or "enclosing" them, the same under GLM-4's names. Attention and network that read the same states have one
+            norm that is "shared", or one each, "parallel".
         norm_offset: what is added to the weights of norms, which are stored without it.
-        qk_norm: norms on queries and keys: of each "head", or of "all" at once.
+        qk_norm: norms on queries and keys: of each "head", of each head with weights of its own, "each", or of "all" at
+            once.
         interleaved: whether rotary positions turn pairs of neighbours, and not the two halves of a head.
-        joined: whether one product makes queries, keys and values, and one the gate and what it scales.
+        qkv: whether products make queries, keys and values "apart", "joined", or "grouped": joined, with the rows of
+            each group of heads together.
+        mlp: a "gated" network, one whose first product makes the gate and what it scales, "joined", or a "plain" one.
+        head_bias: whether the output layer has a bias.
     """
 
-    norms: Literal["before", "after", "around"] = "before"
+    norm: Literal["rms", "layer", "without_bias", "without_weights"] = "rms"
+    norms: Literal["before", "after", "around", "enclosing", "shared", "parallel"] = "before"
     norm_offset: float = 0.0
-    qk_norm: Literal["head", "all"] | None = None
+    qk_norm: Literal["head", "each", "all"] | None = None
     interleaved: bool = False
-    joined: bool = False
+    qkv: Literal["apart", "joined", "grouped"] = "apart"
+    mlp: Literal["gated", "joined", "plain"] = "gated"
+    head_bias: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,20 +71,38 @@ class DecoderOptions:
     """Which options tell the other parts of such a decoder in the config.json of one model_type.
 
     Args:
+        eps: what norms add to the variance, or the option that says it.
         qkv_bias, o_bias, mlp_bias: whether projections have biases, or the option that says it.
+        theta: the option with the base of rotary positions.
+        partial: the option that says which part of a head is rotated; None for all.
         windows: which layers have the window sliding_window: "none"; "all"; "switched", all if use_sliding_window is
-            true; "typed", those of layer_types; if it is true "later", from max_window_layers on, or "unrotated", those
-            without positions.
-        unrotated: whether no_rope_layers or no_rope_layer_interval name layers without positions.
-        multipliers: whether scores, embeddings, residuals and logits have multipliers.
+            true; "typed", those of layer_types, by default all, or all but every fourth, "quarters", or all but every
+            sliding_window_pattern-th, "patterned"; if use_sliding_window is true "earlier", every second before
+            max_window_layers, "later", from there on, or "unrotated", those without positions.
+        window_rope: the base of rotary positions of layers with a window, if they have their own.
+        unrotated: the layers without positions: "listed" by no_rope_layers or no_rope_layer_interval, or those that
+            have no "window".
+        query_growth: whether queries grow with their positions, by llama_4_scaling_beta.
+        parallel, qk_norm: the option that says whether layers have the `norms`, and queries and keys the `qk_norm`, of
+            `DecoderParts`; norms are "before" otherwise.
+        clipped: whether the option clip_qkv limits queries, keys and values.
+        multipliers: the options that are multipliers of scores, embeddings, residuals and logits.
     """
 
+    eps: float | str = "rms_norm_eps"
     qkv_bias: bool | str = "attention_bias"
     o_bias: bool | str = "attention_bias"
     mlp_bias: bool | str = "mlp_bias"
-    windows: Literal["none", "all", "switched", "typed", "later", "unrotated"] = "none"
-    unrotated: bool = False
-    multipliers: bool = False
+    theta: str = "rope_theta"
+    partial: str | None = None
+    windows: Windows = "none"
+    window_rope: float | None = None
+    unrotated: Literal["listed", "window"] | None = None
+    query_growth: bool = False
+    parallel: str | None = None
+    qk_norm: str | None = None
+    clipped: bool = False
+    multipliers: tuple[str, ...] = ()
 
 
 LLAMA_PARTS, LLAMA_OPTIONS = DecoderParts(), DecoderOptions()
@@ -158,6 +189,11 @@ def _decoder(model: str, *without: str) -> dict[str, str]:
 _OFFSET = ModelType(offset_positions=True)
 _KV_HEADS: tuple[Literal["num_key_value_heads"]] = ("num_key_value_heads",)
 _UNBIASED = DecoderOptions(qkv_bias=False, o_bias=False, mlp_bias=False)
+_MULTIPLIERS = ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling")
+
+_PARTIAL = "partial_rotary_factor"
+_GLM = DecoderOptions(o_bias=False, mlp_bias=False, partial=_PARTIAL)
+_COHERE = DecoderOptions(eps="layer_norm_eps", mlp_bias=False, multipliers=("logit_scale",))
 
 FAMILIES: dict[str, Family] = {
     "albert": Family(tasks=_encoder("albert.Albert"), types=_types("albert")),
@@ -234,8 +270,8 @@ FAMILIES: dict[str, Family] = {
                 genai=True,
                 optimum=_KV_HEADS,
             ),
-            "smollm3": ModelType(options=DecoderOptions(unrotated=True, windows="unrotated"), optimum=_KV_HEADS),
-            "granite": ModelType(options=DecoderOptions(multipliers=True), optimum=_KV_HEADS),
+            "smollm3": ModelType(options=DecoderOptions(unrotated="listed", windows="unrotated"), optimum=_KV_HEADS),
+            "granite": ModelType(options=DecoderOptions(multipliers=_MULTIPLIERS), optimum=_KV_HEADS),
             "helium": ModelType(
                 parts=DecoderParts(interleaved=True), options=DecoderOptions(o_bias=False), optimum=_KV_HEADS
             ),
@@ -243,6 +279,71 @@ FAMILIES: dict[str, Family] = {
                 parts=DecoderParts(norms="after", qk_norm="all"), options=DecoderOptions(mlp_bias=False)
             ),
             "ministral": ModelType(options=replace(_UNBIASED, windows="typed")),
+            "ministral3": ModelType(options=replace(_UNBIASED, windows="all", query_growth=True)),
+            "olmo": ModelType(
+                parts=DecoderParts(norm="without_weights"),
+                options=DecoderOptions(eps=1e-5, mlp_bias=False, clipped=True),
+                genai=True,
+            ),
+            "olmo3": ModelType(
+                parts=DecoderParts(norms="after", qk_norm="all"),
+                options=DecoderOptions(mlp_bias=False, windows="quarters", window_rope=500000.0),
+            ),
+            "cohere": ModelType(
+                parts=DecoderParts(norm="without_bias", norms="shared", qk_norm="each", interleaved=True),
+                options=replace(_COHERE, qk_norm="use_qk_norm"),
+            ),
+            "cohere2": ModelType(
+                parts=DecoderParts(norm="without_bias", norms="shared", interleaved=True),
+                options=replace(_COHERE, windows="patterned", unrotated="window"),
+            ),
+            "glm": ModelType(parts=DecoderParts(interleaved=True, mlp="joined"), options=_GLM),
+            "glm4": ModelType(parts=DecoderParts(norms="enclosing", interleaved=True, mlp="joined"), options=_GLM),
+            "starcoder2": ModelType(
+                parts=DecoderParts(norm="layer", mlp="plain"),
+                options=DecoderOptions(
+                    eps="norm_epsilon", qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", windows="all"
+                ),
+            ),
+            "stablelm": ModelType(
+                parts=DecoderParts(norm="layer", norms="shared", qk_norm="each"),
+                options=DecoderOptions(
+                    eps="layer_norm_eps",
+                    qkv_bias="use_qkv_bias",
+                    o_bias=False,
+                    mlp_bias=False,
+                    partial=_PARTIAL,
+                    parallel="use_parallel_residual",
+                    qk_norm="qk_layernorm",
+                ),
+            ),
+            "nemotron": ModelType(
+                parts=DecoderParts(norm="layer", norm_offset=1.0, mlp="plain"),
+                options=DecoderOptions(eps="norm_eps", partial=_PARTIAL),
+                genai=True,
+            ),
+            "phi": ModelType(
+                parts=DecoderParts(norm="layer", norms="shared", qk_norm="head", mlp="plain", head_bias=True),
+                options=DecoderOptions(
+                    eps="layer_norm_eps",
+                    qkv_bias=True,
+                    o_bias=True,
+                    mlp_bias=True,
+                    partial=_PARTIAL,
+                    qk_norm="qk_layernorm",
+                ),
+                genai=True,
+            ),
+            "gpt_neox": ModelType(
+                parts=DecoderParts(norm="layer", norms="parallel", qkv="grouped", mlp="plain"),
+                options=DecoderOptions(
+                    eps="layer_norm_eps",
+                    mlp_bias=True,
+                    theta="rotary_emb_base",
+                    partial="rotary_pct",
+                    parallel="use_parallel_residual",
+                ),
+            ),
             "seed_oss": ModelType(options=DecoderOptions(o_bias="attention_out_bias")),
         },
     ),
@@ -268,7 +369,7 @@ FAMILIES: dict[str, Family] = {
     "phi3": Family(
         tasks=_decoder("phi3.Phi3", "question-answering"),
         types={
-            "phi3": ModelType(parts=DecoderParts(joined=True), published_code=True),
+            "phi3": ModelType(parts=DecoderParts(qkv="joined", mlp="joined"), published_code=True),
         },
     ),
     "siglip": Family(

@@ -11,7 +11,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import lucid
 from lucid import DType, Tensor, nn, ops
@@ -81,6 +81,8 @@ class DecoderConfig(option.OptionTable):
     mlp_bias: bool = False
     rotated: tuple[bool, ...] = ()  # of each layer: whether queries and keys have rotary positions; () for all
     rotary_dim: int | None = None  # how many features of a head are rotated; None for all
+    query_growth: tuple[float, int] | None = None  # factors of queries: 1 + the first * log(1 + position // the second)
+    qkv_clip: float | None = None  # the limit of the magnitude of queries, keys and values
     window_rope: Rope | None = None  # positions of layers with a window, where they have others
     attention_multiplier: float | None = None  # of the scores; None for 1 / sqrt(head_dim)
     attention_softcap: float = 0.0  # 0: none
@@ -157,7 +159,8 @@ class CausalLM(LanguageModel[C]):
     def __init__(self, config: C) -> None:
         super().__init__(config)
         self.model = Decoder(config)
-        self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, False, config.dtype)
+        sizes = (config.hidden_size, config.vocab_size, config.parts.head_bias)
+        self.lm_head = None if config.tied else nn.Linear(*sizes, config.dtype)
 
     def decode(
         self,
@@ -233,9 +236,10 @@ class Decoder(nn.Module):
         caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
         key_mask = F.cache_key_mask(attention_mask, caches)
         states, present = [_times(self.embed_tokens(input_ids), self.config.embedding_multiplier)], []
-        angles = self.angles(F.cache_positions(input_ids, position_ids, caches), states[0].dtype)
+        positions, dtype = F.cache_positions(input_ids, position_ids, caches), states[0].dtype
+        angles, growth = self.angles(positions, dtype), self.query_growth(positions, dtype)
         for layer, turns, cache in zip(self.layers, angles, caches, strict=True):
-            state, cache = layer(states[-1], turns, key_mask, cache)
+            state, cache = layer(states[-1], turns, growth, key_mask, cache)
             states.append(state)
             present.append(cache)
         return states, F.present_caches(past_key_values, present)
@@ -248,6 +252,14 @@ class Decoder(nn.Module):
         windowed = angles_of(self.window_rope, positions, dtype)
         return [own if window is None else windowed for window in self.config.windows]
 
+    def query_growth(self, positions: Tensor, dtype: DType) -> Tensor | None:
+        """What queries are multiplied by, (N, L, 1), if anything."""
+        if self.config.query_growth is None:
+            return None
+        beta, step = self.config.query_growth
+        growth = 1 + beta * (1 + positions // step).astype(lucid.float32).log()
+        return growth.unsqueeze(-1).astype(dtype)
+
 
 def angles_of(rope: nn.RotaryEmbedding, positions: Tensor, dtype: DType) -> Angles:
     """Cosines and sines in an element type: that of the weights, also after to(...)."""
@@ -259,26 +271,36 @@ class Layer(nn.Module):
     """Attention and a feed-forward network, each with norms and a residual connection."""
 
     def __init__(self, c: DecoderConfig, number: int) -> None:
+        def norm(*places: str) -> Norm | None:
+            return _norm(c, c.hidden_size) if c.parts.norms in places else None
+
         self.norms, self.multiplier = c.parts.norms, c.residual_multiplier
-        before, after = self.norms != "after", self.norms != "before"
-        self.input_layernorm = _norm(c, c.hidden_size) if before else None
+        self.input_layernorm = norm("before", "around", "enclosing", "shared", "parallel")
         self.self_attn = Attention(c, number)
-        self.post_attention_layernorm = _norm(c, c.hidden_size)  # the second of two or of four
-        self.pre_feedforward_layernorm = _norm(c, c.hidden_size) if before and after else None
+        self.post_self_attn_layernorm = norm("enclosing")
+        self.post_attention_layernorm = norm("before", "after", "around", "enclosing", "parallel")
+        self.pre_feedforward_layernorm = norm("around")
         self.mlp = _feed_forward(c, number)
-        self.post_feedforward_layernorm = _norm(c, c.hidden_size) if after else None
+        self.post_feedforward_layernorm = norm("after", "around")
+        self.post_mlp_layernorm = norm("enclosing")
 
     def forward(
-        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
+        self, x: Tensor, angles: Angles, growth: Tensor | None, key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         second = self.post_attention_layernorm
-        after_attention, before_mlp = (
-            (None, second) if self.norms == "before" else (second, self.pre_feedforward_layernorm)
+        after_attention, before_mlp, after_mlp = (
+            (second, self.pre_feedforward_layernorm, self.post_feedforward_layernorm)
+            if self.norms in ("after", "around")
+            else (self.post_self_attn_layernorm, second, self.post_mlp_layernorm)
         )
-        y, cache = self.self_attn(_normed(self.input_layernorm, x), angles, key_mask, cache)
+        normed = _normed(self.input_layernorm, x)
+        y, cache = self.self_attn(normed, angles, growth, key_mask, cache)
+        if self.norms in ("shared", "parallel"):  # side by side
+            y = y + self.mlp(normed if self.norms == "shared" else _normed(before_mlp, x))
+            return x + _times(y, self.multiplier), cache
         x = x + _times(_normed(after_attention, y), self.multiplier)
         y = self.mlp(_normed(before_mlp, x))
-        return x + _times(_normed(self.post_feedforward_layernorm, y), self.multiplier), cache
+        return x + _times(_normed(after_mlp, y), self.multiplier), cache
 
 
 class Attention(nn.Module):
@@ -287,7 +309,7 @@ class Attention(nn.Module):
     def __init__(self, c: DecoderConfig, number: int) -> None:
         self.config, self.window, self.rotated = c, c.windows[number], not c.rotated or c.rotated[number]
         q, kv = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
-        if c.parts.joined:
+        if c.parts.qkv != "apart":
             self.qkv_proj = nn.Linear(c.hidden_size, q + 2 * kv, c.qkv_bias, c.dtype)
         else:
             self.q_proj = nn.Linear(c.hidden_size, q, c.qkv_bias, c.dtype)
@@ -297,17 +319,23 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = _head_norm(c, c.num_heads), _head_norm(c, c.num_kv_heads)
 
     def forward(
-        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
+        self, x: Tensor, angles: Angles, growth: Tensor | None, key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         c, heads, kv_heads = self.config, self.config.num_heads, self.config.num_kv_heads
-        if c.parts.joined:
+        if c.parts.qkv == "joined":
             q, k, v = self.qkv_proj(x).split([count * c.head_dim for count in (heads, kv_heads, kv_heads)], -1)
+        elif c.parts.qkv == "grouped":
+            q, k, v = _ungrouped(self.qkv_proj(x), heads, kv_heads, c.head_dim)
         else:
             q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        if c.qkv_clip is not None:
+            q, k, v = (part.clip(-c.qkv_clip, c.qkv_clip) for part in (q, k, v))
         q, k = _normed_heads(self.q_norm, q, heads), _normed_heads(self.k_norm, k, kv_heads)
         if self.rotated:
             q = ops.rotary_embedding(q, *angles, heads=heads, interleaved=c.parts.interleaved)
             k = ops.rotary_embedding(k, *angles, heads=kv_heads, interleaved=c.parts.interleaved)
+        if growth is not None:
+            q = q * growth
         options: dict[str, Any] = {"scale": c.attention_multiplier, "softcap": c.attention_softcap}
         y, cache = F.cached_attention(
             *(q, k, v, cache, None, key_mask),
@@ -329,26 +357,61 @@ class JoinedGatedMLP(nn.Module):
         return self.down_proj(self.activation(gate) * up)
 
 
-class OffsetNorm(nn.Module):
-    """An RMS norm over the last axis, multiplied by offset + weight."""
+class PlainMLP(nn.Module):
+    """down(activation(up(x)))."""
 
-    def __init__(self, width: int, eps: float, offset: float, dtype: DType = lucid.float32) -> None:
-        self.weight, self.eps, self.offset = nn.Parameter(lucid.zeros(width, dtype=dtype)), eps, offset
+    def __init__(self, c: DecoderConfig) -> None:
+        self.up_proj = nn.Linear(c.hidden_size, c.intermediate_size, c.mlp_bias, c.dtype)
+        self.down_proj = nn.Linear(c.intermediate_size, c.hidden_size, c.mlp_bias, c.dtype)
+        self.activation = ACTIVATIONS[c.activation]
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(self.activation(self.up_proj(x)))
+
+
+class OffsetNorm(nn.Module):
+    """A norm over the last axis, multiplied by offset + weight: an RMS norm, or a layer norm with a bias."""
+
+    def __init__(
+        self, width: int, eps: float, offset: float, dtype: DType = lucid.float32, layer: bool = False
+    ) -> None:
+        self.weight, self.eps, self.offset = nn.Parameter(lucid.zeros(width, dtype=dtype)), eps, offset
+        self.bias = nn.Parameter(lucid.zeros(width, dtype=dtype)) if layer else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.bias is not None:
+            return ops.layer_norm(x, self.weight + self.offset, self.bias, eps=self.eps)
         return ops.rms_norm(x, self.weight, eps=self.eps, offset=self.offset)
 
 
-def _norm(c: DecoderConfig, width: int) -> nn.RMSNorm | OffsetNorm:
+class HeadsNorm(nn.Module):
+    """A layer norm of each head without a bias, (..., H, d) to (..., H, d), with weights of its own for each."""
+
+    def __init__(self, heads: int, width: int, eps: float, dtype: DType = lucid.float32) -> None:
+        self.weight, self.eps = nn.Parameter(lucid.ones(heads, width, dtype=dtype)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.layer_norm(x, eps=self.eps) * self.weight
+
+
+Norm: TypeAlias = nn.RMSNorm | nn.LayerNorm | OffsetNorm
+
+
+def _norm(c: DecoderConfig, width: int) -> Norm:
+    kind = c.parts.norm
     if c.parts.norm_offset:
-        return OffsetNorm(width, c.eps, c.parts.norm_offset, c.dtype)
-    return nn.RMSNorm(width, c.eps, dtype=c.dtype)
+        return OffsetNorm(width, c.eps, c.parts.norm_offset, c.dtype, kind == "layer")
+    if kind == "rms":
+        return nn.RMSNorm(width, c.eps, dtype=c.dtype)
+    return nn.LayerNorm(width, c.eps, kind != "without_weights", kind != "without_bias", c.dtype)
 
 
-def _head_norm(c: DecoderConfig, heads: int) -> nn.RMSNorm | OffsetNorm | None:
+def _head_norm(c: DecoderConfig, heads: int) -> Norm | HeadsNorm | None:
     """The norm on queries or keys."""
     if c.parts.qk_norm is None:
         return None
+    if c.parts.qk_norm == "each":
+        return HeadsNorm(heads, c.head_dim, c.eps, c.dtype)
     return _norm(c, c.head_dim if c.parts.qk_norm == "head" else heads * c.head_dim)
 
 
@@ -362,8 +425,8 @@ def _feed_forward(c: DecoderConfig, number: int) -> nn.Module:
     if experts is not None and (not experts.layers or experts.layers[number]):
         sizes = (experts.count, experts.per_token, c.hidden_size, experts.width)
         return nn.MixtureOfExperts(*sizes, normalized=experts.normalized, dtype=c.dtype)
-    if c.parts.joined:
-        return JoinedGatedMLP(c)
+    if c.parts.mlp != "gated":
+        return JoinedGatedMLP(c) if c.parts.mlp == "joined" else PlainMLP(c)
     return nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
 
 
@@ -371,13 +434,22 @@ def _normed(norm: nn.Module | None, x: Tensor) -> Tensor:
     return x if norm is None else norm(x)
 
 
-def _normed_heads(norm: nn.RMSNorm | OffsetNorm | None, x: Tensor, heads: int) -> Tensor:
+def _normed_heads(norm: Norm | HeadsNorm | None, x: Tensor, heads: int) -> Tensor:
     """A norm over (N, L, H * d), or over the width d of each head."""
     n, length, width = x.shape
     weight = None if norm is None else norm.weight
     if norm is None or weight is None or weight.shape == (width,):
         return _normed(norm, x)
     return norm(x.reshape(n, length, heads, width // heads)).reshape(n, length, width)
+
+
+def _ungrouped(qkv: Tensor, heads: int, kv_heads: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, (N, L, H * d) each, of a product that has those of each group together."""
+    n, length, _ = qkv.shape
+    share = heads // kv_heads
+    parts = qkv.reshape(n, length, kv_heads, (share + 2) * width).split([share * width, width, width], -1)
+    q, k, v = (part.reshape(n, length, part.shape[-1] * kv_heads) for part in parts)
+    return q, k, v
 
 
 def _times(x: Tensor, multiplier: float) -> Tensor:

@@ -64,33 +64,66 @@ def check_pairs(options: Config, head_dim: int) -> None:
         )
 
 
-def rope(options: Config) -> Rope:
-    """The rotary positions of a model, as transformers 5 or earlier versions spell them."""
-    section = options.section("rope_scaling" if options.options.get("rope_scaling") else "rope_parameters")
-    options.only("partial_rotary_factor", 1.0)
-    theta = rope_theta(section, options)
+def rope_section(options: Config) -> Config:
+    """The object with the rotary positions of a model, as transformers 5 or earlier versions call it."""
+    return options.section("rope_scaling" if options.options.get("rope_scaling") else "rope_parameters")
+
+
+def rope(options: Config, older: str = "rope_theta", section: Config | None = None, whole: bool = True) -> Rope:
+    """The rotary positions of a model, as transformers 5 or earlier versions spell them.
+
+    Args:
+        older: what earlier versions call the base.
+        section: the `rope_section`, where the caller reads more of it.
+        whole: whether all of a head must be rotated; `rotary_dim` reads which part is.
+    """
+    section = rope_section(options) if section is None else section
+    if whole:
+        _whole_heads(options, section)
+    theta = rope_theta(section, options, older)
     trained = options.whole("original_max_position_embeddings", None)  # of the model, before that of the section
     return Rope(theta, rope_scaling(section, options.whole("max_position_embeddings"), trained))
 
 
-def ropes(options: Config, older: Mapping[str, str]) -> dict[str, Rope]:
+def ropes(options: Config, older: Mapping[str, str | float]) -> dict[str, Rope]:
     """The rotary positions of each type of layer.
 
-    `older` gives by type what earlier versions of transformers call the base. Their rope_scaling is that of FULL.
+    `older` gives by type what earlier versions of transformers call the base, or the base that they always take. Their
+    rope_scaling is that of FULL.
     """
     longest, sections = options.whole("max_position_embeddings"), options.section("rope_parameters")
-    options.only("partial_rotary_factor", 1.0)
     found = {}
     for kind, name in older.items():
         section = options if kind == FULL and options.has("rope_scaling") else sections
         section = section.section("rope_scaling" if section is options else kind)
+        _whole_heads(options, section)
         found[kind] = Rope(rope_theta(section, options, name), rope_scaling(section, longest))
     return found
 
 
-def rope_theta(section: Config, options: Config, older: str = "rope_theta") -> float:
-    """The base of rotary positions: in their section, or outside it under an older name."""
+def _whole_heads(options: Config, section: Config) -> None:
+    """Require that all of a head is rotated."""
+    options.only("partial_rotary_factor", 1.0)
+    section.only("partial_rotary_factor", 1.0)
+
+
+def rotary_dim(options: Config, section: Config, head_dim: int, name: str = "partial_rotary_factor") -> int:
+    """How many features of a head are rotated: `name` says which part, unless the section does."""
+    options.not_null(name)
+    section.not_null("partial_rotary_factor")
+    outside = options.real(name, high=1.0)
+    turned = int(head_dim * section.real("partial_rotary_factor", outside, high=1.0))
+    if turned < 2 or turned % 2:
+        place = (section, "partial_rotary_factor") if section.has("partial_rotary_factor") else (options, name)
+        raise place[0].wrong(place[1], f"expected an even number of the {head_dim} features of a head")
+    return turned
+
+
+def rope_theta(section: Config, options: Config, older: str | float = "rope_theta") -> float:
+    """The base of rotary positions: in their section, or outside it under an older name, or else the number `older`."""
     section.not_null("rope_theta")
+    if isinstance(older, float):
+        return section.real("rope_theta", older, low=1.001)
     if section.has("rope_theta"):
         options.real(older, None, low=1.001)  # valid, though it does not count then
         return section.real("rope_theta", low=1.001)
@@ -105,7 +138,6 @@ def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scal
         longest: the number of positions of the model.
         trained: the number that it was first trained for, if the config says so outside the object.
     """
-    rope.only("partial_rotary_factor", 1.0)
     if not rope.has("rope_type"):
         rope.not_null("rope_type", "type")
     kind = rope.get("rope_type", str, rope.get("type", str, "default"))

@@ -28,7 +28,7 @@ from lucid.models.t5 import T5
 from tests.console import in_process
 from tests.models import goldens
 from tests.models import test_published_configs as published
-from tests.published import tiny
+from tests.published import NEEDED, tiny
 
 KINDS = list(MODEL_TYPES)
 
@@ -259,7 +259,7 @@ def test_defaults_that_a_reader_names_are_those_of_transformers(kind: str) -> No
     """A reader that names none gets the table's; the others are 0, none or empty as in transformers, or computed."""
     reads = options_read(kind)
     assert reads is not None
-    made = tiny({"model_type": kind, **({"relative_attention": True, "pos_att_type": ["c2p"]} if "v2" in kind else {})})
+    made = tiny({"model_type": kind, **NEEDED.get(kind, {})})
     options = Recording(made, "config.json", dict, reads=reads)
     options.named.clear()
     class_of(family_of(kind).model).checkpoint.read(options)

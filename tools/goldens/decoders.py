@@ -17,12 +17,22 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import (
+    Cohere2Config,
+    Cohere2ForCausalLM,
+    CohereConfig,
+    CohereForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    Glm4Config,
+    Glm4ForCausalLM,
+    GlmConfig,
+    GlmForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
     GraniteConfig,
     GraniteForCausalLM,
     HeliumConfig,
@@ -31,16 +41,26 @@ from transformers import (
     LlamaForCausalLM,
     Mamba2Config,
     Mamba2ForCausalLM,
+    Ministral3Config,
+    Ministral3ForCausalLM,
     MinistralConfig,
     MinistralForCausalLM,
     MistralConfig,
     MistralForCausalLM,
     MixtralConfig,
     MixtralForCausalLM,
+    NemotronConfig,
+    NemotronForCausalLM,
     Olmo2Config,
     Olmo2ForCausalLM,
+    Olmo3Config,
+    Olmo3ForCausalLM,
+    OlmoConfig,
+    OlmoForCausalLM,
     Phi3Config,
     Phi3ForCausalLM,
+    PhiConfig,
+    PhiForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -52,6 +72,10 @@ from transformers import (
     SeedOssForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
+    StableLmConfig,
+    StableLmForCausalLM,
+    Starcoder2Config,
+    Starcoder2ForCausalLM,
 )
 
 from .core import Case, Golden, ids, text_cases, write_json
@@ -137,6 +161,7 @@ def legacy_rope(config: dict[str, object]) -> dict[str, object]:
     rope = dict(config["rope_parameters"])  # type: ignore[call-overload]
     older["rope_theta"] = rope.pop("rope_theta")
     kind = rope.pop("rope_type")
+    older |= {key: rope.pop(key) for key in ("partial_rotary_factor",) if key in rope}
     spelled = "type" if kind in ("linear", "dynamic") else "rope_type"  # a key of Llama 2 files
     older["rope_scaling"] = None if kind == "default" else {spelled: kind, **rope}
     return older | {"torch_dtype": config["dtype"], "transformers_version": "4.44.0"}
@@ -339,6 +364,131 @@ def seed_oss() -> list[Golden]:
     config = SeedOssConfig(**GROUPED, head_dim=8, pad_token_id=0)
     note = "biases on queries, keys and values, none on o_proj; heads * head_dim is not hidden_size"
     return [replace(causal("seed_oss/base", SeedOssForCausalLM(config), note), legacy=None)]
+
+
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+WITHOUT_GROUPS = {name: size for name, size in GROUPED.items() if name != "num_key_value_heads"}
+
+
+def of_base(name: str, model: PreTrainedModel, note: str, legacy: object = legacy_rope) -> Golden:
+    """A decoder whose parts may have other names than Llama's: what it returns and its layers are recorded."""
+    cases = text_cases(VOCABULARY, 0, compare="kept", seed=500)
+
+    def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
+        return {"": model.base_model.layers}
+
+    return Golden(name, model, cases, ["logits"], layers, note, legacy=legacy)  # type: ignore[arg-type]
+
+
+def ministral3() -> list[Golden]:
+    growth = {"llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 4, "factor": 4.0}
+    rope = {"rope_type": "yarn", "rope_theta": 1e4, "beta_fast": 8.0, "mscale": 1.0, "mscale_all_dim": 1.0, **growth}
+    config = Ministral3Config(**GROUPED, head_dim=8, rope_parameters=rope, **SPECIAL)
+    note = "yarn, and queries that grow every 4 positions by half a logarithm"
+    return [of_base("ministral3/base", Ministral3ForCausalLM(config), note)]
+
+
+def olmo() -> list[Golden]:
+    config = OlmoConfig(**GROUPED, clip_qkv=0.5, **SPECIAL)
+    return [of_base("olmo/base", OlmoForCausalLM(config), "norms without weights; queries, keys and values clipped")]
+
+
+def olmo3() -> list[Golden]:
+    full = {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4.0, "original_max_position_embeddings": 16}
+    rope = {"full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}
+    types = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4}
+    config = Olmo3Config(**GROUPED, **types, rope_parameters=rope, **SPECIAL)
+    note = "OLMo 2 with a window of 4 in layer 0; yarn in layer 1 alone"
+
+    def legacy(config: dict[str, object]) -> dict[str, object]:
+        return legacy_rope({**config, "rope_parameters": config["rope_parameters"]["full_attention"]}) | types  # type: ignore[index]
+
+    return [of_base("olmo3/base", Olmo3ForCausalLM(config), note, legacy)]
+
+
+def cohere() -> list[Golden]:
+    plain = CohereConfig(**GROUPED, logit_scale=0.3, **SPECIAL)
+    normed = CohereConfig(**GROUPED, use_qk_norm=True, attention_bias=True, tie_word_embeddings=False, **SPECIAL)
+    note = (
+        "one layer norm without a bias before attention and mlp, side by side; neighbours rotated; scaled logits, tied"
+    )
+    return [
+        of_base("cohere/base", CohereForCausalLM(plain), note),
+        of_base(
+            "cohere/normed", CohereForCausalLM(normed), "norms of each head with weights of its own; biases; untied"
+        ),
+    ]
+
+
+def cohere2() -> list[Golden]:
+    config = Cohere2Config(**GROUPED, sliding_window=4, layer_types=["sliding_attention", "full_attention"], **SPECIAL)
+    note = "layer 0 with a window of 4 and rotary positions, layer 1 without either"
+    return [of_base("cohere2/base", Cohere2ForCausalLM(config), note, None)]
+
+
+def glm() -> list[Golden]:
+    config = GlmConfig(**GROUPED, head_dim=8, **SPECIAL)
+    note = "neighbours of the first half of each head rotated; gate and up joined; biases on q, k, v alone"
+    return [of_base("glm/base", GlmForCausalLM(config), note)]
+
+
+def glm4() -> list[Golden]:
+    config = Glm4Config(**GROUPED, head_dim=8, attention_bias=False, **SPECIAL)
+    return [of_base("glm4/base", Glm4ForCausalLM(config), "GLM with norms around attention and mlp; no biases")]
+
+
+def starcoder2() -> list[Golden]:
+    config = Starcoder2Config(**GROUPED, sliding_window=4, **SPECIAL)
+    return [
+        of_base("starcoder2/base", Starcoder2ForCausalLM(config), "layer norms, biases, a plain mlp, window 4; tied")
+    ]
+
+
+def stablelm() -> list[Golden]:
+    sizes = GROUPED | {"hidden_size": 32}
+    plain = StableLmConfig(**sizes, partial_rotary_factor=0.5, use_qkv_bias=True, **SPECIAL)
+    normed = StableLmConfig(**sizes, use_parallel_residual=True, qk_layernorm=True, **SPECIAL)
+    note = "attention and mlp side by side; norms of each head with weights of its own; a quarter of each head rotated"
+    return [
+        of_base(
+            "stablelm/base", StableLmForCausalLM(plain), "layer norms; half of each head rotated; biases on q, k, v"
+        ),
+        of_base("stablelm/parallel", StableLmForCausalLM(normed), note),
+    ]
+
+
+def nemotron() -> list[Golden]:
+    config = NemotronConfig(**GROUPED, head_dim=8, attention_bias=True, mlp_bias=True, **SPECIAL)
+    note = "layer norms stored minus 1; half of each head rotated; squared relu in a plain mlp; biases"
+    return [of_base("nemotron/base", NemotronForCausalLM(config), note)]
+
+
+def phi() -> list[Golden]:
+    plain = PhiConfig(**WITHOUT_GROUPS | {"hidden_size": 32}, **SPECIAL)
+    normed = PhiConfig(**GROUPED | {"hidden_size": 32}, qk_layernorm=True, **SPECIAL)
+    note = "one layer norm before attention and mlp, side by side; half of each head rotated; biases, of lm_head too"
+    return [
+        of_base("phi/base", PhiForCausalLM(plain), note),
+        of_base("phi/normed", PhiForCausalLM(normed), "layer norms on the heads of queries and keys; 4 heads over 2"),
+    ]
+
+
+def gpt_neox() -> list[Golden]:
+    sizes = WITHOUT_GROUPS | {"hidden_size": 32}
+    parallel = GPTNeoXConfig(**sizes, **SPECIAL)
+    after = GPTNeoXConfig(**sizes, use_parallel_residual=False, attention_bias=False, rotary_pct=1.0, **SPECIAL)
+
+    def legacy(config: dict[str, object]) -> dict[str, object]:
+        older = legacy_rope(config)
+        return older | {"rotary_pct": older.pop("partial_rotary_factor"), "rotary_emb_base": older.pop("rope_theta")}
+
+    note = "attention and mlp side by side, each with its norm; q, k, v of each head together; a quarter rotated"
+    return [
+        of_base("gpt_neox/base", GPTNeoXForCausalLM(parallel), note, legacy),
+        of_base(
+            "gpt_neox/sequential", GPTNeoXForCausalLM(after), "mlp after attention; no biases in attention", legacy
+        ),
+    ]
 
 
 def gemma2() -> list[Golden]:

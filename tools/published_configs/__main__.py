@@ -23,17 +23,10 @@ import torch
 import transformers
 
 from lucid.models.checkpoints.families import MODEL_TYPES
-from tests.published import ROOT, inputs_of, option_sets, sample, tiny
+from tests.published import NEEDED, ROOT, inputs_of, option_sets, sample, tiny
 from tools.make_published_page import main as make_page
 from tools.published_configs.changes import TOLERANCE, findings
 from tools.published_configs.reference import Refused, difference, ours, theirs
-
-NEEDED: dict[str, dict[str, Any]] = {  # without which a type is none that Lucid or transformers reads
-    "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
-    "ministral": {"head_dim": 16, "sliding_window": 3},
-    "t5": {"scale_decoder_outputs": True},
-    "umt5": {"scale_decoder_outputs": True},
-}
 
 
 def frozen(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:

@@ -1,0 +1,45 @@
+"""Decoders that are rows of the table of families: older spellings of their options, and those that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lucid
+from lucid.models.checkpoints.pretrained import ConfigError
+from tests.models import goldens
+from tests.models.test_tasks import copy_of
+
+
+@pytest.mark.parametrize(
+    "variant", ["olmo/base", "olmo3/base", "glm/base", "stablelm/base", "nemotron/base", "phi/base"]
+)
+def test_a_config_of_before_transformers_5_says_the_same(variant: str, tmp_path: Path) -> None:
+    folder = copy_of(variant, tmp_path)
+    (folder / "config.json").write_bytes((folder / "legacy_config.json").read_bytes())
+    older, newer = lucid.models.load(folder), lucid.models.load(goldens.folder(variant))
+    assert older.config == newer.config  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("variant", "options", "message"),
+    [
+        ("phi/base", {"tie_word_embeddings": True}, "tie_word_embeddings is True, supported: False"),
+        (
+            "stablelm/base",
+            {"rope_parameters": {"partial_rotary_factor": 0.4}},
+            "expected an even number of the 8 features",
+        ),
+        ("gpt_neox/base", {"rope_parameters": None, "rotary_pct": 0.1}, "rotary_pct is 0.1, expected an even number"),
+        ("ministral3/base", {"rope_parameters": {"rope_type": "default"}}, "llama_4_scaling_beta is missing"),
+        ("cohere/base", {"logit_scale": 0}, "logit_scale is 0, expected a number from 1e-09"),
+        ("nemotron/base", {"hidden_act": "gelu_10"}, "hidden_act is 'gelu_10', supported: .*relu2"),
+    ],
+)
+def test_an_option_that_is_not_valid_is_refused_by_name(
+    variant: str, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        lucid.models.load(copy_of(variant, tmp_path, **options))
