@@ -12,9 +12,11 @@ import onnx
 import pytest
 
 import lucid
+from lucid.models.checkpoints.pretrained import ADAPTERS
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
 from tests.models import goldens
+from tests.models.test_adapters import pair, write
 
 
 @pytest.fixture
@@ -126,14 +128,53 @@ def test_the_commands_take_the_class_of_a_checkpoint(call: Any, source: Path, tm
     assert code == 2 and "--architecture BertForMaskedLM: SOURCE 'lucid.models.bert:Bert' is no checkpoint" in err
 
 
-def test_an_adapter_is_an_error_for_the_commands(call: Any, source: Path) -> None:
+def test_an_adapter_is_merged_for_every_command(call: Any, source: Path, tmp_path: Path) -> None:
+    adapter = write(tmp_path / "a:dapter", pair("bert.encoder.layer.0.attention.self.query", 16, 16))
+    half = ["--adapter", f"{adapter}:0.5"]
+    assert call("export", source, *half)[0] == 0
+    notes = {entry.key: entry.value for entry in onnx.load(tmp_path / "filler.onnx").metadata_props}
+    assert notes[ADAPTERS] == "a:dapter (weight 0.5)"
+    assert call("verify", source, "filler.onnx", *half, "--size", "N=1,L=3")[0] == 0
+    assert call("verify", source, "filler.onnx", "--adapter", adapter, "--size", "N=1,L=3")[0] == 1
+    _, _, err = call("report", source, *half, "--verbose")
+    assert "merged the adapter" in err and "with weight 0.5: 1 layers" in err
+    assert call("quantize", source, *half, "--bits", "8", "--block", "16", "-o", "small")[0] == 0
+    code, _, err = call("export", source, "--adapter", "a:dapte", "-o", "b.onnx")
+    assert code == 2 and "--adapter a:dapte: there is no folder 'a:dapte'; did you mean a:dapter?" in err
+    code, _, err = call("export", source, *half, "--adapter", adapter, "-o", "b.onnx")
+    assert code == 2 and "is given twice; give it once, with the sum of the weights" in err
+    code, _, err = call("export", "lucid.models.bert:Bert", *half, "-o", "a.onnx")
+    assert code == 2 and "SOURCE 'lucid.models.bert:Bert' is no checkpoint" in err
+
+
+def test_a_folder_of_an_adapter_has_its_own_tokenizer_and_the_rest_of_its_base_model(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    checkpoint(tmp_path / "base")
+    options = json.loads((tmp_path / "base" / "config.json").read_text())
+    layer = pair("model.layers.0.self_attn.q_proj")
+    adapter = write(tmp_path / "sql", layer, base=tmp_path / "base")
+    (adapter / "chat_template.jinja").write_text("{{ messages[0].content }}!")
+    assert call("export", adapter, "--for", "onnxruntime", "--no-check")[0] == 0
+    folder = tmp_path / "sql-onnxruntime"
+    assert json.loads((folder / "config.json").read_text()) == options
+    assert (folder / "chat_template.jinja").read_text() == "{{ messages[0].content }}!"
+    assert (folder / "tokenizer.json").read_bytes() == (tmp_path / "base" / "tokenizer.json").read_bytes()
+    card = (folder / "README.md").read_text()
+    assert "Adapters that were merged into the weights: sql." in card
+    assert "| base/model.safetensors |" in card and "| sql/adapter_model.safetensors |" in card
+    answer = ["--max-new-tokens", "3", "--json"]
+    merged = json.loads(call("generate", adapter, "a b", *answer)[1])["ids"]
+    assert merged == json.loads(call("generate", "base", "a b", "--adapter", adapter, *answer)[1])["ids"]
+
+
+def test_an_adapter_without_its_base_model_is_an_error_for_the_commands(call: Any, source: Path) -> None:
     (source / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "org/base"}))
     for command in (["export"], ["report"], ["quantize", "--bits", "8", "-o", "s"]):
         code, _, err = call(command[0], source, *command[1:])
-        assert code == 1 and "has an adapter (peft's adapter_config.json) beside its base model 'org/base'" in err
+        assert code == 1 and "has an adapter (PEFT's adapter_config.json) beside its base model" in err
     (source / "config.json").unlink()
     code, _, err = call("export", source)
-    assert code == 1 and "of 'org/base', no model; merge both first" in err
+    assert code == 1 and "is an adapter of 'org/base', which is no folder of a model here" in err
 
 
 def test_a_task_of_a_class_is_an_error(call: Any) -> None:

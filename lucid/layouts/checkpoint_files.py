@@ -6,17 +6,22 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.weights import WeightsError, files_of
+from lucid.models.checkpoints.adapter_files import CONFIG as ADAPTER_CONFIG
+from lucid.models.checkpoints.adapter_files import weights_file
+from lucid.models.checkpoints.adapters import base_of, find_file
 from lucid.models.checkpoints.config import read_json
-from lucid.models.checkpoints.pretrained import read_options
+from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import MODULES, read_modules
+from lucid.nn.module import Module
 
 CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
 OTHER_FILES = (
@@ -79,9 +84,14 @@ def copy_files(checkpoint: Path, folder: Path, names: tuple[str, ...] = OTHER_FI
                 shutil.copyfileobj(source, file)
 
 
+def file_of(checkpoint: Path, name: str) -> Path:
+    """The path of one of these files; of an adapter, that of its base model where it has none of its own."""
+    return find_file(files_home(checkpoint), name)
+
+
 def has_tokenizer(checkpoint: Path) -> bool:
     """Whether a checkpoint has one in any form that is copied or, from a GGUF file, written."""
-    return is_gguf(checkpoint) or any((checkpoint / name).is_file() for name in _TOKENIZERS)
+    return is_gguf(files_home(checkpoint)) or any(file_of(checkpoint, name).is_file() for name in _TOKENIZERS)
 
 
 def is_gguf(checkpoint: Path) -> bool:
@@ -92,39 +102,50 @@ def is_gguf(checkpoint: Path) -> bool:
 def write_tokenizer(checkpoint: Path, folder: Path) -> None:
     """Copy the files of the tokenizer and the preprocessor, or make them of a GGUF file.
 
+    Those of an adapter take the places of those of its base model.
+
     Raises:
         ModuleNotFoundError: for a GGUF file without the extras `chat` and `gguf`.
         OSError: if a file cannot be read or written.
     """
-    if is_gguf(checkpoint):
+    home = files_home(checkpoint)
+    if is_gguf(home):
         chat = text_module("generation.chat")
-        chat.save_tokenizer(chat.load_tokenizer(checkpoint), folder)
+        chat.save_tokenizer(chat.load_tokenizer(home), folder)
         return
-    copy_files(checkpoint, folder)
+    base = base_of(home)
+    if base is not None:
+        write_tokenizer(base, folder)
+    copy_files(home, folder)
     if (folder / TOKENIZER).exists() and not (folder / TOKENIZER_CONFIG).exists():
         write_json(folder / TOKENIZER_CONFIG, {})  # transformers.js insists on the file
 
 
-def write_config(
-    checkpoint: Path, folder: Path, known: Sequence[str] = (), more: Mapping[str, Any] | None = None
-) -> None:
+def write_config(model: Module, checkpoint: Path, folder: Path, more: Mapping[str, Any] | None = None) -> None:
     """config.json: as it is in the checkpoint where nothing is added, or made of a GGUF file's metadata.
 
     Args:
-        known: the values of model_type that a GGUF file may have.
+        model: what was loaded from the checkpoint; with adapters, its head and its vocabulary are theirs.
+        checkpoint: what has the config.
+        folder: where to write.
         more: options to add.
 
     Raises:
         ConfigError, OSError: as `lucid.models.load`.
     """
-    if is_gguf(checkpoint):
-        write_json(folder / CONFIG, {**read_options(checkpoint, *known).options, **(more or {})})
+    home = files_home(checkpoint)
+    known, adapters = (model.checkpoint.model_types, model.adapters) if isinstance(model, Pretrained) else ((), {})
+    if is_gguf(home):
+        write_json(folder / CONFIG, {**read_options(home, *known, adapters=adapters).options, **(more or {})})
         return
-    if not (checkpoint / CONFIG).exists():
+    path = find_file(home, CONFIG)
+    if not path.exists():
         return
-    options = read_json(checkpoint / CONFIG)
-    if not more and _QUANTIZATION not in options:
-        copy_files(checkpoint, folder, (CONFIG,))
+    options = read_json(path)
+    if adapters:
+        more = {**read_options(home, *known, adapters=adapters).options, **(more or {})}
+    elif not more and _QUANTIZATION not in options:
+        copy_files(home, folder, (CONFIG,))
         return
     kept = {name: value for name, value in options.items() if name != _QUANTIZATION}
     write_json(folder / CONFIG, {**kept, **(more or {})})
@@ -140,11 +161,18 @@ def write_json(path: Path, content: object) -> None:
         file.write(encoded(json.dumps(content, indent=2, ensure_ascii=False) + "\n"))  # the escape is JSON's own
 
 
-def sources(checkpoint: Path) -> dict[str, str]:
-    """The SHA-256 of each file of a checkpoint that a folder is made of, by its path in the checkpoint."""
+def sources(checkpoint: Path, adapters: Mapping[Path, float] = MappingProxyType({})) -> dict[str, str]:
+    """The SHA-256 of each file of a checkpoint that a folder is made of, by its path in the checkpoint.
+
+    Files of adapters, and of the base model of a checkpoint that is an adapter, have the name of their folder in front.
+    """
     if checkpoint.is_file():
-        return {checkpoint.name: sha256(checkpoint)}
+        return {checkpoint.name: sha256(checkpoint)} | _of_adapters(adapters)
     home = files_home(checkpoint)
+    base = base_of(home)
+    if base is not None:
+        own = {path.name: sha256(path) for path in (home / name for name in OTHER_FILES) if path.is_file()}
+        return {f"{base.name}/{file}": digest for file, digest in sources(base).items()} | own | _of_adapters(adapters)
     found = [home / name for name in (CONFIG, *OTHER_FILES)]
     if is_gguf(checkpoint):
         found += sorted(checkpoint.glob("*.gguf"))
@@ -156,7 +184,15 @@ def sources(checkpoint: Path) -> dict[str, str]:
         layers = [checkpoint / layer.name for layer in modules.layers if (checkpoint / layer.name).is_dir()]
         found += [path for layer in layers for path in (layer / CONFIG, *_weights(layer))]
     there = dict.fromkeys(path for path in found if path.is_file())
-    return {path.relative_to(checkpoint).as_posix(): sha256(path) for path in sorted(there)}
+    return {path.relative_to(checkpoint).as_posix(): sha256(path) for path in sorted(there)} | _of_adapters(adapters)
+
+
+def _of_adapters(adapters: Mapping[Path, float]) -> dict[str, str]:
+    return {
+        f"{folder.resolve().name}/{path.name}": sha256(path)
+        for folder in adapters
+        for path in (folder / ADAPTER_CONFIG, weights_file(folder))
+    }
 
 
 def _weights(home: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from lucid.files.atomic import write_atomically
 from lucid.generation.chat import Tokenizer, load_tokenizer, save_tokenizer
 from lucid.layouts.layout import Exported, Options, export_file
 from lucid.layouts.parts import with_last_logits
-from lucid.models.checkpoints.pretrained import Pretrained, read_model_type
+from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.whisper import Whisper
 from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
@@ -194,7 +194,7 @@ def _has_windows(graph: Graph) -> bool:
 def _type(decoder: CausalDecoder, checkpoint: Path) -> str:
     if not isinstance(decoder, Pretrained):
         return _ANY_TYPE
-    kind = read_model_type(checkpoint, *decoder.checkpoint.model_types)
+    kind = read_options(checkpoint, *decoder.checkpoint.model_types, adapters=decoder.adapters).model_type
     return kind if decoder.checkpoint.family.types[kind].genai else _ANY_TYPE
 
 

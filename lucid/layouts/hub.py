@@ -18,6 +18,7 @@ from lucid.files.weights import SINGLE
 from lucid.layouts.checkpoint_files import (
     PROMPTS,
     copy_files,
+    file_of,
     files_home,
     has_tokenizer,
     is_gguf,
@@ -73,15 +74,15 @@ def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: 
     target = target_of(options, kind.targets, kind.default)
     parts = parts_of(model, options, states=kind.pools)
     precision, ending = _precision(model, options) if kind.by_precision else ("", "")
-    write_tokenizer(files_home(checkpoint), folder)
+    write_tokenizer(checkpoint, folder)
     copy_files(checkpoint, folder, (PROMPTS,))
     files = []
     for name, part in parts.items():
         file = Path(kind.place) / f"{name}{ending}.onnx"
         files.append(export_file(part, folder, file.as_posix(), target, options, f"{file.stem}{_SIDE}"))
-    known = model.checkpoint.model_types if isinstance(model, Pretrained) else ()
-    more = _for_javascript(folder / kind.place, precision) if kind.by_precision else None
-    write_config(files_home(checkpoint), folder, known, more)
+    write_config(
+        model, checkpoint, folder, _for_javascript(folder / kind.place, precision) if kind.by_precision else {}
+    )
     return files
 
 
@@ -115,7 +116,7 @@ def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) ->
 
 def _check_cache(model: Pretrained[Any], shape: CacheShape, checkpoint: Path) -> None:
     """optimum makes the first, empty cache from a few options of config.json."""
-    options = read_options(files_home(checkpoint), *model.checkpoint.model_types)
+    options = read_options(files_home(checkpoint), *model.checkpoint.model_types, adapters=model.adapters)
     whole, heads = (next((options.options[name] for name in names if options.has(name)), 0) for names in _WIDTHS)
     kind = options.model_type
     read = model.checkpoint.family.types[kind].optimum
@@ -148,7 +149,7 @@ def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options)
     if isinstance(model, Pretrained) and "input_ids" not in model.input_specs():
         needed = ["preprocessor_config.json"]
     for name in needed:
-        if not (home / name).is_file():
+        if not file_of(checkpoint, name).is_file():
             raise FileNotFoundError(
                 f"{home}: has no {name}, which transformers.js reads; transformers writes it: "
                 "AutoProcessor.from_pretrained(...).save_pretrained(...)"
@@ -186,7 +187,7 @@ def _check_config(model: Module, checkpoint: Path, runtime: str) -> None:
         raise ValueError(
             f"{runtime} loads models of checkpoints only, got a {type(model).__name__}; use layout 'onnxruntime'"
         )
-    if "input_ids" in model.input_specs() and not has_tokenizer(files_home(checkpoint)):
+    if "input_ids" in model.input_specs() and not has_tokenizer(checkpoint):
         raise FileNotFoundError(
             f"{checkpoint}: has no tokenizer.json, which {runtime} needs; transformers writes it: "
             "AutoTokenizer.from_pretrained(...).save_pretrained(...)"

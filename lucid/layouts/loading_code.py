@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Dim
-from lucid.layouts.checkpoint_files import CONFIG, TOKENIZER, files_home, is_gguf
+from lucid.layouts.checkpoint_files import CONFIG, TOKENIZER, file_of, files_home, is_gguf
 from lucid.layouts.layout import Exported
 from lucid.layouts.triton import data_type, model_name
 from lucid.models.checkpoints.config import read_json
@@ -40,12 +40,11 @@ class Subject(NamedTuple):
     @property
     def has_tokenizer(self) -> bool:
         """Whether the folder has a tokenizer.json."""
-        home = files_home(self.checkpoint)
-        return is_gguf(home) or (home / TOKENIZER).is_file()
+        return is_gguf(files_home(self.checkpoint)) or file_of(self.checkpoint, TOKENIZER).is_file()
 
     def token(self, name: str) -> int:
         """A token by its name in config.json, such as pad_token_id; 0 if it is not there."""
-        path = files_home(self.checkpoint) / CONFIG
+        path = file_of(self.checkpoint, CONFIG)
         token = read_json(path).get(name) if path.is_file() else None
         return token if isinstance(token, int) else 0
 

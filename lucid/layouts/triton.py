@@ -15,11 +15,10 @@ from lucid.core.sizes.dims import Dim, Size
 from lucid.core.targets.runtimes import CPU, CUDA, PROCESSOR, RUNTIMES, targets_of
 from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import write_atomically
-from lucid.layouts.checkpoint_files import files_home, name_of, write_config, write_tokenizer
+from lucid.layouts.checkpoint_files import name_of, write_config, write_tokenizer
 from lucid.layouts.hub import target_of
 from lucid.layouts.layout import Exported, Layout, Options, export_file
 from lucid.layouts.parts import parts_of
-from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
 
@@ -46,8 +45,8 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
     name = model_name(checkpoint)
     home = folder / name
     file = export_file(part, folder, f"{name}/1/model.onnx", target, options)
-    write_tokenizer(files_home(checkpoint), home)
-    write_config(files_home(checkpoint), home, model.checkpoint.model_types if isinstance(model, Pretrained) else ())
+    write_tokenizer(checkpoint, home)
+    write_config(model, checkpoint, home)
     with write_atomically(home / "config.pbtxt") as config:
         config.write(encoded(_config(name, file)))
     return [file]

@@ -164,6 +164,11 @@ class Config:
         """The checkpoint that these options describe; it is mapped, and read from the file when used."""
         return self._weights()
 
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of these weights; nothing is unpacked."""
+        return self._shapes()
+
     def has(self, name: str) -> bool:
         """Whether an option is given and not null."""
         self._asked.add(name)

@@ -11,6 +11,7 @@ import numpy as np
 
 import lucid
 from lucid import WeightsError, nn
+from lucid.models.checkpoints.adapters import AdaptedWeights
 from lucid.models.checkpoints.config import Array, ConfigError
 from lucid.models.checkpoints.expert_weights import ExpertWeights
 from lucid.models.checkpoints.quantized_weights import Int8, QuantizedWeights, Weight, as_array, quantized_module
@@ -87,7 +88,9 @@ def parameter_keys(
 ) -> dict[str, str]:
     """The keys of a checkpoint by the names of the parameters that they are for; see `load_into`."""
     sources: dict[str, str] = {}
-    stored = weights.checkpoint if isinstance(weights, ExpertWeights) else weights
+    stored = weights
+    while isinstance(stored, (ExpertWeights, AdaptedWeights)):
+        stored = stored.checkpoint
     for key in weights:
         name = key
         for pattern, replacement in renames:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid import DType, float32
+from lucid.models.checkpoints.adapters import Adapters
 from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.lucid_format import write_checkpoint
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
@@ -23,12 +24,13 @@ def load(
     architecture: str | None = None,
     dequantize: bool = False,
     ignore: Sequence[str] = (),
+    adapters: Adapters = None,
 ) -> Pretrained[object]:
     """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and others read one type.
 
     Args:
-        source: a folder with config.json and weights (safetensors, or else pytorch_model.bin), a GGUF file, or a folder
-            with one.
+        source: a folder with config.json and weights (safetensors, or else pytorch_model.bin), a GGUF file, a folder
+            with one, or the folder of a LoRA adapter, if the `base_model_name_or_path` in it is a folder here.
         task: what the model is for, as Hugging Face's hub calls it: feature-extraction, text-classification, fill-mask,
             ... By default sentence-similarity if the folder has a modules.json of sentence-transformers, and else what
             `architectures` of config.json says.
@@ -40,22 +42,27 @@ def load(
             `nn.QuantizedWeight` or `nn.Int8Weight`, exactly as stored, where its type is one that Lucid has.
         ignore: options of config.json that are read as if the file did not have them, such as one that is refused and
             that you know to change nothing: ``"hidden_act"``, or ``("text_config.hidden_act", ...)`` of objects.
+        adapters: the folder of a LoRA adapter as PEFT saves it, several folders, or folders with weights, such as
+            ``{"sql": 1.0, "polite": 0.5}``; they are merged into the weights in this order, in float32, or with "auto"
+            rounded to what the checkpoint stores. A quantized weight that one changes is dequantized.
 
     Raises:
         ConfigError: for an unknown type, listing those that are known; an option that is not supported; a class or code
             that is not transformers'; a task that is unknown or that the weights do not hold, listing those that there
-            are.
+            are; an adapter that is not LoRA, or has an option that cannot be merged.
         ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
         KeyError: listing all weights that are missing, unexpected or of another shape.
-        WeightsError: for an invalid weights file.
+        WeightsError: for an invalid weights file, or an adapter of another base model.
         OSError: if a file is missing.
     """
     modules = read_modules(source) if task in (None, SENTENCES) else None
-    options = read_options(source if modules is None else modules.encoder, *MODEL_TYPES, ignore=ignore)
+    options = read_options(
+        source if modules is None else modules.encoder, *MODEL_TYPES, ignore=ignore, adapters=adapters
+    )
     if architecture is not None:
         options = with_architecture(options, architecture)
     reader = reader_for(task, options, pooled=modules is not None)
-    return reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore)
+    return reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore, adapters=adapters)
 
 
 def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
@@ -73,7 +80,7 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     """
     modules = read_modules(source) if model.checkpoint.task == SENTENCES else None
     encoder = source if modules is None else modules.encoder
-    options = read_options(encoder, *MODEL_TYPES)
+    options = read_options(encoder, *MODEL_TYPES, adapters=model.adapters)
     ignored = model.unread.on_request
     options = options.without([name for name in ignored if name not in options.dropped])
     write_checkpoint(model, saved_options(model, options), folder, ignored)

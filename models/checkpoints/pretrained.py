@@ -27,11 +27,13 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import lucid
 from lucid import DType, nn
+from lucid.models.checkpoints.adapters import AdaptedWeights, find_adapters, titles, with_adapters
+from lucid.models.checkpoints.adapters import Adapters as Adapters
 from lucid.models.checkpoints.config import ACTIVATIONS as ACTIVATIONS
 from lucid.models.checkpoints.config import MAX_CONFIG as MAX_CONFIG
 from lucid.models.checkpoints.config import MAX_NUMBER as MAX_NUMBER
@@ -46,13 +48,15 @@ from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.lucid_format import METHOD, with_lucid_weights
 from lucid.models.checkpoints.options_read import transformers_version
 from lucid.models.checkpoints.quantized_weights import Weight
-from lucid.models.checkpoints.refusals import no_adapter, read_or_list_refusals
+from lucid.models.checkpoints.refusals import read_or_list_refusals
 
 C = TypeVar("C")
 Auto: TypeAlias = Literal["auto"]
 """The element types of a checkpoint."""
 IGNORED = "lucid.ignored_options"
 """The metadata key of exported files for options that were ignored on request."""
+ADAPTERS = "lucid.adapters"
+"""The metadata key of exported files for the adapters whose weights were merged."""
 
 _log = logging.getLogger("lucid.models")
 
@@ -118,6 +122,8 @@ class Pretrained(nn.Module, Generic[C]):
 
     checkpoint: ClassVar[Checkpoint[Any]]
     unread: Unread = Unread()
+    adapters: Mapping[Path, float] = MappingProxyType({})
+    """The folders of the adapters that were merged into its weights, with the weight of each."""
 
     def __init__(self, config: C) -> None:
         self.config = config
@@ -130,6 +136,7 @@ class Pretrained(nn.Module, Generic[C]):
         *,
         dequantize: bool = False,
         ignore: Sequence[str] = (),
+        adapters: Adapters = None,
     ) -> Self:
         """Read Hugging Face's config.json and weights (see `lucid.load`), or a GGUF file.
 
@@ -144,19 +151,21 @@ class Pretrained(nn.Module, Generic[C]):
             dequantize: whether quantized weights become parameters, as for `lucid.quantize`.
             ignore: options of the config that are read as if the file did not have them, such as one that is refused:
                 ``("hidden_size",)``, or ``("text_config.hidden_act",)`` of an object. `unread` of the model names them.
+            adapters: folders of LoRA adapters that are merged into the weights, as for `lucid.models.load`.
 
         Raises:
             ConfigError: for another architecture, an option that is not supported, or one to `ignore` that it lacks.
             ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
             KeyError: listing all weights that are missing, unexpected or of another shape; nothing is loaded then.
-            WeightsError: for an invalid weights file.
+            WeightsError: for an invalid weights file, or an adapter of another base model.
             OSError: if a file is missing.
         """
-        model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize, dtype, ignore=ignore)
+        model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize, dtype, ignore=ignore, adapters=adapters)
         return model if dtype in (lucid.float32, "auto") else model.to(dtype)
 
     def file_notes(self) -> Mapping[str, str]:
-        return {IGNORED: names_of(self.unread.on_request)} if self.unread.on_request else {}
+        notes = {IGNORED: names_of(self.unread.on_request), ADAPTERS: ", ".join(titles(self.adapters))}
+        return {key: text for key, text in notes.items() if text}
 
     @classmethod
     def fits(cls, options: Config) -> bool:
@@ -188,12 +197,13 @@ class Pretrained(nn.Module, Generic[C]):
         dtype: DType | Auto,
         more: Mapping[str, Weight] | None = None,
         ignore: Sequence[str] = (),
+        adapters: Adapters = None,
     ) -> Self:
         """The model; `more` are weights from other files, by their names in it."""
         known = cls.checkpoint
 
         def read_config(ignore: Sequence[str]) -> tuple[Config, C]:
-            options = _read_options(Path(folder), known.model_types, ignore)
+            options = _read_options(Path(folder), known.model_types, ignore, adapters, dtype == "auto")
             config = read(options)
             options.done(known.ignored_options)
             return options, config
@@ -205,10 +215,29 @@ class Pretrained(nn.Module, Generic[C]):
             model = cls(config)
         own = model.state_dict()
         tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
+        if isinstance(options.weights, AdaptedWeights):
+            options.weights.check_shared(tied, known.renamed)
+            model.adapters = {adapter.folder: adapter.weight for adapter in options.weights.adapters}
         load_into(model, weights, known.renames, known.ignored_keys, tied, dequantize, dtype == "auto")
         model.unread = Unread(options.ignored, options.dropped)
         _say_what_is_unread(options)
+        if isinstance(options.weights, AdaptedWeights):
+            _say_what_is_merged(options.weights, options.where)
         return model
+
+
+def _say_what_is_merged(weights: AdaptedWeights, where: str) -> None:
+    """One line in the log for each adapter, and a warning for quantized weights that are none any more."""
+    for adapter in weights.adapters:
+        _log.info(
+            "%s: merged the adapter %s with weight %g: %d layers, and %d weights as a whole",
+            *(where, adapter.folder, adapter.weight, len(adapter.layers), len(adapter.saved)),
+        )
+    if weights.dequantized:
+        _log.warning(
+            "%s: %d quantized weights became floating point, as adapters change them",
+            *(where, len(weights.dequantized)),
+        )
 
 
 def _say_what_is_unread(options: Config) -> None:
@@ -226,29 +255,29 @@ def _say_what_is_unread(options: Config) -> None:
         )
 
 
-def read_model_type(source: str | os.PathLike[str], *known: str) -> str:
-    """The model_type of a checkpoint, which must be one of those known.
-
-    Raises:
-        ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
-    """
-    return read_options(source, *known).model_type
-
-
-def read_options(source: str | os.PathLike[str], *known: str, ignore: Sequence[str] = ()) -> Config:
+def read_options(
+    source: str | os.PathLike[str], *known: str, ignore: Sequence[str] = (), adapters: Adapters = None
+) -> Config:
     """The options of a checkpoint, whose model_type must be one of those known, without those to `ignore`.
 
     Raises:
         ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
     """
-    return read_or_list_refusals(lambda without: _read_options(Path(source), known, without), ignore)
+    return read_or_list_refusals(lambda without: _read_options(Path(source), known, without, adapters), ignore)
 
 
-def _read_options(path: Path, model_types: Sequence[str], ignore: Sequence[str]) -> Config:
+def _read_options(
+    source: Path, model_types: Sequence[str], ignore: Sequence[str], adapters: Adapters, rounded: bool = False
+) -> Config:
+    """The options of a checkpoint and of its weights, adapters merged; `rounded` as for `AdaptedWeights`."""
+    path, chosen = find_adapters(source, adapters)
+    return with_adapters(_read_base(path, model_types, ignore), chosen, rounded)
+
+
+def _read_base(path: Path, model_types: Sequence[str], ignore: Sequence[str]) -> Config:
     """The options of a folder's config.json, or of a GGUF file."""
     files = [path]
     if path.is_dir():
-        no_adapter(path)
         files = [] if (path / "config.json").exists() else sorted(path.glob("*.gguf"))
         if not files and not (path / "config.json").exists():
             raise FileNotFoundError(

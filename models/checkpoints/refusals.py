@@ -1,12 +1,11 @@
-"""Checkpoints that are refused: all refused options in one error with the way out, and folders with an adapter."""
+"""Checkpoints that are refused: all refused options in one error with the way out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
-from lucid.models.checkpoints.config_file import MAX_NAMED, ConfigError, OptionError, read_json, show
+from lucid.models.checkpoints.config_file import MAX_NAMED, ConfigError, OptionError
 
 T = TypeVar("T")
 
@@ -64,26 +63,3 @@ def _way_out(asked: Sequence[str], optional: Sequence[str]) -> str:
     options = " ".join(f"--ignore-option {name}" for name in names)
     what = "it changes" if len(optional) == 1 else "they change"
     return f"; if you know that {what} nothing, load with ignore=({listed}) or {options}"
-
-
-def no_adapter(folder: Path) -> None:
-    """Refuse a folder with an adapter of peft (LoRA), which changes weights and is not read.
-
-    Raises:
-        ConfigError: naming the base model, with what to do.
-        OSError: for a file that cannot be read.
-    """
-    names = [name for name in ("adapter_model.safetensors", "adapter_model.bin") if (folder / name).exists()]
-    told = folder / "adapter_config.json"
-    if not names and not told.exists():
-        return
-    base = read_json(told).get("base_model_name_or_path") if told.exists() else None
-    if (folder / "config.json").exists():
-        home = "beside its base model" + (f" {show(base)}" if base else "")
-    else:
-        home = f"of {show(base) if base else 'a base model that it does not name'}, no model"
-    raise ConfigError(
-        f"{folder}: has an adapter (peft's {told.name if told.exists() else names[0]}) {home}; merge both first: "
-        "PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(folder); "
-        "or move the adapter elsewhere to read the base model alone"
-    )

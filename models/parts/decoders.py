@@ -17,7 +17,7 @@ import lucid
 from lucid import DType, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import LLAMA_PARTS, DecoderParts
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Auto, Config, Pretrained
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Adapters, Auto, Config, Pretrained
 from lucid.models.checkpoints.sentence_files import LAST_TOKEN, SentenceLayer
 from lucid.models.parts.options import Rope, tied
 from lucid.nn import functional as F
@@ -201,6 +201,7 @@ class CausalLM(LanguageModel[C]):
         *,
         dequantize: bool = False,
         ignore: Sequence[str] = (),
+        adapters: Adapters = None,
     ) -> Self:
         """As for every model, with parameters of an element type; weights stored in it are used without a copy."""
         kept = lucid.float32 if dtype == "auto" else dtype
@@ -209,7 +210,7 @@ class CausalLM(LanguageModel[C]):
             config: C = cls.checkpoint.read(options)
             return replace(config, dtype=kept)
 
-        return cls._from_checkpoint(folder, read, dequantize, dtype, ignore=ignore)
+        return cls._from_checkpoint(folder, read, dequantize, dtype, ignore=ignore, adapters=adapters)
 
 
 class Decoder(nn.Module):

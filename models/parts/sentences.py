@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
-from lucid.models.checkpoints.pretrained import Auto, Config
+from lucid.models.checkpoints.pretrained import Adapters, Auto, Config
 from lucid.models.checkpoints.sentence_files import DENSE, DENSE_ACTIVATIONS, POOLING, SentenceLayer, read_modules
 from lucid.models.parts.text_encoders import L, OnStates
 
@@ -50,6 +50,7 @@ class PooledEncoder(OnStates[L]):
         *,
         dequantize: bool = False,
         ignore: Sequence[str] = (),
+        adapters: Adapters = None,
     ) -> Self:
         """As for every model, with the layers that modules.json lists.
 
@@ -58,12 +59,12 @@ class PooledEncoder(OnStates[L]):
         """
         modules = read_modules(folder)
         if modules is None:
-            return super().from_pretrained(folder, dtype, dequantize=dequantize, ignore=ignore)
+            return super().from_pretrained(folder, dtype, dequantize=dequantize, ignore=ignore, adapters=adapters)
 
         def read(options: Config) -> Any:
             return replace(cls.checkpoint.read(options), sentence_layers=modules.layers)
 
-        model = cls._from_checkpoint(modules.encoder, read, dequantize, dtype, modules.weights, ignore)
+        model = cls._from_checkpoint(modules.encoder, read, dequantize, dtype, modules.weights, ignore, adapters)
         return model if dtype in (lucid.float32, "auto") else model.to(dtype)
 
 

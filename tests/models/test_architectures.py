@@ -1,9 +1,8 @@
-"""Which class a checkpoint is of: transformers' own by name, never one of somebody's own, and no adapter."""
+"""Which class a checkpoint is of: transformers' own by name, never one of somebody's own."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import lucid
 from lucid.models.checkpoints.architectures import CLASSES
 from lucid.models.checkpoints.families import MODEL_TYPES, family_of
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.checkpoints.tasks import _FORMER, class_of
+from lucid.models.checkpoints.tasks import _FORMER
 from tests.models import goldens
 from tests.models.architectures import answers, error, outcomes, proposed, write
 from tests.models.test_tasks import copy_of, name_of
@@ -106,35 +105,6 @@ def test_former_names_of_transformers_are_read(tmp_path: Path, name: str) -> Non
     assert name_of(copy_of(variant, tmp_path, architectures=[name])) == name_of(goldens.folder(variant))
 
 
-# Adapters -------------------------------------------------------------------------------------------------------------
-
-
-def with_adapter(folder: Path, base: str | None = "meta-llama/Llama-3.2-1B") -> Path:
-    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": base}))
-    (folder / "adapter_model.safetensors").write_bytes(b"")
-    return folder
-
-
-def test_an_adapter_beside_its_base_model_is_refused(tmp_path: Path) -> None:
-    source = with_adapter(copy_of("llama/llama3", tmp_path))
-    with pytest.raises(ConfigError, match="has an adapter .*beside its base model 'meta-llama/.*merge_and_unload"):
-        lucid.models.load(source)
-    with pytest.raises(ConfigError, match="merge_and_unload"):
-        class_of("llama.Llama").from_pretrained(source)
-    (source / "adapter_config.json").unlink()
-    with pytest.raises(ConfigError, match=r"has an adapter \(peft's adapter_model\.safetensors\)"):
-        lucid.models.load(source)
-
-
-@pytest.mark.parametrize("base", [None, ""])
-def test_an_adapter_that_does_not_name_its_base_model_says_so(tmp_path: Path, base: str | None) -> None:
-    with pytest.raises(ConfigError, match="has an adapter .* of a base model that it does not name, no model; merge"):
-        lucid.models.load(with_adapter(tmp_path, base))
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ConfigError, match="has an adapter .* beside its base model; merge both first"):
-        lucid.models.load(tmp_path)
-
-
 def test_a_mistyped_architecture_is_answered_with_the_class_that_is_read() -> None:
     with pytest.raises(ConfigError) as caught:
         lucid.models.load(goldens.folder("bert/base"), architecture="BertForSequenceClasification")
@@ -142,17 +112,6 @@ def test_a_mistyped_architecture_is_answered_with_the_class_that_is_read() -> No
     assert "for model_type bert; known: BertForMaskedLM, " in message
     assert message.endswith("; did you mean BertForSequenceClassification?")
     assert "BertLMHeadModel" not in message and "BertForNextSentencePrediction" not in message
-
-
-def test_an_adapter_without_its_base_model_says_of_what_it_is(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="has an adapter .* of 'meta-llama/Llama-3.2-1B', no model; merge both first"):
-        lucid.models.load(with_adapter(tmp_path))
-
-
-def test_an_adapter_in_the_folder_of_a_sentence_encoder_is_refused(tmp_path: Path) -> None:
-    shutil.copytree(goldens.folder("sentences/cls"), tmp_path, dirs_exist_ok=True)
-    with pytest.raises(ConfigError, match="has an adapter"):
-        lucid.models.load(with_adapter(tmp_path))
 
 
 # Every class of transformers ------------------------------------------------------------------------------------------

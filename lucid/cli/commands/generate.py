@@ -14,6 +14,7 @@ from lucid.cli.errors import OK, usage
 from lucid.cli.options.commands import AnswerCommand, Generate, SamplingOptions
 from lucid.cli.options.groups import values_of
 from lucid.cli.quantizing import quantize_arguments
+from lucid.cli.source import adapters_of
 from lucid.core.words.safe_text import harmless
 from lucid.generation.chat import Answer, LanguageModel, load_language_model
 from lucid.generation.options import Options
@@ -73,6 +74,7 @@ def load(options: AnswerCommand) -> LanguageModel:
         providers=options.providers or None,
         threads=options.threads,
         ignore=options.ignore_option,
+        adapters=adapters_of(options),
         **(quantization or {}),
     )
 

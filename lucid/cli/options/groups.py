@@ -76,8 +76,16 @@ class JsonCommand(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigOptions:
-    """How the config.json of a checkpoint is read."""
+    """How a checkpoint is read."""
 
+    adapter: Annotated[
+        list[str],
+        of_model(
+            metavar="FOLDER[:WEIGHT]",
+            help="A LoRA adapter, as PEFT saves it, to merge into a checkpoint, such as sql or sql:0.5. Repeatable.",
+            **REPEATABLE,
+        ),
+    ]
     ignore_option: Annotated[
         list[str],
         of_model(
@@ -87,7 +95,8 @@ class ConfigOptions:
         ),
     ]
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also list the options of config.json that nobody reads.")
+        bool,
+        typer.Option("--verbose", help="Also list merged adapters, and the options of config.json that nobody reads."),
     ] = False
 
 

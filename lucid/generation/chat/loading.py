@@ -15,6 +15,7 @@ from lucid.export import Target, to_onnx
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import decoder_name, load_tokenizer
 from lucid.models import load
+from lucid.models.checkpoints.adapters import Adapters
 from lucid.nn import CausalDecoder, RecurrentDecoder
 from lucid.nn.model_parts import CacheKind
 from lucid.nn.quantizing.quantize import Bits, quantize
@@ -29,6 +30,7 @@ def load_language_model(
     providers: Sequence[str] | None = None,
     threads: int | None = None,
     ignore: Sequence[str] = (),
+    adapters: Adapters = None,
     bits: Bits | None = None,
     **quantization: Any,
 ) -> LanguageModel:
@@ -41,6 +43,7 @@ def load_language_model(
         eager: run a checkpoint with NumPy instead of exporting it.
         providers, threads: of the `Session`.
         ignore: options of a checkpoint's config to read as absent, as for `lucid.models.load`.
+        adapters: folders of LoRA adapters to merge into a checkpoint, as for `lucid.models.load`.
         bits: the bits of the weights: 4, 8, or by layer, as for `lucid.quantize`. By default the weights stay as they
             are in the checkpoint, which may be quantized.
         quantization: further arguments of `lucid.quantize`, such as ``block=64``.
@@ -59,10 +62,14 @@ def load_language_model(
     tokenizer = load_tokenizer(path if exported is None else exported.parent)
     if exported is not None and bits is not None:
         raise ValueError(f"{exported}: is an exported model, whose weights stay as they are; leave out bits={bits}")
+    if exported is not None and adapters:
+        raise ValueError(
+            f"{exported}: is an exported model, into which no adapter is merged; export its checkpoint again"
+        )
     if exported is not None:
         model: CausalDecoder | Session = Session(exported, providers, threads=threads)
     else:
-        model = _decoder(path, bits is not None, ignore)
+        model = _decoder(path, bits is not None, ignore, adapters)
         if bits is not None:
             model = quantize(model, bits, **quantization)
         if not eager:
@@ -84,9 +91,9 @@ def _exported(path: Path) -> Path | None:
     return files[0] if files else None
 
 
-def _decoder(path: Path, dequantize: bool, ignore: Sequence[str]) -> CausalDecoder:
+def _decoder(path: Path, dequantize: bool, ignore: Sequence[str], adapters: Adapters) -> CausalDecoder:
     with phase("reading weights"):
-        model = load(path, dequantize=dequantize, ignore=ignore)
+        model = load(path, dequantize=dequantize, ignore=ignore, adapters=adapters)
     if not isinstance(model, CausalDecoder):
         raise ValueError(
             f"{path}: is the checkpoint of a {type(model).__name__}, which does not continue texts; expected a "

@@ -14,6 +14,7 @@ from lucid.core.words.safe_text import visible
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.generation.chat.template import ChatTemplate
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.models.checkpoints.adapters import find_file
 from lucid.models.checkpoints.pretrained import gguf_module
 
 _LARGEST = 256 << 20  # bytes; the largest published tokenizer.json has 33 MB
@@ -29,7 +30,7 @@ def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
 
     Args:
         source: a folder with tokenizer.json (a checkpoint, or an exported model with the same files next to it), a GGUF
-            file, or a folder with one.
+            file, or a folder with one. Files that the folder of an adapter does not have are those of its base model.
 
     Raises:
         FileNotFoundError: if there is no tokenizer.
@@ -37,7 +38,7 @@ def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
         ValueError: for a file that is not what its name says, such as a ConfigError for a GGUF file.
     """
     path = Path(source)
-    if (path / "tokenizer.json").exists():
+    if find_file(path, "tokenizer.json").exists():
         return _from_folder(path)
     files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
     if len(files) == 1:
@@ -64,10 +65,10 @@ def decoder_name(folder: Path) -> str | None:
 
 
 def _from_folder(folder: Path) -> Tokenizer:
-    library = _library(folder / "tokenizer.json")
-    about = _read_json(folder / "tokenizer_config.json")
-    special = _special_tokens({**_read_json(folder / "special_tokens_map.json"), **about})
-    configs = [_read_json(folder / name) for name in _CONFIGS]
+    library = _library(find_file(folder, "tokenizer.json"))
+    about = _read_json(find_file(folder, "tokenizer_config.json"))
+    special = _special_tokens({**_read_json(find_file(folder, "special_tokens_map.json")), **about})
+    configs = [_read_json(find_file(folder, name)) for name in _CONFIGS]
     configs[0] = _section(configs[0], "model")
     return Tokenizer(
         where=str(folder),
@@ -159,7 +160,7 @@ def _count(value: object) -> int | None:
 
 def _template(folder: Path, about: Mapping[str, Any], special: Mapping[str, str]) -> ChatTemplate | None:
     """The file chat_template.jinja, or the option chat_template: text, or a list of templates with names."""
-    path = folder / "chat_template.jinja"
+    path = find_file(folder, "chat_template.jinja")
     if path.exists():
         return ChatTemplate(_read_text(path), str(path), special)
     path = folder / "tokenizer_config.json"

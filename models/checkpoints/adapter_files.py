@@ -1,0 +1,317 @@
+"""The folder of a PEFT adapter: adapter_config.json and adapter_model.safetensors or .bin, read and checked.
+
+For a layer X of the base model, by its name in transformers' model::
+
+    base_model.model.X.lora_A.weight           (r, inputs), or (r, inputs, *kernel) of a convolution
+    base_model.model.X.lora_B.weight           (outputs, r), or (outputs, r, 1, 1)
+    base_model.model.X.lora_embedding_A, _B    (r, rows), (width, r) of a table
+    base_model.model.X.lora_magnitude_vector   (outputs,): DoRA's lengths of the rows of the merged weight
+    base_model.model.X.lora_B.bias             (outputs,): what is added to the layer's bias
+    base_model.model.Y                         a weight or bias that takes the place of the base model's
+
+The weight of X becomes weight + scale * B @ A, where scale is alpha / r, or alpha / sqrt(r) (rsLoRA). DoRA multiplies
+each row of the sum by its number in the vector, divided by the length of that row of original weight + scale * B @ A.
+
+The tensors say which layers there are; target_modules and its kin only told PEFT where to put them.
+
+Sources: Hu et al. 2021 (LoRA), Kalajdzievski 2023 (rsLoRA), Liu et al. 2024 (DoRA), and peft 0.21, `tuners/lora`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lucid
+from lucid import WeightsError
+from lucid.models.checkpoints.config import Array, Config, read_json, show
+
+CONFIG, WEIGHTS = "adapter_config.json", ("adapter_model.safetensors", "adapter_model.bin")
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_PREFIX = "base_model.model."
+_PART = re.compile(r"(.+)\.(lora_(?:embedding_)?[AB]|lora_magnitude_vector)(?:\.(weight|bias))?")
+_MERGE = (
+    "PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(folder) merges what PEFT can merge, "
+    "for load(folder)"
+)
+_REFUSED = {
+    "alora_invocation_tokens": "acts only after certain tokens",
+    "arrow_config": "chooses among adapters at run time",
+    "kasa_config": "changes the weights of the base model too",
+    "layer_replication": "repeats layers of the base model",
+    "megatron_config": "has the layers of Megatron",
+    "monteclora_config": "draws random numbers",
+    "trainable_token_indices": "replaces single rows of the token table",
+    "use_bdlora": "stores B or A in blocks",
+    "use_qalora": "pools the inputs",
+}
+_INITS = (True, False, "gaussian", "eva", "orthogonal")  # others change the weights of the base model too
+# How it was trained, and where PEFT put the layers.
+_HARMLESS = [
+    "auto_mapping|base_model_name_or_path|revision|task_type|inference_mode|peft_version|lora_dropout|bias|runtime_config",
+    "target_modules|exclude_modules|target_parameters|layers_to_transform|layers_pattern|modules_to_save|fan_in_fan_out|megatron_core",
+    "loftq_config|eva_config|corda_config|lora_ga_config|velora_config|qalora_group_size|ensure_weight_tying",
+]
+_MAX_NAME = 200  # letters of a layer's name: patterns of strangers are matched with it
+_MAX_REPEATS = 3  # in a pattern, for the same reason
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """What LoRA adds to the weight of a layer: scale * b @ a.
+
+    Args:
+        a: (r, inputs, ...).
+        b: (outputs, r, ...).
+        scale: of the product.
+        magnitude: (outputs,) DoRA's lengths of the rows; None without DoRA.
+        table: whether the layer is an embedding, which stores (inputs, outputs).
+        transposed: whether the weight is (inputs, outputs).
+    """
+
+    a: Array
+    b: Array
+    scale: float
+    magnitude: Array | None = None
+    table: bool = False
+    transposed: bool = False
+
+    def placed(self, shape: tuple[int, ...], conv1d: bool) -> LowRank | None:
+        """For a weight of this shape; None if it does not fit.
+
+        Args:
+            shape: of the weight.
+            conv1d: whether layers of this type of model store (inputs, outputs), which a square shape does not tell.
+        """
+        rows, columns = len(self.b), self.a.shape[1:]
+        if not self.table and not (conv1d and rows == math.prod(columns)) and shape == (rows, *columns):
+            return self
+        fits = len(columns) == 1 and shape == (*columns, rows)
+        return replace(self, transposed=True) if fits else None
+
+    def merged(self, weight: Array, original: Array) -> Array:
+        """The weight with this added; `original` is what it was before all adapters. float32, in the weight's shape."""
+        a, b = (np.asarray(array, np.float32).reshape(len(array), -1) for array in (self.a, self.b))
+        added = b @ a
+        added *= np.float32(self.scale)
+        added = (added.T if self.transposed else added).reshape(weight.shape)
+        if self.magnitude is None:
+            return np.asarray(weight + added)
+        axes = (0,) if self.transposed else tuple(range(1, weight.ndim))
+        lengths = np.sqrt(np.square(original + added).sum(axes, keepdims=True))
+        factor = np.asarray(self.magnitude, np.float32).reshape(lengths.shape) / lengths
+        return np.asarray(factor * (weight + added))
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter, as its folder has it.
+
+    Args:
+        folder: where it is.
+        weight: what its scales are multiplied by.
+        base: what it says of its base model; untrusted.
+        task: PEFT's task_type, such as "SEQ_CLS", or "".
+        layers: by the name of a layer what is added to its weight.
+        biases: by the name of a layer what is added to its bias.
+        saved: by its name what takes the place of a weight or bias.
+        tied: whether layers that share a weight with a changed one were trained to keep sharing it.
+    """
+
+    folder: Path
+    weight: float
+    base: object
+    task: str
+    layers: Mapping[str, LowRank]
+    biases: Mapping[str, Array]
+    saved: Mapping[str, Array]
+    tied: bool = False
+
+
+@dataclass
+class _Tensors:
+    """The tensors of a layer by their part, such as "lora_A"."""
+
+    parts: dict[str, Array] = field(default_factory=dict)
+
+    def get(self, *names: str) -> Array | None:
+        return next((self.parts[name] for name in names if name in self.parts), None)
+
+
+def read_adapter(folder: Path, weight: float) -> Adapter:
+    """Read and check an adapter; its tensors stay in the mapped file.
+
+    Raises:
+        ConfigError: for an adapter of another kind than LoRA, or an option that cannot be merged, by its name.
+        WeightsError: for a file that is broken, and tensors that do not make an adapter.
+        OSError: if a file is missing.
+    """
+    path = folder / CONFIG
+    if not path.exists():
+        raise FileNotFoundError(f"{folder}: has no {CONFIG}; give the folder of an adapter, as PEFT saves it")
+    options = Config({name: value for name, value in read_json(path).items() if value is not False}, str(path))
+    scales = _read_scales(options)
+    file = weights_file(folder)
+    tensors, saved = _sorted(file, lucid.load(file))
+    layers, biases = {}, {}
+    for name, layer in tensors.items():
+        low_rank = _low_rank(file, name, layer, scales, weight)
+        layers[name] = low_rank
+        bias = layer.get("lora_B.bias")
+        if bias is not None:
+            biases[name] = np.asarray(bias, np.float32) * np.float32(low_rank.scale)
+    if not layers and not saved:
+        raise WeightsError(f"{file}: has no tensors, expected those of an adapter")
+    whole = saved or any(layer.magnitude is not None for layer in layers.values())
+    if weight != 1 and whole:
+        what = f"replaces {show(next(iter(saved)))}" if saved else "has DoRA's lengths of rows"
+        raise options.wrong("peft_type", f"but it {what}, which has no part of {weight:g}; give it the weight 1")
+    return Adapter(
+        folder,
+        weight,
+        options.options.get("base_model_name_or_path"),
+        options.get("task_type", str, ""),
+        layers,
+        biases,
+        saved,
+        bool(options.options.get("ensure_weight_tying")),
+    )
+
+
+@dataclass(frozen=True)
+class _Scales:
+    """Ranks and scales by the name of a layer."""
+
+    options: Config
+    rank: int
+    alpha: float
+    ranks: Mapping[str, Any]
+    alphas: Mapping[str, Any]
+    roots: bool
+    dora: bool
+
+    def rank_of(self, layer: str) -> int:
+        rank: int = self._of(layer, self.ranks, self.rank)
+        return rank
+
+    def scale_of(self, layer: str) -> float:
+        rank = self.rank_of(layer)
+        alpha: float = self._of(layer, self.alphas, self.alpha)
+        return alpha / (math.sqrt(rank) if self.roots else rank)
+
+    def _of(self, layer: str, patterns: Mapping[str, Any], usual: Any) -> Any:
+        return next((value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", layer)), usual)
+
+
+def _read_scales(options: Config) -> _Scales:
+    if options.get("peft_type", str) != "LORA":
+        raise options.wrong("peft_type", f"supported: LORA; {_MERGE}")
+    for name, reason in _REFUSED.items():
+        if options.has(name):
+            raise options.wrong(name, f"which {reason} and is not merged here; {_MERGE}")
+    inits = options.options.get("init_lora_weights", True)
+    options.has("init_lora_weights")
+    if inits not in _INITS:
+        raise options.wrong(
+            "init_lora_weights",
+            "which changes the weights of the base model too; save it as plain LoRA: "
+            "save_pretrained(folder, path_initial_model_for_weight_conversion=...)",
+        )
+    scales = _Scales(
+        options,
+        options.whole("r", 8),
+        options.real("lora_alpha", 8.0, low=-1e9, high=1e9),
+        _read_patterns(options, "rank_pattern"),
+        _read_patterns(options, "alpha_pattern"),
+        options.get("use_rslora", bool, False),
+        options.get("use_dora", bool, False),
+    )
+    options.get("lora_bias", bool, False)
+    options.done(_HARMLESS)
+    return scales
+
+
+def _read_patterns(options: Config, name: str) -> dict[str, Any]:
+    """Numbers by regular expressions, which are a stranger's: those that could take forever are refused."""
+    patterns = options.get(name, dict, {})
+    for pattern, value in patterns.items():
+        whole = type(value) is int and 1 <= value < 1 << 31
+        if not (whole if name == "rank_pattern" else type(value) in (int, float) and math.isfinite(value)):
+            raise options.wrong(name, f"expected a number for {show(pattern)}")
+        repeats = len(re.findall(r"[*+{]", pattern))
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError):
+            repeats = _MAX_REPEATS + 1
+        if repeats > _MAX_REPEATS or re.search(r"\)[*+?{]", pattern):
+            raise options.wrong(
+                name,
+                f"expected regular expressions of at most {_MAX_REPEATS} repetitions and none of a group, found "
+                f"{show(pattern)}",
+            )
+    return dict(patterns)
+
+
+def weights_file(folder: Path) -> Path:
+    """The file of an adapter's tensors.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    files = [folder / name for name in WEIGHTS if (folder / name).exists()]
+    if not files:
+        raise FileNotFoundError(
+            f"{folder}: has no {WEIGHTS[0]}; PEFT writes it by "
+            "PeftModel.from_pretrained(base, adapter).save_pretrained(folder)"
+        )
+    return files[0]
+
+
+def _sorted(where: Path, arrays: Mapping[str, Array]) -> tuple[dict[str, _Tensors], dict[str, Array]]:
+    """The tensors by layer, and those that take the place of others."""
+    layers, saved = dict[str, _Tensors](), dict[str, Array]()
+    for key, array in arrays.items():
+        if not key.startswith(_PREFIX) or len(key) > _MAX_NAME + len(_PREFIX):
+            raise WeightsError(
+                f"{where}: has {show(key)}, expected names that begin with {_PREFIX}, as PEFT writes them"
+            )
+        if array.dtype.name not in _FLOATS:
+            raise WeightsError(f"{where}: {show(key)} is {array.dtype}, expected one of {', '.join(_FLOATS)}")
+        if not np.isfinite(array).all():
+            raise WeightsError(f"{where}: {show(key)} has NaN or infinity; get an intact copy of the adapter")
+        name = key.removeprefix(_PREFIX).replace(".base_layer.", ".")
+        match = _PART.fullmatch(name)
+        if match is not None:
+            part = f"{match[2]}.bias" if match[3] == "bias" else match[2]
+            layers.setdefault(match[1], _Tensors()).parts[part] = array
+        elif "lora_" in name or ".token_adapter." in name:
+            raise WeightsError(f"{where}: has {show(key)}, which no LoRA of PEFT has that is merged here; {_MERGE}")
+        else:
+            saved[name] = array
+    return layers, saved
+
+
+def _low_rank(file: Path, name: str, layer: _Tensors, scales: _Scales, weight: float) -> LowRank:
+    where = f"{file}: {show(name)}"
+    a, b = layer.get("lora_A", "lora_embedding_A"), layer.get("lora_B", "lora_embedding_B")
+    table = "lora_embedding_A" in layer.parts
+    if a is None or b is None or table != ("lora_embedding_B" in layer.parts):
+        raise WeightsError(f"{where} has {', '.join(layer.parts)}, expected lora_A and lora_B; get an intact copy")
+    rank, magnitude = scales.rank_of(name), layer.get("lora_magnitude_vector")
+    if a.ndim < 2 or b.ndim < 2 or a.shape[0] != rank or b.shape[1] != rank or math.prod(b.shape) != len(b) * rank:
+        raise WeightsError(
+            f"{where} has lora_A {list(a.shape)} and lora_B {list(b.shape)}, expected ({rank}, inputs) and "
+            f"(outputs, {rank}) for r = {rank} in {CONFIG}"
+        )
+    if (magnitude is not None) != scales.dora or (magnitude is not None and magnitude.size != len(b)):
+        found = "no lora_magnitude_vector" if magnitude is None else f"lora_magnitude_vector {list(magnitude.shape)}"
+        expected = f"one of {len(b)} numbers as use_dora is true" if scales.dora else "none as use_dora is false"
+        raise WeightsError(f"{where} has {found}, expected {expected}")
+    return LowRank(a, b, weight * scales.scale_of(name), magnitude, table)

@@ -1,0 +1,334 @@
+"""Adapters of PEFT (LoRA): found beside or for a base model, and merged into its weights when these are read.
+
+`adapter_files.py` reads the folder of an adapter; here its layers are found among the weights of the base model, under
+the names of the checkpoint, before a model's own reader sees them. A weight is merged when it is asked for, in float32,
+as PEFT's `merge_and_unload` does: no second copy of the model is made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from lucid import WeightsError
+from lucid.files.weights import NAMES
+from lucid.models.checkpoints.adapter_files import CONFIG, WEIGHTS, Adapter, LowRank, read_adapter
+from lucid.models.checkpoints.architectures import CLASSES
+from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json, show
+from lucid.models.checkpoints.config_file import MAX_NAMED
+from lucid.models.checkpoints.quantized_weights import Weight, as_array
+
+Adapters: TypeAlias = (
+    str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, float] | Mapping[Path, float] | None
+)
+"""The folder of an adapter, several, or folders with the weight of each; None: what SOURCE itself is or holds."""
+
+_TRANSPOSED_TYPES = ("gpt2",)  # whose layers store (inputs, outputs): transformers' Conv1D
+_HEADS = {  # how transformers' classes end, by PEFT's task_type
+    "SEQ_CLS": "ForSequenceClassification",
+    "TOKEN_CLS": "ForTokenClassification",
+    "QUESTION_ANS": "ForQuestionAnswering",
+}
+_LABELS = re.compile(r"(^|\.)(classifier|score)(\.out_proj)?\.weight$")
+
+
+def weighted(adapters: Adapters) -> dict[Path, float]:
+    """The folders with the weight of each, 1 where none is given.
+
+    Raises:
+        ConfigError: for a folder that is given twice, or a weight that is not finite.
+    """
+    if adapters is None or isinstance(adapters, (str, os.PathLike)):
+        adapters = [] if adapters is None else [adapters]
+    weights = list(adapters.values()) if isinstance(adapters, Mapping) else [1.0 for _ in adapters]
+    folders = [Path(folder) for folder in adapters]
+    for folder, weight in zip(folders, weights, strict=True):
+        if sum(folder.resolve() == other.resolve() for other in folders) > 1:
+            raise ConfigError(f"{folder}: is given twice as an adapter; give it once, with the sum of the weights")
+        if not np.isfinite(weight):
+            raise ConfigError(f"{folder}: the weight of this adapter is {weight}, expected a finite number")
+    return {folder: float(weight) for folder, weight in zip(folders, weights, strict=True)}
+
+
+def titles(adapters: Mapping[Path, float]) -> list[str]:
+    """Adapters for people: the name of each folder, and its weight where that is not 1."""
+    return [
+        folder.resolve().name + ("" if weight == 1 else f" (weight {weight:g})") for folder, weight in adapters.items()
+    ]
+
+
+def find_file(source: Path, name: str) -> Path:
+    """The path of a file of a checkpoint; of an adapter, that in its own folder if it is there, else its base model's.
+
+    Raises:
+        ConfigError, OSError: as `base_of`.
+    """
+    base = None if (source / name).exists() else base_of(source)
+    return (base or source) / name
+
+
+def base_of(source: Path) -> Path | None:
+    """The folder of the base model, if a source is the folder of an adapter; None for any other source.
+
+    Raises:
+        ConfigError: if the adapter names no folder that is there.
+        OSError: for a file that cannot be read.
+    """
+    if not (source / CONFIG).exists() or _has_weights(source):
+        return None
+    name = read_json(source / CONFIG).get("base_model_name_or_path")
+    base = Path(name) if isinstance(name, str) and name and "\0" not in name else None
+    if base is None or not base.is_dir() or not _has_weights(base):
+        of = f"of {show(name)}, which is no folder of a model here" if name else "of a base model that it does not name"
+        raise ConfigError(
+            f"{source}: is an adapter {of}; give the folder of its base model: load(BASE, adapters={str(source)!r}) or "
+            f"lucid export BASE --adapter {source}"
+        )
+    return base
+
+
+def find_adapters(source: Path, adapters: Adapters) -> tuple[Path, dict[Path, float]]:
+    """The base model of a source and its adapters: if the source is an adapter, this comes first.
+
+    Raises:
+        ConfigError: for an adapter beside its base model which is not among those given, as it may be merged already.
+    """
+    chosen = weighted(adapters)
+    if not source.is_dir():
+        return source, chosen
+    base = base_of(source)
+    if base is not None:
+        return base, {source: 1.0, **chosen}
+    names = [name for name in (CONFIG, *WEIGHTS) if (source / name).exists()]
+    if names and source.resolve() not in [folder.resolve() for folder in chosen]:
+        raise ConfigError(
+            f"{source}: has an adapter (PEFT's {names[0]}) beside its base model, whose weights may have it already; "
+            f"to merge it, load(folder, adapters=folder) or lucid export {source} --adapter {source}; to read the base "
+            "model alone, move the adapter elsewhere"
+        )
+    return source, chosen
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether a folder holds a model, and not an adapter alone."""
+    weights = (folder / "config.json").exists() and any((folder / name).exists() for name in NAMES)
+    return weights or any(folder.glob("*.gguf"))
+
+
+class Change(NamedTuple):
+    """What an adapter does with a weight."""
+
+    saved: Array | None
+    """What takes its place."""
+    low_rank: LowRank | None
+    """What is added then."""
+    bias: Array | None = None
+    """What is added to a bias."""
+
+
+class AdaptedWeights(Mapping[str, Weight]):
+    """The weights of a base model with adapters merged into some of them, each when it is asked for.
+
+    A quantized weight that an adapter changes is dequantized first; `dequantized` has the names of those that were.
+
+    Args:
+        checkpoint: the weights of the base model.
+        prefix: what the names of the base model get in front, where it is the inner model of the one that was adapted.
+        changes: by name what is done with a weight, in this order. A new name has a saved weight first.
+        adapters: what was merged, for people.
+        rounded: whether a merged weight is rounded to the element type of the checkpoint, as PEFT does with a base
+            model in half precision; otherwise it is float32.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Mapping[str, Weight],
+        prefix: str,
+        changes: Mapping[str, Sequence[Change]],
+        adapters: Sequence[Adapter],
+        rounded: bool,
+    ) -> None:
+        self.checkpoint, self.changes, self.adapters, self._rounded = checkpoint, changes, tuple(adapters), rounded
+        self.dequantized = set[str]()
+        self._keys = {f"{prefix}{key}": key for key in checkpoint}
+        self._names = list(dict.fromkeys([*self._keys, *changes]))
+
+    def __getitem__(self, name: str) -> Weight:
+        changes = self.changes.get(name, ())
+        base = self.checkpoint[self._keys[name]] if not changes or changes[0].saved is None else changes[0].saved
+        if not changes:
+            return base
+        if not isinstance(base, np.ndarray):
+            self.dequantized.add(name)
+        stored = as_array(base)
+        original = merged = stored.astype(np.result_type(stored.dtype, np.float32))
+        for change in changes:
+            if change.low_rank is not None:
+                merged = change.low_rank.merged(merged, original)
+            if change.bias is not None:
+                merged = merged + change.bias
+        return merged.astype(stored.dtype) if self._rounded else merged
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def check_shared(self, shared: Mapping[str, str], renamed: Callable[[str], str]) -> None:
+        """Refuse to change a weight that another layer shares: it was trained for one of them.
+
+        Args:
+            shared: names of a model's parameters: of the other layer, and of the weight.
+            renamed: a key of the checkpoint as such a name.
+
+        Raises:
+            WeightsError: naming both.
+        """
+        changed = {renamed(key) for key, done in self.changes.items() if any(change.low_rank for change in done)}
+        for other, name in shared.items():
+            if name in changed and not all(adapter.tied for adapter in self.adapters):
+                raise WeightsError(
+                    f"{self.adapters[0].folder}: changes {name}, which is also {other} (tie_word_embeddings); its "
+                    "change was trained for one of them; save the base model with both (tie_word_embeddings=False)"
+                )
+
+
+def with_adapters(config: Config, adapters: Mapping[Path, float], rounded: bool) -> Config:
+    """The options of a base model, with the weights that adapters make of its own.
+
+    Args:
+        config: the base model.
+        adapters: folders, and the weight of each, in the order in which they are merged.
+        rounded: as for `AdaptedWeights`.
+
+    Raises:
+        ConfigError: for an adapter that cannot be merged, naming the option.
+        WeightsError: for tensors that are broken, or fit no weight of this base model.
+        OSError: if a file is missing.
+    """
+    if not adapters:
+        return config
+    read = [read_adapter(folder, weight) for folder, weight in adapters.items()]
+    prefix = _prefix(read, config.weights)
+    shapes = {f"{prefix}{key}": shape for key, shape in config.shapes.items()}
+    changes: dict[str, list[Change]] = {}
+    owners: dict[str, Adapter] = {}
+    conv1d = config.options.get("model_type") in _TRANSPOSED_TYPES
+    for adapter in read:
+        for name, change in _changes(adapter, shapes, config.where, conv1d).items():
+            before = owners.setdefault(name, adapter)
+            if before is not adapter and (change.saved is not None or changes[name][0].saved is not None):
+                raise WeightsError(
+                    f"{adapter.folder}: {name} is also changed by {before.folder}, and one of them replaces it as a "
+                    "whole; give one of these adapters"
+                )
+            changes.setdefault(name, []).append(change)
+    weights = AdaptedWeights(config.weights, prefix, changes, read, rounded)
+    options = _options(config, shapes, changes, read)
+    return config.with_weights(lambda: weights, lambda: {**shapes, **_saved_shapes(changes)}, options)
+
+
+def _prefix(adapters: Sequence[Adapter], keys: Mapping[str, object]) -> str:
+    """What the names of a base model lack that those of adapters have: ``bert.``, if it is the inner model alone."""
+    for adapter in adapters:
+        for name in adapter.layers:
+            outer, _, inner = name.partition(".")
+            if f"{name}.weight" not in keys and f"{inner}.weight" in keys:
+                return f"{outer}."
+    return ""
+
+
+def _changes(adapter: Adapter, shapes: Mapping[str, tuple[int, ...]], where: str, conv1d: bool) -> dict[str, Change]:
+    """What an adapter does, by the names of weights.
+
+    Args:
+        adapter: the adapter.
+        shapes: of the weights of the base model.
+        where: the base model, for messages.
+        conv1d: whether its layers store (inputs, outputs).
+    """
+    outer = {name.partition(".")[0] for name in shapes}
+    saved = {_name(name, shapes, outer) or name: array for name, array in adapter.saved.items()}
+    shapes = {**shapes, **{name: array.shape for name, array in saved.items()}}
+    names = {layer: _name(f"{layer}.weight", shapes, outer) for layer in adapter.layers}
+    lost = [layer for layer, name in names.items() if name is None]
+    if lost:
+        more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
+        raise WeightsError(
+            f"{adapter.folder}: {', '.join(map(show, lost[:MAX_NAMED]))}{more} fit no weight of {where}; expected an "
+            f"adapter of this base model (it names {show(adapter.base)}), whose layers have weights of their own"
+        )
+    found = {name: Change(array, None) for name, array in saved.items()}
+    for layer, low_rank in adapter.layers.items():
+        name = names[layer] or ""
+        placed = low_rank.placed(shapes[name], conv1d)
+        if placed is None:
+            raise WeightsError(
+                f"{adapter.folder}: {show(layer)} has lora_A {list(low_rank.a.shape)} and lora_B "
+                f"{list(low_rank.b.shape)}, but its weight in {where} has shape {list(shapes[name])}; expected an "
+                "adapter of this base model"
+            )
+        found[name] = Change(saved.get(name), placed)
+    for layer, bias in adapter.biases.items():
+        at = _name(f"{layer}.bias", shapes, outer)
+        if at is None or shapes[at] != bias.shape:
+            raise WeightsError(
+                f"{adapter.folder}: {show(layer)} has lora_B.bias {list(bias.shape)}, but the layer of {where} has no "
+                "bias of this shape to add it to"
+            )
+        found[at] = Change(saved.get(at), None, bias)
+    return found
+
+
+def _name(name: str, names: Mapping[str, object], outer: set[str]) -> str | None:
+    """A name of an adapter among those of a base model, which may have that of the inner model in front."""
+    within = [f"{prefix}.{name}" for prefix in outer if f"{prefix}.{name}" in names]
+    return name if name in names else within[0] if len(within) == 1 else None
+
+
+def _saved_shapes(changes: Mapping[str, Sequence[Change]]) -> dict[str, tuple[int, ...]]:
+    return {name: done[0].saved.shape for name, done in changes.items() if done[0].saved is not None}
+
+
+def _options(
+    config: Config,
+    shapes: Mapping[str, tuple[int, ...]],
+    changes: Mapping[str, Sequence[Change]],
+    adapters: Sequence[Adapter],
+) -> dict[str, object]:
+    """The options of config.json as the model was when the adapter was trained: its head, and the size of its table."""
+    options, classes = dict(config.options), CLASSES.get(str(config.options.get("model_type")), "").split()
+    saved = {name: done[0].saved for name, done in changes.items() if done[0].saved is not None}
+    for ending in [_HEADS[adapter.task] for adapter in adapters if adapter.task in _HEADS]:
+        heads = [name for name in classes if name.endswith(ending)]
+        if heads and any(name not in shapes for name in saved):
+            options["architectures"] = heads[:1]
+            options |= _labels(options, saved)
+    for name, array in saved.items():
+        if name.endswith("lm_head.weight") and name not in shapes:  # of a model that shares it with its table
+            twins = [other for key, other in saved.items() if key != name and other.shape == array.shape]
+            if not any(np.array_equal(array, other) for other in twins):
+                options["tie_word_embeddings"] = False
+    vocabulary = options.get("vocab_size")
+    rows = {
+        len(array)
+        for name, array in saved.items()
+        if array.ndim == 2 and shapes.get(name) == (vocabulary, array.shape[1])
+    }
+    return {**options, "vocab_size": rows.pop()} if len(rows) == 1 else options
+
+
+def _labels(options: Mapping[str, object], saved: Mapping[str, Array]) -> dict[str, object]:
+    """The names of the labels of a head that is not the base model's, as transformers gives them."""
+    counts = [len(array) for name, array in saved.items() if _LABELS.search(name)]
+    names = options.get("id2label")
+    if not counts or (isinstance(names, dict) and len(names) == counts[0]):
+        return {}
+    numbers = range(counts[0])
+    return {"id2label": {str(n): f"LABEL_{n}" for n in numbers}, "label2id": {f"LABEL_{n}": n for n in numbers}}
