@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import lucid
+from lucid.importing import element_functions as elements
 from lucid.importing import functions as f
 from lucid.importing import layer_functions as layers
 from lucid.importing import register, torch_import
@@ -16,6 +18,8 @@ from lucid.importing.program import Call, Program, Slot
 from lucid.importing.table import TABLE
 
 X = np.random.default_rng(0).normal(size=(3, 6, 8)).astype(np.float32)
+WIDE = np.float32([-89, -3, -0.5, -1e-4, 0, 1e-5, 0.7, 2, 80, 88])
+NAN = np.float32([-2, np.nan, 0, 3])
 
 
 def of(array: np.ndarray) -> lucid.Tensor:
@@ -41,6 +45,38 @@ PAIRS = {
     "weight_norm": (
         f.weight_norm(of(X), of(X[:, :1, :1]), 0),
         X * X[:, :1, :1] / np.sqrt((X**2).sum((1, 2), keepdims=True)),
+    ),
+    "sign of NaN": (elements.sign(of(NAN)), np.where(np.isnan(NAN), 0, np.sign(NAN))),
+    "sinh": (elements.sinh(of(WIDE)), np.sinh(WIDE)),
+    "cosh": (elements.cosh(of(WIDE)), np.cosh(WIDE)),
+    "asinh": (elements.asinh(of(WIDE * 1e30)), np.arcsinh(WIDE.astype(np.float64) * 1e30)),
+    "acosh": (elements.acosh(of(abs(WIDE) + 1)), np.arccosh(abs(WIDE) + 1)),
+    "atanh": (elements.atanh(of(WIDE / 90)), np.arctanh(WIDE / 90)),
+    "shifts": (elements.right_shift(elements.left_shift(of(np.int64([5, -5])), 2), 3), np.int64([2, -3])),
+    "cumprod": (elements.cumprod(of(X), 1), np.cumprod(X, 1)),
+    "the largest so far": (elements.running_extreme(operator.ge)(of(X), -1)[0], np.maximum.accumulate(X, -1)),
+    "the largest so far, with NaN": (
+        elements.running_extreme(operator.ge)(of(np.float32([0, 2, np.nan, 3])), 0)[0],
+        np.float32([0, 2, np.nan, np.nan]),
+    ),
+    "places of the smallest so far": (
+        elements.running_extreme(operator.le)(of(np.float32([3, 4, 1, 1, 2])), 0)[1],
+        np.int64([0, 0, 2, 3, 3]),
+    ),
+    "median": (elements.median(of(X), -1)[0], np.sort(X, -1)[..., 3]),
+    "median with NaN": (elements.median(of(NAN), 0)[0], np.float32(np.nan)),
+    "kthvalue": (elements.kthvalue(of(X), 2, 1, True)[1], np.argsort(X, 1)[:, 1:2]),
+    "bucketize": (
+        elements.bucketize(of(np.float32([0, 1, 9])), of(np.float32([1, 2])), right=True),
+        np.int64([0, 1, 2]),
+    ),
+    "max_pool with ceil_mode": (
+        layers.max_pool(1)(of(X[:, :, :7]), 2, 2, ceil_mode=True),
+        np.concatenate([X[:, :, :6].reshape(3, 6, 3, 2).max(-1), X[:, :, 6:7]], -1),
+    ),
+    "avg_pool with ceil_mode": (
+        layers.average_pool(1)(of(np.float32([[[1, 2, 3, 4]]])), 3, 2, 1, ceil_mode=True),
+        np.float32([[[1, 3, 2]]]),  # (0 1 2) / 3, (2 3 4) / 3, (4 0) / 2
     ),
     "cat leaves empty parts out": (f.cat([of(X), of(np.zeros(0, np.float32))], 1), X),
     "prelu": (

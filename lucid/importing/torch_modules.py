@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from torch._decomp import decomposition_table
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx import Graph, Node
@@ -81,7 +82,7 @@ def _loaded(path: str | PathLike[str]) -> ExportedProgram:
 
 def _imported(program: ExportedProgram, axes: Mapping[str, Any], name: str) -> TorchPart:
     """A module from a program."""
-    program = program.run_decompositions({})  # views and in-place operators become plain ones; layers stay whole
+    program = _decomposed(program)
     _check_outputs(program, name)
     graph = copy.deepcopy(program.graph)
     inputs = _inputs(program, _user_inputs(program, graph))
@@ -102,6 +103,26 @@ def _imported(program: ExportedProgram, axes: Mapping[str, Any], name: str) -> T
         places, weights, _calls(graph, slots), _plain(result), len(nodes)
     )
     return module
+
+
+def _decomposed(program: ExportedProgram) -> ExportedProgram:
+    """A program in which views and in-place operators are plain ones, and layers are whole.
+
+    torch writes operators that the table lacks by others, where it can.
+    """
+    written: dict[Any, Any] = {}
+    while True:
+        program = program.run_decompositions(written)
+        lacking = {
+            node.target
+            for node in program.graph.nodes
+            if isinstance(node.target, torch._ops.OpOverload) and operator_name(node) not in TABLE
+        } - set(written)
+        tables = (torch.export.default_decompositions(), decomposition_table) if lacking else ()
+        new = {operator: table[operator] for table in tables for operator in lacking if operator in table}
+        if not new:
+            return program
+        written |= new
 
 
 # Inputs and outputs ---------------------------------------------------------------------------------------------------
@@ -223,6 +244,12 @@ def _calls(graph: Graph, slots: Mapping[Node, Slot]) -> list[Call]:
         for node in reversed(nodes)
         if node.target not in LARGER and operator_name(node) not in TABLE
     }
+    for node in nodes:
+        if operator_name(node) in missing and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise TorchImportError(
+                f"from_torch: {operator_name(node)} ({_line(node) or 'no line'}) draws random numbers: a graph has "
+                "none, so take them as an input"
+            )
     if missing:
         listed = "; ".join(f"{name} ({line or 'no line'})" for name, line in missing.items())
         raise TorchImportError(

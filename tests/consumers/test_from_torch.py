@@ -174,6 +174,29 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "remainders": lambda x: (torch.fmod(x, 0.7), torch.fmod(x, x.flip(-1)), (10 * x).long().fmod(3)),
     "no NaN": lambda x: torch.nan_to_num(torch.where(x > 1, float("nan"), x / (x > 0)), posinf=9.0),
     "other activations": lambda x: (F.selu(x), F.celu(x, 0.5), F.threshold(x, 0.2, -1.0), x.tan() * 1e-2),
+    "written by torch": lambda x: (
+        torch.diff(x, dim=1),
+        torch.hstack([x, x]),
+        x.nansum(-1),
+        x.nanmean(1),
+        torch.logaddexp(x, x + 1),
+        torch.count_nonzero(x, 1),
+        F.local_response_norm(x, 2),
+        torch.sinc(x),
+    ),
+    "running": (lambda x: (*torch.cummax(x, 1), x.cummin(0).values, x.cumprod(1))),
+    "medians": lambda x: (*x.median(-1), x.median(), x.kthvalue(3, -1).values),
+    "hyperbolic": lambda x: (x.sinh(), x.cosh(), x.asinh(), (x.abs() + 1).acosh(), (x / 10).atanh()),
+    "shifts": lambda x: ((10 * x).long() << 2, (10 * x).int() >> 1, (1 + x.abs()).long() << x.abs().long()),
+    "a number of a tensor": lambda x: x * x.sum().item(),
+    "sign of NaN": lambda x: torch.sign(torch.where(x > 0, x, torch.nan)),
+    "buckets": lambda x: torch.bucketize(x, torch.linspace(-1, 1, 5)),
+    "pooled, the last window too": lambda x: (
+        F.max_pool1d(x, 3, 2, ceil_mode=True),
+        F.avg_pool1d(x, 3, 2, ceil_mode=True),
+        F.avg_pool1d(x, 3, 2, 1, ceil_mode=True),
+        F.avg_pool2d(x[:, None], 2, divisor_override=3, ceil_mode=True),
+    ),
     "variance and mean": lambda x: torch.var_mean(x, 1),
     "truth": lambda x: (x > 0) & (x < 1) | ~(x == x) ^ (x > 2),
     "types": lambda x: (x.half().float(), x.long(), x.to(torch.float64).to(x), x > 0),
@@ -540,17 +563,17 @@ def test_models_of_transformers(name: str) -> None:
 
 
 def test_an_unknown_operator_is_named_with_its_line_and_can_be_registered() -> None:
-    module = Function(lambda x: x.cummax(-1).values).eval()
+    module = Function(lambda x: x.logcumsumexp(1)).eval()
     with pytest.raises(
-        TorchImportError, match=r"no function for aten.cummax.default \(.*test_from_torch.py:\d+\).*register"
+        TorchImportError, match=r"no function for aten.logcumsumexp.default \(.*test_from_torch.py:\d+\).*register"
     ):
         lucid.from_torch(module, X, dynamic=[AXES])
 
-    def cummax(x: lucid.Tensor, axis: int) -> tuple[lucid.Tensor, None]:
-        parts = [x[..., : end + 1].amax(axis) for end in range(x.shape[-1])]
-        return lucid.stack(parts, -1), None
+    def logcumsumexp(x: lucid.Tensor, axis: int) -> lucid.Tensor:
+        top = x.amax(axis, keepdim=True)
+        return (x - top).exp().cumsum(axis).log() + top
 
-    register("aten.cummax.default", cummax)
+    register("aten.logcumsumexp.default", logcumsumexp)
     agree(module, X)
 
 
@@ -575,7 +598,8 @@ class Frozen(nn.Module):
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"x": AXES}}, "names 'x', but the inputs are input"),
         (nn.Linear(8, 4).eval(), (torch.ones(2, 5, 8),), {"dynamic": [("N", "N")]}, "named 'N' have sizes 2 and 5"),
         (Function(lambda x: x if x.sum() > 0 else -x).eval(), (X,), {}, "torch cannot export Function"),
-        (Function(lambda x: torch.fft.fft(x).real).eval(), (X,), {}, "no function for .*aten.fft_fft.default"),
+        (Function(lambda x: x + torch.rand(8)).eval(), (X,), {}, r"aten.rand.default \(.*\) draws random numbers"),
+        (Function(lambda x: torch.fft.fft(x).real).eval(), (X,), {}, "no function for .*fft"),
     ],
 )
 def test_refusals(module, examples, options, message) -> None:

@@ -1,0 +1,138 @@
+"""Functions of torch's less common operators on elements and along an axis, in ATen's order of arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from lucid import ops
+from lucid.core.graph.types import DType, int32, int64
+from lucid.importing.functions import expm1, log1p
+from lucid.ops.tensor.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+# Elements -------------------------------------------------------------------------------------------------------------
+
+
+def sign(x: Tensor) -> Tensor:
+    """-1, 0 or 1; of NaN 0."""
+    return ops.where(ops.isnan(x), 0, ops.sign(x)) if x.dtype.kind == "float" else ops.sign(x)
+
+
+def sinh(x: Tensor) -> Tensor:
+    """(exp(x) - exp(-x)) / 2, without cancellation where x is small, and without overflow before its own."""
+    m = expm1(abs(x))
+    small = (m + m / (m + 1)) / 2
+    return sign(x) * ops.where(abs(x) < 1, small, ops.exp(abs(x) - math.log(2)) - ops.exp(-abs(x) - math.log(2)))
+
+
+def cosh(x: Tensor) -> Tensor:
+    """(exp(x) + exp(-x)) / 2, without overflow before its own."""
+    return ops.exp(x - math.log(2)) + ops.exp(-x - math.log(2))
+
+
+def asinh(x: Tensor) -> Tensor:
+    """log(x + sqrt(x² + 1)), from the absolute value, where nothing cancels."""
+    a = abs(x)
+    large = a > 1e9
+    square = ops.where(large, 0, a) ** 2
+    return sign(x) * ops.where(large, ops.log(a) + math.log(2), log1p(a + square / (1 + ops.sqrt(1 + square))))
+
+
+def acosh(x: Tensor) -> Tensor:
+    """log(x + sqrt(x² - 1))."""
+    large = x > 1e9
+    less = ops.where(large, 0, x - 1)
+    return ops.where(large, ops.log(x) + math.log(2), log1p(less + ops.sqrt(less) * ops.sqrt(less + 2)))
+
+
+def atanh(x: Tensor) -> Tensor:
+    """log((1 + x) / (1 - x)) / 2, from the absolute value, where nothing cancels."""
+    return sign(x) * log1p(2 * abs(x) / (1 - abs(x))) / 2
+
+
+def left_shift(x: Tensor, places: Any) -> Any:
+    return x * 2**places
+
+
+def right_shift(x: Tensor, places: Any) -> Any:
+    return x // 2**places
+
+
+# Along an axis --------------------------------------------------------------------------------------------------------
+
+
+def cumprod(x: Tensor, axis: int, dtype: DType | None = None) -> Any:
+    x = x.astype(dtype or (x.dtype if x.dtype.kind == "float" else int64))
+    if not x.ndim:
+        return x
+    x = x.movedim(axis, 0)
+    _, products = ops.scan(lambda total, element: (total * element,) * 2, ops.ones_like(x.sum(0)).astype(x.dtype), x)
+    return products.movedim(0, axis)
+
+
+def running_extreme(better: Callable[[Tensor, Tensor], Tensor]) -> Function:
+    """The extremes so far and their last places: of NaN the extreme is NaN."""
+
+    def running(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+        if not x.ndim:
+            return x, ops.full((), 0, int64)
+        x = x.movedim(axis, 0)
+
+        def step(carry: tuple[Tensor, Tensor, Tensor], element: Tensor) -> Any:
+            extreme, place, index = carry
+            new = (index == 0) | better(element, extreme) | ops.isnan(element)
+            new = new & ~(ops.isnan(extreme) & ~ops.isnan(element))
+            extreme, place = ops.where(new, element, extreme), ops.where(new, index, place)
+            return (extreme, place, index + 1), (extreme, place)
+
+        zero = ops.zeros_like(x.amax(0))
+        _, (extremes, places) = ops.scan(step, (zero, zero.astype(int64), ops.full((), 0, int64)), x)
+        return extremes.movedim(0, axis), places.movedim(0, axis)
+
+    return running
+
+
+def median(x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The lower of the two elements in the middle, and its place; where there is NaN it is the median."""
+    return _kth(x, lambda size: (size - 1) // 2, axis, keepdim)
+
+
+def kthvalue(x: Tensor, k: int, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    return _kth(x, lambda size: k - 1, axis, keepdim)
+
+
+def _kth(x: Tensor, place: Callable[[Any], Any], axis: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    if not x.ndim:
+        return x, ops.full((), 0, int64)
+    values, places = x.sort(axis)
+    missing = ops.isnan(x).any(axis, True)
+    first = ops.isnan(x).astype(int32).argmax(axis, True)
+    middle = values.narrow(axis, place(x.shape[axis]), 1), places.narrow(axis, place(x.shape[axis]), 1)
+    value, index = ops.where(missing, math.nan, middle[0]) if x.dtype.kind == "float" else middle[0], middle[1]
+    index = ops.where(missing, first, index)
+    return (value, index) if keepdim else (value.squeeze(axis), index.squeeze(axis))
+
+
+def median_of_all(x: Tensor) -> Any:
+    return median(x.flatten(), 0)[0]
+
+
+def bucketize(x: Any, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Any:
+    """How many boundaries are below each number; with `right`, below or equal."""
+    x = x if isinstance(x, Tensor) else ops.full((), x, boundaries.dtype)
+    below = boundaries <= x.unsqueeze(-1) if right else boundaries < x.unsqueeze(-1)
+    return below.sum(-1).astype(int32 if out_int32 else int64)
+
+
+def searchsorted(
+    boundaries: Tensor, x: Any, out_int32: bool = False, right: bool = False, side: str | None = None, **sorter: Any
+) -> Any:
+    if boundaries.ndim > 1:
+        boundaries = boundaries.unsqueeze(-2)
+    if any(value is not None for value in sorter.values()):
+        raise NotImplementedError("searchsorted with a sorter")
+    return bucketize(x, boundaries, out_int32, right or side == "right")
