@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
@@ -67,15 +67,25 @@ class CLIPConfig:
     vision: CLIPVisionConfig = CLIPVisionConfig()
     projection_dim: int = 512
     num_labels: int = 0
+    projected: bool = True  # of one tower alone: it also has the layer to the shared space
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
+        """From config.json, of both towers or of one."""
+        if options.model_type == "clip_text_model":
+            return cls._of_tower(options, "text_projection", text=CLIPTextConfig.read(options))
+        if options.model_type == "clip_vision_model":
+            return cls._of_tower(options, "visual_projection", vision=CLIPVisionConfig.read(options))
         return cls(
             CLIPTextConfig.read(_section(options, "text_config")),
             CLIPVisionConfig.read(_section(options, "vision_config")),
             options.size("projection_dim", cls.projection_dim),
         )
+
+    @classmethod
+    def _of_tower(cls, options: Config, projection: str, **tower: Any) -> Self:
+        width = options.size("projection_dim", cls.projection_dim)
+        return cls(**tower, projection_dim=width, projected=f"{projection}.weight" in options.weights)
 
 
 def _section(options: Config, name: str) -> Config:
@@ -122,59 +132,79 @@ class CLIP(Pretrained[CLIPConfig]):
         return {"input_ids": ids["input_ids"], **self.vision_model.input_specs("M"), **ids}
 
 
+_STATES = ("last_hidden_state", "pooler_output")  # of a tower without the layer to the shared space
+
+
 class CLIPTextModel(Pretrained[CLIPConfig]):
-    """The text tower of CLIP alone: (N, L) token ids to the embeddings (N, E), not scaled, and the states (N, L, E)."""
+    """The text tower of CLIP alone: (N, L) token ids to the embeddings (N, E), not scaled, and the states (N, L, E);
+    without the layer to the shared space to the states, and to that of the end token, (N, E).
+    """
 
     checkpoint = one_tower(
         CLIP.checkpoint,
         "feature-extraction",
+        "text_model",
         r"^vision_model\.|^visual_projection\.|^logit_scale$",
-        r"^text_projection\.weight$",
+        r"final_layer_norm\.weight",
     )
     output_names = ("text_embeds", "last_hidden_state")
 
     def __init__(self, config: CLIPConfig) -> None:
         super().__init__(config)
         self.text_model = TextModel(config.text)
-        self.text_projection = nn.Linear(config.text.hidden_size, config.projection_dim, bias=False)
+        self.text_projection = _projection(config, config.text.hidden_size)
+        if self.text_projection is None:
+            self.output_names = _STATES  # type: ignore[misc]  # those of this tower
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         states = self.text_model.last_hidden_state(input_ids, attention_mask)
-        return self.text_projection(self.text_model.end_state(input_ids, states)), states
+        end = self.text_model.end_state(input_ids, states)
+        return (states, end) if self.text_projection is None else (self.text_projection(end), states)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.text_model.input_specs()
 
 
 class CLIPVisionModel(Pretrained[CLIPConfig]):
-    """The image tower of CLIP alone: pixels to the embeddings (N, E), not scaled, and the states (N, tokens, E)."""
+    """The image tower of CLIP alone: pixels to the embeddings (N, E), not scaled, and the states (N, tokens, E);
+    without the layer to the shared space to the states, and to that of the whole image, (N, E).
+    """
 
     checkpoint = one_tower(
         CLIP.checkpoint,
         "image-feature-extraction",
+        "vision_model",
         r"^text_model\.|^text_projection\.|^logit_scale$",
-        r"^visual_projection\.weight$",
+        r"post_layernorm\.weight",
     )
     output_names = ("image_embeds", "last_hidden_state")
 
     def __init__(self, config: CLIPConfig) -> None:
         super().__init__(config)
         self.vision_model = ImageModel(config.vision)
-        self.visual_projection = nn.Linear(config.vision.hidden_size, config.projection_dim, bias=False)
+        self.visual_projection = _projection(config, config.vision.hidden_size)
+        if self.visual_projection is None:
+            self.output_names = _STATES  # type: ignore[misc]  # those of this tower
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         states = self.vision_model.hidden_states(pixel_values)[-1]
-        return self.visual_projection(self.vision_model.post_layernorm(states[:, 0])), states
+        whole = self.vision_model.post_layernorm(states[:, 0])
+        return (states, whole) if self.visual_projection is None else (self.visual_projection(whole), states)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.vision_model.input_specs()
+
+
+def _projection(config: CLIPConfig, width: int) -> nn.Linear | None:
+    """The layer of a tower to the shared space."""
+    return nn.Linear(width, config.projection_dim, bias=False) if config.projected else None
 
 
 class CLIPForImageClassification(Pretrained[CLIPConfig]):
     """Pixels to logits (N, num_labels), from the mean of the states of patches."""
 
     checkpoint = with_labels(
-        one_tower(CLIP.checkpoint, "", r"^text_model\.|_projection\.|^logit_scale$", ""),
+        one_tower(CLIP.checkpoint, "", "vision_model", r"^text_model\.|_projection\.|^logit_scale$", ""),
         "image-classification",
         r"classifier\.weight",
     )

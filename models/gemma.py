@@ -1,4 +1,4 @@
-"""Gemma 2 (2024) and the text model of Gemma 3 (2025): decoders of layers with a window and layers without in turn.
+"""Gemma 1 and 2 (2024), and the text model of Gemma 3 (2025): decoders, and EmbeddingGemma, which reads both ways.
 
 ::
 
@@ -6,15 +6,18 @@
     logits = gemma(lucid.tensor([[2, 4521, 2134]]))                   # (N, L) to (N, L, vocab_size)
     lucid.export.to_onnx(gemma, path="gemma.onnx")                    # any batch, any length
 
-What differs from Llama: norms before and after attention and feed-forward network, whose weights are stored minus 1;
-scaled embeddings; scores and logits within soft caps (Gemma 2); norms on the heads of queries and keys, and rotary
-positions of another base in windows (Gemma 3). Modules have the names of the published checkpoints.
+What differs from Llama: scaled embeddings, norms whose weights are stored minus 1; from Gemma 2 on also norms after
+attention and feed-forward network, and layers with a window and layers without in turn; scores and logits within soft
+caps (Gemma 2); norms on the heads of queries and keys, and rotary positions of another base in windows (Gemma 3). Of
+checkpoints that also read images (model_type "gemma3") the text model is read. Modules have the names of the published
+checkpoints.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
@@ -22,6 +25,7 @@ from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope, ropes
+from lucid.models.parts.sentences import PooledEncoder
 
 
 @dataclass(frozen=True)
@@ -31,14 +35,35 @@ class GemmaConfig(DecoderConfig):
     @classmethod
     def read(cls, options: Config) -> GemmaConfig:
         """From config.json."""
-        third = options.model_type == "gemma3_text"
+        options.text.only("use_bidirectional_attention", False)
+        return cls.read_states(options)
+
+    @classmethod
+    def read_states(cls, options: Config) -> GemmaConfig:
+        """The same where a token may also see those after it."""
+        kind = options.model_type
+        if kind == "gemma3":
+            options.only("tie_word_embeddings", True)
+        options = options.text
         layers, heads, head_dim = (
             options.layers("num_hidden_layers"),
             options.size("num_attention_heads"),
             options.size("head_dim"),
         )
         check_pairs(options, head_dim)
-        options.only("use_bidirectional_attention", False)
+        bias, causal = options.get("attention_bias", bool), not options.get("use_bidirectional_attention", bool, False)
+        known: dict[str, Any] = {
+            "num_kv_heads": options.heads("num_key_value_heads", heads),
+            "head_dim": head_dim,
+            "parts": MODEL_TYPES[kind].parts,
+            "causal": causal,
+            "qkv_bias": bias,
+            "o_bias": bias,
+            "embedding_multiplier": math.sqrt(options.size("hidden_size")),
+        }
+        if kind == "gemma":
+            return cls._read_first(options, layers, known)
+        third = kind != "gemma2"
         every = options.whole("sliding_window_pattern") if third else 2
         if third:
             options.only("attn_logit_softcapping", None)
@@ -47,24 +72,28 @@ class GemmaConfig(DecoderConfig):
             positions = {FULL: rope(options)}
         default = [FULL if i % every == every - 1 else SLIDING for i in range(layers)]
         kinds, window = layer_types(options, layers, default), options.whole("sliding_window")
-        attention_bias = options.get("attention_bias", bool)
+        if third and not causal:  # of which each side has half
+            window = window // 2 + 1
         return cls.from_rows(
             options,
             {"hidden_act": "hidden_activation"},
-            num_kv_heads=options.heads("num_key_value_heads", heads),
-            head_dim=head_dim,
-            windows=tuple(window if kind == SLIDING else None for kind in kinds),
+            windows=tuple(window if each == SLIDING else None for each in kinds),
             rope_theta=positions[FULL].theta,
             rope_scaling=positions[FULL].scaling,
-            parts=MODEL_TYPES[options.model_type].parts,
-            qkv_bias=attention_bias,
-            o_bias=attention_bias,
             window_rope=positions.get(SLIDING),
             attention_multiplier=options.real("query_pre_attn_scalar", low=1e-3) ** -0.5,
             attention_softcap=0.0 if third else _softcap(options, "attn_logit_softcapping", 50.0),
-            embedding_multiplier=math.sqrt(options.size("hidden_size")),
             logits_softcap=_softcap(options, "final_logit_softcapping", 0.0 if third else 30.0),
+            **known,
         )
+
+    @classmethod
+    def _read_first(cls, options: Config, layers: int, known: dict[str, Any]) -> GemmaConfig:
+        """That of Gemma 1, whose layers all see everything; its first files call the activation "gelu"."""
+        (theta, scaling), activation = rope(options), options.activation("hidden_act")
+        options.only("hidden_activation", "gelu_pytorch_tanh")  # of releases before transformers 5
+        known |= {"activation": "gelu_pytorch_tanh" if activation == "gelu" else activation}
+        return cls.from_rows(options, windows=(None,) * layers, rope_theta=theta, rope_scaling=scaling, **known)
 
 
 class Gemma(CausalLM[GemmaConfig]):
@@ -76,7 +105,13 @@ class Gemma(CausalLM[GemmaConfig]):
     checkpoint = Checkpoint(
         family=FAMILIES["gemma"],
         read=GemmaConfig.read,
-        renames=PREFIXED,
+        ignored_options=["vision_config|mm_tokens_per_image|(boi|eoi|image)_token_index"],  # of images
+        renames=[
+            (r"^language_model\.lm_head\.", "lm_head."),
+            (r"^(model\.language_model|language_model\.model)\.", "model."),  # of checkpoints that read images
+            *PREFIXED,
+        ],
+        ignored_keys=[r"^model\.(vision_tower|multi_modal_projector)\."],
         tied_keys=TIED,
     )
 
@@ -84,7 +119,16 @@ class Gemma(CausalLM[GemmaConfig]):
 class GemmaStates(decoder_heads.RotaryStates[GemmaConfig]):
     """Token ids (N, L) to hidden states (N, L, E)."""
 
-    checkpoint = decoder_heads.for_states(Gemma.checkpoint)
+    checkpoint = replace(decoder_heads.for_states(Gemma.checkpoint), read=GemmaConfig.read_states)
+
+
+class GemmaSentenceEncoder(PooledEncoder[GemmaConfig], GemmaStates):
+    """Gemma with the pooling and the layers on top that modules.json lists, as EmbeddingGemma: (N, E).
+
+    Without a modules.json it is the state of the last kept token, scaled to length 1.
+    """
+
+    checkpoint = replace(GemmaStates.checkpoint, head="sentence-similarity")
 
 
 class GemmaForSequenceClassification(decoder_heads.LastTokenClassifier[GemmaConfig], GemmaStates):

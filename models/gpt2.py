@@ -41,7 +41,7 @@ class GPT2Config(option.OptionTable):
     eps: float = option.real("layer_norm_epsilon", 1e-5)
     scale_attention: bool = option.flag("scale_attn_weights", True)  # divide scores by sqrt(width of a head)
     scale_by_layer: bool = option.flag("scale_attn_by_inverse_layer_idx", False)  # and by the layer's number, from 1
-    tied: bool = tied(True, r"(?:transformer\.)?wte\.weight")  # the output layer is the table of token vectors
+    tied: bool = tied(True, table=r"(?:transformer\.)?wte\.weight")  # the output layer is the table of token vectors
     pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
     num_labels: int = 0
 

@@ -51,7 +51,7 @@ class Mamba2Config(option.OptionTable):
     bias: bool = option.flag("use_bias", False)
     conv_bias: bool = option.flag("use_conv_bias", True)
     time_step_limit: tuple[float, float] = (0.0, float("inf"))
-    tied: bool = tied(False, r"(?:backbone\.)?embeddings?\.weight")  # the output layer is the table of embeddings
+    tied: bool = tied(False, table=r"(?:backbone\.)?embeddings?\.weight")  # the output layer is the table of embeddings
 
     @property
     def inner_size(self) -> int:

@@ -56,6 +56,8 @@ class SigLIPVisionConfig(ImageTowerConfig):
     def read(cls, options: Config) -> Self:
         """From the tower's own object in config.json."""
         options.only("vision_use_head", True)
+        if options.has("num_patches"):  # of SigLIP 2 for any size of images
+            raise options.wrong("num_patches", "supported: models for one size of images, which do not have it")
         return super().read(options)
 
 
@@ -69,7 +71,11 @@ class SigLIPConfig:
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
+        """From config.json, of both towers or of one."""
+        if options.model_type == "siglip_text_model":
+            return cls(text=SigLIPTextConfig.read(options))
+        if options.model_type == "siglip_vision_model":
+            return cls(vision=SigLIPVisionConfig.read(options))
         return cls(
             SigLIPTextConfig.read(options.section("text_config")),
             SigLIPVisionConfig.read(options.section("vision_config")),
@@ -113,7 +119,11 @@ class SigLIPTextModel(Pretrained[SigLIPConfig]):
     """The text tower alone: (N, L) token ids to the states (N, L, E) and the embeddings (N, E), not scaled."""
 
     checkpoint = one_tower(
-        SigLIP.checkpoint, "feature-extraction", r"^vision_model\.|^logit_(scale|bias)$", r"^text_model\.head\.weight$"
+        SigLIP.checkpoint,
+        "feature-extraction",
+        "text_model",
+        r"^vision_model\.|^logit_(scale|bias)$",
+        r"head\.weight",
     )
     output_names = ("last_hidden_state", "pooler_output")
 
@@ -134,8 +144,9 @@ class SigLIPVisionModel(Pretrained[SigLIPConfig]):
     checkpoint = one_tower(
         SigLIP.checkpoint,
         "image-feature-extraction",
+        "vision_model",
         r"^text_model\.|^logit_(scale|bias)$",
-        r"^vision_model\.head\.probe$",
+        r"head\.probe",
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
 

@@ -73,7 +73,7 @@ class WhisperConfig(SoundConfig):
             options,
             encoder=WhisperStackConfig.read(options, "encoder"),
             decoder=WhisperStackConfig.read(options, "decoder"),
-            tied=tied_output(options, "proj_out.weight", r"(?:model\.)?decoder\.embed_tokens\.weight"),
+            tied=tied_output(options, r"proj_out\.weight", r"(?:model\.)?decoder\.embed_tokens\.weight"),
         )
 
 

@@ -75,7 +75,13 @@ _TOWERS = {"text_config": _TEXT, "vision_config": _IMAGE}
 SIZES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("t5", "mt5", "umt5"), _T5),
     **dict.fromkeys(("bart", "mbart", "m2m_100"), _SEQ2SEQ),
-    **dict.fromkeys(("vit", "deit", "dinov2"), _IMAGE),
+    **dict.fromkeys(("vit", "deit", "dinov2", "clip_vision_model", "siglip_vision_model"), _IMAGE),
+    **dict.fromkeys(("clip_text_model", "siglip_text_model"), _TEXT),
+    "gemma3": {
+        "text_config": {**DECODER, "head_dim": 16, "sliding_window": 3},
+        "vision_config": _IMAGE,
+        "mm_tokens_per_image": 4,
+    },
     **dict.fromkeys(("wav2vec2", "hubert"), _SOUND),
     **dict.fromkeys(("convnext", "convnextv2"), _STAGES),
     **dict.fromkeys(("clip", "siglip"), _TOWERS),
@@ -210,7 +216,8 @@ def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:
         return {"input_values": rng.standard_normal((2, 120)).astype(np.float32)}
     vision = options.get("vision_config", options)
     side = vision.get("image_size")
-    if kind in ("clip", "siglip", "vit", "deit", "dinov2", "swin", "convnext", "convnextv2"):
+    pictures = "clip siglip clip_vision_model siglip_vision_model vit deit dinov2 swin convnext convnextv2"
+    if kind in pictures.split():
         height, width = side if isinstance(side, list) else (side, side)
         pixels = rng.standard_normal((2, vision.get("num_channels", 3), height, width)).astype(np.float32)
         return {"input_ids": ids, "pixel_values": pixels} if kind in ("clip", "siglip") else {"pixel_values": pixels}

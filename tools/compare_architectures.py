@@ -44,12 +44,13 @@ _PREFERRED = ("base", "v1_0", "full", "tied", "gelu", "v3", "llama3", "ctc")  # 
 
 
 def config_of(kind: str) -> dict[str, Any]:
-    """The options of a golden of a type."""
+    """The options of a golden of a type, or those of a part of a golden."""
     found = {}
     for path in sorted((ROOT / "tests" / "goldens").glob("*/*/config.json")):
         options = json.loads(path.read_text())
-        if options.get("model_type") == kind:
-            found[path.parent.name] = options
+        for each in (options, *(part for part in options.values() if isinstance(part, dict))):
+            if each.get("model_type") == kind:
+                found[path.parent.name] = each
     name = next((name for name in _PREFERRED if name in found), next(iter(found)))
     return dict(found[name])
 
@@ -87,7 +88,7 @@ def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
     if name.endswith("ForMultipleChoice"):  # of each text three, which differ in the order of their tokens
         for key in ("input_ids", "attention_mask", "token_type_ids"):
             made[key] = [[row[turn:] + row[:turn] for turn in (0, 1, 2)] for row in made[key]]
-    if kind == "siglip":
+    if kind in ("siglip", "siglip_text_model"):
         made["input_ids"] = rng.choice(usual, (2, text["max_position_embeddings"])).tolist()
         del made["attention_mask"]
     return made

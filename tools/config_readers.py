@@ -133,9 +133,13 @@ def declared(code: ast.ClassDef) -> Declared:
             fields[node.target.id] = literal(node.value)
             owned = [word for word in kind.replace("|", " ").split() if word.endswith("Config")]
             if owned and node.target.id.endswith("_config"):
-                sections[node.target.id] = owned[0]
+                sections.setdefault(node.target.id, owned[0])
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "attribute_map":
             aliases = literal(node.value)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("sub_configs"):
+            assert isinstance(node.value, ast.Dict)
+            pairs = zip(node.value.keys, node.value.values, strict=True)
+            sections |= {literal(name): kind.id for name, kind in pairs if isinstance(kind, ast.Name)}
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and _THETA in ast.unparse(node).split(" ")[0]:
             theta = literal(node.value)
     for node in ast.walk(code):

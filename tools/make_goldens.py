@@ -73,6 +73,7 @@ FAMILIES = {
     "nemotron": decoders.nemotron,
     "phi": decoders.phi,
     "gpt_neox": decoders.gpt_neox,
+    "gemma": decoders.gemma,
     "gemma2": decoders.gemma2,
     "gemma3": decoders.gemma3,
     "phi3": decoders.phi3,

@@ -22,6 +22,8 @@ CLASSES = {
         "CamembertForSequenceClassification CamembertForTokenClassification CamembertModel"
     ),
     "clip": "CLIPForImageClassification CLIPModel",
+    "clip_text_model": "CLIPTextModel CLIPTextModelWithProjection",
+    "clip_vision_model": "CLIPVisionModel CLIPVisionModelWithProjection",
     "cohere": "CohereForCausalLM CohereModel",
     "cohere2": "Cohere2ForCausalLM Cohere2Model",
     "convnext": "ConvNextBackbone ConvNextEncoder ConvNextForImageClassification ConvNextModel",
@@ -45,7 +47,9 @@ CLASSES = {
         "ErnieForPreTraining ErnieForQuestionAnswering ErnieForSequenceClassification ErnieForTokenClassification "
         "ErnieModel"
     ),
+    "gemma": "GemmaForCausalLM GemmaForSequenceClassification GemmaForTokenClassification GemmaModel",
     "gemma2": "Gemma2ForCausalLM Gemma2ForSequenceClassification Gemma2ForTokenClassification Gemma2Model",
+    "gemma3": "Gemma3ForConditionalGeneration Gemma3ForSequenceClassification Gemma3Model",
     "gemma3_text": "Gemma3ForCausalLM Gemma3TextForSequenceClassification Gemma3TextModel",
     "glm": "GlmForCausalLM GlmForSequenceClassification GlmForTokenClassification GlmModel",
     "glm4": "Glm4ForCausalLM Glm4ForSequenceClassification Glm4ForTokenClassification Glm4Model",
@@ -129,6 +133,8 @@ CLASSES = {
         "SeedOssForTokenClassification SeedOssModel"
     ),
     "siglip": "SiglipForImageClassification SiglipModel",
+    "siglip_text_model": "SiglipTextModel",
+    "siglip_vision_model": "SiglipVisionModel",
     "smollm3": (
         "SmolLM3ForCausalLM SmolLM3ForQuestionAnswering SmolLM3ForSequenceClassification "
         "SmolLM3ForTokenClassification SmolLM3Model"

@@ -341,8 +341,16 @@ class Config:
             supported = " or ".join(map(repr, values))
             raise self.wrong(name, f"supported: {supported}")
 
+    @property
+    def text(self) -> Config:
+        """The options of the model that reads texts: all, or an object of theirs in those that also read images."""
+        inside = self.reads is not None and "text_config" in self.reads.sections
+        return self.section("text_config") if inside else self
+
     def section(self, name: str) -> Config:
         """The options of an object inside this one; empty if it is absent. `done` checks them too."""
+        if name in self._sections:
+            return self._sections[name]
         reads = None if self.reads is None else self.reads.section(name)
         where = f"{self.where}, {name}"
         section = Config(self.get(name, dict, {}), where, self._weights, self._shapes, reads, self._strict)

@@ -121,6 +121,7 @@ class ModelType:
             "decoder". Its "gpt2" is not so: that takes the keys and values of a layer as one tensor.
         parts, options: of a decoder of rotary positions.
         optimum: the options that optimum needs for the first, empty cache, besides the width and the heads.
+        only: the one task of checkpoints that hold a part of the model.
     """
 
     published_code: bool = False
@@ -130,6 +131,7 @@ class ModelType:
     parts: DecoderParts = LLAMA_PARTS
     options: DecoderOptions = LLAMA_OPTIONS
     optimum: tuple[Literal["num_key_value_heads", "head_dim"], ...] = ()
+    only: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +228,11 @@ FAMILIES: dict[str, Family] = {
             "image-classification": "clip.CLIPForImageClassification",
             "feature-extraction": "clip.CLIPTextModel",
         },
-        types=_types("clip"),
+        types={
+            "clip": ModelType(),
+            "clip_text_model": ModelType(only="feature-extraction"),
+            "clip_vision_model": ModelType(only="image-feature-extraction"),
+        },
     ),
     "convnext": Family(
         tasks={
@@ -237,13 +243,15 @@ FAMILIES: dict[str, Family] = {
     ),
     "deberta": Family(tasks=_encoder("deberta.Deberta"), types=_types("deberta-v2")),
     "gemma": Family(
-        tasks=_decoder("gemma.Gemma", "question-answering"),
+        tasks=_decoder("gemma.Gemma", "question-answering") | {"sentence-similarity": "gemma.GemmaSentenceEncoder"},
         types={
+            "gemma": ModelType(parts=DecoderParts(norm_offset=1.0), optimum=("num_key_value_heads", "head_dim")),
             "gemma2": ModelType(parts=DecoderParts(norms="around", norm_offset=1.0)),
             "gemma3_text": ModelType(
                 parts=DecoderParts(norms="around", norm_offset=1.0, qk_norm="head"),
                 optimum=("num_key_value_heads", "head_dim"),
             ),
+            "gemma3": ModelType(parts=DecoderParts(norms="around", norm_offset=1.0, qk_norm="head")),
         },
     ),
     "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types=_types("gpt2")),
@@ -379,7 +387,11 @@ FAMILIES: dict[str, Family] = {
             "image-classification": "siglip.SigLIPForImageClassification",
             "feature-extraction": "siglip.SigLIPTextModel",
         },
-        types=_types("siglip"),
+        types={
+            "siglip": ModelType(),
+            "siglip_text_model": ModelType(only="feature-extraction"),
+            "siglip_vision_model": ModelType(only="image-feature-extraction"),
+        },
     ),
     "swin": Family(
         tasks={
@@ -429,9 +441,13 @@ FAMILIES: dict[str, Family] = {
 MODEL_TYPES = {name: declared for family in FAMILIES.values() for name, declared in family.types.items()}
 """All types that are read."""
 
-_FAMILY_OF = {name: family for family in FAMILIES.values() for name in family.types}
+_FAMILY_OF = {
+    name: family if kind.only is None else replace(family, tasks={kind.only: family.tasks[kind.only]})
+    for family in FAMILIES.values()
+    for name, kind in family.types.items()
+}
 
 
 def family_of(model_type: str) -> Family:
-    """The model that reads the checkpoints of a known type."""
+    """The model that reads the checkpoints of a known type, with the tasks of these checkpoints."""
     return _FAMILY_OF[model_type]

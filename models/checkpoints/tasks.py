@@ -25,7 +25,7 @@ _TASKS = {  # how transformers' names end, and what for; of several tasks it is 
     "ForMultipleChoice": ("multiple-choice",),
     "ForCausalLM": ("text-generation",),
     "LMHeadModel": ("text-generation",),
-    "ForConditionalGeneration": ("text2text-generation", "automatic-speech-recognition"),
+    "ForConditionalGeneration": ("text2text-generation", "automatic-speech-recognition", "text-generation"),
     "MTModel": ("text2text-generation",),
     "ForImageClassification": ("image-classification",),
     "ForImageClassificationWithTeacher": ("image-classification",),
@@ -33,9 +33,9 @@ _TASKS = {  # how transformers' names end, and what for; of several tasks it is 
     "ForCTC": ("automatic-speech-recognition",),
     "EncoderModel": ("feature-extraction",),
 }
-_WRITING = ("text-generation", *_TASKS["ForConditionalGeneration"])
+_WRITING = _TASKS["ForConditionalGeneration"]
 _OTHER_NAMES = {"feature-extraction": "image-feature-extraction"}  # of a task, where the type has none of that name
-_ENDING = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|MTModel|EncoderModel|Model)$")
+_ENDING = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|MTModel|EncoderModel|Model(?:WithProjection)?)$")
 _FORMER = {"T5WithLMHeadModel": "T5ForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM"}  # names once
 
 
@@ -177,7 +177,7 @@ def _task_of(name: str, options: Config) -> str | None:
     ending, family = _ENDING.search(name), family_of(options.model_type)
     if ending is None:
         return None
-    if ending[0] == "Model":
+    if ending[0].startswith("Model"):
         if f"{name.removesuffix('Model')}EncoderModel" in _classes(options):  # whose states feature-extraction gives
             return None
         # The model itself may have a head.

@@ -105,7 +105,7 @@ def for_classification(base: Checkpoint[C]) -> Checkpoint[C]:
     """The checkpoint of a `LastTokenClassifier`."""
 
     def read(options: Config) -> C:
-        padding = options.whole("pad_token_id", None, low=0)
+        padding = options.text.whole("pad_token_id", None, low=0)
         return replace(base.read(options), pad_token_id=padding)  # type: ignore[type-var]  # a dataclass
 
     return with_labels(replace(_with_head(base), read=read), "text-classification", r"score\.weight")

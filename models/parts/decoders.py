@@ -25,7 +25,7 @@ from lucid.nn.rope_scaling import RopeScaling
 
 PREFIXED = [
     (r"^transformer\.", "model."),  # what some heads call their decoder
-    (r"^(?!model\.|lm_head\.|score\.|qa_outputs\.)", "model."),  # checkpoints of the decoder only
+    (r"^(?!model\.|lm_head\.|score\.|qa_outputs\.|sentence_layers\.)", "model."),  # checkpoints of the decoder only
 ]
 """The `renames` of a checkpoint whose decoder is called model."""
 TIED = {"lm_head.weight": "model.embed_tokens.weight"}
@@ -71,6 +71,7 @@ class DecoderConfig(option.OptionTable):
     windows: tuple[int | None, ...] = (
         option.derived()
     )  # of each layer: how many keys a query sees, itself included; None for all
+    causal: bool = True  # else a token also sees those after it; a window is then on both sides
     rope_theta: float = 10000.0
     rope_scaling: RopeScaling | None = None
     eps: float = option.real("rms_norm_eps", 1e-6)
@@ -338,9 +339,11 @@ class Attention(nn.Module):
         if growth is not None:
             q = q * growth
         options: dict[str, Any] = {"scale": c.attention_multiplier, "softcap": c.attention_softcap}
+        if not c.causal and self.window is not None:
+            options["window_after"] = self.window - 1
         y, cache = F.cached_attention(
             *(q, k, v, cache, None, key_mask),
-            **(options | {"heads": heads, "kv_heads": kv_heads, "is_causal": True, "window": self.window}),
+            **(options | {"heads": heads, "kv_heads": kv_heads, "is_causal": c.causal, "window": self.window}),
         )
         return self.o_proj(y), cache
 

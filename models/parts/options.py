@@ -33,27 +33,26 @@ def layer_types(options: Config, layers: int, default: Sequence[str]) -> tuple[s
 
 def tied_output(
     options: Config,
-    head: str = "lm_head.weight",
-    table: str = r"(?:model\.)?embed_tokens\.weight",
+    head: str = r"(?:language_model\.)?lm_head\.weight",
+    table: str = r"(?:(?:model|language_model)\.){0,2}embed_tokens\.weight",
 ) -> bool:
     """Whether the output layer is the table of token vectors: as the config says, unless the checkpoint has both.
 
     As in transformers 5, a stored output layer with other numbers than the table counts, whatever the config says.
 
     Args:
-        head: the key of the output layer.
-        table: a regular expression for the whole key of the table.
+        head, table: regular expressions for the whole keys of the output layer and of the table.
     """
     if not options.get("tie_word_embeddings", bool):
         return False
     weights = options.weights
-    stored = next((key for key in weights if re.fullmatch(table, key)), None) if head in weights else None
-    return stored is None or bool(np.array_equal(as_array(weights[head]), as_array(weights[stored])))
+    first, second = (next((key for key in weights if re.fullmatch(each, key)), None) for each in (head, table))
+    return first is None or second is None or bool(np.array_equal(as_array(weights[first]), as_array(weights[second])))
 
 
-def tied(default: bool = False, table: str = r"(?:model\.)?embed_tokens\.weight") -> Any:
+def tied(default: bool = False, **keys: str) -> Any:
     """A field of a config for `tied_output`."""
-    return row(lambda options, _: tied_output(options, table=table), "tie_word_embeddings", default)
+    return row(lambda options, _: tied_output(options, **keys), "tie_word_embeddings", default)
 
 
 def check_pairs(options: Config, head_dim: int) -> None:

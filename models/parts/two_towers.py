@@ -51,9 +51,19 @@ class ImageTowerConfig(TowerConfig):
         return self.num_channels, self.image_size, self.image_size
 
 
-def one_tower(base: Checkpoint[C], task: str, unused: str, head_key: str) -> Checkpoint[C]:
-    """The checkpoint of one tower alone; `unused` is a regular expression for the keys of the rest."""
-    return replace(base, head=task, ignored_keys=[*base.ignored_keys, unused], head_keys=[head_key])
+def one_tower(base: Checkpoint[C], task: str, tower: str, unused: str, head_key: str) -> Checkpoint[C]:
+    """The checkpoint of one tower alone, whose keys begin with its name, or within it in a file that holds no other.
+
+    `unused` is a regular expression for the keys of the rest, `head_key` a key within the tower.
+    """
+    inside = r"^(?=(embeddings|encoder|final_layer_norm|pre_layrnorm|post_layernorm|head)\.)"
+    return replace(
+        base,
+        head=task,
+        renames=[*base.renames, (inside, f"{tower}.")],
+        ignored_keys=[*base.ignored_keys, unused],
+        head_keys=[rf"^{tower}\.{head_key}$"],
+    )
 
 
 class Similarities(NamedTuple):

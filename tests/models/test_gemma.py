@@ -1,10 +1,12 @@
-"""models/gemma.py against transformers: Gemma 2 and 3."""
+"""models/gemma.py against transformers: Gemma 1, 2 and 3, and EmbeddingGemma."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +16,12 @@ import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.gemma import Gemma
+from lucid.models.gemma import Gemma, GemmaSentenceEncoder
 from lucid.models.parts.decoders import OffsetNorm
 from lucid.testing import assert_parity
 from tests.models import goldens
 
-VARIANTS = ["gemma2/base", "gemma2/capped", "gemma3/base"]
+VARIANTS = ["gemma/base", "gemma2/base", "gemma2/capped", "gemma3/base", "gemma3/images"]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -31,11 +33,57 @@ def test_hidden_states_are_those_of_transformers(variant: str) -> None:
             case.close(f"hidden_states.{index}", state, rtol=1e-5)
 
 
-@pytest.mark.parametrize("variant", ["gemma2/base", "gemma3/base"])
+@pytest.mark.parametrize("variant", ["gemma/base", "gemma2/base", "gemma3/base"])
 def test_both_spellings_of_a_config_mean_the_same(variant: str, tmp_path: Path) -> None:
     folder = shutil.copytree(goldens.folder(variant), tmp_path / "model")
     (folder / "legacy_config.json").replace(folder / "config.json")
     assert Gemma.from_pretrained(folder).config == Gemma.from_pretrained(goldens.folder(variant)).config
+
+
+def test_earlier_names_of_the_text_model_are_read(tmp_path: Path) -> None:
+    """As in google/gemma-3-4b-it."""
+    folder = shutil.copytree(goldens.folder("gemma3/images"), tmp_path / "model")
+    stored = {
+        re.sub(
+            r"^model\.language_model\.", "language_model.model.", re.sub(r"^model\.(vision|multi)", r"\1", key)
+        ): array
+        for key, array in lucid.load(folder).items()
+    }
+    assert any(key.startswith("language_model.model.layers.0") for key in stored)
+    lucid.save(folder / "model.safetensors", stored)
+    ids = lucid.tensor([[5, 6, 7]])
+    earlier, now = (Gemma.from_pretrained(each)(ids) for each in (folder, goldens.folder("gemma3/images")))
+    np.testing.assert_array_equal(earlier, now)
+
+
+def test_a_two_sided_model_embeds_sentences_with_two_dense_layers(tmp_path: Path) -> None:
+    """As in google/embeddinggemma-300m."""
+    folder = shutil.copytree(goldens.folder("tasks/gemma3_feature_extraction"), tmp_path / "model")
+    names = ["", "1_Pooling", "2_Dense", "3_Dense", "4_Normalize"]
+    lines = [{"path": name, "type": f"sentence_transformers.models.{name[2:] or 'Transformer'}"} for name in names]
+    (folder / "modules.json").write_text(json.dumps(lines))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    lucid.manual_seed(0)
+    weights = [lucid.randn(30, 24).numpy(), lucid.randn(24, 30).numpy()]
+    for name, weight in zip(names[2:4], weights, strict=True):
+        (folder / name).mkdir()
+        identity = "torch.nn.modules.linear.Identity"
+        options = {"in_features": weight.shape[1], "out_features": weight.shape[0], "bias": False}
+        (folder / name / "config.json").write_text(json.dumps({**options, "activation_function": identity}))
+        lucid.save(folder / name / "model.safetensors", {"linear.weight": weight})
+    encoder: Any = lucid.models.load(folder)
+    ids, mask = lucid.tensor([[5, 6, 7, 0]]), lucid.tensor([[1, 1, 1, 0]])
+    states: Any = lucid.models.load(folder, "feature-extraction")
+    vector = states(ids, mask).numpy()[0, :3].mean(0) @ weights[0].T @ weights[1].T
+    assert type(encoder) is GemmaSentenceEncoder
+    np.testing.assert_allclose(encoder(ids, mask).numpy()[0], vector / np.linalg.norm(vector), rtol=1e-4, atol=1e-6)
+    assert_parity(encoder)
+
+
+def test_a_two_sided_model_writes_no_texts() -> None:
+    with pytest.raises(ConfigError, match="use_bidirectional_attention is True, supported: False"):
+        lucid.models.load(goldens.folder("tasks/gemma3_feature_extraction"), "text-generation")
 
 
 def test_a_layer_is_lean() -> None:
@@ -88,7 +136,12 @@ def edited(folder: Path, variant: str, changes: dict[str, object]) -> Path:
 @pytest.mark.parametrize(
     ("variant", "changes", "message"),
     [
-        ("gemma2/base", {"model_type": "gemma"}, "model_type is 'gemma', supported: gemma2, gemma3_text"),
+        (
+            "gemma2/base",
+            {"model_type": "gemma4"},
+            "model_type is 'gemma4', supported: gemma, gemma2, gemma3_text, gemma3",
+        ),
+        ("gemma3/images", {"tie_word_embeddings": False}, "tie_word_embeddings is False, supported: True"),
         ("gemma2/base", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True, supported: False"),
         ("gemma2/base", {"final_logit_softcapping": -1.0}, "final_logit_softcapping is -1.0, expected a number from"),
         ("gemma2/base", {"sliding_window": None}, "sliding_window is null, expected int"),

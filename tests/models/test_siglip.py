@@ -56,7 +56,7 @@ def test_a_layer_is_lean() -> None:
     ("option", "value", "message"),
     [
         ("vision_use_head", False, "vision_use_head is False, supported: True"),
-        ("num_patches", 256, "num_patches = 256"),  # of SigLIP 2 for any size of images
+        ("num_patches", 256, "num_patches is 256, supported: models for one size of images"),
         ("image_size", [224, 224], r"image_size is \[224, 224\], expected int"),
     ],
 )

@@ -26,7 +26,7 @@ from lucid.models.checkpoints.tasks import class_of
 from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
 from lucid.models.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.deberta import Deberta
-from lucid.models.gemma import Gemma
+from lucid.models.gemma import Gemma, GemmaStates
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama, LlamaForReranking, LlamaForSequenceClassification, LlamaStates
 from lucid.models.mamba2 import Mamba2
@@ -176,8 +176,10 @@ ZOO = [
     Entry("Qwen3: states", LlamaStates, "tasks/qwen3_feature_extraction", _HIDDEN),
     Entry("Llama: text classification", LlamaForSequenceClassification, "tasks/llama_text_classification", _LOGITS),
     Entry("Qwen2: reranking", LlamaForReranking, "tasks/qwen2_reranking", _LOGITS),
+    Entry("Gemma", Gemma, "gemma/base", _LOGITS),
     *(Entry("Gemma 2", Gemma, f"gemma2/{v}", _LOGITS) for v in ("base", "capped")),
-    Entry("Gemma 3", Gemma, "gemma3/base", _LOGITS),
+    *(Entry("Gemma 3", Gemma, f"gemma3/{v}", _LOGITS) for v in ("base", "images")),
+    Entry("Gemma 3: two-sided states", GemmaStates, "tasks/gemma3_feature_extraction", _HIDDEN),
     *(Entry("Phi-3", Phi3, f"phi3/{v}", _LOGITS) for v in ("base", "long")),
     *(Entry("Mamba-2", Mamba2, f"mamba2/{v}", _LOGITS) for v in ("base", "limited")),
     *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),

@@ -23,8 +23,12 @@ from transformers import (
     CohereForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
+    Gemma3Config,
     Gemma3ForCausalLM,
+    Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
+    GemmaConfig,
+    GemmaForCausalLM,
     Glm4Config,
     Glm4ForCausalLM,
     GlmConfig,
@@ -491,6 +495,12 @@ def gpt_neox() -> list[Golden]:
     ]
 
 
+def gemma() -> list[Golden]:
+    config = GemmaConfig(**GROUPED | {"num_key_value_heads": 1}, head_dim=8, hidden_act="gelu", pad_token_id=0)
+    note = "norms before attention and mlp, whose weights are stored minus 1; scaled embeddings; tied"
+    return [causal("gemma/base", GemmaForCausalLM(config), note)]
+
+
 def gemma2() -> list[Golden]:
     config = Gemma2Config(**GROUPED, head_dim=8, query_pre_attn_scalar=10, sliding_window=4)
     capped = Gemma2Config(
@@ -529,7 +539,33 @@ def gemma3() -> list[Golden]:
     )
     note = "layers 0 and 2 with window 4 and theta 1e4, layer 1 full with 1e6, linear scaling; norms on heads; tied"
     golden = causal("gemma3/base", Gemma3ForCausalLM(config), note)
-    return [replace(golden, taps=lambda model: {"last_hidden_state": model.model.norm}, legacy=gemma3_legacy)]
+    golden = replace(golden, taps=lambda model: {"last_hidden_state": model.model.norm}, legacy=gemma3_legacy)
+    return [golden, with_images()]
+
+
+def with_images() -> Golden:
+    """A checkpoint that also reads images; the cases are texts alone."""
+    text = GROUPED | {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+    vision = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = Gemma3Config(
+        text_config=text
+        | {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4, "sliding_window_pattern": 2},
+        vision_config=vision | {"image_size": 16, "patch_size": 8, "model_type": "siglip_vision_model"},
+        mm_tokens_per_image=4,
+        image_token_index=39,
+        boi_token_index=38,
+        eoi_token_index=37,
+    )
+    note = "the text model of a checkpoint that reads images: prefix `model.language_model.`, head tied"
+    golden = causal("gemma3/images", Gemma3ForConditionalGeneration(config), note)
+
+    def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
+        return {"": model.model.language_model.layers}
+
+    def taps(model: nn.Module) -> dict[str, nn.Module]:
+        return {"last_hidden_state": model.model.language_model.norm}
+
+    return replace(golden, layers=layers, taps=taps, positions=None, legacy=None)
 
 
 def gemma3_legacy(config: dict[str, object]) -> dict[str, object]:

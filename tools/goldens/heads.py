@@ -26,6 +26,8 @@ from transformers import (
     DistilBertForTokenClassification,
     ElectraConfig,
     ElectraForSequenceClassification,
+    Gemma3TextConfig,
+    Gemma3TextModel,
     LlamaConfig,
     LlamaForSequenceClassification,
     ModernBertConfig,
@@ -125,10 +127,13 @@ def of_decoders() -> list[Golden]:
     cases = text_cases(VOCABULARY, 0, compare="kept", seed=490)
     cases = {name: cases[name] for name in ("plain", "right_padding", "left_padding")}
     sizes = GROUPED | {"num_hidden_layers": 1, "pad_token_id": 0}
+    two_sided = sizes | {"num_hidden_layers": 2, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4}
+    two_sided |= {"use_bidirectional_attention": True, "sliding_window_pattern": 2}
     models = {
         "llama_text_classification": (LlamaForSequenceClassification(LlamaConfig(**sizes, num_labels=3)), "logits"),
         "qwen2_reranking": (Qwen2ForSequenceClassification(Qwen2Config(**sizes, num_labels=1)), "logits"),
         "qwen3_feature_extraction": (Qwen3Model(Qwen3Config(**sizes, head_dim=8)), "last_hidden_state"),
+        "gemma3_feature_extraction": (Gemma3TextModel(Gemma3TextConfig(**two_sided)), "last_hidden_state"),
     }
     return [
         Golden(f"tasks/{name}", model, cases, [output], lambda model: {}, type(model).__name__)
