@@ -528,6 +528,8 @@ def test_windows_of_a_symbolic_width_are_exported() -> None:
         lambda l, s: l % -s,
         lambda l, s: (l % 5) // 2 * s,
         lambda l, s: ((l - 9) // 4) % s,
+        lambda l, s: (((l - 1) // 2 - 3) // 2 + 1) // 3,
+        lambda l, s: -(-(l + 1) // 4) // 2 + s // 2,
     ],
 )
 def test_exported_division_is_pythons(compute: Callable[[Size, Size], Size]) -> None:
@@ -539,6 +541,20 @@ def test_exported_division_is_pythons(compute: Callable[[Size, Size], Size]) -> 
         for s in (1, 2, 5):
             found = session(np.zeros(l, np.float32), np.zeros(s, np.float32))
             assert int(np.asarray(found)) == compute(l, s), (l, s)
+
+
+def test_quotients_of_quotients_are_computed_at_once() -> None:
+    """As the height of an image after five convolutions with a stride of 2."""
+
+    def model(x: lucid.Tensor) -> lucid.Tensor:
+        size = x.shape[0]
+        for _ in range(5):
+            size = (size - 1) // 2 + 1
+        return lucid.tensor(size)
+
+    exported = lucid.export.to_onnx(model, ("H",))
+    assert [node.op_type for node in exported.graph.node] == ["Shape", "Add", "Div", "Squeeze"]
+    assert [int(Session(exported)(np.zeros(h, np.float32)).numpy()) for h in (0, 1, 32, 33)] == [0, 1, 1, 2]
 
 
 def check_at_sizes(model: Callable[..., object], spec: tuple[Size | str, ...], shapes: list[tuple[int, ...]]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lucid.core.sizes.dims import Dim, Shape, Size, as_written, same
-from lucid.core.sizes.operations import Operation
+from lucid.core.sizes.operations import Operation, Terms, is_counted, plain
 from lucid.core.sizes.readings import Reading, readings
 from lucid.export.builder import Builder, Operand
 from lucid.export.target import ExportError
@@ -37,9 +37,10 @@ def size_vector(build: Builder, size: Size) -> str:
     """One size as a vector of one number."""
     if isinstance(size, int):
         return build.name_of(np.asarray([size], np.int64))
+    terms = min(size.terms, plain(size.terms), key=_count)
     with build.inside(f"size {size}"):
         total: str | None = None
-        for monomial, coefficient in size.terms.items():
+        for monomial, coefficient in terms.items():
             factors = [_atom(build, atom) for atom in monomial]
             if coefficient != 1 or not factors:
                 factors.append(build.name_of(np.asarray([coefficient], np.int64)))
@@ -51,11 +52,30 @@ def size_vector(build: Builder, size: Size) -> str:
         return total
 
 
+def _count(terms: Terms) -> int:
+    """The nodes that compute a polynomial."""
+    count = len(terms) - 1
+    for monomial, coefficient in terms.items():
+        count += max(len(monomial) - 1, 0) + (coefficient != 1 and bool(monomial))
+        for atom in monomial:
+            if isinstance(atom, Operation):
+                steps = 3 if atom.operator == "//" and not _truncates(atom) else 1
+                count += steps + _count(atom.left) + _count(atom.right)
+    return count
+
+
+def _truncates(quotient: Operation) -> bool:
+    """Whether neither side of a quotient can be negative, so that ONNX Div, which truncates, rounds down."""
+    return all(is_counted(side) and min(side.values(), default=0) >= 0 for side in (quotient.left, quotient.right))
+
+
 def _atom(build: Builder, atom: str | Operation) -> str:
     if isinstance(atom, Operation):
         left, right = size_vector(build, as_written(atom.left)), size_vector(build, as_written(atom.right))
         if atom.operator in ("max", "min"):
             return build.op(atom.operator.capitalize(), left, right)
+        if atom.operator == "//" and _truncates(atom):
+            return build.op("Div", left, right)
         rest = build.op("Mod", left, right)
         # ONNX Div truncates; after subtracting the remainder the division is exact, so it rounds down as in Python.
         return rest if atom.operator == "%" else build.op("Div", build.op("Sub", left, rest), right)

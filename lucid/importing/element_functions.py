@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucid import ops
-from lucid.core.graph.types import DType, int32, int64
+from lucid.core.graph.types import DType, float32, int32, int64
 from lucid.importing.functions import expm1, log1p
 from lucid.ops.tensor.tensor import Tensor
 
@@ -22,6 +22,12 @@ def sign(x: Tensor) -> Tensor:
     return ops.where(ops.isnan(x), 0, ops.sign(x)) if x.dtype.kind == "float" else ops.sign(x)
 
 
+def at_floats(function: Callable[[Tensor], Tensor]) -> Function:
+    """A function of floating-point numbers; others are converted to float32, as torch does."""
+    return lambda x: function(x if x.dtype.kind == "float" else x.astype(float32))
+
+
+@at_floats
 def sinh(x: Tensor) -> Tensor:
     """(exp(x) - exp(-x)) / 2, without cancellation where x is small, and without overflow before its own."""
     m = expm1(abs(x))
@@ -29,11 +35,13 @@ def sinh(x: Tensor) -> Tensor:
     return sign(x) * ops.where(abs(x) < 1, small, ops.exp(abs(x) - math.log(2)) - ops.exp(-abs(x) - math.log(2)))
 
 
+@at_floats
 def cosh(x: Tensor) -> Tensor:
     """(exp(x) + exp(-x)) / 2, without overflow before its own."""
     return ops.exp(x - math.log(2)) + ops.exp(-x - math.log(2))
 
 
+@at_floats
 def asinh(x: Tensor) -> Tensor:
     """log(x + sqrt(x² + 1)), from the absolute value, where nothing cancels."""
     a = abs(x)
@@ -42,6 +50,7 @@ def asinh(x: Tensor) -> Tensor:
     return sign(x) * ops.where(large, ops.log(a) + math.log(2), log1p(a + square / (1 + ops.sqrt(1 + square))))
 
 
+@at_floats
 def acosh(x: Tensor) -> Tensor:
     """log(x + sqrt(x² - 1))."""
     large = x > 1e9
@@ -49,6 +58,7 @@ def acosh(x: Tensor) -> Tensor:
     return ops.where(large, ops.log(x) + math.log(2), log1p(less + ops.sqrt(less) * ops.sqrt(less + 2)))
 
 
+@at_floats
 def atanh(x: Tensor) -> Tensor:
     """log((1 + x) / (1 - x)) / 2, from the absolute value, where nothing cancels."""
     return sign(x) * log1p(2 * abs(x) / (1 - abs(x))) / 2

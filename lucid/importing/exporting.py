@@ -55,13 +55,13 @@ def exported(
                 dynamic_shapes=shapes,
                 strict=False,
             )
-    except _REFUSALS as error:
-        reason = _fixed_axis(str(error), axes) or f"torch cannot export {type(module).__name__}: {_short(error)}"
+    except REFUSALS as error:
+        reason = _fixed_axis(str(error), axes) or f"torch cannot export {type(module).__name__}: {short(error)}"
         raise TorchImportError(f"from_torch: {reason}") from error
     return program, axes
 
 
-_REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, LookupError)
+REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, LookupError)
 
 
 def axes_by_name(names: Sequence[str], dynamic: Any) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _fixed_axis(text: str, axes: Mapping[str, Any]) -> str:
     return fixed_axis(int(axis), ".".join(map(str, keys)), own[int(axis)], int(size))
 
 
-def _short(error: BaseException) -> str:
+def short(error: BaseException) -> str:
     """What torch says, and the last line of the user's code that it names."""
     text = str(error).strip()
     lines = re.findall(r'File "([^"]+)", line (\d+)', text)

@@ -162,7 +162,7 @@ def trunc(x: Tensor) -> Tensor:
 def addmm(x: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
     product = a @ b
     product = product if alpha == 1 else product * alpha
-    return product if beta == 0 else product + (x if beta == 1 else x * beta)
+    return (product if beta == 0 else product + (x if beta == 1 else x * beta)).astype(x.dtype)
 
 
 def einsum(equation: str, operands: Sequence[Tensor], path: Any = None) -> Tensor:

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from lucid.core.graph.types import DType, as_dtype, bfloat16, spec
 from lucid.core.words.other_libraries import type_name
-from lucid.importing.exporting import axes_by_name, exported, fixed_axis
+from lucid.importing.exporting import REFUSALS, axes_by_name, exported, fixed_axis, short
 from lucid.importing.patterns import LARGER, with_larger_operations
 from lucid.importing.program import Call, Program, Slot, Weight
 from lucid.importing.table import TABLE
@@ -112,7 +112,12 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
     """
     written: dict[Any, Any] = {}
     while True:
-        program = program.run_decompositions(written)
+        try:
+            program = program.run_decompositions(written)
+        except REFUSALS as error:
+            raise TorchImportError(
+                f"from_torch: torch cannot write the program without views: {short(error)}"
+            ) from error
         lacking = {
             node.target
             for node in program.graph.nodes

@@ -220,11 +220,11 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
             f"size for each spatial axis, got {output_size}"
         )
     uneven = []
+    if whole := tuple(axis for axis, cells in enumerate(output_size, start=2) if cells == 1):
+        x = mean(x, axis=whole, keepdims=True)
     for axis, cells in enumerate(output_size, start=2):
         if not same(x.shape[axis] % cells, 0):
             uneven.append(axis)
-        elif cells == 1:
-            x = mean(x, axis=(axis,), keepdims=True)
         elif not same(x.shape[axis], cells):
             divided = reshape(x, (*x.shape[:axis], cells, x.shape[axis] // cells, *x.shape[axis + 1 :]))
             x = mean(divided, axis=(axis + 1,), keepdims=False)
