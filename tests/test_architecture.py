@@ -51,6 +51,7 @@ PLACES = {
     "threadpoolctl": ("lucid.core.process.threads", "lucid.ops"),
     "ml_dtypes": ("lucid.core.graph.types", "lucid.files.safetensors", "lucid.ops", "lucid.testing.tolerance"),
     "torch": ("lucid.importing",),
+    "transformers": ("lucid.importing",),
     "matplotlib": ("lucid.inspection.plot",),
     "gguf": ("lucid.models",),
     "tokenizers": ("lucid.models", "lucid.generation.chat", "lucid.layouts.tokenizing"),

@@ -38,7 +38,15 @@ def test_models_in_few_bits_are_as_near_as_the_page_says() -> None:
 def test_every_module_is_on_it() -> None:
     """The module classes, without base classes, the classes of caches, and weights."""
     public = {name for name, value in vars(nn).items() if isinstance(value, type)}
-    bases = {"Module", "Parameter", "RopeScaling", "CausalDecoder", "EncoderDecoder", "RecurrentDecoder"}
+    bases = {
+        "Module",
+        "Parameter",
+        "RopeScaling",
+        "PublishedModel",
+        "CausalDecoder",
+        "EncoderDecoder",
+        "RecurrentDecoder",
+    }
     caches = {"KeyValueCache", "KeyValueBuffer", "EncoderDecoderCache", "CacheShape"}
     assert public - bases - caches - {"QuantizedWeight", "Int8Weight"} == set(MODULES)
 

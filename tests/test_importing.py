@@ -5,17 +5,25 @@ from __future__ import annotations
 import operator
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lucid
+from lucid import nn
+from lucid.core.graph.types import Array
 from lucid.importing import element_functions as elements
+from lucid.importing import from_transformers, register, torch_import
 from lucid.importing import functions as f
 from lucid.importing import layer_functions as layers
-from lucid.importing import register, torch_import
 from lucid.importing.program import Call, Program, Slot
 from lucid.importing.table import TABLE
+from lucid.models.checkpoints import refusals
+from lucid.models.checkpoints.pretrained import ConfigError
+from lucid.nn.model_parts import ModelPart
+from lucid.testing.original_parity import original_parity
 
 X = np.random.default_rng(0).normal(size=(3, 6, 8)).astype(np.float32)
 WIDE = np.float32([-89, -3, -0.5, -1e-4, 0, 1e-5, 0.7, 2, 80, 88])
@@ -200,3 +208,44 @@ def test_without_torch_the_error_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch_import, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lucid-onnx\[torch\]'"):
         lucid.from_torch(object())
+    with pytest.raises(ModuleNotFoundError, match=r"needs torch and transformers: pip install .* transformers"):
+        from_transformers("folder")
+
+
+# Checkpoints that torch reads -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_a_checkpoint_that_only_torch_reads_is_an_error_that_says_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "roformer"}')
+    monkeypatch.setattr(refusals, "find_spec", lambda name: "there" if installed else None)
+    with pytest.raises(ConfigError, match=r"is 'roformer', torch may read it: --via torch, ") as told:
+        lucid.models.load(tmp_path)
+    assert ("pip install 'lucid-onnx[torch]' transformers" in str(told.value)) != installed
+
+
+class Doubled(nn.PublishedModel):
+    """A model that another library read, which computes `factor` times its input."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    @property
+    def read_by(self) -> str:
+        return "torch"
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        return 2 * x
+
+    def by_original(self, arrays: Mapping[str, Array]) -> Sequence[Array]:
+        return [np.float32(self.factor) * arrays["x"]]
+
+
+@pytest.mark.parametrize(("factor", "agrees"), [(2, True), (2.001, False)])
+def test_a_file_that_differs_from_the_original_does_not_pass(factor: float, agrees: bool) -> None:
+    model = Doubled(factor)
+    part = ModelPart(model, {"x": lucid.spec("N", 3)})
+    report = original_parity(model, part, lucid.export.to_onnx(model, lucid.spec("N", 3)))
+    assert report is not None and report.passed == agrees

@@ -94,12 +94,15 @@ def _tolerance_json(tolerance: Tolerance | None) -> dict[str, Any] | None:
     return {"atol": tolerance.atol, "rtol": tolerance.rtol, "origin": tolerance.origin}
 
 
-def print_parity(out: terminal.Output, report: ParityReport, brief: bool = False) -> None:
-    """Print a line for each run if all passed, or with `brief` one for all; else every comparison."""
+def print_parity(out: terminal.Output, report: ParityReport, brief: bool = False, other: str = "NumPy") -> None:
+    """Print a line for each run if all passed, or with `brief` one for all; else every comparison.
+
+    `other` is what the file was compared with.
+    """
     providers = ", ".join(dict.fromkeys(c.provider for c in report.comparisons))
     if report.passed and brief:
         runs = len({(c.provider, *c.sizes.items()) for c in report.comparisons})
-        text = f"parity with NumPy in {runs} runs on {providers}: max abs {report.max_abs:.1e}"
+        text = f"parity with {other} in {runs} runs on {providers}: max abs {report.max_abs:.1e}"
         if report.worst is not None:
             text += f"; at the worst element {report.worst.error:.1e} where {report.worst.allowed:.1e} is allowed"
         out.line(terminal.verdict(True), text)

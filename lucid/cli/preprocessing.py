@@ -15,8 +15,8 @@ from lucid.cli.source import checkpoint_in
 from lucid.export import Preprocessing
 from lucid.layouts.checkpoint_files import text_module
 from lucid.layouts.images import IMAGES, Preprocessor, with_preprocessor
-from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
 from lucid.testing.report import ParityReport
 from lucid.testing.runs import ModelOrPath
 from lucid.tracing.parts import ModelPart
@@ -35,7 +35,7 @@ class Texts:
         """Of what a command line names, for a part of a model; a ValueError unless it reads one text at once."""
         checkpoint = _checkpoint(options, "tokenizer")
         package = text_module("layouts.tokenizing")
-        package.check_reads_text(_inputs(part, model), model.checkpoint.task if isinstance(model, Pretrained) else "")
+        package.check_reads_text(_inputs(part, model), model.task if isinstance(model, PublishedModel) else "")
         return cls(checkpoint, package)
 
     def preprocessing(self) -> Preprocessing:

@@ -24,6 +24,7 @@ def load_quantized(options: QuantizedModelOptions, mapped: bool = True) -> tuple
     """
     rounded = options.bits is not None
     mapped = mapped and rounded and only_rounds(options) and checkpoint_of(options.source) is not None
+    mapped = mapped and options.via is None
     model = load_model(options, dequantize=rounded, mapped=mapped)
     arguments = quantize_arguments(options, checkpoint_in(options), isinstance(model, CausalDecoder))
     if arguments is None:

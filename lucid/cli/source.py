@@ -11,14 +11,16 @@ from typing import Any, Protocol, runtime_checkable
 
 from lucid import models
 from lucid.cli.errors import usage
-from lucid.cli.model_inputs import settings
-from lucid.cli.options.groups import ConfigOptions, ModelOptions, SourceOptions
+from lucid.cli.model_inputs import inputs, settings
+from lucid.cli.options.groups import ConfigOptions, InputOptions, ModelOptions, SourceOptions
 from lucid.cli.python_source import find, is_import, no_such_source
 from lucid.cli.terminal import Output
 from lucid.core.process import random
 from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import did_you_mean, or_check
 from lucid.files.weights import load
+from lucid.importing import from_transformers
+from lucid.models.checkpoints.adapter_files import CONFIG
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule
 from lucid.tracing.trace import Model
@@ -43,6 +45,8 @@ def load_model(options: ModelOptions, dequantize: bool = False, mapped: bool = F
     """
     if options.weights is not None and not options.weights.exists():
         raise usage(f"--weights: there is no file or folder {str(options.weights)!r}{or_check(options.weights)}")
+    if options.trust_remote_code and options.via is None:
+        raise usage("--trust-remote-code: Lucid runs no code of a checkpoint; torch does, with --via torch")
     arguments = settings("--set", options.arguments)
     path = checkpoint_of(options.source)
     random.manual_seed(options.seed)
@@ -58,6 +62,8 @@ def _of_checkpoint(
     _no_arguments(options.source, arguments)
     if options.weights is not None:
         raise usage(f"--weights: SOURCE {options.source!r} is a checkpoint, which has weights; leave out --weights")
+    if options.via is not None:
+        return _by_torch(options, path)
     _say_what_is_read(path)
     load_checkpoint = partial(
         models.load,
@@ -79,6 +85,23 @@ def _of_checkpoint(
     return load_checkpoint(dequantize=True)
 
 
+def _by_torch(options: ModelOptions, path: Path) -> Model:
+    """A checkpoint that transformers reads."""
+    if not path.is_dir():
+        raise usage(f"--via torch: SOURCE {options.source!r} is a GGUF file, expected a folder; leave out --via")
+    if options.ignore_option:
+        raise usage("--ignore-option: with --via torch transformers reads config.json; leave it out")
+    if options.adapter or (path / CONFIG).is_file():
+        raise usage("--via torch merges no adapters: merge it with peft's merge_and_unload() first")
+    return from_transformers(
+        path,
+        options.task,
+        architecture=options.architecture,
+        trust_remote_code=options.trust_remote_code,
+        inputs=inputs(options.inputs) if isinstance(options, InputOptions) else {},
+    )
+
+
 def _named(options: ModelOptions, arguments: Mapping[str, Any]) -> Model:
     """The model that SOURCE names in Python."""
     source, weights = options.source, options.weights
@@ -87,6 +110,7 @@ def _named(options: ModelOptions, arguments: Mapping[str, Any]) -> Model:
         "architecture": options.architecture,
         "ignore-option": options.ignore_option,
         "adapter": options.adapter,
+        "via": options.via,
     }
     for option, text in of_checkpoints.items():
         if text:

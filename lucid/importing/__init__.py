@@ -1,13 +1,14 @@
 """Models of other libraries as modules of Lucid: `from_torch`, and `register` for operators that it does not know.
 
-`lucid` offers `from_torch`. torch is imported here and nowhere else, and only when `from_torch` is called. Reading
-checkpoints does not belong here: see `models.checkpoints`.
+`lucid` offers `from_torch`; `from_transformers` is for checkpoints that `lucid.models` does not read. torch is imported
+here and nowhere else, and only when one of them is called.
 """
 
 from lucid.core.words import package_names as _public
 from lucid.importing.table import register as register
 from lucid.importing.torch_import import TorchImportError as TorchImportError
 from lucid.importing.torch_import import from_torch as from_torch
+from lucid.importing.torch_import import from_transformers as from_transformers
 
 __all__ = _public.offered(globals())
 

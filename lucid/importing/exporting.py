@@ -151,7 +151,7 @@ def _shapes(value: Any, axes: Any, everything: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _shapes(item, axes[key] if axes else None, everything) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_shapes(item, axes[place] if axes else None, everything) for place, item in enumerate(value)]
+        return type(value)(_shapes(item, axes[place] if axes else None, everything) for place, item in enumerate(value))
     return None
 
 

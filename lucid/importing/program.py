@@ -23,6 +23,8 @@ class Weight(NamedTuple):
 
     owner: Module
     name: str
+    key: str
+    """In torch's `state_dict`."""
 
 
 class Call(NamedTuple):

@@ -1,13 +1,17 @@
-"""`from_torch`, which needs torch when it is called, and only then."""
+"""`from_torch` and `from_transformers`, which need torch when they are called, and only then."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeAlias
 
+from lucid.core.graph.types import TensorType
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
 
 
 class TorchImportError(ValueError):
@@ -50,4 +54,46 @@ def from_torch(
     if find_spec("torch") is None:
         raise ModuleNotFoundError("from_torch needs torch: pip install 'lucid-onnx[torch]'")
     imported: Module = import_module("lucid.importing.torch_modules").imported_module(module, examples, kwargs, dynamic)
+    return imported
+
+
+def from_transformers(
+    folder: str | os.PathLike[str],
+    task: str | None = None,
+    *,
+    architecture: str | None = None,
+    trust_remote_code: bool = False,
+    inputs: Mapping[str, TensorType] | None = None,
+) -> PublishedModel:
+    """A checkpoint as transformers reads it, imported by `from_torch`, with the inputs and outputs of our own models.
+
+    For model types that `lucid.models.load` does not know; where it does, it needs no torch, and its files are leaner.
+    Nothing is asked of the network.
+
+    Args:
+        folder: a folder with config.json and weights, as transformers saves it.
+        task: what the model is for, as Hugging Face's hub calls it; by default what `architectures` of config.json
+            says.
+        architecture: the class of transformers, such as "PhiForCausalLM", instead of that in config.json.
+        trust_remote_code: whether transformers may run code that the checkpoint brings along.
+        inputs: types of inputs instead of those that the checkpoint's files describe, such as
+            ``{"pixel_values": lucid.spec("N", 3, 256, 320)}``.
+
+    Returns:
+        A module in float32 with `task`; for text-generation an `nn.CausalDecoder` whose cache grows.
+
+    Raises:
+        ModuleNotFoundError: without torch or transformers.
+        TorchImportError: for a checkpoint that transformers does not read, a task that it has no class for, weights
+            that the checkpoint does not have, caches other than of keys and values; and as `from_torch`.
+    """
+    missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
+    if missing:
+        raise ModuleNotFoundError(
+            f"from_transformers needs {' and '.join(missing)}: pip install 'lucid-onnx[torch]' transformers"
+        )
+    modules = import_module("lucid.importing.transformers_modules")
+    imported: PublishedModel = modules.imported_checkpoint(
+        Path(folder), task, architecture, trust_remote_code, inputs or {}
+    )
     return imported

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 from zipfile import BadZipFile
@@ -53,8 +53,7 @@ def imported_module(module: Any, examples: Sequence[Any], kwargs: Mapping[str, A
                 f"from_torch: {type(module).__name__} is in training mode, in which dropout and batch norms compute "
                 "something else: call module.eval() first"
             )
-        program, axes = exported(module, examples, kwargs or {}, dynamic)
-        return _imported(program, axes, type(module).__name__)
+        return _imported(TorchPart(type(module).__name__), *exported(module, examples, kwargs or {}, dynamic))
     if isinstance(module, ExportedProgram):
         program = module
     elif isinstance(module, (str, PathLike)):
@@ -67,7 +66,7 @@ def imported_module(module: Any, examples: Sequence[Any], kwargs: Mapping[str, A
     if examples or kwargs:
         raise TorchImportError("from_torch: an exported program has its inputs already: leave the examples out")
     axes = axes_by_name(list(_inputs(program, _user_inputs(program, program.graph))), dynamic)
-    return _imported(program, axes, "ExportedProgram")
+    return _imported(TorchPart("ExportedProgram"), program, axes)
 
 
 def _loaded(path: str | PathLike[str]) -> ExportedProgram:
@@ -80,10 +79,19 @@ def _loaded(path: str | PathLike[str]) -> ExportedProgram:
         ) from error
 
 
-def _imported(program: ExportedProgram, axes: Mapping[str, Any], name: str) -> TorchPart:
-    """A module from a program."""
+def _imported(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) -> TorchPart:
+    """A module that computes a program."""
+    module.forward, module._specs = added(module, program, axes)  # type: ignore[method-assign]  # torch's signature
+    return module
+
+
+def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) -> tuple[Program, Mapping[str, Any]]:
+    """A program that reads its weights from a module, which gets them, and the specs of its inputs.
+
+    A module may get several programs of one torch module.
+    """
     program = _decomposed(program)
-    _check_outputs(program, name)
+    _check_outputs(program, module._kind)
     graph = copy.deepcopy(program.graph)
     inputs = _inputs(program, _user_inputs(program, graph))
     specs, symbols = _specs(inputs, axes)
@@ -91,18 +99,13 @@ def _imported(program: ExportedProgram, axes: Mapping[str, Any], name: str) -> T
     graph.eliminate_dead_code()
     nodes = [node for node in graph.nodes if node.op != "output"]
     slots = {node: Slot(number) for number, node in enumerate(nodes)}
-    module = TorchPart(name)
     weights = _weights(program, module, slots, _kinds(graph))
     _declare_uses(graph, weights, slots)
     output = next(node for node in graph.nodes if node.op == "output")
     result = pytree.tree_unflatten([_argument(value, slots) for value in output.args[0]], program.call_spec.out_spec)
     places = {key: _argument(value, slots) for key, value in inputs.items()}
-    module._specs = specs
-    module._constants = [tensor for tensor in weights.values() if isinstance(tensor, Tensor)]
-    module.forward = Program(  # type: ignore[method-assign]  # an object with the signature of torch's forward
-        places, weights, _calls(graph, slots), _plain(result), len(nodes)
-    )
-    return module
+    module._constants = [*module._constants, *(tensor for tensor in weights.values() if isinstance(tensor, Tensor))]
+    return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes)), specs
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
@@ -170,16 +173,15 @@ def _specs(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[dict[str
     names: dict[str, str] = {}
     alike: dict[tuple[int, Any], str] = {}
 
+    def take_names(node: Node, own: Any, path: str) -> None:
+        for axis, (size, name) in enumerate(zip(node.meta["val"].shape, own or (), strict=False)):
+            if isinstance(name, str) and isinstance(size, int):
+                raise TorchImportError(f"from_torch: {fixed_axis(axis, path, name, size)}")
+            if isinstance(name, str):
+                _take_name(names, str(size.node.expr), name)
+
     def tensor_spec(node: Node, own: Any, path: str) -> Any:
         tensor = node.meta["val"]
-        wanted = [name if isinstance(name, str) else None for name in own or ()]
-        wanted += [None] * (tensor.ndim - len(wanted))
-        for axis, (size, name) in enumerate(zip(tensor.shape, wanted, strict=True)):
-            if name is None:
-                continue
-            if isinstance(size, int):
-                raise TorchImportError(f"from_torch: {fixed_axis(axis, path, name, size)}")
-            _take_name(names, str(size.node.expr), name)
         for axis, size in enumerate(tensor.shape):
             if not isinstance(size, int):
                 for symbol in re.findall(_SYMBOL, str(size.node.expr)):
@@ -190,16 +192,18 @@ def _specs(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[dict[str
         sizes = [size if isinstance(size, int) else named_size(str(size.node.expr), names) for size in tensor.shape]
         return spec(*sizes, dtype=dtype_of(tensor.dtype))
 
-    def nested(value: Any, own: Any, path: str) -> Any:
+    def nested(of: Callable[[Node, Any, str], Any], value: Any, own: Any, path: str) -> Any:
         if isinstance(value, Mapping):
-            return {key: nested(item, own[key] if own else None, f"{path}.{key}") for key, item in value.items()}
+            return {key: nested(of, item, own[key] if own else None, f"{path}.{key}") for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            return [nested(item, own[place] if own else None, f"{path}.{place}") for place, item in enumerate(value)]
-        return tensor_spec(value, own, path) if isinstance(value, Node) else value
+            return [
+                nested(of, item, own[place] if own else None, f"{path}.{place}") for place, item in enumerate(value)
+            ]
+        return of(value, own, path) if isinstance(value, Node) else value
 
-    for_names = sorted(inputs, key=lambda name: name not in axes)  # those with names first
-    found = {name: nested(inputs[name], axes.get(name), name) for name in for_names}
-    return {name: found[name] for name in inputs}, names
+    for name, value in inputs.items():
+        nested(take_names, value, axes.get(name), name)
+    return {name: nested(tensor_spec, value, axes.get(name), name) for name, value in inputs.items()}, names
 
 
 _SYMBOL = r"\b[su]\d+\b"
@@ -344,7 +348,7 @@ def _weights(
     for key, value in program.state_dict.items():
         _place(module, key, _tensor(value, known), kinds)
     for node, slot in slots.items():
-        if node.op != "placeholder" or own[node.target].kind == InputKind.USER_INPUT:
+        if node.op != "placeholder" or own[node.target].kind == InputKind.USER_INPUT or not node.users:
             continue
         key = own[node.target].target
         if key in program.state_dict:
@@ -352,7 +356,7 @@ def _weights(
             *path, name = key.split(".")
             for step in path:
                 owner = vars(owner)[step]
-            weights[slot.number] = Weight(owner, name)
+            weights[slot.number] = Weight(owner, name, key)
         elif isinstance(program.constants.get(key), torch.Tensor):
             weights[slot.number] = _tensor(program.constants[key], known)
         else:

@@ -17,6 +17,7 @@ from lucid.models.checkpoints.adapters import titles
 from lucid.models.checkpoints.config import names_of
 from lucid.models.checkpoints.pretrained import Pretrained, Unread
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
 from lucid.nn.quantized import WeightModule
 from lucid.runtime.providers import installed
 from lucid.testing.precision.report import OutputError
@@ -50,13 +51,13 @@ def card_of(
         command: the command line that was given.
     """
     name = name_of(checkpoint)
-    task = model.checkpoint.task if isinstance(model, Pretrained) else ""
+    task = model.task if isinstance(model, PublishedModel) else ""
     subject = Subject(folder.name, task, checkpoint, tuple(files))
     language, lines = lines_for(layout.name, subject)
     parts = [
         *_for_the_hub(layout, task),
         f"# {visible(name)} for {layout.about}",
-        f"{visible(name)} as ONNX: `{type(model).__name__}`" + (f", for the task {task}." if task else "."),
+        f"{visible(name)} as ONNX: `{_class_of(model)}`" + (f", for the task {task}." if task else "."),
         "## Loading it",
         f"```{language}\n{lines.rstrip()}\n```",
         *_missing_tokenizer(subject),
@@ -74,6 +75,10 @@ def card_of(
         f"The licence of the weights is that of {visible(name)}. `lucid_export.json` lists the files of this folder.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _class_of(model: Module) -> str:
+    return model.class_name if isinstance(model, PublishedModel) else type(model).__name__
 
 
 def _missing_tokenizer(subject: Subject) -> list[str]:
@@ -130,6 +135,11 @@ def _agreement(model: Module, files: Sequence[Exported]) -> str:
             for name, parity in measured
             for provider, level in parity.accuracy_levels.items()
         )
+        + "".join(
+            f"\n\n`{file.file}` was also compared with {model.read_by}: {_originally(file.original)}."
+            for file in files
+            if file.original is not None and isinstance(model, PublishedModel)
+        )
     )
 
 
@@ -168,6 +178,11 @@ def _figures(parity: ParityReport) -> tuple[str, ...]:
     return str(runs), f"{parity.max_abs:.1e}", f"{share:.0%}", equal, "yes" if parity.passed else "**no**"
 
 
+def _originally(report: ParityReport) -> str:
+    runs, difference, share, _, agrees = _figures(report)
+    return f"largest difference {difference} in {runs} runs, {share} of what is allowed; agrees: {agrees}"
+
+
 def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Sequence[str]) -> str:
     first = files[0]
     opsets = ", ".join(f"{domain} {version}" for domain, version in first.opsets.items())
@@ -179,6 +194,8 @@ def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Seq
         ("opset", opsets),
         ("weights", _weights(model, first)),
     ]
+    if isinstance(model, PublishedModel) and model.read_by:
+        rows.append(("read by", model.read_by))
     if first.parity is not None:
         rows.append(("compared with", f"onnxruntime {installed()}"))
     return by + _table(("", ""), rows)

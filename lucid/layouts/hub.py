@@ -34,6 +34,7 @@ from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
 from lucid.nn.quantized import WeightModule
 from lucid.nn.recurrent_decoding import RecurrentDecoder
 
@@ -134,7 +135,7 @@ def _check_cache(model: Pretrained[Any], shape: CacheShape, checkpoint: Path) ->
 
 def _sentences(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     _check_config(model, checkpoint, "sentence-transformers")
-    if not isinstance(model, Pretrained) or model.checkpoint.task not in _SCORES:
+    if not isinstance(model, PublishedModel) or model.task not in _SCORES:
         write_sentence_layers(model, checkpoint, folder)
     return _write(_SENTENCES, model, checkpoint, folder, options)
 
@@ -146,7 +147,7 @@ def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options)
     _check_config(model, checkpoint, "transformers.js")
     home = files_home(checkpoint)
     needed = [] if is_gguf(home) else ["tokenizer.json"]
-    if isinstance(model, Pretrained) and "input_ids" not in model.input_specs():
+    if isinstance(model, PublishedModel) and "input_ids" not in model.input_specs():
         needed = ["preprocessor_config.json"]
     for name in needed:
         if not file_of(checkpoint, name).is_file():
@@ -183,7 +184,7 @@ def _for_javascript(place: Path, precision: str) -> dict[str, Any]:
 
 def _check_config(model: Module, checkpoint: Path, runtime: str) -> None:
     """Raise an error for a model without config.json or tokenizer, by which these runtimes find their class."""
-    if not isinstance(model, Pretrained):
+    if not isinstance(model, PublishedModel):
         raise ValueError(
             f"{runtime} loads models of checkpoints only, got a {type(model).__name__}; use layout 'onnxruntime'"
         )

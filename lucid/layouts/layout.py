@@ -56,6 +56,7 @@ class Exported:
         inputs, outputs: their types by name.
         opsets: the version of each domain.
         parity: how it compares with NumPy; None if this was not measured.
+        original: how it compares with the library that read the checkpoint; None if Lucid did, or it was not measured.
         cost: the cost of quantizing against the source; None if nothing was quantized, or it was not measured.
     """
 
@@ -67,6 +68,7 @@ class Exported:
     outputs: Mapping[str, TensorType]
     opsets: Mapping[str, int]
     parity: ParityReport | None = None
+    original: ParityReport | None = None
     cost: QuantizingCost | None = None
 
     @property

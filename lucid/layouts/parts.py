@@ -13,13 +13,13 @@ from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Dim, Size, dim
 from lucid.layouts.images import with_preprocessor
 from lucid.layouts.layout import Options
-from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.models.parts.sentences import PooledEncoder
 from lucid.nn.cache import Cache
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.model_parts import PART_NAMES, CacheKind, ModelPart
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.parts import part_of
 from lucid.tracing.trace import Model, input_types
@@ -53,7 +53,7 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
         return {"encoder_model": model.part("encoder"), "decoder_model_merged": model.part("decoder_merged")}
     if options.cache is not None or options.capacity is not None:
         raise ValueError(f"cache and capacity are for decoders, got a {type(model).__name__}; leave them out")
-    inputs = with_known_axes(model.full_input_specs() if isinstance(model, Pretrained) else model.input_specs())
+    inputs = with_known_axes(model.full_input_specs() if isinstance(model, PublishedModel) else model.input_specs())
     if isinstance(model, PooledEncoder) and states:
         return {MODEL: states_and_embedding(model, inputs)}
     return {MODEL: ModelPart(model, inputs)}
@@ -155,7 +155,7 @@ def known_inputs(model: Model) -> dict[str, TensorType]:
     """All inputs that a model knows, in the order of its arguments."""
     if not isinstance(model, Module):
         return {}
-    found = dict(model.full_input_specs() if isinstance(model, Pretrained) else model.input_specs())
+    found = dict(model.full_input_specs() if isinstance(model, PublishedModel) else model.input_specs())
     order = {name: index for index, name in enumerate(inspect.signature(model.forward).parameters)}
     return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 

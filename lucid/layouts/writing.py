@@ -21,9 +21,10 @@ from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.manifest import check_replaceable, write_manifest
 from lucid.layouts.parts import parts_of
 from lucid.layouts.triton import TRITON
-from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.model_parts import CacheKind, ModelPart
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
+from lucid.testing.original_parity import original_parity
 from lucid.testing.part_parity import part_parity
 from lucid.testing.quantizing_cost import measurable, quantizing_cost
 from lucid.testing.report import ParityReport
@@ -118,6 +119,15 @@ def write_folder(
                 replace(file, parity=compare(file.part, made / file.file, how, rtol=rtol, atol=atol))
                 for file, how in zip(files, exports, strict=True)
             ]
+            if (
+                isinstance(model, PublishedModel)
+                and original is None
+                and options == replace(options, dtype=None, preprocessing=None, preprocessor=None)
+            ):
+                files = [
+                    replace(file, original=original_parity(model, file.part, made / file.file, rtol, atol))
+                    for file in files
+                ]
             if original is not None and measurable(original):
                 files = _with_costs(files, original.to("float32"), model)
         with write_atomically(made / CARD) as card:
@@ -130,7 +140,7 @@ def _tokenizing(model: Module, options: Options) -> Any:
     """The package that writes tokenizers, for a model that may have one in the file."""
     package = text_module("layouts.tokenizing")
     for part in parts_of(model, options, states=False).values():
-        package.check_reads_text(part.inputs, model.checkpoint.task if isinstance(model, Pretrained) else "")
+        package.check_reads_text(part.inputs, model.task if isinstance(model, PublishedModel) else "")
     return package
 
 

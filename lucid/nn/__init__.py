@@ -66,6 +66,7 @@ from lucid.nn.positions import LearnedPositions as LearnedPositions
 from lucid.nn.positions import RelativePositionBias as RelativePositionBias
 from lucid.nn.positions import RotaryEmbedding as RotaryEmbedding
 from lucid.nn.positions import SinusoidalPositionalEncoding as SinusoidalPositionalEncoding
+from lucid.nn.published_model import PublishedModel as PublishedModel
 from lucid.nn.quantized import Int8Weight as Int8Weight
 from lucid.nn.quantized import QuantizedWeight as QuantizedWeight
 from lucid.nn.recurrent import GRU as GRU

@@ -25,7 +25,7 @@ from lucid.tracing.parts import TracedPart, trace_part
 
 # A step with a cache has two outputs for each layer: that one of hundreds of results has a rounding error of more than
 # three times eager's is usual. In SmolLM2, 30 layers, it is up to 7.5 times; a fault is thousands of times.
-_TIMES_IN_CACHES = 10.0
+TIMES_IN_CACHES = 10.0
 
 
 def part_parity(
@@ -70,7 +70,7 @@ def part_parity(
         if part.otherwise is not None:
             report = _alternatives(part, compared, part.otherwise, loaded, **given)
         else:
-            given["times"] = AS_EAGER if part.draw is None else _TIMES_IN_CACHES
+            given["times"] = AS_EAGER if part.draw is None else TIMES_IN_CACHES
             report = compare_runs(part.function, (), part.inputs, loaded, graph, draw=part.draw, steps=steps, **given)
     return replace(report, weights=weights, branches_not_run=not_run)
 

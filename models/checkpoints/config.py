@@ -38,9 +38,11 @@ from lucid.models.checkpoints.config_file import names_of as names_of
 from lucid.models.checkpoints.config_file import parse_json as parse_json
 from lucid.models.checkpoints.config_file import read_json as read_json
 from lucid.models.checkpoints.config_file import show as show
+from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.options_read import HARMLESS, OptionsRead, options_read
 from lucid.models.checkpoints.quantized_weights import Array as Array
 from lucid.models.checkpoints.quantized_weights import Weight
+from lucid.models.checkpoints.refusals import by_torch
 from lucid.nn import functional as F
 
 T = TypeVar("T")
@@ -151,8 +153,10 @@ class Config:
             ConfigError: for another one, listing those that are; the message says where to read how one is added.
         """
         if self.get("model_type", str) not in model_types:
-            known = ", ".join(model_types)
-            raise self.wrong("model_type", f"supported: {known}; docs/extending.md shows how a model is added")
+            remedy = f"supported: {', '.join(model_types)}; docs/extending.md shows how a model is added"
+            if self.options["model_type"] not in MODEL_TYPES and self.where.endswith(".json"):
+                remedy = f"{by_torch()}; {remedy}"
+            raise self.wrong("model_type", remedy)
 
     @property
     def model_type(self) -> str:

@@ -117,7 +117,7 @@ class Unread(NamedTuple):
     """Those that the caller asked to ignore."""
 
 
-class Pretrained(nn.Module, Generic[C]):
+class Pretrained(nn.PublishedModel, Generic[C]):
     """A model made from a config, which says how its published checkpoints are read."""
 
     checkpoint: ClassVar[Checkpoint[Any]]
@@ -184,9 +184,9 @@ class Pretrained(nn.Module, Generic[C]):
             return False
         return {tied.get(name, name) for name in sources} == own.keys()
 
-    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
-        """The inputs by name that other programs give it: those of `input_specs`, and what else its tokenizer makes."""
-        return self.input_specs()
+    @property
+    def task(self) -> str:
+        return self.checkpoint.task
 
     @classmethod
     def _from_checkpoint(

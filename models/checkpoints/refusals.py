@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import TypeVar
 
 from lucid.models.checkpoints.config_file import MAX_NAMED, ConfigError, OptionError
@@ -63,3 +64,10 @@ def _way_out(asked: Sequence[str], optional: Sequence[str]) -> str:
     options = " ".join(f"--ignore-option {name}" for name in names)
     what = "it changes" if len(optional) == 1 else "they change"
     return f"; if you know that {what} nothing, load with ignore=({listed}) or {options}"
+
+
+def by_torch() -> str:
+    """How torch reads what Lucid does not, and what that needs where it is not installed."""
+    missing = not all(map(find_spec, ("torch", "transformers")))
+    install = " (pip install 'lucid-onnx[torch]' transformers)" if missing else ""
+    return f"torch may read it: --via torch, or lucid.importing.from_transformers{install}"

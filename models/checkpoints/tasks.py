@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 from lucid.core.words.suggestions import did_you_mean
 from lucid.models.checkpoints.architectures import CLASSES, TRANSFORMERS
 from lucid.models.checkpoints.config import Config, ConfigError, show
-from lucid.models.checkpoints.families import MODEL_TYPES, family_of
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, family_of
 from lucid.models.checkpoints.pretrained import Pretrained
+from lucid.models.checkpoints.refusals import by_torch
 
 Reader: TypeAlias = type[Pretrained[Any]]
 
@@ -84,6 +85,8 @@ def reader_for(task: str | None, options: Config, pooled: bool) -> Reader:
         task = _OTHER_NAMES.get(task, task)
     if task not in tasks:
         more = "; its modules.json is for sentence-similarity" if pooled else ""
+        if any(task in family.tasks for family in FAMILIES.values()):
+            more += f"; {by_torch()}"
         raise _none(options, f"task {show(task)} is not known for model_type {options.model_type}{more}")
     reader = class_of(tasks[task])
     if not _holds(reader, options):
@@ -166,7 +169,7 @@ def _only_task(options: Config) -> str:
         raise _none(options, f"architectures are {', '.join(map(show, names))}, expected one")
     name, task = names[0], told[names[0]]
     if task is None:
-        raise _none(options, f"architectures has {show(name)}, which is not supported")
+        raise _none(options, f"architectures has {show(name)}, which is not supported; {by_torch()}")
     if not _holds(class_of(family.tasks[task]), options):
         raise _none(options, f"architectures has {show(name)}, but there are no weights for task {show(task)}")
     return task

@@ -27,8 +27,10 @@ from lucid.export.options import ExportOptions
 from lucid.files.atomic import is_stream
 from lucid.layouts import LAYOUTS, write_folder
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
 from lucid.nn.quantizing.layer_weights import parameter_count
 from lucid.testing import ParityReport
+from lucid.testing.original_parity import original_parity
 from lucid.testing.part_parity import part_parity
 from lucid.testing.quantizing_cost import QuantizingCost, measurable, quantizing_cost
 from lucid.testing.weights import compare_weights
@@ -70,16 +72,27 @@ def _export_file(options: Export) -> int:
     elif options.check and texts is not None:
         weights = compare_weights(written, lowered)
         report = texts.parity(chosen, written, target=how.target, weights=weights, **of_file, **tolerance)
+    by_torch = None
+    if options.check and isinstance(model, PublishedModel) and _is_as_read(options):
+        by_torch = original_parity(model, chosen, written, **tolerance)
     cost = None
     if options.check and original is not None and measurable(original):
         cost = quantizing_cost(part(original.to("float32"), options), part(model, options))
     data = _summary(model, lowered, exported, explanation, output)
     if options.json:
+        if by_torch is not None:
+            data["original"] = parity_json(by_torch)
         terminal.print_json({**data, "parity": parity_json(report) if report else None, "quantizing": cost_json(cost)})
     else:
         out = terminal.console(beside=output)
-        _print(out, data, explanation, report, original if options.check else None, cost)
-    return FAILED if report and not report.passed else OK
+        _print(out, data, explanation, report, by_torch, original if options.check else None, cost)
+    return FAILED if any(each and not each.passed for each in (report, by_torch)) else OK
+
+
+def _is_as_read(options: Export) -> bool:
+    """Whether a file computes what torch does, from the same inputs."""
+    changed = options.bits, options.dtype, options.with_tokenizer, options.with_preprocessor
+    return options.via is not None and not any(changed)
 
 
 def _target(options: Export) -> Target:
@@ -141,6 +154,7 @@ def _print(
     data: Mapping[str, Any],
     explanation: Explanation,
     report: ParityReport | None,
+    by_torch: ParityReport | None,
     source: Module | None,
     cost: QuantizingCost | None,
 ) -> None:
@@ -156,6 +170,8 @@ def _print(
     out.line(f"parameters  {data['parameters']:,}")
     if report is not None:
         print_parity(out, report, brief=True)
+    if by_torch is not None:
+        print_parity(out, by_torch, brief=True, other="torch")
     print_cost(out, source, cost)
     terminal.written(out, [Path(file["name"]) for file in data["files"]])
 
@@ -193,6 +209,7 @@ def _export_folder(options: Export, layout: str) -> int:
     )
     costs = {one.file: one.cost for one in written if one.cost is not None}
     reports = {one.file: one.parity for one in written if one.parity is not None}
+    originals = {one.file: one.original for one in written if one.original is not None}
     files = sorted(path for path in output.rglob("*") if path.is_file())
     if options.json:
         data = {
@@ -202,14 +219,18 @@ def _export_folder(options: Export, layout: str) -> int:
             "parity": {name: parity_json(report) for name, report in reports.items()} or None,
             "quantizing": {name: cost_json(cost) for name, cost in costs.items()} or None,
         }
+        if originals:
+            data["original"] = {name: parity_json(report) for name, report in originals.items()}
         terminal.print_json(data)
     else:
         out = terminal.console()
         for report in reports.values():
             print_parity(out, report, brief=True)
+        for report in originals.values():
+            print_parity(out, report, brief=True, other="torch")
         for cost in costs.values():
             print_cost(out, original, cost)
         if options.check and not costs:
             print_cost(out, original, None)
         terminal.written(out, files)
-    return OK if all(report.passed for report in reports.values()) else FAILED
+    return OK if all(report.passed for report in (*reports.values(), *originals.values())) else FAILED

@@ -146,6 +146,17 @@ class ModelOptions(ConfigOptions, SourceOptions):
         ),
     ]
     seed: Annotated[int, of_model(help="The seed of random weights and inputs.")] = 0
+    via: Annotated[
+        Literal["torch"] | None,
+        of_model(
+            help="Who reads a checkpoint: torch, for model types that Lucid does not read itself. Needs torch and "
+            "transformers."
+        ),
+    ] = None
+    trust_remote_code: Annotated[
+        bool,
+        of_model("--trust-remote-code", help="With --via torch: run code that the checkpoint brings along."),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,251 @@
+"""Models of transformers as modules of Lucid, with the inputs and outputs of our own: called once, or with a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import DynamicCache
+
+from lucid.core.graph.types import Array, TensorType, int64
+from lucid.core.sizes.dims import Size
+from lucid.importing.exporting import exported
+from lucid.importing.program import Program, Weight
+from lucid.importing.torch_import import TorchImportError
+from lucid.importing.torch_modules import TorchPart, added, dtype_of
+from lucid.importing.transformers_classes import TEXTS, Checkpoint, quiet, read
+from lucid.importing.transformers_inputs import example, example_sizes, input_specs
+from lucid.nn.cache import CacheShape, KeyValueCache, empty_caches
+from lucid.nn.decoding import CausalDecoder
+from lucid.nn.model_parts import CacheKind, ModelPart
+from lucid.nn.published_model import PublishedModel
+from lucid.ops.creation import arange, ones
+from lucid.ops.tensor.tensor import Tensor
+
+_OUTPUTS = {  # of a task, as our own models have them; of another one all that are tensors
+    **dict.fromkeys(("fill-mask", "text-classification", "token-classification", "reranking"), ("logits",)),
+    **dict.fromkeys(("audio-classification", "image-classification", "image-segmentation"), ("logits",)),
+    "automatic-speech-recognition": ("logits",),
+    "question-answering": ("start_logits", "end_logits"),
+    "feature-extraction": ("last_hidden_state",),
+    "image-feature-extraction": ("last_hidden_state", "pooler_output"),
+    "zero-shot-image-classification": ("logits_per_image", "logits_per_text", "text_embeds", "image_embeds"),
+    "object-detection": ("logits", "pred_boxes"),
+    "depth-estimation": ("predicted_depth",),
+}
+_BATCH, _NEW, _PAST = "batch_size", "sequence_length", "past_sequence_length"
+
+
+def imported_checkpoint(
+    folder: Path,
+    task: str | None,
+    architecture: str | None,
+    trust_remote_code: bool,
+    inputs: Mapping[str, TensorType],
+) -> FromTransformers:
+    """What `from_transformers` returns."""
+    checkpoint = read(folder, task, architecture, trust_remote_code)
+    imported: FromTransformers = TorchDecoder(checkpoint) if checkpoint.task == TEXTS else TorchModel(checkpoint)
+    with quiet():
+        imported.take(checkpoint, inputs)
+    lacking = sorted(imported.keys_read & set(checkpoint.missing))
+    if lacking:
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        raise TorchImportError(
+            f"{folder}: has no weights {', '.join(lacking[:3])}{more}, which {checkpoint.class_name} needs; give the "
+            "task or the architecture of the checkpoint"
+        )
+    return imported
+
+
+class FromTransformers(TorchPart, PublishedModel):
+    """A checkpoint that transformers read."""
+
+    _computed_by_torch: Callable[[Mapping[str, Array]], list[torch.Tensor]]
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        super().__init__(checkpoint.class_name)
+        self._task = checkpoint.task
+        self.keys_read: set[str] = set()
+
+    @property
+    def task(self) -> str:
+        return self._task
+
+    @property
+    def class_name(self) -> str:
+        return self._kind
+
+    @property
+    def read_by(self) -> str:
+        return f"transformers {transformers.__version__} and torch {torch.__version__}"
+
+    def file_notes(self) -> Mapping[str, str]:
+        return {"lucid.via": "torch"}
+
+    def take(self, checkpoint: Checkpoint, inputs: Mapping[str, TensorType]) -> None:
+        """Import the model of a checkpoint, with specs for some of its inputs."""
+        raise NotImplementedError
+
+    def by_original(self, arrays: Mapping[str, Array]) -> Sequence[Array]:
+        with torch.no_grad(), quiet():
+            return [tensor.numpy() for tensor in self._computed_by_torch(arrays)]
+
+    def _program_of(
+        self, model: torch.nn.Module, step: Callable[..., Any], examples: Mapping[str, Any], axes: Mapping[str, Any]
+    ) -> tuple[Program, Mapping[str, Any]]:
+        """The program of a function that stands in the place of a model's `forward` while it is exported."""
+        model.forward = step
+        try:
+            program, specs = added(self, *exported(model, (), examples, axes))
+        finally:
+            del model.forward
+        self.keys_read |= {weight.key for weight in program.weights.values() if isinstance(weight, Weight)}
+        return program, specs
+
+
+class TorchModel(FromTransformers):
+    """A model that is called once: of texts, images or sounds."""
+
+    def take(self, checkpoint: Checkpoint, inputs: Mapping[str, TensorType]) -> None:
+        model, parameters = checkpoint.model, signature(checkpoint.model.forward)
+        if unknown := [name for name in inputs if name not in parameters.parameters]:
+            names = ", ".join(parameters.parameters)
+            raise TorchImportError(f"{self._kind} has no input {', '.join(unknown)}: it takes {names}")
+        specs = {**input_specs(checkpoint, inputs), **inputs}
+        call, wanted = type(model).forward, _OUTPUTS.get(self._task, ())
+        pooled = not any("pooler" in key for key in checkpoint.missing)
+        model.config.use_cache, model.config.return_dict = False, True
+
+        def step(**named: Any) -> dict[str, torch.Tensor]:
+            outputs = {name: value for name, value in call(model, **named).items() if isinstance(value, torch.Tensor)}
+            names = [name for name in wanted if name in outputs and (pooled or name != "pooler_output")]
+            return {name: outputs[name] for name in names or outputs}
+
+        step.__signature__ = parameters  # type: ignore[attr-defined]
+        sizes = example_sizes(specs)
+        examples = {name: example(name, kind, sizes) for name, kind in specs.items()}
+        axes = {name: [n if isinstance(n, int) else str(n) for n in kind.shape] for name, kind in specs.items()}
+        program, self._specs = self._program_of(model, step, examples, axes)
+        self.forward = program  # type: ignore[method-assign]  # with the signature of torch's
+        self._computed_by_torch = lambda arrays: list(step(**_tensors(arrays)).values())
+
+
+class TorchDecoder(FromTransformers, CausalDecoder):
+    """A decoder with a cache of keys and values, which grows: transformers' DynamicCache, layer by layer."""
+
+    program: Program
+    _shape: CacheShape
+
+    def take(self, checkpoint: Checkpoint, inputs: Mapping[str, TensorType]) -> None:
+        if inputs:
+            raise TorchImportError(f"{self._kind} has the inputs of every decoder: leave --input out")
+        model = checkpoint.model
+        self._shape, step = _cache_shape(self._kind, model), _step(self._kind, model)
+        past = torch.zeros(2, self._shape.kv_heads, 5, self._shape.head_dim)
+        ids, mask = torch.arange(6).reshape(2, 3), torch.ones(2, 8, dtype=torch.int64)
+        layers = range(self._shape.layers)
+        examples = {"input_ids": ids, "attention_mask": mask, "position_ids": torch.arange(5, 8).expand(2, 3)}
+        axes: dict[str, Any] = {"input_ids": (_BATCH, _NEW), "attention_mask": (_BATCH, "total_sequence_length")}
+        axes["position_ids"] = (_BATCH, _NEW)
+        axes["past_key_values"] = [[(_BATCH, None, _PAST, None)] * 2 for _ in layers]
+        caches = [[past.clone(), past.clone()] for _ in layers]
+        self.program, _ = self._program_of(model, step, {**examples, "past_key_values": caches}, axes)
+
+        def by_torch(arrays: Mapping[str, Array]) -> list[torch.Tensor]:
+            given = _tensors(arrays)
+            ids, rows = given["input_ids"], len(given["input_ids"])
+            empty = torch.zeros(rows, self._shape.kv_heads, 0, self._shape.head_dim)
+            caches = [
+                [given.get(f"past_key_values.{layer}.{name}", empty) for name in ("key", "value")] for layer in layers
+            ]
+            positions = torch.arange(ids.shape[1]).expand(rows, -1)
+            out = step(ids, given["attention_mask"], given.get("position_ids", positions), caches)
+            return [out["logits"], *(x for pair in out["present"] for x in pair if "past_key_values.0.key" in arrays)]
+
+        self._computed_by_torch = by_torch
+
+    @property
+    def cache_shape(self) -> CacheShape:
+        return self._shape
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return CausalDecoder.input_specs(self)
+
+    def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
+        if cache == "fixed":
+            raise ValueError("cache='fixed': a decoder that torch read has a growing cache; use cache='growing'")
+        return super().part(cache, capacity)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[Any] | None = None,
+    ) -> Any:
+        """Logits (N, L, vocabulary); with a cache also the new one. See `nn.CausalDecoder`."""
+        rows, new = input_ids.shape
+        caches = empty_caches(self._shape, rows) if past_key_values is None else past_key_values
+        past = caches[0].key.shape[2]
+        if attention_mask is None:
+            attention_mask = ones(rows, past + new, dtype=int64)
+        if position_ids is None:
+            position_ids = arange(past, past + new).unsqueeze(0).expand(rows, new)
+        outputs = self.program(input_ids, attention_mask, position_ids, [cache[:2] for cache in caches])
+        if past_key_values is None:
+            return outputs["logits"]
+        return outputs["logits"], [KeyValueCache(*pair) for pair in outputs["present"]]
+
+
+def _tensors(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _step(name: str, model: torch.nn.Module) -> Callable[..., Any]:
+    """A decoder's call with keys and values by layer instead of an object that holds them."""
+    call, parameters = type(model).forward, signature(model.forward).parameters
+    cache_name = next((each for each in ("past_key_values", "cache") if each in parameters), None)
+    if cache_name is None:
+        raise TorchImportError(f"{name} takes no cache of keys and values, so it cannot continue a text step by step")
+
+    def step(
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        position_ids: torch.Tensor,
+        past_key_values: Sequence[Sequence[torch.Tensor]],
+    ) -> dict[str, Any]:
+        cache = DynamicCache()
+        if past_key_values:
+            torch._check(attention_mask.shape[1] == past_key_values[0][0].shape[2] + input_ids.shape[1])
+        for layer, (key, value) in enumerate(past_key_values):
+            cache.update(key, value, layer)
+        positions = {"position_ids": position_ids} if "position_ids" in parameters else {}
+        options = {"attention_mask": attention_mask, "use_cache": True, cache_name: cache, **positions}
+        logits = call(model, input_ids=input_ids, **options).logits
+        return {"logits": logits, "present": [[layer.keys, layer.values] for layer in cache.layers]}
+
+    return step
+
+
+def _cache_shape(name: str, model: torch.nn.Module) -> CacheShape:
+    """The sizes of a decoder's cache, as a call fills it.
+
+    Raises:
+        TorchImportError: for layers without keys and values, such as those with states, and layers of different sizes.
+    """
+    ids = torch.zeros(1, 2, dtype=torch.int64)
+    with torch.no_grad():
+        present = _step(name, model)(ids, torch.ones_like(ids), torch.arange(2).expand(1, 2), [])["present"]
+    shapes = {tuple(tensor.shape) for pair in present for tensor in pair if tensor is not None}
+    if len(shapes) != 1 or any(tensor is None for pair in present for tensor in pair):
+        found = ", ".join(map(str, sorted(shapes))) or "none"
+        raise TorchImportError(
+            f"{name}: its cache has keys and values of shapes {found}, expected one shape in all layers"
+        )
+    _, heads, _, width = shapes.pop()
+    return CacheShape(len(present), heads, width, dtype_of(present[0][0].dtype))

@@ -1,0 +1,195 @@
+"""`from_transformers` and `lucid export --via torch`: checkpoints that transformers reads, as our files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import lucid
+from lucid.generation import Generator
+from lucid.importing import TorchImportError, from_transformers
+from lucid.runtime import Session
+from lucid.testing import assert_parity
+from tests.console import in_process
+
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 100,
+    "max_position_embeddings": 64,
+}
+
+
+def saved(folder: Path, name: str, **options: Any) -> Path:
+    """A small checkpoint with random weights."""
+    model_class = getattr(transformers, name)
+    torch.manual_seed(0)
+    model = model_class(model_class.config_class(**(SMALL | options)))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    model.save_pretrained(folder / name)
+    return folder / name
+
+
+@pytest.fixture
+def call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """A command in this process: its exit code, what it prints, and what it says on stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = in_process(arguments, monkeypatch, tmp_path)
+        out, err = capsys.readouterr()
+        return code, out, " ".join(err.split())
+
+    return run
+
+
+# Decoders -------------------------------------------------------------------------------------------------------------
+
+DECODERS: dict[str, dict[str, Any]] = {
+    "GPTNeoXForCausalLM": {},
+    "PhiForCausalLM": {},
+    "Starcoder2ForCausalLM": {"num_key_value_heads": 2, "sliding_window": 6},
+    "FalconForCausalLM": {"alibi": True, "new_decoder_architecture": False, "multi_query": True},
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_a_decoder_with_its_cache_writes_what_transformers_does(tmp_path: Path, name: str) -> None:
+    folder = saved(tmp_path, name, **DECODERS[name])
+    decoder = from_transformers(folder)
+    assert isinstance(decoder, lucid.nn.CausalDecoder)
+    model = getattr(transformers, name).from_pretrained(folder).eval()
+    assert set(decoder.state_dict()) == set(model.state_dict())
+    assert (decoder.task, decoder.class_name) == ("text-generation", name)
+    session = Session(lucid.export.to_onnx(decoder, cache="growing"))
+    assert list(session.inputs)[:4] == ["input_ids", "attention_mask", "position_ids", "past_key_values.0.key"]
+    assert list(session.outputs)[:3] == ["logits", "present.0.key", "present.0.value"]
+    prompts = torch.tensor([[5, 17, 60, 33, 2, 90, 41], [8, 8, 71, 12, 99, 3, 64]])
+    mask = torch.ones_like(prompts)
+    mask[1, :3] = 0
+    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    wanted = model.generate(prompts, attention_mask=mask, **options)[:, 7:]
+    found = Generator(session).generate(prompts.numpy(), mask.numpy(), max_new_tokens=12)
+    np.testing.assert_array_equal(found, wanted.numpy())
+    with torch.no_grad():
+        logits = model(prompts).logits.numpy()
+    np.testing.assert_allclose(decoder(lucid.tensor(prompts.numpy())).numpy(), logits, atol=2e-5)
+    assert_parity(lucid.quantize(decoder, bits=8, smallest_table=1))
+    with pytest.raises(ValueError, match="torch read has a growing cache; use cache='growing'"):
+        lucid.export.to_onnx(decoder, cache="fixed")
+
+
+def test_states_are_no_cache_of_keys_and_values(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "MambaForCausalLM", state_size=4)
+    with pytest.raises(TorchImportError, match="MambaForCausalLM takes no cache of keys and values"):
+        from_transformers(folder)
+
+
+# Tasks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_checked_against_torch_and_its_card_says_so(call: Any, tmp_path: Path) -> None:
+    saved(tmp_path, "RoFormerForSequenceClassification", num_labels=3, num_hidden_layers=1)
+    code, out, err = call("export", "RoFormerForSequenceClassification", "--via", "torch", "--for", "onnxruntime")
+    assert (code, err) == (0, "")
+    assert "parity with NumPy" in out and "parity with torch" in out
+    folder = tmp_path / "RoFormerForSequenceClassification-onnxruntime"
+    card = (folder / "README.md").read_text()
+    read_by = f"transformers {transformers.__version__} and torch {torch.__version__}"
+    assert f"| read by | {read_by} |" in card and f"was also compared with {read_by}" in card
+    session = Session(folder / "model.onnx")
+    assert (list(session.inputs), list(session.outputs)) == (
+        ["input_ids", "attention_mask", "token_type_ids"],
+        ["logits"],
+    )
+    assert call("verify", "RoFormerForSequenceClassification", folder, "--via", "torch")[0] == 0
+
+
+def test_pixels_are_as_large_as_the_preprocessor_makes_them(call: Any, tmp_path: Path) -> None:
+    saved(tmp_path, "BeitForImageClassification", image_size=32, patch_size=8, num_labels=3, num_hidden_layers=1)
+    (tmp_path / "BeitForImageClassification" / "preprocessor_config.json").write_text(
+        json.dumps({"size": {"height": 32, "width": 32}, "crop_size": 24, "do_center_crop": False})
+    )
+    code, out, _ = call("export", "BeitForImageClassification", "--via", "torch", "--json")
+    assert code == 0
+    data = json.loads(out)
+    assert data["inputs"] == {"pixel_values": "float32[N, 3, 32, 32]"}
+    assert data["outputs"] == {"logits": "float32[N, 3]"}
+    assert data["parity"]["passed"] and data["original"]["passed"]
+
+
+def test_weights_that_the_checkpoint_does_not_have_are_no_random_numbers(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "RoFormerModel", num_hidden_layers=1)
+    with pytest.raises(TorchImportError, match=r"has no weights classifier.dense.bias, .*which RoFormerForSeq"):
+        from_transformers(folder, "text-classification")
+
+
+OWN_CODE = """
+import torch
+from transformers import RoFormerConfig, PreTrainedModel
+
+
+class Own(PreTrainedModel):
+    config_class = RoFormerConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.table = torch.nn.Embedding(config.vocab_size, config.hidden_size)
+        self.post_init()
+
+    def forward(self, input_ids, attention_mask=None):
+        from transformers.modeling_outputs import BaseModelOutput
+        return BaseModelOutput(last_hidden_state=self.table(input_ids))
+"""
+
+
+def test_code_of_the_checkpoint_runs_where_it_is_trusted_and_only_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    folder = tmp_path / "own"
+    folder.mkdir()
+    config = {"model_type": "roformer", "architectures": ["Own"], "auto_map": {"AutoModel": "own.Own"}, **SMALL}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "own.py").write_text(OWN_CODE)
+    lucid.save(folder / "model.safetensors", {"table.weight": lucid.randn(100, 32)})
+    with pytest.raises(TorchImportError, match="Own is code of the checkpoint's own, which is not run; .*trust_remote"):
+        from_transformers(folder)
+    own = from_transformers(folder, trust_remote_code=True)
+    assert (own.task, own.class_name) == ("feature-extraction", "Own")
+    assert_parity(own)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"task": "feature-extraktion"},
+            "task 'feature-extraktion' is not known with .*did you mean feature-ext",
+        ),
+        ({"task": "image-classification"}, "no class for task 'image-classification' of model_type roformer; it has"),
+        ({"architecture": "RoFormerForPoems"}, "architectures has 'RoFormerForPoems', which transformers .* does not"),
+        ({"inputs": {"pixels": lucid.spec("N")}}, "RoFormerModel has no input pixels: it takes input_ids"),
+    ],
+)
+def test_refusals(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TorchImportError, match=message):
+        from_transformers(saved(tmp_path, "RoFormerModel", num_hidden_layers=1), **options)
+
+
+def test_a_folder_that_is_no_checkpoint_is_an_error_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "no_such_type"}')
+    with pytest.raises(TorchImportError, match=r"transformers \S+ does not read it: The checkpoint you are trying"):
+        from_transformers(tmp_path)
