@@ -13,6 +13,7 @@ from lucid.core.graph.types import DTYPES, TensorType, spec
 from lucid.core.targets.runtimes import GENERAL
 from lucid.export import Target
 from lucid.nn.module import Module
+from lucid.tracing.inner_outputs import part_with_outputs
 from lucid.tracing.parts import ModelPart, part_of
 from lucid.tracing.trace import Model
 
@@ -96,12 +97,13 @@ def target_of(options: TargetOptions, name: str | None = None) -> Target:
 
 
 def part(model: Model, options: ExportedModelOptions) -> ModelPart:
-    """The model, or what `--part` and `--cache` ask for, with the inputs of `--input` and `--call`."""
+    """The model, or what `--part` and `--cache` ask for, with the inputs of `--input` and `--call` and `--outputs`."""
     kwargs = arguments(model, options)
-    if options.part is None and options.cache is None and options.capacity is None:
-        return ModelPart(model, kwargs)
     try:
-        return part_of(model, options.part, options.cache, options.capacity, kwargs)
+        chosen = ModelPart(model, kwargs)
+        if not (options.part is None and options.cache is None and options.capacity is None):
+            chosen = part_of(model, options.part, options.cache, options.capacity, kwargs)
+        return part_with_outputs(chosen, options.outputs) if options.outputs else chosen
     except ValueError as error:
         raise usage(str(error)) from None
 

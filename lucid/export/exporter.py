@@ -26,8 +26,9 @@ from lucid.export.onnx_file.writer import fits_one_file, in_memory, write
 from lucid.export.options import ExportOptions
 from lucid.export.preprocessing import Preprocessing
 from lucid.export.target import ExportError, Target
+from lucid.tracing.inner_outputs import part_with_outputs, with_outputs
 from lucid.tracing.parts import CacheKind, PartName, TracedPart, notes_of, part_of, trace_part
-from lucid.tracing.trace import Model, trace
+from lucid.tracing.trace import Model, trace, with_known_inputs
 
 
 def to_onnx(
@@ -37,6 +38,7 @@ def to_onnx(
     part: PartName | None = None,
     cache: CacheKind | None = None,
     capacity: int | None = None,
+    outputs: Sequence[str] = (),
     path: str | os.PathLike[str] | None = None,
     target: Target | str = "any",
     opset: int | None = None,
@@ -67,6 +69,8 @@ def to_onnx(
             the same over buffers of a capacity, position j in slot j; texts padded on the right. For an
             `nn.EncoderDecoder`, the step of its decoder.
         capacity: of "fixed": how many positions the buffers hold; by default symbolic.
+        outputs: further outputs: "hidden_states", "hidden_states.7", "attentions", or paths of modules, such as
+            "encoder.layer.7"; see `lucid.tracing.inner_outputs.with_outputs`.
         path: write the model to this file. It appears whole or not at all.
         target: "any", "cpu", "cuda", "portable", or a `Target`.
         opset: 17 to 26; by default the target's own (23, and 24 for a fixed cache; 18 for "portable").
@@ -98,7 +102,7 @@ def to_onnx(
     if external_data not in (True, False, "auto"):
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     resolved = Target.of(target, opset, attention)
-    traced = traced_part(model, inputs, kwargs, part, cache, capacity)
+    traced = traced_part(model, inputs, kwargs, part, cache, capacity, outputs)
     options = ExportOptions(resolved, dtype, keep_io_types, input_names, output_names, preprocessing)
     return lower(traced, options).write(path, external_data)
 
@@ -192,9 +196,15 @@ def traced_part(
     part: PartName | None,
     cache: CacheKind | None,
     capacity: int | None,
+    outputs: Sequence[str] = (),
 ) -> TracedPart:
     if part is not None or cache is not None or capacity is not None:
-        return trace_part(part_of(model, part, cache, capacity, kwargs))
+        chosen = part_of(model, part, cache, capacity, kwargs)
+        return trace_part(part_with_outputs(chosen, outputs) if outputs else chosen)
+    if outputs:
+        if isinstance(model, (TracedPart, Graph)):
+            raise ExportError("outputs: got a graph, expected a model, which is traced with them")
+        kwargs, model = with_known_inputs(model, inputs, kwargs), with_outputs(model, outputs)
     if isinstance(model, (TracedPart, Graph)) and (inputs or kwargs):
         raise ExportError("to_onnx: got a graph, which has inputs of its own, and others; trace the model with these")
     if isinstance(model, TracedPart):

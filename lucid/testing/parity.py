@@ -33,8 +33,9 @@ from lucid.testing.run_sizes import QUICK, Branches, branches_by_size, default_s
 from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs, load
 from lucid.testing.tolerance import AS_EAGER, Comparison
 from lucid.testing.weights import compare_weights, export_again
+from lucid.tracing.inner_outputs import with_outputs
 from lucid.tracing.parts import TracedPart
-from lucid.tracing.trace import Model, trace
+from lucid.tracing.trace import Model, trace, with_known_inputs
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ def assert_parity(
     keep_io_types: bool = True,
     draw: Draw | None = None,
     times: float = AS_EAGER,
+    outputs: Sequence[str] = (),
     **export: Any,
 ) -> ParityReport:
     """Export a model, run it in onnxruntime and compare with the eager results.
@@ -102,6 +104,7 @@ def assert_parity(
             weights are rounded to it, computed in the type in which the target computes.
         draw: called with the values of the sizes; gives arrays for inputs, by name, instead of random numbers.
         times: how many times as far from the result in float64 as the eager one an element may be.
+        outputs: further outputs, as for `to_onnx`, which the traced graph gives in NumPy.
         export: further arguments of `to_onnx`, except `part`, `cache` and `capacity`: with `lucid verify`, which takes
             them, a step gets a cache that the model has made.
 
@@ -119,6 +122,8 @@ def assert_parity(
             f"assert_parity: got {', '.join(sorted(given_parts))}, expected a model as it is called; "
             "lucid verify compares parts and steps with a cache"
         )
+    if outputs:
+        kwargs, model = with_known_inputs(model, inputs, kwargs), with_outputs(model, outputs)
     graph = _graph(model, inputs, kwargs, ExportOptions(target, dtype, keep_io_types))
     _check_runs(graph, providers, sizes)
     again, weights = None, None

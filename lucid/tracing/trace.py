@@ -117,13 +117,7 @@ def _arguments(
 ) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
     """Positional arguments with their names, and keyword arguments."""
     signature = inspect.signature(model.forward if isinstance(model, Module) else model)
-    if not inputs and isinstance(model, Module):
-        specs = model.input_specs()
-        # If one of the inputs that the module knows is given, the others are not added: query alone is self-attention.
-        if not any(_has_spec(kwargs[name]) for name in specs.keys() & kwargs.keys()):
-            kwargs = {name: kind for name, kind in specs.items() if name not in kwargs} | kwargs
-        order = {name: index for index, name in enumerate(signature.parameters)}
-        kwargs = dict(sorted(kwargs.items(), key=lambda item: order.get(item[0], len(order))))
+    kwargs = with_known_inputs(model, inputs, kwargs)
     try:
         bound = signature.bind(*inputs, **kwargs)
     except TypeError as error:
@@ -137,6 +131,19 @@ def _arguments(
         variadic = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
         names += [f"{name}.{index}" for index in range(len(value))] if variadic else [name]
     return list(zip(names, inputs, strict=True)), kwargs
+
+
+def with_known_inputs(model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Arguments by name, with those that a module knows by itself where none is given, in the order of its forward."""
+    found = dict(kwargs or {})
+    if inputs or not isinstance(model, Module):
+        return found
+    specs = model.input_specs()
+    # If one of the inputs that the module knows is given, the others are not added: query alone is self-attention.
+    if not any(_has_spec(found[name]) for name in specs.keys() & found.keys()):
+        found = {name: kind for name, kind in specs.items() if name not in found} | found
+    order = {name: index for index, name in enumerate(inspect.signature(model.forward).parameters)}
+    return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
 
 
 def _needs_input(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> bool:

@@ -274,6 +274,15 @@ class PartOptions:
         of_export(help="Export a step of a decoder over a cache that grows, or of a fixed capacity."),
     ] = None
     capacity: Annotated[int | None, of_export(min=1, help="Positions of a fixed cache.")] = None
+    outputs: Annotated[
+        list[str],
+        of_export(
+            "--outputs",
+            help="Further outputs: hidden_states, hidden_states.7, attentions, or the path of a module, such as "
+            "encoder.layer.7. Repeatable.",
+            **REPEATABLE,
+        ),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
