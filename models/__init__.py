@@ -20,8 +20,10 @@ from lucid.core.words import package_names as _public
 from lucid.models.checkpoints.loading import load as load
 from lucid.models.checkpoints.loading import save as save
 from lucid.models.checkpoints.pretrained import Pretrained as Pretrained
+from lucid.models.checkpoints.registry import register as register
 
-__all__ = _public.offered(globals(), *(file.stem for file in _Path(__file__).parent.glob("[!_]*.py")))
+_FILES = (file.stem for file in _Path(__file__).parent.glob("[!_]*.py"))
+__all__ = _public.offered(globals(), "checkpoints", "parts", *_FILES)
 
 
 def __dir__() -> list[str]:

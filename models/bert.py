@@ -24,8 +24,9 @@ from typing import Self
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like
 from lucid.models.parts.sentences import PooledEncoder
@@ -63,7 +64,7 @@ class BertConfig(text.TextConfig):
         if kind == "mpnet":
             options.only("relative_attention_num_buckets", 32)
             return cls.from_rows(options, type_vocab_size=0, pad_token_id=1, num_buckets=32, family="roberta")
-        if MODEL_TYPES[kind].offset_positions:  # RoBERTa and what is made like it
+        if type_of(kind).offset_positions:  # RoBERTa and what is made like it
             most = options.size("max_position_embeddings")
             padding = options.whole("pad_token_id", low=0, high=most)
             return cls.from_rows(options, pad_token_id=padding, family="roberta")

@@ -19,8 +19,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
@@ -55,7 +56,7 @@ class GemmaConfig(DecoderConfig):
         known: dict[str, Any] = {
             "num_kv_heads": options.heads("num_key_value_heads", heads),
             "head_dim": head_dim,
-            "parts": MODEL_TYPES[kind].parts,
+            "parts": type_of(kind).parts,
             "causal": causal,
             "qkv_bias": bias,
             "o_bias": bias,

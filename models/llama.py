@@ -23,8 +23,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, DecoderOptions, Windows
+from lucid.models.checkpoints.families import FAMILIES, DecoderOptions, Windows
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
@@ -48,7 +49,7 @@ class LlamaConfig(DecoderConfig):
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        declared = MODEL_TYPES[options.model_type]
+        declared = type_of(options.model_type)
         rules, parts = declared.options, declared.parts
         width, heads = options.size("hidden_size"), options.size("num_attention_heads")
         kv_heads = heads

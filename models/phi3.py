@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
@@ -44,7 +45,7 @@ class Phi3Config(DecoderConfig):
             windows=(options.whole("sliding_window", None),) * layers,
             rope_theta=positions.theta,
             rope_scaling=positions.scaling,
-            parts=MODEL_TYPES[options.model_type].parts,
+            parts=type_of(options.model_type).parts,
             rotary_dim=rotary_dim,
         )
 

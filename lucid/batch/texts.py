@@ -14,7 +14,7 @@ from lucid.generation.chat.long_texts import tokenized, truncated
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.layouts.checkpoint_files import PROMPTS
 from lucid.models.checkpoints.config import read_json
-from lucid.models.checkpoints.families import MODEL_TYPES
+from lucid.models.checkpoints.registry import find_family
 
 CHARACTERS = 32
 """How many characters a token has at most, on average: no text of more characters for each token is read."""
@@ -133,8 +133,10 @@ def _pad_id(tokenizer: Tokenizer) -> int:
 def _length(tokenizer: Tokenizer, config: Mapping[str, Any], wanted: int | None) -> int | None:
     """Where a row is cut off: what sentence-transformers would do, or transformers with truncation=True."""
     positions = tokenizer.max_positions
-    declared = MODEL_TYPES.get(str(config.get("model_type")))
-    if declared is not None and declared.offset_positions and positions == config.get("max_position_embeddings"):
+    kind = str(config.get("model_type"))
+    family = find_family(kind)
+    offset = family is not None and family.types[kind].offset_positions
+    if offset and positions == config.get("max_position_embeddings"):
         positions = None if positions is None else positions - 2
     if wanted is not None:
         if positions is not None and wanted > positions:

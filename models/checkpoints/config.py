@@ -38,11 +38,11 @@ from lucid.models.checkpoints.config_file import names_of as names_of
 from lucid.models.checkpoints.config_file import parse_json as parse_json
 from lucid.models.checkpoints.config_file import read_json as read_json
 from lucid.models.checkpoints.config_file import show as show
-from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.options_read import HARMLESS, OptionsRead, options_read
 from lucid.models.checkpoints.quantized_weights import Array as Array
 from lucid.models.checkpoints.quantized_weights import Weight
 from lucid.models.checkpoints.refusals import by_torch
+from lucid.models.checkpoints.registry import find_family, known_types
 from lucid.nn import functional as F
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class Config:
 
     @staticmethod
     def read(folder: str | os.PathLike[str], *model_types: str, ignore: Sequence[str] = ()) -> Config:
-        """The config.json of a folder, whose model_type must be one of those given.
+        """The config.json of a folder, whose model_type must be one of those given, or without any be known.
 
         Args:
             ignore: options that are read as if the file did not have them; see `without`.
@@ -111,7 +111,9 @@ class Config:
         """
         path = Path(folder) / "config.json"
         options = read_json(path)
-        reads = options_read(options.get("model_type"))
+        kind = str(options.get("model_type"))
+        family = find_family(kind)
+        reads = options_read(family.types[kind].like or kind) if family else None
         config = Config(options, str(path), cache(lambda: lucid.load(folder)), reads=reads).without(ignore)
         config.expect_type(model_types)
         return config
@@ -147,16 +149,19 @@ class Config:
         return found
 
     def expect_type(self, model_types: Sequence[str]) -> None:
-        """Require an architecture that is known.
+        """Require one of these architectures, or if there are none, any that a model reads.
 
         Raises:
             ConfigError: for another one, listing those that are; the message says where to read how one is added.
         """
-        if self.get("model_type", str) not in model_types:
-            remedy = f"supported: {', '.join(model_types)}; docs/extending.md shows how a model is added"
-            if self.options["model_type"] not in MODEL_TYPES and self.where.endswith(".json"):
-                remedy = f"{by_torch()}; {remedy}"
-            raise self.wrong("model_type", remedy)
+        kind = self.get("model_type", str)
+        known = find_family(kind)
+        if kind in model_types or (known and not model_types):
+            return
+        remedy = f"supported: {', '.join(model_types or known_types())}; docs/howto/own-model.md shows how one is added"
+        if known is None and self.where.endswith(".json"):
+            remedy = f"{by_torch()}; {remedy}"
+        raise self.wrong("model_type", remedy)
 
     @property
     def model_type(self) -> str:

@@ -2,11 +2,11 @@
 
 ::
 
-    family_of("qwen3").model                     # "llama.Llama": the class that reads such checkpoints
+    FAMILIES["llama"].model                      # "llama.Llama": the class that reads such checkpoints
     MODEL_TYPES["qwen3"].genai                   # True: onnxruntime-genai knows the type
 
-`lucid.models.load`, the reader of GGUF files, layouts and batch jobs read their facts here, so none has a list of model
-types of its own.
+The reader of GGUF files, layouts and batch jobs read their facts here, so none has a list of model types of its own.
+`registry.py` adds models from outside.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class ModelType:
         parts, options: of a decoder of rotary positions.
         optimum: the options that optimum needs for the first, empty cache, besides the width and the heads.
         only: the one task of checkpoints that hold a part of the model.
+        like: a type of transformers whose options and defaults config.json has, for a type that transformers lacks.
     """
 
     published_code: bool = False
@@ -132,6 +133,7 @@ class ModelType:
     options: DecoderOptions = LLAMA_OPTIONS
     optimum: tuple[Literal["num_key_value_heads", "head_dim"], ...] = ()
     only: str | None = None
+    like: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,8 @@ class Family:
     """The classes of one model.
 
     Args:
-        tasks: its classes by task, each as file and name; the first is the model itself, the others have a head.
+        tasks: its classes by task; the first is the model itself, the others have a head. ``"bert.Bert"`` is a class of
+            the file bert.py of `lucid.models`, ``"package.module:Class"`` one from outside.
         types: what is known of the checkpoints that they read, by the model_type of config.json.
     """
 
@@ -439,15 +442,4 @@ FAMILIES: dict[str, Family] = {
 """By the file of the model."""
 
 MODEL_TYPES = {name: declared for family in FAMILIES.values() for name, declared in family.types.items()}
-"""All types that are read."""
-
-_FAMILY_OF = {
-    name: family if kind.only is None else replace(family, tasks={kind.only: family.tasks[kind.only]})
-    for family in FAMILIES.values()
-    for name, kind in family.types.items()
-}
-
-
-def family_of(model_type: str) -> Family:
-    """The model that reads the checkpoints of a known type, with the tasks of these checkpoints."""
-    return _FAMILY_OF[model_type]
+"""All types that Lucid reads itself."""

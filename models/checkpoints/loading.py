@@ -9,7 +9,6 @@ from typing import Any
 
 from lucid import DType, float32
 from lucid.models.checkpoints.adapters import Adapters
-from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.lucid_format import write_checkpoint
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules
@@ -56,9 +55,7 @@ def load(
         OSError: if a file is missing.
     """
     modules = read_modules(source) if task in (None, SENTENCES) else None
-    options = read_options(
-        source if modules is None else modules.encoder, *MODEL_TYPES, ignore=ignore, adapters=adapters
-    )
+    options = read_options(source if modules is None else modules.encoder, ignore=ignore, adapters=adapters)
     if architecture is not None:
         options = with_architecture(options, architecture)
     reader = reader_for(task, options, pooled=modules is not None)
@@ -80,7 +77,7 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     """
     modules = read_modules(source) if model.checkpoint.task == SENTENCES else None
     encoder = source if modules is None else modules.encoder
-    options = read_options(encoder, *MODEL_TYPES, adapters=model.adapters)
+    options = read_options(encoder, adapters=model.adapters)
     ignored = model.unread.on_request
     options = options.without([name for name in ignored if name not in options.dropped])
     write_checkpoint(model, saved_options(model, options), folder, ignored)

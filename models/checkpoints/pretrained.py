@@ -258,7 +258,7 @@ def _say_what_is_unread(options: Config) -> None:
 def read_options(
     source: str | os.PathLike[str], *known: str, ignore: Sequence[str] = (), adapters: Adapters = None
 ) -> Config:
-    """The options of a checkpoint, whose model_type must be one of those known, without those to `ignore`.
+    """The options of a checkpoint without those to `ignore`; its model_type must be one of those given, if any are.
 
     Raises:
         ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.

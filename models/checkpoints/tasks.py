@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 from lucid.core.words.suggestions import did_you_mean
 from lucid.models.checkpoints.architectures import CLASSES, TRANSFORMERS
 from lucid.models.checkpoints.config import Config, ConfigError, show
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, family_of
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.models.checkpoints.refusals import by_torch
+from lucid.models.checkpoints.registry import family_of, type_of
 
 Reader: TypeAlias = type[Pretrained[Any]]
 
@@ -41,9 +42,18 @@ _FORMER = {"T5WithLMHeadModel": "T5ForConditionalGeneration", "LLaMAForCausalLM"
 
 
 def class_of(place: str) -> Reader:
-    """``bert.Bert``: a class by its file in `models/` and its name."""
-    file, _, name = place.partition(".")
-    found: Reader = vars(import_module(f"lucid.models.{file}"))[name]
+    """``bert.Bert``: a class by its file in `models/` and its name; ``package.module:Class`` is one from outside.
+
+    Raises:
+        ImportError: if there is no such module.
+        TypeError: for what is no class of models.
+    """
+    module, outside, name = place.partition(":")
+    if not outside:
+        module, _, name = f"lucid.models.{place}".rpartition(".")
+    found = vars(import_module(module)).get(name)
+    if not isinstance(found, type) or not issubclass(found, Pretrained):
+        raise TypeError(f"{place}: expected a class derived from lucid.models.Pretrained, found {found!r}")
     return found
 
 
@@ -139,7 +149,7 @@ def _no_foreign_code(options: Config) -> None:
         raise options.wrong("auto_map", "expected an object of names")
     for auto, place in (code or {}).items():
         name = str(place).rpartition(".")[2]
-        if auto.startswith("AutoModel") and not (MODEL_TYPES[kind].published_code and name in known):
+        if auto.startswith("AutoModel") and not (type_of(kind).published_code and name in known):
             raise ConfigError(
                 f"{options.where}: auto_map has {show(auto)}: {show(place)}, code of the checkpoint's own, which is "
                 f"never run here and may compute something else than transformers' {kind}. {_way_round(options)}"
@@ -178,8 +188,9 @@ def _only_task(options: Config) -> str:
 def _task_of(name: str, options: Config) -> str | None:
     """The task of a class of transformers; None for one that is not read here."""
     ending, family = _ENDING.search(name), family_of(options.model_type)
-    if ending is None:
-        return None
+    own = [task for task, place in family.tasks.items() if place.endswith(f":{name}")]  # of a model from outside
+    if own or ending is None:
+        return own[0] if own else None
     if ending[0].startswith("Model"):
         if f"{name.removesuffix('Model')}EncoderModel" in _classes(options):  # whose states feature-extraction gives
             return None

@@ -11,8 +11,9 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.architectures import CLASSES
-from lucid.models.checkpoints.families import MODEL_TYPES, family_of
+from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.pretrained import ConfigError
+from lucid.models.checkpoints.registry import family_of
 from lucid.models.checkpoints.tasks import _FORMER
 from tests.models import goldens
 from tests.models.architectures import answers, error, outcomes, proposed, write

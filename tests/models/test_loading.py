@@ -38,7 +38,7 @@ def test_every_model_type_that_a_checkpoint_names_is_known() -> None:
 
 def test_an_unknown_model_type_is_an_error_that_lists_the_known_ones_and_points_to_the_page(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-    listed = r"config\.json: option model_type is 'mamba', supported: .*bert, .*whisper; docs/extending\.md shows how"
+    listed = r"model_type is 'mamba', torch may .*; supported: .*bert, .*whisper; docs/howto/own-model\.md shows how"
     with pytest.raises(ConfigError, match=listed):
         lucid.models.load(tmp_path)
     assert "\n## A model\n" in (ROOT / "docs/extending.md").read_text()

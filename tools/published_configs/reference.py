@@ -15,7 +15,7 @@ import transformers
 
 import lucid
 from lucid.models.checkpoints.config import ConfigError
-from lucid.models.checkpoints.families import family_of
+from lucid.models.checkpoints.registry import family_of
 from lucid.models.checkpoints.tasks import class_of
 from tests.published import Array, inputs_of, weights_of
 

@@ -1,0 +1,225 @@
+"""A type of checkpoints from outside, as docs/howto/own-model.md installs it, is one like Lucid's own."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.batch import Predictor
+from lucid.generation.chat import load_language_model
+from lucid.models.checkpoints import ConfigError, Family, ModelType, registry
+from lucid.testing import assert_parity
+from tests.chat.checkpoints import checkpoint, tokenizer
+from tests.console import in_process
+from tests.distributions import installed
+from tests.models.goldens import folder as golden
+from tests.pages import blocks
+
+ROOT = Path(__file__).parents[1]
+PAGE = {block.title: block.text for block in blocks(ROOT / "docs" / "howto" / "own-model.md") if block.title}
+NOMIC = PAGE["pyproject.toml"], {"nomic_bert.py": PAGE["nomic_bert.py"]}
+DATA = ROOT / "tests" / "data" / "nomic_bert"
+STATES = Family(tasks={"feature-extraction": "nomic_bert:NomicBert"}, types={"nomic_bert": ModelType()})
+
+
+def project(name: str, **types: str) -> str:
+    """The pyproject.toml of a distribution with entry points."""
+    points = "".join(f'"{kind}" = "{value}"\n' for kind, value in types.items())
+    return f'[project]\nname = "{name}"\nversion = "1"\n[project.entry-points."lucid.models"]\n{points}'
+
+
+@pytest.fixture
+def nomic(tmp_path: Path) -> Iterator[Path]:
+    """The golden of transformers with a tokenizer, and the page's distribution."""
+    folder = tmp_path / "nomic"
+    shutil.copytree(DATA, folder, ignore=shutil.ignore_patterns("io.*"))
+    tokenizer().save(str(folder / "tokenizer.json"))
+    with installed(tmp_path / "site", NOMIC):
+        yield folder
+
+
+def test_the_port_computes_what_transformers_computes(nomic: Path) -> None:
+    io = lucid.load(DATA / "io.safetensors")
+    inputs = {name: lucid.Tensor(io[name]) for name in ("input_ids", "attention_mask", "token_type_ids")}
+    kept = io["attention_mask"] != 0
+    for task, output in {"feature-extraction": "last_hidden_state", None: "logits"}.items():
+        model = lucid.models.load(nomic, task)
+        np.testing.assert_allclose(model(**inputs).numpy()[kept], io[output][kept], rtol=1e-5, atol=1e-6)
+    assert type(model).__name__ == "NomicBertForTokenClassification", "as architectures of config.json say"
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+def test_every_target_agrees(nomic: Path, target: str) -> None:
+    assert_parity(lucid.models.load(nomic, "sentence-similarity"), target=target)
+
+
+def test_the_command_exports_a_folder_of_the_type(
+    nomic: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert in_process(["export", nomic], monkeypatch, nomic.parent) == 0
+    assert re.search(r"logits +float32\[N, L, 3\]", capsys.readouterr().out)
+    layout = ["--for", "onnxruntime", "--task", "sentence-similarity", "-o", "out"]
+    assert in_process(["export", nomic, *layout], monkeypatch, nomic.parent) == 0
+    vectors = Predictor(nomic.parent / "out")({"text": ["hello", "a"]})["embedding"]
+    assert len(vectors) == 2 and len(vectors[0]) == 8
+
+
+def test_an_option_that_the_port_does_not_read_is_an_error(nomic: Path) -> None:
+    config = json.loads((nomic / "config.json").read_text())
+    (nomic / "config.json").write_text(json.dumps(config | {"layer_types": ["full"], "head_dim": 8}))
+    with pytest.raises(ConfigError, match=r"option head_dim is 8, supported: 4; .*layer_types = \['full'\]"):
+        lucid.models.load(nomic)
+    lucid.models.load(nomic, ignore=("layer_types", "head_dim"))
+    del config["hidden_act"]
+    (nomic / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match="option hidden_act is missing, expected str"):
+        lucid.models.load(nomic)
+
+
+def test_architectures_may_name_the_class_itself(nomic: Path) -> None:
+    config = json.loads((nomic / "config.json").read_text())
+    (nomic / "config.json").write_text(json.dumps(config | {"architectures": ["NomicBertSentenceEncoder"]}))
+    assert type(lucid.models.load(nomic)).__name__ == "NomicBertSentenceEncoder"
+
+
+# Decoders -------------------------------------------------------------------------------------------------------------
+
+DECODER = """
+from dataclasses import replace
+from lucid.models.checkpoints import Family, ModelType
+from lucid.models.llama import Llama
+
+FAMILY = Family(tasks={"text-generation": "ours:Ours"}, types={"ours": ModelType(like="llama")})
+
+class Ours(Llama):
+    checkpoint = replace(Llama.checkpoint, family=FAMILY)
+"""
+
+
+def test_a_decoder_is_one_class_and_chats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = checkpoint(tmp_path / "folder")
+    expected = list(load_language_model(folder).answer(tokenizer().encode("hello").ids, max_new_tokens=4))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "ours"}))
+    with installed(tmp_path / "site", (project("ours", ours="ours:FAMILY"), {"ours.py": DECODER})):
+        assert list(load_language_model(folder).answer(tokenizer().encode("hello").ids, max_new_tokens=4)) == expected
+        assert in_process(["export", folder, "--for", "genai", "-o", "out"], monkeypatch, tmp_path) == 0
+    assert json.loads((tmp_path / "out" / "genai_config.json").read_text())["model"]["type"] == "decoder"
+
+
+# What goes wrong ------------------------------------------------------------------------------------------------------
+
+
+def load_type(kind: str, folder: Path) -> Any:
+    """A checkpoint of this type, without weights."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+    return lucid.models.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "message"),
+    [
+        ("broken:FAMILY", "import no_such_library", "does not import: No module named 'no_such_library'"),
+        ("broken:FAMILY", "FAMILY =", r"does not import: invalid syntax \(broken.py, line 1\)"),
+        ("broken:FAMILY", "", "does not import: module 'broken' has no attribute 'FAMILY'"),
+        ("broken:FAMILY", "FAMILY = 3", "is a int, expected a lucid.models.checkpoints.Family with this type"),
+        ("nomic_bert:FAMILY", "", "is a Family, expected a lucid.models.checkpoints.Family with this type"),
+    ],
+)
+def test_an_entry_point_that_fails_names_its_distribution_and_stops_no_other_type(
+    tmp_path: Path, value: str, source: str, message: str
+) -> None:
+    distribution = project("lucid-broken", broken=value), {"broken.py": source}
+    with installed(tmp_path / "site", NOMIC, distribution):
+        where = f"the entry point '{value}' of the distribution lucid-broken for model_type broken {message}"
+        with pytest.raises(ConfigError, match=where):
+            load_type("broken", tmp_path / "a")
+        assert type(lucid.models.load(DATA)).__name__ == "NomicBertForTokenClassification"
+        assert type(lucid.models.load(golden("bert/base"))).__name__ == "Bert"
+
+
+def test_another_error_of_an_import_is_raised_with_the_distribution(tmp_path: Path) -> None:
+    distribution = project("lucid-broken", broken="broken:FAMILY"), {"broken.py": "1 / 0"}
+    with (
+        installed(tmp_path / "site", distribution),
+        pytest.raises(ZeroDivisionError) as caught,
+    ):
+        load_type("broken", tmp_path / "a")
+    assert any("of the distribution lucid-broken" in note for note in caught.value.__notes__)
+
+
+def test_an_unknown_type_lists_those_of_distributions_and_imports_none(tmp_path: Path) -> None:
+    with (
+        installed(tmp_path / "site", NOMIC),
+        pytest.raises(ConfigError, match="supported: albert, .* whisper, nomic_bert; docs/howto/own-model.md"),
+    ):
+        load_type("no_such_type", tmp_path / "a")
+    assert "nomic_bert" not in sys.modules
+
+
+def test_two_distributions_with_one_type_are_an_error_that_names_both(tmp_path: Path) -> None:
+    other = project("other-nomic", nomic_bert="nomic_bert:FAMILY"), {}
+    with (
+        installed(tmp_path / "site", NOMIC, other),
+        pytest.raises(ConfigError, match="the distributions lucid-nomic-bert and other-nomic both read it; uninstall"),
+    ):
+        lucid.models.load(DATA)
+
+
+def test_a_type_of_lucids_own_stays_lucids(tmp_path: Path) -> None:
+    with installed(tmp_path / "site", (project("own-bert", bert="broken:FAMILY"), {"broken.py": "1 / 0"})):
+        assert type(lucid.models.load(golden("bert/base"))) is lucid.models.bert.Bert
+
+
+def test_a_program_registers_a_type_for_itself(tmp_path: Path) -> None:
+    with installed(tmp_path / "site", (project("nothing"), NOMIC[1])):
+        with pytest.raises(ConfigError, match="option model_type is 'nomic_bert', .*supported: "):
+            lucid.models.load(DATA)
+        lucid.models.register(STATES)
+        lucid.models.register(STATES)  # the same again
+        assert registry.known_types()[-1] == "nomic_bert"
+        with pytest.raises(ConfigError, match="NomicBertForTokenClassification.*feature-extraction"):
+            lucid.models.load(DATA)
+
+
+def test_a_type_that_has_a_model_is_replaced_on_request_only(tmp_path: Path) -> None:
+    own = Family(tasks={"feature-extraction": "nomic_bert:NomicBert"}, types={"bert": ModelType()})
+    with installed(tmp_path / "site", NOMIC):
+        with pytest.raises(ValueError, match=r"model_type 'bert' are read by bert.Bert already; give replace=True"):
+            lucid.models.register(own)
+        lucid.models.register(own, replace=True)
+        with pytest.raises(ConfigError, match="option model_type is 'bert', supported: nomic_bert"):
+            lucid.models.load(golden("bert/base"))  # whose class was made for another family
+    assert type(lucid.models.load(golden("bert/base"))) is lucid.models.bert.Bert
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        ("nomic_bert", "got a str, expected a lucid.models.checkpoints.Family"),
+        (Family(tasks={"fill-mask": "Mine"}, types={"x": ModelType()}), "'Mine'}, expected classes by task"),
+        (Family(tasks={}, types={"x": ModelType()}), "tasks {}, expected classes by task"),
+        (Family(tasks={"fill-mask": "a:B"}, types={}), "and at least one type"),
+    ],
+)
+def test_what_is_no_family_is_refused(family: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        lucid.models.register(family)
+
+
+def test_a_class_that_is_no_model_is_an_error(tmp_path: Path) -> None:
+    family = Family(tasks={"fill-mask": "nomic_bert:Layer"}, types={"nomic_bert": ModelType()})
+    with installed(tmp_path / "site", (project("nothing"), NOMIC[1])):
+        lucid.models.register(family)
+        with pytest.raises(TypeError, match="nomic_bert:Layer: expected a class derived from lucid.models.Pretrained"):
+            lucid.models.load(DATA, "fill-mask")

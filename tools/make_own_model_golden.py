@@ -1,0 +1,32 @@
+"""Make tests/data/nomic_bert: a tiny Nomic BERT with what transformers computes, which docs/howto/own-model.md is held to.
+
+Development only; needs torch, transformers and safetensors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import NomicBertConfig, NomicBertForTokenClassification, NomicBertModel
+
+FOLDER = Path(__file__).parents[1] / "tests" / "data" / "nomic_bert"
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = NomicBertConfig(**sizes, intermediate_size=12, max_position_embeddings=32, num_labels=3)
+    model = NomicBertForTokenClassification(config).eval()
+    for parameter in model.parameters():
+        parameter.data = torch.randn_like(parameter) * 0.5
+    model.save_pretrained(FOLDER)
+    inputs = {
+        "input_ids": torch.tensor([[1, 12, 23, 34, 2], [1, 30, 2, 0, 0]]),
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]),
+        "token_type_ids": torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]]),
+    }
+    with torch.no_grad():
+        states = NomicBertModel.from_pretrained(FOLDER)(**inputs).last_hidden_state
+        logits = model(**inputs).logits
+    save_file({**inputs, "last_hidden_state": states, "logits": logits}, FOLDER / "io.safetensors")
