@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ import numpy as np
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import unused_name
 from lucid.core.graph.types import Array, TensorType, bfloat16, show_shape
-from lucid.core.graph.values import Constant, Input, Value
+from lucid.core.graph.values import Constant, Input, Node, Value
 from lucid.core.process.cache_keys import type_key
 from lucid.core.sizes.dims import Shape, Size
 from lucid.core.targets.runtimes import EMPTY_CONSTANTS
@@ -83,7 +82,7 @@ class Builder:
         self.path = ""
         self.module: str | None = None
         self.emitted = 0  # nodes so far, including those in nested graphs
-        self.op_types: set[str] = set()  # of these
+        self.operands: set[tuple[str, str]] = set()  # the ops of these, each with the element type of an input
         self.compute: Callable[[Sequence[Value]], None] = _no_engine
         self.inputs: dict[str, TensorType | Strings] = {}  # of the finished model
         for value, name in zip(graph.inputs, input_names, strict=True):
@@ -118,12 +117,21 @@ class Builder:
 
     def uses(self, value: Value) -> int:
         """How often the graph reads a value, also as an output."""
-        return self._uses[id(value)]
+        return len(self.readers(value))
+
+    def readers(self, value: Value) -> Sequence[Node | None]:
+        """The nodes of the graph that read a value; None for an output. Empty for a value within another op."""
+        return self._readers.get(id(value), ())
 
     @cached_property
-    def _uses(self) -> Counter[int]:
-        read = [value for node in self.graph.nodes() for value in node.inputs] + list(self.graph.outputs)
-        return Counter(map(id, read))
+    def _readers(self) -> dict[int, list[Node | None]]:
+        found: dict[int, list[Node | None]] = {}
+        for node in self.graph.nodes():
+            for value in node.inputs:
+                found.setdefault(id(value), []).append(node)
+        for value in self.graph.outputs:
+            found.setdefault(id(value), []).append(None)
+        return found
 
     def name_of(self, operand: Operand) -> str:
         """The ONNX name of an operand; the empty name for an absent one.
@@ -207,7 +215,8 @@ class Builder:
             for index, want in enumerate(present)
         )
         self.emitted += 1
-        self.op_types.add(op_type)
+        types = (self.types.get(name) for name in names)
+        self.operands.update((op_type, kind.dtype.name) for kind in types if isinstance(kind, TensorType))
         self._blocks[-1].append(Emitted(op_type, domain, tuple(names), results, attributes, name, self.module or ""))
         self._memo[-1][key] = results
         return results

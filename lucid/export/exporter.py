@@ -26,6 +26,7 @@ from lucid.export.onnx_file.writer import fits_one_file, in_memory, write
 from lucid.export.options import ExportOptions
 from lucid.export.preprocessing import Preprocessing
 from lucid.export.target import ExportError, Target
+from lucid.export.widening import refuse_wide_integers
 from lucid.tracing.inner_outputs import part_with_outputs, with_outputs
 from lucid.tracing.parts import CacheKind, PartName, TracedPart, notes_of, part_of, trace_part
 from lucid.tracing.trace import Model, trace, with_known_inputs
@@ -159,7 +160,7 @@ class Lowered:
             f"{op}: {build.target.runtime.engine} {difference.how}"
             for difference in build.target.runtime.differs
             for op in difference.kernels.split()
-            if op in build.op_types
+            if any((op, kind) in build.operands for kind in difference.types.split())
         )
 
     def write(self, path: str | os.PathLike[str] | None, external_data: bool | Literal["auto"]) -> onnx.ModelProto:
@@ -232,6 +233,7 @@ def _assembled(traced: TracedPart, options: ExportOptions) -> tuple[Assembled, L
         raise ExportError(f"output_names: {', '.join(clash)} are names of inputs too; choose others")
     build = Builder(graph, options.where().for_ops(graph.op_names()), ins, outs)
     lowering = Lowering(build)
+    refuse_wide_integers(graph.outputs, build.target)
     if options.preprocessing is not None:
         options.preprocessing.precede(build)
     results = _results(build, traced)

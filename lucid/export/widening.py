@@ -5,15 +5,20 @@ around in the same way. Measured on onnxruntime 1.31's CPU provider; `tests/test
 every type.
 
 An op without a kernel in any wider type is an error here; onnxruntime would refuse it only when it loads the model.
+So is an integer that the model holds and the runtime's widest type does not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from lucid.core.graph.scope import new_node
 from lucid.core.graph.types import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
-from lucid.core.graph.values import Constant, Node, Origin, Result, Value
+from lucid.core.graph.values import Body, Constant, Node, Origin, Result, Value, in_order
+from lucid.core.targets.runtimes import WIDE_INTEGERS
 from lucid.export.target import ExportError, Target
 from lucid.ops.elementwise import cast
 from lucid.ops.shaping import permute_op
@@ -57,10 +62,33 @@ def wider_type(node: Node, kernel: str, target: Target, path: str) -> Wider | No
     if not wider:
         raise ExportError(
             f"{path or node.op.name}: {missing[narrow]}, and no type is wider; "
-            "compute it in float32: .astype(lucid.float32)"
+            "compute it in float32: model.to(lucid.float32), or x.astype(lucid.float32)"
         )
     wide = next((wide for wide in wider if not _missing(kernel, wide, target)), wider[0])
     return Wider(narrow, wide, missing[narrow])
+
+
+def refuse_wide_integers(outputs: Sequence[Value], target: Target) -> None:
+    """Refuse a model with an integer beyond 32 bits where the target computes no more.
+
+    Raises:
+        ExportError: for such an integer; it is named.
+    """
+    how = target.wrong(WIDE_INTEGERS)
+    for node in in_order(outputs) if how else ():
+        held = [value.array for value in node.inputs if isinstance(value, Constant) and value.type.dtype == int64]
+        if node.types[0].dtype == int64:
+            held.append(np.asarray(node.attributes.get("value", 0)))
+        for array in held:
+            beyond = array[(array < -(2**31)) | (array >= 2**31)]
+            if beyond.size:
+                raise ExportError(
+                    f"{node.scope or node.op.name}: the integer {beyond[0]} does not fit, because {how}; use "
+                    'integers from -2**31 to 2**31 - 1, or another target, such as target="cpu"'
+                )
+        for body in node.attributes.values():
+            if isinstance(body, Body):
+                refuse_wide_integers(body.outputs, target)
 
 
 def _missing(kernel: str, dtype: DType, target: Target) -> str:

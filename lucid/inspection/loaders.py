@@ -130,7 +130,7 @@ def _findings(runtime: Runtime, values: Values) -> Iterator[_Finding]:
     ]
     for gap in runtime.lacks:
         reason = gap.reason or gap.instead or "has no kernel: computed on the CPU, with copies"
-        said += [(gap.outcome, reason, of_types(gap.kernels, gap.types))] * bool(gap.outcome)
+        said += [(gap.outcome, reason, of_types(gap.kernels, gap.types, gap.but))] * bool(gap.outcome)
     said += [("runs", d.how, of_types(d.kernels, d.types)) for d in runtime.differs if d.kernels != "*"]
     for outcome, reason, pattern in said:
         yield from (_Finding(outcome, reason, nodes) for nodes in pattern.nodes(values))

@@ -108,6 +108,22 @@ def _of_unguarded_floats(node: NodeProto, values: Values) -> bool:
     return _of_floats(node, values) and "Where" not in _readers(node, values)
 
 
+def _of_rows_read(node: NodeProto, values: Values) -> bool:
+    """Whether something other than products, or what is chosen for them, reads the rows of a softmax."""
+    return _of_floats(node, values) and not _readers(node, values) & {"Where", "MatMul", "Squeeze", "Transpose"}
+
+
+def _fused_integers(node: NodeProto, values: Values) -> bool:
+    """Whether something is added to reduced integers of three axes, or they are multiplied."""
+    follows = _readers(node, values) & {"Add", "Sub", "Mul", "Neg", "Div"}
+    return bool(follows) and values.kind(node.output[0]) in _INTEGERS and len(values.shapes.get(node.input[0], ())) == 3
+
+
+def _places_read(node: NodeProto, values: Values) -> bool:
+    """Whether the places of TopK are read as they are, not ordered by one more TopK."""
+    return len(node.output) > 1 and bool(node.output[1]) and values.users.get(node.output[1]) != {"Add"}
+
+
 def _of_uncorrected_integers(node: NodeProto, values: Values) -> bool:
     """Whether no product corrects a quotient."""
     return _has_type(node, values, _INTEGERS) and "Mul" not in _readers(node, values)
@@ -217,9 +233,13 @@ PATTERNS: Mapping[Fault, Pattern] = MappingProxyType(
         runtimes.BRANCHES: Pattern("If", _any_of),
         runtimes.ATTENTION_OPEN_KEYS: Pattern("Attention", _open_keys),
         runtimes.FUSED_SOFTMAX: Pattern("Softmax", _between_products),
-        runtimes.PASSES_OVER_NAN: Pattern("ReduceMax ReduceMin ArgMax", _of_unguarded_floats),
+        runtimes.PASSES_OVER_NAN: Pattern("ReduceMax ReduceMin ArgMax MaxPool", _of_unguarded_floats),
         runtimes.NAN_BETWEEN_TWO: Pattern("Max Min Clip", _of_floats),
         runtimes.EXP_OF_NAN: Pattern("Exp", _of_unguarded_floats),
+        runtimes.SOFTMAX_OF_NAN: Pattern("Softmax LogSoftmax", _of_rows_read),
+        runtimes.GELU_OF_INFINITY: Pattern("Gelu", _of_unguarded_floats),
+        runtimes.THREE_AXES: Pattern("ReduceSum ReduceMax ReduceMin", _fused_integers),
+        runtimes.ORDER_OF_TIES: Pattern("TopK", _places_read),
         runtimes.NAN_IS_GREATER: Pattern("Greater GreaterOrEqual", _of_floats),
         runtimes.DIVIDED_AS_FLOAT32: Pattern("Div Mod", _of_uncorrected_integers),
         runtimes.REGIONS_OF_POSITIONS: Pattern("LessOrEqual Less GreaterOrEqual", _open_positions),
@@ -238,9 +258,12 @@ PATTERNS: Mapping[Fault, Pattern] = MappingProxyType(
 )
 
 
-def of_types(ops: str, types: str) -> Pattern:
-    """The nodes of some ops that read or compute a value of one of some element types; ``*``: of any."""
-    if types == "*":
-        return Pattern(ops, _any_of)
-    kinds = [onnx_code(kind) for kind in types.split()]
-    return Pattern(ops, lambda node, values: _has_type(node, values, kinds))
+def of_types(ops: str, types: str, but: str = "") -> Pattern:
+    """The nodes of some ops that read or compute a value of one of some element types; ``*``: of any op, but some."""
+    kinds = [] if types == "*" else [onnx_code(kind) for kind in types.split()]
+    others = but.split()
+
+    def has_kind(node: NodeProto, values: Values) -> bool:
+        return node.op_type not in others and (types == "*" or _has_type(node, values, kinds))
+
+    return Pattern(ops, has_kind)

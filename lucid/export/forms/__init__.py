@@ -36,10 +36,12 @@ _BEST_FIRST: tuple[Form, ...] = (
     attention_portable.zeros_without_keys,
     buffered_attention.group_query,
     buffered_attention.filled_part,
+    *integers.FORMS,
+    *extremes.FORMS,
     attention_portable.softmax_apart,
     attention_portable.softmax_between_transposes,
     # the other ops, by family; trigonometry replaces a primitive
-    *(*neural.FORMS, *channel_norms.FORMS, *loops.FORMS, *extremes.FORMS, *integers.FORMS, *quantized.FORMS),
+    *(*neural.FORMS, *channel_norms.FORMS, *loops.FORMS, *quantized.FORMS),
     *(*int8.FORMS, *experts.FORMS, *convolution.FORMS, *trigonometry.FORMS, *scattering.FORMS, *primitives.FORMS),
 )
 

@@ -16,17 +16,27 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import bool_, float64, uint8
+from lucid.core.graph.types import bool_, uint8
 from lucid.core.graph.values import Constant, Node, Value
-from lucid.core.targets.runtimes import BRANCHES, EXP_OF_NAN, NAN_BETWEEN_TWO, NAN_IS_GREATER, PASSES_OVER_NAN
+from lucid.core.targets.runtimes import (
+    BRANCHES,
+    EXP_OF_NAN,
+    GELU_OF_INFINITY,
+    INFINITE_EXTREMES,
+    NAN_BETWEEN_TWO,
+    NAN_IS_GREATER,
+    PASSES_OVER_NAN,
+    SOFTMAX_OF_NAN,
+)
 from lucid.export.builder import Builder
 from lucid.export.form import Form, Taken, form, operand, refuse, refuse_wrong
 from lucid.export.forms.primitives import axes_from_front, over_axes, reduction_node
 from lucid.export.onnx_file.element_codes import onnx_code
-from lucid.ops import elementwise, max_pool, reduction
+from lucid.ops import elementwise, gelu, log_softmax, matmul, max_pool, reduction, softmax
+from lucid.ops.op import Op
 
 
-def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
+def _extreme(op: reduction.Reduction, onnx: str, least: float) -> tuple[Form, Form]:
     @form(op, takes="axis keepdims", name=f"ai.onnx {onnx}", kernel=onnx)
     def plain(build: Builder, node: Node) -> str:
         _refuse_floats(build, node)
@@ -37,18 +47,25 @@ def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
         _refuse_integers(node)
         x = operand(node)
 
+        def reduced() -> str:
+            return reduction_node(build, onnx, x, node)
+
         def restored() -> str:
+            if build.target.wrong(INFINITE_EXTREMES):
+                return _with_kinds(
+                    build, x, lambda kinds: reduction_node(build, "ReduceMax", kinds, node), reduced, least
+                )
             # A sum of absolute values is NaN if and only if one of them is.
             is_nan = build.op("IsNaN", reduction_node(build, "ReduceL1", x, node))
-            return build.op("Where", is_nan, _nan(x), reduction_node(build, onnx, x, node))
+            return build.op("Where", is_nan, _nan(x), reduced())
 
-        return _if_else(build, node, lambda: _any_nan(build, x), lambda: reduction_node(build, onnx, x, node), restored)
+        return _if_else(build, node, lambda: _any_nan(build, x), reduced, restored)
 
     return plain, guarded
 
 
-maximum, guarded_maximum = _extreme(reduction.max_, "ReduceMax")
-minimum, guarded_minimum = _extreme(reduction.min_, "ReduceMin")
+maximum, guarded_maximum = _extreme(reduction.max_, "ReduceMax", -np.inf)
+minimum, guarded_minimum = _extreme(reduction.min_, "ReduceMin", np.inf)
 
 
 @form(reduction.argmax, takes="axis keepdims", name="ai.onnx ArgMax", kernel="ArgMax")
@@ -100,11 +117,7 @@ def guarded_max_pool(build: Builder, node: Node) -> Taken:
         return build.op("MaxPool", name, **_windows(node))
 
     def restored() -> str:
-        # The float64 kernel computes -inf correctly; the kernel of small integers finds where NaN was.
-        wide = pooled(x if x.type.dtype == float64 else build.op("Cast", x, to=onnx_code(float64)))
-        maxima = wide if x.type.dtype == float64 else build.op("Cast", wide, to=onnx_code(x.type.dtype))
-        is_nan = pooled(build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8)))
-        return build.op("Where", build.op("Cast", is_nan, to=onnx_code(bool_)), _nan(x), maxima)
+        return _with_kinds(build, x, pooled, lambda: pooled(x), -np.inf)
 
     return _if_else(build, node, not_finite, lambda: pooled(x), restored)
 
@@ -129,6 +142,22 @@ def _refuse_integers(node: Node) -> None:
 def _any_nan(build: Builder, x: Value) -> str:
     """Whether the sum is NaN, as it is with any NaN (and with infinities of both signs)."""
     return build.op("IsNaN", over_axes(build, "ReduceSum", x, None, False))
+
+
+def _with_kinds(
+    build: Builder, x: Value, largest: Callable[[str], str], extremes: Callable[[], str], least: float
+) -> str:
+    """The extremes of groups of numbers: NaN where one of a group is, and `least`, an infinity, where all of it are.
+
+    Maxima of small integers are exact: 2 stands for NaN, which hides all others, and 0 for `least`, which hides none.
+    """
+    dtype = x.type.dtype
+    end = np.asarray(least, dtype.numpy)
+    other = build.op("Cast", build.op("Less", *((end, x) if least < 0 else (x, end))), to=onnx_code(uint8))
+    kinds = largest(build.op("Where", build.op("IsNaN", x), np.asarray(2, np.uint8), other))
+    kind = build.op("Cast", kinds, to=onnx_code(dtype))
+    is_nan, is_other = (build.op("Less", np.asarray(below, dtype.numpy), kind) for below in (1, 0))
+    return build.op("Where", is_nan, _nan(x), build.op("Where", is_other, extremes(), end))
 
 
 def _nan(x: Value) -> np.ndarray:
@@ -185,8 +214,47 @@ def exp(build: Builder, node: Node) -> str:
     return build.op("Where", build.op("IsNaN", operand(node)), operand(node), build.op("Exp", operand(node)))
 
 
+def _of_rows(op: Op[..., Any], onnx: str) -> Form:
+    """A softmax that is NaN in the whole row if one of its numbers is. One that only products read needs nothing: they
+    carry NaN to all that they compute of the row. Within other ops, as in attention, a product follows.
+    """
+
+    @form(op, takes="axis", name=f"{onnx}, unless there is NaN", kernel=onnx, mends=SOFTMAX_OF_NAN)
+    def guarded(build: Builder, node: Node) -> str:
+        axis, x = node.attributes["axis"], operand(node)
+        if all(_sums(reader, node.results[0], axis) for reader in build.readers(node.results[0])):
+            refuse("a product carries NaN to the row")
+        rows = build.op(onnx, x, axis=axis)
+        total = build.op("ReduceSum", rows, np.asarray([axis], np.int64), keepdims=1)
+        return build.op("Where", build.op("IsNaN", total), _nan(x), rows)
+
+    return guarded
+
+
+def _sums(reader: Node | None, value: Value, axis: int) -> bool:
+    """Whether a node is a product that adds up a value along an axis."""
+    if reader is None or reader.op is not matmul:
+        return False
+    rank = value.type.rank
+    return axis % rank == (rank - 1 if reader.inputs[0] is value else rank - 2)
+
+
+softmax_of_rows, log_softmax_of_rows = _of_rows(softmax, "Softmax"), _of_rows(log_softmax, "LogSoftmax")
+
+
+@form(gelu, takes="approximate", name="Gelu, unless it is large", opset=20, kernel="Gelu", mends=GELU_OF_INFINITY)
+def gelu_of_infinity(build: Builder, node: Node) -> str:
+    """Gelu of x from 10 on is x in every element type."""
+    if node.attributes["approximate"] != "none":
+        refuse("infinity stays infinity")
+    x = operand(node)
+    is_small = build.op("Less", x, np.asarray(10, x.type.dtype.numpy))
+    return build.op("Where", is_small, build.op("Gelu", x), x)
+
+
 # Best first, of each op.
 FORMS = (
     *(maximum, guarded_maximum, minimum, guarded_minimum, argmax, guarded_argmax, plain_max_pool, guarded_max_pool),
     *(larger, smaller, greater, greater_equal, exp),
+    *(softmax_of_rows, log_softmax_of_rows, gelu_of_infinity),
 )

@@ -5,27 +5,48 @@ element type: digits beyond 2^53 are lost, and results out of range are clamped 
 Mul and CumSum are exact, so these forms use those. A product of int64 numbers with ones also takes only a third of
 ReduceSum's time. Its Div and Mod end the process where the lowest number is divided by -1.
 
-OpenVINO (2026.4) divides integers as float32, and adds and multiplies them exactly.
+OpenVINO (2026.4) adds, subtracts and multiplies integers exactly, and so are its Max, Min, Abs, CumSum and TopK, all of
+32 bits. It divides, compares, chooses, reduces and pads them as float32.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from lucid.core.graph.types import Array, bool_, int8, int32, int64, uint8
+from lucid.core.graph.types import Array, DType, bool_, float32, int8, int32, int64, uint8
 from lucid.core.graph.values import Constant, Node, Result, Value
-from lucid.core.targets.runtimes import DIVIDED_AS_FLOAT32, INTEGERS_AS_FLOAT64, LOWEST_OVER_MINUS_ONE
+from lucid.core.targets.runtimes import (
+    DIVIDED_AS_FLOAT32,
+    INTEGERS_AS_FLOAT32,
+    INTEGERS_AS_FLOAT64,
+    LOWEST_OVER_MINUS_ONE,
+    THREE_AXES,
+)
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import form, operand, refuse, refuse_wrong
+from lucid.export.form import Form, form, operand, refuse, refuse_wrong
+from lucid.export.forms.integer_ranges import is_exact_as_float32, range_of, sum_is_exact_as_float32
 from lucid.export.forms.primitives import reduction_node
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.target import ExportError
-from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where
+from lucid.ops import (
+    concat,
+    elementwise,
+    logical_and,
+    matmul,
+    minimum,
+    pad,
+    permute,
+    reduction,
+    squeeze,
+    unsqueeze,
+    where,
+)
 from lucid.ops.creation import full_op
+from lucid.ops.sorting import topk_op
 from lucid.ops.tensor.tensor import Tensor
 
 _EXACT = 2**53  # float64 holds every whole number up to here
@@ -33,6 +54,8 @@ _LARGEST = {bool_: 1, int8: 2**7, uint8: 2**8, int32: 2**31, int64: 2**63}
 # Exponents that are known only when the model runs have this many bits; larger ones are replaced by the largest of the
 # same parity, which gives the same powers of 0, 1, -1 and of even numbers.
 _BITS = 8
+_WIDE = ("int32", "int64")
+Pair: TypeAlias = tuple[Operand, Operand]
 
 
 @form(reduction.sum_, takes="axis keepdims", name="ai.onnx ReduceSum", kernel="ReduceSum")
@@ -40,6 +63,8 @@ def reduce_sum(build: Builder, node: Node) -> str:
     x = operand(node)
     if not _exact_as_float64(x, node):
         refuse_wrong(build, INTEGERS_AS_FLOAT64)
+    if x.type.dtype.kind == "int" and x.type.rank == 3:
+        refuse_wrong(build, THREE_AXES)
     counted = x if x.type.dtype == node.types[0].dtype else build.op("Cast", x, to=onnx_code(int64))
     return reduction_node(build, "ReduceSum", counted, node)
 
@@ -146,7 +171,7 @@ def corrected_floor_div(build: Builder, node: Node) -> str:
     return build.op("Sub", whole, build.op("Cast", divided.is_above, to=onnx_code(node.types[0].dtype)))
 
 
-@form(elementwise.int_mod, name="Div, corrected", kernel="Div", mends=DIVIDED_AS_FLOAT32)
+@form(elementwise.int_mod, name="Div, corrected", kernel="Mod", mends=DIVIDED_AS_FLOAT32)
 def corrected_mod(build: Builder, node: Node) -> str:
     divided = _divided_twice(build, node)
     above = build.op("Cast", divided.is_above, to=onnx_code(node.types[0].dtype))  # its Where rounds to float32
@@ -170,8 +195,8 @@ def _divided_twice(build: Builder, node: Node) -> _Divided:
     the quotient of that is off by at most 1.
     """
     x, y = operand(node), operand(node, 1)
-    if x.type.dtype.itemsize < 4:
-        refuse("float32 holds these integers")
+    if max(map(abs, (*range_of(x), *range_of(y)))) < 2**8:
+        refuse("these integers are small")
     dividend, divisor = _without_trap(build, x, y)
     quotient = build.op("Div", dividend, divisor)
     first = build.op("Sub", dividend, build.op("Mul", quotient, divisor))
@@ -220,9 +245,117 @@ def _ones(y: Value) -> tuple[Array, Array]:
 
 def _may_trap(build: Builder, x: Value, y: Value) -> bool:
     """Whether the lowest number may be divided by -1. Smaller types are divided as int32, which can hold the result."""
-    if x.type.dtype.itemsize < 4 or not build.target.wrong(LOWEST_OVER_MINUS_ONE):
+    if x.type.dtype.itemsize < 4 or is_exact_as_float32(x) or not build.target.wrong(LOWEST_OVER_MINUS_ONE):
         return False
     return not isinstance(y, Constant) or bool((y.array == -1).any())
+
+
+# As float32 ---------------------------------------------------------------------------------------------------------
+
+
+def _refuse_held(is_held: bool) -> None:
+    if is_held:
+        refuse("float32 holds these integers")
+
+
+def _equal(build: Builder, x: Operand, y: Operand, dtype: DType) -> str:
+    return build.op("Equal", build.op("Sub", x, y), np.asarray(0, dtype.numpy))
+
+
+def _compared(op: elementwise.Binary, is_negated: bool, operands: Callable[[Builder, Value, Value], Pair]) -> Form:
+    """A comparison that asks whether a difference is 0, which is right even where the difference overflows."""
+
+    @form(op, name="differences", kernel="Equal", mends=INTEGERS_AS_FLOAT32, dtypes=_WIDE)
+    def compared(build: Builder, node: Node) -> str:
+        x, y = operand(node), operand(node, 1)
+        _refuse_held(is_exact_as_float32(x) or is_exact_as_float32(y))
+        equal = _equal(build, *operands(build, x, y), x.type.dtype)
+        return build.op("Not", equal) if is_negated else equal
+
+    return compared
+
+
+_COMPARED = (
+    _compared(elementwise.equal, False, lambda build, x, y: (x, y)),
+    _compared(elementwise.not_equal, True, lambda build, x, y: (x, y)),
+    _compared(elementwise.less_equal, False, lambda build, x, y: (build.op("Max", x, y), y)),
+    _compared(elementwise.greater_equal, False, lambda build, x, y: (build.op("Max", x, y), x)),
+    _compared(elementwise.less, True, lambda build, x, y: (build.op("Max", x, y), x)),
+    _compared(elementwise.greater, True, lambda build, x, y: (build.op("Max", x, y), y)),
+)
+
+
+@form(where, name="a product with the condition", kernel="Where", mends=INTEGERS_AS_FLOAT32)
+def chosen(build: Builder, node: Node) -> str:
+    condition, x, y = (operand(node, index) for index in range(3))
+    if x.type.dtype.kind != "int":
+        refuse("it is for integers")
+    _refuse_held(is_exact_as_float32(x) and is_exact_as_float32(y))
+    number = build.op("Cast", condition, to=onnx_code(x.type.dtype))
+    return build.op("Add", y, build.op("Mul", number, build.op("Sub", x, y)))
+
+
+@form(minimum, name="the complement of Max", kernel="Min", mends=INTEGERS_AS_FLOAT32, dtypes=_WIDE)
+def complement_of_max(build: Builder, node: Node) -> str:
+    """A Max and a Min of constants would be fused to a Clamp of float32."""
+    x, y = operand(node), operand(node, 1)
+    if not isinstance(x, Constant) and not isinstance(y, Constant):
+        refuse("its operands are no constants, so nothing is fused")
+    _refuse_held(is_exact_as_float32(node.results[0]))
+    last = np.asarray(-1, x.type.dtype.numpy)
+    return build.op("Sub", last, build.op("Max", build.op("Sub", last, x), build.op("Sub", last, y)))
+
+
+def _extremes(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
+    @form(op, takes="axis keepdims", name="TopK", kernel="TopK", mends=INTEGERS_AS_FLOAT32, dtypes=_WIDE)
+    def by_order(build: Builder, node: Node) -> Tensor:
+        _refuse_held(is_exact_as_float32(operand(node)))
+        most = onnx == "ReduceMax"
+        return _axis_by_axis(node, lambda x, axis: squeeze(topk_op(x, k=1, axis=axis, largest=most)[0], axis))
+
+    @form(op, takes="axis keepdims", name=f"{onnx} of float32", mends=THREE_AXES, dtypes=_WIDE)
+    def of_floats(build: Builder, node: Node) -> str:
+        return _as_float32(build, onnx, node, is_exact_as_float32(operand(node)))
+
+    return by_order, of_floats
+
+
+@form(reduction.sum_, takes="axis keepdims", name="ReduceSum of float32", mends=THREE_AXES)
+def sum_of_floats(build: Builder, node: Node) -> str:
+    _refuse_floats(node)
+    return _as_float32(build, "ReduceSum", node, sum_is_exact_as_float32(node))
+
+
+def _as_float32(build: Builder, onnx: str, node: Node, is_exact: bool) -> str:
+    """A reduction of integers that float32 holds. The casts keep apart what would be fused wrongly."""
+    if operand(node).type.rank != 3:
+        refuse("it is for three axes")
+    if not is_exact:
+        refuse("float32 does not hold these integers")
+    x = build.op("Cast", *node.inputs, to=onnx_code(float32))
+    return build.op("Cast", reduction_node(build, onnx, x, node), to=onnx_code(node.types[0].dtype))
+
+
+@form(reduction.sum_, takes="axis keepdims", name="running sums", mends=INTEGERS_AS_FLOAT32)
+def running_sums(build: Builder, node: Node) -> Tensor:
+    _refuse_floats(node)
+    _refuse_held(sum_is_exact_as_float32(node))
+    return _axis_by_axis(node, _last_sum)
+
+
+def _last_sum(x: Tensor, axis: int) -> Tensor:
+    """The last running sum; there is one of no elements, too."""
+    before = [int(each == axis) for each in range(x.ndim)]
+    sums = reduction.cumsum(pad(x, before=tuple(before), after=(0,) * x.ndim), axis=axis)
+    last: Tensor = sums[(slice(None),) * axis + (-1,)]
+    return last
+
+
+@form(pad, takes="before after value", name="Pad of differences", kernel="Pad", mends=INTEGERS_AS_FLOAT32, dtypes=_WIDE)
+def pad_of_differences(build: Builder, node: Node) -> Tensor:
+    before, after, value = (node.attributes[name] for name in ("before", "after", "value"))
+    _refuse_held(abs(value) < 2**24)
+    return pad(Tensor.from_value(operand(node)) - int(value), before=before, after=after) + int(value)
 
 
 def _refuse_floats(node: Node) -> None:
@@ -247,8 +380,8 @@ def _exact_as_float64(x: Value, node: Node) -> bool:
 
 
 def _axis_by_axis(node: Node, along: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """A reduction in int64, axis by axis. With integers that wrap around, the order does not matter."""
-    x = Tensor.from_value(operand(node)).astype(int64)
+    """A reduction of integers, axis by axis. As they wrap around, the order does not matter."""
+    x = Tensor.from_value(operand(node)).astype(node.types[0].dtype)
     axis, rank = node.attributes["axis"], x.ndim
     axes = sorted(range(rank) if axis is None else (a % rank for a in axis), reverse=True)
     for each in axes:
@@ -258,6 +391,8 @@ def _axis_by_axis(node: Node, along: Callable[[Tensor, int], Tensor]) -> Tensor:
 
 # Best first, of each op.
 FORMS = (
+    *(*_COMPARED, chosen, complement_of_max, running_sums, sum_of_floats, pad_of_differences),
+    *(*_extremes(reduction.max_, "ReduceMax"), *_extremes(reduction.min_, "ReduceMin")),
     *(reduce_sum, products_with_ones, reduce_prod, halves_multiplied, pow_, repeated_squares, corrected_floor_div),
     *(int_floor_div, corrected_mod, int_mod),
 )

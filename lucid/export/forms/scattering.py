@@ -6,21 +6,35 @@ import math
 
 import numpy as np
 
-from lucid.core.graph.types import int32
+from lucid.core.graph.types import TensorType, int64
 from lucid.core.graph.values import Node
+from lucid.core.sizes.dims import same
 from lucid.core.targets.runtimes import ORDER_OF_TIES, TENSOR_SCATTER
-from lucid.export.builder import Builder, Operand, computed
+from lucid.export.builder import Builder, computed
 from lucid.export.form import form, one_node, operand, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.ops import arange_op, argmax, expand, logical_and, reshape, scattering, sorting, where
+from lucid.ops import (
+    arange,
+    arange_op,
+    expand,
+    logical_and,
+    logical_or,
+    maximum,
+    reshape,
+    scattering,
+    sorting,
+    take,
+    where,
+)
 from lucid.ops.attention import buffers
+from lucid.ops.creation import size_op
 from lucid.ops.elementwise import isnan
 from lucid.ops.indexing import take_along_op
 from lucid.ops.tensor.tensor import Tensor
 
 _FAR = 2**62
-_COMPARED = 2**16  # of a row: elements times results
+_SORTED = 46_340  # so many squared fit into 32 bits
 
 
 scatter_elements = one_node(scattering.scatter_op, "ScatterElements", "axis", name="scatter_elements")
@@ -40,24 +54,49 @@ def scatter_sums(build: Builder, node: Node) -> str:
 
 
 @form(sorting.topk_op, name="TopK, equal ones in order", takes="k axis largest", kernel="TopK", mends=ORDER_OF_TIES)
-def top_k_in_order(build: Builder, node: Node) -> list[Operand]:
-    """TopK's values are right; the n-th of equal values is the n-th element that equals it."""
-    x, axis = Tensor.from_value(operand(node)), node.attributes["axis"]
+def top_k_in_order(build: Builder, node: Node) -> tuple[Tensor, Tensor]:
+    """TopK's values are right, and its order of numbers that all differ.
+
+    A first TopK, whose last value says which of its equals are left out, finds the elements. A second one sorts them.
+    The last one puts equal ones in order: it sorts the numbers of their groups and their places, joined to one number.
+    """
+    x, axis, largest = Tensor.from_value(operand(node)), node.attributes["axis"], node.attributes["largest"]
     count, size = node.attributes["k"], x.shape[axis]
-    if not isinstance(count, int) or not isinstance(size, int) or count * size > _COMPARED:
-        refuse(f"it compares {size} elements with each of {count} results")
-    if count < 2:
+    if isinstance(count, int) and count < 2:
         refuse("the first of equal elements is found")
+    if isinstance(count, int) and count > _SORTED:
+        refuse(f"numbers of groups and places of {count} elements do not fit into 32 bits together")
+    if not isinstance(count, int) and not same(count, size):
+        refuse(f"it is for a fixed number of results, or all elements, not for {count} of {size}")
+
+    def best(values: Tensor, most: bool) -> tuple[Tensor, Tensor]:
+        order = {"axis": axis, "largest": int(most), "sorted": 1}
+        names = build.ops("TopK", values, sizes_vector(build, [count]), outputs=2, **order)
+        kinds = (TensorType(dtype, node.types[0].shape) for dtype in (values.dtype, int64))
+        ordered, places = (computed(build, name, kind) for name, kind in zip(names, kinds, strict=True))
+        return ordered, places
+
     keys = where(isnan(x), math.inf, x) if x.dtype.kind == "float" else x
-    order = {"axis": axis, "largest": int(node.attributes["largest"]), "sorted": 1}
-    largest, _ = build.ops("TopK", keys, np.asarray([count]), outputs=2, **order)
-    values = computed(build, largest, node.types[0]).transpose(axis, -1).unsqueeze(-1)
-    equal = values == keys.transpose(axis, -1).unsqueeze(-2)
-    before = logical_and(values == values.transpose(-1, -2), np.tri(count, dtype=bool))
-    nth = before.astype(int32).sum(-1, keepdims=True)
-    place = logical_and(equal, equal.astype(int32).cumsum(-1) == nth)
-    indices = argmax(place.astype(int32), axis=-1).transpose(axis, -1)
-    return [take_along_op(x, indices, axis=axis), indices]
+    picks = None if same(count, size) else best(_places_of_best(keys, best(keys, largest)[0], node), False)[0]
+    values, places = best(keys if picks is None else take_along_op(keys, picks, axis=axis), largest)
+    before = take(values, maximum(arange(count) - 1, 0), axis)
+    group = (values != before).astype(int64).cumsum(axis) * size_op(size=count)
+    order = best(group + places, False)[0] - group
+    if not isinstance(count, int):
+        order = where(size_op(size=count) <= _SORTED, order, places)
+    indices = order if picks is None else take_along_op(picks, order, axis=axis)
+    return take_along_op(x, indices, axis=axis), indices
+
+
+def _places_of_best(keys: Tensor, values: Tensor, node: Node) -> Tensor:
+    """The places of the best elements, of which the values are known; for others, which are no results, the size."""
+    axis, count = node.attributes["axis"] % keys.ndim, node.attributes["k"]
+    last, size = take(values, np.asarray([count - 1]), axis), keys.shape[axis]
+    better, equal = keys > last if node.attributes["largest"] else keys < last, keys == last
+    left = count - better.astype(int64).sum(axis, keepdims=True)
+    chosen = logical_or(better, logical_and(equal, equal.astype(int64).cumsum(axis) <= left))
+    places = reshape(arange(size), [size if each == axis else 1 for each in range(keys.ndim)])
+    return where(chosen, places, size_op(size=size))
 
 
 @form(sorting.topk_op, takes="k axis largest", kernel="TopK")
