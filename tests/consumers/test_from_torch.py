@@ -432,6 +432,76 @@ def imported_from(x: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
     return made(Block())(x, mask).numpy()
 
 
+class Written(nn.Module):
+    """Attention as a softmax of products, with masks as models add them."""
+
+    def __init__(self, mask: Callable[..., Any], split: str = "transpose") -> None:
+        super().__init__()
+        self.mask, self.split = mask, split
+        self.bias = nn.Parameter(torch.randn(1, 4, 16, 16))
+        self.register_buffer("triangle", torch.ones(1, 1, 16, 16, dtype=torch.bool).tril())
+
+    def forward(self, x, attention_mask):
+        n, length = x.shape[:2]
+        heads = x.view(n, length, 4, 2)
+        q = heads.permute(0, 2, 1, 3)
+        keys = heads.permute(0, 2, 3, 1) if self.split == "permute" else q.transpose(-1, -2)
+        weights = self.mask(self, q @ keys, attention_mask[:, None, None, :] > 0).softmax(-1)
+        return (F.dropout(weights, 0.1, self.training) @ q).transpose(1, 2).reshape(n, length, 8)
+
+
+LOW = torch.finfo(torch.float32).min
+WRITTEN: dict[str, Callable[..., Any]] = {
+    "scaled": lambda module, scores, keys: scores / 2**0.5,
+    "keys added": lambda module, scores, keys: scores * 0.3 + torch.where(keys, 0.0, LOW),
+    "keys and a bias": lambda module, scores, keys: (
+        scores + (module.bias[:, :, : scores.shape[2], : scores.shape[2]] + torch.where(keys, 0.0, LOW))
+    ),
+    "keys filled": lambda module, scores, keys: scores.masked_fill(~keys, -torch.inf),
+    "a triangle": lambda module, scores, keys: torch.where(
+        module.triangle[:, :, : scores.shape[2], : scores.shape[2]], scores, torch.tensor(LOW)
+    ),
+}
+
+
+@pytest.mark.parametrize("split", ["transpose", "permute"])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_attention_that_is_written_out_becomes_one_operation(name: str, split: str) -> None:
+    module = made(Written(WRITTEN[name], split))
+    mask = torch.ones(3, 6, dtype=torch.long)
+    imported = lucid.from_torch(module, X, mask, dynamic=[AXES, AXES])
+    nodes = {node.op.name: node for node in lucid.trace(imported).nodes()}
+    assert "attention" in nodes
+    assert "softmax" not in nodes
+    assert nodes["attention"].attributes["is_causal"] == (name == "a triangle")
+    mask[0, 4:] = 0
+    with torch.no_grad():
+        wanted = module(X, mask).numpy()
+    np.testing.assert_allclose(imported(X.numpy(), mask.numpy()).numpy(), wanted, rtol=1e-5, atol=2e-6)
+    lucid.testing.assert_parity(imported)
+
+
+ALMOST_WRITTEN: dict[str, Callable[..., Any]] = {
+    "queries that see nothing": lambda module, scores, keys: torch.where(keys & keys.mT, scores, LOW),
+    "scaled after the mask": lambda module, scores, keys: (scores + torch.where(keys, 0.0, LOW)) * 0.5,
+    "a low number that is not the lowest": lambda module, scores, keys: torch.where(keys, scores, -3.0),
+    "a triangle of later keys": lambda module, scores, keys: torch.where(
+        module.triangle.mT[:, :, : scores.shape[2], : scores.shape[2]], scores, -5.0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALMOST_WRITTEN)
+def test_what_only_resembles_attention_is_computed_as_it_is(name: str) -> None:
+    module = made(Written(ALMOST_WRITTEN[name]))
+    mask = torch.ones(3, 6, dtype=torch.long)
+    imported = lucid.from_torch(module, X, mask, dynamic=[AXES, AXES])
+    mask[0, 4:] = 0
+    with torch.no_grad():
+        wanted = module(X, mask).numpy()
+    np.testing.assert_allclose(imported(X.numpy(), mask.numpy()).numpy(), wanted, rtol=1e-5, atol=2e-6)
+
+
 class Window(nn.Module):
     def forward(self, q, k, v):
         rows = torch.arange(q.shape[2])
