@@ -70,12 +70,14 @@ class LlamaConfig(DecoderConfig):
             parts = replace(parts, qk_norm=None)
         if parts.head_bias:
             options.only("tie_word_embeddings", False)
+        clamped = rules.experts is not None and rules.experts.clamped
+        fixed = {"activation": "silu"} if clamped else {}  # no code of gpt-oss reads it
         return cls.from_rows(
             options,
             num_kv_heads=kv_heads,
             head_dim=head_dim,
             windows=windows,
-            **_positions(options, head_dim, rules) | _multipliers(options, rules.multipliers),
+            **_positions(options, head_dim, rules) | _multipliers(options, rules.multipliers) | fixed,
             eps=options.real(rules.eps) if isinstance(rules.eps, str) else rules.eps,
             parts=parts,
             qkv_bias=_flag(options, rules.qkv_bias),
@@ -163,6 +165,8 @@ def _positions(options: Config, head_dim: int, rules: DecoderOptions) -> dict[st
         full, windowed = ropes(options, {FULL: rules.theta, SLIDING: rules.window_rope}).values()
         return {"rope_theta": full.theta, "rope_scaling": full.scaling, "window_rope": windowed}
     section = rope_section(options)
+    if rules.scaled and not section.options:
+        raise options.wrong("rope_parameters", "expected an object that says how positions are scaled")
     theta, scaling = rope(options, rules.theta, section, rules.partial is None)
     found: dict[str, Any] = {"rope_theta": theta, "rope_scaling": scaling}
     if rules.partial is not None:
@@ -196,8 +200,8 @@ def _windows(options: Config, layers: int, rotated: tuple[bool, ...], rule: Wind
     if rule == "all":
         layer_types(options, layers, [FULL] * layers)  # of caches, which the window has too
         return (window,) * layers
-    if rule in ("typed", "quarters", "patterned"):
-        every = options.whole("sliding_window_pattern") if rule == "patterned" else 4
+    if rule in ("typed", "halves", "quarters", "patterned"):
+        every = options.whole("sliding_window_pattern") if rule == "patterned" else 2 if rule == "halves" else 4
         slide = [window is not None if rule == "typed" else (i + 1) % every != 0 for i in range(layers)]
         kinds = layer_types(options, layers, [SLIDING if slides else FULL for slides in slide])
         if SLIDING in kinds:

@@ -1,8 +1,10 @@
 """Llama's decoders whose feed-forward layers are mixtures of experts: each token goes through a few of many.
 
 Mixtral (Jiang et al. 2024) is Mistral with 8 experts, 2 for each token; Qwen3-MoE (2025) is Qwen3 with 128 experts, 8
-for each token. The weights of all experts of a layer are one array, as transformers holds them in memory; checkpoints
-have them one by one.
+for each token. Qwen2-MoE (2024) has one more that sees all tokens, Granite MoE (2024) Granite's multipliers, OLMoE
+(Muennighoff et al. 2024) norms on all queries and keys, gpt-oss (OpenAI 2025) biases, limited gates and attention
+sinks. The weights of all experts of a layer are one array, as transformers holds them in memory; checkpoints have them
+one by one, those of gpt-oss as 4-bit numbers (MXFP4).
 
 ::
 
@@ -16,12 +18,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from lucid.models.checkpoints.families import FAMILIES
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.mxfp4 import oss_experts
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, Experts
 from lucid.models.parts.demonstration import continue_text
+from lucid.ops.experts import ALPHA, LIMIT
 
 
 @dataclass(frozen=True)
@@ -31,21 +35,27 @@ class MixtralConfig(LlamaConfig):
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        plain = super().read(options)
-        mixtral = options.model_type == "mixtral"
+        plain, rules = super().read(options), MODEL_TYPES[options.model_type].options.experts
+        assert rules is not None
         count = options.size("num_local_experts" if options.has("num_local_experts") else "num_experts")
-        step = 1 if mixtral else options.whole("decoder_sparse_step")
-        dense = [] if mixtral else options.get("mlp_only_layers", list, [])
+        step = options.whole("decoder_sparse_step") if rules.some_layers else 1
+        dense = options.get("mlp_only_layers", list, []) if rules.some_layers else []
         if not all(isinstance(layer, int) for layer in dense):
             raise options.wrong("mlp_only_layers", "expected numbers of layers")
-        if options.activation("hidden_act") not in ("silu", "swish"):
+        if plain.activation not in ("silu", "swish"):
             raise options.wrong("hidden_act", "supported: silu")
+        if rules.clamped:
+            options.only("swiglu_alpha", ALPHA)
+            options.only("swiglu_limit", LIMIT)
+        normalized = rules.normalized
         experts = Experts(
             count=count,
             per_token=options.whole("num_experts_per_tok", high=count, why=", the number of experts"),
-            width=options.size("intermediate_size" if mixtral else "moe_intermediate_size"),
-            normalized=mixtral or options.get("norm_topk_prob", bool),
+            width=options.size(rules.width),
+            normalized=options.get(normalized, bool) if isinstance(normalized, str) else normalized,
             layers=tuple((i + 1) % step == 0 and i not in dense for i in range(len(plain.windows))),
+            shared=options.size("shared_expert_intermediate_size") if rules.shared else 0,
+            clamped=rules.clamped,
         )
         return replace(plain, experts=experts)
 
@@ -70,7 +80,14 @@ class Mixtral(Llama):
             ),
             "mlp.experts.down_proj": ("block_sparse_moe.experts.*.w2.weight",),
         },
-        renames=[*PREFIXED, (r"\.block_sparse_moe\.", ".mlp.")],
+        renames=[
+            *PREFIXED,
+            (r"\.block_sparse_moe\.", ".mlp."),
+            (r"\.input_linear\.weight$", ".experts.gate_up_proj"),  # of Granite
+            (r"\.output_linear\.weight$", ".experts.down_proj"),
+            (r"\.mlp\.router\.layer\.", ".mlp.gate."),
+        ],
+        converted=oss_experts,
         tied_keys=TIED,
     )
 

@@ -30,6 +30,7 @@ _TEXT = {
     "max_position_embeddings": 64,
 }
 DECODER = {**_TEXT, "num_key_value_heads": 2}
+_MOE = {**DECODER, "num_experts_per_tok": 2}
 _GLM = {**DECODER, "head_dim": 8, "pad_token_id": 1, "eos_token_id": 2}
 _SEQ2SEQ = {
     "vocab_size": 64,
@@ -100,6 +101,10 @@ SIZES: dict[str, dict[str, Any]] = {
     "mamba2": _MAMBA,
     "mixtral": {**DECODER, "num_local_experts": 4},
     "qwen3_moe": {**DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
+    "qwen2_moe": {**_MOE, "num_experts": 4, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 16},
+    "olmoe": {**_MOE, "num_experts": 4},
+    "granitemoe": {**_MOE, "num_local_experts": 4},
+    "gpt_oss": {**_MOE, "num_local_experts": 4, "head_dim": 8},
     "swin": _SWIN,
     "whisper": _WHISPER,
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "ernie", "mpnet"), _TEXT),
@@ -115,6 +120,7 @@ SIZES: dict[str, dict[str, Any]] = {
 """The sizes of tiny models by model_type; of others those of decoders."""
 NEEDED: dict[str, dict[str, Any]] = {
     "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "gpt_oss": {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4}},
     "ministral": {"head_dim": 16, "sliding_window": 3},
     "ministral3": {
         "rope_parameters": {

@@ -61,7 +61,9 @@ CLASSES = {
         "GPTNeoXForCausalLM GPTNeoXForQuestionAnswering GPTNeoXForSequenceClassification "
         "GPTNeoXForTokenClassification GPTNeoXModel"
     ),
+    "gpt_oss": "GptOssForCausalLM GptOssForSequenceClassification GptOssForTokenClassification GptOssModel",
     "granite": "GraniteForCausalLM GraniteModel",
+    "granitemoe": "GraniteMoeForCausalLM GraniteMoeModel",
     "helium": "HeliumForCausalLM HeliumForSequenceClassification HeliumForTokenClassification HeliumModel",
     "hubert": "HubertForCTC HubertForSequenceClassification HubertModel",
     "llama": (
@@ -110,11 +112,16 @@ CLASSES = {
     "olmo": "OlmoForCausalLM OlmoForSequenceClassification OlmoModel",
     "olmo2": "Olmo2ForCausalLM Olmo2ForSequenceClassification Olmo2Model",
     "olmo3": "Olmo3ForCausalLM Olmo3ForSequenceClassification Olmo3Model",
+    "olmoe": "OlmoeForCausalLM OlmoeModel",
     "phi": "PhiForCausalLM PhiForSequenceClassification PhiForTokenClassification PhiModel",
     "phi3": "Phi3ForCausalLM Phi3ForSequenceClassification Phi3ForTokenClassification Phi3Model",
     "qwen2": (
         "JevForDecision Qwen2ForCausalLM Qwen2ForQuestionAnswering Qwen2ForSequenceClassification "
         "Qwen2ForTokenClassification Qwen2Model"
+    ),
+    "qwen2_moe": (
+        "Qwen2MoeForCausalLM Qwen2MoeForQuestionAnswering Qwen2MoeForSequenceClassification "
+        "Qwen2MoeForTokenClassification Qwen2MoeModel"
     ),
     "qwen3": (
         "Qwen3ForCausalLM Qwen3ForQuestionAnswering Qwen3ForSequenceClassification Qwen3ForTokenClassification "

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 Pairs: TypeAlias = Literal["halves", "neighbours"]
 Windows: TypeAlias = Literal[
-    "none", "all", "switched", "typed", "quarters", "patterned", "earlier", "later", "unrotated"
+    "none", "all", "switched", "typed", "halves", "quarters", "patterned", "earlier", "later", "unrotated"
 ]
 
 
@@ -53,6 +53,7 @@ class DecoderParts:
         qkv: whether products make queries, keys and values "apart", "joined", or "grouped": joined, with the rows of
             each group of heads together.
         mlp: a "gated" network, one whose first product makes the gate and what it scales, "joined", or a "plain" one.
+        sinks: whether each head has one more score, a parameter, that takes from the weights of all keys.
         head_bias: whether the output layer has a bias.
     """
 
@@ -63,7 +64,27 @@ class DecoderParts:
     interleaved: bool = False
     qkv: Literal["apart", "joined", "grouped"] = "apart"
     mlp: Literal["gated", "joined", "plain"] = "gated"
+    sinks: bool = False
     head_bias: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertOptions:
+    """Which options tell the experts of a decoder in the config.json of one model_type.
+
+    Args:
+        width: the option with the inner width of one.
+        normalized: whether the weights of a token's experts add up to 1, or the option that says it.
+        some_layers: whether decoder_sparse_step and mlp_only_layers name layers without experts.
+        shared: whether one more expert, as wide as shared_expert_intermediate_size, sees all tokens.
+        clamped: whether they have biases and the limited gates of gpt-oss.
+    """
+
+    width: str = "intermediate_size"
+    normalized: bool | str = True
+    some_layers: bool = False
+    shared: bool = False
+    clamped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,17 +97,20 @@ class DecoderOptions:
         theta: the option with the base of rotary positions.
         partial: the option that says which part of a head is rotated; None for all.
         windows: which layers have the window sliding_window: "none"; "all"; "switched", all if use_sliding_window is
-            true; "typed", those of layer_types, by default all, or all but every fourth, "quarters", or all but every
-            sliding_window_pattern-th, "patterned"; if use_sliding_window is true "earlier", every second before
-            max_window_layers, "later", from there on, or "unrotated", those without positions.
+            true; "typed", those of layer_types, by default all, or every second, "halves", or all but every fourth,
+            "quarters", or all but every sliding_window_pattern-th, "patterned"; if use_sliding_window is true
+            "earlier", every second before max_window_layers, "later", from there on, or "unrotated", those without
+            positions.
         window_rope: the base of rotary positions of layers with a window, if they have their own.
         unrotated: the layers without positions: "listed" by no_rope_layers or no_rope_layer_interval, or those that
             have no "window".
+        scaled: whether positions are scaled where config.json does not say how.
         query_growth: whether queries grow with their positions, by llama_4_scaling_beta.
         parallel, qk_norm: the option that says whether layers have the `norms`, and queries and keys the `qk_norm`, of
             `DecoderParts`; norms are "before" otherwise.
         clipped: whether the option clip_qkv limits queries, keys and values.
         multipliers: the options that are multipliers of scores, embeddings, residuals and logits.
+        experts: how feed-forward networks that are mixtures of experts are described, in a type that has them.
     """
 
     eps: float | str = "rms_norm_eps"
@@ -98,11 +122,13 @@ class DecoderOptions:
     windows: Windows = "none"
     window_rope: float | None = None
     unrotated: Literal["listed", "window"] | None = None
+    scaled: bool = False
     query_growth: bool = False
     parallel: str | None = None
     qk_norm: str | None = None
     clipped: bool = False
     multipliers: tuple[str, ...] = ()
+    experts: ExpertOptions | None = None
 
 
 LLAMA_PARTS, LLAMA_OPTIONS = DecoderParts(), DecoderOptions()
@@ -196,6 +222,7 @@ _KV_HEADS: tuple[Literal["num_key_value_heads"]] = ("num_key_value_heads",)
 _UNBIASED = DecoderOptions(qkv_bias=False, o_bias=False, mlp_bias=False)
 _MULTIPLIERS = ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling")
 
+_QWEN_EXPERTS = ExpertOptions(width="moe_intermediate_size", normalized="norm_topk_prob", some_layers=True)
 _PARTIAL = "partial_rotary_factor"
 _GLM = DecoderOptions(o_bias=False, mlp_bias=False, partial=_PARTIAL)
 _COHERE = DecoderOptions(eps="layer_norm_eps", mlp_bias=False, multipliers=("logit_scale",))
@@ -290,7 +317,7 @@ FAMILIES: dict[str, Family] = {
                 parts=DecoderParts(norms="after", qk_norm="all"), options=DecoderOptions(mlp_bias=False)
             ),
             "ministral": ModelType(options=replace(_UNBIASED, windows="typed")),
-            "ministral3": ModelType(options=replace(_UNBIASED, windows="all", query_growth=True)),
+            "ministral3": ModelType(options=replace(_UNBIASED, windows="all", scaled=True, query_growth=True)),
             "olmo": ModelType(
                 parts=DecoderParts(norm="without_weights"),
                 options=DecoderOptions(eps=1e-5, mlp_bias=False, clipped=True),
@@ -361,11 +388,35 @@ FAMILIES: dict[str, Family] = {
     "mixtral": Family(
         tasks=_decoder("mixtral.Mixtral"),
         types={
-            "mixtral": ModelType(options=replace(_UNBIASED, windows="all")),
+            "mixtral": ModelType(options=replace(_UNBIASED, windows="all", experts=ExpertOptions())),
+            "qwen2_moe": ModelType(
+                options=DecoderOptions(
+                    qkv_bias="qkv_bias",
+                    o_bias=False,
+                    mlp_bias=False,
+                    windows="earlier",
+                    experts=replace(_QWEN_EXPERTS, shared=True),
+                ),
+            ),
             "qwen3_moe": ModelType(
                 parts=DecoderParts(qk_norm="head"),
-                options=DecoderOptions(mlp_bias=False, windows="switched"),
+                options=DecoderOptions(mlp_bias=False, windows="switched", experts=_QWEN_EXPERTS),
                 optimum=_KV_HEADS,
+            ),
+            "granitemoe": ModelType(
+                options=DecoderOptions(mlp_bias=False, multipliers=_MULTIPLIERS, experts=ExpertOptions())
+            ),
+            "olmoe": ModelType(
+                parts=DecoderParts(qk_norm="all"),
+                options=DecoderOptions(
+                    mlp_bias=False, clipped=True, experts=ExpertOptions(normalized="norm_topk_prob")
+                ),
+            ),
+            "gpt_oss": ModelType(
+                parts=DecoderParts(sinks=True),
+                options=DecoderOptions(
+                    mlp_bias=False, windows="halves", scaled=True, experts=ExpertOptions(clamped=True)
+                ),
             ),
         },
     ),

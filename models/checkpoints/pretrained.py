@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias,
 
 import lucid
 from lucid import DType, nn
+from lucid.models.checkpoints import mxfp4
 from lucid.models.checkpoints.adapters import AdaptedWeights, find_adapters, titles, with_adapters
 from lucid.models.checkpoints.adapters import Adapters as Adapters
 from lucid.models.checkpoints.config import ACTIVATIONS as ACTIVATIONS
@@ -79,6 +80,7 @@ class Checkpoint(Generic[C]):
             if the model has a weight of that name, it is loaded as a separate weight.
         stacked: arrays of the model in which those of a checkpoint are joined, before keys are renamed; see
             `ExpertWeights`.
+        converted: makes other weights of those of a checkpoint, before that.
     """
 
     family: Family
@@ -90,6 +92,7 @@ class Checkpoint(Generic[C]):
     head: str | None = None
     head_keys: Sequence[str] = ()
     stacked: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    converted: Callable[[Mapping[str, Weight]], Mapping[str, Weight]] | None = None
 
     @property
     def model_types(self) -> tuple[str, ...]:
@@ -100,6 +103,11 @@ class Checkpoint(Generic[C]):
     def task(self) -> str:
         """What the class is for, by the name that Hugging Face's hub has for it."""
         return self.family.task if self.head is None else self.head
+
+    def weights(self, options: Config) -> Mapping[str, Weight]:
+        """Those of a checkpoint, as the model has them, under names of the checkpoint."""
+        weights = options.weights if self.converted is None else self.converted(options.weights)
+        return ExpertWeights(weights, self.stacked) if self.stacked else weights
 
     def renamed(self, key: str) -> str:
         """A key of the checkpoint as the model's name."""
@@ -175,7 +183,7 @@ class Pretrained(nn.PublishedModel, Generic[C]):
         try:
             config = known.read(fresh)
             fresh.done(known.ignored_options)
-            weights = ExpertWeights(options.weights, known.stacked) if known.stacked else options.weights
+            weights = known.weights(options)
             with building(options.where, weights):
                 own = cls(config).state_dict()
             tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
@@ -209,7 +217,7 @@ class Pretrained(nn.PublishedModel, Generic[C]):
             return options, config
 
         options, config = read_or_list_refusals(read_config, ignore)
-        weights = ExpertWeights(options.weights, known.stacked) if known.stacked else options.weights
+        weights = known.weights(options)
         weights = ChainMap(dict(more), weights) if more else weights  # type: ignore[arg-type]
         with building(options.where, weights):
             model = cls(config)
@@ -289,8 +297,8 @@ def _read_base(path: Path, model_types: Sequence[str], ignore: Sequence[str]) ->
         options = Config.read(path, *model_types, ignore=ignore)
         if not options.has(OPTION):
             return options
-        own = options.get(OPTION, dict).get("quant_method") == METHOD
-        return with_lucid_weights(options) if own else with_group_weights(options)
+        readers = {METHOD: with_lucid_weights, mxfp4.METHOD: mxfp4.without_quantization}
+        return readers.get(str(options.get(OPTION, dict).get("quant_method")), with_group_weights)(options)
     if len(files) > 1:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
     config: Config = gguf_module("gguf", files[0]).read_config(files[0], *model_types, ignore=ignore)

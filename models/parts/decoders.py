@@ -49,6 +49,8 @@ class Experts:
         width: the inner width of one.
         normalized: whether the weights of a token's experts add up to 1.
         layers: of each layer, whether it has experts; () for all.
+        shared: the inner width of one more that sees all tokens; 0 for none.
+        clamped: whether they have biases and the limited gates of gpt-oss.
     """
 
     count: int
@@ -56,6 +58,8 @@ class Experts:
     width: int
     normalized: bool = True
     layers: tuple[bool, ...] = ()
+    shared: int = 0
+    clamped: bool = False
 
 
 @dataclass(frozen=True)
@@ -318,6 +322,7 @@ class Attention(nn.Module):
             self.k_proj = nn.Linear(c.hidden_size, kv, c.qkv_bias, c.dtype)
             self.v_proj = nn.Linear(c.hidden_size, kv, c.qkv_bias, c.dtype)
         self.o_proj = nn.Linear(q, c.hidden_size, c.o_bias, c.dtype)
+        self.sinks = nn.init.new_parameter(c.num_heads, dtype=c.dtype) if c.parts.sinks else None
         self.q_norm, self.k_norm = _head_norm(c, c.num_heads), _head_norm(c, c.num_kv_heads)
 
     def forward(
@@ -338,7 +343,7 @@ class Attention(nn.Module):
             k = ops.rotary_embedding(k, *angles, heads=kv_heads, interleaved=c.parts.interleaved)
         if growth is not None:
             q = q * growth
-        options: dict[str, Any] = {"scale": c.attention_multiplier, "softcap": c.attention_softcap}
+        options: dict[str, Any] = {"scale": c.attention_multiplier, "softcap": c.attention_softcap, "sinks": self.sinks}
         if not c.causal and self.window is not None:
             options["window_after"] = self.window - 1
         y, cache = F.cached_attention(
@@ -371,6 +376,35 @@ class PlainMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down_proj(self.activation(self.up_proj(x)))
+
+
+class SharedExperts(nn.MixtureOfExperts):
+    """Experts, and one more that sees all tokens, by a gate of its own."""
+
+    def __init__(self, c: DecoderConfig, e: Experts) -> None:
+        super().__init__(e.count, e.per_token, c.hidden_size, e.width, normalized=e.normalized, dtype=c.dtype)
+        self.shared_expert = nn.GatedMLP(c.hidden_size, e.shared, dtype=c.dtype)
+        self.shared_expert_gate = nn.Linear(c.hidden_size, 1, False, c.dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.shared_expert_gate(x).sigmoid() * self.shared_expert(x)
+
+
+class ClampedExperts(nn.Module):
+    """Experts with biases, whose gates and what they scale alternate and are limited: those of gpt-oss."""
+
+    def __init__(self, c: DecoderConfig, e: Experts) -> None:
+        def parameter(*shape: int) -> nn.Parameter:
+            return nn.init.new_parameter(e.count, *shape, dtype=c.dtype)
+
+        self.k = e.per_token
+        self.router = nn.Linear(c.hidden_size, e.count, True, c.dtype)
+        self.gate_up, self.gate_up_bias = parameter(2 * e.width, c.hidden_size), parameter(2 * e.width)
+        self.down, self.down_bias = parameter(c.hidden_size, e.width), parameter(c.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = (self.gate_up, self.down, self.gate_up_bias, self.down_bias)
+        return ops.mixture_of_experts(x, self.router(x), *weights, k=self.k, activation="clamped_swiglu")
 
 
 class OffsetNorm(nn.Module):
@@ -427,6 +461,10 @@ def _feed_forward(c: DecoderConfig, number: int) -> nn.Module:
     """That of one layer."""
     experts = c.experts
     if experts is not None and (not experts.layers or experts.layers[number]):
+        if experts.clamped:
+            return ClampedExperts(c, experts)
+        if experts.shared:
+            return SharedExperts(c, experts)
         sizes = (experts.count, experts.per_token, c.hidden_size, experts.width)
         return nn.MixtureOfExperts(*sizes, normalized=experts.normalized, dtype=c.dtype)
     if c.parts.mlp != "gated":

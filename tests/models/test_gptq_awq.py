@@ -209,7 +209,11 @@ FLOATS = "get the checkpoint in floating point; lucid.quantize makes it small"
     [
         ("gptq", {"bits": 3}, f"option bits is 3, supported: 4 or 8; {FLOATS}"),
         ("awq", {"bits": 8}, f"option bits is 8, supported: 4; {FLOATS}"),
-        ("gptq", {"quant_method": "bitsandbytes"}, f"quant_method is 'bitsandbytes', supported: awq, gptq; {FLOATS}"),
+        (
+            "gptq",
+            {"quant_method": "bitsandbytes"},
+            f"quant_method is 'bitsandbytes', supported: awq, gptq, mxfp4; {FLOATS}",
+        ),
         ("gptq", {"checkpoint_format": "marlin"}, "checkpoint_format is 'marlin', supported: gptq, gptq_v2"),
         ("gptq", {"is_marlin_format": True}, "is_marlin_format is True, supported: False"),
         ("gptq", {"pack_dtype": "int64"}, "pack_dtype is 'int64', supported: 'int32'"),

@@ -1,10 +1,11 @@
-"""models/mixtral.py against transformers: Mixtral and Qwen3-MoE."""
+"""models/mixtral.py against transformers: Mixtral, Qwen2-MoE and Qwen3-MoE, Granite MoE, OLMoE, gpt-oss."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +14,14 @@ import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
 from lucid.generation import Generator
+from lucid.models.checkpoints.mxfp4 import dequantized
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.mixtral import Mixtral
 from lucid.runtime import Session
 from tests.models import goldens
+from tests.models.test_tasks import copy_of
 
-VARIANTS = ["mixtral/base", "qwen3_moe/base", "qwen3_moe/step"]
+VARIANTS = ["mixtral/base", "qwen3_moe/base", "qwen3_moe/step", "qwen2_moe/base", "granitemoe/base", "gpt_oss/base"]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -133,3 +136,43 @@ def test_an_option_that_is_not_supported_is_named(
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=message):
         Mixtral.from_pretrained(folder)
+
+
+# MXFP4 ----------------------------------------------------------------------------------------------------------------
+
+
+def test_mxfp4_is_read_number_by_number() -> None:
+    """All codes, two in a byte, the first in the low half, times the powers of two of their groups."""
+    codes = np.tile(np.arange(16, dtype=np.uint8), (1, 2, 4)).reshape(1, 2, 2, 32)
+    scales = np.array([[[127, 128], [126, 0]]], np.uint8)
+    found = dequantized("w", codes[..., ::2] + 16 * codes[..., 1::2], scales)
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    expected = np.tile(values, 2) * np.exp2(scales.astype(np.float64) - 127)[..., None]
+    np.testing.assert_array_equal(found.astype(np.float64), expected.reshape(1, 2, 64))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "scales", "message"),
+    [
+        (np.zeros((1, 2, 2, 16), np.uint8), None, r"w: _blocks are uint8 \[1, 2, 2, 16\] and _scales nothing"),
+        (np.zeros((1, 2, 2, 8), np.uint8), np.zeros((1, 2, 2), np.uint8), r"\[1, 2, 2, 8\] .*expected uint8 \[E, N"),
+        (np.zeros((1, 2, 2, 16), np.int8), np.zeros((1, 2, 2), np.uint8), "_blocks are int8"),
+    ],
+)
+def test_mxfp4_of_other_arrays_is_an_error(blocks: Any, scales: Any, message: str) -> None:
+    with pytest.raises(lucid.WeightsError, match=message):
+        dequantized("w", blocks, scales)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"swiglu_limit": 5.0}, "swiglu_limit is 5.0, supported: 7.0"),
+        ({"rope_parameters": None}, "rope_parameters is None, expected an object that says how positions are scaled"),
+    ],
+)
+def test_options_of_gpt_oss_that_are_not_computed_are_refused(
+    changes: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        lucid.models.load(copy_of("gpt_oss/base", tmp_path, **changes))

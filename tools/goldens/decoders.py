@@ -37,8 +37,12 @@ from transformers import (
     GPT2LMHeadModel,
     GPTNeoXConfig,
     GPTNeoXForCausalLM,
+    GptOssConfig,
+    GptOssForCausalLM,
     GraniteConfig,
     GraniteForCausalLM,
+    GraniteMoeConfig,
+    GraniteMoeForCausalLM,
     HeliumConfig,
     HeliumForCausalLM,
     LlamaConfig,
@@ -60,6 +64,8 @@ from transformers import (
     Olmo3Config,
     Olmo3ForCausalLM,
     OlmoConfig,
+    OlmoeConfig,
+    OlmoeForCausalLM,
     OlmoForCausalLM,
     Phi3Config,
     Phi3ForCausalLM,
@@ -68,6 +74,8 @@ from transformers import (
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen2MoeConfig,
+    Qwen2MoeForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
     Qwen3MoeConfig,
@@ -499,6 +507,63 @@ def gemma() -> list[Golden]:
     config = GemmaConfig(**GROUPED | {"num_key_value_heads": 1}, head_dim=8, hidden_act="gelu", pad_token_id=0)
     note = "norms before attention and mlp, whose weights are stored minus 1; scaled embeddings; tied"
     return [causal("gemma/base", GemmaForCausalLM(config), note)]
+
+
+def qwen2_moe() -> list[Golden]:
+    sizes = GROUPED | {"moe_intermediate_size": 8, "shared_expert_intermediate_size": 12}
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False}
+    windows = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
+    config = Qwen2MoeConfig(**sizes, **experts, **windows, mlp_only_layers=[1], **SPECIAL)
+    note = "4 experts and a shared one with a gate, none in layer 1; layer 0 (< max_window_layers) with window 4"
+    return [of_base("qwen2_moe/base", Qwen2MoeForCausalLM(config), note)]
+
+
+def granitemoe() -> list[Golden]:
+    multipliers = {"embedding_multiplier": 12.0, "attention_multiplier": 0.25, "residual_multiplier": 0.22}
+    sizes = GROUPED | {"intermediate_size": 16}
+    config = GraniteMoeConfig(**sizes, **multipliers, logits_scaling=8.0, num_local_experts=4, **SPECIAL)
+    note = "4 experts, 2 for each token, as input_linear and output_linear; four multipliers"
+    return [of_base("granitemoe/base", GraniteMoeForCausalLM(config), note)]
+
+
+def olmoe() -> list[Golden]:
+    config = OlmoeConfig(**GROUPED | {"intermediate_size": 16}, num_experts=4, num_experts_per_tok=2, **SPECIAL)
+    note = "4 experts, 2 for each token, weights not normalised; norms over all queries and all keys"
+    return [of_base("olmoe/base", OlmoeForCausalLM(config), note)]
+
+
+def gpt_oss() -> list[Golden]:
+    rope = {"rope_type": "yarn", "rope_theta": 150000.0, "factor": 8.0, "truncate": False}
+    rope |= {"beta_fast": 8.0, "beta_slow": 1.0, "original_max_position_embeddings": 8}
+    sizes = GROUPED | {"intermediate_size": 32, "hidden_size": 32, "head_dim": 8}
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2}
+    config = GptOssConfig(**sizes, **experts, sliding_window=4, rope_parameters=rope, **SPECIAL)
+    note = "sinks; 4 experts with biases and limited gates; layer 0 with window 4; yarn that is not truncated"
+    model = GptOssForCausalLM(config)
+    return [of_base("gpt_oss/base", model, note), replace(of_base("gpt_oss/mxfp4", model, MXFP4), rewrite=in_mxfp4)]
+
+
+MXFP4 = "the experts rounded to 4 bits, stored as blocks and scales; run in float32"
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def in_mxfp4(folder: Path) -> None:
+    """Round the experts of gpt-oss, and store them in MXFP4 under the keys of the published files; the reader gets floats."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    for key in [key for key in tensors if key.endswith(("gate_up_proj", "down_proj"))]:
+        weight = tensors.pop(key).mT.contiguous()
+        groups = weight.reshape(*weight.shape[:-1], -1, 32)
+        exponents = (groups.abs().amax(-1) / 6).log2().ceil()
+        codes = (groups.abs() / exponents.exp2()[..., None]).unsqueeze(-1).sub(E2M1).abs().argmin(-1)
+        codes = (codes + 8 * (groups < 0)).to(torch.uint8)
+        tensors[f"{key}_blocks"] = codes[..., ::2] + 16 * codes[..., 1::2]
+        tensors[f"{key}_scales"] = (exponents + 127).to(torch.uint8)
+    save_file(tensors, path, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
+    quantization = {"modules_to_not_convert": names, "quant_method": "mxfp4"}
+    write_json(folder / "config.json", config | {"quantization_config": quantization})
 
 
 def gemma2() -> list[Golden]:
