@@ -127,6 +127,24 @@ def test_recurrent_operators_are_lucids_layers(layer, name: str) -> None:
         np.testing.assert_allclose(step.numpy(), outputs[0].numpy(), rtol=1e-6)
 
 
+def test_a_branch_is_taken_eagerly_and_chosen_in_a_graph() -> None:
+    def model(x: lucid.Tensor) -> lucid.Tensor:
+        (result,) = f.cond(x.sum() > 0, lambda x: [x + 1], lambda x: [x * 0], [x])
+        return result
+
+    for x in (abs(X), -abs(X)):
+        np.testing.assert_array_equal(model(of(x)).numpy(), x + 1 if x.sum() > 0 else x * 0)
+        np.testing.assert_array_equal(lucid.trace(model, x).run([x])[0], model(of(x)).numpy())
+
+
+def test_scan_and_map_are_loops() -> None:
+    total, sums = f.scan(lambda carry, element, scale: [carry + element * scale] * 2, [of(X[0] * 0)], [of(X)], [2])
+    np.testing.assert_allclose(sums.numpy(), 2 * X.cumsum(0), rtol=1e-6)
+    np.testing.assert_array_equal(total.numpy(), sums.numpy()[-1])
+    (doubled,) = f.map_elements(lambda row: [2 * row], [of(X)])
+    np.testing.assert_array_equal(doubled.numpy(), 2 * X)
+
+
 def test_values_are_put_at_indices() -> None:
     indices = [of(np.array([0, 2])), of(np.array([[1], [3]]))]
     wanted = X.copy()

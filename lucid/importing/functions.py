@@ -428,7 +428,7 @@ def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor
 
 
 def cumsum(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
-    return x.cumsum(axis, dtype)
+    return x.cumsum(axis, dtype) if x.ndim else x.sum(dtype=dtype)
 
 
 def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
@@ -472,3 +472,34 @@ def gather(x: Tensor, axis: int, index: Tensor, sparse_grad: bool = False) -> Te
 
 def embedding(weight: Any, indices: Tensor, *ignored: Any) -> Tensor:
     return F.embedding(indices, weight)
+
+
+# Operators with bodies ------------------------------------------------------------------------------------------------
+
+
+def cond(condition: Any, true: Function, false: Function, operands: Sequence[Any]) -> Any:
+    """One of two branches; in a graph both are computed, and one is chosen."""
+    condition = tensor_of_truth(condition)
+    if not condition.is_traced:
+        return (true if condition.item() else false)(*operands)
+    return [ops.where(condition, a, b) for a, b in zip(true(*operands), false(*operands), strict=True)]
+
+
+def tensor_of_truth(condition: Any) -> Tensor:
+    return condition if isinstance(condition, Tensor) else ops.full((), bool(condition), bool_)
+
+
+def scan(body: Function, start: Sequence[Tensor], xs: Sequence[Tensor], others: Sequence[Any] = ()) -> Sequence[Any]:
+    """torch's scan over the first axis: the carried tensors at the end, and the other results of all steps."""
+
+    def step(carry: Sequence[Tensor], element: Sequence[Tensor]) -> Any:
+        results = body(*carry, *element, *others)
+        return list(results[: len(start)]), list(results[len(start) :])
+
+    carry, results = ops.scan(step, list(start), list(xs))
+    return [*carry, *results]
+
+
+def map_elements(body: Function, xs: Sequence[Tensor], others: Sequence[Any] = ()) -> Sequence[Any]:
+    """torch's map over the first axis."""
+    return scan(body, (), xs, others)

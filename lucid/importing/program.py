@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lucid.core.graph.scope import entered, scope
+from lucid.core.sizes.dims import Dim
 from lucid.nn.module import Module
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.tensor.tensor import Tensor
@@ -53,7 +54,7 @@ class Program:
     def __init__(
         self,
         inputs: Mapping[str, Any],
-        weights: Mapping[int, Weight | Tensor],
+        weights: Mapping[int, Weight | Tensor | Program],
         calls: Sequence[Call],
         result: Any,
         slots: int,
@@ -96,8 +97,8 @@ def _run(call: Call, values: Sequence[Any]) -> Any:
 
 def _put(values: list[Any], places: Any, given: Any, path: str) -> None:
     """Put the tensors of an input, which may be nested, into their slots."""
-    if isinstance(places, Slot):
-        values[places.number] = as_tensor(f"input {path}", given)
+    if isinstance(places, Slot):  # the body of a loop takes sizes as well
+        values[places.number] = given if isinstance(given, Dim) else as_tensor(f"input {path}", given)
     elif isinstance(places, Mapping):
         for key, place in places.items():
             _put(values, place, given[key], f"{path}.{key}")

@@ -59,6 +59,10 @@ TABLE: dict[str, Function] = {
     "ceil": math.ceil,
     "floor": math.floor,
     "trunc": math.trunc,
+    # operators with bodies
+    "cond": f.cond,
+    "scan": f.scan,
+    "map_impl": f.map_elements,
     # creation
     "aten.arange.default": lambda end, dtype=None: ops.arange(0, end, 1, dtype),
     "aten.arange.start": ops.arange,
@@ -274,6 +278,7 @@ TABLE: dict[str, Function] = {
     "aten.masked_fill.Tensor": f.masked_fill,
     "aten.masked_scatter.default": Tensor.masked_scatter,
     "aten.where.self": ops.where,
+    "prims.where.default": ops.where,
     "aten.where.ScalarOther": ops.where,
     "aten.where.ScalarSelf": ops.where,
     "aten.where.Scalar": ops.where,
@@ -339,6 +344,9 @@ TABLE: dict[str, Function] = {
     "aten.dot.default": ops.matmul,
     "aten.addmm.default": f.addmm,
     "aten.baddbmm.default": f.addmm,
+    "aten.addbmm.default": lambda x, a, b, beta=1, alpha=1: f.addmm(
+        x, a.movedim(0, 1).flatten(1), b.flatten(0, 1), beta, alpha
+    ),
     "aten.outer.default": ops.outer,
     "aten.einsum.default": f.einsum,
     "aten.linear.default": F.linear,

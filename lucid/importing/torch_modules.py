@@ -99,7 +99,7 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
     graph.eliminate_dead_code()
     nodes = [node for node in graph.nodes if node.op != "output"]
     slots = {node: Slot(number) for number, node in enumerate(nodes)}
-    weights = _weights(program, module, slots, _kinds(graph))
+    weights = _weights(program, module, slots, _kinds(graph)) | _bodies(graph, program.graph_module, slots)
     _declare_uses(graph, weights, slots)
     output = next(node for node in graph.nodes if node.op == "output")
     result = pytree.tree_unflatten([_argument(value, slots) for value in output.args[0]], program.call_spec.out_spec)
@@ -123,7 +123,8 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
             ) from error
         lacking = {
             node.target
-            for node in program.graph.nodes
+            for part in program.graph_module.modules()  # the branches of a cond and the steps of a scan among them
+            for node in part.graph.nodes
             if isinstance(node.target, torch._ops.OpOverload) and operator_name(node) not in TABLE
         } - set(written)
         tables = (torch.export.default_decompositions(), decomposition_table) if lacking else ()
@@ -234,6 +235,20 @@ def _free_name(axis: int, path: str, taken: Any) -> str:
     return usual if usual and usual not in taken else re.sub(r"\W", "_", f"{path}_{axis}")
 
 
+def _bodies(graph: Graph, owner: torch.fx.GraphModule, slots: Mapping[Node, Slot]) -> dict[int, Program]:
+    """The branches of a cond and the steps of a scan, by slot: programs of their own, with inputs in their order."""
+    return {slots[n].number: _body(getattr(owner, str(n.target))) for n in graph.nodes if n.op == "get_attr"}
+
+
+def _body(part: torch.fx.GraphModule) -> Program:
+    nodes = [node for node in part.graph.nodes if node.op != "output"]
+    slots = {node: Slot(number) for number, node in enumerate(nodes)}
+    inputs = {node.name: slots[node] for node in nodes if node.op == "placeholder"}
+    output = next(node for node in part.graph.nodes if node.op == "output")
+    bodies = _bodies(part.graph, part, slots)
+    return Program(inputs, bodies, _calls(part.graph, slots), _argument(output.args[0], slots), len(nodes))
+
+
 def _plain(result: Any) -> Any:
     """The structure of an output in Python's own containers: torch's own classes are dicts of what is not None."""
     if isinstance(result, Mapping):
@@ -338,7 +353,7 @@ def _path(node: Node) -> str:
 
 def _line(node: Node) -> str:
     """The user's line: the innermost one of the trace."""
-    lines = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    lines = re.findall(r'File "([^"<]+)", line (\d+)', node.meta.get("stack_trace") or "")
     return f"{lines[-1][0]}:{lines[-1][1]}" if lines else ""
 
 
@@ -397,16 +412,17 @@ def _place(module: TorchPart, key: str, tensor: Tensor, kinds: Mapping[str, str]
     setattr(module, name, tensor)
 
 
-def _declare_uses(graph: Graph, weights: Mapping[int, Weight | Tensor], slots: Mapping[Node, Slot]) -> None:
+def _declare_uses(graph: Graph, weights: Mapping[int, Weight | Tensor | Program], slots: Mapping[Node, Slot]) -> None:
     """Tell `lucid.quantize` which parameters are read by `linear` or as tables alone."""
     tensors = {node: weights[slot.number] for node, slot in slots.items() if slot.number in weights}
     uses: dict[int, set[str]] = {}
     for node in graph.nodes:
-        for place, argument in enumerate(node.args):
-            weight = tensors.get(argument) if isinstance(argument, Node) else None
+        for used in node.all_input_nodes:
+            weight = tensors.get(used)
             if isinstance(weight, Weight):
-                use = _USES.get((str(node.target), place), "other")
-                uses.setdefault(id(getattr(weight.owner, weight.name)), set()).add(use)
+                places = [place for place, argument in enumerate(node.args) if argument is used] or [-1]
+                roles = {_USES.get((str(node.target), place), "other") for place in places}
+                uses.setdefault(id(getattr(weight.owner, weight.name)), set()).update(roles)
     for weight in tensors.values():
         if isinstance(weight, Weight) and isinstance(weight.owner, TorchPart):
             own = uses.get(id(getattr(weight.owner, weight.name)), {"other"})

@@ -11,6 +11,8 @@ import pytest
 import torch
 import transformers
 from torch import nn
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional as F
 
 import lucid
@@ -242,6 +244,35 @@ def _assigned(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
     agree(Function(FUNCTIONS[name]).eval(), torch.randn(3, 6, 8))
+
+
+class Branches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: self.layer(x), lambda x: x * 2, (x,))
+
+
+class Steps(Branches):
+    def forward(self, x):
+        def step(carry, element):
+            carry = torch.tanh(self.layer(carry) + element)
+            return carry, carry * 2
+
+        return scan(step, torch.zeros(x.shape[0], 8), x, dim=1)
+
+
+@pytest.mark.parametrize("module", [Branches(), Steps()])
+def test_operators_with_bodies(module: nn.Module) -> None:
+    agree(made(module), X)
+
+
+def test_a_loop_of_unknown_length_is_named() -> None:
+    module = Function(lambda x: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)))
+    with pytest.raises(TorchImportError, match=r"no function for while_loop"):
+        lucid.from_torch(module.eval(), X)
 
 
 # Weights --------------------------------------------------------------------------------------------------------------
