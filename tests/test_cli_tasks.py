@@ -118,7 +118,7 @@ def test_the_commands_take_the_class_of_a_checkpoint(call: Any, source: Path, tm
     config.write_text(json.dumps({**json.loads(config.read_text()), "architectures": ["OwnBert"]}))
     code, _, err = call("export", source)
     assert code == 1 and "architectures has 'OwnBert', which transformers" in err
-    assert "lucid export --architecture NAME: BertForMaskedLM, BertForQuestionAnswering," in err
+    assert "lucid export --architecture NAME: BertForMaskedLM, BertForMultipleChoice, " in err
     named = ["--architecture", "BertForMaskedLM"]
     assert call("export", source, *named, "-o", "filler.onnx")[0] == 0
     assert call("verify", source, "filler.onnx", *named, "--size", "N=1,L=3")[0] == 0
@@ -131,13 +131,11 @@ def test_the_commands_take_the_class_of_a_checkpoint(call: Any, source: Path, tm
 def test_an_adapter_is_merged_for_every_command(call: Any, source: Path, tmp_path: Path) -> None:
     adapter = write(tmp_path / "a:dapter", pair("bert.encoder.layer.0.attention.self.query", 16, 16))
     half = ["--adapter", f"{adapter}:0.5"]
-    assert call("export", source, *half)[0] == 0
+    code, _, err = call("export", source, *half, "--verbose")
+    assert code == 0 and "merged the adapter" in err and "with weight 0.5: 1 layers" in err
     notes = {entry.key: entry.value for entry in onnx.load(tmp_path / "filler.onnx").metadata_props}
     assert notes[ADAPTERS] == "a:dapter (weight 0.5)"
     assert call("verify", source, "filler.onnx", *half, "--size", "N=1,L=3")[0] == 0
-    assert call("verify", source, "filler.onnx", "--adapter", adapter, "--size", "N=1,L=3")[0] == 1
-    _, _, err = call("report", source, *half, "--verbose")
-    assert "merged the adapter" in err and "with weight 0.5: 1 layers" in err
     assert call("quantize", source, *half, "--bits", "8", "--block", "16", "-o", "small")[0] == 0
     code, _, err = call("export", source, "--adapter", "a:dapte", "-o", "b.onnx")
     assert code == 2 and "--adapter a:dapte: there is no folder 'a:dapte'; did you mean a:dapter?" in err
@@ -165,6 +163,26 @@ def test_a_folder_of_an_adapter_has_its_own_tokenizer_and_the_rest_of_its_base_m
     answer = ["--max-new-tokens", "3", "--json"]
     merged = json.loads(call("generate", adapter, "a b", *answer)[1])["ids"]
     assert merged == json.loads(call("generate", "base", "a b", "--adapter", adapter, *answer)[1])["ids"]
+
+
+def test_adapters_as_inputs_are_written_beside_the_model(call: Any, source: Path, tmp_path: Path) -> None:
+    for name in ("sql", "polite"):
+        write(tmp_path / name, pair("bert.encoder.layer.0.attention.self.query", 16, 16))
+    kept = ["--adapter", "sql", "--adapter", "polite", "--adapter-inputs"]
+    code, out, _ = call("export", source, *kept)
+    assert code == 0 and "sql.onnx_adapter" in out and "lora_A" not in out
+    assert (tmp_path / "polite.onnx_adapter").is_file()
+    assert call("verify", source, "filler.onnx", *kept, "--size", "N=1,L=3")[0] == 0
+    assert call("export", source, *kept, "--for", "onnxruntime", "--no-check")[0] == 0
+    folder = tmp_path / "filler-onnxruntime"
+    assert (folder / "sql.onnx_adapter").is_file()
+    assert "Adapters for runs: sql, polite." in (folder / "README.md").read_text()
+    write(tmp_path / "other" / "sql", pair("bert.encoder.layer.0.attention.self.query", 16, 16))
+    again = ["--adapter", "sql", "--adapter", "other/sql", "--adapter-inputs", "-o", "again.onnx", "--no-check"]
+    code, _, err = call("export", source, *again)
+    assert code == 1 and "two adapters would be written as one file: sql, other/sql; rename a folder" in err
+    code, _, err = call("export", source, "--adapter-inputs", "-o", "a.onnx")
+    assert code == 2 and "--adapter-inputs: for a checkpoint and adapters that fit it; name these with --adapter" in err
 
 
 def test_an_adapter_without_its_base_model_is_an_error_for_the_commands(call: Any, source: Path) -> None:

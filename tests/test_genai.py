@@ -101,6 +101,28 @@ def test_the_tokens_are_ours_for_texts_of_several_lengths_at_once(variant: str, 
     assert max(map(len, expected)) > 4
 
 
+def test_adapters_beside_the_model_are_taken(tmp_path: Path) -> None:
+    adapters, plain = goldens.ROOT / "adapters", decoder("llama/llama3")
+    source, folder = checkpoint(tmp_path / "source"), tmp_path / "genai"
+    names = ["patterns", "one_layer"]
+    kept = lucid.models.with_adapter_inputs(plain, [adapters / name for name in names])
+    write_folder(kept, source, folder, layout="genai", check=False)
+    model, prompt = og.Model(str(folder)), [5, 9, 3, 11]
+    loaded, found = og.Adapters(model), []
+    for name in (None, *names):
+        generator = started(model, 1, 12)
+        if name is not None:
+            loaded.load(str(folder / f"{name}.onnx_adapter"), name)
+            generator.set_active_adapter(loaded, name)
+        generator.append_tokens(np.array(prompt, np.int32))
+        while not generator.is_done():
+            generator.generate_next_token()
+        merged: Any = plain if name is None else lucid.models.load(source, adapters=adapters / name)
+        found.append(cut(folder, generator.get_sequence(0).tolist()[4:]))
+        assert found[-1] == ours(folder, merged, [prompt], 8)[0]
+    assert len({tuple(row) for row in found}) == 3
+
+
 @pytest.mark.parametrize("variant", ["llama/llama3", "mistral/window"])
 def test_texts_may_come_in_pieces_and_be_rewound(variant: str, tmp_path: Path) -> None:
     folder = written(tmp_path, variant)

@@ -8,7 +8,8 @@ from typing import Any
 from lucid.cli.errors import usage
 from lucid.cli.on_demand import command_module
 from lucid.cli.options.groups import QuantizationOptions, QuantizedModelOptions, WeightOptions, values_of
-from lucid.cli.source import checkpoint_in, checkpoint_of, load_model
+from lucid.cli.source import adapters_of, checkpoint_in, checkpoint_of, load_model
+from lucid.models import Pretrained, with_adapter_inputs
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.quantizing.quantize import Bits, quantize
@@ -20,8 +21,18 @@ _UNCHANGED = "float"
 def load_quantized(options: QuantizedModelOptions, mapped: bool = True) -> tuple[Model, Module | None]:
     """The model of `load_model`, quantized if there is --bits, and then also the one that it was quantized from.
 
-    With `mapped` a checkpoint whose weights are only rounded is read layer by layer from the mapped file.
+    With `mapped` a checkpoint whose weights are only rounded is read layer by layer from the mapped file. With
+    --adapter-inputs its layers take adapters.
     """
+    model, original = _load_quantized(options, mapped)
+    if not options.adapter_inputs:
+        return model, original
+    if not options.adapter or not isinstance(model, Pretrained):
+        raise usage("--adapter-inputs: for a checkpoint and adapters that fit it; name these with --adapter FOLDER")
+    return with_adapter_inputs(model, adapters_of(options)), original
+
+
+def _load_quantized(options: QuantizedModelOptions, mapped: bool) -> tuple[Model, Module | None]:
     rounded = options.bits is not None
     mapped = mapped and rounded and only_rounds(options) and checkpoint_of(options.source) is not None
     mapped = mapped and options.via is None

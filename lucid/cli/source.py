@@ -72,7 +72,7 @@ def _of_checkpoint(
         "auto" if mapped else None,
         architecture=options.architecture,
         ignore=options.ignore_option,
-        adapters=adapters_of(options),
+        adapters=None if options.adapter_inputs else adapters_of(options),
     )
     model = load_checkpoint()  # reports itself what is wrong with a checkpoint
     quantized = sum(isinstance(module, WeightModule) for module in model.modules()) if dequantize else 0

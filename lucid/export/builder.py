@@ -88,6 +88,8 @@ class Builder:
         for value, name in zip(graph.inputs, input_names, strict=True):
             self.inputs[name] = value.type
             self.bind(value, name)
+            if value.default is not None:
+                self.initializers[name] = value.default
 
     @property
     def nodes(self) -> list[Emitted]:

@@ -141,8 +141,9 @@ class Lowered:
 
     @property
     def inputs(self) -> Mapping[str, TensorType | Strings]:
-        """The types of the file's inputs by name."""
-        return self.lowering.build.inputs
+        """The types of the inputs by name that a run of the file needs: those without a default."""
+        build = self.lowering.build
+        return {name: kind for name, kind in build.inputs.items() if name not in build.initializers}
 
     def explain(self) -> Explanation:
         """As the function `explain`."""

@@ -131,7 +131,8 @@ class _Rewrite:
     def _input(self, old: Input) -> Input:
         if old.type.dtype != float32:
             return old
-        new = Input(old.name, old.type.with_dtype(self._given))
+        default = None if old.default is None else old.default.astype(self._given.numpy)
+        new = Input(old.name, old.type.with_dtype(self._given), default)
         self._new[id(old)] = self._cast(new, self._computed)
         return new
 

@@ -9,6 +9,7 @@
 """
 
 from lucid.core.words import package_names as _public
+from lucid.layouts.adapters import write_adapter as write_adapter
 from lucid.layouts.layout import Exported as Exported
 from lucid.layouts.layout import Layout as Layout
 from lucid.layouts.layout import Options as Options

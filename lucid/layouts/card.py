@@ -143,9 +143,13 @@ def _agreement(model: Module, files: Sequence[Exported]) -> str:
     )
 
 
+def _quantized(model: Module) -> list[WeightModule]:
+    return [module for module in model.modules() if isinstance(module, WeightModule) and module.quantized]
+
+
 def _compared(model: Module) -> str:
     """The model that the files are compared with."""
-    return "quantized model" if any(isinstance(module, WeightModule) for module in model.modules()) else "source"
+    return "quantized model" if _quantized(model) else "source"
 
 
 def _cost(files: Sequence[Exported]) -> list[str]:
@@ -202,13 +206,16 @@ def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Seq
 
 
 def _sources(model: Module, checkpoint: Path) -> Iterable[tuple[str, str]]:
-    return sources(checkpoint, model.adapters if isinstance(model, Pretrained) else {}).items()
+    adapters = {**model.adapters, **model.kept_adapters} if isinstance(model, Pretrained) else {}
+    return sources(checkpoint, adapters).items()
 
 
 def _adapters(model: Module) -> list[str]:
     """The adapters that were merged into the weights."""
-    merged = titles(model.adapters) if isinstance(model, Pretrained) else []
-    return [f"Adapters that were merged into the weights: {', '.join(map(visible, merged))}."] if merged else []
+    if not isinstance(model, Pretrained):
+        return []
+    said = {"Adapters that were merged into the weights": model.adapters, "Adapters for runs": model.kept_adapters}
+    return [f"{what}: {', '.join(map(visible, titles(folders)))}." for what, folders in said.items() if folders]
 
 
 def _options_without_effect(model: Module) -> list[str]:
@@ -224,7 +231,7 @@ def _options_without_effect(model: Module) -> list[str]:
 
 def _weights(model: Module, file: Exported) -> str:
     """Their element types, or bits."""
-    stored = [module for module in model.modules() if isinstance(module, WeightModule)]
+    stored = _quantized(model)
     bits = sorted({f"{weight.bits} bits" for weight in stored})
     held = {id(array) for weight in stored for array in weight.parameters()}
     others = {str(array.dtype) for array in model.parameters() if id(array) not in held}

@@ -160,7 +160,7 @@ def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options)
 
 def _precision(model: Module, options: Options) -> tuple[str, str]:
     """transformers.js's name for how weights are stored, and how it ends the names of such files."""
-    bits = {module.bits for module in model.modules() if isinstance(module, WeightModule)}
+    bits = {module.bits for module in model.modules() if isinstance(module, WeightModule) and module.quantized}
     if options.dtype == "bfloat16":
         raise ValueError("transformers.js reads no bfloat16 files; give dtype float16")
     if bits:

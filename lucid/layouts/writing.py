@@ -13,6 +13,7 @@ from lucid.core.words.safe_text import encoded
 from lucid.export.options import ExportOptions
 from lucid.files.atomic import write_atomically
 from lucid.files.folders import new_folder
+from lucid.layouts.adapters import write_kept_adapters
 from lucid.layouts.card import CARD, card_of
 from lucid.layouts.checkpoint_files import files_home, text_module
 from lucid.layouts.hub import ONNXRUNTIME, OPTIMUM, SENTENCE_TRANSFORMERS, TRANSFORMERS_JS
@@ -112,6 +113,7 @@ def write_folder(
         options = replace(options, preprocessing=tokenizing.text_preprocessing(source))
     with new_folder(output, _anything if force else check_replaceable) as made:
         files = chosen.write(model, source, made, options)
+        write_kept_adapters(model, made)
         if check:
             compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source)
             exports = [ExportOptions(file.target, file.dtype, preprocessing=options.preprocessing) for file in files]

@@ -25,10 +25,12 @@ class WeightModule(UnreadableOperand, Module):
     Attributes:
         shape: the shape of the parameter: (N outputs, K inputs), or (entries, width) of a table.
         bits: the bits of one number.
+        quantized: whether it stores other numbers than floating-point ones.
     """
 
     shape: tuple[Any, ...]
     bits: int
+    quantized = True
     is_traced = True  # no array holds its rows, so `Tensor.named_after` names none after it
 
     @property

@@ -19,6 +19,7 @@ from lucid.core.words.safe_text import encodable
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
+from lucid.runtime.adapters import Adapters
 from lucid.runtime.changed_models import Model
 from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
@@ -113,8 +114,10 @@ class Session:
             raise _providers.ProviderError(f"{inactive[0]} did not start: {_providers.why_inactive(inactive[0])}")
         self.providers: tuple[str, ...] = tuple(wanted)
         self.inputs = {value.name: read_type(value) for value in self._session.get_inputs()}
+        self.optional = {value.name: read_type(value) for value in self._session.get_overridable_initializers()}
         self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
         self._names = list(self.outputs)
+        self._adapters = Adapters()
         self.memory = _providers.memory(wanted[0])
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -135,11 +138,19 @@ class Session:
         tensors = tuple(map(Tensor.from_array, results.values()))
         return tensors[0] if len(tensors) == 1 else tensors
 
-    def run(self, inputs: Mapping[str, Tensor | Array]) -> dict[str, Array]:
+    def run(
+        self, inputs: Mapping[str, Tensor | Array], adapter: str | os.PathLike[str] | None = None
+    ) -> dict[str, Array]:
         """Run on arrays or tensors by input name; returns arrays by output name.
+
+        Args:
+            inputs: those of the model. Those in `optional` may be left out: the file has a default for each.
+            adapter: a file of `lucid.layouts.write_adapter`, which gives optional inputs; it stays mapped for later
+                runs.
 
         Raises:
             KeyError: for missing or unknown input names.
+            ModelError: for a file that holds no adapter for this model.
             TypeError, ValueError: for an array of another type or shape than its input, different sizes for one
                 symbolic size, or a size for which the model has no positions, as its file says.
             RunCancelled: if another thread called `cancel`.
@@ -147,7 +158,8 @@ class Session:
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         self._check({name: (array.dtype, array.shape) for name, array in arrays.items()})
         try:
-            results = self._runs.run(lambda options: self._results(arrays, options), quiet())
+            options = quiet() if adapter is None else self._adapters.options(adapter, self.optional)
+            results = self._runs.run(lambda options: self._results(arrays, options), options)
         except NOT_COMPUTED as error:
             if excess := self._beyond_limits(arrays):
                 raise ValueError(f"Session: {excess}") from error
@@ -234,14 +246,15 @@ class Session:
         return {node: provider for node, provider in self.placement().items() if provider != self.providers[0]}
 
     def _check(self, inputs: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
-        missing, unknown = sorted(self.inputs.keys() - inputs.keys()), sorted(inputs.keys() - self.inputs.keys())
+        types = self.inputs | {name: kind for name, kind in self.optional.items() if name in inputs}
+        missing, unknown = sorted(types.keys() - inputs.keys()), sorted(inputs.keys() - types.keys())
         if missing or unknown:
             raise KeyError(
                 f"Session: inputs missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}; "
                 f"the model takes {', '.join(self.inputs)}"
             )
         sizes: dict[str, tuple[int, str]] = {}
-        for name, (dtype, shape) in self.inputs.items():
+        for name, (dtype, shape) in types.items():
             given, sizes_given = inputs[name]
             if dtype is not None and given != dtype.numpy:
                 raise TypeError(f"Session: input {name} has dtype {given}, expected {dtype}; use .astype(...)")

@@ -271,7 +271,7 @@ def compare_nodes(
     with_outputs, _, _ = with_inner_values(model, list(dict.fromkeys(names[id(result)] for result in shown)))
     exact = at_level_0(with_outputs)
     session = Session(with_outputs if exact is None else exact[0], provider, spinning=False, optimize=False)
-    found = session.run(dict(zip(session.inputs, arrays, strict=True)))
+    found = session.run(dict(zip([*session.inputs, *session.optional], arrays, strict=True)))
     examined = [result for result in shown if names[id(result)] in found]
     # Nodes that compute the same are one in the exported model.
     once = {names[id(result)]: result for result in reversed(examined)}

@@ -21,7 +21,7 @@ from lucid.testing.runs import Loaded, ModelOrPath, check_tolerance, compare_run
 from lucid.testing.tolerance import AS_EAGER
 from lucid.testing.weights import compare_weights, export_again
 from lucid.tracing.index_ranges import IndexRanges, largest
-from lucid.tracing.parts import TracedPart, trace_part
+from lucid.tracing.parts import TracedPart, trace_part, with_ranks
 
 # A step with a cache has two outputs for each layer: that one of hundreds of results has a rounding error of more than
 # three times eager's is usual. In SmolLM2, 30 layers, it is up to 7.5 times; a fault is thousands of times.
@@ -55,6 +55,7 @@ def part_parity(
             compared with.
     """
     check_tolerance(rtol, atol)
+    part = with_ranks(part)
     traced = trace_part(part) if again is None else again.traced
     half = halved(traced, options) if again is None else again.half
     compared = traced if half is None else half.traced

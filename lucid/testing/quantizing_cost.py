@@ -18,7 +18,7 @@ from lucid.testing.precision.report import OutputError
 from lucid.testing.random_inputs import random_inputs, run_eagerly
 from lucid.testing.run_sizes import large_enough, short_sizes
 from lucid.tracing.index_ranges import IndexRanges
-from lucid.tracing.parts import trace_part
+from lucid.tracing.parts import trace_part, with_ranks
 
 MOST = 1 << 30
 """Parameters of a source that is measured: in float32 they take 4 GiB."""
@@ -71,6 +71,7 @@ def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
         source: of the model in float32.
         quantized: the same part of the quantised model.
     """
+    quantized = with_ranks(quantized)
     traced = trace_part(quantized)
     sizes = _sizes(traced.graph) if quantized.sizes is None else dict(quantized.sizes[-1])
     with random.seeded(_SEED):
@@ -78,6 +79,8 @@ def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
         for value in traced.graph.inputs:
             if value.name == _SEGMENTS:
                 drawn[value.name] = np.zeros(bind(value.type.shape, sizes), value.type.dtype.numpy)
+            elif value.default is not None:
+                drawn[value.name] = value.default
         given = random_inputs(traced.graph, sizes, _PADDED_RIGHT, drawn)
     before, after = (run_eagerly(part.function, (), part.inputs, given, []) for part in (source, quantized))
     found = []

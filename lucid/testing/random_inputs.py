@@ -13,10 +13,11 @@ from lucid.core.process import random
 from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import evaluate
 from lucid.core.words.user_code import located_errors
+from lucid.nn.adapter_inputs import adapter_inputs, given_adapter
 from lucid.nn.model_parts import Draw
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.index_ranges import FAR, IndexRanges, Range, Use
-from lucid.tracing.trace import Model, arguments_of, outputs_of
+from lucid.tracing.trace import Model, arguments_of, outputs_of, owner_of
 
 Padding: TypeAlias = Literal["left", "right"] | None
 """At which end masks pad; None for masks that are random everywhere."""
@@ -45,6 +46,8 @@ def random_inputs(
         array = drawn.get(value.name)
         if array is None:
             array = _array(value.type.dtype, shape, uses.get(value.name, Use()), padding)
+            if value.default is not None:  # a factor of a change of some weight, which is as large as the weight
+                array = array / np.sqrt(shape[0]).astype(array.dtype)
         found[value.name] = array
     return found
 
@@ -65,7 +68,10 @@ def run_eagerly(
         return Tensor.from_array(arrays[-1])
 
     call, named = arguments_of(model, inputs, kwargs, fill)
-    with evaluating(), located_errors():  # as in the export
+    names = [name for name in adapter_inputs(owner_of(model)) if name in given]
+    arrays += [given[name] for name in names]
+    adapter = {name: Tensor.from_array(given[name]) for name in names}
+    with evaluating(), located_errors(), given_adapter(adapter):  # as in the export
         result = model(*call, **named)
     return [tensor.numpy() for tensor in outputs_of(result).values()]
 

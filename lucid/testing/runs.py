@@ -108,7 +108,7 @@ def compare_runs(
         for number, run in enumerate(runs):
             with blas_threads_for(_numbers(graph, run.sizes)):
                 arrays, expected = eager.run(number, run, before)
-                feeds = dict(zip(session.inputs, arrays, strict=True))
+                feeds = dict(zip([*session.inputs, *session.optional], arrays, strict=True))
                 found = session.run(feeds)
                 results = {name: found[name] for name in outputs}
                 before = list(results.values())
@@ -163,7 +163,7 @@ class _Eager(NamedTuple):
 def _outputs(session: Session, graph: Graph, more: bool) -> list[str]:
     """The names of a model's outputs, after which there may be more."""
     outputs = list(session.outputs)[: len(graph.outputs) if more else None]
-    if len(session.inputs) != len(graph.inputs) or len(outputs) != len(graph.outputs):
+    if len(session.inputs) + len(session.optional) != len(graph.inputs) or len(outputs) != len(graph.outputs):
         raise ValueError(
             "assert_parity: the file has other inputs or outputs than the model as it is called here; give the "
             "inputs of the export, its part, step or task, or export it again. "

@@ -10,9 +10,10 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import TensorType
 from lucid.core.graph.values import Input
 from lucid.core.sizes.dims import dim, same
+from lucid.nn.adapter_inputs import RANK, adapter_inputs
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
-from lucid.nn.model_parts import CACHE_KINDS, PART_NAMES
+from lucid.nn.model_parts import CACHE_KINDS, PART_NAMES, Steps
 from lucid.nn.model_parts import CacheKind as CacheKind
 from lucid.nn.model_parts import ModelPart as ModelPart
 from lucid.nn.model_parts import PartName as PartName
@@ -122,6 +123,21 @@ def trace_part(part: ModelPart) -> TracedPart:
         condition = next(value for value in graphs[0].inputs if value.name == part.otherwise.condition)
         otherwise = TracedAlternative(condition, graphs[1])
     return TracedPart(graphs[0], otherwise, notes_of(part.function))
+
+
+def with_ranks(part: ModelPart) -> ModelPart:
+    """A part whose own sizes, if it has any, also say the rank of the adapters that its model takes."""
+    if not adapter_inputs(owner_of(part.function)):
+        return part
+    sizes, steps = part.sizes, part.steps
+    more = None if sizes is None else [{RANK: number + 1, **values} for number, values in enumerate(sizes)]
+
+    def ranked(prompt: int) -> Steps:
+        assert steps is not None
+        found = steps(prompt)
+        return found._replace(runs=[step._replace(sizes={RANK: 2, **step.sizes}) for step in found.runs])
+
+    return part._replace(sizes=more, steps=None if steps is None else ranked)
 
 
 def notes_of(model: Model) -> Mapping[str, str]:

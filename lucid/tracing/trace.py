@@ -21,6 +21,7 @@ from lucid.core.sizes.readings import readings
 from lucid.core.words.other_libraries import check_model
 from lucid.core.words.progress import phase
 from lucid.core.words.user_code import located_errors
+from lucid.nn.adapter_inputs import adapter_inputs, given_adapter
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
 
@@ -62,20 +63,31 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
         return Tensor.from_value(graph_inputs.setdefault(path, Input(path, kind)))
 
     calls = [arguments_of(model, inputs, kwargs, placeholder) for model in models]
-    _check_sizes(list(graph_inputs.values()))
     owner = owner_of(models[0])
+    adapted = {name: Input(name, *given) for name, given in adapter_inputs(owner).items()}
+    _check_sizes([*graph_inputs.values(), *adapted.values()])
+    adapter = {name: Tensor.from_value(value) for name, value in adapted.items()}
     names = Names({} if owner is None else owner.state_dict())
     paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
-    graphs = []
+    found = list[tuple[dict[str, Value], Any]]()
     for model, (call, named) in zip(models, calls, strict=True):
         # One BLAS thread: the rounding of a product of constants depends on the number of threads.
-        with evaluating(), entered(Scope("", paths, names)), single_threaded_blas(), located_errors():
+        scope = Scope("", paths, names)
+        with evaluating(), entered(scope), single_threaded_blas(), located_errors(), given_adapter(adapter):
             result = model(*call, **named)
         outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
-        structure = flatten_tree(result, lambda value: isinstance(value, Tensor))[0]
-        graphs.append(Graph(list(graph_inputs.values()), outputs, names, structure))
-        _check_origin(graphs[-1])
+        found.append((outputs, flatten_tree(result, lambda value: isinstance(value, Tensor))[0]))
+    used = _used(adapted, [Graph([], outputs, names) for outputs, _ in found]) if adapted else []
+    graphs = [Graph([*graph_inputs.values(), *used], outputs, names, structure) for outputs, structure in found]
+    for graph in graphs:
+        _check_origin(graph)
     return graphs
+
+
+def _used(inputs: Mapping[str, Input], graphs: Sequence[Graph]) -> list[Input]:
+    """The inputs that some graph reads."""
+    read = {id(value) for graph in graphs for node in graph.nodes() for value in node.inputs}
+    return [value for value in inputs.values() if id(value) in read]
 
 
 def owner_of(model: Model) -> Module | None:

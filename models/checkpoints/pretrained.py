@@ -132,6 +132,8 @@ class Pretrained(nn.PublishedModel, Generic[C]):
     unread: Unread = Unread()
     adapters: Mapping[Path, float] = MappingProxyType({})
     """The folders of the adapters that were merged into its weights, with the weight of each."""
+    kept_adapters: Mapping[Path, float] = MappingProxyType({})
+    """The folders of the adapters that its layers take when it runs, with the weight of each."""
 
     def __init__(self, config: C) -> None:
         self.config = config

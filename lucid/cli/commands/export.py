@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from lucid.export.exporter import Lowered, check_folder, lower
 from lucid.export.options import ExportOptions
 from lucid.files.atomic import is_stream
 from lucid.layouts import LAYOUTS, write_folder
+from lucid.layouts.adapters import write_kept_adapters
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
 from lucid.nn.quantizing.layer_weights import parameter_count
@@ -78,7 +79,8 @@ def _export_file(options: Export) -> int:
     cost = None
     if options.check and original is not None and measurable(original):
         cost = quantizing_cost(part(original.to("float32"), options), part(model, options))
-    data = _summary(model, lowered, exported, explanation, output)
+    adapters = [] if is_stream(output) or not isinstance(model, Module) else write_kept_adapters(model, output.parent)
+    data = _summary(model, lowered, exported, explanation, output, adapters)
     if options.json:
         if by_torch is not None:
             data["original"] = parity_json(by_torch)
@@ -107,10 +109,15 @@ def _target(options: Export) -> Target:
 
 
 def _summary(
-    model: Model, lowered: Lowered, exported: onnx.ModelProto, explanation: Explanation, path: Path
+    model: Model,
+    lowered: Lowered,
+    exported: onnx.ModelProto,
+    explanation: Explanation,
+    path: Path,
+    adapters: Sequence[Path],
 ) -> dict[str, Any]:
     """Everything that the command reports, as plain data."""
-    files = [path, *(path.with_name(name) for name in sorted(_locations(exported) - {path.name}))]
+    files = [path, *(path.with_name(name) for name in sorted(_locations(exported) - {path.name})), *adapters]
     operators = Counter(
         f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in exported.graph.node
     )

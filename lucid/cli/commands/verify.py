@@ -21,6 +21,7 @@ from lucid.cli.quantizing import load_quantized
 from lucid.export.onnx_file.assemble import TARGET
 from lucid.export.options import ExportOptions
 from lucid.export.target import TARGET_NAMES
+from lucid.inspection.shapes import real_inputs
 from lucid.layouts.parts import known_inputs, part_in_file
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
@@ -98,7 +99,7 @@ def _verify(
 
 def _part_of_file(model: Model, file: onnx.ModelProto) -> ModelPart | None:
     """The part of a model that a file holds, by its inputs and outputs."""
-    return part_in_file(model, *map(_sizes, (file.graph.input, file.graph.output)))
+    return part_in_file(model, *map(_sizes, (real_inputs(file.graph), file.graph.output)))
 
 
 def _sizes(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:

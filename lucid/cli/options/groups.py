@@ -139,6 +139,14 @@ class SourceOptions:
 class ModelOptions(ConfigOptions, SourceOptions):
     """A model: where it is, how it is read or made."""
 
+    adapter_inputs: Annotated[
+        bool,
+        of_model(
+            "--adapter-inputs",
+            help="Do not merge the adapters: the file takes one at run time, and each is written as NAME.onnx_adapter.",
+        ),
+    ] = False
+
     arguments: Annotated[
         list[str],
         of_model(

@@ -31,10 +31,11 @@ class Operation(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Input:
-    """A value given when the graph runs."""
+    """A value given when the graph runs; an exported file has the default for those that may be left out."""
 
     name: str
     type: TensorType
+    default: Array | None = None
 
 
 class Origin(NamedTuple):

@@ -30,7 +30,10 @@ def check_model(model: Assembled) -> None:
     """
     checked = onnx.ModelProto()
     checked.CopyFrom(model.skeleton)
+    given = {value.name for value in model.skeleton.graph.input}  # which have their type already
     for name, array in model.initializers.items():
+        if name in given:
+            continue
         if array.nbytes <= SMALL:
             small = model.header(name)
             small.raw_data = in_order(array).tobytes()

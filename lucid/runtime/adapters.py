@@ -1,0 +1,73 @@
+"""Files of adapters, `.onnx_adapter`: arrays by the names of inputs, which onnxruntime gives to a run by itself."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+import onnxruntime
+
+from lucid.core.graph.types import Array
+from lucid.files.atomic import write_atomically
+from lucid.runtime.model_file import ModelError
+from lucid.runtime.ort_values import ort_value
+from lucid.runtime.runs import quiet
+
+_VERSION = 1  # of adapter and model, which onnxruntime stores and does not compare
+
+
+def save_adapter(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> None:
+    """Write a file of arrays by the names of the inputs that they are for. It appears whole or not at all.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    written = onnxruntime.AdapterFormat()
+    written.set_adapter_version(_VERSION)
+    written.set_model_version(_VERSION)
+    written.set_parameters({name: ort_value(array) for name, array in arrays.items()})
+    with tempfile.TemporaryDirectory(prefix="lucid-") as folder:
+        made = Path(folder) / "made.onnx_adapter"
+        written.export_adapter(str(made))
+        with write_atomically(path) as file:
+            file.write(made.read_bytes())
+
+
+class Adapters:
+    """The files of adapters that a session has read, each once until it changes."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, int, int], onnxruntime.LoraAdapter] = {}
+
+    def options(self, path: str | os.PathLike[str], known: Container[str]) -> onnxruntime.RunOptions:
+        """The options of a run with an adapter.
+
+        Raises:
+            ModelError: for a file that holds no adapter, or one with other inputs than those known.
+            OSError: if the file cannot be read.
+        """
+        status = os.stat(path)
+        key = os.path.abspath(path), status.st_mtime_ns, status.st_size
+        if key not in self._read:
+            self._read[key] = _read(Path(path), known)
+        options = quiet()
+        options.add_active_adapter(self._read[key])
+        return options
+
+
+def _read(path: Path, known: Container[str]) -> onnxruntime.LoraAdapter:
+    adapter = onnxruntime.LoraAdapter()
+    try:
+        names = onnxruntime.AdapterFormat.read_adapter(str(path)).get_parameters()
+        adapter.Load(str(path))
+    except RuntimeError as error:  # whose text is of onnxruntime's source
+        raise ModelError(f"{path}: expected a file of an adapter, as lucid.layouts.write_adapter writes it") from error
+    strange = [name for name in names if name not in known]
+    if strange:
+        raise ModelError(
+            f"{path}: has {', '.join(sorted(strange)[:5])}, which the model does not take; write the adapter for this "
+            "model"
+        )
+    return adapter

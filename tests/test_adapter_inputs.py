@@ -1,0 +1,177 @@
+"""Adapters kept apart: one file gives with each adapter what the model with that adapter merged gives."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import lucid
+from lucid.export import to_onnx
+from lucid.layouts import write_adapter
+from lucid.models import with_adapter_inputs
+from lucid.runtime import ModelError, Session
+from lucid.testing import assert_parity, bisect
+from lucid.testing.part_parity import part_parity
+from tests.models import goldens
+from tests.models.test_adapters import FOLDER, LLAMA, Q, numbers, pair, write
+
+IDS = np.array([[5, 2, 9, 31], [7, 7, 1, 0]])
+SEVERAL = [FOLDER / "patterns", FOLDER / "one_layer"]
+
+
+def exported(model: Any, path: Path, **options: Any) -> Session:
+    to_onnx(model, path=path, **options)
+    return Session(path)
+
+
+def output(session: Session, adapter: Path | None = None, **more: Any) -> Any:
+    known: dict[str, Any] = {"input_ids": IDS, "attention_mask": np.ones_like(IDS), "token_type_ids": 0 * IDS}
+    inputs = {name: known[name] for name in session.inputs}
+    return next(iter(session.run({**inputs, **more}, adapter).values()))
+
+
+def merged(base: Path, adapters: Any) -> Any:
+    found = lucid.models.load(base, adapters=adapters)(lucid.tensor(IDS))
+    return (found if isinstance(found, lucid.Tensor) else found[0]).numpy()
+
+
+def test_one_file_serves_a_model_and_its_adapters(tmp_path: Path) -> None:
+    model = with_adapter_inputs(lucid.models.load(LLAMA), SEVERAL)
+    session = exported(model, tmp_path / "model.onnx")
+    np.testing.assert_allclose(output(session), merged(LLAMA, None), atol=1e-5)
+    for adapter in SEVERAL:
+        file = tmp_path / f"{adapter.name}.onnx_adapter"
+        write_adapter(model, adapter, file)
+        np.testing.assert_allclose(output(session, file), merged(LLAMA, adapter), atol=2e-5)
+    np.testing.assert_allclose(output(session), merged(LLAMA, None), atol=1e-5)
+
+
+def test_a_and_b_are_inputs_with_defaults_and_the_others_stay_as_they_are(tmp_path: Path) -> None:
+    model = with_adapter_inputs(lucid.models.load(LLAMA), FOLDER / "one_layer")
+    session = exported(model, tmp_path / "model.onnx")
+    assert session.inputs == exported(lucid.models.load(LLAMA), tmp_path / "base.onnx").inputs
+    layers = ["model.layers.1.self_attn.v_proj", "model.layers.1.self_attn.o_proj"]
+    assert list(session.optional) == [f"{layer}.lora_{part}.weight" for layer in layers for part in "AB"]
+    assert [shape for _, shape in session.optional.values()] == [(24, "rank"), ("rank", 16), (32, "rank"), ("rank", 24)]
+    a, b = numbers(24, 5), numbers(5, 16)
+    sizes = {name: [5 if size == "rank" else size for size in shape] for name, (_, shape) in session.optional.items()}
+    zeros = {name: np.zeros(shape, np.float32) for name, shape in sizes.items()}
+    given = {**zeros, f"{layers[0]}.lora_A.weight": a, f"{layers[0]}.lora_B.weight": b}
+    tensors = {f"{layers[0]}.lora_A.weight": a.T.copy(), f"{layers[0]}.lora_B.weight": b.T.copy()}
+    adapter = write(tmp_path / "a", tensors, r=5, lora_alpha=5)
+    np.testing.assert_allclose(output(session, **given), merged(LLAMA, adapter), atol=2e-5)
+    with pytest.raises(ValueError, match=r"has size 5 at axis 0, expected rank = 4, as in"):
+        output(session, **{**given, f"{layers[0]}.lora_A.weight": numbers(24, 4)})
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": "growing"}, {"cache": "fixed", "capacity": 9}])
+def test_every_part_takes_them_and_agrees_with_numpy(tmp_path: Path, options: Any) -> None:
+    model = with_adapter_inputs(lucid.models.load(LLAMA), FOLDER / "patterns")
+    session = exported(model, tmp_path / "model.onnx", **options)
+    assert len(session.optional) == 28
+    if not options:
+        assert assert_parity(model).passed and bisect(model) is None
+        return
+    report = part_parity(model.part(options["cache"], options.get("capacity")), tmp_path / "model.onnx")
+    assert report.passed and report.weights is not None and not report.weights.damaged
+
+
+def test_a_quantized_model_takes_adapters(tmp_path: Path) -> None:
+    small = lucid.quantize(lucid.models.load(LLAMA), 8, block=16)
+    model = with_adapter_inputs(small, FOLDER / "one_layer")
+    session = exported(model, tmp_path / "model.onnx")
+    write_adapter(model, FOLDER / "one_layer", tmp_path / "a.onnx_adapter")
+    for file, exact in (
+        (tmp_path / "a.onnx_adapter", merged(LLAMA, FOLDER / "one_layer")),
+        (None, small(lucid.tensor(IDS)).numpy()),
+    ):
+        assert np.abs(output(session, file) - exact).max() < 0.05 * np.abs(exact).max()  # inputs are rounded too
+
+
+def test_layers_of_gpt2_and_tables_take_them(tmp_path: Path) -> None:
+    base = goldens.folder("gpt2/base")
+    width, outputs = lucid.load(base)["transformer.h.0.attn.c_attn.weight"].shape
+    layers = pair("transformer.h.0.attn.c_attn", width, outputs) | pair("transformer.h.1.attn.c_proj", width, width)
+    bert, table = goldens.folder("bert/base"), "embeddings.word_embeddings"
+    rows, columns = lucid.load(bert)[f"{table}.weight"].shape
+    vectors = {f"{table}.lora_embedding_A": numbers(2, rows), f"{table}.lora_embedding_B": numbers(columns, 2)}
+    for source, tensors in ((base, layers), (bert, vectors)):
+        adapter = write(tmp_path / "a", tensors)
+        model = with_adapter_inputs(lucid.models.load(source), adapter)
+        write_adapter(model, adapter, tmp_path / "a.onnx_adapter")
+        session = exported(model, tmp_path / "model.onnx")
+        np.testing.assert_allclose(output(session), merged(source, None), atol=2e-5)
+        np.testing.assert_allclose(output(session, tmp_path / "a.onnx_adapter"), merged(source, adapter), atol=5e-5)
+
+
+def test_a_weight_multiplies_what_an_adapter_adds(tmp_path: Path) -> None:
+    model = with_adapter_inputs(lucid.models.load(LLAMA), {FOLDER / "one_layer": 0.5})
+    write_adapter(model, FOLDER / "one_layer", tmp_path / "a.onnx_adapter")
+    found = output(exported(model, tmp_path / "model.onnx"), tmp_path / "a.onnx_adapter")
+    np.testing.assert_allclose(found, merged(LLAMA, {FOLDER / "one_layer": 0.5}), atol=2e-5)
+
+
+def test_half_precision_and_compiled_models_work(tmp_path: Path) -> None:
+    model = with_adapter_inputs(lucid.models.load(LLAMA), FOLDER / "one_layer")
+    to_onnx(model, path=tmp_path / "half.onnx", dtype="float16", keep_io_types=False)
+    file = onnx.load(tmp_path / "half.onnx")
+    kinds = {tensor.name: tensor.data_type for tensor in file.graph.initializer}
+    assert kinds["model.layers.1.self_attn.v_proj.lora_A.weight"] == onnx.TensorProto.FLOAT16
+    np.testing.assert_allclose(lucid.compile(model)(lucid.tensor(IDS)).numpy(), merged(LLAMA, None), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "said"),
+    [
+        ("dora", "has DoRA's lengths of rows, which can only be merged"),
+        ("saved", "has a weight in the place of 'lm_head.weight', which can only be merged"),
+        ("whisper", "is no layer of this Llama that takes adapters when it runs"),
+    ],
+)
+def test_what_can_only_be_merged_is_refused(adapter: str, said: str) -> None:
+    with pytest.raises(lucid.WeightsError) as caught:
+        with_adapter_inputs(lucid.models.load(LLAMA), FOLDER / adapter)
+    assert said in str(caught.value)
+
+
+def test_adapters_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    base = lucid.models.load(LLAMA)
+    with pytest.raises(lucid.WeightsError, match=r"has lora_A \[2, 16\] and lora_B \[32, 2\], expected \(r, 24\) and"):
+        with_adapter_inputs(base, write(tmp_path / "a", pair(Q, inputs=16)))
+    table = "model.embed_tokens"
+    tensors = {f"{table}.lora_embedding_A": numbers(2, 40), f"{table}.lora_embedding_B": numbers(24, 2)}
+    with pytest.raises(lucid.WeightsError, match=r"whose weight is also lm_head.weight"):
+        with_adapter_inputs(base, write(tmp_path / "a", tensors))
+    model = with_adapter_inputs(base, FOLDER / "one_layer")
+    with pytest.raises(lucid.WeightsError, match=r"q_proj' takes no adapter in this model; give this adapter"):
+        write_adapter(model, write(tmp_path / "a", pair(Q)), tmp_path / "a.onnx_adapter")
+    assert not (tmp_path / "a.onnx_adapter").exists()
+
+
+def test_a_file_that_is_no_adapter_of_the_model_is_refused(tmp_path: Path) -> None:
+    model = with_adapter_inputs(lucid.models.load(LLAMA), SEVERAL)
+    session = exported(with_adapter_inputs(lucid.models.load(LLAMA), FOLDER / "one_layer"), tmp_path / "model.onnx")
+    file = tmp_path / "a.onnx_adapter"
+    write_adapter(model, FOLDER / "patterns", file)
+    with pytest.raises(ModelError, match=r"down_proj.lora_A.weight, .*which the model does not take"):
+        output(session, file)
+    file.write_bytes(b"version https://git-lfs.github.com/spec/v1")
+    with pytest.raises(ModelError, match=r"expected a file of an adapter, as lucid.layouts.write_adapter writes"):
+        output(session, file)
+    with pytest.raises(FileNotFoundError):
+        output(session, tmp_path / "missing")
+
+
+def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    first, second = (write(tmp_path / name, pair("model.layers.1.self_attn.v_proj", 24, 16)) for name in "ab")
+    model = with_adapter_inputs(lucid.models.load(LLAMA), [first, second])
+    session, file = exported(model, tmp_path / "model.onnx"), tmp_path / "a.onnx_adapter"
+    for number, adapter in enumerate((first, second)):
+        write_adapter(model, adapter, file)
+        os.utime(file, ns=(number, number))
+        np.testing.assert_allclose(output(session, file), merged(LLAMA, adapter), atol=2e-5)
