@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from lucid.core.words.other_libraries import type_name
 from lucid.importing.exporting import REFUSALS, axes_by_name, exported, fixed_axis, short
 from lucid.importing.patterns import LARGER, with_larger_operations
 from lucid.importing.program import Call, Program, Slot, Weight
+from lucid.importing.program_files import load
 from lucid.importing.table import TABLE
 from lucid.importing.torch_import import TorchImportError
 from lucid.nn.module import Module, Parameter, WeightUse
@@ -57,7 +57,7 @@ def imported_module(module: Any, examples: Sequence[Any], kwargs: Mapping[str, A
     if isinstance(module, ExportedProgram):
         program = module
     elif isinstance(module, (str, PathLike)):
-        program = _loaded(module)
+        program = load(module)
     else:
         raise TypeError(
             f"from_torch: got {type_name(module)}, expected a torch.nn.Module, an exported program or the path of a "
@@ -67,16 +67,6 @@ def imported_module(module: Any, examples: Sequence[Any], kwargs: Mapping[str, A
         raise TorchImportError("from_torch: an exported program has its inputs already: leave the examples out")
     axes = axes_by_name(list(_inputs(program, _user_inputs(program, program.graph))), dynamic)
     return _imported(TorchPart("ExportedProgram"), program, axes)
-
-
-def _loaded(path: str | PathLike[str]) -> ExportedProgram:
-    try:
-        return torch.export.load(path)
-    except (RuntimeError, ValueError, OSError, BadZipFile) as error:
-        raise TorchImportError(
-            f"from_torch: torch.export.load does not read {path}: {str(error).splitlines()[0]}; if the outputs are "
-            "classes of a library, import that library first"
-        ) from error
 
 
 def _imported(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) -> TorchPart:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -778,3 +781,62 @@ def test_other_things_are_no_modules(tmp_path) -> None:
     (tmp_path / "x.pt2").write_bytes(b"no program")
     with pytest.raises(TorchImportError, match="does not read"):
         lucid.from_torch(tmp_path / "x.pt2")
+
+
+# Files of strangers ---------------------------------------------------------------------------------------------------
+
+
+class Evil:
+    """A pickle of it writes a file where it is read."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self):
+        return (Path.touch, (self.target,))
+
+
+CODE = "__import__('pathlib').Path('touched').touch()"
+MODEL, INPUT = "models/model.json", '"forward_arg_names": ["input"'
+PLANTED = {  # the record, what takes the place of what in it (a pickle, without), and what the error says
+    "example inputs": ("data/sample_inputs/model.pt", "", "", "example inputs that are more than tensors"),
+    "weights": ("data/weights/model_weights_config.json", '"use_pickle": false', '"use_pickle": true', "as a pickle"),
+    "objects": ("data/constants/custom_obj_0", "", "", "record 'data/constants/custom_obj_0'"),
+    "compiled code": ("data/aotinductor/model/x.so", "", "", "record 'data/aotinductor/model/x.so'"),
+    "operator": (MODEL, "torch.ops.aten.linear.default", "torch.os.system", "calls 'torch.os.system'"),
+    "function": (MODEL, "torch.ops.aten.linear.default", "_operator.methodcaller", "calls '_operator.methodcaller'"),
+    "file": (MODEL, "torch.ops.aten.linear.default", "torch.ops.aten.from_file.default", "calls 'torch.ops.aten.from_"),
+    "size": (MODEL, "Symbol('", f"{CODE} or Symbol('", "no expression of sizes"),
+    "argument": (MODEL, INPUT, f'"forward_arg_names": ["a={CODE}"', "forward_arg_names .* which is no name"),
+    "node": (MODEL, '{"name": "input"}', f'{{"name": "a={CODE}"}}', "name .* which is no name"),
+    "comment": (MODEL, '"stack_trace": "', f'"stack_trace": "a\\r{CODE}', "stack_trace .* which is no name"),
+    "older form": ("version", "", "", "older form, a pickle"),
+}
+
+
+@pytest.fixture(scope="module")
+def program_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("programs") / "good.pt2"
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    torch.export.save(torch.export.export(made(nn.Linear(8, 4)), (torch.randn(2, 8),), dynamic_shapes=rows), path)
+    return path
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_file_of_a_stranger_runs_nothing(
+    program_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    record, old, new, message = PLANTED[name]
+    monkeypatch.chdir(tmp_path)
+    buffer = io.BytesIO()
+    torch.save(Evil(Path("touched")), buffer)
+    with zipfile.ZipFile(program_file) as good, zipfile.ZipFile("evil.pt2", "w") as evil:
+        records = {each: good.read(each) for each in good.namelist()}
+        place = record if name == "older form" else f"{next(iter(records)).split('/')[0]}/{record}"
+        assert old.encode() in records.get(place, b"")
+        records[place] = records[place].replace(old.encode(), new.encode()) if old else buffer.getvalue()
+        for each, content in records.items():
+            evil.writestr(each, content)
+    with pytest.raises(TorchImportError, match=message):
+        lucid.from_torch("evil.pt2")
+    assert not Path("touched").exists()
