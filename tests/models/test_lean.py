@@ -88,11 +88,13 @@ def test_a_layer_of_llama_is_what_one_would_draw_by_hand() -> None:
 
 # Names ----------------------------------------------------------------------------------------------------------------
 
-SUFFIXES = re.compile(r"(\[[\w:, ]+\])?(\.T(\[\d+\])?|\.turned)?(\.add\(1\)|\.exp|\.reshape|\.less_equal\(.*\))?$")
+SUFFIXES = re.compile(
+    r"(\[[\w:, ]+\])?(\.T(\[\d+\])?|\.turned)?(\.add\(1\)|\.exp|\.reshape|\.unsqueeze|\.less_equal\(.*\))?$"
+)
 """The suffix of an initializer's name after the checkpoint's: ``[q]`` for a part, ``.T`` if it is stored transposed,
 ``.T[3]`` for that of one expert, ``.turned`` for those of all experts as onnxruntime's MoE has them,
 ``.add(1)`` for the sum with 1, which a norm of Gemma stores where it is expanded, ``.exp`` for the scale of logits,
-``.reshape`` for a number of each head,
+``.reshape`` and ``.unsqueeze`` for a number of each head,
 ``.less_equal(...)`` for what of a mask excludes, where attention is expanded.
 """
 
@@ -106,6 +108,10 @@ UNUSED = "|".join(
 
 
 JOINED = [
+    (r"\.mlp\.experts\.(gate_up|down)_proj(_bias)?$", r".mlp.\1\2"),  # of gpt-oss, whose axes are exchanged
+    (r"\.block_sparse_moe\.router\.layer\.", ".mlp.gate."),
+    (r"\.block_sparse_moe\.input_linear\.weight$", ".mlp.experts.gate_up_proj"),
+    (r"\.block_sparse_moe\.output_linear\.weight$", ".mlp.experts.down_proj"),
     (r"\.block_sparse_moe\.", ".mlp."),
     (r"experts\.\d+\.(w1|w3|gate_proj|up_proj)\.weight$", "experts.gate_up_proj"),
     (r"experts\.\d+\.(w2|down_proj)\.weight$", "experts.down_proj"),
@@ -113,9 +119,24 @@ JOINED = [
 """The weights of all experts are one array, with the name that transformers gives it in memory."""
 
 
+LIKE_LLAMA = [
+    (r"^gpt_neox\.", "model."),
+    (r"^embed_out\.", "lm_head."),
+    (r"\.embed_in\.", ".embed_tokens."),
+    (r"\.final_layer_?norm\.", ".norm."),
+    (r"\.(?:attention|self_attn)\.dense\.", ".self_attn.o_proj."),
+    (r"\.attention\.query_key_value\.", ".self_attn.qkv_proj."),
+    (r"\.mlp\.(?:c_fc|fc1|dense_h_to_4h)\.", ".mlp.up_proj."),
+    (r"\.mlp\.(?:c_proj|fc2|dense_4h_to_h)\.", ".mlp.down_proj."),
+]
+"""Decoders that are rows of Llama's table have Llama's names."""
+
+
 def checkpoint_names(entry: Entry) -> set[str]:
     """The keys of the files; the current ones for the family's oldest files, the joined ones for single experts."""
-    renames = {"models/bert.py": RENAMES, "models/mixtral.py": JOINED}.get(entry.file, [])
+    renames = {"models/bert.py": RENAMES, "models/mixtral.py": JOINED, "models/llama.py": LIKE_LLAMA}.get(
+        entry.file, []
+    )
     names = set()
     for name in lucid.load(goldens.folder(entry.variant)):
         for pattern, replacement in renames:
