@@ -188,7 +188,7 @@ def sinks_of(call: AttentionCall, heads: Size) -> Tensor | None:
         raise ValueError(
             f"attention: sinks are {sinks.type}, expected one floating-point number for each of {heads} heads"
         )
-    return unsqueeze(sinks.astype(call.scores_type), (1, 2))
+    return unsqueeze(sinks.astype(call.scores_type), (1, 2)).named_after(sinks, ".unsqueeze")
 
 
 def split_heads(name: str, x: Tensor, heads: int) -> Tensor:
