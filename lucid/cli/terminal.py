@@ -38,8 +38,7 @@ class Notes(logging.Handler):
 def show_notes(verbose: bool) -> None:
     """Show the notes of `lucid.models` in the terminal: its warnings, or all if `verbose`."""
     log = logging.getLogger("lucid.models")
-    if verbose:
-        log.setLevel(logging.INFO)
+    log.setLevel(logging.INFO if verbose else logging.WARNING)
     if not any(isinstance(handler, Notes) for handler in log.handlers):
         log.addHandler(Notes())
 

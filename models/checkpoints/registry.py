@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
+from typing import Any
 
 from lucid.models.checkpoints.config_file import ConfigError
 from lucid.models.checkpoints.families import FAMILIES, Family, ModelType
@@ -92,12 +93,12 @@ def type_of(kind: str) -> ModelType:
 
 def known_types() -> list[str]:
     """All types that are read; nothing is imported for it."""
-    return [*_KNOWN, *sorted({point.name for point in entry_points(group=GROUP)} - _KNOWN.keys())]
+    return [*_KNOWN, *sorted({point.name for point in _entry_points()} - _KNOWN.keys())]
 
 
 def _installed(kind: str) -> Family | None:
     """The family of an entry point, which is known from then on."""
-    points = tuple(entry_points(group=GROUP, name=kind))
+    points = _entry_points(name=kind)
     if not points:
         return None
     if len(points) > 1:
@@ -120,5 +121,10 @@ def _installed(kind: str) -> Family | None:
     return _KNOWN[kind]
 
 
-def _distribution(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else "?"
+def _entry_points(**which: str) -> tuple[Any, ...]:
+    """Those of the group; Lucid's own types need not wait for the library that finds them."""
+    return tuple(import_module("importlib.metadata").entry_points(group=GROUP, **which))
+
+
+def _distribution(point: Any) -> str:
+    return str(point.dist.name) if point.dist else "?"

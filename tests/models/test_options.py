@@ -218,7 +218,6 @@ def test_the_command_line_ignores_and_lists(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, file = edited(tmp_path, is_causal=False, directionality="bidi"), tmp_path / "model.onnx"
-    level = logging.getLogger("lucid.models").level
     assert in_process(["export", folder, "-o", file], monkeypatch) == 1
     assert "--ignore-option is_causal" in capsys.readouterr().err
     asked = ["--ignore-option", "is_causal", "--no-check"]
@@ -229,7 +228,6 @@ def test_the_command_line_ignores_and_lists(
     assert onnx.load(file).metadata_props[-1].value == "is_causal"
     assert in_process(["export", "nn.Linear", "--ignore-option", "x", "-o", file], monkeypatch) == 2
     assert "--ignore-option x: SOURCE" in capsys.readouterr().err
-    logging.getLogger("lucid.models").setLevel(level)
 
 
 def test_the_card_names_options_without_effect(tmp_path: Path) -> None:
