@@ -56,7 +56,7 @@ _INITS = (True, False, "gaussian", "eva", "orthogonal")  # others change the wei
 # How it was trained, and where PEFT put the layers.
 _HARMLESS = [
     "auto_mapping|base_model_name_or_path|revision|task_type|inference_mode|peft_version|lora_dropout|bias|runtime_config",
-    "target_modules|exclude_modules|target_parameters|layers_to_transform|layers_pattern|modules_to_save|fan_in_fan_out|megatron_core",
+    "target_modules|exclude_modules|layers_to_transform|layers_pattern|modules_to_save|fan_in_fan_out|megatron_core",
     "loftq_config|eva_config|corda_config|lora_ga_config|velora_config|qalora_group_size|ensure_weight_tying",
 ]
 _MAX_NAME = 200  # letters of a layer's name: patterns of strangers are matched with it
@@ -216,6 +216,10 @@ def _read_scales(options: Config) -> _Scales:
     for name, reason in _REFUSED.items():
         if options.has(name):
             raise options.wrong(name, f"which {reason} and is not merged here; {_MERGE}")
+    parameters = options.get("target_parameters", list, [])
+    if any(not str(name).endswith("weight") for name in parameters):
+        reason = "which changes experts that one parameter joins, and is not merged here"
+        raise options.wrong("target_parameters", f"{reason}; {_MERGE}")
     inits = options.options.get("init_lora_weights", True)
     options.has("init_lora_weights")
     if inits not in _INITS:

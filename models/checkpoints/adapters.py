@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -29,6 +30,24 @@ Adapters: TypeAlias = (
 """The folder of an adapter, several, or folders with the weight of each; None: what SOURCE itself is or holds."""
 
 _TRANSPOSED_TYPES = ("gpt2",)  # whose layers store (inputs, outputs): transformers' Conv1D
+_PROJECTIONS = (("q", "query"), ("k", "key"), ("v", "value"))
+_BLOCK = [
+    (r"attention\.o_proj$", "attention.output.dense"),
+    (r"mlp\.fc1$", "intermediate.dense"),
+    (r"mlp\.fc2$", "output.dense"),
+]
+_VIT = [
+    (r"(^|\.)layers\.(?=\d)", r"\1encoder.layer."),
+    *((rf"attention\.{letter}_proj$", f"attention.attention.{name}") for letter, name in _PROJECTIONS),
+    *_BLOCK,
+]
+_NEWER_NAMES = {  # of layers in recent releases of transformers, and in checkpoints, by model_type
+    "vit": _VIT,
+    "deit": _VIT,
+    "dinov2": [*_VIT[1:4], _BLOCK[0]],
+    "swin": [*((rf"attention\.{letter}_proj$", f"attention.self.{name}") for letter, name in _PROJECTIONS), *_BLOCK],
+    "mixtral": [(r"\.mlp\.gate$", ".block_sparse_moe.gate")],
+}
 _HEADS = {  # how transformers' classes end, by PEFT's task_type
     "SEQ_CLS": "ForSequenceClassification",
     "TOKEN_CLS": "ForTokenClassification",
@@ -214,7 +233,8 @@ def with_adapters(config: Config, adapters: Mapping[Path, float], rounded: bool)
     """
     if not adapters:
         return config
-    read = [read_adapter(folder, weight) for folder, weight in adapters.items()]
+    renames = _NEWER_NAMES.get(str(config.options.get("model_type")), ())
+    read = [_with_older_names(read_adapter(folder, weight), renames) for folder, weight in adapters.items()]
     prefix = _prefix(read, config.weights)
     shapes = {f"{prefix}{key}": shape for key, shape in config.shapes.items()}
     changes: dict[str, list[Change]] = {}
@@ -232,6 +252,18 @@ def with_adapters(config: Config, adapters: Mapping[Path, float], rounded: bool)
     weights = AdaptedWeights(config.weights, prefix, changes, read, rounded)
     options = _options(config, shapes, changes, read)
     return config.with_weights(lambda: weights, lambda: {**shapes, **_saved_shapes(changes)}, options)
+
+
+def _with_older_names(adapter: Adapter, renames: Sequence[tuple[str, str]]) -> Adapter:
+    """An adapter with the names that checkpoints have for its layers."""
+
+    def older(name: str) -> str:
+        for pattern, replacement in renames:
+            name = re.sub(pattern, replacement, name)
+        return name
+
+    layers = {older(name): layer for name, layer in adapter.layers.items()}
+    return replace(adapter, layers=layers, biases={older(name): bias for name, bias in adapter.biases.items()})
 
 
 def _prefix(adapters: Sequence[Adapter], keys: Mapping[str, object]) -> str:

@@ -247,6 +247,10 @@ def test_the_encoder_of_a_sentence_folder_may_be_an_adapter(tmp_path: Path) -> N
         ({"peft_type": None}, "option peft_type is missing"),
         ({"layer_replication": [[0, 2]]}, "layer_replication is [[0, 2]], which repeats layers of the base model"),
         ({"trainable_token_indices": [3]}, "trainable_token_indices is [3], which replaces single rows"),
+        (
+            {"target_parameters": ["mlp.experts.down_proj"]},
+            "which changes experts that one parameter joins",
+        ),
         ({"use_qalora": True}, "use_qalora is True, which pools the inputs and is not merged here"),
         (
             {"init_lora_weights": "pissa"},

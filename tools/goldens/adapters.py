@@ -52,7 +52,11 @@ def store_all(place: Path) -> None:
     )
     store(place / "t5", "t5/v1_1", LoraConfig(r=2, target_modules=["q", "wo"], task_type="SEQ_2_SEQ_LM"))
     store(place / "whisper", "whisper/base", LoraConfig(r=2, target_modules=["q_proj", "conv2"]))
-    store(place / "vit", "vit/classifier", LoraConfig(r=2, target_modules=["query", "projection"], use_dora=True))
+    store(
+        place / "vit",
+        "vit/classifier",
+        LoraConfig(r=2, target_modules=["q_proj", "o_proj", "fc1", "projection"], use_dora=True),
+    )
     store_experts(place / "mixtral", "mixtral/base")
 
 
