@@ -15,6 +15,7 @@ import lucid
 from lucid.files.weights import NAMES, WeightsError, files_of
 from tests.hostile import tool
 from tests.models.goldens import folder as golden
+from tests.models.test_adapters import pair, write
 
 DATA = Path(__file__).parent / "data" / "torch_files"
 TORCH = tool("torch")
@@ -129,6 +130,16 @@ def test_a_folder_with_torchs_files_alone_is_a_checkpoint(tmp_path: Path, shards
     assert lucid.export.to_onnx(model).SerializeToString() == lucid.export.to_onnx(expected).SerializeToString()
     assert all(path.name.startswith("pytorch_model") for path in files_of(tmp_path))
     assert len(files_of(tmp_path)) == (1 if shards == 1 else 4)
+
+
+def test_an_adapter_may_be_a_file_of_torchs_as_older_peft_wrote_it(tmp_path: Path) -> None:
+    base = golden("llama/llama3")
+    adapter = write(tmp_path / "adapter", pair("model.layers.0.self_attn.q_proj"))
+    expected = lucid.models.load(base, adapters=adapter).state_dict()
+    (adapter / "adapter_model.bin").write_bytes(written(lucid.load(adapter / "adapter_model.safetensors")))
+    (adapter / "adapter_model.safetensors").unlink()
+    found = lucid.models.load(base, adapters=adapter).state_dict()
+    assert_same(*({name: value.numpy() for name, value in one.items()} for one in (found, expected)))
 
 
 def test_safetensors_come_first_as_in_transformers(tmp_path: Path) -> None:
