@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
+import traceback
+import warnings
 from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,9 +188,47 @@ def _fixed_axis(text: str, axes: Mapping[str, Any]) -> str:
     return fixed_axis(int(axis), ".".join(map(str, keys)), own[int(axis)], int(size))
 
 
+_REASONS = (  # for torch's errors
+    (
+        r"data-dependent|specialized integer|Dynamic control flow",
+        "a branch or a size depends on the values of a tensor, which a graph does not know: use torch.where, or give "
+        "the number as an argument of Python",
+    ),
+    (r"\.numpy\(\)", "forward leaves torch for NumPy: use functions of torch"),
+    (
+        r"not a known type",
+        "an input or output is of a class that torch does not take apart: use tensors, lists, tuples and dicts",
+    ),
+)
+
+
 def short(error: BaseException) -> str:
-    """What torch says, and the last line of the user's code that it names."""
-    text = str(error).strip()
-    lines = re.findall(r'File "([^"]+)", line (\d+)', text)
-    said = text.splitlines()[0] if text else type(error).__name__
-    return f"{said} ({lines[-1][0]}:{lines[-1][1]})" if lines else said
+    """What torch says, in a line, and the line of the user's code."""
+    text = str(error).strip() or type(error).__name__
+    said = next((reason for pattern, reason in _REASONS if re.search(pattern, text)), text.splitlines()[0])
+    lines = [f"{path}:{line}" for path, line in re.findall(r'File "([^"]+)", line (\d+)', text)] or _lines_of(error)
+    return f"{said} ({lines[-1]})" if lines else said
+
+
+def _lines_of(error: BaseException) -> list[str]:
+    """The lines outside of torch and Lucid that led to an error, the innermost last."""
+    others, causes = [str(Path(file).parent) for file in (torch.__file__, __file__)], [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+        causes.append(cause)
+    frames = [frame for each in causes for frame in traceback.extract_tb(each.__traceback__)]
+    own = [frame for frame in frames if not any(frame.filename.startswith(folder) for folder in others)]
+    return [f"{frame.filename}:{frame.lineno}" for frame in own if Path(frame.filename).is_file()]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without torch's warnings about its own future, its logs and printed graphs: an error says what matters."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
+            for category in (FutureWarning, DeprecationWarning):
+                warnings.simplefilter("ignore", category)
+            yield
+    finally:
+        logging.disable(disabled)

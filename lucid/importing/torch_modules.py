@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from lucid.core.graph.types import DType, as_dtype, bfloat16, spec
 from lucid.core.words.other_libraries import type_name
-from lucid.importing.exporting import REFUSALS, axes_by_name, exported, fixed_axis, short
+from lucid.importing.exporting import REFUSALS, axes_by_name, exported, fixed_axis, quiet, short
 from lucid.importing.patterns import LARGER, with_larger_operations
 from lucid.importing.program import Call, Program, Slot, Weight
 from lucid.importing.program_files import load
@@ -45,6 +45,7 @@ class TorchPart(Module):
         return super().__repr__().replace(type(self).__name__, self._kind, 1)
 
 
+@quiet()
 def imported_module(module: Any, examples: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic: Any) -> TorchPart:
     """What `from_torch` returns."""
     if isinstance(module, torch.nn.Module):

@@ -13,6 +13,7 @@ from transformers import DynamicCache
 
 from lucid.core.graph.types import Array, TensorType, int64
 from lucid.core.sizes.dims import Size
+from lucid.importing import exporting
 from lucid.importing.exporting import exported
 from lucid.importing.program import Program, Weight
 from lucid.importing.torch_import import TorchImportError
@@ -40,6 +41,7 @@ _OUTPUTS = {  # of a task, as our own models have them; of another one all that 
 _BATCH, _NEW, _PAST = "batch_size", "sequence_length", "past_sequence_length"
 
 
+@exporting.quiet()
 def imported_checkpoint(
     folder: Path,
     task: str | None,

@@ -701,7 +701,33 @@ class Frozen(nn.Module):
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"input": "N"}}, "the axes 'N', expected up to 3 in a tuple"),
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"x": AXES}}, "names 'x', but the inputs are input"),
         (nn.Linear(8, 4).eval(), (torch.ones(2, 5, 8),), {"dynamic": [("N", "N")]}, "named 'N' have sizes 2 and 5"),
-        (Function(lambda x: x if x.sum() > 0 else -x).eval(), (X,), {}, "torch cannot export Function"),
+        (
+            Function(lambda x: x if x.sum() > 0 else -x).eval(),
+            (X,),
+            {},
+            r"torch cannot export Function: a branch or a size depends .* torch.where.*from_torch.py:\d+\)$",
+        ),
+        (
+            Function(lambda x: x[: int(x[0, 0, 0])]).eval(),
+            (X,),
+            {},
+            r"a branch or a size depends .*from_torch.py:\d+\)$",
+        ),
+        (Function(lambda x: torch.tensor(x.numpy())).eval(), (X,), {}, r"leaves torch for NumPy.*from_torch.py:\d+\)$"),
+        (
+            Function(lambda x: (row for row in x)).eval(),
+            (X,),
+            {},
+            "a class that torch does not take apart: use tensors",
+        ),
+        (Function(lambda x: x @ torch.ones(3, 3)).eval(), (X,), {}, r"reduction dim.* \(.*from_torch.py:\d+\)$"),
+        (
+            Function(lambda x: x.to(torch.float8_e4m3fn)).eval(),
+            (X,),
+            {},
+            "torch.float8_e4m3fn is an element type that L",
+        ),
+        (Function(lambda x: x.real).eval(), (X.to(torch.complex64),), {}, "torch.complex64 is an element type that L"),
         (Function(lambda x: x + torch.rand(8)).eval(), (X,), {}, r"aten.rand.default \(.*\) draws random numbers"),
         (Function(lambda x: torch.fft.fft(x).real).eval(), (X,), {}, "no function for .*fft"),
     ],
@@ -709,6 +735,13 @@ class Frozen(nn.Module):
 def test_refusals(module, examples, options, message) -> None:
     with pytest.raises(TorchImportError, match=message):
         lucid.from_torch(module, *examples, **options)
+
+
+def test_torch_prints_and_warns_of_nothing(recwarn: pytest.WarningsRecorder, capfd: pytest.CaptureFixture[str]) -> None:
+    lucid.from_torch(made(nn.Linear(8, 4)), X, dynamic=[AXES])
+    with pytest.raises(TorchImportError):
+        lucid.from_torch(Function(lambda x: x[: int(x[0, 0, 0])]).eval(), X)
+    assert capfd.readouterr() == ("", "") and not recwarn.list
 
 
 class Counter(nn.Module):
