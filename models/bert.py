@@ -16,7 +16,7 @@ all-MiniLM-L6-v2 if that is installed, or a tiny model.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
@@ -29,7 +29,7 @@ from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like
-from lucid.models.parts.sentences import PooledEncoder
+from lucid.models.parts.sentences import MultiVectorEncoder, PooledEncoder, SparseEncoder
 
 
 @dataclass(frozen=True)
@@ -325,6 +325,18 @@ class BertForMaskedLM(text.MaskedLM[BertConfig], Bert):
     def language_model_head(self, config: BertConfig, inner: int) -> text.LanguageModelHead:
         activation = "gelu" if config.family in ("roberta", "electra") else config.activation
         return text.LanguageModelHead(config, inner, activation, nn.LayerNorm(inner, config.eps))
+
+
+class BertSparseEncoder(SparseEncoder[BertConfig], BertForMaskedLM):
+    """SPLADE: texts (N, L) to a weight for each token of the vocabulary, (N, vocab_size), most of which are 0."""
+
+    checkpoint = replace(BertForMaskedLM.checkpoint, head="sparse-encoding")
+
+
+class BertMultiVectorEncoder(MultiVectorEncoder[BertConfig], Bert):
+    """ColBERT: texts (N, L) to a vector for each token, (N, L, E), and which of them are a document's, (N, L)."""
+
+    checkpoint = replace(Bert.checkpoint, head="multi-vector-encoding")
 
 
 def main() -> None:

@@ -144,6 +144,12 @@ class LlamaForReranking(LlamaForSequenceClassification):
     checkpoint = decoder_heads.for_reranking(LlamaForSequenceClassification.checkpoint)
 
 
+class LlamaGenerativeReranker(decoder_heads.GenerativeReranker[LlamaConfig]):
+    """Prompts of a query and a text (N, L) to the logit of "yes" less that of "no", (N, 1), as Qwen3-Reranker."""
+
+    checkpoint = replace(Llama.checkpoint, head="generative-reranking")
+
+
 class LlamaForTokenClassification(decoder_heads.TokenClassifier[LlamaConfig], LlamaStates):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
 

@@ -27,7 +27,7 @@ from lucid.models.parts import text_encoders as text
 from lucid.models.parts.decoders import angles_of
 from lucid.models.parts.demonstration import encode_text
 from lucid.models.parts.options import FULL, SLIDING, Rope, layer_types, ropes
-from lucid.models.parts.sentences import PooledEncoder, Pooling
+from lucid.models.parts.sentences import MultiVectorEncoder, PooledEncoder, Pooling, SparseEncoder
 
 
 @dataclass(frozen=True)
@@ -271,6 +271,18 @@ class ModernBertForMaskedLM(text.MaskedLM[ModernBertConfig], ModernBert):
     def table(self) -> Tensor:
         table: Tensor = self.embeddings.tok_embeddings.weight
         return table
+
+
+class ModernBertSparseEncoder(SparseEncoder[ModernBertConfig], ModernBertForMaskedLM):
+    """SPLADE: texts (N, L) to a weight for each token of the vocabulary, (N, vocab_size), most of which are 0."""
+
+    checkpoint = replace(ModernBertForMaskedLM.checkpoint, head="sparse-encoding")
+
+
+class ModernBertMultiVectorEncoder(MultiVectorEncoder[ModernBertConfig], ModernBert):
+    """ColBERT: texts (N, L) to a vector for each token, (N, L, E), and which of them are a document's, (N, L)."""
+
+    checkpoint = replace(ModernBert.checkpoint, head="multi-vector-encoding")
 
 
 def main() -> None:

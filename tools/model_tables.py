@@ -13,7 +13,8 @@ import onnx
 from lucid import nn
 from lucid.export import to_onnx
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.tasks import SENTENCES, class_of
+from lucid.models.checkpoints.sentence_files import SENTENCES
+from lucid.models.checkpoints.tasks import class_of
 from lucid.models.parts.sentences import PooledEncoder
 from tests.models.zoo import ZOO, Entry
 

@@ -211,6 +211,11 @@ def _encoder(model: str) -> dict[str, str]:
     return {"feature-extraction": model, "sentence-similarity": f"{model}SentenceEncoder", **_heads(model)}
 
 
+def _retrieval(model: str) -> dict[str, str]:
+    """The encoders of texts that give a sparse vector, or a vector for each token."""
+    return {"sparse-encoding": f"{model}SparseEncoder", "multi-vector-encoding": f"{model}MultiVectorEncoder"}
+
+
 def _decoder(model: str, *without: str) -> dict[str, str]:
     """The classes of a decoder."""
     states = {"text-generation": model, "feature-extraction": f"{model}States"}
@@ -239,7 +244,7 @@ FAMILIES: dict[str, Family] = {
         types=_types("bart", "marian", "mbart", "m2m_100"),
     ),
     "bert": Family(
-        tasks=_encoder("bert.Bert") | {"sentence-similarity": "bert.SentenceEncoder"},
+        tasks=_encoder("bert.Bert") | {"sentence-similarity": "bert.SentenceEncoder"} | _retrieval("bert.Bert"),
         types={
             "bert": ModelType(),
             "roberta": _OFFSET,
@@ -286,7 +291,11 @@ FAMILIES: dict[str, Family] = {
     ),
     "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types=_types("gpt2")),
     "llama": Family(
-        tasks=_decoder("llama.Llama") | {"sentence-similarity": "llama.LlamaSentenceEncoder"},
+        tasks=_decoder("llama.Llama")
+        | {
+            "sentence-similarity": "llama.LlamaSentenceEncoder",
+            "generative-reranking": "llama.LlamaGenerativeReranker",
+        },
         types={
             "llama": ModelType(
                 # Other types, such as mistral, have GGUF files of this architecture too.
@@ -427,7 +436,9 @@ FAMILIES: dict[str, Family] = {
         },
         types=_types("mamba2"),
     ),
-    "modernbert": Family(tasks=_encoder("modernbert.ModernBert"), types=_types("modernbert")),
+    "modernbert": Family(
+        tasks=_encoder("modernbert.ModernBert") | _retrieval("modernbert.ModernBert"), types=_types("modernbert")
+    ),
     "phi3": Family(
         tasks=_decoder("phi3.Phi3", "question-answering"),
         types={

@@ -11,8 +11,8 @@ from lucid import DType, float32
 from lucid.models.checkpoints.adapters import Adapters
 from lucid.models.checkpoints.lucid_format import write_checkpoint
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
-from lucid.models.checkpoints.sentence_files import read_modules
-from lucid.models.checkpoints.tasks import SENTENCES, reader_for, saved_options, with_architecture
+from lucid.models.checkpoints.sentence_files import TASKS, read_modules
+from lucid.models.checkpoints.tasks import reader_for, saved_options, with_architecture
 
 
 def load(
@@ -54,11 +54,11 @@ def load(
         WeightsError: for an invalid weights file, or an adapter of another base model.
         OSError: if a file is missing.
     """
-    modules = read_modules(source) if task in (None, SENTENCES) else None
+    modules = read_modules(source) if task in (None, *TASKS) else None
     options = read_options(source if modules is None else modules.encoder, ignore=ignore, adapters=adapters)
     if architecture is not None:
         options = with_architecture(options, architecture)
-    reader = reader_for(task, options, pooled=modules is not None)
+    reader = reader_for(task, options, None if modules is None else modules.task)
     return reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore, adapters=adapters)
 
 
@@ -75,7 +75,7 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
         ConfigError, ModuleNotFoundError, WeightsError: as `load`.
         OSError: if a file is missing or cannot be written.
     """
-    modules = read_modules(source) if model.checkpoint.task == SENTENCES else None
+    modules = read_modules(source) if model.checkpoint.task in TASKS else None
     encoder = source if modules is None else modules.encoder
     options = read_options(encoder, adapters=model.adapters)
     ignored = model.unread.on_request

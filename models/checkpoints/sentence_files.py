@@ -1,6 +1,7 @@
 """modules.json of sentence-transformers: which encoder a folder has, and which layers follow it.
 
-It lists a Transformer, a Pooling, and then any number of Dense and Normalize. Each layer has a folder with its config::
+It lists a Transformer, and what is made of its results; `TASKS` has what is known. Each layer has a folder with its
+config::
 
     [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
      {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,15 @@ from lucid.models.checkpoints.config import Array, Config, ConfigError, parse_js
 from lucid.nn import functional as F
 
 POOLING, DENSE, NORMALIZE = "Pooling", "Dense", "Normalize"
+SPLADE, SCORE, MASK = "SpladePooling", "LogitScore", "MultiVectorMask"
+TASKS = {
+    "sentence-similarity": re.compile(rf"Transformer {POOLING}( {DENSE}| {NORMALIZE})*"),
+    "sparse-encoding": re.compile(rf"(Transformer|MLMTransformer) {SPLADE}"),
+    "multi-vector-encoding": re.compile(rf"Transformer( {DENSE})+( {MASK})?( {NORMALIZE})?"),
+    "generative-reranking": re.compile(rf"Transformer {SCORE}"),
+}
+"""What a folder is for, by the kinds of its modules in order."""
+SENTENCES, *MODULE_TASKS = TASKS
 _IDENTITY = "torch.nn.modules.linear.Identity"
 DENSE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     _IDENTITY: lambda x: x,
@@ -38,6 +49,7 @@ MODULES = "modules.json"
 PREFIX = "sentence_layers"  # of the names of their parameters in a model
 
 _ENCODER = "Transformer"
+_FAMILIES = ("sentence_transformers.", "pylate.models.Dense.")  # of types; PyLate has a Dense of its own
 _PLAIN_NAME = re.compile(r"[\w-]{1,100}", re.ASCII)
 _MODES = {  # by mode the option that older files have for it, in the order in which the results are joined
     "cls": "pooling_mode_cls_token",
@@ -55,7 +67,8 @@ class SentenceLayer:
 
     name: str
     kind: str
-    modes: tuple[str, ...] = ()  # of a Pooling
+    modes: tuple[str, ...] = ()  # of a Pooling; "max" or "sum" of a SpladePooling
+    tokens: tuple[int, ...] = ()  # of a LogitScore, for and perhaps against; those that a MultiVectorMask leaves out
     in_features: int = 0  # of a Dense, as all below
     out_features: int = 0
     bias: bool = True
@@ -75,6 +88,7 @@ class SentenceModules:
     encoder: Path
     layers: tuple[SentenceLayer, ...]
     folder: Path
+    task: str = SENTENCES
 
     @property
     def weights(self) -> dict[str, Array]:
@@ -88,13 +102,14 @@ class SentenceModules:
 
     def write(self, folder: Path) -> None:
         """Write modules.json and the configs of the layers next to the weights that a model has saved."""
-        listed = [("", _ENCODER), *((layer.name, layer.kind) for layer in self.layers)]
+        layers = [layer for layer in self.layers if layer.kind == NORMALIZE or (self.folder / layer.name).is_dir()]
+        listed = [("", _ENCODER), *((layer.name, layer.kind) for layer in layers)]
         lines = [
             {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
             for index, (path, kind) in enumerate(listed)
         ]
         _write_json(folder / MODULES, lines)
-        for layer in self.layers:
+        for layer in layers:
             if layer.kind != NORMALIZE:
                 (folder / layer.name).mkdir(exist_ok=True)
                 _write_json(folder / layer.name / "config.json", read_json(self.folder / layer.name / "config.json"))
@@ -115,15 +130,19 @@ def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
     kinds = [kind for kind, _ in lines]
     if kinds == [_ENCODER]:  # of a cross-encoder, whose head is the model's own
         return None
-    if kinds[0] != _ENCODER:
+    task = next((task for task, order in TASKS.items() if order.fullmatch(" ".join(kinds))), None)
+    if task is None and kinds[0] != _ENCODER:
         raise ConfigError(f"{path}: begins with {kinds[0]}, supported: {_ENCODER}; {_alone(folder, lines[0][1])}")
-    if kinds[:2] != [_ENCODER, POOLING] or not set(kinds[2:]) <= {DENSE, NORMALIZE}:
+    if task is None:
         raise ConfigError(
             f"{path}: lists {', '.join(kinds)}; supported: Transformer, Pooling, and then any of Dense and Normalize; "
+            "Transformer, SpladePooling; Transformer, Dense and perhaps MultiVectorMask; Transformer, LogitScore; "
             f"{_alone(folder, lines[0][1])}"
         )
-    layers = tuple(_read_layer(folder, kind, name) for kind, name in lines[1:])
-    return SentenceModules(folder / lines[0][1], layers, folder)
+    layers = [_read_layer(folder, kind, name, task) for kind, name in lines[1:]]
+    if task == "multi-vector-encoding" and MASK not in kinds:  # PyLate's own files
+        layers.append(SentenceLayer("mask", MASK, tokens=_skipped(folder, Config(*_prompts(folder)))))
+    return SentenceModules(folder / lines[0][1], tuple(layers), folder, task)
 
 
 def _alone(folder: Path, name: str) -> str:
@@ -147,7 +166,7 @@ def _read_line(line: Any, where: str, first: bool) -> tuple[str, str]:
     if not isinstance(line, Mapping) or not all(isinstance(line.get(key), str) for key in ("type", "path")):
         raise ConfigError(f'{where}: lists {show(line)}, expected an object with a "type" and a "path"')
     kind, path = line["type"], line["path"]
-    if not kind.startswith("sentence_transformers."):
+    if not kind.startswith(_FAMILIES):
         raise ConfigError(
             f"{where}: lists a module of type {show(kind)}, which is not one of sentence-transformers; "
             "to read an encoder alone, give the task feature-extraction"
@@ -158,16 +177,53 @@ def _read_line(line: Any, where: str, first: bool) -> tuple[str, str]:
     return kind, path
 
 
-def _read_layer(folder: Path, kind: str, name: str) -> SentenceLayer:
+def _prompts(folder: Path) -> tuple[Mapping[str, Any], str]:
+    """The options of all modules of a folder, and where they are."""
+    path = folder / "config_sentence_transformers.json"
+    return (read_json(path) if path.exists() else {}), str(path)
+
+
+def _skipped(folder: Path, options: Config) -> tuple[int, ...]:
+    """The ids of the words of documents that have no vector, by default those of punctuation."""
+    words = options.get("skiplist_words", list, list(string.punctuation))
+    path = folder / "tokenizer.json"
+    if not words or not path.exists():
+        if words and options.has("skiplist_words"):
+            raise options.wrong("skiplist_words", f"expected {path}, which has their ids")
+        return ()
+    tokenizer = read_json(path)
+    ids: dict[str, int] = dict(tokenizer["model"]["vocab"]) if isinstance(tokenizer["model"]["vocab"], dict) else {}
+    ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens", [])}
+    return tuple(sorted({ids[word] for word in words if word in ids}))
+
+
+def _read_layer(folder: Path, kind: str, name: str, task: str) -> SentenceLayer:
     if kind == NORMALIZE:
         return SentenceLayer(name, kind)
     path = folder / name / "config.json"
     options = Config(read_json(path), str(path))
     if kind == POOLING:
         layer = SentenceLayer(name, kind, _read_modes(options))
+    elif kind == SPLADE:
+        options.get("word_embedding_dimension", int, 0)
+        options.get("embedding_dimension", int, 0)
+        options.get("chunk_size", int, 0)
+        modes = options.choose("pooling_strategy", {"max": "max", "sum": "sum"}, "max")
+        twice = options.choose("activation_function", {"relu": "relu", "log1p_relu": "log1p_relu"}, "relu")
+        layer = SentenceLayer(name, kind, (modes,), activation=twice)
+    elif kind == SCORE:
+        options.only("module_input_name", "causal_logits")
+        tokens = [options.whole("true_token_id", low=0)]
+        tokens += [options.whole("false_token_id", low=0)] if options.has("false_token_id") else []
+        layer = SentenceLayer(name, kind, tokens=tuple(tokens))
+    elif kind == MASK:
+        options.only("skiplist_tasks", ["document"])
+        options.only("keep_only_token_ids", None)
+        layer = SentenceLayer(name, kind, tokens=_skipped(folder, options) if options.has("skiplist_words") else ())
     else:
-        options.only("module_input_name", "sentence_embedding")
-        options.only("module_output_name", "sentence_embedding")
+        of = "sentence_embedding" if task == SENTENCES else "token_embeddings"
+        options.only("module_input_name", of)
+        options.only("module_output_name", of)
         options.only("use_residual", False)
         layer = SentenceLayer(
             name,

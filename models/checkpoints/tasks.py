@@ -14,10 +14,10 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.models.checkpoints.refusals import by_torch
 from lucid.models.checkpoints.registry import family_of, type_of
+from lucid.models.checkpoints.sentence_files import MODULE_TASKS, SENTENCES
 
 Reader: TypeAlias = type[Pretrained[Any]]
 
-SENTENCES = "sentence-similarity"
 _TASKS = {  # how transformers' names end, and what for; of several tasks it is the one that the model has
     "ForMaskedLM": ("fill-mask",),
     "ForSequenceClassification": ("text-classification", "audio-classification"),
@@ -76,11 +76,11 @@ def with_architecture(options: Config, name: str) -> Config:
     return options
 
 
-def reader_for(task: str | None, options: Config, pooled: bool) -> Reader:
+def reader_for(task: str | None, options: Config, told: str | None) -> Reader:
     """The class that reads a checkpoint for a task, or for the one that the checkpoint tells.
 
     Args:
-        pooled: whether it has a modules.json with the layers of a sentence encoder.
+        told: the task that its modules.json tells, if it has one.
 
     Raises:
         ConfigError: for a class that transformers does not have, code of the checkpoint's own, an unknown task, one
@@ -90,11 +90,15 @@ def reader_for(task: str | None, options: Config, pooled: bool) -> Reader:
     _no_foreign_code(options)
     tasks = family_of(options.model_type).tasks
     if task is None:
-        task = SENTENCES if pooled else _only_task(options)
+        task = told or _only_task(options)
+    if task in MODULE_TASKS and task != told:
+        raise _none(options, f"task {show(task)} needs a modules.json that is for it, which the folder does not have")
+    if told in MODULE_TASKS and task == SENTENCES:
+        raise ConfigError(f"{options.where}: its modules.json is for the task {told}, got {task}; leave it out")
     if task not in tasks:
         task = _OTHER_NAMES.get(task, task)
     if task not in tasks:
-        more = "; its modules.json is for sentence-similarity" if pooled else ""
+        more = f"; its modules.json is for {told}" if told else ""
         if any(task in family.tasks for family in FAMILIES.values()):
             more += f"; {by_torch()}"
         raise _none(options, f"task {show(task)} is not known for model_type {options.model_type}{more}")
@@ -233,6 +237,7 @@ def _keys_of(reader: Reader, options: Config) -> set[str] | None:
 def _none(options: Config, problem: str) -> ConfigError:
     """An error that lists the tasks for which the checkpoint loads."""
     readers = {task: class_of(place) for task, place in family_of(options.model_type).tasks.items()}
+    readers = {task: reader for task, reader in readers.items() if task not in MODULE_TASKS}
     loads = [task for task, reader in readers.items() if _holds(reader, options) and reader.fits(options)]
     remedy = f"give a task that it has: {', '.join(loads)}" if loads else "its weights fit no supported task"
     return ConfigError(f"{options.where}: {problem}; {remedy}")

@@ -15,7 +15,8 @@ import lucid
 from lucid import Tensor, nn
 from lucid.models.checkpoints.labels import reading_labels, with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
-from lucid.models.parts.decoders import Decoder, DecoderConfig
+from lucid.models.parts.decoders import Decoder, DecoderConfig, WithOutputLayer
+from lucid.models.parts.sentences import OfModules
 from lucid.models.parts.text_encoders import start_and_end, text_specs
 from lucid.nn import functional as F
 
@@ -155,6 +156,26 @@ class QuestionAnswerer(States[C]):
 def for_question_answering(base: Checkpoint[C]) -> Checkpoint[C]:
     """The checkpoint of a `QuestionAnswerer`."""
     return with_labels(_with_head(base), "question-answering", r"qa_outputs\.weight", expected=2)
+
+
+class GenerativeReranker(OfModules[R], WithOutputLayer[R]):
+    """A decoder that says how relevant a text is by the token that it would write next.
+
+    The prompt holds a query and a text; its score is the logit of one token, such as "yes", less that of another, "no".
+    """
+
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """(N, L) token ids, padded on either side, to the logits (N, 1)."""
+        places = lucid.arange(input_ids.shape[1], dtype=lucid.int64)
+        last = 1 if attention_mask is None else ((attention_mask != 0).astype(lucid.int64) * places).argmax(1)
+        logits: Tensor = self.logits(F.kept_positions(self.model(input_ids, attention_mask)[0][-1], last))[:, 0]
+        scores = [logits[:, token : token + 1] for token in self.config.sentence_layers[0].tokens]
+        return scores[0] - scores[1] if len(scores) > 1 else scores[0]
+
+    def input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return text_specs()
 
 
 def _with_head(base: Checkpoint[C]) -> Checkpoint[C]:

@@ -155,8 +155,8 @@ class LanguageModel(Pretrained[M], nn.CausalDecoder):
         return F.linear(x, self.table) if self.lm_head is None else self.lm_head(x)
 
 
-class CausalLM(LanguageModel[C]):
-    """Token ids to the logits of the token that follows each.
+class WithOutputLayer(Pretrained[C]):
+    """A decoder with rotary positions, and the layer that makes logits of its states.
 
     State: the keys of Hugging Face's ...ForCausalLM, ``model.layers.0.self_attn.o_proj.weight`` and so on.
     """
@@ -167,6 +167,24 @@ class CausalLM(LanguageModel[C]):
         sizes = (config.hidden_size, config.vocab_size, config.parts.head_bias)
         self.lm_head = None if config.tied else nn.Linear(*sizes, config.dtype)
 
+    @property
+    def table(self) -> Tensor:
+        """The vectors of all tokens, (vocab_size, hidden_size)."""
+        return self.model.embed_tokens.weight
+
+    def logits(self, x: Tensor) -> Tensor:
+        """From states before the last norm."""
+        x = self.model.norm(x)
+        logits = F.linear(x, self.table) if self.lm_head is None else self.lm_head(x)
+        if self.config.logits_scaling != 1:
+            logits = logits / self.config.logits_scaling
+        cap = self.config.logits_softcap
+        return (logits / cap).tanh() * cap if cap else logits
+
+
+class CausalLM(WithOutputLayer[C], LanguageModel[C]):
+    """Token ids to the logits of the token that follows each."""
+
     def decode(
         self,
         input_ids: Tensor,
@@ -176,17 +194,6 @@ class CausalLM(LanguageModel[C]):
     ) -> tuple[Tensor, list[nn.Cache]]:
         states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
         return states[-1], present
-
-    @property
-    def table(self) -> Tensor:
-        return self.model.embed_tokens.weight
-
-    def logits(self, x: Tensor) -> Tensor:
-        logits = super().logits(self.model.norm(x))
-        if self.config.logits_scaling != 1:
-            logits = logits / self.config.logits_scaling
-        cap = self.config.logits_softcap
-        return (logits / cap).tanh() * cap if cap else logits
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
         """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""

@@ -1,4 +1,4 @@
-"""From states of tokens to embeddings of sentences: sentence-transformers' layers (Reimers and Gurevych 2019)."""
+"""From states of tokens to embeddings: sentence-transformers' layers, for a vector, a sparse one, or one a token."""
 
 from __future__ import annotations
 
@@ -9,38 +9,13 @@ from typing import Any, ClassVar, Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
-from lucid.models.checkpoints.pretrained import Adapters, Auto, Config
-from lucid.models.checkpoints.sentence_files import DENSE, DENSE_ACTIVATIONS, POOLING, SentenceLayer, read_modules
+from lucid.models.checkpoints.pretrained import Adapters, Auto, Config, Pretrained
+from lucid.models.checkpoints.sentence_files import DENSE, DENSE_ACTIVATIONS, MASK, POOLING, SentenceLayer, read_modules
 from lucid.models.parts.text_encoders import L, OnStates
 
 
-class PooledEncoder(OnStates[L]):
-    """The base class of sentence encoders, together with that of the encoder.
-
-    It has the pooling and the layers that modules.json lists, as the field `sentence_layers` of its config; by default
-    the mean of the kept tokens' states, scaled to length 1.
-    """
-
-    output_names: ClassVar[Sequence[str]] = ("sentence_embedding",)
-
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self.sentence_layers = {layer.name: _built(layer) for layer in config.sentence_layers}
-
-    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return self.sentence_embedding(states, attention_mask)
-
-    def sentence_embedding(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """States of tokens (N, L, E) to embeddings (N, E') that ignore padding."""
-        x = states
-        for layer in self.sentence_layers.values():
-            x = layer(x, attention_mask) if isinstance(layer, Pooling) else layer(x)
-        return x
-
-    def states_and_embedding(self, **inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """For programs that pool by themselves: the states of the tokens (N, L, E) and the embedding (N, E')."""
-        states = self.encoder_states(**inputs)
-        return states, self.sentence_embedding(states, inputs.get("attention_mask"))
+class OfModules(Pretrained[L]):
+    """A model that is read with what modules.json lists after it, as the field `sentence_layers` of its config."""
 
     @classmethod
     def from_pretrained(
@@ -68,11 +43,91 @@ class PooledEncoder(OnStates[L]):
         return model if dtype in (lucid.float32, "auto") else model.to(dtype)
 
 
+class PooledEncoder(OfModules[L], OnStates[L]):
+    """The base class of sentence encoders, together with that of the encoder.
+
+    It has the pooling and the layers that modules.json lists, as the field `sentence_layers` of its config; by default
+    the mean of the kept tokens' states, scaled to length 1.
+    """
+
+    output_names: ClassVar[Sequence[str]] = ("sentence_embedding",)
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.sentence_layers = {layer.name: _built(layer) for layer in config.sentence_layers}
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return self.sentence_embedding(states, attention_mask)
+
+    def sentence_embedding(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """States of tokens (N, L, E) to embeddings (N, E') that ignore padding."""
+        x = states
+        for layer in self.sentence_layers.values():
+            x = layer(x, attention_mask) if isinstance(layer, Pooling) else layer(x)
+        return x
+
+    def states_and_embedding(self, **inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """For programs that pool by themselves: the states of the tokens (N, L, E) and the embedding (N, E')."""
+        states = self.encoder_states(**inputs)
+        return states, self.sentence_embedding(states, inputs.get("attention_mask"))
+
+
 def _built(layer: SentenceLayer) -> nn.Module:
     """The module of a layer, with new weights."""
     if layer.kind == POOLING:
         return Pooling(layer.modes)
     return Dense(layer) if layer.kind == DENSE else Normalize()
+
+
+class SparseEncoder(OfModules[L], OnStates[L]):
+    """The base, before a `MaskedLM`, of SPLADE (Formal et al. 2021): texts to a weight for each token that there is.
+
+    What the text says of a token is the largest of its logits over the places, or their sum, each log(1 + relu(x)).
+    """
+
+    output_names: ClassVar[Sequence[str]] = ("sentence_embedding",)
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """From the states (N, L, E) to the weights (N, vocab_size)."""
+        config: Any = self.config
+        layer, logits = config.sentence_layers[0], super().predict(states, attention_mask)  # type: ignore[safe-super]
+        if attention_mask is not None:
+            logits = logits * attention_mask.astype(logits.dtype).unsqueeze(-1)
+        weights = (logits.relu() + 1).log()
+        if layer.activation == "log1p_relu":
+            weights = (weights + 1).log()
+        found: Tensor = weights.sum(1) if layer.modes == ("sum",) else weights.amax(1)
+        return found
+
+
+class MultiVectorEncoder(OfModules[L], OnStates[L]):
+    """The base, before an encoder, of ColBERT (Khattab and Zaharia 2020): texts to a vector for each token.
+
+    Queries take the vectors of all their tokens, documents those that `document_mask` keeps: without padding and
+    punctuation. A query and a document match by the sum, over the query, of the largest products.
+    """
+
+    output_names: ClassVar[Sequence[str]] = ("token_embeddings", "document_mask")
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.sentence_layers = {layer.name: Dense(layer) for layer in config.sentence_layers if layer.kind == DENSE}
+        self.skipped = next((layer.tokens for layer in config.sentence_layers if layer.kind == MASK), ())
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Any:
+        """(N, L) to the vectors of length 1, (N, L, E'), and which are a document's, (N, L) int64."""
+        x = super().forward(input_ids, attention_mask, token_type_ids)
+        kept = input_ids == input_ids if attention_mask is None else attention_mask != 0
+        for token in self.skipped:
+            kept = kept & (input_ids != token)
+        return x, kept.astype(lucid.int64)
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        for dense in self.sentence_layers.values():
+            states = dense(states)
+        return Normalize()(states)
 
 
 class Pooling(nn.Module):

@@ -1,0 +1,122 @@
+"""Sparse encoders, encoders of a vector a token and generative rerankers against sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.models.checkpoints.config import ConfigError
+from lucid.testing import assert_parity
+from tests.models import goldens
+
+EXPECTED: dict[str, Any] = json.loads((goldens.ROOT / "retrieval.json").read_text())
+FIRST = "sentence_transformers.base.modules.transformer.Transformer"
+NEW, OLD = "sentence_transformers.sparse_encoder.modules", "sentence_transformers.sparse_encoder.models"
+
+
+def folder(tmp: Path, variant: str, *modules: tuple[str, str, dict[str, Any] | None]) -> Path:
+    """A golden with a modules.json: types, paths, and the options of modules."""
+    found = shutil.copytree(goldens.folder(variant), tmp / "model")
+    (found / "modules.json").write_text(json.dumps([{"type": kind, "path": path} for kind, path, _ in modules]))
+    for _, path, options in modules:
+        if options is not None:
+            (found / path).mkdir()
+            (found / path / "config.json").write_text(json.dumps(options))
+    return found
+
+
+def answer(model: Any, side: str = "right") -> Any:
+    return model(**{name: lucid.tensor(value) for name, value in EXPECTED[side].items()})
+
+
+@pytest.mark.parametrize("strategy", ["max", "sum"])
+@pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
+def test_splade_weighs_every_token_there_is(tmp_path: Path, strategy: str, activation: str) -> None:
+    options = {"pooling_strategy": strategy, "activation_function": activation, "word_embedding_dimension": 40}
+    modules = ((f"{OLD}.MLMTransformer", "", None), (f"{OLD}.SpladePooling", "1_SpladePooling", options))
+    model = lucid.models.load(folder(tmp_path, "tasks/distilbert_fill_mask", *modules))
+    assert (type(model).__name__, model.checkpoint.task) == ("BertSparseEncoder", "sparse-encoding")
+    np.testing.assert_allclose(answer(model), EXPECTED[f"{strategy} {activation}"], atol=2e-5)
+    assert_parity(model)
+
+
+def test_newer_files_call_the_first_module_transformer(tmp_path: Path) -> None:
+    modules = (
+        ("sentence_transformers.base.modules.transformer.Transformer", "", None),
+        (f"{NEW}.SpladePooling", "1_S", {}),
+    )
+    model = lucid.models.load(folder(tmp_path, "tasks/distilbert_fill_mask", *modules))
+    np.testing.assert_allclose(answer(model), EXPECTED["max relu"], atol=2e-5)
+    (tmp_path / "saved").mkdir()
+    lucid.models.save(model, tmp_path / "model", tmp_path / "saved")
+    again = lucid.models.load(tmp_path / "saved")
+    np.testing.assert_array_equal(answer(again), answer(model))
+
+
+@pytest.mark.parametrize("tokens", [(7, 9), (7,)])
+def test_a_reranker_takes_the_logit_of_yes_less_that_of_no(tmp_path: Path, tokens: tuple[int, ...]) -> None:
+    options = {"true_token_id": tokens[0], "false_token_id": tokens[1] if len(tokens) > 1 else None}
+    options["module_input_name"] = "causal_logits"
+    modules = (
+        ("sentence_transformers.base.modules.transformer.Transformer", "", None),
+        ("sentence_transformers.cross_encoder.modules.logit_score.LogitScore", "1_LogitScore", options),
+    )
+    model = lucid.models.load(folder(tmp_path, "qwen3/base", *modules))
+    assert (type(model).__name__, model.checkpoint.task) == ("LlamaGenerativeReranker", "generative-reranking")
+    expected = EXPECTED[f"tokens {tokens}"]
+    np.testing.assert_allclose(answer(model, "left"), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(answer(model)[1], expected[1], rtol=1e-4, atol=1e-5)  # padded on the right
+    assert_parity(model)
+
+
+def colbert(tmp: Path, dense: str) -> Path:
+    options = {
+        "in_features": 16,
+        "out_features": 4,
+        "bias": False,
+        "activation_function": "torch.nn.modules.linear.Identity",
+    }
+    if not dense.startswith("pylate"):
+        options |= {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
+    found = folder(tmp, "bert/base", (FIRST, "", None), (dense, "1_Dense", options))
+    lucid.save(found / "1_Dense" / "model.safetensors", {"linear.weight": np.array(EXPECTED["dense"], np.float32)})
+    (found / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 5, ",": 6, "b": 7}}}))
+    return found
+
+
+@pytest.mark.parametrize("dense", ["pylate.models.Dense.Dense", "sentence_transformers.base.modules.dense.Dense"])
+def test_colbert_gives_a_vector_a_token_and_no_punctuation_of_documents(tmp_path: Path, dense: str) -> None:
+    model = lucid.models.load(colbert(tmp_path, dense))
+    assert (type(model).__name__, model.checkpoint.task) == ("BertMultiVectorEncoder", "multi-vector-encoding")
+    vectors, mask = answer(model)
+    kept = np.array(EXPECTED["right"]["attention_mask"], bool)
+    np.testing.assert_allclose(vectors.numpy()[kept], np.array(EXPECTED["vectors"])[kept], atol=1e-5)
+    np.testing.assert_array_equal(mask, EXPECTED["mask"])
+    assert_parity(model)
+
+
+def test_a_skip_list_needs_the_tokenizer(tmp_path: Path) -> None:
+    found = colbert(tmp_path, "pylate.models.Dense.Dense")
+    (found / "config_sentence_transformers.json").write_text(json.dumps({"skiplist_words": ["b"]}))
+    np.testing.assert_array_equal(answer(lucid.models.load(found))[1][0], [1, 1, 0, 1, 1])
+    (found / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match=r"skiplist_words is \['b'\], expected .*tokenizer\.json, which has"):
+        lucid.models.load(found)
+
+
+def test_what_a_folder_is_for_is_what_its_modules_say(tmp_path: Path) -> None:
+    found = colbert(tmp_path, "pylate.models.Dense.Dense")
+    with pytest.raises(ConfigError, match="is for the task multi-vector-encoding, got sentence-similarity"):
+        lucid.models.load(found, "sentence-similarity")
+    assert type(lucid.models.load(found, "feature-extraction")).__name__ == "Bert"
+    with pytest.raises(ConfigError, match="'sparse-encoding' needs a modules.json that is for it"):
+        lucid.models.load(goldens.folder("bert/masked_lm"), "sparse-encoding")
+    (found / "modules.json").write_text(json.dumps([{"type": f"{NEW}.SparseAutoEncoder", "path": ""}]))
+    with pytest.raises(ConfigError, match="begins with SparseAutoEncoder, supported: Transformer"):
+        lucid.models.load(found)

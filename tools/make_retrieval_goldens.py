@@ -1,0 +1,61 @@
+"""Write tests/goldens/retrieval.json: what modules of sentence-transformers make of the models of other goldens.
+
+Run with a Python that has sentence-transformers 6: ``python tools/make_retrieval_goldens.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import sentence_transformers
+import torch
+from sentence_transformers.base.modules import Dense
+from sentence_transformers.cross_encoder.modules import LogitScore
+from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+from sentence_transformers.sparse_encoder.modules import SpladePooling
+from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
+
+GOLDENS = Path(__file__).parents[1] / "tests" / "goldens"
+RIGHT = {"input_ids": [[5, 6, 7, 8, 9], [10, 11, 3, 0, 0]], "attention_mask": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]}
+LEFT = {"input_ids": [[5, 6, 7, 8, 9], [0, 0, 10, 11, 3]], "attention_mask": [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]]}
+
+
+def rounded(found: torch.Tensor) -> Any:
+    """The numbers as JSON has them."""
+    return [rounded(row) for row in found] if found.ndim else float(f"{found.item():.7g}")
+
+
+def of(auto: Any, variant: str, inputs: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor]]:
+    """What a golden's model gives for inputs."""
+    tensors = {name: torch.tensor(value) for name, value in inputs.items()}
+    return auto.from_pretrained(GOLDENS / variant, attn_implementation="eager").eval()(**tensors), tensors
+
+
+@torch.no_grad()
+def main() -> None:
+    made: dict[str, Any] = {"sentence_transformers": sentence_transformers.__version__, "right": RIGHT, "left": LEFT}
+    logits, inputs = of(AutoModelForMaskedLM, "tasks/distilbert_fill_mask", RIGHT)
+    for strategy in ("max", "sum"):
+        for activation in ("relu", "log1p_relu"):
+            pooling = SpladePooling(strategy, activation).eval()
+            found = pooling({"token_embeddings": logits.logits.clone(), "attention_mask": inputs["attention_mask"]})
+            made[f"{strategy} {activation}"] = rounded(found["sentence_embedding"])
+    scored, _ = of(AutoModelForCausalLM, "qwen3/base", LEFT)
+    for tokens in ((7, 9), (7,)):
+        made[f"tokens {tokens}"] = rounded(LogitScore(*tokens)({"causal_logits": scored.logits})["scores"])
+    states, inputs = of(AutoModel, "bert/base", RIGHT)
+    dense = Dense(16, 4, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings")
+    made["dense"] = rounded((torch.arange(64).reshape(4, 16) % 7 - 3).float() / 4)
+    dense.linear.weight.copy_(torch.tensor(made["dense"]))
+    vectors = dense.activation_function(dense.linear(states.last_hidden_state))
+    made["vectors"] = rounded(torch.nn.functional.normalize(vectors, dim=-1))
+    mask = MultiVectorMask([","])
+    mask._skiplist_ids = torch.tensor([6])
+    made["mask"] = mask(dict(inputs), task="document")["attention_mask"].int().tolist()
+    (GOLDENS / "retrieval.json").write_text(json.dumps(made) + "\n")
+
+
+if __name__ == "__main__":
+    main()
