@@ -139,7 +139,7 @@ def edited(folder: Path, variant: str, changes: dict[str, object]) -> Path:
         (
             "gemma2/base",
             {"model_type": "gemma4"},
-            "model_type is 'gemma4', supported: gemma, gemma2, gemma3_text, gemma3",
+            "model_type is 'gemma4', .*; supported: gemma, gemma2, gemma3_text, gemma3;",
         ),
         ("gemma3/images", {"tie_word_embeddings": False}, "tie_word_embeddings is False, supported: True"),
         ("gemma2/base", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True, supported: False"),
