@@ -29,7 +29,7 @@ from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like
-from lucid.models.parts.sentences import MultiVectorEncoder, PooledEncoder, SparseEncoder
+from lucid.models.parts.sentences import HybridEncoder, MultiVectorEncoder, PooledEncoder, SparseEncoder
 
 
 @dataclass(frozen=True)
@@ -331,6 +331,12 @@ class BertSparseEncoder(SparseEncoder[BertConfig], BertForMaskedLM):
     """SPLADE: texts (N, L) to a weight for each token of the vocabulary, (N, vocab_size), most of which are 0."""
 
     checkpoint = replace(BertForMaskedLM.checkpoint, head="sparse-encoding")
+
+
+class BertHybridEncoder(HybridEncoder[BertConfig], Bert):
+    """BGE-M3: texts (N, L) to a vector (N, E), a weight (N, L) and a vector (N, L - 1, E) for each token."""
+
+    checkpoint = replace(Bert.checkpoint, head="hybrid-encoding")
 
 
 class BertMultiVectorEncoder(MultiVectorEncoder[BertConfig], Bert):

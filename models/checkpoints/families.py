@@ -244,7 +244,9 @@ FAMILIES: dict[str, Family] = {
         types=_types("bart", "marian", "mbart", "m2m_100"),
     ),
     "bert": Family(
-        tasks=_encoder("bert.Bert") | {"sentence-similarity": "bert.SentenceEncoder"} | _retrieval("bert.Bert"),
+        tasks=_encoder("bert.Bert")
+        | {"sentence-similarity": "bert.SentenceEncoder", "hybrid-encoding": "bert.BertHybridEncoder"}
+        | _retrieval("bert.Bert"),
         types={
             "bert": ModelType(),
             "roberta": _OFFSET,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
+from lucid.models.checkpoints.config import Array
 from lucid.models.checkpoints.pretrained import Adapters, Auto, Config, Pretrained
 from lucid.models.checkpoints.sentence_files import DENSE, DENSE_ACTIVATIONS, MASK, POOLING, SentenceLayer, read_modules
 from lucid.models.parts.text_encoders import L, OnStates
@@ -39,8 +41,14 @@ class OfModules(Pretrained[L]):
         def read(options: Config) -> Any:
             return replace(cls.checkpoint.read(options), sentence_layers=modules.layers)
 
-        model = cls._from_checkpoint(modules.encoder, read, dequantize, dtype, modules.weights, ignore, adapters)
+        weights = modules.weights | cls.weights_beside(Path(folder))
+        model = cls._from_checkpoint(modules.encoder, read, dequantize, dtype, weights, ignore, adapters)
         return model if dtype in (lucid.float32, "auto") else model.to(dtype)
+
+    @classmethod
+    def weights_beside(cls, folder: Path) -> dict[str, Array]:
+        """Weights that have files of their own next to the checkpoint, by their names in the model."""
+        return {}
 
 
 class PooledEncoder(OfModules[L], OnStates[L]):
@@ -77,6 +85,36 @@ def _built(layer: SentenceLayer) -> nn.Module:
     if layer.kind == POOLING:
         return Pooling(layer.modes)
     return Dense(layer) if layer.kind == DENSE else Normalize()
+
+
+class HybridEncoder(PooledEncoder[L]):
+    """The base, before an encoder, of BGE-M3 (Chen et al. 2024): texts to a vector, a weight and a vector a token.
+
+    Weights of tokens say how much a text is about each of its tokens; the vectors of tokens leave out the first.
+    """
+
+    output_names: ClassVar[Sequence[str]] = ("sentence_embedding", "token_weights", "token_embeddings")
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.sparse_linear = nn.Linear(config.hidden_size, 1)
+        self.colbert_linear = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Any:
+        """(N, L, E) to (N, E), (N, L) and (N, L - 1, E), of length 1 where a token is kept, else 0."""
+        weights, vectors = (
+            self.sparse_linear(states).relu().squeeze(-1),
+            Normalize()(self.colbert_linear(states[:, 1:])),
+        )
+        if attention_mask is not None:
+            kept = (attention_mask != 0).astype(states.dtype)
+            weights, vectors = weights * kept, vectors * kept[:, 1:].unsqueeze(-1)
+        return self.sentence_embedding(states, attention_mask), weights, vectors
+
+    @classmethod
+    def weights_beside(cls, folder: Path) -> dict[str, Array]:
+        heads = ("sparse_linear", "colbert_linear")
+        return {f"{head}.{key}": array for head in heads for key, array in lucid.load(folder / f"{head}.pt").items()}
 
 
 class SparseEncoder(OfModules[L], OnStates[L]):

@@ -101,6 +101,28 @@ def test_colbert_gives_a_vector_a_token_and_no_punctuation_of_documents(tmp_path
     assert_parity(model)
 
 
+def test_bge_m3_has_three_heads(tmp_path: Path) -> None:
+    found = tmp_path / "model"
+    shutil.copytree(goldens.folder("sentences/cls"), found)
+    rng = np.random.default_rng(0)
+    weights = {"sparse_linear": rng.normal(size=(1, 16)), "colbert_linear": rng.normal(size=(16, 16))}
+    weights = {name: weight.astype(np.float32) for name, weight in weights.items()}
+    for name, weight in weights.items():
+        lucid.save(found / f"{name}.pt", {"weight": weight, "bias": np.full(len(weight), 0.1, np.float32)})
+    dense, sparse, vectors = answer(lucid.models.load(found, "hybrid-encoding"))
+    states, mask = (
+        answer(lucid.models.load(found, "feature-extraction")).numpy(),
+        np.array(EXPECTED["right"]["attention_mask"]),
+    )
+    np.testing.assert_array_equal(dense, answer(lucid.models.load(found)))
+    expected = np.maximum(states @ weights["sparse_linear"].T + 0.1, 0)[..., 0] * mask
+    np.testing.assert_allclose(sparse, expected, rtol=1e-4, atol=1e-5)
+    expected = states[:, 1:] @ weights["colbert_linear"].T + 0.1
+    expected *= mask[:, 1:, None] / np.linalg.norm(expected, axis=-1, keepdims=True)
+    np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)
+    assert_parity(lucid.models.load(found, "hybrid-encoding"))
+
+
 def test_a_skip_list_needs_the_tokenizer(tmp_path: Path) -> None:
     found = colbert(tmp_path, "pylate.models.Dense.Dense")
     (found / "config_sentence_transformers.json").write_text(json.dumps({"skiplist_words": ["b"]}))
