@@ -116,6 +116,13 @@ ZOO = [
     ),
     Entry("Qwen2 0.5B", "qwen2", "Qwen2ForCausalLM", _text(), _decoder(896, 4864, 14, 2)),
     Entry("Qwen3 0.6B", "qwen3", "Qwen3ForCausalLM", _text(), _decoder(1024, 3072, 16, 8, head_dim=128)),
+    Entry(
+        "Falcon, part of 7B",
+        "falcon",
+        "FalconForCausalLM",
+        _text(),
+        _layers(2, hidden_size=1024, num_attention_heads=16),
+    ),
     Entry("OLMo 2, half of 1B", "olmo2", "Olmo2ForCausalLM", _text(), _decoder(1024, 4096, 8, 8)),
     Entry(
         "Mixtral, quarter",  # its experts are those of benchmarks/experts.py, and so are Qwen3's

@@ -1,4 +1,4 @@
-"""Vision transformers: ViT (Dosovitskiy et al. 2021), DeiT (Touvron et al. 2021) and DINOv2 (Oquab et al. 2023).
+"""Vision transformers: ViT (Dosovitskiy et al. 2021), DeiT (Touvron et al. 2021), DINOv2 (Oquab et al. 2023).
 
 ::
 
@@ -6,8 +6,9 @@
     hidden = vit(pixels)                                              # (N, 3, H, W) to (N, tokens, hidden_size)
     lucid.export.to_onnx(vit, path="vit.onnx")                        # any batch; DINOv2: any size of images
 
-An image is cut into patches, each of which becomes a token; the class token comes first (in DeiT followed by the
-distillation token). Modules have the names of the published checkpoints, and so do the weights of an exported model.
+An image is cut into patches, each of which becomes a token; the class token comes first, in DeiT followed by the
+distillation token, in DINOv2 with registers (Darcet et al. 2024) by these. Modules have the names of the published
+checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from lucid.nn import functional as F
 
 @dataclass(frozen=True)
 class ViTConfig(option.OptionTable):
-    """The sizes of a model and its family, one of three; the defaults are those of ViT-B/16."""
+    """The sizes of a model and its family, its model_type; the defaults are those of ViT-B/16."""
 
     family: str = "vit"
     hidden_size: int = option.size("hidden_size", 768)
@@ -45,11 +46,17 @@ class ViTConfig(option.OptionTable):
     swiglu: bool = option.flag("use_swiglu_ffn", absent=False)
     num_labels: int = 0  # of a classifier
     teacher: bool = False  # a classifier that reads the distillation token as well
+    registers: int = 0  # tokens after the class token that stand for no patch
+
+    @property
+    def dino(self) -> bool:
+        """Whether it is DINOv2, with registers or without."""
+        return self.family.startswith("dinov2")
 
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        if options.model_type == "dinov2":
+        if options.model_type.startswith("dinov2"):
             inner = int(options.size("hidden_size") * options.real("mlp_ratio", low=1e-3, high=1e3))
             inner = (inner * 2 // 3 + 7) // 8 * 8 if options.get("use_swiglu_ffn", bool, False) else inner
         else:
@@ -59,6 +66,7 @@ class ViTConfig(option.OptionTable):
             family=options.model_type,
             intermediate_size=inner,
             teacher="cls_classifier.weight" in options.weights,
+            registers=options.size("num_register_tokens") if options.model_type == "dinov2_with_registers" else 0,
         )
 
 
@@ -76,21 +84,21 @@ class ViT(Pretrained[ViTConfig]):
             "pooler_.*|encoder_stride|use_mask_token|layerscale_value",
             "apply_layernorm|reshape_hidden_states|out_features|out_indices|stage_names",
         ],
-        renames=[(r"^(vit|deit|dinov2)\.", "")],
+        renames=[(r"^(vit|deit|dinov2|dinov2_with_registers)\.", "")],
         ignored_keys=[r"^(cls_|distillation_)?classifier\.", r"^pooler\.", r"embeddings\.mask_token$"],
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
     def __init__(self, config: ViTConfig | None = None) -> None:
         super().__init__(config := config or ViTConfig())
-        layer = Dinov2Layer if config.family == "dinov2" else Layer
+        layer = Dinov2Layer if config.dino else Layer
         self.embeddings = Embeddings(config)
         self.encoder = {"layer": [layer(config) for _ in range(config.num_layers)]}
         self.layernorm = nn.LayerNorm(config.hidden_size, config.eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         size, given = self.config.image_size, pixel_values.shape[2:]
-        if self.config.family != "dinov2" and given != size:
+        if not self.config.dino and given != size:
             raise ValueError(f"ViT: pixel_values have height and width {given}, the model was trained on {size}")
         x = self.embeddings(pixel_values)
         for layer in self.encoder["layer"]:
@@ -98,7 +106,7 @@ class ViT(Pretrained[ViTConfig]):
         return self.layernorm(x)
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        size = ("H", "W") if self.config.family == "dinov2" else self.config.image_size
+        size = ("H", "W") if self.config.dino else self.config.image_size
         return {"pixel_values": lucid.spec("N", self.config.num_channels, *size, dtype=self.embeddings.cls_token.dtype)}
 
 
@@ -112,7 +120,7 @@ class ViTForImageClassification(Pretrained[ViTConfig]):
     checkpoint = replace(
         ViT.checkpoint,
         read=reading_labels(ViTConfig.read, r"(?:cls_)?classifier\.weight"),
-        renames=[(r"^(deit|dinov2)\.", "vit.")],
+        renames=[(r"^(deit|dinov2|dinov2_with_registers)\.", "vit.")],
         ignored_keys=[r"embeddings\.mask_token$"],
         head="image-classification",
         head_keys=[r"^(cls_)?classifier\.weight$"],
@@ -122,7 +130,7 @@ class ViTForImageClassification(Pretrained[ViTConfig]):
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)
         self.vit = ViT(config)
-        width = config.hidden_size * (2 if config.family == "dinov2" else 1)
+        width = config.hidden_size * (2 if config.dino else 1)
         self.classifier = None if config.teacher else nn.Linear(width, config.num_labels)
         self.cls_classifier = nn.Linear(width, config.num_labels) if config.teacher else None
         self.distillation_classifier = nn.Linear(width, config.num_labels) if config.teacher else None
@@ -132,8 +140,8 @@ class ViTForImageClassification(Pretrained[ViTConfig]):
         if self.cls_classifier is not None and self.distillation_classifier is not None:
             return (self.cls_classifier(x[:, 0]) + self.distillation_classifier(x[:, 1])) / 2
         read = x[:, 0]
-        if self.config.family == "dinov2":
-            read = ops.concat([read, x[:, 1:].mean(1)], -1)
+        if self.config.dino:
+            read = ops.concat([read, x[:, 1 + self.config.registers :].mean(1)], -1)
         assert self.classifier is not None
         return self.classifier(read)
 
@@ -152,6 +160,9 @@ class Embeddings(nn.Module):
         self.distillation_token = (
             nn.init.normal_(nn.init.new_parameter(1, 1, config.hidden_size)) if config.family == "deit" else None
         )
+        self.register_tokens = (
+            nn.init.new_parameter(1, config.registers, config.hidden_size) if config.registers else None
+        )
         self.extra = 1 if self.distillation_token is None else 2
         tokens = self.grid[0] * self.grid[1] + self.extra
         self.position_embeddings = nn.init.normal_(nn.init.new_parameter(1, tokens, config.hidden_size))
@@ -163,15 +174,19 @@ class Embeddings(nn.Module):
         firsts = [token for token in (self.cls_token, self.distillation_token) if token is not None]
         tokens = [token.expand(n, 1, width) for token in firsts]
         x = ops.concat([*tokens, patches.flatten(2).mT], 1)
-        return x + self._positions(height, length)
+        x = x + self._positions(height, length)
+        if self.register_tokens is None:
+            return x
+        return ops.concat([x[:, :1], self.register_tokens.expand(n, self.config.registers, width), x[:, 1:]], 1)
 
     def _positions(self, height: int | Dim, length: int | Dim) -> Tensor:
         """The stored positions; DINOv2's patch positions are interpolated to the image's grid."""
-        if self.config.family != "dinov2":
+        if not self.config.dino:
             return self.position_embeddings
         width, (rows, columns), table = self.config.hidden_size, self.grid, self.position_embeddings
         stored = table[:, self.extra :].reshape(rows, columns * width).named_after(table, "[patches]")
-        down, across = (stretch(*sizes).astype(table.dtype) for sizes in ((rows, height), (columns, length)))
+        resize = smooth if self.config.registers else stretch
+        down, across = (resize(*sizes).astype(table.dtype) for sizes in ((rows, height), (columns, length)))
         stretched = (down @ stored).reshape(height, columns, width)
         stretched = (across @ stretched).reshape(1, height * length, width)
         return ops.concat([table[:, : self.extra].named_after(table, "[class]"), stretched], 1)
@@ -183,11 +198,28 @@ def stretch(stored: int, wanted: int | Dim) -> Tensor:
     centre = (lucid.arange(wanted).astype("float32") + 0.5) * (stored / total) - 0.5
     points = ops.floor(centre).unsqueeze(1) + lucid.tensor([-1.0, 0.0, 1.0, 2.0])  # the four around each centre
     x = abs(centre.unsqueeze(1) - points)
-    near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((x - 5) * x + 8) * x * a - 4 * a
-    weights = ops.where(x <= 1, near, far).unsqueeze(2)
+    weights = _cubic(x, a).unsqueeze(2)
     # Outside the border the last point is repeated.
     same_point = ops.clip(points, 0, stored - 1).unsqueeze(2) == lucid.arange(stored).astype("float32")
     return ops.where(same_point, weights, 0.0).sum(1)
+
+
+def smooth(stored: int, wanted: int | Dim) -> Tensor:
+    """(wanted, stored): the same with a = -0.5, over more points where there are fewer wanted than stored ones.
+
+    As torch's `interpolate` does with antialias, and Pillow.
+    """
+    step = stored / lucid.arange(wanted, wanted + 1)
+    centre = ((lucid.arange(wanted).astype("float32") + 0.5) * step).unsqueeze(1)
+    x = abs(lucid.arange(stored).astype("float32") + 0.5 - centre) / ops.maximum(step, 1.0)
+    weights = ops.where(x < 2, _cubic(x, -0.5), 0.0)
+    return weights / weights.sum(1, keepdims=True)
+
+
+def _cubic(x: Tensor, a: float) -> Tensor:
+    """The weight of a point at a distance of at most 2."""
+    near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((x - 5) * x + 8) * x * a - 4 * a
+    return ops.where(x <= 1, near, far)
 
 
 class Layer(nn.Module):

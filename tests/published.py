@@ -76,7 +76,9 @@ _TOWERS = {"text_config": _TEXT, "vision_config": _IMAGE}
 SIZES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("t5", "mt5", "umt5"), _T5),
     **dict.fromkeys(("bart", "mbart", "m2m_100"), _SEQ2SEQ),
-    **dict.fromkeys(("vit", "deit", "dinov2", "clip_vision_model", "siglip_vision_model"), _IMAGE),
+    **dict.fromkeys(
+        ("vit", "deit", "dinov2", "dinov2_with_registers", "clip_vision_model", "siglip_vision_model"), _IMAGE
+    ),
     **dict.fromkeys(("clip_text_model", "siglip_text_model"), _TEXT),
     "gemma3": {
         "text_config": {**DECODER, "head_dim": 16, "sliding_window": 3},
@@ -92,6 +94,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "deberta-v2": {**_TEXT, "position_buckets": 16},
     **dict.fromkeys(("glm", "glm4"), _GLM),
     "gpt_neox": _TEXT,
+    "falcon": {**{n: size for n, size in _TEXT.items() if n != "intermediate_size"}, "ffn_hidden_size": 40},
     "phi": {**DECODER, "hidden_size": 80},
     "helium": {**DECODER, "head_dim": 8},
     "marian": {**_SEQ2SEQ, "pad_token_id": 1, "decoder_start_token_id": 2, "eos_token_id": 0},
@@ -168,7 +171,7 @@ def tiny(options: Mapping[str, Any]) -> dict[str, Any]:
     small |= {"max_relative_positions": 32 if (options.get("max_relative_positions") or 0) > 0 else -1}
     small |= {"original_max_position_embeddings": 32, "bos_token_id": 0, "encoder_stride": 8, "classifier_proj_size": 8}
     small |= {"max_window_layers": 1 if (options.get("max_window_layers") or 0) else 0, "sep_token_id": 3}
-    small |= {"num_feat_extract_layers": 2, "out_features": ["stage2"], "out_indices": [2]}
+    small |= {"num_kv_heads": 2, "num_feat_extract_layers": 2, "out_features": ["stage2"], "out_indices": [2]}
     small |= {"stage_names": ["stem", "stage1", "stage2"]}
     made |= {name: size for name, size in small.items() if options.get(name) is not None and name not in sizes}
     for name in ("text_config_dict", "vision_config_dict"):
@@ -222,8 +225,8 @@ def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:
         return {"input_values": rng.standard_normal((2, 120)).astype(np.float32)}
     vision = options.get("vision_config", options)
     side = vision.get("image_size")
-    pictures = "clip siglip clip_vision_model siglip_vision_model vit deit dinov2 swin convnext convnextv2"
-    if kind in pictures.split():
+    pictures = "clip siglip clip_vision_model siglip_vision_model vit deit dinov2 swin convnext"
+    if kind in (*pictures.split(), "dinov2_with_registers", "convnextv2"):
         height, width = side if isinstance(side, list) else (side, side)
         pixels = rng.standard_normal((2, vision.get("num_channels", 3), height, width)).astype(np.float32)
         return {"input_ids": ids, "pixel_values": pixels} if kind in ("clip", "siglip") else {"pixel_values": pixels}

@@ -34,6 +34,10 @@ CLASSES = {
     ),
     "deit": "DeiTForImageClassification DeiTForImageClassificationWithTeacher DeiTForMaskedImageModeling DeiTModel",
     "dinov2": "Dinov2Backbone Dinov2Encoder Dinov2ForImageClassification Dinov2Model",
+    "dinov2_with_registers": (
+        "Dinov2WithRegistersBackbone Dinov2WithRegistersEncoder Dinov2WithRegistersForImageClassification "
+        "Dinov2WithRegistersModel"
+    ),
     "distilbert": (
         "DistilBertForMaskedLM DistilBertForMultipleChoice DistilBertForQuestionAnswering "
         "DistilBertForSequenceClassification DistilBertForTokenClassification DistilBertModel"
@@ -46,6 +50,10 @@ CLASSES = {
         "ErnieForCausalLM ErnieForMaskedLM ErnieForMultipleChoice ErnieForNextSentencePrediction "
         "ErnieForPreTraining ErnieForQuestionAnswering ErnieForSequenceClassification ErnieForTokenClassification "
         "ErnieModel"
+    ),
+    "falcon": (
+        "FalconForCausalLM FalconForQuestionAnswering FalconForSequenceClassification FalconForTokenClassification "
+        "FalconModel"
     ),
     "gemma": "GemmaForCausalLM GemmaForSequenceClassification GemmaForTokenClassification GemmaModel",
     "gemma2": "Gemma2ForCausalLM Gemma2ForSequenceClassification Gemma2ForTokenClassification Gemma2Model",
@@ -148,7 +156,8 @@ CLASSES = {
     ),
     "stablelm": "StableLmForCausalLM StableLmForSequenceClassification StableLmForTokenClassification StableLmModel",
     "starcoder2": (
-        "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification Starcoder2Model"
+        "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification "
+        "Starcoder2Model"
     ),
     "swin": "SwinBackbone SwinEncoder SwinForImageClassification SwinForMaskedImageModeling SwinModel",
     "t5": (

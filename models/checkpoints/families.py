@@ -279,6 +279,10 @@ FAMILIES: dict[str, Family] = {
         types=_types("convnext", "convnextv2"),
     ),
     "deberta": Family(tasks=_encoder("deberta.Deberta"), types=_types("deberta-v2")),
+    "falcon": Family(
+        tasks=_decoder("falcon.Falcon"),
+        types={"falcon": ModelType(parts=DecoderParts(norm="layer", qkv="grouped", mlp="plain"))},
+    ),
     "gemma": Family(
         tasks=_decoder("gemma.Gemma", "question-answering") | {"sentence-similarity": "gemma.GemmaSentenceEncoder"},
         types={
@@ -483,7 +487,7 @@ FAMILIES: dict[str, Family] = {
             "image-feature-extraction": "vit.ViT",
             "image-classification": "vit.ViTForImageClassification",
         },
-        types=_types("vit", "deit", "dinov2"),
+        types=_types("vit", "deit", "dinov2", "dinov2_with_registers"),
     ),
     "wav2vec2": Family(
         tasks={

@@ -30,6 +30,8 @@ PREFIXED = [
 """The `renames` of a checkpoint whose decoder is called model."""
 TIED = {"lm_head.weight": "model.embed_tokens.weight"}
 """Its `tied_keys`."""
+TABLE = r"(?:\w+\.)?(?:embed_tokens|embed_in|word_embeddings)\.weight"
+"""What the table of embeddings is called in checkpoints; a regular expression."""
 
 
 class Angles(NamedTuple):
@@ -96,7 +98,7 @@ class DecoderConfig(option.OptionTable):
     logits_scaling: float = 1.0  # logits are divided by it
     logits_softcap: float = 0.0  # 0: none
     experts: Experts | None = None
-    tied: bool = tied()  # the output layer is the table of embeddings
+    tied: bool = tied(table=TABLE)  # the output layer is the table of embeddings
     dtype: DType = lucid.float32
     pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
     num_labels: int = 0

@@ -120,23 +120,24 @@ JOINED = [
 
 
 LIKE_LLAMA = [
-    (r"^gpt_neox\.", "model."),
+    (r"^(?:gpt_neox|transformer)\.", "model."),
     (r"^embed_out\.", "lm_head."),
-    (r"\.embed_in\.", ".embed_tokens."),
-    (r"\.final_layer_?norm\.", ".norm."),
+    (r"\.(?:embed_in|word_embeddings)\.", ".embed_tokens."),
+    (r"\.(?:final_layer_?norm|ln_f)\.", ".norm."),
+    (r"\.h\.(\d+)\.self_attention\.", r".layers.\1.self_attn."),
+    (r"\.h\.", ".layers."),
     (r"\.(?:attention|self_attn)\.dense\.", ".self_attn.o_proj."),
-    (r"\.attention\.query_key_value\.", ".self_attn.qkv_proj."),
+    (r"\.(?:attention|self_attn)\.query_key_value\.", ".self_attn.qkv_proj."),
     (r"\.mlp\.(?:c_fc|fc1|dense_h_to_4h)\.", ".mlp.up_proj."),
     (r"\.mlp\.(?:c_proj|fc2|dense_4h_to_h)\.", ".mlp.down_proj."),
 ]
-"""Decoders that are rows of Llama's table have Llama's names."""
+"""Decoders that are made of Llama's parts have Llama's names."""
 
 
 def checkpoint_names(entry: Entry) -> set[str]:
     """The keys of the files; the current ones for the family's oldest files, the joined ones for single experts."""
-    renames = {"models/bert.py": RENAMES, "models/mixtral.py": JOINED, "models/llama.py": LIKE_LLAMA}.get(
-        entry.file, []
-    )
+    of_files = {"models/bert.py": RENAMES, "models/mixtral.py": JOINED}
+    renames = of_files.get(entry.file, LIKE_LLAMA if entry.file in ("models/llama.py", "models/falcon.py") else [])
     names = set()
     for name in lucid.load(goldens.folder(entry.variant)):
         for pattern, replacement in renames:

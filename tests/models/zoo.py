@@ -26,6 +26,7 @@ from lucid.models.checkpoints.tasks import class_of
 from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
 from lucid.models.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.deberta import Deberta
+from lucid.models.falcon import Falcon
 from lucid.models.gemma import Gemma, GemmaStates
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama, LlamaForReranking, LlamaForSequenceClassification, LlamaStates
@@ -181,6 +182,7 @@ ZOO = [
     Entry("Llama: text classification", LlamaForSequenceClassification, "tasks/llama_text_classification", _LOGITS),
     Entry("Qwen2: reranking", LlamaForReranking, "tasks/qwen2_reranking", _LOGITS),
     Entry("Gemma", Gemma, "gemma/base", _LOGITS),
+    *(Entry("Falcon", Falcon, f"falcon/{v}", _LOGITS) for v in ("base", "grouped", "separate")),
     *(Entry("Gemma 2", Gemma, f"gemma2/{v}", _LOGITS) for v in ("base", "capped")),
     *(Entry("Gemma 3", Gemma, f"gemma3/{v}", _LOGITS) for v in ("base", "images")),
     Entry("Gemma 3: two-sided states", GemmaStates, "tasks/gemma3_feature_extraction", _HIDDEN),
@@ -200,6 +202,8 @@ ZOO = [
     *(Entry("DeiT", ViTForImageClassification, f"deit/{v}", _LOGITS) for v in ("classifier", "with_teacher")),
     *(Entry("DINOv2", ViT, f"dinov2/{v}", _HIDDEN) for v in ("base", "swiglu")),
     Entry("DINOv2", ViTForImageClassification, "dinov2/classifier", _LOGITS),
+    Entry("DINOv2 with registers", ViT, "dinov2_with_registers/base", _HIDDEN),
+    Entry("DINOv2 with registers", ViTForImageClassification, "dinov2_with_registers/classifier", _LOGITS),
     Entry("Swin", Swin, "swin/base", _POOLED),
     Entry("Swin", SwinForImageClassification, "swin/classifier", _LOGITS),
     Entry("ConvNeXt", ConvNext, "convnext/base", _POOLED),

@@ -21,6 +21,8 @@ from transformers import (
     Cohere2ForCausalLM,
     CohereConfig,
     CohereForCausalLM,
+    FalconConfig,
+    FalconForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     Gemma3Config,
@@ -564,6 +566,28 @@ def in_mxfp4(folder: Path) -> None:
     names = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
     quantization = {"modules_to_not_convert": names, "quant_method": "mxfp4"}
     write_json(folder / "config.json", config | {"quantization_config": quantization})
+
+
+def falcon() -> list[Golden]:
+    sizes = {name: size for name, size in WITHOUT_GROUPS.items() if name != "intermediate_size"} | SPECIAL
+    common = {"ffn_hidden_size": 36}
+    kinds = {
+        "base": ({}, "one head of keys and values for all; attention and mlp side by side after one norm; tied"),
+        "grouped": (
+            {"new_decoder_architecture": True, "num_kv_heads": 2, **common},
+            "4 heads over 2, each group's q, k and v together; a norm for each of attention and mlp",
+        ),
+        "separate": (
+            {"multi_query": False, "parallel_attn": False, "bias": True, "tie_word_embeddings": False, **common},
+            "q, k and v of each head together; mlp after attention; biases; untied",
+        ),
+    }
+    goldens = []
+    for name, (options, note) in kinds.items():
+        model = FalconForCausalLM(FalconConfig(**sizes, **options))
+        golden = of_base(f"falcon/{name}", model, note)
+        goldens.append(replace(golden, layers=lambda model: {"": model.transformer.h}))
+    return goldens
 
 
 def gemma2() -> list[Golden]:

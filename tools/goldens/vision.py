@@ -26,6 +26,9 @@ from transformers import (
     Dinov2Config,
     Dinov2ForImageClassification,
     Dinov2Model,
+    Dinov2WithRegistersConfig,
+    Dinov2WithRegistersForImageClassification,
+    Dinov2WithRegistersModel,
     SiglipConfig,
     SiglipModel,
     SiglipTextModel,
@@ -159,6 +162,36 @@ def dinov2() -> list[Golden]:
             ["logits"],
             lambda model: {"": model.dinov2.encoder.layer},
             "Dinov2ForImageClassification: reads the class token and the mean of the patches",
+        ),
+    ]
+
+
+def dinov2_with_registers() -> list[Golden]:
+    sizes = {key: value for key, value in SIZES.items() if key != "intermediate_size"} | {"num_register_tokens": 2}
+    larger = Case(
+        "one image of (16, 20): the stored 3 x 3 positions are resized (bicubic, antialias)",
+        {"pixel_values": normal((1, 3, 16, 20), 889)},
+    )
+    smaller = Case(
+        "one image of (8, 8), with fewer patches than positions", {"pixel_values": normal((1, 3, 8, 8), 890)}
+    )
+    cases = image_cases(880) | {"other_size": larger, "smaller": smaller}
+    return [
+        Golden(
+            "dinov2_with_registers/base",
+            Dinov2WithRegistersModel(Dinov2WithRegistersConfig(**sizes, mlp_ratio=2)),
+            cases,
+            ["last_hidden_state", "pooler_output"],
+            lambda model: {"": model.encoder.layer},
+            "DINOv2 with two registers after the class token",
+        ),
+        Golden(
+            "dinov2_with_registers/classifier",
+            Dinov2WithRegistersForImageClassification(Dinov2WithRegistersConfig(**sizes, mlp_ratio=2, num_labels=5)),
+            cases,
+            ["logits"],
+            lambda model: {"": model.dinov2_with_registers.encoder.layer},
+            "reads the class token and the mean of the patches, without registers",
         ),
     ]
 

@@ -1,0 +1,141 @@
+"""Falcon (Almazrouei et al. 2023): decoders whose attention and feed-forward network run side by side.
+
+::
+
+    falcon = Falcon.from_pretrained("folder with config.json and model.safetensors")
+    logits = falcon(lucid.tensor([[1, 15043, 3186]]))                 # (N, L) to (N, L, vocab_size)
+    lucid.export.to_onnx(falcon, path="falcon.onnx")                  # any batch, any length
+
+All query heads share one head of keys and values (Falcon 7B), groups of them do (40B, Falcon 2), or none. One product
+makes queries, keys and values, group by group. Models with ALiBi (Falcon-RW) are refused. Modules have Llama's names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, DecoderParts
+from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.parts import decoder_heads
+from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
+from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.options import check_pairs, rope
+
+
+@dataclass(frozen=True)
+class FalconConfig(DecoderConfig):
+    """The sizes of a model, and how its heads and norms are arranged."""
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From config.json."""
+        options.only("alibi", False)
+        width, heads = options.size("hidden_size"), options.size("num_attention_heads")
+        head_dim = width // options.heads("num_attention_heads", width)
+        check_pairs(options, head_dim)
+        positions, bias = rope(options), options.get("bias", bool)
+        return cls.from_rows(
+            options,
+            {"rms_norm_eps": "layer_norm_epsilon", "hidden_act": "activation"},
+            intermediate_size=options.size("ffn_hidden_size", 4 * width),
+            num_kv_heads=_kv_heads(options, heads),
+            head_dim=head_dim,
+            windows=(None,) * options.layers("num_hidden_layers"),
+            rope_theta=positions.theta,
+            rope_scaling=positions.scaling,
+            parts=_arranged(options, MODEL_TYPES[options.model_type].parts),
+            qkv_bias=bias,
+            o_bias=bias,
+            mlp_bias=bias,
+        )
+
+
+class Falcon(CausalLM[FalconConfig]):
+    """Token ids to the logits of the token that follows each.
+
+    State: Llama's keys, ``model.layers.0.self_attn.qkv_proj.weight`` and so on.
+    """
+
+    checkpoint = Checkpoint(
+        family=FAMILIES["falcon"],
+        read=FalconConfig.read,
+        renames=[
+            (r"^classifier\.", "score."),
+            (r"(^|\.)word_embeddings\.", r"\1embed_tokens."),
+            (r"(^|\.)h\.(\d+)\.", r"\1layers.\2."),
+            (r"(^|\.)ln_f\.", r"\1norm."),
+            (r"\.ln_attn\.", ".input_layernorm."),
+            (r"\.ln_mlp\.", ".post_attention_layernorm."),
+            (r"\.self_attention\.query_key_value\.", ".self_attn.qkv_proj."),
+            (r"\.self_attention\.dense\.", ".self_attn.o_proj."),
+            (r"\.mlp\.dense_h_to_4h\.", ".mlp.up_proj."),
+            (r"\.mlp\.dense_4h_to_h\.", ".mlp.down_proj."),
+            *PREFIXED,
+        ],
+        ignored_keys=[r"rotary_emb\.inv_freq$"],  # stored by older versions; computed here
+        tied_keys=TIED,
+    )
+
+
+class FalconStates(decoder_heads.RotaryStates[FalconConfig]):
+    """Token ids (N, L) to hidden states (N, L, E)."""
+
+    checkpoint = decoder_heads.for_states(Falcon.checkpoint)
+
+
+class FalconForSequenceClassification(decoder_heads.LastTokenClassifier[FalconConfig], FalconStates):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
+
+    checkpoint = decoder_heads.for_classification(Falcon.checkpoint)
+
+
+class FalconForReranking(FalconForSequenceClassification):
+    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
+
+    checkpoint = decoder_heads.for_reranking(FalconForSequenceClassification.checkpoint)
+
+
+class FalconForTokenClassification(decoder_heads.TokenClassifier[FalconConfig], FalconStates):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+
+    checkpoint = decoder_heads.for_token_classification(Falcon.checkpoint, r"(?:score|classifier)\.weight")
+
+
+class FalconForQuestionAnswering(decoder_heads.QuestionAnswerer[FalconConfig], FalconStates):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    checkpoint = decoder_heads.for_question_answering(Falcon.checkpoint)
+
+
+# Reading config.json --------------------------------------------------------------------------------------------------
+
+
+def _kv_heads(options: Config, heads: int) -> int:
+    """How many heads of keys and values there are."""
+    if options.get("new_decoder_architecture", bool):
+        return options.heads("num_kv_heads", heads, heads)
+    if options.get("multi_query", bool):
+        options.has("num_kv_heads")  # which is not read then
+        return 1
+    options.only("num_kv_heads", heads)
+    return heads
+
+
+def _arranged(options: Config, parts: DecoderParts) -> DecoderParts:
+    """The parts of a model, with norms as its options say."""
+    grouped, norms = options.get("new_decoder_architecture", bool), options.whole("num_ln_in_parallel_attn", None)
+    if not options.get("parallel_attn", bool):
+        options.only("new_decoder_architecture", False)
+        return replace(parts, norms="before")
+    options.only("num_ln_in_parallel_attn", *((1, 2) if grouped else (1,)))
+    return replace(parts, norms="parallel" if grouped and norms != 1 else "shared")
+
+
+def main() -> None:
+    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
+    continue_text(Falcon, "falcon/base", 1, 11, 7)
+
+
+if __name__ == "__main__":
+    main()
