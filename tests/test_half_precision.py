@@ -15,6 +15,7 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
+from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import as_dtype
 from lucid.export import ExportError, Target, WeightWarning, explain, to_onnx
 from lucid.export.half_precision import halved
@@ -187,9 +188,29 @@ def test_a_gpu_computes_in_half_precision(entry: Entry, dtype: str) -> None:
     arrays = [goldens.as_exported(case.inputs, names)[name] for name in names]
     half = half_of(graph, dtype)
     half.verify()
+    moved = goes_through_other_experts(graph, half, arrays)
     for found, want in zip(half.run(arrays), run_in_float64(graph, arrays), strict=True):
         assert found.dtype == np.float32
-        assert np.abs(found - want).max() <= (0.01 if dtype == "float16" else 0.06) * np.abs(want).max()
+        differ = np.abs(found - want) if moved is None else np.abs(found - want)[~moved]
+        assert differ.max() <= (0.01 if dtype == "float16" else 0.06) * np.abs(want).max()
+
+
+def goes_through_other_experts(graph: Graph, half: Graph, arrays: list[np.ndarray]) -> np.ndarray | None:
+    """The tokens (N, L) for which rounding changes which experts are best in a layer; at most one in eight."""
+    chosen = []
+    for each in (graph, half):
+        routed = [node for node in each.nodes() if node.op.name == "mixture_of_experts"]
+        if not routed:
+            return None
+        logits = Graph(each.inputs, {str(layer): node.inputs[1] for layer, node in enumerate(routed)})  # type: ignore[misc]
+        best = [
+            np.argsort(-found.astype(np.float64), -1)[..., : node.attributes["k"]]
+            for node, found in zip(routed, logits.run(arrays), strict=True)
+        ]
+        chosen.append(np.sort(np.stack(best), -1))
+    moved: np.ndarray = (chosen[0] != chosen[1]).any((0, -1))
+    assert moved.mean() <= 1 / 8
+    return moved
 
 
 def test_what_a_gpu_computes_in_float16_a_cpu_computes_too() -> None:
