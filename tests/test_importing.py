@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import nn
+from lucid import nn, ops
 from lucid.core.graph.types import Array
 from lucid.importing import element_functions as elements
 from lucid.importing import from_transformers, register, torch_import
@@ -86,6 +86,12 @@ PAIRS = {
         layers.average_pool(1)(of(np.float32([[[1, 2, 3, 4]]])), 3, 2, 1, ceil_mode=True),
         np.float32([[[1, 3, 2]]]),  # (0 1 2) / 3, (2 3 4) / 3, (4 0) / 2
     ),
+    "fmax": (elements.past_nan(ops.maximum)(of(NAN), of(NAN[::-1].copy())), np.fmax(NAN, NAN[::-1])),
+    "distances": (
+        elements.distances(of(X[0]), of(X[1])),
+        np.sqrt(((X[0][:, None].astype(np.float64) - X[1][None]) ** 2).sum(-1)),
+    ),
+    "pooling of one image": (layers.adaptive_average_pool(of(X), (2, 2)), X.reshape(3, 2, 3, 2, 4).mean((2, 4))),
     "cat leaves empty parts out": (f.cat([of(X), of(np.zeros(0, np.float32))], 1), X),
     "prelu": (
         layers.prelu(of(X), of(np.float32([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]))),
@@ -152,6 +158,10 @@ def test_values_are_put_at_indices() -> None:
     np.testing.assert_array_equal(f.index_put(of(X), indices, of(np.float32(7))).numpy(), wanted)
     wanted = X.copy()
     np.add.at(wanted, (np.array([0, 0]),), X[1:])
+    wanted_later = X.copy()
+    wanted_later[:, np.array([[0, 2], [3, 1]]), np.array([1, 4])] = X[:, :2, :2]
+    later = [None, of(np.array([[0, 2], [3, 1]])), of(np.array([1, 4]))]
+    np.testing.assert_array_equal(f.index_put(of(X), later, of(X[:, :2, :2])).numpy(), wanted_later)
     got = f.index_put(of(X), [of(np.array([0, 0]))], of(X[1:]), accumulate=True)
     np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-6)
     np.testing.assert_array_equal(f.index_put(of(X), [of(X > 0)], of(np.float32(0))).numpy(), np.minimum(X, 0))
@@ -160,7 +170,7 @@ def test_values_are_put_at_indices() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: f.index_put(of(X), [None, of(np.array([0]))], of(np.float32(0))),
+        lambda: f.index_put(of(X), [of(np.array([0])), None, of(np.array([0]))], of(np.float32(0))),
         lambda: f.index_put(of(X), [of(X > 0)], of(np.zeros(3, np.float32))),
         lambda: f.histc(of(X[0, 0])),
         lambda: f.linalg_norm(of(X[0]), 2),

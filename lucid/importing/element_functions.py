@@ -72,6 +72,20 @@ def right_shift(x: Tensor, places: Any) -> Any:
     return x // 2**places
 
 
+def past_nan(extreme: Function) -> Function:
+    """The larger or smaller of two; of a number and NaN the number."""
+
+    def chosen(x: Tensor, y: Tensor) -> Tensor:
+        return ops.where(ops.isnan(x), y, ops.where(ops.isnan(y), x, extreme(x, y)))
+
+    return chosen
+
+
+def distances(x: Tensor, y: Tensor, p: float = 2.0, mode: Any = None) -> Tensor:
+    """The p-norms of all differences of rows."""
+    return (x.unsqueeze(-2) - y.unsqueeze(-3)).norm(p, -1)
+
+
 # Along an axis --------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucid import ops
-from lucid.core.graph.types import DType, bool_, broadcast, float32
+from lucid.core.graph.types import DType, bool_, broadcast, float32, int64
 from lucid.core.sizes.dims import Size, same, sym_min
 from lucid.core.torch_names.no_grad_and_finfo import finfo
 from lucid.nn import functional as F
@@ -228,9 +228,14 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
         raise NotImplementedError("values that are put at a mask, several of them: their number depends on the mask")
     used = [index for index in indices if index is not None]
     leading = [axis for axis, index in enumerate(indices) if index is not None]
-    if leading != list(range(len(used))):
-        raise NotImplementedError("values that are put at indices of later axes")
+    if leading != list(range(leading[0], leading[0] + len(used))):
+        raise NotImplementedError("values that are put at indices of axes that are apart")
     shape = tuple(broadcast("index_put", *(index.shape for index in used)))
+    if first := leading[0]:  # the indexed axes go to the front, and back
+        values = values.expand((*x.shape[:first], *shape, *x.shape[first + len(used) :]))
+        values = values.movedim(tuple(range(first, first + len(shape))), tuple(range(len(shape))))
+        front = tuple(range(len(used)))
+        return index_put(x.movedim(tuple(leading), front), used, values, accumulate).movedim(front, tuple(leading))
     flat: Any = 0
     for axis, index in enumerate(used):
         index = ops.where(index < 0, index + x.shape[axis], index)
@@ -357,11 +362,11 @@ def extreme(method: Callable[..., Tensor]) -> Function:
 
 
 def max_dim(x: Tensor, axis: int, keepdim: bool = False) -> Any:
-    return x.max(axis, keepdim)
+    return x.max(axis, keepdim) if x.ndim else (x, ops.full((), 0, int64))
 
 
 def min_dim(x: Tensor, axis: int, keepdim: bool = False) -> Any:
-    return x.min(axis, keepdim)
+    return x.min(axis, keepdim) if x.ndim else (x, ops.full((), 0, int64))
 
 
 def var(x: Tensor, axis: Any = None, correction: Any = 1, keepdim: bool = False) -> Tensor:
@@ -443,8 +448,8 @@ def sort(x: Tensor, axis: int = -1, descending: bool = False) -> Any:
     return x.sort(axis, descending)
 
 
-def sort_stable(x: Tensor, stable: bool = True, axis: int = -1, descending: bool = False) -> Any:
-    return x.sort(axis, descending)
+def sort_stable(x: Tensor, stable: bool | None = True, dim: int = -1, descending: bool = False) -> Any:
+    return x.sort(dim, descending)
 
 
 def argsort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:

@@ -192,7 +192,9 @@ def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding_mode: int, align_co
 
 
 def adaptive_average_pool(x: Tensor, size: Sequence[int]) -> Tensor:
-    return ops.adaptive_average_pool(x, output_size=tuple(size))
+    batched = x if x.ndim == len(size) + 2 else x.unsqueeze(0)
+    means = ops.adaptive_average_pool(batched, output_size=tuple(size))
+    return means if x.ndim == len(size) + 2 else means.squeeze(0)
 
 
 def upsample(mode: str, align: bool) -> Function:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._decomp import decomposition_table
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx import Graph, Node
@@ -118,8 +117,8 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
             for node in part.graph.nodes
             if isinstance(node.target, torch._ops.OpOverload) and operator_name(node) not in TABLE
         } - set(written)
-        tables = (torch.export.default_decompositions(), decomposition_table) if lacking else ()
-        new = {operator: table[operator] for table in tables for operator in lacking if operator in table}
+        known = torch.export.default_decompositions() if lacking else {}
+        new = {operator: known[operator] for operator in lacking if operator in known}
         if not new:
             return program
         written |= new

@@ -167,7 +167,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "where": lambda x: torch.where(x > 0, x, 0.0),
     "cumsum": lambda x: x.cumsum(1),
     "topk": lambda x: x.topk(3, -1),
-    "sort": lambda x: x.sort(-1, descending=True),
+    "sort": lambda x: (*x.sort(-1, descending=True), *torch.sort(x, stable=True, dim=1)),
     "var": lambda x: (x.var(-1), x.std(-1, keepdim=True), torch.var_mean(x, -1, correction=0)[0]),
     "reductions": lambda x: (x.sum(-1), x.mean((1, 2)), x.amax(1), x.prod(-1), (x > 0).any(-1), (x > 0).all(1)),
     "extremes": lambda x: (x.max(-1).values, x.min(1).indices, x.argmax(-1), x.max()),
