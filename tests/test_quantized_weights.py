@@ -16,6 +16,7 @@ from lucid.export import Target, explain, to_onnx
 from lucid.models.delightful_tts import ConformerBlock
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
+from lucid.models.parts.decoders import ClampedExperts
 from lucid.models.transformer import Transformer
 from lucid.models.wav2vec2 import WeightNorm
 from lucid.nn import functional as F
@@ -306,9 +307,10 @@ def test_a_name_that_tensors_do_not_have_either() -> None:
 # Modules whose own weights stay: convolutions (the patches of images, the first layers that read sounds, Mamba's and
 # ConvNeXt's windows), also where the filters are stored as lengths and directions; experts, as there are no
 # quantized grouped products; T5's biases by distance, which are scores.
-STAYS = (nn.Conv1d, nn.Conv2d, WeightNorm, nn.GatedExperts, nn.RelativePositionBias)
-# Parameters that stay: tables of positions that are no module of their own; Swin's biases by distance, scores as well.
-SCORES_AND_POSITIONS = (".relative_position_bias_table", ".position_embeddings")
+STAYS = (nn.Conv1d, nn.Conv2d, WeightNorm, nn.GatedExperts, ClampedExperts, nn.RelativePositionBias)
+# Parameters that stay: tables of positions that are no module of their own, and DINOv2's registers; Swin's biases by
+# distance, scores as well.
+SCORES_AND_POSITIONS = (".relative_position_bias_table", ".position_embeddings", ".register_tokens")
 FAMILIES = [
     e for e in ZOO if e.variant.endswith(("/base", "llama3", "v1_1", "/window", "classifier", "gelu", "swiglu"))
 ]

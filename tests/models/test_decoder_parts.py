@@ -14,7 +14,7 @@ from tests.models.test_tasks import copy_of
 
 
 @pytest.mark.parametrize(
-    "variant", ["olmo/base", "olmo3/base", "glm/base", "stablelm/base", "nemotron/base", "phi/base"]
+    "variant", ["olmo/base", "olmo3/base", "glm/base", "stablelm/base", "nemotron/base", "phi/base", "falcon/base"]
 )
 def test_a_config_of_before_transformers_5_says_the_same(variant: str, tmp_path: Path) -> None:
     folder = copy_of(variant, tmp_path)
@@ -35,6 +35,10 @@ def test_a_config_of_before_transformers_5_says_the_same(variant: str, tmp_path:
         ("gpt_neox/base", {"rope_parameters": None, "rotary_pct": 0.1}, "rotary_pct is 0.1, expected an even number"),
         ("ministral3/base", {"rope_parameters": {"rope_type": "default"}}, "llama_4_scaling_beta is missing"),
         ("cohere/base", {"logit_scale": 0}, "logit_scale is 0, expected a number from 1e-09"),
+        ("falcon/base", {"alibi": True}, "alibi is True, supported: False"),
+        ("falcon/base", {"num_ln_in_parallel_attn": 2}, "num_ln_in_parallel_attn is 2, supported: 1"),
+        ("falcon/grouped", {"parallel_attn": False}, "new_decoder_architecture is True, supported: False"),
+        ("falcon/separate", {"num_kv_heads": 2}, "num_kv_heads is 2, supported: 4"),
         ("nemotron/base", {"hidden_act": "gelu_10"}, "hidden_act is 'gelu_10', supported: .*relu2"),
     ],
 )

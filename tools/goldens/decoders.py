@@ -529,8 +529,8 @@ def granitemoe() -> list[Golden]:
 
 
 def olmoe() -> list[Golden]:
-    config = OlmoeConfig(**GROUPED | {"intermediate_size": 16}, num_experts=4, num_experts_per_tok=2, **SPECIAL)
-    note = "4 experts, 2 for each token, weights not normalised; norms over all queries and all keys"
+    config = OlmoeConfig(**GROUPED | {"intermediate_size": 8}, num_experts=3, num_experts_per_tok=2, **SPECIAL)
+    note = "3 experts, 2 for each token, weights not normalised; norms over all queries and all keys"
     return [of_base("olmoe/base", OlmoeForCausalLM(config), note)]
 
 
