@@ -156,8 +156,7 @@ CLASSES = {
     ),
     "stablelm": "StableLmForCausalLM StableLmForSequenceClassification StableLmForTokenClassification StableLmModel",
     "starcoder2": (
-        "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification "
-        "Starcoder2Model"
+        "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification Starcoder2Model"
     ),
     "swin": "SwinBackbone SwinEncoder SwinForImageClassification SwinForMaskedImageModeling SwinModel",
     "t5": (
