@@ -48,6 +48,8 @@ makes this page from the code; a test keeps it current, and CI measures its figu
 Targets: `any` (standard ops, opset 23 by default), `cpu` and `cuda` (tuned for onnxruntime's provider), `portable`
 (opset 18, for runtimes without Attention), `openvino` and `webgpu` ([other runtimes](portable.md)). Figures are bounds on
 the largest difference in float32, measured when the page was made and rounded up.
+
+[Model types through torch](from-torch-types.md) lists the model types of transformers by way: native, by `lucid.from_torch`, or refused, with the reason.
 """
 
 MODELS_TEXT = """\

@@ -131,6 +131,8 @@ def _masked(graph: Graph, node: Node, sizes: Sizes) -> tuple[Any, Any]:
         return node.args[1], node.args[0]
     if lowest and is_call(node, aten.masked_fill.Scalar, aten.masked_fill.Tensor):
         hidden = node.args[1]
+        while is_call(hidden, aten.expand.default, aten.expand_as.default) and len(sizes.of(hidden.args[0])) == 4:
+            hidden = hidden.args[0]
         if is_call(hidden, aten.logical_not.default, aten.bitwise_not.default):
             return node.args[0], hidden.args[0]
         return node.args[0], added(graph, hidden, aten.logical_not.default, hidden)

@@ -492,6 +492,7 @@ WRITTEN: dict[str, Callable[..., Any]] = {
         scores + (module.bias[:, :, : scores.shape[2], : scores.shape[2]] + torch.where(keys, 0.0, LOW))
     ),
     "keys filled": lambda module, scores, keys: scores.masked_fill(~keys, -torch.inf),
+    "keys filled, expanded": lambda module, scores, keys: scores.masked_fill((~keys).expand_as(scores), LOW),
     "a triangle": lambda module, scores, keys: torch.where(
         module.triangle[:, :, : scores.shape[2], : scores.shape[2]], scores, torch.tensor(LOW)
     ),
