@@ -80,7 +80,8 @@ def from_transformers(
             ``{"pixel_values": lucid.spec("N", 3, 256, 320)}``.
 
     Returns:
-        A module in float32 with `task`; for text-generation an `nn.CausalDecoder` whose cache grows.
+        A module in float32 with `task`; for text-generation an `nn.CausalDecoder`, for text2text-generation an
+        `nn.EncoderDecoder`, whose caches grow.
 
     Raises:
         ModuleNotFoundError: without torch or transformers.
@@ -92,7 +93,7 @@ def from_transformers(
         raise ModuleNotFoundError(
             f"from_transformers needs {' and '.join(missing)}: pip install 'lucid-onnx[torch]' transformers"
         )
-    modules = import_module("lucid.importing.transformers_modules")
+    modules = import_module("lucid.importing.transformers_checkpoints")
     imported: PublishedModel = modules.imported_checkpoint(
         Path(folder), task, architecture, trust_remote_code, inputs or {}
     )

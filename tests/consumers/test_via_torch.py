@@ -13,7 +13,7 @@ import torch
 import transformers
 
 import lucid
-from lucid.generation import Generator
+from lucid.generation import EncoderDecoderGenerator, Generator
 from lucid.importing import TorchImportError, from_transformers
 from lucid.runtime import Session
 from lucid.testing import assert_parity
@@ -95,6 +95,27 @@ def test_states_are_no_cache_of_keys_and_values(tmp_path: Path) -> None:
     folder = saved(tmp_path, "MambaForCausalLM", state_size=4)
     with pytest.raises(TorchImportError, match="MambaForCausalLM takes no cache of keys and values"):
         from_transformers(folder)
+
+
+def test_an_encoder_decoder_in_parts_writes_what_transformers_does(call: Any, tmp_path: Path) -> None:
+    name, sides = "PegasusForConditionalGeneration", ("encoder", "decoder")
+    sizes = {"layers": 1, "attention_heads": 4, "ffn_dim": 64}
+    by_side = {f"{side}_{what}": size for side in sides for what, size in sizes.items()}
+    folder = saved(tmp_path, name, d_model=32, decoder_start_token_id=1, forced_eos_token_id=None, **by_side)
+    for part in sides:
+        arguments = ["--via", "torch", "--part", part, "--cache", "growing", "-o", f"{part}.onnx"]
+        code, out, _ = call("export", name, *arguments)
+        assert code == 0 and "parity with torch" in out
+    encoder, decoder = (Session(tmp_path / f"{part}.onnx") for part in sides)
+    assert list(encoder.outputs)[:2] == ["last_hidden_state", "present.0.encoder.key"]
+    assert list(decoder.inputs)[:3] == ["input_ids", "encoder_attention_mask", "past_key_values.0.decoder.key"]
+    ids = torch.tensor([[5, 17, 60, 33, 2, 90, 41], [8, 8, 71, 12, 99, 0, 0]])
+    mask = (ids != 0).long()
+    model = transformers.PegasusForConditionalGeneration.from_pretrained(folder).eval()
+    wanted = model.generate(ids, attention_mask=mask, max_new_tokens=10, do_sample=False, eos_token_id=None)[:, 1:]
+    generator = EncoderDecoderGenerator(encoder, decoder, decoder_start_token_id=1)
+    found = generator.generate(ids.numpy(), mask.numpy(), max_new_tokens=10)
+    np.testing.assert_array_equal(found, wanted.numpy())
 
 
 # Tasks ----------------------------------------------------------------------------------------------------------------

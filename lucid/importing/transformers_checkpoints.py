@@ -1,0 +1,47 @@
+"""From a folder that transformers reads to a module: called once, a decoder, or an encoder-decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from lucid.core.graph.types import TensorType
+from lucid.importing import exporting
+from lucid.importing.torch_import import TorchImportError
+from lucid.importing.transformers_classes import SPEECH, TEXT_TO_TEXT, TEXTS, Checkpoint, quiet, read
+from lucid.importing.transformers_encoder_decoders import TorchEncoderDecoder
+from lucid.importing.transformers_modules import FromTransformers, TorchDecoder, TorchModel
+
+
+@exporting.quiet()
+def imported_checkpoint(
+    folder: Path,
+    task: str | None,
+    architecture: str | None,
+    trust_remote_code: bool,
+    inputs: Mapping[str, TensorType],
+) -> FromTransformers:
+    """What `from_transformers` returns."""
+    checkpoint = read(folder, task, architecture, trust_remote_code)
+    imported = _module(checkpoint)
+    with quiet():
+        imported.take(checkpoint, inputs)
+    lacking = sorted(imported.keys_read & set(checkpoint.missing))
+    if lacking:
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        raise TorchImportError(
+            f"{folder}: has no weights {', '.join(lacking[:3])}{more}, which {checkpoint.class_name} needs; give the "
+            "task or the architecture of the checkpoint"
+        )
+    return imported
+
+
+def _module(checkpoint: Checkpoint) -> FromTransformers:
+    """A module of the kind that a checkpoint is, still empty."""
+    if checkpoint.task == TEXTS:
+        return TorchDecoder(checkpoint)
+    if checkpoint.task == TEXT_TO_TEXT:
+        return TorchEncoderDecoder(checkpoint)
+    if checkpoint.task == SPEECH and checkpoint.model.config.is_encoder_decoder:
+        raise TorchImportError(f"{checkpoint.class_name}: an encoder-decoder of sounds is not exported by torch")
+    return TorchModel(checkpoint)

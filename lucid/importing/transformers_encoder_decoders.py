@@ -1,0 +1,198 @@
+"""Encoder-decoders of transformers as modules: an encoder, keys and values of its output, a step with caches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import torch
+from transformers import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from lucid.core.graph.types import Array, TensorType, int64, spec
+from lucid.core.sizes.dims import Size
+from lucid.importing.program import Program
+from lucid.importing.torch_import import TorchImportError
+from lucid.importing.torch_modules import dtype_of
+from lucid.importing.transformers_classes import Checkpoint
+from lucid.importing.transformers_modules import FromTransformers, cache_option, tensors_of
+from lucid.nn.cache import CacheShape, KeyValueCache
+from lucid.nn.encoder_decoder import EncoderDecoder
+from lucid.nn.encoder_decoder import EncoderDecoderCache as Caches
+from lucid.nn.model_parts import CacheKind, ModelPart, PartName
+from lucid.ops.creation import ones
+from lucid.ops.tensor.tensor import Tensor
+
+_BATCH, _SOURCE = "batch_size", "encoder_sequence_length"
+
+
+class TorchEncoderDecoder(FromTransformers, EncoderDecoder):
+    """An encoder and a decoder with a cache that grows; what the decoder reads of the encoder is in the cache."""
+
+    encoder_program: Program
+    cross_program: Program
+    step_program: Program
+    _shape: CacheShape
+    _width: int
+
+    def take(self, checkpoint: Checkpoint, inputs: Mapping[str, TensorType]) -> None:
+        if inputs:
+            raise TorchImportError(f"{self._kind} has the inputs of every encoder-decoder: leave --input out")
+        model, calls = checkpoint.model, _Calls(self._kind, checkpoint.model)
+        tokens = torch.arange(22).reshape(2, 11) % 7 + 3
+        examples = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+        axes = dict.fromkeys(examples, (_BATCH, _SOURCE))
+        with torch.no_grad():
+            states = calls.encode(**examples)
+            cross = calls.cross(states)
+            ids = torch.arange(6).reshape(2, 3)
+            mask = torch.ones(states.shape[:2], dtype=torch.int64)
+            past = [[key[:, :, :0], value[:, :, :0], key, value] for key, value in cross]
+            own_cache = calls.step(ids, mask, past)["present"]
+        shapes = {(tuple(key.shape[1::2]), tuple(value.shape[1::2])) for key, value in [*cross, *own_cache]}
+        if len(shapes) != 1 or len(set(next(iter(shapes)))) != 1:
+            raise TorchImportError(f"{self._kind}: its caches have several sizes of heads, expected one in all layers")
+        (heads, width), _ = shapes.pop()
+        self._width = int(states.shape[2])
+        self._shape = CacheShape(len(cross), heads, width, dtype_of(states.dtype))
+        self.encoder_program, _ = self._program_of(model, calls.encode, examples, axes)
+        states_axes = {"encoder_hidden_states": (_BATCH, _SOURCE, None)}
+        self.cross_program, _ = self._program_of(model, calls.cross, {"encoder_hidden_states": states}, states_axes)
+        of_self, of_cross = (_BATCH, None, "past", None), (_BATCH, None, _SOURCE, None)
+        longer = [[torch.cat([tensor, tensor], 2) for tensor in pair] for pair in own_cache]
+        past = [[*pair, *of_source] for pair, of_source in zip(longer, cross, strict=True)]
+        self.step_program, _ = self._program_of(
+            model,
+            calls.step,
+            {"input_ids": ids, "encoder_attention_mask": mask, "past_key_values": past},
+            {
+                "input_ids": (_BATCH, "new"),
+                "encoder_attention_mask": (_BATCH, _SOURCE),
+                "past_key_values": [[of_self, of_self, of_cross, of_cross]] * len(past),
+            },
+        )
+        self._computed_by_torch = calls.outputs
+
+    @property
+    def cache_shape(self) -> CacheShape:
+        return self._shape
+
+    @property
+    def encoder_width(self) -> int:
+        return self._width
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        source, target = spec("N", "L", dtype=int64), spec("N", "T", dtype=int64)
+        return {"input_ids": source, "decoder_input_ids": target, "attention_mask": source}
+
+    def part(
+        self, part: PartName = "decoder", cache: CacheKind | None = None, capacity: Size | None = None
+    ) -> ModelPart:
+        if cache == "fixed":
+            raise ValueError("cache='fixed': a decoder that torch read has a growing cache; use cache='growing'")
+        return super().part(part, cache, capacity)
+
+    def forward(self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Logits (N, T, vocabulary) of the decoder's tokens (N, T) for the encoder's input."""
+        states = self.encode(input_ids, attention_mask)
+        return self.decode(decoder_input_ids, self.empty_cache(states), attention_mask)[0]
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        mask = ones(*input_ids.shape, dtype=int64) if attention_mask is None else attention_mask
+        states: Tensor = self.encoder_program(input_ids, mask)
+        return states
+
+    def cross_caches(self, encoder_hidden_states: Tensor) -> list[KeyValueCache]:
+        return [KeyValueCache(*pair) for pair in self.cross_program(encoder_hidden_states)]
+
+    def step(
+        self, input_ids: Tensor, positions: Tensor, caches: Sequence[Caches], key_mask: Tensor | None
+    ) -> tuple[Tensor, Sequence[Any]]:
+        """Logits in the place of vectors; transformers counts the positions itself."""
+        source = caches[0].encoder.key
+        mask = ones(source.shape[0], source.shape[2], dtype=int64) if key_mask is None else key_mask.astype(int64)
+        past = [[*cache.decoder[:2], *cache.encoder] for cache in caches]
+        outputs = self.step_program(input_ids, mask, past)
+        return outputs["logits"], [KeyValueCache(*pair) for pair in outputs["present"]]
+
+    def logits(self, x: Tensor) -> Tensor:
+        return x
+
+
+class _Calls:
+    """Calls of a torch model with caches as tensors by layer."""
+
+    def __init__(self, name: str, model: torch.nn.Module) -> None:
+        self.model, self.forward = model, type(model).forward
+        self.cache_name = cache_option(name, signature(model.forward).parameters)
+
+    def encode(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        states: torch.Tensor = self.model.get_encoder()(input_ids, attention_mask=attention_mask)[0]
+        return states
+
+    def cross(self, encoder_hidden_states: torch.Tensor) -> list[list[torch.Tensor]]:
+        """What the decoder's layers read of the encoder's output."""
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        ids = torch.zeros(encoder_hidden_states.shape[0], 1, dtype=torch.int64)
+        self._decoded(ids, encoder_hidden_states, None, cache)
+        return [[layer.keys, layer.values] for layer in cache.cross_attention_cache.layers]
+
+    def step(
+        self,
+        input_ids: torch.Tensor,
+        encoder_attention_mask: torch.Tensor,
+        past_key_values: Sequence[Sequence[torch.Tensor]],
+    ) -> dict[str, Any]:
+        own, cross = DynamicCache(), DynamicCache()
+        for layer, (key, value, cross_key, cross_value) in enumerate(past_key_values):
+            own.update(key, value, layer)
+            cross.update(cross_key, cross_value, layer)
+        source = past_key_values[0][2]
+        torch._check(encoder_attention_mask.shape[1] == source.shape[2])
+        width = self.model.config.hidden_size
+        states = torch.zeros(source.shape[0], source.shape[2], width)  # in the place of what is in the cache
+        cache = EncoderDecoderCache(own, cross)
+        logits = self._decoded(input_ids, states, encoder_attention_mask, cache)
+        return {"logits": logits, "present": [[layer.keys, layer.values] for layer in own.layers]}
+
+    def _decoded(
+        self, ids: torch.Tensor, states: torch.Tensor, mask: torch.Tensor | None, cache: EncoderDecoderCache
+    ) -> torch.Tensor:
+        masks = {} if mask is None else {"attention_mask": mask}
+        options = {"use_cache": True, self.cache_name: cache, **masks}
+        encoded = BaseModelOutput(last_hidden_state=states)
+        logits: torch.Tensor = self.forward(
+            self.model, encoder_outputs=encoded, decoder_input_ids=ids, **options
+        ).logits
+        return logits
+
+    def outputs(self, arrays: Mapping[str, Array]) -> list[torch.Tensor]:
+        """What a part computes, found by its inputs; an encoder's with the caches."""
+        given = tensors_of(arrays)
+        if any(name.startswith("past_key_values.") for name in given):
+            sides = [(side, name) for side in ("decoder", "encoder") for name in ("key", "value")]
+            layers = sum(name.endswith(".decoder.key") for name in given)
+            past = [[given[f"past_key_values.{i}.{side}.{name}"] for side, name in sides] for i in range(layers)]
+            return _flat(self.step(given["input_ids"], _mask(given, past), past))
+        if "encoder_hidden_states" in given or "decoder_input_ids" in given:
+            states = given.get("encoder_hidden_states")
+            if states is None:
+                states = self.encode(given["input_ids"], given["attention_mask"])
+            cross = self.cross(states)
+            past = [[key[:, :, :0], value[:, :, :0], key, value] for key, value in cross]
+            outputs = self.step(given.get("decoder_input_ids", given["input_ids"]), _mask(given, past), past)
+            outputs["present"] = [[*own, *pair] for own, pair in zip(outputs["present"], cross, strict=True)]
+            return _flat(outputs)
+        states = self.encode(given["input_ids"], given["attention_mask"])
+        return [states, *(tensor for pair in self.cross(states) for tensor in pair)]
+
+
+def _mask(given: Mapping[str, torch.Tensor], past: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
+    source = past[0][2]
+    whole = torch.ones(source.shape[0], source.shape[2], dtype=torch.int64)
+    return given.get("encoder_attention_mask", given.get("attention_mask", whole))
+
+
+def _flat(outputs: Mapping[str, Any]) -> list[torch.Tensor]:
+    return [outputs["logits"], *(tensor for pair in outputs["present"] for tensor in pair)]
