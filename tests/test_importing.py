@@ -247,9 +247,9 @@ def test_without_torch_the_error_says_what_to_install(monkeypatch: pytest.Monkey
 def test_a_checkpoint_that_only_torch_reads_is_an_error_that_says_how(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "roformer"}')
+    (tmp_path / "config.json").write_text('{"model_type": "unheard_of"}')
     monkeypatch.setattr(refusals, "find_spec", lambda name: "there" if installed else None)
-    with pytest.raises(ConfigError, match=r"is 'roformer', torch may read it: --via torch, ") as told:
+    with pytest.raises(ConfigError, match=r"is 'unheard_of', torch may read it: --via torch, ") as told:
         lucid.models.load(tmp_path)
     assert ("pip install 'lucid-onnx[torch]' transformers" in str(told.value)) != installed
 
