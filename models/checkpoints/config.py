@@ -160,7 +160,7 @@ class Config:
             return
         remedy = f"supported: {', '.join(model_types or known_types())}; docs/howto/own-model.md shows how one is added"
         if known is None and self.where.endswith(".json"):
-            remedy += f"; {by_torch()}"
+            remedy = f"{by_torch()}; {remedy}"  # first: the command shows the beginning of a long message
         raise self.wrong("model_type", remedy)
 
     @property
