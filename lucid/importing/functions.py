@@ -407,6 +407,11 @@ def softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
     return x.softmax(axis, dtype=dtype)
 
 
+def safe_softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
+    """softmax, which is 0 where all numbers are -infinity."""
+    return ops.where((x == -math.inf).all(axis, True), 0, softmax(x, axis, dtype))
+
+
 def log_softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
     return x.log_softmax(axis, dtype=dtype)
 

@@ -180,6 +180,8 @@ def convolution(
     rank = weight.ndim - 2
     strides, pads, dilations = pair(stride, rank), pair(padding, rank), pair(dilation, rank)
     if transposed:
+        if rank > 2:
+            raise NotImplementedError("transposed convolutions of three axes")
         more = pair(output_padding, rank)
         apart = [F.conv_transpose1d, F.conv_transpose2d][rank - 1]
         return apart(x, weight, bias, strides, pads, more, groups, dilations)

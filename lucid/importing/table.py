@@ -320,7 +320,7 @@ TABLE: dict[str, Function] = {
     "aten.norm.Scalar": f.vector_norm,
     "aten.softmax.int": f.softmax,
     "aten._softmax.default": f.softmax_half,
-    "aten._safe_softmax.default": f.softmax,
+    "aten._safe_softmax.default": f.safe_softmax,
     "aten.log_softmax.int": f.log_softmax,
     "aten._log_softmax.default": lambda x, axis, half: x.log_softmax(axis),
     "aten.logsumexp.default": f.logsumexp,
