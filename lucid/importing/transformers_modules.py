@@ -12,7 +12,7 @@ from transformers import DynamicCache
 
 from lucid.core.graph.types import Array, TensorType, int64
 from lucid.core.sizes.dims import Size
-from lucid.importing.exporting import exported
+from lucid.importing.exporting import exported, short
 from lucid.importing.program import Program, Weight
 from lucid.importing.torch_import import TorchImportError
 from lucid.importing.torch_modules import TorchPart, added, dtype_of
@@ -222,8 +222,12 @@ def _cache_shape(name: str, model: torch.nn.Module) -> CacheShape:
         TorchImportError: for layers without keys and values, such as those with states, and layers of different sizes.
     """
     ids = torch.zeros(1, 2, dtype=torch.int64)
-    with torch.no_grad():
-        present = _step(name, model)(ids, torch.ones_like(ids), torch.arange(2).expand(1, 2), [])["present"]
+    step = _step(name, model)
+    try:
+        with torch.no_grad():
+            present = step(ids, torch.ones_like(ids), torch.arange(2).expand(1, 2), [])["present"]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise TorchImportError(f"{name} takes no cache of keys and values: {short(error)}") from error
     shapes = {tuple(tensor.shape) for pair in present for tensor in pair if tensor is not None}
     if len(shapes) != 1 or any(tensor is None for pair in present for tensor in pair):
         found = ", ".join(map(str, sorted(shapes))) or "none"
