@@ -236,6 +236,12 @@ def test_lucid_never_imports_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_tensor_may_be_made_from_a_dynamic_size() -> None:
+    graph = lucid.trace(lambda x: f.scalar_tensor(x.shape[1] + 1, lucid.int64), lucid.spec("N", "L"))
+    (size,) = graph.run([np.zeros((2, 5), np.float32)])
+    assert (size, size.dtype) == (6, np.int64)
+
+
 def test_without_torch_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_import, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lucid-onnx\[torch\]'"):
@@ -253,7 +259,9 @@ def test_a_checkpoint_that_only_torch_reads_is_an_error_that_says_how(
 ) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "unheard_of"}')
     monkeypatch.setattr(refusals, "find_spec", lambda name: "there" if installed else None)
-    with pytest.raises(ConfigError, match=r"is 'unheard_of', torch may read it: --via torch, ") as told:
+    with pytest.raises(
+        ConfigError, match=r"is 'unheard_of', torch may read it: lucid export FOLDER --via torch, "
+    ) as told:
         lucid.models.load(tmp_path)
     assert ("pip install 'lucid-onnx[torch]' transformers" in str(told.value)) != installed
 
@@ -281,3 +289,11 @@ def test_a_file_that_differs_from_the_original_does_not_pass(factor: float, agre
     part = ModelPart(model, {"x": lucid.spec("N", 3)})
     report = original_parity(model, part, lucid.export.to_onnx(model, lucid.spec("N", 3)))
     assert report is not None and report.passed == agrees
+
+
+def test_further_outputs_of_a_file_are_not_compared_with_the_original() -> None:
+    model, x = Doubled(2), lucid.spec("N", 3)
+    exported = lucid.export.to_onnx(lambda x: {"output": model(x), "further": x}, x)
+    report = original_parity(model, ModelPart(model, {"x": x}), exported)
+    assert report is not None and report.passed
+    assert {comparison.output for comparison in report.comparisons} == {"output"}

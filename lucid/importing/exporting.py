@@ -229,6 +229,7 @@ def quiet() -> Iterator[None]:
         with warnings.catch_warnings(), redirect_stderr(StringIO()):
             for category in (FutureWarning, DeprecationWarning):
                 warnings.simplefilter("ignore", category)
+            warnings.filterwarnings("ignore", r"The tensor attributes self\.\S*_flat_weights")  # of recurrent layers
             yield
     finally:
         logging.disable(disabled)

@@ -11,10 +11,11 @@ from typing import Any
 
 from lucid import ops
 from lucid.core.graph.types import DType, bool_, broadcast, float32, int64
-from lucid.core.sizes.dims import Size, same, sym_min
+from lucid.core.sizes.dims import Dim, Size, same, sym_min
 from lucid.core.torch_names.no_grad_and_finfo import finfo
 from lucid.nn import functional as F
 from lucid.ops.creation import eye as _eye_of
+from lucid.ops.creation import tensor as _tensor
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -72,7 +73,7 @@ def full_like(x: Tensor, value: Any, dtype: DType | None = None) -> Tensor:
 
 
 def scalar_tensor(value: Any, dtype: DType | None = None) -> Tensor:
-    return ops.full((), value, dtype or float32)
+    return _tensor(value, dtype or float32) if isinstance(value, Dim) else ops.full((), value, dtype or float32)
 
 
 def eye(rows: int, columns: int | None = None, dtype: DType | None = None) -> Tensor:

@@ -70,4 +70,4 @@ def by_torch() -> str:
     """How torch reads what Lucid does not, and what that needs where it is not installed."""
     missing = not all(map(find_spec, ("torch", "transformers")))
     install = " (pip install 'lucid-onnx[torch]' transformers)" if missing else ""
-    return f"torch may read it: --via torch, or lucid.importing.from_transformers{install}"
+    return f"torch may read it: lucid export FOLDER --via torch, or lucid.importing.from_transformers{install}"

@@ -144,6 +144,11 @@ def test_recurrent_cells(cell: nn.Module) -> None:
     agree(made(Twice(cell)), X, axes=("N",))
 
 
+@pytest.mark.filterwarnings("error")
+def test_no_warning_of_torch_about_its_own_code_is_shown() -> None:
+    lucid.from_torch(nn.LSTM(8, 4, 2).eval(), X)
+
+
 def test_instance_norm_with_running_statistics() -> None:
     module = nn.InstanceNorm1d(8, affine=True, track_running_stats=True)
     module(torch.randn(5, 8, 10) * 3 + 1)
@@ -153,6 +158,7 @@ def test_instance_norm_with_running_statistics() -> None:
 FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "sizes": lambda x: x.reshape(x.shape[0] * x.shape[1], -1) + x.shape[1] // 2,
     "arange": lambda x: x + torch.arange(x.shape[1]).unsqueeze(1),
+    "a tensor of a size": lambda x: x * torch.tensor(min(x.shape[1], 4)),
     "slices": lambda x: (x[:, : x.shape[1] // 2 + 1], x[..., 2:6:2], x[:, -1], x[1:]),
     "index": lambda x: x[:, torch.arange(x.shape[1]).flip(0)],
     "index of two axes": lambda x: x[torch.arange(x.shape[0]), :, torch.tensor([1])],

@@ -6,6 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def _export_file(options: Export) -> int:
         report = texts.parity(chosen, written, target=how.target, weights=weights, **of_file, **tolerance)
     by_torch = None
     if options.check and isinstance(model, PublishedModel) and _is_as_read(options):
-        by_torch = original_parity(model, chosen, written, **tolerance)
+        by_torch = original_parity(model, part(model, replace(options, outputs=[])), written, **tolerance)
     cost = None
     if options.check and original is not None and measurable(original):
         cost = quantizing_cost(part(original.to("float32"), options), part(model, options))
