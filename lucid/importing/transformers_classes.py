@@ -63,6 +63,11 @@ def read(folder: Path, task: str | None, architecture: str | None, trust_remote_
         raise TorchImportError(
             f"task {task!r} is not known with torch, expected one of {', '.join(_TASKS)}{did_you_mean(task, _TASKS)}"
         )
+    if task is None and architecture is None and (folder / "modules.json").is_file():
+        raise TorchImportError(
+            f"{folder}: modules.json makes one vector of the states of tokens, which torch's way does not: give "
+            "task='feature-extraction' (--task feature-extraction) for the states of tokens"
+        )
     how = {"local_files_only": True, "trust_remote_code": trust_remote_code}
     with quiet():
         try:

@@ -210,6 +210,14 @@ def test_refusals(tmp_path: Path, options: dict[str, Any], message: str) -> None
         from_transformers(saved(tmp_path, "RoFormerModel", num_hidden_layers=1), **options)
 
 
+def test_the_pooling_of_a_sentence_encoder_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    folder = saved(tmp_path, "BertModel")
+    (folder / "modules.json").write_text("[]")
+    with pytest.raises(TorchImportError, match="modules.json makes one vector .*: give task='feature-extraction'"):
+        from_transformers(folder)
+    assert from_transformers(folder, "feature-extraction").task == "feature-extraction"
+
+
 def test_a_folder_that_is_no_checkpoint_is_an_error_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "no_such_type"}')
     with pytest.raises(TorchImportError, match=r"transformers \S+ does not read it: The checkpoint you are trying"):
