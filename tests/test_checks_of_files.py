@@ -363,7 +363,7 @@ def test_the_seed_changes_the_inputs(command: str, call: Any, bert: Bert, tmp_pa
 
 def test_every_command_that_loads_a_checkpoint_seeds_the_inputs() -> None:
     def first(seed: int) -> float:
-        load_model(ModelOptions(source=str(BERT), ignore_option=[], arguments=[], seed=seed))
+        load_model(ModelOptions(source=str(BERT), ignore_option=[], adapter=[], arguments=[], seed=seed))
         return float(random.generator().random())
 
     assert first(1) == first(1) != first(2)

@@ -23,7 +23,7 @@ from lucid.files.untrusted import MAX_NAME, show
 
 Value = Any  # one of those that are listed above
 
-MAX_OPCODES = 1 << 19  # of one file: 15,000 tensors, for each of which torch writes some 35
+MAX_OPCODES = 1 << 18  # of one file: 7,400 tensors, for each of which torch writes some 35
 
 _STORAGES = {
     "torch.DoubleStorage": "F64",

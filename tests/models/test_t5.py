@@ -85,7 +85,7 @@ def test_copies_of_the_token_table_are_accepted(tmp_path: Path) -> None:
         ({"feed_forward_proj": "gated-mish"}, "feed_forward_proj is 'gated-mish', supported: relu, gated-gelu"),
         ({"is_gated_act": True}, "is_gated_act is True, supported: False"),
         ({"dense_act_fn": "gelu"}, "dense_act_fn is 'gelu', supported: 'relu'"),
-        ({"model_type": "byt5"}, "model_type is 'byt5', supported: t5, mt5, umt5"),
+        ({"model_type": "byt5"}, "model_type is 'byt5', .*supported: t5, mt5, umt5"),
     ],
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
