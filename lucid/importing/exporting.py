@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import re
 import traceback
 import warnings
@@ -46,25 +47,75 @@ def exported(
                     f"from_torch: example {name} has type {type_name(leaf)}, expected a tensor of torch; "
                     "torch.from_numpy(array) makes one"
                 )
+    # torch takes inputs that are one tensor as one input.
+    bound = pytree.tree_map_only(torch.Tensor, torch.clone, dict(bound))
     axes = axes_by_name(list(bound), dynamic)
     _check_sizes(bound, axes)
     grown = {name: _grown(value, axes.get(name), _small(bound, axes)) for name, value in bound.items()}
     everything = torch.export.Dim.AUTO if dynamic is None else None
     shapes = {name: _shapes(value, axes.get(name), everything) for name, value in grown.items()}
     positional = list(grown)[: len(examples)]
+    given = tuple(grown[name] for name in positional)
+    named = {name: value for name, value in grown.items() if name not in positional}
     try:
         with torch.no_grad(), Whole():
-            program = torch.export.export(
-                module,
-                tuple(grown[name] for name in positional),
-                {name: value for name, value in grown.items() if name not in positional},
-                dynamic_shapes=shapes,
-                strict=False,
-            )
+            program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
+            different = _difference(module, program, given, named)
     except REFUSALS as error:
         reason = _fixed_axis(str(error), axes) or f"torch cannot export {type(module).__name__}: {short(error)}"
         raise TorchImportError(f"from_torch: {reason}") from error
+    if different:
+        raise TorchImportError(
+            f"from_torch: what torch.export makes of {type(module).__name__} computes something else: {different}, for "
+            "inputs like the examples; a usual reason is a line that changes a tensor in place, such as x /= y"
+        )
     return program, axes
+
+
+def _difference(
+    module: torch.nn.Module, program: ExportedProgram, given: Sequence[Any], named: Mapping[str, Any]
+) -> str:
+    """How a program differs from its module, for inputs like the examples; nothing if the module is random."""
+
+    def outputs_of(call: Any, inputs: Any) -> list[torch.Tensor]:
+        args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, inputs)
+        return [leaf for leaf in pytree.tree_leaves(call(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+
+    examples = (tuple(given), dict(named))
+    draws = torch.Generator().manual_seed(0)
+    inputs = pytree.tree_map_only(torch.Tensor, lambda example: _varied(example, draws), examples)
+    try:
+        theirs = outputs_of(module, inputs)
+    except REFUSALS:  # other numbers mean something to it
+        theirs = outputs_of(module, inputs := examples)
+    worst = max(map(_relative, theirs, outputs_of(program.module(), inputs)), default=0.0)
+    if worst <= _ROUNDING or max(map(_relative, theirs, outputs_of(module, inputs)), default=0.0) > 0:
+        return ""
+    return f"its outputs differ by {worst:.1g} of their size"
+
+
+def _varied(example: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
+    """Other numbers like those of an example, which are often all the same."""
+    if example.is_floating_point():
+        noise = torch.randn(example.shape, generator=draws).to(example.device)
+        return (example.float() + 0.1 * noise).to(example.dtype)
+    if example.dtype == torch.bool or example.is_complex() or example.numel() == 0 or example.min() < 0:
+        return example
+    return torch.randint(int(example.max()) + 1, example.shape, generator=draws).to(example)
+
+
+_ROUNDING = 0.02  # in half precision, too
+
+
+def _relative(theirs: torch.Tensor, own: torch.Tensor) -> float:
+    """The largest difference of two tensors, relative to the largest number."""
+    if theirs.shape != own.shape:
+        return math.inf
+    theirs, own = (torch.view_as_real(x) if x.is_complex() else x for x in (theirs, own))
+    theirs, own = (x.detach().to(torch.float64).nan_to_num(0.0, 0.0, 0.0) for x in (theirs, own))
+    if theirs.numel() == 0:
+        return 0.0
+    return float((theirs - own).abs().max() / theirs.abs().max().clamp(min=1e-30))
 
 
 REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, LookupError)

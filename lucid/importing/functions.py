@@ -6,12 +6,14 @@ Arguments about devices, memory and gradients are left out before. Sizes are int
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucid import ops
 from lucid.core.graph.types import DType, bool_, broadcast, float32, int64
-from lucid.core.sizes.dims import Dim, Size, same, sym_min
+from lucid.core.graph.values import Constant, Result, Value
+from lucid.core.sizes.dims import Dim, Size, same, sym_max, sym_min
 from lucid.core.torch_names.no_grad_and_finfo import finfo
 from lucid.nn import functional as F
 from lucid.ops.creation import eye as _eye_of
@@ -74,6 +76,40 @@ def full_like(x: Tensor, value: Any, dtype: DType | None = None) -> Tensor:
 
 def scalar_tensor(value: Any, dtype: DType | None = None) -> Tensor:
     return _tensor(value, dtype or float32) if isinstance(value, Dim) else ops.full((), value, dtype or float32)
+
+
+_SIZES: dict[str, Callable[..., Size]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+    "minimum": sym_min,
+    "maximum": sym_max,
+}
+"""Arithmetic on sizes, by the op that computes it on tensors."""
+
+
+def item(x: Any) -> Any:
+    """The number in a tensor: a size, if the tensor was computed from sizes, so that it may be the bound of a slice."""
+    size = _size_of(x.to_value()) if isinstance(x, Tensor) and x.is_traced else None
+    return x if size is None else size
+
+
+def _size_of(value: Value | None) -> Size | None:
+    """The size that a traced number of int64 is; None for any other."""
+    if value is None or value.type.shape != () or value.type.dtype != int64:
+        return None
+    if isinstance(value, Constant):
+        return int(value.array)
+    if not isinstance(value, Result):
+        return None
+    node = value.node
+    if node.op.name == "size":
+        size: Size = node.attributes["size"]
+        return size
+    operands = [_size_of(operand) for operand in node.inputs]
+    compute = _SIZES.get(node.op.name)
+    return None if compute is None or None in operands else compute(*operands)
 
 
 def eye(rows: int, columns: int | None = None, dtype: DType | None = None) -> Tensor:

@@ -1,7 +1,7 @@
 """Operators that `torch.export` would unroll over the length of the examples, kept whole with an open length.
 
 While torch exports a module, its calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` and `torch.rnn_relu` become
-operators of Lucid's own, which have shapes and no kernels. The table says what computes them.
+operators of Lucid's own. The table says what computes them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,19 @@ def _shapes(x: torch.Tensor, states: Sequence[torch.Tensor], *options: Any) -> t
     return x.new_empty(*x.shape[:-1], width), *map(torch.empty_like, states)
 
 
+def _kernel(name: str) -> Any:
+    """What computes an operator where torch runs a program that has it."""
+
+    def run(x: torch.Tensor, states: list[torch.Tensor], *others: Any) -> tuple[torch.Tensor, ...]:
+        return tuple(getattr(torch, name)(x, states if name == "lstm" else states[0], *others))
+
+    return run
+
+
 _WHOLE = {}
 for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
     torch.library.register_fake(f"lucid::{_name}", _shapes, lib=_LIBRARY)
+    _LIBRARY.impl(_name, _kernel(_name), "CompositeExplicitAutograd")
     _WHOLE[getattr(torch, _name)] = getattr(torch.ops.lucid, _name).default
 
 

@@ -155,6 +155,26 @@ def test_instance_norm_with_running_statistics() -> None:
     agree(made(module), torch.randn(3, 8, 10), axes=("N", 8, 10))
 
 
+class Difference(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a - 2 * b
+
+
+def test_one_tensor_as_two_examples_is_two_inputs() -> None:
+    """torch.export takes them as one."""
+    x = torch.ones(2, 4)
+    imported = lucid.from_torch(Difference().eval(), x, x, dynamic=[("N", "L")] * 2)
+    np.testing.assert_array_equal(imported(lucid.ones(3, 5), lucid.zeros(3, 5)).numpy(), np.ones((3, 5)))
+
+
+def test_a_program_of_torch_that_computes_something_else_is_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of ColPali and PaliGemma; also where all numbers of the examples are one."""
+    export = torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda module, *given, **options: export(nn.Tanh(), *given, **options))
+    with pytest.raises(TorchImportError, match="makes of Sigmoid computes something else: its outputs differ by .* of"):
+        lucid.from_torch(nn.Sigmoid().eval(), torch.zeros(2, 4))
+
+
 FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "sizes": lambda x: x.reshape(x.shape[0] * x.shape[1], -1) + x.shape[1] // 2,
     "arange": lambda x: x + torch.arange(x.shape[1]).unsqueeze(1),
