@@ -34,6 +34,7 @@ from tests.models.architectures import (  # noqa: E402
     error,
     kept,
     outcomes,
+    plain,
     proposed,
     write,
 )
@@ -132,8 +133,7 @@ def compare(kind: str, name: str, folder: Path) -> tuple[Outcome, float]:
     try:
         model: Any = lucid.models.load(folder)
     except (ValueError, KeyError) as problem:
-        message = str(problem).replace(str(folder), "FOLDER")
-        return Outcome(kind, name, saved, weights, {}, {}, "", "", message), 0.0
+        return Outcome(kind, name, saved, weights, {}, {}, "", "", plain(problem, folder)), 0.0
     read = cls.from_pretrained(folder, attn_implementation="eager").eval()
     given = {key: every[key] for key in model.full_input_specs()}
     accepted = set(inspect.signature(read.forward).parameters)

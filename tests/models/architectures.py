@@ -17,6 +17,7 @@ import numpy as np
 
 import lucid
 from lucid import Tensor
+from lucid.models.checkpoints.refusals import by_torch
 
 Array = np.ndarray[Any, Any]
 
@@ -47,6 +48,11 @@ class Outcome(NamedTuple):
 def outcomes() -> list[Outcome]:
     """All of them."""
     return [Outcome(**line) for line in json.loads(gzip.decompress(GOLDEN.read_bytes()))]
+
+
+def plain(error: Exception, folder: Path) -> str:
+    """A message without what depends on the machine: the folder, and what torch's way needs there."""
+    return str(error).replace(str(folder), "FOLDER").replace(by_torch(), "TORCH")
 
 
 def numbers(name: str, shape: list[int]) -> Array:
