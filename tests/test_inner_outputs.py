@@ -89,6 +89,8 @@ def test_a_function_has_the_results_of_its_modules() -> None:
     ("names", "message"),
     [
         (["encoder.layer.9"], r"no module 'encoder\.layer\.9' computes anything; did you mean encoder\.layer"),
+        (["atentions"], r"no module 'atentions' computes anything; did you mean attentions\?"),
+        (["last_hidden_state.1"], r"did you mean hidden_states\.1"),
         (["hidden_states.5"], r"there is no hidden_states\.5; there are hidden_states\.0, hidden_states\.1, hidden_"),
     ],
 )
@@ -103,6 +105,19 @@ def test_what_has_no_layers_or_attention_says_so() -> None:
             to_onnx(nn.Linear(2, 2), ("N", 2), outputs=[name])
     with pytest.raises(TypeError, match="got the text 'attentions', expected a list"):
         to_onnx(nn.Linear(2, 2), ("N", 2), outputs="attentions")
+
+
+def test_a_model_is_loaded_with_them_for_all_its_exports() -> None:
+    folder = goldens.folder("bert/base")
+    model = lucid.models.load(folder, outputs=("hidden_states.1", "attentions"))
+    added = ["hidden_states.1", "attentions.0", "attentions.1"]
+    assert [value.name for value in to_onnx(model).graph.output] == ["last_hidden_state", *added]
+    assert [value.name for value in to_onnx(lucid.quantize(model, 8)).graph.output] == ["last_hidden_state", *added]
+    assert [value.name for value in to_onnx(model, outputs=["attentions"]).graph.output][1:] == added[1:]
+    assert_parity(model)
+    assert isinstance(model(lucid.tensor([[5, 6, 7]])), lucid.Tensor)
+    with pytest.raises(TypeError, match="got the text 'attentions', expected a list"):
+        lucid.models.load(folder, outputs="attentions")
 
 
 def test_a_merged_decoder_says_what_to_export_instead() -> None:

@@ -27,7 +27,7 @@ from lucid.export.options import ExportOptions
 from lucid.export.preprocessing import Preprocessing
 from lucid.export.target import ExportError, Target
 from lucid.export.widening import refuse_wide_integers
-from lucid.tracing.inner_outputs import part_with_outputs, with_outputs
+from lucid.tracing.inner_outputs import further_outputs, part_with_outputs, with_outputs
 from lucid.tracing.parts import CacheKind, PartName, TracedPart, notes_of, part_of, trace_part
 from lucid.tracing.trace import Model, trace, with_known_inputs
 
@@ -200,6 +200,7 @@ def traced_part(
     capacity: int | None,
     outputs: Sequence[str] = (),
 ) -> TracedPart:
+    outputs = further_outputs(model, outputs)
     if part is not None or cache is not None or capacity is not None:
         chosen = part_of(model, part, cache, capacity, kwargs)
         return trace_part(part_with_outputs(chosen, outputs) if outputs else chosen)

@@ -11,6 +11,9 @@ from lucid.nn.module import Module
 class PublishedModel(Module):
     """A model of a published checkpoint: `lucid.models` reads it, or torch does."""
 
+    further_outputs: Sequence[str] = ()
+    """What its exported files have besides its own outputs; see `lucid.export.to_onnx`."""
+
     @property
     def task(self) -> str:
         """What the model is for, by the name that Hugging Face's hub has for it; "" for a class without one."""

@@ -33,7 +33,7 @@ from lucid.testing.run_sizes import QUICK, Branches, branches_by_size, default_s
 from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs, load
 from lucid.testing.tolerance import AS_EAGER, Comparison
 from lucid.testing.weights import compare_weights, export_again
-from lucid.tracing.inner_outputs import with_outputs
+from lucid.tracing.inner_outputs import further_outputs, with_outputs
 from lucid.tracing.parts import TracedPart
 from lucid.tracing.trace import Model, trace, with_known_inputs
 
@@ -122,7 +122,7 @@ def assert_parity(
             f"assert_parity: got {', '.join(sorted(given_parts))}, expected a model as it is called; "
             "lucid verify compares parts and steps with a cache"
         )
-    if outputs:
+    if outputs := further_outputs(model, outputs):
         kwargs, model = with_known_inputs(model, inputs, kwargs), with_outputs(model, outputs)
     graph = _graph(model, inputs, kwargs, ExportOptions(target, dtype, keep_io_types))
     _check_runs(graph, providers, sizes)

@@ -17,6 +17,7 @@ from lucid.core.graph.values import Node, Result, Value, in_order
 from lucid.core.words.suggestions import did_you_mean
 from lucid.nn.model_parts import ModelPart
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.trace import Model, arguments_of, outputs_of, owner_of, trace, with_known_inputs
 
@@ -42,9 +43,7 @@ def with_outputs(model: Model, names: Sequence[str], own: Sequence[str] | None =
     Raises:
         ValueError: when it is traced, for a name that the model does not have.
     """
-    if isinstance(names, str):
-        raise TypeError(f"outputs: got the text {names!r}, expected a list of names")
-    owner = owner_of(model)
+    names, owner = checked_names(names), owner_of(model)
 
     def compute(*args: Any, **kwargs: Any) -> dict[str, Tensor]:
         args = args if owner is None else args[1:]
@@ -61,6 +60,22 @@ def with_outputs(model: Model, names: Sequence[str], own: Sequence[str] | None =
     compute.__signature__ = signature.replace(parameters=[*before, *signature.parameters.values()])  # type: ignore[attr-defined]
     found: Callable[..., Any] = compute if owner is None else MethodType(compute, owner)
     return found
+
+
+def checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Names of outputs; a text is none.
+
+    Raises:
+        TypeError: for a text.
+    """
+    if isinstance(names, str):
+        raise TypeError(f"outputs: got the text {names!r}, expected a list of names")
+    return tuple(names)
+
+
+def further_outputs(model: object, names: Sequence[str] = ()) -> Sequence[str]:
+    """The names that a caller gives, or else those that a model was loaded with."""
+    return names or (model.further_outputs if isinstance(model, PublishedModel) else ())
 
 
 def part_with_outputs(part: ModelPart, names: Sequence[str]) -> ModelPart:
@@ -153,8 +168,10 @@ class _Inside:
         """What the module at a path returns: of what others read of it, the last."""
         inside = {id(node) for node in self.nodes if f"{node.scope}.".startswith(f"{path}.")}
         if not inside:
-            paths = {node.scope for node in self.nodes if node.scope}
-            raise ValueError(f"outputs: no module {path!r} computes anything{did_you_mean(path, paths)}")
+            number = path.rpartition(".")[2]
+            names = ["hidden_states", "attentions", *([f"hidden_states.{number}"] if number.isdecimal() else [])]
+            known = [*names, *sorted({node.scope for node in self.nodes if node.scope})]
+            raise ValueError(f"outputs: no module {path!r} computes anything{did_you_mean(path, known)}")
         read = [value for node in self.nodes if id(node) not in inside for value in node.inputs]
         values = {id(v): v for v in (*read, *self.results) if isinstance(v, Result) and id(v.node) in inside}
         last = [value for value in values.values() if len(values) == 1 or not _needed(value, values.values())]

@@ -13,6 +13,7 @@ from lucid.models.checkpoints.lucid_format import write_checkpoint
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import TASKS, read_modules
 from lucid.models.checkpoints.tasks import reader_for, saved_options, with_architecture
+from lucid.tracing.inner_outputs import checked_names
 
 
 def load(
@@ -24,6 +25,7 @@ def load(
     dequantize: bool = False,
     ignore: Sequence[str] = (),
     adapters: Adapters = None,
+    outputs: Sequence[str] = (),
 ) -> Pretrained[object]:
     """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and others read one type.
 
@@ -44,8 +46,11 @@ def load(
         adapters: the folder of a LoRA adapter as PEFT saves it, several folders, or folders with weights, such as
             ``{"sql": 1.0, "polite": 0.5}``; they are merged into the weights in this order, in float32, or with "auto"
             rounded to what the checkpoint stores. A quantized weight that one changes is dequantized.
+        outputs: what `to_onnx` and `assert_parity` add to the model's own outputs unless they are given others, such as
+            ``("hidden_states", "attentions", "encoder.layer.7")``; see `lucid.export.to_onnx`. A call has its own.
 
     Raises:
+        TypeError: for `outputs` that are a text.
         ConfigError: for an unknown type, listing those that are known; an option that is not supported; a class or code
             that is not transformers'; a task that is unknown or that the weights do not hold, listing those that there
             are; an adapter that is not LoRA, or has an option that cannot be merged.
@@ -59,7 +64,9 @@ def load(
     if architecture is not None:
         options = with_architecture(options, architecture)
     reader = reader_for(task, options, None if modules is None else modules.task)
-    return reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore, adapters=adapters)
+    model = reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore, adapters=adapters)
+    model.further_outputs = checked_names(outputs)
+    return model
 
 
 def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
