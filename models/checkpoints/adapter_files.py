@@ -7,7 +7,11 @@ For a layer X of the base model, by its name in transformers' model::
     base_model.model.X.lora_embedding_A, _B    (r, rows), (width, r) of a table
     base_model.model.X.lora_magnitude_vector   (outputs,): DoRA's lengths of the rows of the merged weight
     base_model.model.X.lora_B.bias             (outputs,): what is added to the layer's bias
+    base_model.model.X.token_adapter.trainable_tokens_delta
+                                               (n, width): rows that take the place of those of trainable_token_indices
     base_model.model.Y                         a weight or bias that takes the place of the base model's
+
+Pairs for the joined weights of experts are in `adapter_experts.py`.
 
 The weight of X becomes weight + scale * B @ A, where scale is alpha / r, or alpha / sqrt(r) (rsLoRA). DoRA multiplies
 each row of the sum by its number in the vector, divided by the length of that row of original weight + scale * B @ A.
@@ -21,10 +25,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +40,7 @@ CONFIG, WEIGHTS = "adapter_config.json", ("adapter_model.safetensors", "adapter_
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _PREFIX = "base_model.model."
-_PART = re.compile(r"(.+)\.(lora_(?:embedding_)?[AB]|lora_magnitude_vector)(?:\.(weight|bias))?")
+_PART = re.compile(r"(.+)\.(lora_(?:embedding_)?[AB]|lora_magnitude_vector|trainable_tokens_delta)(?:\.(weight|bias))?")
 _MERGE = (
     "PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(folder) merges what PEFT can merge, "
     "for load(folder)"
@@ -48,7 +52,6 @@ _REFUSED = {
     "layer_replication": "repeats layers of the base model",
     "megatron_config": "has the layers of Megatron",
     "monteclora_config": "draws random numbers",
-    "trainable_token_indices": "replaces single rows of the token table",
     "use_bdlora": "stores B or A in blocks",
     "use_qalora": "pools the inputs",
 }
@@ -74,6 +77,7 @@ class LowRank:
         magnitude: (outputs,) DoRA's lengths of the rows; None without DoRA.
         table: whether the layer is an embedding, which stores (inputs, outputs).
         transposed: whether the weight is (inputs, outputs).
+        experts: how many have a product each, in one weight; then a is (experts * r, inputs), b (outputs, r * experts).
     """
 
     a: Array
@@ -82,6 +86,13 @@ class LowRank:
     magnitude: Array | None = None
     table: bool = False
     transposed: bool = False
+    experts: int = 1
+
+    def of_expert(self, number: int, part: int, parts: int) -> LowRank:
+        """For one of several parts of the rows of an expert's own weight."""
+        a = self.a.reshape(self.experts, -1, self.a.shape[1])[number]
+        b = self.b.reshape(parts, -1, len(a), self.experts)[part, :, :, number]
+        return replace(self, a=a, b=b, experts=1)
 
     def placed(self, shape: tuple[int, ...], conv1d: bool) -> LowRank | None:
         """For a weight of this shape; None if it does not fit.
@@ -98,16 +109,33 @@ class LowRank:
 
     def merged(self, weight: Array, original: Array) -> Array:
         """The weight with this added; `original` is what it was before all adapters. float32, in the weight's shape."""
+        a: Array
+        b: Array
         a, b = (np.asarray(array, np.float32).reshape(len(array), -1) for array in (self.a, self.b))
+        if self.experts > 1:
+            a, b = a.reshape(self.experts, -1, a.shape[1]), b.reshape(len(b), -1, self.experts).transpose(2, 0, 1)
         added = b @ a
         added *= np.float32(self.scale)
-        added = (added.T if self.transposed else added).reshape(weight.shape)
+        added = (added.swapaxes(-1, -2) if self.transposed else added).reshape(weight.shape)
         if self.magnitude is None:
             return np.asarray(weight + added)
         axes = (0,) if self.transposed else tuple(range(1, weight.ndim))
         lengths = np.sqrt(np.square(original + added).sum(axes, keepdims=True))
         factor = np.asarray(self.magnitude, np.float32).reshape(lengths.shape) / lengths
         return np.asarray(factor * (weight + added))
+
+
+class Rows(NamedTuple):
+    """Rows of a table that an adapter replaces."""
+
+    indices: Array
+    values: Array
+
+    def put_into(self, table: Array) -> Array:
+        """A copy of the table with these rows."""
+        table = table.copy()
+        table[self.indices] = self.values
+        return table
 
 
 @dataclass(frozen=True)
@@ -122,6 +150,8 @@ class Adapter:
         layers: by the name of a layer what is added to its weight.
         biases: by the name of a layer what is added to its bias.
         saved: by its name what takes the place of a weight or bias.
+        experts: modules with joined experts, by the names of their parameters what is added to it if it is the one.
+        rows: by the name of a table the indices of rows, and what takes their place.
         tied: whether layers that share a weight with a changed one were trained to keep sharing it.
     """
 
@@ -132,6 +162,8 @@ class Adapter:
     layers: Mapping[str, LowRank]
     biases: Mapping[str, Array]
     saved: Mapping[str, Array]
+    experts: Sequence[tuple[str, Mapping[str, LowRank]]] = ()
+    rows: Mapping[str, Rows] = field(default_factory=dict)
     tied: bool = False
 
 
@@ -160,18 +192,28 @@ def read_adapter(folder: Path, weight: float) -> Adapter:
     scales = _read_scales(options)
     file = weights_file(folder)
     tensors, saved = _sorted(file, lucid.load(file))
-    layers, biases = {}, {}
+    layers, biases, experts, rows = {}, {}, [], {}
     for name, layer in tensors.items():
+        if "trainable_tokens_delta" in layer.parts:
+            rows[name] = _rows(options, name, layer)
+            continue
+        module = name.removesuffix(".base_layer")
+        pairs = _expert_pairs(module, layer, scales, weight)
+        if pairs:
+            experts.append((module, pairs))
+            continue
         low_rank = _low_rank(file, name, layer, scales, weight)
         layers[name] = low_rank
         bias = layer.get("lora_B.bias")
         if bias is not None:
             biases[name] = np.asarray(bias, np.float32) * np.float32(low_rank.scale)
-    if not layers and not saved:
+    if options.has("trainable_token_indices") and not rows:
+        raise options.wrong("trainable_token_indices", f"expected trainable_tokens_delta in {file}")
+    if not (layers or saved or experts or rows):
         raise WeightsError(f"{file}: has no tensors, expected those of an adapter")
-    whole = saved or any(layer.magnitude is not None for layer in layers.values())
+    whole = saved or rows or any(layer.magnitude is not None for layer in layers.values())
     if weight != 1 and whole:
-        what = f"replaces {show(next(iter(saved)))}" if saved else "has DoRA's lengths of rows"
+        what = f"replaces {show(next(iter({**saved, **rows})))}" if saved or rows else "has DoRA's lengths of rows"
         raise options.wrong("peft_type", f"but it {what}, which has no part of {weight:g}; give it the weight 1")
     return Adapter(
         folder,
@@ -181,6 +223,8 @@ def read_adapter(folder: Path, weight: float) -> Adapter:
         layers,
         biases,
         saved,
+        experts,
+        rows,
         bool(options.options.get("ensure_weight_tying")),
     )
 
@@ -196,6 +240,7 @@ class _Scales:
     alphas: Mapping[str, Any]
     roots: bool
     dora: bool
+    parameters: tuple[str, ...]
 
     def rank_of(self, layer: str) -> int:
         rank: int = self._of(layer, self.ranks, self.rank)
@@ -216,10 +261,6 @@ def _read_scales(options: Config) -> _Scales:
     for name, reason in _REFUSED.items():
         if options.has(name):
             raise options.wrong(name, f"which {reason} and is not merged here; {_MERGE}")
-    parameters = options.get("target_parameters", list, [])
-    if any(not str(name).endswith("weight") for name in parameters):
-        reason = "which changes experts that one parameter joins, and is not merged here"
-        raise options.wrong("target_parameters", f"{reason}; {_MERGE}")
     inits = options.options.get("init_lora_weights", True)
     options.has("init_lora_weights")
     if inits not in _INITS:
@@ -236,8 +277,10 @@ def _read_scales(options: Config) -> _Scales:
         _read_patterns(options, "alpha_pattern"),
         options.get("use_rslora", bool, False),
         options.get("use_dora", bool, False),
+        tuple(map(str, options.get("target_parameters", list, []))),
     )
     options.get("lora_bias", bool, False)
+    options.has("trainable_token_indices")
     options.done(_HARMLESS)
     return scales
 
@@ -290,16 +333,44 @@ def _sorted(where: Path, arrays: Mapping[str, Array]) -> tuple[dict[str, _Tensor
             raise WeightsError(f"{where}: {show(key)} is {array.dtype}, expected one of {', '.join(_FLOATS)}")
         if not np.isfinite(array).all():
             raise WeightsError(f"{where}: {show(key)} has NaN or infinity; get an intact copy of the adapter")
-        name = key.removeprefix(_PREFIX).replace(".base_layer.", ".")
+        name = re.sub(r"\.base_layer\.(?!lora_)", ".", key.removeprefix(_PREFIX)).replace(".token_adapter.", ".")
         match = _PART.fullmatch(name)
         if match is not None:
             part = f"{match[2]}.bias" if match[3] == "bias" else match[2]
             layers.setdefault(match[1], _Tensors()).parts[part] = array
-        elif "lora_" in name or ".token_adapter." in name:
+        elif "lora_" in name or ".token_adapter." in key:
             raise WeightsError(f"{where}: has {show(key)}, which no LoRA of PEFT has that is merged here; {_MERGE}")
         else:
             saved[name] = array
     return layers, saved
+
+
+def _rows(options: Config, table: str, layer: _Tensors) -> Rows:
+    """The rows of a table that are replaced."""
+    indices: object = options.options.get("trainable_token_indices")
+    if isinstance(indices, dict):
+        indices = next((found for name, found in indices.items() if f".{table}".endswith(f".{name}")), None)
+    values = layer.parts["trainable_tokens_delta"]
+    known = isinstance(indices, list) and all(type(index) is int and 0 <= index < 1 << 31 for index in indices)
+    if not known or values.ndim != 2 or len(set(indices)) != len(values):  # type: ignore[call-overload]
+        expected = f"expected {len(values)} different rows of {show(table)}, for trainable_tokens_delta"
+        raise options.wrong("trainable_token_indices", f"{expected} {list(values.shape)}")
+    return Rows(np.array(indices, np.int64), values)
+
+
+def _expert_pairs(module: str, layer: _Tensors, scales: _Scales, weight: float) -> dict[str, LowRank]:
+    """What is added to the parameters of a module with joined experts, for each that target_parameters names."""
+    a, b = layer.get("lora_A"), layer.get("lora_B")
+    if a is None or b is None or a.ndim != 2 or b.ndim != 2 or len(a) != b.shape[1]:
+        return {}
+    found = {}
+    for name in scales.parameters:
+        inner, _, parameter = name.rpartition(".")
+        full = f"{module}.{parameter}"
+        rank = scales.rank_of(full)
+        if inner and f".{module}".endswith(f".{inner}") and len(a) > rank and len(a) % rank == 0:
+            found[parameter] = LowRank(a, b, weight * scales.scale_of(full), experts=len(a) // rank)
+    return found
 
 
 def _low_rank(file: Path, name: str, layer: _Tensors, scales: _Scales, weight: float) -> LowRank:

@@ -39,7 +39,7 @@ def with_adapter_inputs(model: M, adapters: Adapters) -> M:
     places = _places(model)
     opened: dict[WeightPlace, AdaptedWeight] = {}
     for folder, weight in weighted(adapters).items():
-        adapter = read_adapter(folder, weight)
+        adapter = _read_apart(folder, weight)
         for layer, low_rank in adapter.layers.items():
             place = _place(model, adapter, layer, places)
             found, use = places[place]
@@ -60,7 +60,7 @@ def adapter_arrays(model: Module, folder: Path) -> dict[str, Array]:
         ConfigError, WeightsError, OSError: as `with_adapter_inputs`; also for a layer that takes no adapter.
     """
     weight = model.kept_adapters.get(folder, 1.0) if isinstance(model, Pretrained) else 1.0
-    places, adapter = _places(model), read_adapter(folder, weight)
+    places, adapter = _places(model), _read_apart(folder, weight)
     rank = max((len(layer.a) for layer in adapter.layers.values()), default=1)
     arrays = {
         name: np.zeros(bind(given.kind.shape, {RANK: rank}), given.kind.dtype.numpy)
@@ -116,11 +116,23 @@ def _place(model: Module, adapter: Adapter, layer: str, places: Mapping[WeightPl
     return place
 
 
-def _check(adapter: Adapter, layer: str, low_rank: LowRank, weight: AdaptedWeight) -> None:
+def _read_apart(folder: Path, weight: float) -> Adapter:
+    """An adapter that adds to weights of layers, and does nothing else."""
+    adapter = read_adapter(folder, weight)
     replaced = [*adapter.saved, *(f"{name}.bias" for name in adapter.biases)]
-    if low_rank.magnitude is not None or replaced:
-        what = "DoRA's lengths of rows" if not replaced else f"a weight in the place of {show(replaced[0])}"
-        raise WeightsError(f"{adapter.folder}: has {what}, which can only be merged: load(..., adapters=folder)")
+    what = f"a weight in the place of {show(replaced[0])}" if replaced else ""
+    if adapter.rows:
+        what = f"trainable_token_indices, rows of {show(next(iter(adapter.rows)))}"
+    if any(low_rank.magnitude is not None for low_rank in adapter.layers.values()):
+        what = "DoRA's lengths of rows"
+    if adapter.experts:
+        what = f"target_parameters, joined experts in {show(adapter.experts[0][0])}"
+    if what:
+        raise WeightsError(f"{folder}: has {what}, which can only be merged: load(..., adapters=folder)")
+    return adapter
+
+
+def _check(adapter: Adapter, layer: str, low_rank: LowRank, weight: AdaptedWeight) -> None:
     inputs, outputs = weight.sizes
     if low_rank.a.shape[1:] != (inputs,) or len(low_rank.b) != outputs or low_rank.b.ndim != 2:
         raise WeightsError(

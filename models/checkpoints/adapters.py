@@ -18,7 +18,8 @@ import numpy as np
 
 from lucid import WeightsError
 from lucid.files.weights import NAMES
-from lucid.models.checkpoints.adapter_files import CONFIG, WEIGHTS, Adapter, LowRank, read_adapter
+from lucid.models.checkpoints.adapter_experts import expert_changes
+from lucid.models.checkpoints.adapter_files import CONFIG, WEIGHTS, Adapter, LowRank, Rows, read_adapter
 from lucid.models.checkpoints.architectures import CLASSES
 from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json, show
 from lucid.models.checkpoints.config_file import MAX_NAMED
@@ -148,6 +149,8 @@ class Change(NamedTuple):
     """What is added then."""
     bias: Array | None = None
     """What is added to a bias."""
+    rows: Rows | None = None
+    """What takes the place of some rows."""
 
 
 class AdaptedWeights(Mapping[str, Weight]):
@@ -191,6 +194,8 @@ class AdaptedWeights(Mapping[str, Weight]):
                 merged = change.low_rank.merged(merged, original)
             if change.bias is not None:
                 merged = merged + change.bias
+            if change.rows is not None:
+                merged = change.rows.put_into(merged)
         return merged.astype(stored.dtype) if self._rounded else merged
 
     def __iter__(self) -> Iterator[str]:
@@ -241,17 +246,21 @@ def with_adapters(config: Config, adapters: Mapping[Path, float], rounded: bool)
     owners: dict[str, Adapter] = {}
     conv1d = config.options.get("model_type") in _TRANSPOSED_TYPES
     for adapter in read:
-        for name, change in _changes(adapter, shapes, config.where, conv1d).items():
+        for name, change in _changes(adapter, shapes, config, conv1d).items():
             before = owners.setdefault(name, adapter)
-            if before is not adapter and (change.saved is not None or changes[name][0].saved is not None):
+            if before is not adapter and any(_replaces(each) for each in (change, *changes[name])):
                 raise WeightsError(
-                    f"{adapter.folder}: {name} is also changed by {before.folder}, and one of them replaces it as a "
-                    "whole; give one of these adapters"
+                    f"{adapter.folder}: {name} is also changed by {before.folder}, and one of them replaces it, "
+                    "or rows of it; give one of these adapters"
                 )
             changes.setdefault(name, []).append(change)
     weights = AdaptedWeights(config.weights, prefix, changes, read, rounded)
     options = _options(config, shapes, changes, read)
     return config.with_weights(lambda: weights, lambda: {**shapes, **_saved_shapes(changes)}, options)
+
+
+def _replaces(change: Change) -> bool:
+    return change.saved is not None or change.rows is not None
 
 
 def _with_older_names(adapter: Adapter, renames: Sequence[tuple[str, str]]) -> Adapter:
@@ -276,20 +285,28 @@ def _prefix(adapters: Sequence[Adapter], keys: Mapping[str, object]) -> str:
     return ""
 
 
-def _changes(adapter: Adapter, shapes: Mapping[str, tuple[int, ...]], where: str, conv1d: bool) -> dict[str, Change]:
+def _changes(
+    adapter: Adapter, shapes: Mapping[str, tuple[int, ...]], config: Config, conv1d: bool
+) -> dict[str, Change]:
     """What an adapter does, by the names of weights.
 
     Args:
         adapter: the adapter.
         shapes: of the weights of the base model.
-        where: the base model, for messages.
+        config: the options of the base model.
         conv1d: whether its layers store (inputs, outputs).
     """
-    outer = {name.partition(".")[0] for name in shapes}
+    outer, where = {name.partition(".")[0] for name in shapes}, config.where
     saved = {_name(name, shapes, outer) or name: array for name, array in adapter.saved.items()}
     shapes = {**shapes, **{name: array.shape for name, array in saved.items()}}
     names = {layer: _name(f"{layer}.weight", shapes, outer) for layer in adapter.layers}
     lost = [layer for layer, name in names.items() if name is None]
+    expert_pairs: dict[str, LowRank] = {}
+    for module, pairs in adapter.experts:
+        kind = config.options.get("model_type")
+        some = expert_changes(module, pairs, shapes, lambda name: _name(name, shapes, outer), kind)
+        lost += [] if some else [module]
+        expert_pairs |= some
     if lost:
         more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
         raise WeightsError(
@@ -297,6 +314,7 @@ def _changes(adapter: Adapter, shapes: Mapping[str, tuple[int, ...]], where: str
             f"adapter of this base model (it names {show(adapter.base)}), whose layers have weights of their own"
         )
     found = {name: Change(array, None) for name, array in saved.items()}
+    found |= {name: Change(saved.get(name), pair) for name, pair in expert_pairs.items()}
     for layer, low_rank in adapter.layers.items():
         name = names[layer] or ""
         placed = low_rank.placed(shapes[name], conv1d)
@@ -307,6 +325,15 @@ def _changes(adapter: Adapter, shapes: Mapping[str, tuple[int, ...]], where: str
                 "adapter of this base model"
             )
         found[name] = Change(saved.get(name), placed)
+    for table, rows in adapter.rows.items():
+        at = _name(f"{table}.weight", shapes, outer)
+        if at is None or shapes[at][1:] != rows.values.shape[1:] or rows.indices.max(initial=0) >= shapes[at][0]:
+            raise WeightsError(
+                f"{adapter.folder}: trainable_tokens_delta of {show(table)} has shape {list(rows.values.shape)} and "
+                f"rows up to {rows.indices.max(initial=0)}, but {where} has no table of this width and so many rows"
+            )
+        change = found.get(at, Change(saved.get(at), None))
+        found[at] = change._replace(rows=rows)
     for layer, bias in adapter.biases.items():
         at = _name(f"{layer}.bias", shapes, outer)
         if at is None or shapes[at] != bias.shape:

@@ -246,11 +246,7 @@ def test_the_encoder_of_a_sentence_folder_may_be_an_adapter(tmp_path: Path) -> N
         ({"peft_type": "PREFIX_TUNING"}, "option peft_type is 'PREFIX_TUNING', supported: LORA"),
         ({"peft_type": None}, "option peft_type is missing"),
         ({"layer_replication": [[0, 2]]}, "layer_replication is [[0, 2]], which repeats layers of the base model"),
-        ({"trainable_token_indices": [3]}, "trainable_token_indices is [3], which replaces single rows"),
-        (
-            {"target_parameters": ["mlp.experts.down_proj"]},
-            "which changes experts that one parameter joins",
-        ),
+        ({"trainable_token_indices": [3]}, "trainable_token_indices is [3], expected trainable_tokens_delta in"),
         ({"use_qalora": True}, "use_qalora is True, which pools the inputs and is not merged here"),
         (
             {"init_lora_weights": "pissa"},
@@ -288,7 +284,6 @@ def test_an_option_that_is_not_merged_is_named(tmp_path: Path, options: dict[str
         ({**pair(Q), f"{Q}.lora_magnitude_vector": numbers(32)}, "expected none as use_dora is false"),
         ({**pair(Q), f"{Q}.lora_B.bias": numbers(32)}, "has no bias of this shape to add it to"),
         ({**pair(Q), f"{Q}.lora_E": numbers(2)}, "lora_E', which no LoRA of PEFT has"),
-        ({f"{Q}.token_adapter.trainable_tokens_delta": numbers(2, 2)}, "which no LoRA of PEFT has"),
         ({key: np.int32(x) for key, x in pair(Q).items()}, "is int32, expected one of float16, bfloat16, float32"),
         ({key: x * np.float32(np.nan) for key, x in pair(Q).items()}, "has NaN or infinity"),
         (pair("a" * 300), "expected names that begin with base_model.model., as PEFT writes them"),
@@ -303,6 +298,39 @@ def test_tensors_that_fit_no_weight_are_named(tmp_path: Path, tensors: dict[str,
 def test_a_tensor_that_takes_the_place_of_none_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(KeyError, match=r"model.layers.0.extra.weight"):
         lucid.models.load(LLAMA, adapters=write(tmp_path, {"model.layers.0.extra.weight": numbers(2, 2)}))
+
+
+TABLE = "model.embed_tokens"
+
+
+@pytest.mark.parametrize(
+    ("indices", "table", "said"),
+    [
+        (None, TABLE, "trainable_token_indices is None, expected 2 different rows"),
+        ([3], TABLE, "expected 2 different rows of 'model.embed_tokens', for trainable_tokens_delta [2, 24]"),
+        ([3, 3], TABLE, "expected 2 different rows"),
+        ([3, -1], TABLE, "expected 2 different rows"),
+        ({"lm_head": [3, 4]}, TABLE, "expected 2 different rows"),
+        ([3, 40], TABLE, "has shape [2, 24] and rows up to 40, but"),
+        ([3, 4], Q, "of 'model.layers.0.self_attn.q_proj' has shape [2, 24] and rows up to 4, but"),
+    ],
+)
+def test_rows_of_a_table_that_are_not_there_are_named(tmp_path: Path, indices: Any, table: str, said: str) -> None:
+    width = 24 if table == TABLE else 25
+    tensors = {f"{table}.token_adapter.trainable_tokens_delta": numbers(2, width), **pair(Q)}
+    with pytest.raises((ConfigError, lucid.WeightsError)) as caught:
+        lucid.models.load(LLAMA, adapters=write(tmp_path, tensors, trainable_token_indices=indices))
+    assert said.replace("24", str(width)) in str(caught.value)
+
+
+def test_experts_that_fit_no_parameter_are_named(tmp_path: Path) -> None:
+    base, experts = goldens.folder("mixtral/base"), "model.layers.0.mlp.experts"
+    tensors = pair(experts, 24, 73, 8)
+    adapter = write(tmp_path, tensors, target_parameters=["mlp.experts.gate_up_proj"])
+    with pytest.raises(lucid.WeightsError, match=rf"'{experts}' fit no weight of"):
+        lucid.models.load(base, adapters=adapter)
+    with pytest.raises(lucid.WeightsError, match=r"target_parameters, joined experts in .*, which can only be merged"):
+        lucid.models.with_adapter_inputs(lucid.models.load(base), adapter)
 
 
 def test_an_adapter_of_another_type_of_model_is_refused() -> None:

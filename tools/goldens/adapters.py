@@ -58,6 +58,14 @@ def store_all(place: Path) -> None:
         LoraConfig(r=2, target_modules=["q_proj", "o_proj", "fc1", "projection"], use_dora=True),
     )
     store_experts(place / "mixtral", "mixtral/base")
+    store(
+        place / "tokens", "llama/llama3", LoraConfig(r=2, target_modules=["q_proj"], trainable_token_indices=[7, 1, 5])
+    )
+    joined = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+    experts = LoraConfig(r=2, target_modules=["o_proj"], target_parameters=joined, alpha_pattern={"o_proj": 3})
+    store(place / "joined_experts", "mixtral/base", experts)
+    oss = {"target_modules": ["q_proj"], "target_parameters": joined[1:], "layers_to_transform": [1]}
+    store(place / "transposed_experts", "gpt_oss/base", LoraConfig(r=1, lora_alpha=3, **oss))
 
 
 def store(folder: Path, base: str, config: LoraConfig, read: Callable[[Path], Any] | None = None) -> None:
