@@ -179,7 +179,7 @@ def test_a_stream_computes_a_token_when_it_is_asked_for(cycle: Chain) -> None:
 
 
 def test_streams_refuse_the_options_of_batches_and_beams(cycle: Chain) -> None:
-    for name in ("num_beams", "pad_token_id"):
+    for name in ("num_beams", "num_return_sequences", "pad_token_id"):
         with pytest.raises(TypeError, match=f"stream: got {name}, expected options for one sequence; use generate"):
             Generator(cycle).stream([0], max_new_tokens=9, **{name: 2})
 
@@ -249,6 +249,31 @@ def test_functions_of_logits_see_all_tokens_so_far(cycle: Chain) -> None:
 
     assert Generator(cycle).generate([0], max_new_tokens=3, logits_processors=[never_2]).tolist() == [[1, 0, 1]]
     assert seen == [[0], [0, 1], [0, 1, 0]]
+
+
+def test_several_sequences_of_a_prompt_are_rows_one_after_the_other(noise: Chain) -> None:
+    """Draws with a seed: the first row has those that the prompt alone has."""
+    generator, options = Generator(noise), {"max_new_tokens": 8, "do_sample": True, "seed": 4}
+    found = generator.generate([[0], [1]], num_return_sequences=3, **options).tolist()  # type: ignore[arg-type]
+    assert len(found) == 6 and len(set(map(tuple, found))) == 6
+    assert found[0] == generator.generate([0], **options)[0].tolist()  # type: ignore[arg-type]
+    beams = generator.generate([[0], [1]], max_new_tokens=4, num_beams=3, num_return_sequences=2).tolist()
+    assert [beams[0], beams[2]] == generator.generate([[0], [1]], max_new_tokens=4, num_beams=3).tolist()
+
+
+def test_scored_tokens_come_with_their_log_probabilities(noise: Chain) -> None:
+    ids, logprobs = Generator(noise).generate_scored([[0], [1]], max_new_tokens=5, eos_token_id=2, logprobs=2)
+    assert ids.tolist() == Generator(noise).generate([[0], [1]], max_new_tokens=5, eos_token_id=2).tolist()
+    table = noise.table.numpy().astype(np.float64)
+    table -= np.log(np.exp(table).sum(axis=1, keepdims=True))
+    for first, row, found in zip((0, 1), ids.tolist(), logprobs, strict=True):
+        tokens = row[: row.index(2) + 1] if 2 in row else row
+        assert [one.token for one in found] == tokens
+        for before, one in zip([first, *tokens], found, strict=False):
+            assert one.logprob == pytest.approx(table[before, one.token])
+            assert [token for token, _ in one.top] == np.argsort(-table[before])[:2].tolist()
+    stream = Generator(noise).stream([0], max_new_tokens=5, eos_token_id=2, logprobs=2)
+    assert list(stream) and stream.logprobs == logprobs[0]
 
 
 # Sessions -------------------------------------------------------------------------------------------------------------
@@ -340,6 +365,19 @@ def test_prompts_of_what_is_no_token_are_refused(prompts: Any, pad_id: Any) -> N
             ValueError,
             "on_token is given, but beams have no tokens until the search ends",
         ),
+        ({"min_new_tokens": 2}, ValueError, "min_new_tokens is 2, expected at most max_new_tokens=1"),
+        ({"frequency_penalty": float("inf")}, ValueError, "frequency_penalty is inf, expected a finite number"),
+        ({"bad_words_ids": [[1], []]}, ValueError, "bad_words_ids has an empty word"),
+        ({"bad_words_ids": [[1.5]]}, TypeError, "bad_words_ids is 1.5, expected a whole number"),
+        ({"logit_bias": {-1: 2}}, ValueError, "logit_bias is -1, expected 0 or more"),
+        ({"logit_bias": {1: "2"}}, TypeError, "logit_bias of token 1 is '2', expected a number"),
+        ({"length_penalty": 2}, ValueError, "length_penalty=2 has no effect without beams; add num_beams"),
+        ({"early_stopping": True}, ValueError, "early_stopping=True has no effect without beams; add num_beams"),
+        ({"num_beams": 2, "early_stopping": "soon"}, ValueError, 'early_stopping is .soon., expected True, False or "'),
+        ({"num_beams": 2, "num_return_sequences": 3}, ValueError, "num_return_sequences is 3, expected at most num_b"),
+        ({"num_return_sequences": 2}, ValueError, "gives equal sequences without sampling and beams"),
+        ({"typical_p": 0.5}, ValueError, "typical_p=0.5 has no effect without sampling; add do_sample=True"),
+        ({"logprobs": 2}, ValueError, "logprobs is given, but only ids are returned; use generate_scored"),
         ({"eos_token_id": -1}, ValueError, "eos_token_id is -1, expected 0 or more"),
         ({"eos_token_id": [1, "2"]}, TypeError, "eos_token_id is '2', expected a whole number"),
         ({"pad_token_id": -1}, ValueError, "pad_token_id is -1, expected 0 or more"),

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import pytest
 
-from lucid.generation import LogitsError, sampling
-from lucid.generation.logits import Logits, checked, processed, repetition_penalised
+from lucid.generation import LogitsError, TokenLogprob, sampling
+from lucid.generation.choice import Chooser
+from lucid.generation.logits import Logits, checked
 from lucid.generation.options import Options
+from tests.models import goldens
 
 INF = np.inf
-ALL = np.ones(1, bool)  # the one row is running
 
 
 def of_probabilities(*values: float) -> Logits:
-    """Logits (1, V) whose softmax is this."""
+    """Logits (V,) whose softmax is this."""
     with np.errstate(divide="ignore"):
-        return np.log(np.array([values]))
+        return np.log(np.array(values))
 
 
 def kept(logits: Logits) -> list[int]:
-    """The tokens that a filter left in the one row."""
-    return np.flatnonzero(np.isfinite(logits[0])).tolist()
+    """The tokens that a filter left."""
+    return np.flatnonzero(np.isfinite(logits)).tolist()
+
+
+def after(logits: Any, ids: Any = (), start: int = 0, **options: Any) -> list[float]:
+    """The logits after what options do to them before a token is drawn."""
+    chooser = Chooser(Options(**{"max_new_tokens": 100, **options}), start)
+    return chooser.process(np.array(ids, np.int64), np.asarray(logits, np.float64)).tolist()
 
 
 # Filters --------------------------------------------------------------------------------------------------------------
@@ -31,11 +41,11 @@ def kept(logits: Logits) -> list[int]:
     ("k", "expected"), [(1, [2]), (2, [0, 2]), (3, [0, 2, 3]), (4, [0, 1, 2, 3]), (9, [0, 1, 2, 3])]
 )
 def test_top_k_keeps_the_k_likeliest(k: int, expected: list[int]) -> None:
-    assert kept(sampling.top_k(np.array([[3.0, -1, 5, 0]]), k)) == expected
+    assert kept(sampling.top_k(np.array([3.0, -1, 5, 0]), k)) == expected
 
 
 def test_top_k_keeps_what_is_as_likely_as_the_last() -> None:
-    assert kept(sampling.top_k(np.array([[2.0, 1, 2, 0, 2]]), 1)) == [0, 2, 4]
+    assert kept(sampling.top_k(np.array([2.0, 1, 2, 0, 2]), 1)) == [0, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -56,16 +66,16 @@ def test_top_p_keeps_the_fewest_that_sum_to_p(p: float, expected: list[int]) -> 
 
 @pytest.mark.parametrize(("p", "expected"), [(0.2, [0]), (0.4, [0, 1]), (0.6, [0, 1, 2]), (1.0, [0, 1, 2, 3])])
 def test_of_equally_likely_tokens_top_p_keeps_those_of_lower_id(p: float, expected: list[int]) -> None:
-    assert kept(sampling.top_p(np.zeros((1, 4)), p)) == expected
+    assert kept(sampling.top_p(np.zeros(4), p)) == expected
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9, 0.999, 1.0])
 def test_top_p_is_what_sorting_all_tokens_gives(p: float) -> None:
     logits = np.random.default_rng(0).normal(size=(5, 1000)) * 4
-    for row, found in zip(logits, sampling.top_p(logits, p), strict=True):
+    for row in logits:
         order = np.argsort(row)
         cumulative = np.cumsum(np.exp(row[order]) / np.exp(row).sum())
-        assert set(np.flatnonzero(np.isfinite(found))) == set(order[cumulative > 1 - p])
+        assert set(kept(sampling.top_p(row, p))) == set(order[cumulative > 1 - p])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +87,12 @@ def test_min_p_keeps_what_is_p_times_as_likely_as_the_likeliest(p: float, expect
 
 def test_what_was_removed_stays_removed() -> None:
     logits = of_probabilities(0.0, 0.5, 0.5, 0.0)
-    for found in (sampling.top_k(logits, 3), sampling.top_p(logits, 1.0), sampling.min_p(logits, 0.0)):
+    for found in (
+        sampling.top_k(logits, 3),
+        sampling.top_p(logits, 1.0),
+        sampling.min_p(logits, 0.0),
+        sampling.typical_p(logits, 0.9),
+    ):
         np.testing.assert_array_equal(found, logits)
 
 
@@ -88,54 +103,62 @@ def test_each_filter_leaves_at_least_as_many_as_it_must_keep(keep: int) -> None:
         sampling.top_k(logits, 1, keep),
         sampling.top_p(logits, 0.1, keep),
         sampling.min_p(logits, 1.0, keep),
+        sampling.typical_p(logits, 0.01, keep),
     ):
         assert kept(found) == list(range(keep))
+
+
+@pytest.mark.parametrize(("p", "expected"), [(0.01, [1]), (0.31, [1, 2]), (0.51, [0, 1, 2]), (0.95, [0, 1, 2, 3])])
+def test_typical_p_keeps_what_is_about_as_surprising_as_expected(p: float, expected: list[int]) -> None:
+    """Surprises of 0.9, 1.2, 1.6 and 2.3, expected 1.3: the likeliest token is not the most typical."""
+    assert kept(sampling.typical_p(of_probabilities(0.4, 0.3, 0.2, 0.1), p)) == expected
 
 
 def test_filters_come_in_the_order_of_transformers() -> None:
     """Temperature changes what top_p and min_p keep; top_p counts the probabilities among the top_k alone."""
     logits = of_probabilities(0.4, 0.3, 0.2, 0.1)
 
-    def after(**options: float | int) -> list[int]:
-        return kept(sampling.filtered(logits, Options(max_new_tokens=1, do_sample=True, **options)))  # type: ignore[arg-type]
+    def left(**options: Any) -> list[int]:
+        return kept(sampling.filtered(logits, Options(max_new_tokens=1, do_sample=True, **options)))
 
-    assert after(top_p=0.65) == [0, 1]
-    assert after(top_p=0.65, temperature=0.5) == [0, 1]  # squares: 16/30, 9/30, 4/30, 1/30
-    assert after(top_p=0.5, temperature=0.5) == [0]
-    assert after(top_p=0.65, temperature=10.0) == [0, 1, 2]
-    assert after(top_k=3, top_p=0.75) == [0, 1]  # 4/9, 3/9, 2/9; of all four tokens it would be three
-    assert after(top_p=0.75) == [0, 1, 2]
-    assert after(min_p=0.6) == [0, 1]
-    assert after(min_p=0.6, temperature=0.5) == [0]
-    assert after() == [0, 1, 2, 3]
+    assert left(top_p=0.65) == [0, 1]
+    assert left(top_p=0.65, temperature=0.5) == [0, 1]  # squares: 16/30, 9/30, 4/30, 1/30
+    assert left(top_p=0.5, temperature=0.5) == [0]
+    assert left(top_p=0.65, temperature=10.0) == [0, 1, 2]
+    assert left(top_k=3, top_p=0.75) == [0, 1]  # 4/9, 3/9, 2/9; of all four tokens it would be three
+    assert left(top_p=0.75) == [0, 1, 2]
+    assert left(min_p=0.6) == [0, 1]
+    assert left(min_p=0.6, temperature=0.5) == [0]
+    assert left() == [0, 1, 2, 3]
 
 
 # Draws ----------------------------------------------------------------------------------------------------------------
 
 
 def test_draws_follow_the_probabilities() -> None:
-    logits = np.repeat(of_probabilities(0.5, 0.0, 0.3, 0.2), 20000, axis=0)
-    counts = np.bincount(sampling.draw(logits, np.random.default_rng(0)), minlength=4)
-    np.testing.assert_allclose(counts / 20000, [0.5, 0, 0.3, 0.2], atol=0.01)
+    logits, random = of_probabilities(0.5, 0.0, 0.3, 0.2), np.random.default_rng(0)
+    counts = np.bincount([sampling.draw(logits, random) for _ in range(4000)], minlength=4)
+    np.testing.assert_allclose(counts / 4000, [0.5, 0, 0.3, 0.2], atol=0.02)
+
+
+def drawn(logits: Logits, seed: int, row: int = 0) -> list[int]:
+    chooser = Chooser(Options(max_new_tokens=50, do_sample=True, seed=seed), 0, row)
+    return [chooser.choose(np.zeros(0, np.int64), one) for one in logits]
 
 
 def test_a_seed_gives_the_same_draws_and_small_errors_do_not_matter() -> None:
     logits = np.random.default_rng(0).normal(size=(50, 20))
-    first = sampling.draw(logits, np.random.default_rng(7))
-    np.testing.assert_array_equal(first, sampling.draw(logits + 1e-9, np.random.default_rng(7)))
-    assert (first != sampling.draw(logits, np.random.default_rng(8))).any()
+    assert drawn(logits, 7) == drawn(logits + 1e-9, 7) != drawn(logits, 8)
 
 
-def test_a_rows_draw_does_not_depend_on_the_other_rows() -> None:
-    logits = np.random.default_rng(0).normal(size=(3, 20))
-    changed = logits.copy()
-    changed[[0, 2]] = 0
-    assert sampling.draw(logits, np.random.default_rng(1))[1] == sampling.draw(changed, np.random.default_rng(1))[1]
+def test_each_row_of_a_batch_has_draws_of_its_own() -> None:
+    logits = np.random.default_rng(0).normal(size=(50, 20))
+    assert drawn(logits, 7, row=1) == drawn(logits, 7, row=1) != drawn(logits, 7, row=2) != drawn(logits, 7)
 
 
 def test_distinct_draws_are_those_of_one_draw_after_the_other() -> None:
     """The first by its probability; the second by what is left, divided by 1 minus the first's."""
-    logits = np.repeat(of_probabilities(0.6, 0.0, 0.3, 0.1), 20000, axis=0)
+    logits = np.repeat(of_probabilities(0.6, 0.0, 0.3, 0.1)[None], 20000, axis=0)
     pairs = sampling.draw_distinct(logits, 2, np.random.default_rng(0))
     np.testing.assert_allclose(np.bincount(pairs[:, 0], minlength=4) / 20000, [0.6, 0, 0.3, 0.1], atol=0.01)
     after_first = pairs[pairs[:, 0] == 0, 1]
@@ -148,31 +171,62 @@ def test_the_largest_come_in_order_and_of_equal_ones_the_first() -> None:
     assert sampling.largest(values, 9).shape == (2, 5)
 
 
-# Penalties and the user's functions -----------------------------------------------------------------------------------
+# What changes logits before a draw ------------------------------------------------------------------------------------
+
+PROCESSED = json.loads((goldens.folder("generation") / "processors.json").read_text())
+
+
+@pytest.mark.parametrize("case", PROCESSED, ids=lambda case: "+".join(case["options"]))
+def test_logits_become_those_of_transformers(case: dict[str, Any]) -> None:
+    """Each option alone and mixtures of them, in transformers' order."""
+    options = dict(case["options"])
+    if "logit_bias" in options:
+        options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}
+    checked_options = Options(**{"max_new_tokens": 20, "do_sample": True, **options})
+    processed = Chooser(checked_options, case["start"]).process(np.array(case["ids"]), np.array(case["logits"]))
+    found = sampling.filtered(processed, checked_options)
+    assert {str(token): pytest.approx(found[token], abs=2e-4) for token in kept(found)} == case["kept"]
 
 
 def test_the_repetition_penalty_divides_positive_logits_and_multiplies_negative_ones() -> None:
-    logits = np.array([[4.0, -4, 4, -4, 0]])
-    found = repetition_penalised(logits, np.array([[0, 1, 1, 4]]), np.ones((1, 4), np.int64), 2.0)
-    assert found.tolist() == [[2, -8, 4, -4, 0]]
+    assert after([4.0, -4, 4, -4, 0], [0, 1, 1, 4], repetition_penalty=2.0) == [2, -8, 4, -4, 0]
 
 
-def test_padding_is_not_penalised() -> None:
-    logits = np.ones((2, 3))
-    found = repetition_penalised(logits, np.array([[0, 0, 1], [0, 2, 1]]), np.array([[0, 0, 1], [1, 1, 1]]), 2.0)
-    assert found.tolist() == [[1, 0.5, 1], [0.5, 0.5, 0.5]]
+def test_a_frequency_penalty_counts_new_tokens_and_a_presence_penalty_does_not() -> None:
+    """The first two tokens are the prompt's."""
+    ids = [0, 1, 1, 1, 2]
+    assert after(np.zeros(4), ids, 2, frequency_penalty=0.5) == [0, -1, -0.5, 0]
+    assert after(np.zeros(4), ids, 2, presence_penalty=0.5) == [0, -0.5, -0.5, 0]
+    assert after(np.zeros(4), ids, 2, presence_penalty=-1.0, frequency_penalty=0.25) == [0, 0.5, 0.75, 0]
+
+
+def test_no_ngram_comes_twice() -> None:
+    ids = [1, 2, 3, 1, 2]
+    assert kept(np.array(after(np.zeros(5), ids, no_repeat_ngram_size=3))) == [0, 1, 2, 4]
+    assert kept(np.array(after(np.zeros(5), ids, no_repeat_ngram_size=1))) == [0, 4]
+    assert kept(np.array(after(np.zeros(5), ids, no_repeat_ngram_size=6))) == [0, 1, 2, 3, 4]
+
+
+def test_a_bad_word_is_never_completed_and_the_end_is_no_bad_word() -> None:
+    words = {"bad_words_ids": [[4], [1, 2, 3], [0]], "eos_token_id": 0}
+    assert kept(np.array(after(np.zeros(5), [1, 2], **words))) == [0, 1, 2]
+    assert kept(np.array(after(np.zeros(5), [2], **words))) == [0, 1, 2, 3]
+
+
+def test_the_end_comes_after_so_many_new_tokens() -> None:
+    options = {"min_new_tokens": 2, "eos_token_id": [0, 2]}
+    assert kept(np.array(after(np.zeros(3), [1, 1, 1], 2, **options))) == [1]
+    assert kept(np.array(after(np.zeros(3), [1, 1, 1], 1, **options))) == [0, 1, 2]
 
 
 def test_functions_of_the_users_come_one_after_the_other() -> None:
-    ids = np.array([[1, 2]])
     seen = []
 
     def add(ids: np.ndarray, logits: np.ndarray) -> np.ndarray:
         seen.append(ids.tolist())
         return logits + 1
 
-    found = processed(np.zeros((1, 2)), ids, ALL, [add, lambda ids, logits: logits * 10])
-    assert found.tolist() == [[10, 10]]
+    assert after([0.0, 0], [1, 2], logits_processors=[add, lambda ids, logits: logits * 10]) == [10, 10]
     assert seen == [[[1, 2]]]
 
 
@@ -192,31 +246,56 @@ def test_functions_of_the_users_come_one_after_the_other() -> None:
 )
 def test_what_a_function_must_not_return(result: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        processed(np.zeros((1, 3)), np.zeros((1, 1), np.int64), ALL, [lambda ids, logits: result])  # type: ignore[list-item, return-value]
+        after(np.zeros(3), [0], logits_processors=[lambda ids, logits: result])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"logit_bias": {7: 1.0}}, ValueError, "logit_bias has 7, but the model has 3 tokens, from 0 on"),
+        ({"bad_words_ids": [[1, 9]]}, ValueError, "bad_words_ids has 9, but the model has 3 tokens"),
+        ({"bad_words_ids": [[0], [1], [2]]}, LogitsError, "bad_words_ids gave -inf as the largest of 3 logits"),
+        ({"no_repeat_ngram_size": 1}, LogitsError, "no_repeat_ngram_size gave -inf .* in row 0, expected a finite one"),
+    ],
+)
+def test_options_that_do_not_fit_the_vocabulary(options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        after(np.zeros(3), [0, 1, 2], **options)
+
+
+# Log probabilities ----------------------------------------------------------------------------------------------------
+
+
+def test_log_probabilities_are_those_of_the_model_before_options_change_them() -> None:
+    chooser = Chooser(Options(max_new_tokens=1, suppress_tokens=[1], logprobs=2), 0)
+    assert chooser.choose(np.zeros(1, np.int64), of_probabilities(0.2, 0.5, 0.3)) == 2
+    (found,) = chooser.logprobs or []
+    assert found == TokenLogprob(
+        2, pytest.approx(np.log(0.3)), ((1, pytest.approx(np.log(0.5))), (2, pytest.approx(np.log(0.3))))
+    )
 
 
 # Logits that no token can be chosen from ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("logits", "message"),
     [
         ([1, np.nan, 2], "the model gave NaN for 1 of 3 tokens in row 1, expected a finite one; check the weights"),
         ([-INF, -INF, -INF], "the model gave -inf as the largest of 3 logits in row 1, expected a finite one"),
         ([1, INF, 2], r"the model gave \+inf as the largest of 3 logits in row 1"),
     ],
 )
-def test_logits_without_a_token_to_choose_are_errors(row: list[float], message: str) -> None:
+def test_logits_without_a_token_to_choose_are_errors(logits: list[float], message: str) -> None:
     with pytest.raises(LogitsError, match=message):
-        checked(np.array([[0, 0, 0], row]), np.ones(2, bool), "the model")
-
-
-def test_rows_that_have_ended_may_have_any_logits() -> None:
-    logits = np.array([[1, -INF, 2], [np.nan, 0, 0]], np.float16)
-    assert checked(logits, np.array([True, False]), "the model").tolist() == [[1, -INF, 2], [0, 0, 0]]
+        checked(np.array(logits), 1)
+    for options in ({}, {"do_sample": True}, {"suppress_tokens": [0]}):
+        chooser = Chooser(Options(max_new_tokens=1, **options), 0, row=1)  # type: ignore[arg-type]
+        with pytest.raises(LogitsError, match=message):
+            chooser.choose(np.zeros(1, np.int64), np.array(logits, np.float32))
 
 
 def test_the_lowest_number_may_stand_for_minus_infinity() -> None:
     lowest = np.finfo(np.float64).min
-    options = Options(max_new_tokens=1, do_sample=True, temperature=0.5, top_k=3, top_p=0.9, min_p=0.1)
-    assert sampling.draw(sampling.filtered(np.array([[lowest, 1.0, lowest]]), options), np.random.default_rng(0)) == [1]
+    options = Options(max_new_tokens=1, do_sample=True, temperature=0.5, top_k=3, top_p=0.9, min_p=0.1, typical_p=0.9)
+    assert sampling.draw(sampling.filtered(np.array([lowest, 1.0, lowest]), options), np.random.default_rng(0)) == 1

@@ -4,8 +4,10 @@ Models of speech, `batch`, `serving` and `cli` import from it. Text and tokenize
 """
 
 from lucid.core.words import package_names as _public
+from lucid.generation.choice import TokenLogprob as TokenLogprob
 from lucid.generation.encoder_decoder import EncoderDecoderGenerator as EncoderDecoderGenerator
 from lucid.generation.generator import Generator as Generator
+from lucid.generation.generator import Scored as Scored
 from lucid.generation.logits import LogitsError as LogitsError
 from lucid.generation.logits import LogitsProcessor as LogitsProcessor
 from lucid.generation.prompts import pad_left as pad_left

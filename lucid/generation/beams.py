@@ -1,10 +1,13 @@
 """Beam search for the sequence of the highest mean log probability, with the rules of transformers.
 
-A sequence's score is the sum of its tokens' log probabilities divided by its length (length_penalty=1.0). A search goes
-on until no running beam can beat the worst of `num_beams` finished sequences (early_stopping=False).
+A sequence's score is the sum of its tokens' log probabilities, divided by its length to the power of `length_penalty`.
+A search goes on until no running beam can beat the worst of `num_beams` finished sequences at its present length; with
+`early_stopping=True` until there are so many, with "never" until none can at any length.
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +26,21 @@ class BeamSearch:
         max_new_tokens: the length at which every sequence ends.
         padding: the id that follows the end of a sequence.
         stops: what ends one earlier.
+        length_penalty, early_stopping: the options of these names.
     """
 
-    def __init__(self, batch: int, num_beams: int, max_new_tokens: int, padding: int, stops: Stops) -> None:
+    def __init__(
+        self,
+        batch: int,
+        num_beams: int,
+        max_new_tokens: int,
+        padding: int,
+        stops: Stops,
+        length_penalty: float = 1.0,
+        early_stopping: bool | Literal["never"] = False,
+    ) -> None:
         self._stops, self._max_new_tokens, self._padding = stops, max_new_tokens, padding
+        self._length_penalty, self._early_stopping = length_penalty, early_stopping
         # Enough for num_beams to run on even if the likeliest tokens of each beam all end it.
         self._candidates = max(2, 1 + len(stops.tokens)) * num_beams
         # All beams of a prompt start as the same sequence, so only the first counts.
@@ -74,18 +88,23 @@ class BeamSearch:
         ended = self._stops.ended(candidates.reshape(-1, length + 1)).reshape(chosen.shape)
         ended |= length + 1 == self._max_new_tokens
 
-        self._finish(candidates, np.where(ended, scores, -np.inf) / (length + 1))
+        self._finish(candidates, np.where(ended, scores, -np.inf) / (length + 1) ** self._length_penalty)
         running_scores = np.where(ended, -np.inf, scores)
         kept = sampling.largest(running_scores, beams)
         self._running_scores = np.take_along_axis(running_scores, kept, axis=1)
-        best_possible = self._running_scores[:, 0] / (length + 1)
+        reached = self._early_stopping == "never" and self._length_penalty > 0
+        best_length = self._max_new_tokens if reached else length + 1
+        best_possible = self._running_scores[:, 0] / best_length**self._length_penalty
         self._open &= best_possible > self._finished_scores.min(axis=1)
+        if self._early_stopping is True:
+            self._open &= ~np.isfinite(self._finished_scores).all(axis=1)
         rows = np.take_along_axis(parents, kept, axis=1) + np.arange(batch)[:, None] * beams
         return rows.reshape(-1), np.take_along_axis(tokens, kept, axis=1).reshape(-1)
 
-    def best(self) -> Ids:
-        """The best sequence for each prompt (N, new), padded after its end to the length of the longest."""
-        return self._finished[:, 0, : self._lengths[:, 0].max()]
+    def best(self, count: int = 1) -> Ids:
+        """The best sequences for each prompt, best first (N * count, new), padded to the length of the longest."""
+        longest = self._lengths[:, :count].max()
+        return self._finished[:, :count, :longest].reshape(-1, longest)
 
     def _finish(self, candidates: Ids, scores: Logits) -> None:
         """Keep the best of the finished sequences and of the candidates, whose score is -inf if they go on.

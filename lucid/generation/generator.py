@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, TypeVar, Unpack
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 
-from lucid.core.process import random
 from lucid.generation import sampling
 from lucid.generation.beams import BeamSearch
-from lucid.generation.logits import (
-    Logits,
-    Rows,
-    checked,
-    forced,
-    likeliest,
-    processed,
-    repetition_penalised,
-    suppressed,
-)
+from lucid.generation.choice import Chooser, TokenLogprob
+from lucid.generation.logits import checked
 from lucid.generation.models import capacity_of, positions_of
 from lucid.generation.options import GenerateOptions, Options
 from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
-from lucid.generation.sequences import Sequences, Stepper
+from lucid.generation.sequences import Sequences, StepLogits, Stepper
 from lucid.generation.stepper import stepper
 from lucid.generation.stops import Decode, Stops
 from lucid.nn import CausalDecoder
 from lucid.runtime.session import Session
 
-C = TypeVar("C")
 OnToken: TypeAlias = Callable[[Ids], bool | None]
 """Called with the tokens of each step (N,); True ends the generation."""
+
+
+class Scored(NamedTuple):
+    """New tokens with their log probabilities."""
+
+    ids: Ids
+    """(N, new), as `Generator.generate` returns them."""
+    logprobs: list[list[TokenLogprob]]
+    """Of each sequence, for its tokens up to its end."""
 
 
 class Generator:
@@ -79,32 +78,48 @@ class Generator:
             attention_mask: of the same shape, 1 = keep, 0 = padding, which is on the left (`pad_left`).
             on_token: called with the tokens of each step (N,); if it returns True, generation ends.
             max_new_tokens: the most tokens to add to each prompt. The other options may be left out.
+            min_new_tokens: as long as there are fewer, no token of `eos_token_id` is chosen.
             do_sample: draw tokens by their probability; otherwise the likeliest is taken.
             temperature: divides the logits: below 1 likely tokens become likelier.
             top_k: draw from the k likeliest tokens.
             top_p: draw from the fewest likeliest tokens whose probabilities sum to at least p.
             min_p: draw from the tokens that are at least p times as likely as the likeliest.
+            typical_p: draw from the most typical tokens whose probabilities sum to at least p (Meister et al. 2022).
             repetition_penalty: divides the positive logits of tokens that are in the prompt or the new tokens, and
-                multiplies the negative ones. Padding does not count, unlike in transformers.
+                multiplies the negative ones.
+            frequency_penalty: is subtracted from the logits of a token for each time that it is among the new ones.
+            presence_penalty: is subtracted once from the logits of tokens that are among the new ones.
+            no_repeat_ngram_size: no n-gram of this size comes twice in the prompt and the new tokens; 0 for any.
+            bad_words_ids: sequences of tokens that are never completed, except single tokens of `eos_token_id`.
+            logit_bias: what is added to the logits of tokens, by id.
             num_beams: more than 1 searches with beams for the sequence of the highest mean log probability.
+            length_penalty: the power of a sequence's length that divides its log probability in a search with beams.
+            early_stopping: whether a search ends with the first `num_beams` sequences that have ended. False ends it
+                once no beam is better than them at its present length, "never" once none can be at any length.
+            num_return_sequences: how many sequences to return for each prompt: draws, or the best beams.
             eos_token_id: the id or ids that end a sequence.
             pad_token_id: what follows the end in a batch; by default the first of `eos_token_id`, or 0.
             forced_bos_token_id: the token that follows a prompt of one token: of translations the target language.
             forced_eos_token_id: the last of `max_new_tokens`.
             suppress_tokens: tokens that are never chosen.
             stop: the string or strings that end a sequence when the text of its new tokens contains one.
-            seed: the same seed gives the same tokens; by default draws use the generator of `lucid.manual_seed`.
-            logits_processors: functions of the ids so far (N, total) and the logits (N, vocab) that return new logits.
-                They are called after the repetition penalty and before the options for sampling, in their order; with
-                beams each beam is a row, and the logits are log probabilities.
+            seed: the same seed gives the same tokens, those of a prompt's first row whatever the other rows are. By
+                default draws use the generator of `lucid.manual_seed`.
+            logprobs: how many of the likeliest tokens `generate_scored` gives with each token.
+            logits_processors: functions of the ids so far (1, total) and the logits (1, vocab) of a sequence that
+                return new logits. They are called before the options for sampling and after all others, in their
+                order; with beams each beam is a sequence, and the logits are log probabilities.
 
         Returns:
-            (N, new) int64: the new tokens, including those that ended a sequence, then padding.
+            (N, new) int64: the new tokens, including those that ended a sequence, then padding; N times
+            `num_return_sequences` rows, those of a prompt one after the other.
 
         Raises:
             LogitsError: for logits that no token can be chosen from, such as NaN.
             TypeError, ValueError: for an invalid prompt or option, or an option that would have no effect.
         """
+        if options.get("logprobs") is not None:
+            raise ValueError("generate: logprobs is given, but only ids are returned; use generate_scored")
         chosen = Options(**options)
         prompt, stops = self._prepared(prompt_ids, attention_mask, chosen)
         if chosen.num_beams > 1:
@@ -113,30 +128,46 @@ class Generator:
                     "generate: on_token is given, but beams have no tokens until the search ends; use num_beams=1"
                 )
             return self._search(prompt, chosen, stops)
-        steps: list[Ids] = []
-        for tokens in self._steps(prompt, chosen, stops):
-            steps.append(tokens)
-            if on_token is not None and on_token(tokens):
-                break
-        return np.stack(steps, axis=1)
+        return _joined(self._steps(prompt, chosen, stops, _choosers(prompt, chosen)), on_token)
 
-    def stream(self, prompt_ids: IdsLike, **options: Unpack[GenerateOptions]) -> Iterator[int]:
+    def generate_scored(
+        self, prompt_ids: IdsLike, attention_mask: IdsLike | None = None, **options: Unpack[GenerateOptions]
+    ) -> Scored:
+        """The tokens of `generate` with their log probabilities, before options change them.
+
+        Args:
+            prompt_ids, attention_mask: as for `generate`.
+            options: those of `generate`, without beams; `logprobs` is 0 by default.
+
+        Raises:
+            LogitsError, TypeError, ValueError: as `generate`.
+        """
+        options.setdefault("logprobs", 0)
+        chosen = Options(**options)
+        prompt, stops = self._prepared(prompt_ids, attention_mask, chosen)
+        choosers = _choosers(prompt, chosen)
+        ids = _joined(self._steps(prompt, chosen, stops, choosers), None)
+        return Scored(ids, [chooser.logprobs or [] for chooser in choosers])
+
+    def stream(self, prompt_ids: IdsLike, **options: Unpack[GenerateOptions]) -> TokenStream:
         """Iterate over the tokens that `generate` gives for one prompt, (L,) or (1, L); each is computed when needed.
 
         Args:
             prompt_ids: the prompt.
-            options: those of `generate`, except `num_beams` and `pad_token_id`, which are for batches.
+            options: those of `generate`, except `num_beams`, `num_return_sequences` and `pad_token_id`, which are for
+                batches.
 
         Raises:
             ValueError, TypeError: for several prompts, and as `generate` for an invalid prompt or option, at the call.
         """
-        if idle := [name for name in ("num_beams", "pad_token_id") if name in options]:
+        if idle := [name for name in ("num_beams", "num_return_sequences", "pad_token_id") if name in options]:
             raise TypeError(f"stream: got {' and '.join(idle)}, expected options for one sequence; use generate")
         chosen = Options(**options)
         prompt, stops = self._prepared(prompt_ids, None, chosen)
         if len(prompt.ids) > 1:
             raise ValueError(f"stream: got {len(prompt.ids)} prompts, expected one; use generate(..., on_token=...)")
-        return (int(tokens[0]) for tokens in self._steps(prompt, chosen, stops))
+        choosers = _choosers(prompt, chosen)
+        return TokenStream((int(tokens[0]) for tokens in self._steps(prompt, chosen, stops, choosers)), choosers[0])
 
     def _prepared(self, prompt_ids: IdsLike, attention_mask: IdsLike | None, options: Options) -> tuple[Prompt, Stops]:
         prompt = read_prompt(prompt_ids, attention_mask)
@@ -149,67 +180,88 @@ class Generator:
             )
         return prompt, Stops(options.eos_tokens, options.stop_strings, self._decode)
 
-    def _steps(self, prompt: Prompt, options: Options, stops: Stops) -> Iterator[Ids]:
+    def _begun(self, prompt: Prompt, options: Options, times: int) -> tuple[Sequences[Any], StepLogits]:
+        """Each prompt so many times, and the logits after it."""
+        sequences = Sequences(self._stepper, prompt, options.max_new_tokens)
+        logits = sequences.step()
+        if times > 1:
+            rows = np.repeat(np.arange(len(prompt.ids)), times)
+            sequences.select(rows)
+            logits = logits[rows]
+        return sequences, logits
+
+    def _steps(self, prompt: Prompt, options: Options, stops: Stops, choosers: Sequence[Chooser]) -> Iterator[Ids]:
         """The tokens of each step (N,), until all sequences have ended."""
-        sequences, draws = Sequences(self._stepper, prompt, options.max_new_tokens), _draws(options)
-        running, all_running = np.ones(len(prompt.ids), bool), True
-        for _ in range(options.max_new_tokens):
-            given = sequences.step()
-            if draws is None and not options.changes_logits:
-                tokens = likeliest(given, running)
-            else:
-                logits = _processed(checked(given, running), sequences, running, options)
-                if draws is None:
-                    tokens = logits.argmax(axis=-1)
-                else:
-                    tokens = sampling.draw(sampling.filtered(logits, options), draws)
-            if not all_running:
-                tokens[~running] = options.padding
+        sequences, logits = self._begun(prompt, options, options.num_return_sequences)
+        running = np.ones(len(choosers), bool)
+        for left in range(options.max_new_tokens, 0, -1):
+            tokens = np.full(len(choosers), options.padding, np.int64)
+            for row in running.nonzero()[0].tolist():
+                tokens[row] = choosers[row].choose(sequences.row(row), logits[row])
             yield tokens
             sequences.append(tokens)
-            ended = stops.ended(sequences.new)
-            if ended.any():
-                all_running, running = False, running & ~ended
-                if not running.any():
-                    return
+            running &= ~stops.ended(sequences.new)
+            if left == 1 or not running.any():
+                return
+            logits = sequences.step()
 
     def _search(self, prompt: Prompt, options: Options, stops: Stops) -> Ids:
-        """The best sequence for each prompt (N, new)."""
+        """The best sequences for each prompt (N, new)."""
         batch, num_beams = len(prompt.ids), options.num_beams
-        sequences, draws = Sequences(self._stepper, prompt, options.max_new_tokens), _draws(options)
-        beams = BeamSearch(batch, num_beams, options.max_new_tokens, options.padding, stops)
-        logits = sequences.step()  # of the prompts: their beams are equal so far
-        rows = np.repeat(np.arange(batch), num_beams)
-        sequences.select(rows)
-        logits = logits[rows]
+        beams = BeamSearch(
+            batch,
+            num_beams,
+            options.max_new_tokens,
+            options.padding,
+            stops,
+            options.length_penalty,
+            options.early_stopping,
+        )
+        sequences, logits = self._begun(prompt, options, num_beams)  # the beams of a prompt are equal so far
+        choosers, random = _choosers(prompt, options, num_beams), options.random()
+        # Each beam keeps a token to go on with, even if all that end it are likelier.
+        keep = max(2, 1 + len(stops.tokens))
         while True:
-            running = beams.running
-            logits = sampling.log_probabilities(checked(logits, running))
-            logits = _processed(logits, sequences, running, options)
-            if draws is not None:  # each beam keeps a token to go on with, even if all that end it are likelier
-                logits = sampling.filtered(logits, options, keep=max(2, 1 + len(stops.tokens)))
-            rows, tokens = beams.advance(logits, sequences.new, draws)
+            scores = np.zeros(logits.shape)
+            for row in beams.running.nonzero()[0].tolist():
+                scores[row] = sampling.log_probabilities(checked(logits[row], row))
+                scores[row] = choosers[row].process(sequences.row(row), scores[row])
+                if random is not None:
+                    scores[row] = sampling.filtered(scores[row], options, keep)
+            rows, tokens = beams.advance(scores, sequences.new, random)
             if not beams.open:
-                return beams.best()
+                return beams.best(options.num_return_sequences)
             sequences.select(rows)
             sequences.append(tokens)
             logits = sequences.step()
 
 
-def _processed(logits: Logits, sequences: Sequences[C], running: Rows, options: Options) -> Logits:
-    """Logits (N, vocab) after the repetition penalty, forced and suppressed tokens, and the user's functions."""
-    if options.repetition_penalty != 1:
-        logits = repetition_penalised(logits, sequences.ids, sequences.mask, options.repetition_penalty)
-    token = options.forced_token(sequences.ids.shape[1], sequences.new.shape[1])
-    if token is not None:
-        logits = forced(logits, token)
-    if options.suppress_tokens:
-        logits = suppressed(logits, options.suppress_tokens)
-    return processed(logits, sequences.ids, running, options.logits_processors)
+class TokenStream(Iterator[int]):
+    """The tokens of one sequence, each computed when it is asked for."""
+
+    def __init__(self, tokens: Iterator[int], chooser: Chooser) -> None:
+        self._tokens, self._chooser = tokens, chooser
+
+    def __next__(self) -> int:
+        return next(self._tokens)
+
+    @property
+    def logprobs(self) -> list[TokenLogprob] | None:
+        """Of the tokens so far; None without the option `logprobs`."""
+        return self._chooser.logprobs
 
 
-def _draws(options: Options) -> np.random.Generator | None:
-    """The random numbers to draw tokens with; None where nothing is drawn."""
-    if not options.do_sample:
-        return None
-    return random.generator() if options.seed is None else np.random.Generator(np.random.PCG64(options.seed))
+def _choosers(prompt: Prompt, options: Options, times: int | None = None) -> list[Chooser]:
+    """One for each row: a prompt has `num_return_sequences` of them, or `times`."""
+    lengths = np.repeat(prompt.mask.sum(axis=1), times or options.num_return_sequences).tolist()
+    return [Chooser(options, length, row) for row, length in enumerate(lengths)]
+
+
+def _joined(steps: Iterator[Ids], on_token: OnToken | None) -> Ids:
+    """The tokens of steps (N, new), until the callback returns True."""
+    found: list[Ids] = []
+    for tokens in steps:
+        found.append(tokens)
+        if on_token is not None and on_token(tokens):
+            break
+    return np.stack(found, axis=1)

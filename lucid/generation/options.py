@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Required, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Required, TypedDict
 
 import numpy as np
 
 from lucid.core.graph.types import is_whole
+from lucid.core.process import random
 from lucid.generation.logits import LogitsProcessor
 
 
@@ -17,13 +18,23 @@ class GenerateOptions(TypedDict, total=False):
     """The names and types of the options of `Generator.generate`, whose docstring says what each means."""
 
     max_new_tokens: Required[int]
+    min_new_tokens: int
     do_sample: bool
     temperature: float
     top_k: int | None
     top_p: float | None
     min_p: float | None
+    typical_p: float | None
     repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    no_repeat_ngram_size: int
+    bad_words_ids: Sequence[Sequence[int]]
+    logit_bias: Mapping[int, float]
     num_beams: int
+    length_penalty: float
+    early_stopping: bool | Literal["never"]
+    num_return_sequences: int
     eos_token_id: int | Sequence[int] | None
     pad_token_id: int | None
     forced_bos_token_id: int | None
@@ -31,6 +42,7 @@ class GenerateOptions(TypedDict, total=False):
     suppress_tokens: Sequence[int]
     stop: str | Sequence[str] | None
     seed: int | None
+    logprobs: int | None
     logits_processors: Sequence[LogitsProcessor]
 
 
@@ -43,13 +55,23 @@ class Options:
     """
 
     max_new_tokens: int
+    min_new_tokens: int = 0
     do_sample: bool = False
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
+    typical_p: float | None = None
     repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    no_repeat_ngram_size: int = 0
+    bad_words_ids: Sequence[Sequence[int]] = ()
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
     num_beams: int = 1
+    length_penalty: float = 1.0
+    early_stopping: bool | Literal["never"] = False
+    num_return_sequences: int = 1
     eos_token_id: int | Sequence[int] | None = None
     pad_token_id: int | None = None
     forced_bos_token_id: int | None = None
@@ -57,43 +79,99 @@ class Options:
     suppress_tokens: Sequence[int] = ()
     stop: str | Sequence[str] | None = None
     seed: int | None = None
+    logprobs: int | None = None
     logits_processors: Sequence[LogitsProcessor] = ()
 
     def __post_init__(self) -> None:
-        _whole("max_new_tokens", self.max_new_tokens, 1)
-        _whole("num_beams", self.num_beams, 1)
+        counts = {
+            "max_new_tokens": (self.max_new_tokens, 1),
+            "min_new_tokens": (self.min_new_tokens, 0),
+            "no_repeat_ngram_size": (self.no_repeat_ngram_size, 0),
+            "num_beams": (self.num_beams, 1),
+            "num_return_sequences": (self.num_return_sequences, 1),
+        }
+        for name, (count, least) in counts.items():
+            _whole(name, count, least)
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ValueError(
+                f"generate: min_new_tokens is {self.min_new_tokens}, expected at most "
+                f"max_new_tokens={self.max_new_tokens}"
+            )
         _real("repetition_penalty", self.repetition_penalty, "more than 0", lambda x: x > 0)
-        for eos in self.eos_tokens:
-            _whole("eos_token_id", eos, 0)
-        for token in self.suppress_tokens:
-            _whole("suppress_tokens", token, 0)
-        forced = {"forced_bos_token_id": self.forced_bos_token_id, "forced_eos_token_id": self.forced_eos_token_id}
-        for name, given in {"pad_token_id": self.pad_token_id, **forced}.items():
-            if given is not None:
-                _whole(name, given, 0)
+        for name, penalty in {
+            "frequency_penalty": self.frequency_penalty,
+            "presence_penalty": self.presence_penalty,
+            "length_penalty": self.length_penalty,
+        }.items():
+            _real(name, penalty, "a finite number", lambda x: True)
+        self._check_tokens()
         for text in self.stop_strings:
             if not isinstance(text, str):
                 raise TypeError(f"generate: stop has a {type(text).__name__}, expected strings")
             if not text:
                 raise ValueError("generate: stop has an empty string, expected at least one character")
-        if self.seed is not None:
-            _whole("seed", self.seed, 0)
+        for name, number in {"seed": self.seed, "logprobs": self.logprobs}.items():
+            if number is not None:
+                _whole(name, number, 0)
         self._check_sampling()
+        self._check_beams()
+
+    def _check_tokens(self) -> None:
+        """Every id is a whole number from 0 on, every bias a number."""
+        forced = {"forced_bos_token_id": self.forced_bos_token_id, "forced_eos_token_id": self.forced_eos_token_id}
+        single = {name: [] if token is None else [token] for name, token in forced.items()}
+        for name, tokens in {
+            "eos_token_id": self.eos_tokens,
+            "pad_token_id": [] if self.pad_token_id is None else [self.pad_token_id],
+            **single,
+            "suppress_tokens": self.suppress_tokens,
+            "logit_bias": self.logit_bias,
+            "bad_words_ids": [token for word in self.bad_words_ids for token in word],
+        }.items():
+            for token in tokens:
+                _whole(name, token, 0)
+        if not all(self.bad_words_ids):
+            raise ValueError("generate: bad_words_ids has an empty word, expected at least one token in each")
+        for token, bias in self.logit_bias.items():
+            _real(f"logit_bias of token {token}", bias, "a finite number", lambda x: True)
 
     def _check_sampling(self) -> None:
         likeliest = "at least 1e-6; for the likeliest token use do_sample=False"
         _real("temperature", self.temperature, likeliest, lambda x: x >= 1e-6)
         if self.top_k is not None:
             _whole("top_k", self.top_k, 1)
-        if self.top_p is not None:
-            _real("top_p", self.top_p, "more than 0 and at most 1", lambda x: 0 < x <= 1)
+        shares = {"top_p": self.top_p, "typical_p": self.typical_p}
+        for name, share in shares.items():
+            if share is not None:
+                _real(name, share, "more than 0 and at most 1", lambda x: 0 < x <= 1)
         if self.min_p is not None:
             _real("min_p", self.min_p, "0 to 1", lambda x: 0 <= x <= 1)
+        temperature = None if self.temperature == 1 else self.temperature
         if not self.do_sample:
-            temperature = None if self.temperature == 1 else self.temperature
-            given = {"temperature": temperature, "top_k": self.top_k, "top_p": self.top_p, "min_p": self.min_p}
-            if idle := [f"{name}={value}" for name, value in given.items() if value is not None]:
-                raise ValueError(f"generate: {', '.join(idle)} has no effect without sampling; add do_sample=True")
+            given = {"temperature": temperature, "top_k": self.top_k, "min_p": self.min_p, **shares}
+            _refuse_idle(
+                {name: value for name, value in given.items() if value is not None}, "sampling; add do_sample=True"
+            )
+
+    def _check_beams(self) -> None:
+        if self.early_stopping not in (True, False, "never"):
+            raise ValueError(f'generate: early_stopping is {self.early_stopping!r}, expected True, False or "never"')
+        if self.num_beams > 1:
+            if self.num_return_sequences > self.num_beams:
+                raise ValueError(
+                    f"generate: num_return_sequences is {self.num_return_sequences}, expected at most "
+                    f"num_beams={self.num_beams}"
+                )
+            if self.logprobs is not None:
+                raise ValueError("generate: logprobs is for sequences without beams; use num_beams=1")
+            return
+        given = {"length_penalty": (self.length_penalty, 1), "early_stopping": (self.early_stopping, False)}
+        _refuse_idle({name: value for name, (value, idle) in given.items() if value != idle}, "beams; add num_beams")
+        if not self.do_sample and self.num_return_sequences > 1:
+            raise ValueError(
+                f"generate: num_return_sequences={self.num_return_sequences} gives equal sequences without sampling "
+                "and beams; add do_sample=True or num_beams"
+            )
 
     @property
     def eos_tokens(self) -> tuple[int, ...]:
@@ -106,27 +184,34 @@ class Options:
         """The strings that end a sequence."""
         return () if self.stop is None else (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
-    @property
-    def changes_logits(self) -> bool:
-        """Whether anything comes between the model's logits and the choice of the likeliest token."""
-        forced = self.forced_bos_token_id, self.forced_eos_token_id
-        return (
-            self.repetition_penalty != 1
-            or forced != (None, None)
-            or bool(self.suppress_tokens)
-            or bool(self.logits_processors)
-        )
-
     def forced_token(self, total: int, new: int) -> int | None:
         """The only token that may follow sequences of this length with so many new tokens; None: any may."""
         if self.forced_eos_token_id is not None and new == self.max_new_tokens - 1:
             return self.forced_eos_token_id
         return self.forced_bos_token_id if total == 1 else None
 
+    def random(self, row: int = 0) -> np.random.Generator | None:
+        """The random numbers of a row; None where nothing is drawn.
+
+        With a seed each row has its own, so that its tokens depend on neither the number of rows nor their ends; row 0
+        has those of the seed itself.
+        """
+        if not self.do_sample:
+            return None
+        if self.seed is None:
+            return random.generator()
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed, spawn_key=(row,) if row else ())))
+
     @property
     def padding(self) -> int:
         """The id that follows the end of a sequence: pad_token_id, or the first of eos_token_id, or 0."""
         return self.pad_token_id if self.pad_token_id is not None else (*self.eos_tokens, 0)[0]
+
+
+def _refuse_idle(given: Mapping[str, object], needs: str) -> None:
+    if given:
+        shown = ", ".join(f"{name}={value}" for name, value in given.items())
+        raise ValueError(f"generate: {shown} has no effect without {needs}")
 
 
 def _whole(name: str, value: int, least: int) -> None:

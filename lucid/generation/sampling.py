@@ -1,6 +1,6 @@
-"""Sampling: which tokens may be drawn, by temperature, top_k, top_p and min_p in this order, and the draw.
+"""Sampling: which tokens may be drawn, by temperature, top_k, top_p, min_p and typical_p in this order, and the draw.
 
-Each filter takes logits (N, vocab) and gives those of the tokens that it removes as -inf. `keep` is how many of the
+Each filter takes logits (vocab,) and gives those of the tokens that it removes as -inf. `keep` is how many of the
 likeliest tokens it never removes.
 """
 
@@ -23,37 +23,59 @@ def filtered(logits: Logits, options: Options, keep: int = 1) -> Logits:
         logits = top_p(logits, options.top_p, keep)
     if options.min_p is not None:
         logits = min_p(logits, options.min_p, keep)
+    if options.typical_p is not None and options.typical_p < 1:
+        logits = typical_p(logits, options.typical_p, keep)
     return logits
 
 
 def top_k(logits: Logits, k: int, keep: int = 1) -> Logits:
     """Keep the k likeliest tokens, and those as likely as the last of them."""
-    k = min(max(k, keep), logits.shape[-1])
-    least = np.partition(logits, -k, axis=-1)[:, [-k]]
-    return np.where(logits < least, -np.inf, logits)
+    return np.where(logits < _least(logits, max(k, keep)), -np.inf, logits)
 
 
 def top_p(logits: Logits, p: float, keep: int = 1) -> Logits:
     """Keep the fewest likeliest tokens whose probabilities sum to at least p; of equally likely ones the lower ids."""
-    kept = np.full_like(logits, -np.inf)
-    for row, likelihood, result in zip(logits, probabilities(logits), kept, strict=True):
-        unlikely = likelihood <= (1 - p) / row.size  # together at most 1 - p: removed without being sorted
-        likely = row.size - int(unlikely.sum())
-        order = largest(row[None], max(likely, keep))[0]
-        # The probability of each likely token and all less likely ones: of the kept tokens it is more than 1 - p.
-        tail = np.cumsum(likelihood[order[:likely]][::-1])[::-1] + likelihood[unlikely].sum()
-        count = max(int((tail > 1 - p).sum()), keep)
-        result[order[:count]] = row[order[:count]]
-    return kept
+    likelihood = probabilities(logits)
+    unlikely = likelihood <= (1 - p) / logits.size  # together at most 1 - p: removed without being sorted
+    likely = logits.size - int(unlikely.sum())
+    order = largest(logits[None], max(likely, keep))[0]
+    # The probability of each likely token and all less likely ones: of the kept tokens it is more than 1 - p.
+    tail = np.cumsum(likelihood[order[:likely]][::-1])[::-1] + likelihood[unlikely].sum()
+    kept = order[: max(int((tail > 1 - p).sum()), keep)]
+    result = np.full_like(logits, -np.inf)
+    result[kept] = logits[kept]
+    return result
 
 
 def min_p(logits: Logits, p: float, keep: int = 1) -> Logits:
     """Keep the tokens that are at least p times as likely as the likeliest."""
-    removed = np.exp(logits - logits.max(axis=-1, keepdims=True)) < p
+    removed = np.exp(logits - logits.max()) < p
     if keep > 1:  # the likeliest itself is never removed
-        kept = min(keep, logits.shape[-1])
-        removed &= logits < np.partition(logits, -kept, axis=-1)[:, [-kept]]
+        removed &= logits < _least(logits, keep)
     return np.where(removed, -np.inf, logits)
+
+
+def typical_p(logits: Logits, p: float, keep: int = 1) -> Logits:
+    """Keep the fewest tokens whose probabilities sum to at least p, of those whose surprise is nearest to the expected.
+
+    The surprise of a token is -log of its probability (Meister et al. 2022); `keep` counts the most typical tokens.
+    """
+    surprise = -log_probabilities(logits)
+    likelihood = np.exp(-surprise)
+    possible = likelihood > 0
+    expected = likelihood[possible] @ surprise[possible]
+    distance = np.abs(surprise - expected)
+    order = np.argsort(distance, kind="stable")
+    last = min(int((np.cumsum(likelihood[order]) < p).sum()), logits.size - 1)
+    removed = distance > distance[order[last]]
+    removed[order[:keep]] = False
+    return np.where(removed, -np.inf, logits)
+
+
+def _least(logits: Logits, count: int) -> float:
+    """The smallest of so many largest logits."""
+    count = min(count, logits.size)
+    return float(np.partition(logits, -count)[-count])
 
 
 def probabilities(logits: Logits) -> Logits:
@@ -68,14 +90,10 @@ def log_probabilities(logits: Logits) -> Logits:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
-def draw(logits: Logits, random: np.random.Generator) -> Ids:
-    """One token a row (N,), each with its probability: the first whose cumulative probability exceeds a random number.
-
-    Each row has its own random number, so a row's token does not depend on the logits of the others.
-    """
-    cumulative = np.cumsum(probabilities(logits), axis=-1)
-    threshold = random.random(len(logits)) * cumulative[:, -1]  # the sum is 1 up to rounding
-    return np.asarray(np.argmax(cumulative > threshold[:, None], axis=-1), np.int64)
+def draw(logits: Logits, random: np.random.Generator) -> int:
+    """A token, by the probabilities of logits (vocab,): the first whose cumulative one exceeds a random number."""
+    cumulative = np.cumsum(probabilities(logits))
+    return int(np.argmax(cumulative > random.random() * cumulative[-1]))  # the sum is 1 up to rounding
 
 
 def draw_distinct(logits: Logits, count: int, random: np.random.Generator) -> Ids:

@@ -18,19 +18,15 @@ class Sequences(Generic[C]):
     def __init__(self, stepper: Stepper[C], prompt: Prompt, most: int) -> None:
         """`most` is how many tokens may follow the prompts."""
         self._prompt, self._most, self._stepper = prompt, most, stepper
-        self._tokens, self._padding = prompt  # the tokens have room for more, at the end
+        padding_first = np.argsort(prompt.mask, axis=1, kind="stable")
+        self._tokens = np.take_along_axis(prompt.ids, padding_first, axis=1)  # later with room for more, at the end
+        self._firsts = (prompt.mask == 0).sum(axis=1)
         self._total = self._start = prompt.ids.shape[1]
         self._cache: C | None = None
 
-    @property
-    def ids(self) -> Ids:
-        """(N, total), the prompts and the new tokens."""
-        return self._tokens[:, : self._total]
-
-    @property
-    def mask(self) -> Ids:
-        """(N, total), 1 = a token, 0 = padding."""
-        return np.pad(self._padding, ((0, 0), (0, self._total - self._start)), constant_values=1)
+    def row(self, row: int) -> Ids:
+        """The prompt and the new tokens of a sequence (total,), without padding."""
+        return self._tokens[row, self._firsts[row] : self._total]
 
     @property
     def new(self) -> Ids:
@@ -55,7 +51,7 @@ class Sequences(Generic[C]):
     def select(self, rows: Ids) -> None:
         """Continue with these rows (M,), in this order; a row may be repeated."""
         if not np.array_equal(rows, np.arange(len(self._tokens))):
-            self._tokens, self._padding = self.ids[rows], self._padding[rows]
+            self._tokens, self._firsts = self._tokens[rows, : self._total], self._firsts[rows]
             if self._cache is not None:
                 self._cache = self._stepper.reordered(self._cache, rows)
 

@@ -21,6 +21,7 @@ from tests.models import goldens
 
 CASES = json.loads((goldens.folder("generation") / "tokens.json").read_text())
 MODELS = sorted({case["model"] for case in CASES})
+OPTION_CASES = json.loads((goldens.folder("generation") / "options.json").read_text())
 
 
 @cache
@@ -52,6 +53,16 @@ def test_the_tokens_are_those_of_transformers(variant: str, kind: str) -> None:
         ids, mask = pad_left(case["prompts"], 35)
         found = generator.generate(ids, mask, pad_token_id=35, **case["options"])
         assert found.tolist() == case["tokens"], case
+
+
+@pytest.mark.parametrize("kind", ["eager", "fixed in place"])
+@pytest.mark.parametrize("case", OPTION_CASES, ids=lambda case: "+".join(case["options"]))
+def test_options_alone_and_mixed_give_the_tokens_of_transformers(case: dict[str, Any], kind: str) -> None:
+    options = dict(case["options"])
+    if "logit_bias" in options:
+        options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}
+    found = Generator(model(case["model"], kind)).generate(case["prompts"], pad_token_id=35, **options)
+    assert found.tolist() == case["tokens"]
 
 
 SAMPLED: list[dict[str, Any]] = [
