@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 import lucid
-from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid import Dim, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
@@ -29,6 +29,7 @@ from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import LanguageModel
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.options import tied
+from lucid.models.parts.states import convolved
 from lucid.nn import functional as F
 
 CHUNK = 8  # tokens; results do not depend on it, and hardly does the time: docs/howto/loops.md has figures
@@ -88,13 +89,6 @@ class State(NamedTuple):
     ssm: Tensor
 
 
-class Types(NamedTuple):
-    """The types of a `State`, without the batch."""
-
-    conv: TensorType
-    ssm: TensorType
-
-
 class Mamba2(LanguageModel[Mamba2Config], nn.RecurrentDecoder):
     """Token ids to the logits of the token that follows each. Padding comes before a text; positions are not used.
 
@@ -134,16 +128,10 @@ class Mamba2(LanguageModel[Mamba2Config], nn.RecurrentDecoder):
         return self.backbone.all_states(input_ids, attention_mask, None)[0]
 
     @property
-    def layer_count(self) -> int:
-        return self.config.num_layers
-
-    @property
-    def state_types(self) -> Types:
+    def state_types(self) -> list[Any]:
         c, dtype = self.config, self.backbone.embeddings.weight.dtype
-        return Types(
-            lucid.spec(c.conv_width, c.conv_size - 1, dtype=dtype),
-            lucid.spec(c.num_heads, c.head_dim, c.state_size, dtype=dtype),
-        )
+        conv = lucid.spec(c.conv_width, c.conv_size - 1, dtype=dtype)
+        return [State._make([conv, lucid.spec(c.num_heads, c.head_dim, c.state_size, dtype=dtype)])] * c.num_layers
 
 
 class Backbone(nn.Module):
@@ -209,10 +197,9 @@ class Mixer(nn.Module):
                 lucid.zeros(n, c.conv_width, c.conv_size - 1, dtype=x.dtype),
                 lucid.zeros(n, c.num_heads, c.head_dim, c.state_size, dtype=x.dtype),
             )
-        window = ops.concat([state.conv, mixed.transpose(1, 2)], 2)
-        mixed = ACTIVATIONS[c.activation](self.conv1d(window)).transpose(1, 2)
+        mixed, conv = convolved(self.conv1d, mixed.transpose(1, 2), state.conv)
+        mixed = ACTIVATIONS[c.activation](mixed).transpose(1, 2)
         mixed = mixed if keep is None else mixed * keep
-        conv = window[:, :, -(c.conv_size - 1) :]
         width = c.num_groups * c.state_size
         inputs, enter, leave = mixed.split([c.inner_size, width, width], -1)
         low, high = c.time_step_limit

@@ -102,6 +102,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "smollm3": {**DECODER, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     "gpt2": {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
     "mamba2": _MAMBA,
+    "lfm2": {**DECODER, "num_hidden_layers": 3, "block_multiple_of": 8, "block_ff_dim": 48},
     "mixtral": {**DECODER, "num_local_experts": 4},
     "qwen3_moe": {**DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
     "qwen2_moe": {**_MOE, "num_experts": 4, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 16},

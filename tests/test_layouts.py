@@ -357,6 +357,7 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_folder_that_was_there(tmp_
             {},
             "of a Mamba2, whose states optimum 0.1 mistakes for keys and values; use layout",
         ),
+        ("lfm2/base", "transformers.js", {}, "of a Lfm2, for whose states transformers.js has names of its own; use"),
         (
             "llama/llama3",
             "optimum",

@@ -83,6 +83,7 @@ FAMILIES = {
     "gemma3": decoders.gemma3,
     "phi3": decoders.phi3,
     "mamba2": decoders.mamba2,
+    "lfm2": decoders.lfm2,
     "t5": seq2seq.t5,
     "mt5": seq2seq.mt5,
     "umt5": seq2seq.umt5,

@@ -32,13 +32,11 @@ def stepper(model: CausalDecoder | Session | Stepper[Any]) -> Stepper[Any]:  # A
             'open a file with lucid.runtime.Session("model.onnx")'
         )
     caches = _caches_of(model)
-    if all(map(STATE.fullmatch, caches)):
-        sizes = {name: state_shape(name, model.inputs[name][1]) for name in caches}
-        return GrowingStepper(SessionDecoder(model, caches, sizes))
-    heads = {name: heads_of(name, model.inputs[name][1]) for name in caches}
+    states = {name: state_shape(name, model.inputs[name][1]) for name in caches if STATE.fullmatch(name)}
+    heads = {name: heads_of(name, model.inputs[name][1]) for name in caches if name not in states}
     first = next(iter(caches))
-    if not is_fixed(model, first, caches[first]):
-        empty = {name: (count, 0, width) for name, (count, width) in heads.items()}
+    if states or not is_fixed(model, first, caches[first]):
+        empty = states | {name: (count, 0, width) for name, (count, width) in heads.items()}
         return GrowingStepper(SessionDecoder(model, caches, empty))
     return FixedStepper(model, caches, heads, capacity_of(model))
 

@@ -145,6 +145,11 @@ def _sentences(model: Module, checkpoint: Path, folder: Path, options: Options) 
 
 def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     _check_config(model, checkpoint, "transformers.js")
+    if isinstance(model, RecurrentDecoder) and model.has_attention:
+        raise ValueError(
+            f"{checkpoint}: is the checkpoint of a {type(model).__name__}, for whose states transformers.js has names "
+            "of its own; use layout 'onnxruntime'"
+        )
     home = files_home(checkpoint)
     needed = [] if is_gguf(home) else ["tokenizer.json"]
     if isinstance(model, PublishedModel) and "input_ids" not in model.input_specs():

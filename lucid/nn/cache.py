@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from lucid import ops
-from lucid.core.graph.types import DType, TensorType, bool_, int64, same_shape
+from lucid.core.graph.types import DType, TensorType, bool_, int64, same_shape, spec
 from lucid.core.sizes.dims import Size
 from lucid.ops.attention.op import joined_heads, split_heads
 from lucid.ops.creation import zeros
@@ -33,6 +33,11 @@ class KeyValueCache(NamedTuple):
         """A cache without positions."""
         sizes = (batch, shape.kv_heads, 0, shape.head_dim)
         return cls(zeros(sizes, dtype=shape.dtype), zeros(sizes, dtype=shape.dtype))
+
+    @classmethod
+    def types(cls, kv_heads: int, head_dim: int, dtype: DType) -> Any:
+        """The types of a cache without the batch, for `RecurrentDecoder.state_types`."""
+        return cls._make([spec(kv_heads, "past_sequence_length", head_dim, dtype=dtype)] * 2)
 
     @classmethod
     def of(cls, key: Tensor, value: Tensor, heads: int) -> Self:
@@ -208,7 +213,7 @@ def cache_positions(input_ids: Tensor, position_ids: Tensor | None, caches: Sequ
     """The positions of new tokens: (N, L), given or counted from a buffer's rows, or (L,), the same for all rows."""
     if position_ids is not None:
         return position_ids
-    first = caches[0] if caches else None
+    first = next((cache for cache in caches if isinstance(cache, (KeyValueCache, KeyValueBuffer))), None)
     length = input_ids.shape[1]
     if isinstance(first, KeyValueBuffer) and first.filled is not None:
         return ops.unsqueeze(first.filled, 1) + ops.arange(0, length)
@@ -233,23 +238,25 @@ def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None, o
     if caches is not None:
         past = caches[0].key.shape[2] if caches else 0
         wanted = TensorType(shape.dtype, (shape.kv_heads, past, shape.head_dim))
-        check_states(where, shape.layers, {"key": wanted, "value": wanted}, caches, of)
+        check_states(where, [{"key": wanted, "value": wanted}] * shape.layers, caches, of)
 
 
-def check_states(where: str, layers: int, types: Mapping[str, TensorType], states: Sequence[Any], of: str = "") -> None:
-    """Refuse states of another number of layers, or with tensors of other types; `types` are without the batch.
+def check_states(where: str, types: Sequence[Mapping[str, TensorType]], states: Sequence[Any], of: str = "") -> None:
+    """Refuse states of another number of layers, or with other tensors; `types` of each layer are without the batch.
 
     Raises:
         ValueError: the message names the layer.
     """
-    if len(states) != layers:
-        raise ValueError(f"{where}: past_key_values has {len(states)} layers, expected {layers}: one a layer")
-    for layer, state in enumerate(states):
-        for name, type_ in types.items():
-            tensor: Tensor = getattr(state, name)
-            batch = getattr(states[0], name).shape[:1]
-            if tensor.dtype != type_.dtype or not same_shape(tensor.shape, (*batch, *type_.shape)):
+    if len(states) != len(types):
+        raise ValueError(f"{where}: past_key_values has {len(states)} layers, expected {len(types)}: one a layer")
+    batch = states[0][0].shape[:1] if states else ()
+    for layer, (wanted, state) in enumerate(zip(types, states, strict=True)):
+        given = state._asdict()
+        for name, type_ in wanted.items():
+            tensor: Tensor | None = given.get(name)
+            expected = type_.with_shape((*batch, *type_.shape))
+            if tensor is None or tensor.dtype != type_.dtype or not same_shape(tensor.shape, expected.shape):
                 raise ValueError(
-                    f"{where}: past_key_values.{layer}.{of}{name} is {tensor.type}, expected "
-                    f"{type_.with_shape((*batch, *type_.shape))}: a cache of this model"
+                    f"{where}: past_key_values.{layer}.{of}{name} is {'missing' if tensor is None else tensor.type}, "
+                    f"expected {expected}: a cache of this model"
                 )

@@ -74,6 +74,7 @@ CLASSES = {
     "granitemoe": "GraniteMoeForCausalLM GraniteMoeModel",
     "helium": "HeliumForCausalLM HeliumForSequenceClassification HeliumForTokenClassification HeliumModel",
     "hubert": "HubertForCTC HubertForSequenceClassification HubertModel",
+    "lfm2": "Lfm2ForCausalLM Lfm2Model",
     "llama": (
         "LlamaForCausalLM LlamaForQuestionAnswering LlamaForSequenceClassification LlamaForTokenClassification "
         "LlamaModel"

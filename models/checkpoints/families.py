@@ -296,6 +296,10 @@ FAMILIES: dict[str, Family] = {
         },
     ),
     "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types=_types("gpt2")),
+    "lfm2": Family(
+        tasks={"text-generation": "lfm2.Lfm2", "feature-extraction": "lfm2.Lfm2States"},
+        types={"lfm2": ModelType(parts=DecoderParts(qk_norm="head"))},
+    ),
     "llama": Family(
         tasks=_decoder("llama.Llama")
         | {

@@ -104,6 +104,14 @@ class DecoderConfig(option.OptionTable):
     num_labels: int = 0
     sentence_layers: tuple[SentenceLayer, ...] = LAST_TOKEN  # of a sentence encoder
 
+    def mixer(self, number: int) -> nn.Module:
+        """What mixes the tokens in a layer: attention, or a module that is called like it."""
+        return Attention(self, number)
+
+    def feed_forward(self, number: int) -> nn.Module:
+        """The feed-forward network of a layer."""
+        return _feed_forward(self, number)
+
 
 C = TypeVar("C", bound=DecoderConfig)
 M = TypeVar("M")
@@ -291,11 +299,11 @@ class Layer(nn.Module):
 
         self.norms, self.multiplier = c.parts.norms, c.residual_multiplier
         self.input_layernorm = norm("before", "around", "enclosing", "shared", "parallel")
-        self.self_attn = Attention(c, number)
+        self.self_attn = c.mixer(number)
         self.post_self_attn_layernorm = norm("enclosing")
         self.post_attention_layernorm = norm("before", "after", "around", "enclosing", "parallel")
         self.pre_feedforward_layernorm = norm("around")
-        self.mlp = _feed_forward(c, number)
+        self.mlp = c.feed_forward(number)
         self.post_feedforward_layernorm = norm("after", "around")
         self.post_mlp_layernorm = norm("enclosing")
 

@@ -16,6 +16,7 @@ from lucid import nn
 from lucid.export import to_onnx
 from lucid.models.bert import RENAMES, Bert, BertConfig
 from lucid.models.gpt2 import GPT2, GPT2Config
+from lucid.models.lfm2 import Lfm2
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.t5 import T5, T5Config
 from lucid.models.vit import ViT, ViTConfig
@@ -136,7 +137,7 @@ LIKE_LLAMA = [
 
 def checkpoint_names(entry: Entry) -> set[str]:
     """The keys of the files; the current ones for the family's oldest files, the joined ones for single experts."""
-    of_files = {"models/bert.py": RENAMES, "models/mixtral.py": JOINED}
+    of_files = {"models/bert.py": RENAMES, "models/mixtral.py": JOINED, "models/lfm2.py": Lfm2.checkpoint.renames}
     renames = of_files.get(entry.file, LIKE_LLAMA if entry.file in ("models/llama.py", "models/falcon.py") else [])
     names = set()
     for name in lucid.load(goldens.folder(entry.variant)):

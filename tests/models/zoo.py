@@ -29,6 +29,7 @@ from lucid.models.deberta import Deberta
 from lucid.models.falcon import Falcon
 from lucid.models.gemma import Gemma, GemmaStates
 from lucid.models.gpt2 import GPT2
+from lucid.models.lfm2 import Lfm2
 from lucid.models.llama import Llama, LlamaForReranking, LlamaForSequenceClassification, LlamaStates
 from lucid.models.mamba2 import Mamba2
 from lucid.models.mixtral import Mixtral
@@ -187,6 +188,7 @@ ZOO = [
     *(Entry("Gemma 3", Gemma, f"gemma3/{v}", _LOGITS) for v in ("base", "images")),
     Entry("Gemma 3: two-sided states", GemmaStates, "tasks/gemma3_feature_extraction", _HIDDEN),
     *(Entry("Phi-3", Phi3, f"phi3/{v}", _LOGITS) for v in ("base", "long")),
+    *(Entry("LFM2", Lfm2, f"lfm2/{v}", _LOGITS) for v in ("base", "biased")),
     *(Entry("Mamba-2", Mamba2, f"mamba2/{v}", _LOGITS) for v in ("base", "limited")),
     *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),
     Entry("mT5", T5, "mt5/base", _LOGITS),

@@ -47,6 +47,8 @@ from transformers import (
     GraniteMoeForCausalLM,
     HeliumConfig,
     HeliumForCausalLM,
+    Lfm2Config,
+    Lfm2ForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     Mamba2Config,
@@ -735,4 +737,17 @@ def mamba2() -> list[Golden]:
                 "one group; limited steps, biases of projections but not of convolutions, kernels of 3; tied lm_head",
             ),
         )
+    ]
+
+
+def lfm2() -> list[Golden]:
+    sizes = GROUPED | {"num_hidden_layers": 3, "block_auto_adjust_ff_dim": False}
+    config = Lfm2Config(**sizes, layer_types=["conv", "full_attention", "conv"], **SPECIAL)
+    adjusted = {"block_multiple_of": 8, "block_ffn_dim_multiplier": 1.2, "full_attn_idxs": [0]}
+    biased = Lfm2Config(**GROUPED, **adjusted, conv_bias=True, conv_L_cache=4, tie_word_embeddings=False, **SPECIAL)
+    note = "layer 1 attention with norms on heads, the others gated convolutions of 3 tokens; tied"
+    other = "layer 1 a convolution of 4 tokens with biases; the feed-forward width 32, computed of 36; untied"
+    return [
+        of_base("lfm2/base", Lfm2ForCausalLM(config), note, None),
+        of_base("lfm2/biased", Lfm2ForCausalLM(biased), other, None),
     ]

@@ -1,4 +1,4 @@
-"""models/mamba2.py against transformers and a plain recurrence; its states, step by step and in generation."""
+"""Decoders whose layers carry states: against transformers and plain recurrences, step by step and in generation."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from lucid.export import to_onnx
 from lucid.generation import Generator
 from lucid.generation.chat.loading import _session
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.mamba2 import Mamba2, state_space
+from lucid.models.mamba2 import state_space
 from lucid.runtime import Session
 from tests.console import in_process
 from tests.models import goldens
 
-VARIANTS = ["mamba2/base", "mamba2/limited"]
+VARIANTS = ["mamba2/base", "mamba2/limited", "lfm2/base", "lfm2/biased"]
+FIRST = [variant for variant in VARIANTS if variant.endswith("/base")]
 TEXT = np.random.default_rng(0).integers(3, 40, (2, 41))
 
 
-def mamba(variant: str = "mamba2/base") -> Mamba2:
-    return Mamba2.from_pretrained(goldens.folder(variant))
+def load(variant: str = "mamba2/base") -> Any:
+    return lucid.models.load(goldens.folder(variant))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_hidden_states_are_those_of_transformers(variant: str) -> None:
-    model = mamba(variant)
+    model = load(variant)
     for case in goldens.cases(variant):
-        states = model.hidden_states(**{name: Tensor(array) for name, array in case.inputs.items()})
+        given = {name: array for name, array in case.inputs.items() if name != "position_ids"}
+        states = model.hidden_states(**{name: Tensor(array) for name, array in given.items()})
         for index, state in enumerate(states):
             case.close(f"hidden_states.{index}", state, rtol=1e-5)
 
@@ -61,35 +63,37 @@ def stepped(call: Any, states: Any, cuts: tuple[int, ...]) -> np.ndarray[Any, An
     """The logits of all positions, from as many calls as there are cuts."""
     logits, start = [], 0
     for count in cuts:
-        found, states = call(TEXT[:, start : start + count], np.ones((2, start + count), np.int64), states)
+        positions = np.tile(np.arange(start, start + count), (2, 1))
+        found, states = call(TEXT[:, start : start + count], np.ones((2, start + count), np.int64), positions, states)
         logits.append(np.asarray(found))
         start += count
     return np.concatenate(logits, 1)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("cuts", [(41,), (1, 35, 1, 1, 3)])
-def test_step_by_step_eagerly_and_exported(variant: str, cuts: tuple[int, ...]) -> None:
-    model = mamba(variant)
+def test_step_by_step_eagerly_and_exported(variant: str) -> None:
+    model = load(variant)
     whole = model(lucid.tensor(TEXT)).numpy()
 
-    def eagerly(ids: Any, mask: Any, states: Any) -> Any:
-        return model(lucid.tensor(ids), lucid.tensor(mask), past_key_values=states)
+    def eagerly(ids: Any, mask: Any, positions: Any, states: Any) -> Any:
+        return model(lucid.tensor(ids), lucid.tensor(mask), lucid.tensor(positions), past_key_values=states)
 
     session = Session(to_onnx(model, cache="growing"))
     names = [name for name in session.inputs if name.startswith("past")]
 
-    def exported(ids: Any, mask: Any, states: Any) -> Any:
-        given = dict(zip(names, states, strict=True))
-        logits, *after = session.run({"input_ids": ids, "attention_mask": mask, **given}).values()
+    def exported(ids: Any, mask: Any, positions: Any, states: Any) -> Any:
+        given = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+        given = {name: array for name, array in given.items() if name in session.inputs}
+        logits, *after = session.run(given | dict(zip(names, states, strict=True))).values()
         return logits, after
 
     empty = model.empty_cache(2)
     for call, start in ((eagerly, empty), (exported, [part.numpy() for state in empty for part in state])):
-        np.testing.assert_allclose(stepped(call, start, cuts), whole, rtol=1e-4, atol=2e-5)
+        for cuts in ((41,), (1, 35, 1, 1, 3)):
+            np.testing.assert_allclose(stepped(call, start, cuts), whole, rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", FIRST)
 def test_a_step_is_exported_and_verified(
     variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,15 +103,18 @@ def test_a_step_is_exported_and_verified(
     assert in_process(["verify", goldens.folder(variant), path, *step], monkeypatch) == 0
 
 
-def test_a_chat_exports_it_with_its_states() -> None:
-    session = _session(mamba(), None, 1)
-    assert "past_key_values.0.ssm" in session.inputs
+@pytest.mark.parametrize(("variant", "state"), [("mamba2/base", "0.ssm"), ("lfm2/base", "1.key")])
+def test_a_chat_exports_it_with_its_states(variant: str, state: str) -> None:
+    model = load(variant)
+    session = _session(model, None, 1)
+    assert f"past_key_values.{state}" in session.inputs
     found = Generator(session).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False)
-    assert found.tolist() == Generator(mamba()).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False).tolist()
+    assert found.tolist() == Generator(model).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False).tolist()
 
 
-def test_generation_with_padding_on_the_left() -> None:
-    model = mamba()
+@pytest.mark.parametrize("variant", FIRST)
+def test_generation_with_padding_on_the_left(variant: str) -> None:
+    model = load(variant)
     prompts, mask = TEXT[:, :5], np.array([[1] * 5, [0, 0, 1, 1, 1]])
     session = Session(to_onnx(model, cache="growing"))
     for options in ({"do_sample": False}, {"do_sample": False, "num_beams": 3}):
@@ -120,12 +127,15 @@ def test_generation_with_padding_on_the_left() -> None:
 
 
 def test_a_state_of_another_model_and_a_capacity_are_errors() -> None:
-    model = mamba()
-    states = mamba("mamba2/limited").empty_cache(2)
+    model = load()
+    states = load("mamba2/limited").empty_cache(2)
     with pytest.raises(ValueError, match=r"0.conv is float32\[2, 44, 2\], expected float32\[2, 56, 3\]"):
         model(lucid.tensor(TEXT), past_key_values=states)
     with pytest.raises(ValueError, match="past_key_values has 1 layers, expected 2"):
         model(lucid.tensor(TEXT), past_key_values=states[:1])
+    mixed = load("lfm2/base")
+    with pytest.raises(ValueError, match=r"past_key_values.0.conv is missing, expected float32\[2, 24, 2\]"):
+        mixed(lucid.tensor(TEXT), past_key_values=mixed.empty_cache(2)[1:2] * 3)
     with pytest.raises(ValueError, match="states have no capacity, got 4"):
         model.empty_cache(1, capacity=4)
     with pytest.raises(ValueError, match='cache is "fixed", expected "growing"'):
@@ -133,16 +143,17 @@ def test_a_state_of_another_model_and_a_capacity_are_errors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("variant", "changed", "message"),
     [
-        ({"expand": 3}, r"expand is 3, expected num_heads \* head_dim = expand \* 16"),
-        ({"time_step_limit": [1.0, 0.5]}, r"time_step_limit is \[1.0, 0.5\], expected two numbers"),
-        ({"n_groups": 3}, "n_groups is 3"),
+        ("mamba2/base", {"expand": 3}, r"expand is 3, expected num_heads \* head_dim = expand \* 16"),
+        ("mamba2/base", {"time_step_limit": [1.0, 0.5]}, r"time_step_limit is \[1.0, 0.5\], expected two numbers"),
+        ("mamba2/base", {"n_groups": 3}, "n_groups is 3"),
+        ("lfm2/base", {"layer_types": ["conv"]}, "expected 3 of full_attention or conv"),
     ],
 )
-def test_options_that_are_wrong(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
-    folder = shutil.copytree(goldens.folder("mamba2/base"), tmp_path / "model")
+def test_options_that_are_wrong(variant: str, changed: dict[str, Any], message: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(goldens.folder(variant), tmp_path / "model")
     options = json.loads((folder / "config.json").read_text(encoding="utf-8")) | changed
     (folder / "config.json").write_text(json.dumps(options), encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
-        Mamba2.from_pretrained(folder)
+        lucid.models.load(folder)
