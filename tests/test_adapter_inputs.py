@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,16 @@ import pytest
 
 import lucid
 from lucid.export import to_onnx
-from lucid.layouts import write_adapter
+from lucid.layouts import write_adapter, write_folder
 from lucid.models import with_adapter_inputs
 from lucid.runtime import ModelError, Session
 from lucid.testing import assert_parity, bisect
 from lucid.testing.part_parity import part_parity
+from tests.chat.checkpoints import checkpoint
+from tests.console import in_process
 from tests.models import goldens
 from tests.models.test_adapters import FOLDER, LLAMA, Q, numbers, pair, write
+from tests.serving.servers import served
 
 IDS = np.array([[5, 2, 9, 31], [7, 7, 1, 0]])
 SEVERAL = [FOLDER / "patterns", FOLDER / "one_layer"]
@@ -114,6 +118,50 @@ def test_a_weight_multiplies_what_an_adapter_adds(tmp_path: Path) -> None:
     write_adapter(model, FOLDER / "one_layer", tmp_path / "a.onnx_adapter")
     found = output(exported(model, tmp_path / "model.onnx"), tmp_path / "a.onnx_adapter")
     np.testing.assert_allclose(found, merged(LLAMA, {FOLDER / "one_layer": 0.5}), atol=2e-5)
+
+
+@pytest.mark.parametrize("cache", ["growing", "fixed"])
+def test_a_session_has_an_adapter_of_its_own_for_all_its_runs(tmp_path: Path, cache: Any) -> None:
+    adapter, file = FOLDER / "patterns", tmp_path / "a.onnx_adapter"
+    model = with_adapter_inputs(lucid.models.load(LLAMA), adapter)
+    to_onnx(model, path=tmp_path / "model.onnx", cache=cache)
+    write_adapter(model, adapter, file)
+    session, prompt = Session(tmp_path / "model.onnx", adapter=file), [[1, 2, 3]]
+
+    def text(decoder: Any) -> list[int]:
+        (ids,) = lucid.generation.Generator(decoder).generate(prompt, max_new_tokens=6)
+        return [int(token) for token in ids]
+
+    with_it, without = (text(lucid.models.load(LLAMA, adapters=used)) for used in (adapter, None))
+    assert with_it != without and text(session) == with_it
+    session.adapter = None
+    assert text(session) == without
+    with pytest.raises(ModelError, match=r"expected a file of an adapter"):
+        Session(tmp_path / "model.onnx", adapter=adapter / "adapter_config.json")
+
+
+def test_exported_folders_are_asked_and_served_with_an_adapter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, adapter, made = checkpoint(tmp_path / "source"), FOLDER / "patterns", tmp_path / "made"
+    model: Any = with_adapter_inputs(lucid.models.load(source), adapter)
+    write_folder(model, source, made, layout="onnxruntime", check=False)
+
+    def answer(path: Path, *adapters: str) -> str:
+        options = [text for each in adapters for text in ("--adapter", each)]
+        code = in_process(["generate", path, "ab", "-n", "6", "--json", *options], monkeypatch)
+        printed = capsys.readouterr()
+        return str(json.loads(printed.out)["ids"]) if code == 0 else printed.err
+
+    expected, file = answer(source, str(adapter)), str(made / "patterns.onnx_adapter")
+    assert answer(made, file) == expected != answer(made)
+    assert "is an exported model, into which no adapter is merged; give one file" in answer(made, str(adapter))
+    message = {"model": "made", "messages": [{"role": "user", "content": "ab"}], "max_tokens": 6, "temperature": 0}
+    replies: list[Any] = []
+    for given in (file, None):
+        with served(made, adapter=given) as server:
+            replies.append(server.ask("POST", "/v1/chat/completions", message).json["choices"])
+    assert replies[0] != replies[1]
 
 
 def test_half_precision_and_compiled_models_work(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def _adapter(text: str) -> tuple[str, float]:
         number = float(weight)
     except ValueError:
         folder, number = text, 1.0
-    if not Path(folder).is_dir():
+    if not Path(folder).exists():
         raise usage(f"--adapter {text}: there is no folder {folder!r}{or_check(folder)}")
     return folder, number
 

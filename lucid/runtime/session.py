@@ -25,7 +25,7 @@ from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.requirements import config_of, extensions_path, limits_of, needs_extensions, without_data
-from lucid.runtime.runs import NOT_COMPUTED, BoundRun, Runs, quiet
+from lucid.runtime.runs import NOT_COMPUTED, BoundRun, Runs
 
 _OPTIONS = (
     "threads",
@@ -37,6 +37,7 @@ _OPTIONS = (
     "flush_denormals",
     "config",
     "profile",
+    "adapter",
 )
 _HALF_FLUSHED = (
     "Session: flush_denormals reaches only onnxruntime's worker threads, not the calling one, because another session "
@@ -65,10 +66,13 @@ class Session:
             keys, which onnxruntime would ignore, are errors.
         profile: onnxruntime measures each node and writes the times to a file, whose name begins with this path;
             `end_profile` closes it.
+        adapter: a file of `lucid.layouts.write_adapter`, which gives optional inputs to every run, also of a
+            `Generator` and of `bind`, unless the run has another one.
 
     Raises:
         ProviderError: for a provider that does not exist or does not become active; the message says what is missing.
-        ModelError: for a file or bytes that are not a model, or a file that refers to data outside its folder.
+        ModelError: for a file or bytes that are not a model, or a file that refers to data outside its folder; for an
+            adapter of another model.
         ModuleNotFoundError: for a model with operators of onnxruntime-extensions, if that is not installed.
         TypeError, ValueError: for an option or config key that does not exist, or a value it cannot have.
     """
@@ -87,6 +91,7 @@ class Session:
         flush_denormals: bool = False,
         config: Mapping[str, str] | None = None,
         profile: str | os.PathLike[str] | None = None,
+        adapter: str | os.PathLike[str] | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -117,7 +122,8 @@ class Session:
         self.optional = {value.name: read_type(value) for value in self._session.get_overridable_initializers()}
         self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
         self._names = list(self.outputs)
-        self._adapters = Adapters()
+        self._adapters, self.adapter = Adapters(self.optional), adapter
+        self._adapters.values(adapter)
         self.memory = _providers.memory(wanted[0])
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -145,8 +151,8 @@ class Session:
 
         Args:
             inputs: those of the model. Those in `optional` may be left out: the file has a default for each.
-            adapter: a file of `lucid.layouts.write_adapter`, which gives optional inputs; it stays mapped for later
-                runs.
+            adapter: a file of `lucid.layouts.write_adapter`, which gives optional inputs; by default that of the
+                session. It stays mapped for later runs.
 
         Raises:
             KeyError: for missing or unknown input names.
@@ -158,7 +164,7 @@ class Session:
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         self._check({name: (array.dtype, array.shape) for name, array in arrays.items()})
         try:
-            options = quiet() if adapter is None else self._adapters.options(adapter, self.optional)
+            options = self._adapters.options(self.adapter if adapter is None else adapter)
             results = self._runs.run(lambda options: self._results(arrays, options), options)
         except NOT_COMPUTED as error:
             if excess := self._beyond_limits(arrays):
@@ -179,7 +185,7 @@ class Session:
         """Run on arrays by input name without any check; arrays in the order of the outputs.
 
         For callers whose arrays are right and whose runs may be as short as the checks. Inputs with a default may be
-        left out.
+        left out; the session's adapter gives none of them.
         """
         with self._runs.mode():
             results: list[Array] = self._session.run(self._names, inputs)  # None would list the names again
@@ -217,6 +223,7 @@ class Session:
         Raises:
             KeyError, TypeError, ValueError: as `run`.
         """
+        inputs = {**self._adapters.values(self.adapter), **inputs}
         self._check({name: (numpy_type(value), tuple(value.shape())) for name, value in inputs.items()})
         binding = self._session.io_binding()
         for name, value in inputs.items():

@@ -32,6 +32,7 @@ def application(
     threads: int | None = None,
     batch_tokens: int = 4096,
     prompt: str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
 ) -> Starlette:
     """An ASGI application that serves the model of a folder.
 
@@ -49,6 +50,7 @@ def application(
         providers, threads: of the `Session`.
         batch_tokens: the most tokens that are computed together, padding included.
         prompt: as for `Predictor`.
+        adapter: a file of `lucid.layouts.write_adapter`, for a model that was exported with inputs for adapters.
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
@@ -65,6 +67,7 @@ def application(
         threads=threads,
         batch_tokens=batch_tokens,
         prompt=prompt,
+        adapter=adapter,
     )
 
     async def health(request: Request) -> Response:

@@ -46,6 +46,7 @@ class Settings:
     providers: tuple[str, ...] = ("cpu",)
     batch_tokens: int = 4096
     prompt: str | None = None
+    adapter: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     @property
@@ -98,6 +99,7 @@ def make(settings: Settings) -> Starlette:
         threads=settings.threads or max(1, usable_cores() // settings.workers),
         batch_tokens=settings.batch_tokens,
         prompt=settings.prompt,
+        adapter=settings.adapter,
     )
 
 

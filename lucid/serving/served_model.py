@@ -36,6 +36,7 @@ class ServedModel:
         providers, threads: of the `Session`.
         batch_tokens: the most tokens of a batch.
         prompt: as for `Predictor`.
+        adapter: of the `Session`.
 
     Attributes:
         task: what it is for; see `lucid.batch.tasks.OUTPUTS`.
@@ -60,6 +61,7 @@ class ServedModel:
         threads: int | None = None,
         batch_tokens: int = 4096,
         prompt: str | None = None,
+        adapter: str | os.PathLike[str] | None = None,
     ) -> None:
         found = exported_folder(folder)
         if found.decoder is not None:
@@ -68,7 +70,7 @@ class ServedModel:
             )
         self.name, self.limits, self.metrics = name or found.path.name, limits, metrics
         self.created = int(found.model.stat().st_mtime)
-        self.session = Session(found.model, providers, threads=threads, spinning=False)
+        self.session = Session(found.model, providers, threads=threads, spinning=False, adapter=adapter)
         self.table_rows = table_rows(check_model_file(found.model))
         self.task = task_name(self.session, str(found.path))
         self.thread = ThreadPoolExecutor(1, "lucid-serving")  # one run at a time, over all threads of the session

@@ -438,6 +438,10 @@ class ServerOptions(ProviderOptions, PromptOption):
         int | None, of_model(min=1, help="Threads of each process; by default the processes share the cores.")
     ] = None
     batch_tokens: Annotated[int, of_model(min=1, help="Tokens computed together.")] = 4096
+    adapter: Annotated[
+        str | None,
+        of_model(metavar="FILE", help="An adapter for a model with inputs for it: NAME.onnx_adapter."),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

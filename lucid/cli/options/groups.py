@@ -82,7 +82,8 @@ class ConfigOptions:
         list[str],
         of_model(
             metavar="FOLDER[:WEIGHT]",
-            help="A LoRA adapter, as PEFT saves it, to merge into a checkpoint, such as sql or sql:0.5. Repeatable.",
+            help="A LoRA adapter, as PEFT saves it, to merge into a checkpoint, such as sql or sql:0.5. Repeatable. "
+            "generate and chat take NAME.onnx_adapter for a model that was exported with --adapter-inputs.",
             **REPEATABLE,
         ),
     ]

@@ -15,7 +15,7 @@ from lucid.export import Target, to_onnx
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import decoder_name, load_tokenizer
 from lucid.models import load
-from lucid.models.checkpoints.adapters import Adapters
+from lucid.models.checkpoints.adapters import Adapters, weighted
 from lucid.nn import CausalDecoder, RecurrentDecoder
 from lucid.nn.model_parts import CacheKind
 from lucid.nn.quantizing.quantize import Bits, quantize
@@ -43,7 +43,8 @@ def load_language_model(
         eager: run a checkpoint with NumPy instead of exporting it.
         providers, threads: of the `Session`.
         ignore: options of a checkpoint's config to read as absent, as for `lucid.models.load`.
-        adapters: folders of LoRA adapters to merge into a checkpoint, as for `lucid.models.load`.
+        adapters: folders of LoRA adapters to merge into a checkpoint, as for `lucid.models.load`; for a model that was
+            exported with inputs for adapters, one file of `lucid.layouts.write_adapter`.
         bits: the bits of the weights: 4, 8, or by layer, as for `lucid.quantize`. By default the weights stay as they
             are in the checkpoint, which may be quantized.
         quantization: further arguments of `lucid.quantize`, such as ``block=64``.
@@ -62,12 +63,9 @@ def load_language_model(
     tokenizer = load_tokenizer(path if exported is None else exported.parent)
     if exported is not None and bits is not None:
         raise ValueError(f"{exported}: is an exported model, whose weights stay as they are; leave out bits={bits}")
-    if exported is not None and adapters:
-        raise ValueError(
-            f"{exported}: is an exported model, into which no adapter is merged; export its checkpoint again"
-        )
     if exported is not None:
-        model: CausalDecoder | Session = Session(exported, providers, threads=threads)
+        adapter = _file_of(adapters, exported)
+        model: CausalDecoder | Session = Session(exported, providers, threads=threads, adapter=adapter)
     else:
         model = _decoder(path, bits is not None, ignore, adapters)
         if bits is not None:
@@ -75,6 +73,17 @@ def load_language_model(
         if not eager:
             model = _session(model, providers, threads)
     return LanguageModel(model, tokenizer)
+
+
+def _file_of(adapters: Adapters, exported: Path) -> Path | None:
+    """The file of an adapter for an exported model."""
+    given = list(weighted(adapters).items())
+    if len(given) > 1 or any(weight != 1 or not file.is_file() for file, weight in given):
+        raise ValueError(
+            f"{exported}: is an exported model, into which no adapter is merged; give one file of write_adapter, "
+            "NAME.onnx_adapter, without a weight, or export its checkpoint again"
+        )
+    return given[0][0] if given else None
 
 
 def _exported(path: Path) -> Path | None:
