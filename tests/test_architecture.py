@@ -197,7 +197,7 @@ def test_no_import_cycles() -> None:
 
 # What imports a module by name at run time: `lucid`, on first use; the command, which imports the user's code too; an
 # op read from a pickle, which imports the module that defined it, as pickle does for functions; checkpoints, which need
-# one model of many, one of another distribution, or the reader of GGUF files; layouts, of which some need an extra; and
+# one model of many, one of another distribution, or the reader of GGUF files; layouts and constraints, of which some need an extra; and
 # a session, for a model with operators of onnxruntime-extensions.
 LOADERS = {
     "lucid",
@@ -206,6 +206,7 @@ LOADERS = {
     "lucid.cli.commands.doctor",
     "lucid.cli.on_demand",
     "lucid.cli.python_source",
+    "lucid.generation.constraints",
     "lucid.importing.torch_import",
     "lucid.layouts.checkpoint_files",
     "lucid.models",

@@ -78,6 +78,26 @@ def test_an_option_for_sampling_draws_and_a_seed_draws_the_same(call: Any, folde
     assert text("--repetition-penalty", "1.5") != likeliest
 
 
+def test_an_answer_is_json_of_a_schema_or_a_line_says_that_it_is_cut(call: Any, folder: Path, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"enum": ["abc", "abd"]}')
+    vocabulary = checkpoint(tmp_path / "quoted")
+    raw = json.loads((vocabulary / "tokenizer.json").read_text(encoding="utf-8"))
+    raw["model"]["vocab"]['"'] = raw["model"]["vocab"].pop("<39>")
+    (vocabulary / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
+    code, out, err = call("generate", vocabulary, "abc", "--json-schema", schema)
+    assert code == 0 and json.loads(out) in ("abc", "abd") and "not complete" not in err
+    code, out, err = call("generate", vocabulary, "abc", "--json-schema", schema, "-n", "3")
+    assert code == 0 and out == '"ab\n' and "the answer is not complete: --max-new-tokens ended it" in err
+    assert call("chat", folder, "--regex", "x{3}", read="a\nb\n")[1] == "xxx\nxxx\n"
+    grammar = tmp_path / "grammar.lark"
+    grammar.write_text('start: "ab" "cd"')
+    assert call("generate", folder, "abc", "--grammar", grammar)[1] == "abcd\n"
+    schema.write_text("{")
+    code, _, err = call("generate", vocabulary, "abc", "--json-schema", schema)
+    assert code == 2 and "--json-schema: " in err and "is not valid JSON" in err
+
+
 def test_a_stop_string_is_not_printed(call: Any, folder: Path) -> None:
     whole = call("generate", folder, "abc", "-n", "9")[1]
     assert (

@@ -5,6 +5,8 @@ Models of speech, `batch`, `serving` and `cli` import from it. Text and tokenize
 
 from lucid.core.words import package_names as _public
 from lucid.generation.choice import TokenLogprob as TokenLogprob
+from lucid.generation.constraints import Constraint as Constraint
+from lucid.generation.constraints import Vocabulary as Vocabulary
 from lucid.generation.encoder_decoder import EncoderDecoderGenerator as EncoderDecoderGenerator
 from lucid.generation.generator import Generator as Generator
 from lucid.generation.generator import Scored as Scored

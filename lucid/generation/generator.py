@@ -106,6 +106,8 @@ class Generator:
             seed: the same seed gives the same tokens, those of a prompt's first row whatever the other rows are. By
                 default draws use the generator of `lucid.manual_seed`.
             logprobs: how many of the likeliest tokens `generate_scored` gives with each token.
+            constraint: what the new tokens must match: a JSON schema, a regular expression or a grammar, which
+                `lucid.generation.Vocabulary` makes. An answer matches, or ends with `max_new_tokens` or a stop string.
             logits_processors: functions of the ids so far (1, total) and the logits (1, vocab) of a sequence that
                 return new logits. They are called before the options for sampling and after all others, in their
                 order; with beams each beam is a sequence, and the logits are log probabilities.

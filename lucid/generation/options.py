@@ -11,6 +11,7 @@ import numpy as np
 
 from lucid.core.graph.types import is_whole
 from lucid.core.process import random
+from lucid.generation.constraints import Constraint
 from lucid.generation.logits import LogitsProcessor
 
 
@@ -43,6 +44,7 @@ class GenerateOptions(TypedDict, total=False):
     stop: str | Sequence[str] | None
     seed: int | None
     logprobs: int | None
+    constraint: Constraint | None
     logits_processors: Sequence[LogitsProcessor]
 
 
@@ -80,6 +82,7 @@ class Options:
     stop: str | Sequence[str] | None = None
     seed: int | None = None
     logprobs: int | None = None
+    constraint: Constraint | None = None
     logits_processors: Sequence[LogitsProcessor] = ()
 
     def __post_init__(self) -> None:
@@ -113,6 +116,12 @@ class Options:
         for name, number in {"seed": self.seed, "logprobs": self.logprobs}.items():
             if number is not None:
                 _whole(name, number, 0)
+        ends = () if self.constraint is None else self.constraint.eos_token_ids
+        if ends and not set(ends) & set(self.eos_tokens):
+            raise ValueError(
+                f"generate: eos_token_id is {self.eos_token_id}, expected one of {list(ends)}, with which "
+                "the constraint ends an answer"
+            )
         self._check_sampling()
         self._check_beams()
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from lucid.generation.constraints import Matcher
 from lucid.generation.logits import Logits, LogitsProcessor
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids
@@ -19,7 +20,7 @@ Processor: TypeAlias = Callable[[Logits, Ids, int], Logits]
 
 
 def processors(options: Options) -> Iterator[tuple[str, Processor]]:
-    """The processors that options ask for, with their names, in the order of transformers."""
+    """The processors that options ask for, with their names, in the order of transformers; of one sequence."""
     o = options
     if o.logit_bias:
         yield "logit_bias", partial(biased, biases=o.logit_bias)
@@ -34,6 +35,8 @@ def processors(options: Options) -> Iterator[tuple[str, Processor]]:
         yield "bad_words_ids", partial(without_words, words=words)
     if o.min_new_tokens and o.eos_tokens:
         yield "min_new_tokens", partial(continued, least=o.min_new_tokens, ends=o.eos_tokens)
+    if o.constraint is not None:
+        yield "constraint", partial(matching, matcher=o.constraint.matcher())
     if o.forced_bos_token_id is not None:
         yield "forced_bos_token_id", partial(forced, token=o.forced_bos_token_id, total=1)
     if o.forced_eos_token_id is not None:
@@ -89,6 +92,12 @@ def without_words(logits: Logits, ids: Ids, start: int, words: Sequence[list[int
 def continued(logits: Logits, ids: Ids, start: int, least: int, ends: Sequence[int]) -> Logits:
     """Logits without the tokens that end a sequence, as long as it has fewer new ones than `least`."""
     return logits if len(ids) - start >= least else _without(logits, [token for token in ends if token < logits.size])
+
+
+def matching(logits: Logits, ids: Ids, start: int, matcher: Matcher) -> Logits:
+    """Logits of the tokens that a constraint allows after the new ones."""
+    allowed = matcher.allowed(ids[start:].tolist())[: logits.size]
+    return np.where(np.pad(allowed, (0, logits.size - allowed.size)), logits, -np.inf)
 
 
 def forced(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -210,3 +211,14 @@ def test_weights_in_few_bits(tmp_path: Path) -> None:
     lucid.export.to_onnx(lucid.models.load(path), path=path / "model.onnx", cache="growing")
     with pytest.raises(ValueError, match="is an exported model, whose weights stay as they are; leave out bits=4"):
         load_language_model(path, bits=4)
+
+
+def test_an_answer_matches_its_constraint_or_says_what_ended_it(model: LanguageModel) -> None:
+    constraint = model.tokenizer.constraint(regex="a{5}[bc]{3}")
+    answer = model.answer([5, 6], constraint=constraint)
+    assert re.fullmatch("a{5}[bc]{3}", "".join(answer)) and (answer.constrained, answer.ended_by) == (True, "eos")
+    answer = model.answer([5, 6], constraint=constraint, max_new_tokens=6)
+    assert re.fullmatch("a{5}[bc]", "".join(answer)) and answer.ended_by == "length"
+    with pytest.raises(ValueError, match="constraint: got regex and grammar, expected one of them"):
+        model.tokenizer.constraint(regex="a", grammar="start: 'a'")
+    assert model.tokenizer.constraint() is None

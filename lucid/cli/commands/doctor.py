@@ -21,6 +21,7 @@ _NEEDED = ("numpy", "onnx", "ml_dtypes", "threadpoolctl", "typer", "rich")
 _OPTIONAL = {
     "tokenizers": "chat",
     "jinja2": "chat",
+    "llguidance": "structured",
     "matplotlib": "plot",
     "gguf": "gguf",
     "pyarrow": "batch",

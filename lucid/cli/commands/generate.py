@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import sys
 from collections.abc import Iterator
@@ -11,19 +12,23 @@ from typing import Any
 
 from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
-from lucid.cli.options.commands import AnswerCommand, Generate, SamplingOptions
+from lucid.cli.options.commands import AnswerCommand, ConstraintOptions, Generate, SamplingOptions
 from lucid.cli.options.groups import values_of
 from lucid.cli.quantizing import quantize_arguments
 from lucid.cli.source import adapters_of
 from lucid.core.words.safe_text import harmless
+from lucid.files.atomic import open_regular
 from lucid.generation.chat import Answer, LanguageModel, load_language_model
+from lucid.generation.constraints import LONGEST
 from lucid.generation.options import Options
 
 
 def run(options: Generate) -> int:
     """Continue a text and show what follows; returns the exit code."""
     choice = answer_arguments(options)
+    structure = structure_of(options)
     model = load(options)
+    choice["constraint"] = model.tokenizer.constraint(**structure)
     answer = model.answer(
         model.tokenizer.encode(sys.stdin.read() if options.prompt == "-" else options.prompt), **choice
     )
@@ -61,6 +66,21 @@ def answer_arguments(options: AnswerCommand) -> dict[str, Any]:
     except ValueError as error:
         raise usage(str(error).removeprefix("generate: ")) from error
     return {"max_new_tokens": options.max_new_tokens, "stop": options.stop, **choice}
+
+
+def structure_of(options: AnswerCommand) -> dict[str, Any]:
+    """The arguments of `Tokenizer.constraint`: a schema as an object, a grammar as text."""
+    structure: dict[str, Any] = values_of(options, ConstraintOptions)
+    for name in ("json_schema", "grammar"):
+        if structure[name] is not None:
+            with open_regular(structure[name]) as file:
+                structure[name] = file.read(4 * LONGEST + 1).decode("utf-8", "replace")
+    if structure["json_schema"] is not None:
+        try:
+            structure["json_schema"] = json.loads(structure["json_schema"])
+        except (ValueError, RecursionError) as error:
+            raise usage(f"--json-schema: {str(options.json_schema)!r} is not valid JSON: {error}") from None
+    return structure
 
 
 def load(options: AnswerCommand) -> LanguageModel:
@@ -108,4 +128,7 @@ def print_speed(answer: Answer) -> None:
     parts = [f"{len(answer.ids)} tokens"]
     parts += [] if first is None else [f"the first after {first:.2f} s"]
     parts += [] if speed is None else [f"then {speed:.1f} tokens/s"]
-    terminal.Output(error=True).line(", ".join(parts), style="dim")
+    notes = terminal.Output(error=True)
+    notes.line(", ".join(parts), style="dim")
+    if answer.constrained and answer.ended_by == "length":
+        notes.line("the answer is not complete: --max-new-tokens ended it", style="yellow")

@@ -42,6 +42,7 @@ _sampling = partial(typer.Option, rich_help_panel="Sampling, which any of these 
 _rows = partial(typer.Option, rich_help_panel="The rows")
 _engine = partial(typer.Option, rich_help_panel="The engine")
 _address = partial(typer.Option, rich_help_panel="The address")
+_structure = partial(typer.Option, rich_help_panel="A structured answer, with the extra structured")
 _limit = partial(typer.Option, rich_help_panel="The limits")
 
 
@@ -279,7 +280,18 @@ class SamplingOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerCommand(Command, SessionOptions, ConfigOptions, WeightOptions, SamplingOptions):
+class ConstraintOptions:
+    """What an answer must match: the arguments of `Tokenizer.constraint` of these names, two of them in files."""
+
+    json_schema: Annotated[
+        Path | None, _structure(metavar="FILE", help="The answer is JSON of this schema, or ends with its tokens.")
+    ] = None
+    regex: Annotated[str | None, _structure(metavar="TEXT", help="The answer matches this regular expression.")] = None
+    grammar: Annotated[Path | None, _structure(metavar="FILE", help="The answer matches this grammar in Lark.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerCommand(Command, SessionOptions, ConfigOptions, WeightOptions, ConstraintOptions, SamplingOptions):
     """A command that runs a decoder with its tokenizer."""
 
     source: Annotated[
@@ -313,6 +325,7 @@ class Generate(JsonCommand, AnswerCommand):
     \b
       lucid generate SmolLM2-135M "The capital of France is" --max-new-tokens 20
       lucid generate model.gguf "Once upon a time" --temperature 0.8 --seed 1
+      lucid generate model.gguf "A person as JSON: " --json-schema person.json
     """
 
     prompt: Annotated[str, argument(metavar="TEXT", help="The text to continue; - reads the standard input.")]

@@ -68,7 +68,7 @@ class LanguageModel:
             max_new_tokens = NEW_TOKENS if positions is None else min(NEW_TOKENS, positions - prompt)
         ends = self.tokenizer.eos_token_ids
         tokens = self._generator.stream(prompt_ids, max_new_tokens=max_new_tokens, eos_token_id=ends or None, **options)
-        return Answer(tokens, prompt, self.tokenizer, stop)
+        return Answer(tokens, prompt, self.tokenizer, stop, constrained=options.get("constraint") is not None)
 
     def cancel(self) -> None:
         """End the step of a session that is running in another thread; its answer raises `RunCancelled` there."""
@@ -89,14 +89,23 @@ class Answer:
         ids: the new tokens, with those that ended the text.
         ended_by: "eos" for a token that ends a text, "stop" for a stop string, "length" for as many tokens as were
             asked for; None while it goes on, or if nobody wanted more of it.
+        constrained: whether it must match a constraint; it does unless `ended_by` is "length" or "stop".
         seconds_to_first: from the first request to the first token; None before.
         seconds: from the first request to the last token so far.
         wanted: asked after each token whether more are wanted, also while tokens give no text; by default always.
     """
 
-    def __init__(self, tokens: Iterator[int], prompt_tokens: int, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
+    def __init__(
+        self,
+        tokens: Iterator[int],
+        prompt_tokens: int,
+        tokenizer: Tokenizer,
+        stop: Sequence[str],
+        *,
+        constrained: bool = False,
+    ) -> None:
         self._tokens, self._tokenizer, self._stop = tokens, tokenizer, stop
-        self.prompt_tokens = prompt_tokens
+        self.prompt_tokens, self.constrained = prompt_tokens, constrained
         self.text = ""
         self.ids: list[int] = []
         self.ended_by: str | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import tokenizers
 
 from lucid.core.graph.types import Array
+from lucid.generation import Constraint, Vocabulary
 from lucid.generation.chat.long_texts import tokenized
 from lucid.generation.chat.template import ChatTemplate, Message
 from lucid.generation.chat.text_stream import TextStream
@@ -66,6 +68,33 @@ class Tokenizer:
     def stream(self, stop: Sequence[str] = ()) -> TextStream:
         """The text of ids that come one by one, up to a stop string."""
         return TextStream(self.decode, stop)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The tokens that constraints choose from; made at the first use, which takes up to two seconds.
+
+        Raises:
+            ModuleNotFoundError, ValueError: as `lucid.generation.Vocabulary`.
+        """
+        return Vocabulary(self.library.to_str(), self.eos_token_ids)
+
+    def constraint(
+        self, *, json_schema: Mapping[str, Any] | None = None, regex: str | None = None, grammar: str | None = None
+    ) -> Constraint | None:
+        """What an answer must match, of one of three kinds; None without any.
+
+        Raises:
+            ValueError, TypeError: for several kinds, and as the methods of `lucid.generation.Vocabulary`.
+        """
+        given = {"json_schema": json_schema, "regex": regex, "grammar": grammar}
+        names = [name for name, value in given.items() if value is not None]
+        if len(names) > 1:
+            raise ValueError(f"constraint: got {' and '.join(names)}, expected one of them")
+        if json_schema is not None:
+            return self.vocabulary.json_schema(json_schema)
+        if regex is not None:
+            return self.vocabulary.regex(regex)
+        return None if grammar is None else self.vocabulary.grammar(grammar)
 
     def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         try:
