@@ -8,6 +8,9 @@ from lucid.generation.choice import TokenLogprob as TokenLogprob
 from lucid.generation.constraints import Constraint as Constraint
 from lucid.generation.constraints import Vocabulary as Vocabulary
 from lucid.generation.encoder_decoder import EncoderDecoderGenerator as EncoderDecoderGenerator
+from lucid.generation.engine import Completion as Completion
+from lucid.generation.engine import Engine as Engine
+from lucid.generation.engine import EngineFull as EngineFull
 from lucid.generation.generator import Generator as Generator
 from lucid.generation.generator import Scored as Scored
 from lucid.generation.logits import LogitsError as LogitsError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,16 +47,41 @@ def placed(array: Array, device: str) -> Any:
     return ort_value(array) if device == "cpu" else onnxruntime.OrtValue.ortvalue_from_numpy(array, device, 0)
 
 
+@dataclass(frozen=True)
+class RowsOf:
+    """Rows `start` to `stop` of an OrtValue, where they are in its memory: `Session.bind` takes them like one."""
+
+    value: Any
+    start: int
+    stop: int
+
+    def shape(self) -> list[int]:
+        """The sizes of these rows."""
+        return [self.stop - self.start, *self.value.shape()[1:]]
+
+    @property
+    def place(self) -> tuple[str, int, int, list[int], int]:
+        """What onnxruntime binds: device, its number, element type, shape, address."""
+        value = self.value
+        row = value.tensor_size_in_bytes() // value.shape()[0]
+        return value.device_name(), 0, value.element_type(), self.shape(), value.data_ptr() + self.start * row
+
+
 def numpy_of(value: Any) -> Array:
     """An OrtValue as an array, which may share its memory: copy it before the memory is written again."""
     if value.data_type() != "tensor(bfloat16)":
         array: Array = value.numpy()
         return array
-    shape = tuple(value.shape())
+    return in_place(value).copy()
+
+
+def in_place(value: Any) -> Array:
+    """The memory of an OrtValue on the CPU as an array, as long as the OrtValue is kept."""
+    shape, kind = tuple(value.shape()), numpy_type(value)
     if 0 in shape:
-        return np.empty(shape, bfloat16.numpy)
-    bits = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())
-    return np.frombuffer(bits, np.uint16).copy().view(bfloat16.numpy).reshape(shape)
+        return np.empty(shape, kind)
+    held = (ctypes.c_uint8 * (math.prod(shape) * kind.itemsize)).from_address(value.data_ptr())
+    return np.frombuffer(held, np.uint8).view(kind).reshape(shape)
 
 
 def numpy_type(value: Any) -> np.dtype[Any]:

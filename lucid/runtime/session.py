@@ -23,7 +23,7 @@ from lucid.runtime.adapters import Adapters
 from lucid.runtime.changed_models import Model
 from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
-from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
+from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.requirements import config_of, extensions_path, limits_of, needs_extensions, without_data
 from lucid.runtime.runs import NOT_COMPUTED, BoundRun, Runs
 
@@ -215,22 +215,29 @@ class Session:
         """Bind OrtValues once, for any number of runs that read and write their memory where it is.
 
         Args:
-            inputs: OrtValues by input name. One that shares memory with an array (`ort_values.ort_value`) is changed by
-                writing to the array.
-            outputs: by output name, an OrtValue that receives it, which may be one of the inputs if the model writes it
-                in place; or the name of a device, on which each run makes a new one.
+            inputs: OrtValues by input name, or rows of one (`ort_values.RowsOf`), which must be kept as long as the
+                binding. One that shares memory with an array (`ort_values.ort_value`) is changed by writing to the
+                array.
+            outputs: by output name, an OrtValue or rows of one that receive it, which may be one of the inputs if the
+                model writes it in place; or the name of a device, on which each run makes a new one.
 
         Raises:
             KeyError, TypeError, ValueError: as `run`.
         """
         inputs = {**self._adapters.values(self.adapter), **inputs}
-        self._check({name: (numpy_type(value), tuple(value.shape())) for name, value in inputs.items()})
+        whole = {name: value.value if isinstance(value, RowsOf) else value for name, value in inputs.items()}
+        self._check({name: (numpy_type(whole[name]), tuple(value.shape())) for name, value in inputs.items()})
         binding = self._session.io_binding()
         for name, value in inputs.items():
-            binding.bind_ortvalue_input(name, value)
+            if isinstance(value, RowsOf):
+                binding.bind_input(name, *value.place)
+            else:
+                binding.bind_ortvalue_input(name, value)
         for name, place in outputs.items():
             if isinstance(place, str):
                 binding.bind_output(name, place)
+            elif isinstance(place, RowsOf):
+                binding.bind_output(name, *place.place)
             else:
                 binding.bind_ortvalue_output(name, place)
         return BoundRun(tuple(outputs), binding, self._session.run_with_iobinding, self._runs)

@@ -112,7 +112,7 @@ def test_a_row_of_a_batch_gets_the_tokens_that_it_gets_alone(variant: str, kind:
 
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_buffers_become_larger_as_texts_do(num_beams: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixed, "_FIRST_CAPACITY", 4)
+    monkeypatch.setattr(fixed, "FIRST_CAPACITY", 4)
     options: dict[str, Any] = {"max_new_tokens": 20, "num_beams": num_beams}
     ids, mask = pad_left([[1, 2], [3]], 0)
     few, many = (Generator(model("llama/llama2", kind)).generate(ids, mask, **options) for kind in ("fixed", "eager"))
@@ -123,10 +123,12 @@ def test_a_step_over_buffers_copies_no_cache() -> None:
     """The memory that a session reads as past and writes as present is that of the first step."""
     steps = stepper(model("llama/llama2", "fixed in place"))
     _, held = steps.prefill(Prompt(np.array([[1, 2, 3]]), np.ones((1, 3), np.int64)), 5)
-    places = {name: value.data_ptr() for name, value in held.buffers.items()}
+    values = dict(held.buffers.values)
+    places = {name: value.data_ptr() for name, value in values.items()}
+    assert not any(value.numpy()[:, :, 3:].any() for value in values.values())
     held = steps.step(np.array([4]), held)[1]
-    present = held.single.bound.outputs()
-    assert {name: present[name.replace("past_key_values", "present")].data_ptr() for name in places} == places
+    assert {name: value.data_ptr() for name, value in held.buffers.values.items()} == places
+    assert all(value.numpy()[:, :, 3].any() and not value.numpy()[:, :, 4:].any() for value in values.values())
 
 
 def test_a_model_that_says_how_many_positions_it_has_is_believed() -> None:

@@ -112,7 +112,7 @@ def test_texts_of_different_lengths_go_into_buffers() -> None:
 
 
 def test_buffers_become_larger_as_texts_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixed, "_FIRST_CAPACITY", 2)
+    monkeypatch.setattr(fixed, "FIRST_CAPACITY", 2)
     few, many = (generator("t5/v1_0", kind).generate([[5, 6, 1]], max_new_tokens=9) for kind in ("fixed", "eager"))
     assert few.tolist() == many.tolist()
 

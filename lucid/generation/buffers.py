@@ -1,0 +1,148 @@
+"""Buffers of keys and values that a session writes in place: a row of them is the memory of one text.
+
+Any neighbouring rows can be read and written together, where they are: a part of a prompt by one row, the next token by
+many. Nothing is copied by a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lucid.core.graph.types import Array
+from lucid.generation.prompts import Ids
+from lucid.generation.sequences import StepLogits
+from lucid.runtime.ort_values import RowsOf, in_place, numpy_of, ort_value, placed
+from lucid.runtime.runs import BoundRun
+from lucid.runtime.session import Session
+
+
+@dataclass(frozen=True)
+class _OneToken:
+    """A step of one token a row, bound to memory: what it reads (n,) and writes (n, vocab)."""
+
+    ids: Array
+    positions: Array
+    logits: Array
+    bound: BoundRun
+
+
+class Buffers:
+    """The buffers of a session.
+
+    Args:
+        session: exported with ``cache="fixed"``.
+        caches: the output for each cache input, by name.
+        values: OrtValues (rows, heads, capacity, width) by the name of the cache input.
+        given: the other inputs that a run does not make itself, for all rows.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        caches: Mapping[str, str],
+        values: Mapping[str, Any],
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._session, self._caches, self._given = session, caches, given or {}
+        self.values = dict(values)
+        self._single: dict[tuple[int, int], _OneToken] = {}
+
+    @classmethod
+    def empty(
+        cls,
+        session: Session,
+        caches: Mapping[str, str],
+        heads: Mapping[str, tuple[int, int]],
+        rows: int,
+        capacity: int,
+        given: Mapping[str, Any] | None = None,
+    ) -> Buffers:
+        """Buffers without texts; `heads` are the number of heads of each cache input and their width."""
+        shapes = {name: (rows, count, capacity, width) for name, (count, width) in heads.items()}
+        # The system hands out zeros page by page, when they are written: what is not filled takes no memory.
+        zeros = {name: np.zeros(shape, _type(session, name)) for name, shape in shapes.items()}
+        return cls(session, caches, {name: placed(z, session.memory) for name, z in zeros.items()}, given)
+
+    @property
+    def capacity(self) -> int:
+        """How many positions a row has."""
+        return int(next(iter(self.values.values())).shape()[2])
+
+    def run(self, start: int, ids: Ids, filled: Ids) -> StepLogits:
+        """Read the next tokens of rows from `start` on; the buffers then hold them.
+
+        Args:
+            start: the first row.
+            ids: (n, L), of n rows.
+            filled: (n,), how many positions of each row come before.
+
+        Returns:
+            The logits after the last token of each row (n, vocab); the next run may write over them.
+        """
+        if ids.shape[1] > 1:
+            positions = filled[:, None] + np.arange(ids.shape[1])
+            bound = self._bound(start, self._arrays(ids, positions), "cpu")
+            bound.run()
+            logits: StepLogits = numpy_of(bound.outputs()["logits"])[:, -1]
+            return logits
+        rows = start, len(ids)
+        single = self._single.get(rows)
+        if single is None:
+            single = self._single[rows] = self._one_token(*rows)
+        single.ids[:] = ids[:, 0]
+        single.positions[:] = filled
+        single.bound.run()
+        return single.logits
+
+    def enlarge(self, capacity: int, filled: Sequence[int]) -> None:
+        """Give each row more positions; `filled` says how many of each are kept."""
+        for name, value in self.values.items():
+            before = numpy_of(value)
+            rows, heads, _, width = before.shape
+            after = np.zeros((rows, heads, capacity, width), before.dtype)
+            for row, count in enumerate(filled):
+                after[row, :, :count] = before[row, :, :count]
+            self.values[name] = placed(after, self._session.memory)
+        self._single = {}
+
+    def change(self, write: Callable[[Array], None]) -> None:
+        """Change all buffers by a function that writes into one (rows, heads, capacity, width)."""
+        for value in self.values.values():
+            if value.device_name() == "cpu":
+                write(in_place(value))
+            else:
+                array = value.numpy()
+                write(array)
+                value.update_inplace(array)
+
+    def _one_token(self, start: int, count: int) -> _OneToken:
+        zeros = np.zeros((count, 1), np.int64)
+        arrays = self._arrays(zeros, zeros)
+        kind, shape = self._session.outputs["logits"]
+        assert kind is not None and isinstance(shape[-1], int)
+        logits = np.zeros((count, 1, shape[-1]), kind.numpy)
+        bound = self._bound(start, arrays, ort_value(logits))
+        return _OneToken(arrays["input_ids"][:, 0], arrays["position_ids"][:, 0], logits[:, 0], bound)
+
+    def _bound(self, start: int, arrays: Mapping[str, Array], logits: Any) -> BoundRun:
+        stop = start + len(arrays["input_ids"])
+        rows = {name: RowsOf(value, start, stop) for name, value in self.values.items()}
+        inputs = {name: ort_value(array) for name, array in arrays.items()}
+        outputs = {"logits": logits, **{output: rows[name] for name, output in self._caches.items()}}
+        return self._session.bind({**inputs, **rows, **self._given}, outputs)
+
+    def _arrays(self, ids: Ids, positions: Ids) -> dict[str, Array]:
+        """The inputs other than caches, in the session's element types; the mask is not read."""
+        given = {"input_ids": ids, "position_ids": positions, "attention_mask": np.ones_like(ids)}
+        types = {name: _type(self._session, name) for name in self._session.inputs if name in given}
+        return {name: np.array(given[name], kind) for name, kind in types.items()}
+
+
+def _type(session: Session, name: str) -> np.dtype[Any]:
+    kind = session.inputs[name][0]
+    assert kind is not None
+    return kind.numpy
