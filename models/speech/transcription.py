@@ -1,15 +1,15 @@
 """From sound to text: windows of 30 seconds one after the other, each begun where the last segment ended.
 
 The windows and segments are those of openai/whisper's `transcribe` and of transformers' sequential algorithm, with
-greedy search. What those have on top is left out: other temperatures to try again with, the text so far as a prompt,
-and timestamps of single words.
+greedy search. What those have on top is left out: other temperatures to try again with, and the text so far as a
+prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from lucid.models.checkpoints.config import Array
 from lucid.models.speech.log_mel import HOP, checked_samples, log_mel
 from lucid.models.speech.whisper_rules import Ids, only, writing_rules
 from lucid.models.speech.whisper_tokens import WhisperTokenizer
+from lucid.models.speech.word_times import Word, token_ends, words_of
+from lucid.tracing.inner_outputs import with_outputs
 
 _STEP = 2  # frames from one timestamp to the next: 0.02 s
 _PER_SECOND = 100  # frames
@@ -36,6 +38,8 @@ class Segment(NamedTuple):
     text: str
     tokens: list[int]
     """The ids of the text."""
+    words: tuple[Word, ...] = ()
+    """Its words, if they were asked for."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ def transcribe(
     no_speech_threshold: float | None = 0.6,
     logprob_threshold: float | None = -1.0,
     max_positions: int | None = None,
+    words: bool | lucid.runtime.Session = False,
     on_segment: Callable[[Segment], None] | None = None,
 ) -> Transcription:
     """Write down what is said, with greedy search.
@@ -80,11 +85,14 @@ def transcribe(
         logprob_threshold: a text is improbable if the mean log probability of its tokens is below this; None: any is.
         max_positions: the most tokens of a prompt and a text. By default the model's config or the capacity of the
             session's buffers tells it, otherwise 448.
+        words: whether segments have the times of their words, from the attention of `tokenizer.alignment_heads`, for
+            which the model reads each window's text once more; the session of the whole model, exported with
+            ``outputs=["attentions"]``, where `model` is a pair of sessions.
         on_segment: called with each segment as soon as it is known.
 
     Raises:
         TypeError, ValueError: for samples as `log_mel`, for a language or task that the model does not have, and for a
-            model that hears no sound.
+            model that hears no sound; for `words` without heads, or without a model that gives their attention.
         LogitsError: for logits that no token can be chosen from, such as NaN.
     """
     sound = checked_samples(samples, "transcribe")
@@ -99,6 +107,7 @@ def transcribe(
         raise ValueError(
             f"transcribe: max_positions is {positions}, expected more than the {len(prompt)} of the prompt"
         )
+    attend = _attention(model, tokenizer, words) if words else None
     generator = lucid.generation.EncoderDecoderGenerator(encoder, decoder, max_positions=positions)
     length = sound.size // HOP
     features = log_mel(sound, mels, max(length, width))
@@ -107,7 +116,8 @@ def transcribe(
     while seek < length:
         size = min(width, length - seek)
         window = features[:, seek : seek + width]
-        texts = generator.encode(np.pad(window, ((0, 0), (0, width - window.shape[1])))[None])
+        heard = np.pad(window, ((0, 0), (0, width - window.shape[1])))[None]
+        texts = generator.encode(heard)
         if language is None and tokenizer.languages:
             language = _detect_language(texts, tokenizer)
         prompt = tokenizer.prompt(language, task, timestamps)
@@ -116,16 +126,65 @@ def transcribe(
         if no_speech_threshold is not None and improbable and _silence(texts, tokenizer) > no_speech_threshold:
             tokens = []
         spans, after = _spans(tokens, tokenizer.first_timestamp, size)
+        ends = None if attend is None or not tokens else seek / _PER_SECOND + attend(heard, prompt, tokens, size)
+        place = 0
         for start, end, part in spans:
-            words = [token for token in part if token < tokenizer.end_of_text]
-            text = tokenizer.decode(words).strip()
+            ids = [token for token in part if token < tokenizer.end_of_text]
+            text = tokenizer.decode(ids).strip()
+            spoken = () if ends is None else _words(tokens, ends, place, part, tokenizer, language)
+            place += len(part)
             if text and end > start:
-                segments.append(Segment((seek + start) / _PER_SECOND, (seek + end) / _PER_SECOND, text, words))
+                segments.append(Segment((seek + start) / _PER_SECOND, (seek + end) / _PER_SECOND, text, ids, spoken))
                 if on_segment is not None:
                     on_segment(segments[-1])
         seek += after
     whole = tokenizer.decode([token for segment in segments for token in segment.tokens]).strip()
     return Transcription(language, whole, segments)
+
+
+def _attention(
+    model: nn.EncoderDecoder | Sessions, tokenizer: WhisperTokenizer, words: bool | lucid.runtime.Session
+) -> Callable[[Array, list[int], list[int], int], Array]:
+    """Up to when each token lasts, as a function of a window, the prompt, the tokens and a number of frames."""
+    heads = tokenizer.alignment_heads
+    if not heads:
+        raise ValueError("transcribe: words: generation_config.json has no alignment_heads, which tell when words are")
+    run: Callable[[dict[str, Array]], Mapping[str, Any]]
+    if isinstance(words, lucid.runtime.Session):
+        run = words.run
+    elif isinstance(model, tuple):
+        raise ValueError(
+            "transcribe: words=True: two sessions give no attention; give a third: words=Session(path), of the whole "
+            'model, exported by to_onnx(whisper, outputs=["attentions"])'
+        )
+    else:
+        function = with_outputs(model, ["attentions"])
+
+        def run(arrays: dict[str, Array]) -> Mapping[str, Any]:
+            found = function(**{name: lucid.tensor(array) for name, array in arrays.items()})
+            return {name: value.numpy() for name, value in found.items()}
+
+    def ends(window: Array, prompt: list[int], tokens: list[int], size: int) -> Array:
+        found = run({"input_features": window, "decoder_input_ids": np.array([[*prompt, *tokens]])})
+        named = [f"decoder.cross_attentions.{layer}" for layer, _ in heads]
+        if lost := [name for name in named if name not in found]:
+            raise ValueError(f"transcribe: words: the model has no output {lost[0]}; export it with attentions")
+        weights = [
+            found[name][0, head, len(prompt) :, : size // 2] for name, (_, head) in zip(named, heads, strict=True)
+        ]
+        return token_ends(np.stack(weights), tokenizer.median_filter_width)
+
+    return ends
+
+
+def _words(
+    tokens: list[int], ends: Array, first: int, part: list[int], tokenizer: WhisperTokenizer, language: str | None
+) -> tuple[Word, ...]:
+    """The words of the part of a window's tokens that begins at `first`. Each token lasts since the one before it."""
+    times = [(0.0 if not place else ends[place - 1], ends[place]) for place in range(len(tokens))]
+    text = [place for place in range(first, first + len(part)) if tokens[place] < tokenizer.end_of_text]
+    rounded = [(round(float(times[place][0]), 2), round(float(times[place][1]), 2)) for place in text]
+    return tuple(words_of([tokens[place] for place in text], rounded, tokenizer.decode, language))
 
 
 def _window_shape(model: nn.EncoderDecoder | Sessions) -> tuple[int, int]:

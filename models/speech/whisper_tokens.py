@@ -26,6 +26,8 @@ class WhisperTokenizer:
         suppressed: tokens that the model must not write.
         suppressed_first: tokens that it must not write first.
         max_first_timestamp: the latest that the first segment may begin, in steps of 0.02 s.
+        alignment_heads: the layer and number of each head of the decoder that attends to what is spoken at the time.
+        median_filter_width: positions over which their weights are smoothed for the times of words.
     """
 
     decode: Callable[[list[int]], str]
@@ -37,10 +39,12 @@ class WhisperTokenizer:
     suppressed: tuple[int, ...] = ()
     suppressed_first: tuple[int, ...] = ()
     max_first_timestamp: int = 50
+    alignment_heads: tuple[tuple[int, int], ...] = ()
+    median_filter_width: int = 7
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], decode: Callable[[list[int]], str]) -> Self:
-        """Read the special tokens of Hugging Face's generation_config.json.
+        """Read the special tokens of Hugging Face's generation_config.json, and the width of a filter in config.json.
 
         Args:
             folder: the checkpoint.
@@ -63,6 +67,8 @@ class WhisperTokenizer:
             suppressed=_ids(options, "suppress_tokens"),
             suppressed_first=_ids(options, "begin_suppress_tokens"),
             max_first_timestamp=options.whole("max_initial_timestamp_index", 50, low=0),
+            alignment_heads=_heads(options),
+            median_filter_width=_filter_width(Path(folder) / "config.json"),
         )
 
     @property
@@ -119,3 +125,22 @@ def _ids(options: Config, name: str) -> tuple[int, ...]:
     if not all(isinstance(token, int) and not isinstance(token, bool) and token >= 0 for token in found):
         raise options.wrong(name, "expected token ids")
     return tuple(found)
+
+
+def _heads(options: Config) -> tuple[tuple[int, int], ...]:
+    """The option alignment_heads; () without it."""
+    found = options.get("alignment_heads", list, [])
+    if not all(
+        isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and 0 <= n < 1000 for n in pair)
+        for pair in found
+    ):
+        raise options.wrong("alignment_heads", "expected pairs of a layer and a head")
+    return tuple((layer, head) for layer, head in found)
+
+
+def _filter_width(path: Path) -> int:
+    options = Config(read_json(path) if path.exists() else {}, str(path))
+    width = options.whole("median_filter_width", 7, high=999)
+    if width % 2 == 0:
+        raise options.wrong("median_filter_width", "expected an odd number")
+    return width

@@ -78,6 +78,7 @@ def store_all(folder: Path) -> None:
     (folder / "cases.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
     lines = [json.dumps(rule(number)) for number in range(60)]
     (folder / "rules.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    store_words(folder, model, sound)
     for path in folder.iterdir():
         path.chmod(0o644)
 
@@ -213,6 +214,89 @@ def transcribed(model: transformers.PreTrainedModel, sound: np.ndarray, options:
         [round(float(s["start"]), 2), round(float(s["end"]), 2), s["tokens"].tolist()] for s in result["segments"][0]
     ]
     return {"language": language, "segments": segments}
+
+
+def store_words(folder: Path, model: transformers.PreTrainedModel, sound: np.ndarray) -> None:
+    """words.json: what tells when words are, of parts of the sound the times of tokens, and texts split into words."""
+    heads = [[0, 1], [1, 0], [1, 3]]
+    write = transformers.models.whisper.tokenization_whisper._combine_tokens_into_words
+    extractor = transformers.WhisperFeatureExtractor(feature_size=SIZES["num_mel_bins"])
+    times = []
+    for begin, end in ((0, len(sound)), (6400, 12800), (16000, 30000)):
+        features = extractor(sound[begin:end], sampling_rate=RATE, padding=False, truncation=False, return_tensors="pt")
+        model.generation_config = transformers.GenerationConfig(
+            **TOKENS, max_length=SIZES["max_target_positions"], alignment_heads=heads
+        )
+        with torch.no_grad():
+            result = model.generate(
+                features.input_features,
+                attention_mask=torch.ones(1, features.input_features.shape[-1], dtype=torch.long),
+                language="en",
+                task="transcribe",
+                return_timestamps=True,
+                return_token_timestamps=True,
+                return_segments=True,
+                condition_on_prev_tokens=False,
+                temperature=0.0,
+            )
+        lines = [
+            [s["tokens"].tolist(), [round(t, 2) for t in s["token_timestamps"].tolist()]] for s in result["segments"][0]
+        ]
+        times.append({"begin": begin, "end": end, "segments": lines})
+    split = []
+    for language, pieces in TEXTS:
+        tokenizer = Pieces(pieces)
+        words, _, places = write(tokenizer, list(range(len(pieces))), language)
+        split.append([language, pieces, words, places])
+    (folder / "words.json").write_text(
+        json.dumps({"alignment_heads": heads, "times": times, "split": split}) + "\n", encoding="utf-8"
+    )
+
+
+TEXTS = [
+    (
+        "english",
+        [
+            " Hel",
+            "lo",
+            ",",
+            " wor",
+            "ld",
+            "!",
+            ' "',
+            "Yes",
+            '"',
+            " he",
+            " said",
+            "...",
+            " 3",
+            ".",
+            "5",
+            " (",
+            "ok",
+            ")",
+        ],
+    ),
+    ("english", ["No", "-", "one", " said", " ", "\xc3", "\xa9", "t", "\xc3", "\xa9", " ¿", "Qué", "?", " -"]),
+    ("japanese", ["\xe6", "\x9d", "\xb1", "京", "。", "です"]),
+]
+"""Texts as the pieces of tokens; a piece of one letter above 127 is a byte."""
+
+
+class Pieces:
+    """A tokenizer of these pieces."""
+
+    eos_token_id = 1000
+
+    def __init__(self, pieces: list[str]) -> None:
+        self._pieces = pieces
+
+    def decode(self, tokens: list[int], **_: Any) -> str:
+        found = b"".join(
+            piece.encode("latin-1") if len(piece) == 1 and 127 < ord(piece) < 256 else piece.encode()
+            for piece in (self._pieces[token] for token in tokens)
+        )
+        return found.decode(errors="replace")
 
 
 def rule(seed: int) -> dict[str, Any]:
