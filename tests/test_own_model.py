@@ -167,6 +167,19 @@ def test_an_unknown_type_lists_those_of_distributions_and_imports_none(tmp_path:
     assert "nomic_bert" not in sys.modules
 
 
+def test_doctor_lists_the_types_of_distributions_and_what_is_wrong_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = project("ours", bert="nomic_bert:FAMILY", broken="no_such_module:FAMILY"), dict[str, str]()
+    with installed(tmp_path / "site", NOMIC, own):
+        assert in_process(["doctor", "--json"], monkeypatch) == 1
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
+    good, ignored, broken = (found[f"model type {name}"] for name in ("nomic_bert", "bert", "broken"))
+    assert good["good"] and "nomic_bert:NomicBert, nomic_bert:FAMILY of " in good["text"]
+    assert not ignored["good"] and "is ignored, as Lucid reads bert itself" in ignored["text"]
+    assert not broken["good"] and "does not import: No module named 'no_such_module'" in broken["text"]
+
+
 def test_two_distributions_with_one_type_are_an_error_that_names_both(tmp_path: Path) -> None:
     other = project("other-nomic", nomic_bert="nomic_bert:FAMILY"), {}
     with (

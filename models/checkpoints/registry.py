@@ -6,18 +6,19 @@
     nomic_bert = "nomic_bert:FAMILY"             # a model_type of config.json, and the Family that reads it
 
 An entry point is imported when a checkpoint of its type is read, so one that fails stops no other type. It never
-replaces a type of Lucid's: what is installed does not change what `bert` computes.
+replaces a type of Lucid's: what is installed does not change what `bert` computes, and `lucid doctor` says so.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 from lucid.models.checkpoints.config_file import ConfigError
-from lucid.models.checkpoints.families import FAMILIES, Family, ModelType
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, Family, ModelType
 
 GROUP = "lucid.models"
 """The group of entry points."""
@@ -94,6 +95,27 @@ def type_of(kind: str) -> ModelType:
 def known_types() -> list[str]:
     """All types that are read; nothing is imported for it."""
     return [*_KNOWN, *sorted({point.name for point in _entry_points()} - _KNOWN.keys())]
+
+
+def installed_types() -> Iterator[tuple[str, str, str]]:
+    """The types of distributions, each with the class that reads it and its distribution, and what is wrong with it.
+
+    Every entry point is imported for it.
+
+    Raises:
+        Exception: what an import raises that is no error of importing; a note names the distribution.
+    """
+    for point in sorted(_entry_points(), key=lambda point: str(point.name)):
+        where = f"{point.value} of {_distribution(point)}"
+        if point.name in MODEL_TYPES:
+            yield point.name, where, f"is ignored, as Lucid reads {point.name} itself; give it another name"
+            continue
+        try:
+            family = family_of(point.name)
+        except ConfigError as error:
+            yield point.name, where, str(error)
+        else:
+            yield point.name, f"{family.model}, {where}", ""
 
 
 def _installed(kind: str) -> Family | None:

@@ -69,6 +69,19 @@ def _findings() -> Iterator[Finding]:
         version = _version(name)
         yield Finding(name, True if version else None, version or f"not installed (extra {extra})")
     yield from _runtime()
+    yield from _model_types()
+
+
+def _model_types() -> Iterator[Finding]:
+    """The types of checkpoints that other distributions read."""
+    if not metadata.entry_points(group="lucid.models"):
+        return
+    try:
+        registry = import_module("lucid.models.checkpoints.registry")
+    except ImportError:  # of a package that is reported above
+        return
+    for name, where, problem in registry.installed_types():
+        yield Finding(f"model type {name}", not problem, problem or where, where if problem else "")
 
 
 def _package(name: str) -> Finding:
