@@ -22,6 +22,7 @@ from tests.chat.checkpoints import checkpoint, tokenizer
 from tests.console import in_process
 from tests.distributions import installed
 from tests.models.goldens import folder as golden
+from tests.models.test_gguf import converted
 from tests.pages import blocks
 
 ROOT = Path(__file__).parents[1]
@@ -114,6 +115,18 @@ def test_a_decoder_is_one_class_and_chats(tmp_path: Path, monkeypatch: pytest.Mo
         assert list(load_language_model(folder).answer(tokenizer().encode("hello").ids, max_new_tokens=4)) == expected
         assert in_process(["export", folder, "--for", "genai", "-o", "out"], monkeypatch, tmp_path) == 0
     assert json.loads((tmp_path / "out" / "genai_config.json").read_text())["model"]["type"] == "decoder"
+
+
+def test_a_type_says_how_gguf_files_store_it(tmp_path: Path) -> None:
+    file = converted("llama/llama2", tmp_path / "model.gguf", named="ours")
+    source = DECODER.replace('like="llama"', 'like="llama", gguf=GGUF("ours", "neighbours")')
+    source = source.replace("import Family", "import GGUF, Family")
+    with pytest.raises(ConfigError, match="general.architecture is 'ours', supported: llama, qwen2, qwen3"):
+        lucid.models.load(file)
+    with installed(tmp_path / "site", (project("ours", ours="ours:FAMILY"), {"ours.py": source})):
+        state = lucid.models.load(file).state_dict()
+    for name, tensor in lucid.models.load(golden("llama/llama2")).state_dict().items():
+        np.testing.assert_array_equal(state[name].numpy(), tensor.numpy())
 
 
 # What goes wrong ------------------------------------------------------------------------------------------------------

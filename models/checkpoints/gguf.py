@@ -24,10 +24,9 @@ from lucid.models.checkpoints.config import Array, Config, ConfigError, show
 from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.gguf_file import Header, Strings, Value, read_header
 from lucid.models.checkpoints.options_read import options_read
+from lucid.models.checkpoints.registry import gguf_type, type_of
 from lucid.quantization import Blocks
 
-_STORED = {kind.gguf.architecture: (name, kind.gguf) for name, kind in MODEL_TYPES.items() if kind.gguf is not None}
-"""By the name that a file gives in general.architecture: the model_type, and how it is stored."""
 _OPTIONS = {  # metadata, after the architecture's name and a dot, to the option of config.json
     "embedding_length": "hidden_size",
     "feed_forward_length": "intermediate_size",
@@ -82,7 +81,7 @@ def read_config(path: str | os.PathLike[str], *model_types: str, ignore: Sequenc
     if widened := header.widened():
         _log.info("%s: dequantized to float32: %s", path, widened)
     options = source.options()
-    reads = options_read(options["model_type"])
+    reads = options_read(type_of(source.model_type).like or source.model_type)
     config = Config(options, str(path), lambda: weights, lambda: weights.shapes, reads, strict=True).without(ignore)
     config.expect_type(model_types)
     return config
@@ -123,12 +122,14 @@ class _Source:
     def __init__(self, header: Header) -> None:
         self.header = header
         self.name = self._text("general.architecture")
-        if self.name not in _STORED:
+        found = gguf_type(self.name)
+        if found is None:
+            supported = ", ".join(kind.gguf.architecture for kind in MODEL_TYPES.values() if kind.gguf is not None)
             raise ConfigError(
-                f"{header.path}: general.architecture is {show(self.name)}, supported: {', '.join(_STORED)}; "
+                f"{header.path}: general.architecture is {show(self.name)}, supported: {supported}; "
                 "get the model's config.json and safetensors"
             )
-        self.model_type, self.stored = _STORED[self.name]
+        self.model_type, self.stored = found
         frequencies = self.stored.frequencies
         self.frequencies = frequencies if frequencies in header.tensors else None
         parts = header.metadata.get("split.count", 1)

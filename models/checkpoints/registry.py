@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any
 
 from lucid.models.checkpoints.config_file import ConfigError
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, Family, ModelType
+from lucid.models.checkpoints.families import FAMILIES, GGUF, MODEL_TYPES, Family, ModelType
 
 GROUP = "lucid.models"
 """The group of entry points."""
@@ -95,6 +95,12 @@ def type_of(kind: str) -> ModelType:
 def known_types() -> list[str]:
     """All types that are read; nothing is imported for it."""
     return [*_KNOWN, *sorted({point.name for point in _entry_points()} - _KNOWN.keys())]
+
+
+def gguf_type(architecture: str) -> tuple[str, GGUF] | None:
+    """The type of GGUF files by their general.architecture, and how they store it; types of distributions come last."""
+    stored = ((name, type_of(name).gguf) for name in known_types())
+    return next(((name, gguf) for name, gguf in stored if gguf is not None and gguf.architecture == architecture), None)
 
 
 def installed_types() -> Iterator[tuple[str, str, str]]:

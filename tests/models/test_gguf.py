@@ -46,12 +46,15 @@ NAMES = {
 }
 
 
-def converted(variant: str, path: Path, **metadata: object) -> Path:
-    """A checkpoint of Hugging Face's as llama.cpp converts it, with more metadata: two underscores for a dot."""
+def converted(variant: str, path: Path, named: str | None = None, **metadata: object) -> Path:
+    """A checkpoint of Hugging Face's as llama.cpp converts it, with more metadata: two underscores for a dot.
+
+    `named` is the file's architecture, by default that of the checkpoint.
+    """
     options = json.loads((goldens.folder(variant) / "config.json").read_text())
     name = {"mistral": "llama"}.get(options["model_type"], options["model_type"])
     heads = {"q": options["num_attention_heads"], "k": options["num_key_value_heads"]}
-    writer = GGUFWriter(path, name)
+    writer = GGUFWriter(path, named or name)
     writer.add_context_length(options["max_position_embeddings"])
     writer.add_embedding_length(options["hidden_size"])
     writer.add_feed_forward_length(options["intermediate_size"])
