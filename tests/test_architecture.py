@@ -197,8 +197,8 @@ def test_no_import_cycles() -> None:
 
 # What imports a module by name at run time: `lucid`, on first use; the command, which imports the user's code too; an
 # op read from a pickle, which imports the module that defined it, as pickle does for functions; checkpoints, which need
-# one model of many, one of another distribution, or the reader of GGUF files; layouts and constraints, of which some need an extra; and
-# a session, for a model with operators of onnxruntime-extensions.
+# one model of many, one of another distribution, or the reader of GGUF files; layouts and constraints, of which some
+# need an extra; and a session, for a model with operators of onnxruntime-extensions.
 LOADERS = {
     "lucid",
     "lucid.batch.mapping",

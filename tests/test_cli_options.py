@@ -14,6 +14,7 @@ from lucid.batch import Predictor, map_rows
 from lucid.cli.options import commands, groups
 from lucid.export import Target, to_onnx
 from lucid.export.options import ExportOptions
+from lucid.generation.chat import Tokenizer
 from lucid.generation.options import Options
 from lucid.layouts import write_folder
 from lucid.serving import Limits
@@ -31,6 +32,8 @@ from lucid.testing import assert_parity
         (groups.QuantizationOptions, lucid.quantize, {"text"}),
         (commands.FolderOptions, write_folder, set()),
         (commands.SamplingOptions, Options, set()),
+        (commands.RepetitionOptions, Options, set()),
+        (commands.ConstraintOptions, Tokenizer.constraint, set()),
         (commands.PredictorOptions, Predictor, set()),
         (commands.JobOptions, map_rows, set()),
         (commands.ServerOptions, Settings, set()),

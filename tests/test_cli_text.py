@@ -98,6 +98,22 @@ def test_an_answer_is_json_of_a_schema_or_a_line_says_that_it_is_cut(call: Any, 
     assert code == 2 and "--json-schema: " in err and "is not valid JSON" in err
 
 
+def test_the_options_of_the_checkpoint_are_taken_and_shown(call: Any, folder: Path, tmp_path: Path) -> None:
+    path = checkpoint(tmp_path)
+    (path / "generation_config.json").write_text('{"do_sample": true, "temperature": 4.0, "eos_token_id": 2}')
+    likeliest = call("generate", folder, "abc", "-n", "20")[1]
+    for command in (("generate", path, "abc"), ("chat", path)):
+        code, _, err = call(*command, "-n", "20", read="abc")
+        assert code == 0 and err.startswith("options of the checkpoint: do_sample=True, temperature=4.0\n")
+    assert call("generate", path, "abc", "-n", "20")[1] != likeliest
+    assert call("generate", path, "abc", "-n", "20", "--temperature", "0")[1] == likeliest
+    options = ["--frequency-penalty", "2", "--presence-penalty", "1", "--no-repeat-ngram-size", "1"]
+    out = call("generate", path, "abc", "-n", "20", *options, "--min-new-tokens", "20", "--typical-p", "0.9", "--json")[
+        1
+    ]
+    assert len(json.loads(out)["ids"]) == len(set(json.loads(out)["ids"])) == 20
+
+
 def test_a_stop_string_is_not_printed(call: Any, folder: Path) -> None:
     whole = call("generate", folder, "abc", "-n", "9")[1]
     assert (
@@ -159,7 +175,7 @@ def test_make_chat_answers_one_question_where_there_is_no_terminal(
     ("options", "message"),
     [
         (["--top-p", "3"], "top_p is 3.0, expected more than 0 and at most 1"),
-        (["--temperature", "0"], "temperature is 0.0, expected at least 1e-6"),
+        (["--temperature", "-1"], "temperature is -1.0, expected at least 1e-6"),
         (["--top-k", "0"], "greater than or equal to 1"),
         (["--repetition-penalty", "nan"], "repetition_penalty is nan, expected more than 0"),
         (["--stop", ""], "stop has an empty string"),

@@ -13,6 +13,7 @@ from lucid.batch.texts import checked_text
 from lucid.generation import EncoderDecoderGenerator, Generator, pad_left
 from lucid.generation.chat.template import ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.generation.defaults import over
 from lucid.generation.models import capacity_of
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids
@@ -69,8 +70,8 @@ class Generation(_TextTask):
     Args:
         session: of the decoder.
         tokenizer, output, max_characters: as for `_TextTask`.
-        options: of `Generator.generate`, such as ``{"max_new_tokens": 64}``; and ``chat``, whether a prompt is the
-            message of a user, put into the chat template.
+        options: of `Generator.generate`, such as ``{"max_new_tokens": 64}``, over those of the checkpoint; and
+            ``chat``, whether a prompt is the message of a user, put into the chat template.
 
     Raises:
         TypeError, ValueError: for an option that does not exist, or a value out of range.
@@ -81,7 +82,8 @@ class Generation(_TextTask):
     ) -> None:
         known = [count for count in (tokenizer.max_positions, capacity_of(session)) if count is not None]
         given = {name: value for name, value in options.items() if name != "chat"}
-        given = {"max_new_tokens": NEW_TOKENS, "eos_token_id": tokenizer.eos_token_ids or None, **given}
+        usual = {"max_new_tokens": NEW_TOKENS, "eos_token_id": tokenizer.eos_token_ids or None}
+        given = over({**tokenizer.defaults, **usual}, given)
         super().__init__(tokenizer, output, given, max_characters, min(known, default=None))
         self._chat = bool(options.get("chat", False))
         if self._chat and tokenizer.chat_template is None:
@@ -126,6 +128,8 @@ class Generation(_TextTask):
 
 _START = "decoder_start_token_id"
 _FORCED = ("forced_bos_token_id", "forced_eos_token_id")
+_OF_BEAMS = ("length_penalty", "early_stopping")
+_TOLD = ("num_beams", *_OF_BEAMS, "no_repeat_ngram_size", "repetition_penalty", "bad_words_ids")
 
 
 class Rewriting(_TextTask):
@@ -160,12 +164,12 @@ class Rewriting(_TextTask):
         positions = config.get("max_position_embeddings")  # T5 has none: its positions are relative
         positions = positions if isinstance(positions, int) else None
         most = min((n for n in (positions, capacity_of(decoder)) if n is not None), default=None)
-        told = {name: config[name] for name in _FORCED if isinstance(config.get(name), int)}
-        never = [word[0] for word in config.get("bad_words_ids") or () if isinstance(word, list) and len(word) == 1]
+        told = {name: config[name] for name in (*_FORCED, *_TOLD) if config.get(name) is not None}
+        if options.get("num_beams", told.get("num_beams", 1)) == 1:
+            told = {name: value for name, value in told.items() if name not in _OF_BEAMS}
         given = {
             "max_new_tokens": NEW_TOKENS if most is None else min(NEW_TOKENS, most - 1),
             "eos_token_id": tokenizer.eos_token_ids or None,
-            "suppress_tokens": never,
             **told,
             **options,
         }

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from lucid.cli import terminal
-from lucid.cli.commands.generate import answer_arguments, load, print_speed, structure_of, write
+from lucid.cli.commands.generate import prepared, print_speed, write
 from lucid.cli.errors import FAILED, OK, short
 from lucid.cli.options.commands import Chat
 from lucid.generation.chat import Conversation, LanguageModel
@@ -21,9 +21,7 @@ with suppress(ImportError):  # lines can be edited and called back, where Python
 
 def run(options: Chat) -> int:
     """Answer message after message; returns the exit code."""
-    choice, structure = answer_arguments(options), structure_of(options)
-    model = load(options)
-    choice["constraint"] = model.tokenizer.constraint(**structure)
+    model, choice = prepared(options)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if not interactive:
         return _converse(model, options.system, choice, Interrupts(), _lines())

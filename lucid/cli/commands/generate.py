@@ -12,7 +12,7 @@ from typing import Any
 
 from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
-from lucid.cli.options.commands import AnswerCommand, ConstraintOptions, Generate, SamplingOptions
+from lucid.cli.options.commands import AnswerCommand, ConstraintOptions, Generate, RepetitionOptions, SamplingOptions
 from lucid.cli.options.groups import values_of
 from lucid.cli.quantizing import quantize_arguments
 from lucid.cli.source import adapters_of
@@ -20,15 +20,13 @@ from lucid.core.words.safe_text import harmless
 from lucid.files.atomic import open_regular
 from lucid.generation.chat import Answer, LanguageModel, load_language_model
 from lucid.generation.constraints import LONGEST
+from lucid.generation.defaults import over, shown
 from lucid.generation.options import Options
 
 
 def run(options: Generate) -> int:
     """Continue a text and show what follows; returns the exit code."""
-    choice = answer_arguments(options)
-    structure = structure_of(options)
-    model = load(options)
-    choice["constraint"] = model.tokenizer.constraint(**structure)
+    model, choice = prepared(options)
     answer = model.answer(
         model.tokenizer.encode(sys.stdin.read() if options.prompt == "-" else options.prompt), **choice
     )
@@ -51,21 +49,29 @@ def run(options: Generate) -> int:
     return OK
 
 
-def answer_arguments(options: AnswerCommand) -> dict[str, Any]:
-    """The arguments of `LanguageModel.answer`. An option for sampling, or a seed, turns sampling on.
+def prepared(options: AnswerCommand) -> tuple[LanguageModel, dict[str, Any]]:
+    """The model, and the arguments of `LanguageModel.answer`: those of the command over the checkpoint's.
 
     Without a seed the draws differ from run to run.
     """
-    choice = {name: value for name, value in values_of(options, SamplingOptions).items() if value is not None}
-    if choice:
-        choice = {"seed": secrets.randbits(32), **choice, "do_sample": True}
-    if options.repetition_penalty is not None:
-        choice["repetition_penalty"] = options.repetition_penalty
+    groups = (SamplingOptions, RepetitionOptions)
+    given = {name: value for group in groups for name, value in values_of(options, group).items() if value is not None}
+    if options.seed is not None and options.temperature != 0:
+        given["do_sample"] = True
+    given |= {"max_new_tokens": options.max_new_tokens, "stop": options.stop}
     try:
-        Options(max_new_tokens=options.max_new_tokens or 1, stop=options.stop, **choice)
+        Options(**{**over({}, given), "max_new_tokens": options.max_new_tokens or max(1, options.min_new_tokens or 0)})
     except ValueError as error:
         raise usage(str(error).removeprefix("generate: ")) from error
-    return {"max_new_tokens": options.max_new_tokens, "stop": options.stop, **choice}
+    structure = structure_of(options)
+    model = load(options)
+    if model.tokenizer.defaults:
+        notes = terminal.Output(error=True)
+        notes.line(f"options of the checkpoint: {shown(model.tokenizer.defaults)}", style="dim")
+    choice = {"stop": options.stop, **over(model.tokenizer.defaults, given)}
+    if choice.get("do_sample"):
+        choice = {"seed": secrets.randbits(32), **choice}
+    return model, {**choice, "constraint": model.tokenizer.constraint(**structure)}
 
 
 def structure_of(options: AnswerCommand) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from lucid.cli.errors import OK, usage
 from lucid.cli.options.commands import LimitOptions, Serve, ServerOptions
 from lucid.cli.options.groups import values_of
 from lucid.files.atomic import open_regular
+from lucid.generation.defaults import shown
 from lucid.serving import Limits
 from lucid.serving.running import KEY, Settings, check_address, make, serve
 
@@ -30,6 +31,9 @@ def run(options: Serve) -> int:
     model, host = app.state.model, f"[{settings.host}]" if ":" in settings.host else settings.host
     out = terminal.console()
     out.line(f"serving     {model.name} ({model.task}) at http://{host}:{settings.port}")
+    if model.language is not None:
+        defaults = shown(model.language.tokenizer.defaults)
+        out.line(f"options     {f'of the checkpoint: {defaults}' if defaults else 'the likeliest tokens'}")
     paths = [route.path for route in app.routes if isinstance(route, Route) and "{" not in route.path]
     out.line(f"routes      {', '.join(paths)}")
     if "*" in settings.hosts and not os.environ.get(KEY):

@@ -39,10 +39,11 @@ LayoutName = Literal["onnxruntime", "transformers.js", "sentence-transformers", 
 _ANY = TargetName(GENERAL)
 _output = partial(typer.Option, "--output", "-o", show_default=False)
 _sampling = partial(typer.Option, rich_help_panel="Sampling, which any of these turns on")
+_penalty = partial(typer.Option, rich_help_panel="With or without sampling")
 _rows = partial(typer.Option, rich_help_panel="The rows")
 _engine = partial(typer.Option, rich_help_panel="The engine")
 _address = partial(typer.Option, rich_help_panel="The address")
-_structure = partial(typer.Option, rich_help_panel="A structured answer, with the extra structured")
+_structure = partial(typer.Option, rich_help_panel="A structured answer")
 _limit = partial(typer.Option, rich_help_panel="The limits")
 
 
@@ -268,7 +269,9 @@ class Report(JsonCommand, SizeOptions, InputOptions):
 class SamplingOptions:
     """How tokens are drawn: the options of these names in `lucid.generation`."""
 
-    temperature: Annotated[float | None, _sampling(help="A value below 1 makes likely tokens likelier.")] = None
+    temperature: Annotated[
+        float | None, _sampling(help="A value below 1 makes likely tokens likelier; 0 takes the likeliest.")
+    ] = None
     top_k: Annotated[int | None, _sampling(min=1, help="Draw from the k likeliest tokens.")] = None
     top_p: Annotated[float | None, _sampling(help="Draw from the likeliest tokens whose probabilities sum to p.")] = (
         None
@@ -276,7 +279,27 @@ class SamplingOptions:
     min_p: Annotated[float | None, _sampling(help="Draw from tokens at least p times as likely as the likeliest.")] = (
         None
     )
+    typical_p: Annotated[
+        float | None, _sampling(help="Draw from the most typical tokens whose probabilities sum to p.")
+    ] = None
     seed: Annotated[int | None, _sampling(min=0, help="The same seed draws the same tokens.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepetitionOptions:
+    """What makes tokens less likely: the options of these names in `lucid.generation`."""
+
+    repetition_penalty: Annotated[
+        float | None, _penalty(help="A value above 1 makes tokens that are already in the text less likely.")
+    ] = None
+    frequency_penalty: Annotated[
+        float | None, _penalty(help="Is subtracted from a logit for each time that the token is in the answer.")
+    ] = None
+    presence_penalty: Annotated[
+        float | None, _penalty(help="Is subtracted once from the logits of tokens that are in the answer.")
+    ] = None
+    no_repeat_ngram_size: Annotated[int | None, _penalty(min=0, help="No n-gram of this size comes twice.")] = None
+    min_new_tokens: Annotated[int | None, _penalty(min=0, help="The fewest tokens of an answer.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +314,9 @@ class ConstraintOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerCommand(Command, SessionOptions, ConfigOptions, WeightOptions, ConstraintOptions, SamplingOptions):
+class AnswerCommand(
+    Command, SessionOptions, ConfigOptions, WeightOptions, ConstraintOptions, RepetitionOptions, SamplingOptions
+):
     """A command that runs a decoder with its tokenizer."""
 
     source: Annotated[
@@ -310,9 +335,6 @@ class AnswerCommand(Command, SessionOptions, ConfigOptions, WeightOptions, Const
     stop: Annotated[
         list[str], typer.Option(metavar="TEXT", help="End the answer before this text. Repeatable.", **REPEATABLE)
     ]
-    repetition_penalty: Annotated[
-        float | None, typer.Option(help="A value above 1 makes tokens that are already in the text less likely.")
-    ] = None
     eager: Annotated[bool, typer.Option("--eager", help="Run a checkpoint with NumPy instead of exporting it.")] = False
 
 

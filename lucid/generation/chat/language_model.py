@@ -8,6 +8,7 @@ from typing import Any
 
 from lucid.generation import Generator
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.generation.defaults import over
 from lucid.generation.models import capacity_of
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session
@@ -51,9 +52,12 @@ class LanguageModel:
 
         Args:
             prompt_ids: the ids that `tokenizer.encode` or `encode_chat` gives.
-            max_new_tokens: the most tokens to write; by default 512, or as many as the model has positions for.
+            max_new_tokens: the most tokens to write; by default as many as the checkpoint says, or 512, or as many as
+                the model has positions for.
             stop: strings that end the text, and are not part of it.
-            options: of `Generator.stream`, such as ``do_sample=True, temperature=0.7, seed=1``.
+            options: of `Generator.stream`, such as ``temperature=0.7, seed=1``, which take the place of the
+                checkpoint's (`tokenizer.defaults`). A temperature of 0 takes the likeliest token; another one, or
+                `top_k`, `top_p`, `min_p` or `typical_p`, draws tokens.
 
         Raises:
             ValueError: for a prompt that the model has no positions for, and as `Generator.stream`.
@@ -64,8 +68,10 @@ class LanguageModel:
                 f"{self.tokenizer.where}: the prompt has {prompt} tokens and the model {positions} positions, which "
                 "leaves none for an answer; shorten the prompt"
             )
+        options = over(self.tokenizer.defaults, options)
+        usual = options.pop("max_new_tokens", NEW_TOKENS)
         if max_new_tokens is None:
-            max_new_tokens = NEW_TOKENS if positions is None else min(NEW_TOKENS, positions - prompt)
+            max_new_tokens = usual if positions is None else min(usual, positions - prompt)
         ends = self.tokenizer.eos_token_ids
         tokens = self._generator.stream(prompt_ids, max_new_tokens=max_new_tokens, eos_token_id=ends or None, **options)
         return Answer(tokens, prompt, self.tokenizer, stop, constrained=options.get("constraint") is not None)

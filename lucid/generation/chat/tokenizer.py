@@ -29,6 +29,7 @@ class Tokenizer:
         options: what else is in the checkpoint's tokenizer_config.json, for other libraries.
         chat_template: how a conversation becomes text; None for models that were not trained on any.
         max_positions: the most tokens that the model was trained on; None where the checkpoint does not say.
+        defaults: the options of `Generator.generate` that the checkpoint recommends.
     """
 
     where: str
@@ -38,6 +39,7 @@ class Tokenizer:
     options: Mapping[str, Any] = field(default_factory=dict)
     chat_template: ChatTemplate | None = None
     max_positions: int | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, with those that the tokenizer adds before and after it, and without padding.

@@ -12,6 +12,7 @@ import tokenizers
 
 from lucid.core.words.safe_text import visible
 from lucid.files.atomic import open_regular, write_atomically
+from lucid.generation import defaults
 from lucid.generation.chat.template import ChatTemplate
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.models.checkpoints.adapters import find_file
@@ -78,6 +79,7 @@ def _from_folder(folder: Path) -> Tokenizer:
         options={name: value for name, value in about.items() if name != "chat_template"},
         chat_template=_template(folder, about, special),
         max_positions=_positions([*configs, about]),
+        defaults=defaults.from_config(configs[1], str(folder / _CONFIGS[1])),
     )
 
 
@@ -103,7 +105,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None
     texts = {
         "tokenizer.json": tokenizer.library.to_str(),
         "tokenizer_config.json": json.dumps(about, indent=2),
-        "generation_config.json": json.dumps({"eos_token_id": list(tokenizer.eos_token_ids)}),
+        "generation_config.json": json.dumps({"eos_token_id": list(tokenizer.eos_token_ids), **tokenizer.defaults}),
     }
     for name, text in texts.items():
         with write_atomically(Path(folder) / name) as file:
@@ -219,4 +221,5 @@ def _from_gguf(path: Path) -> Tokenizer:
         special_tokens=special,
         chat_template=None if template is None else ChatTemplate(template, str(path), special),
         max_positions=_count(header.metadata.get(f"{header.metadata.get('general.architecture')}.context_length")),
+        defaults=defaults.from_gguf(header.metadata, str(path)),
     )

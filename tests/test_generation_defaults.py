@@ -1,0 +1,87 @@
+"""The options that a checkpoint recommends, and a request's options over them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lucid.generation.chat import load_language_model, load_tokenizer, save_tokenizer
+from lucid.generation.defaults import from_config, from_gguf, over, shown
+from tests.chat.checkpoints import checkpoint
+
+DRAWN = {"do_sample": True, "temperature": 0.6, "top_p": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, {}),
+        ({"bos_token_id": 1, "eos_token_id": 2, "transformers_version": "4.51"}, {}),
+        (DRAWN, DRAWN),
+        ({"do_sample": True, "top_k": 0, "top_p": 1.0, "min_p": None}, {"do_sample": True, "top_p": 1.0}),
+        ({"temperature": 0.6, "top_p": 0.9}, {}),  # without do_sample they have no effect in transformers either
+        ({"temperature": 0.0, "do_sample": False}, {}),
+        ({"repetition_penalty": 1.1, "max_new_tokens": 2048}, {"max_new_tokens": 2048, "repetition_penalty": 1.1}),
+        ({"bad_words_ids": [[3]], "no_repeat_ngram_size": 0}, {"bad_words_ids": [[3]]}),
+    ],
+    ids=str,
+)
+def test_what_a_generation_config_recommends(config: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert from_config(config, "generation_config.json") == expected
+
+
+def test_what_a_gguf_file_recommends() -> None:
+    metadata = {"general.sampling.temp": 0.7, "general.sampling.top_k": 20, "general.sampling.penalty_repeat": 1.0}
+    assert from_gguf(metadata, "x.gguf") == {"do_sample": True, "temperature": 0.7, "top_k": 20}
+    assert from_gguf({"general.name": "x"}, "x.gguf") == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, DRAWN),
+        ({"temperature": 0.3}, {**DRAWN, "temperature": 0.3}),
+        ({"temperature": 0}, {"do_sample": False}),
+        ({"do_sample": False, "top_k": 3}, {"do_sample": False}),
+        ({"temperature": None, "seed": 3}, {**DRAWN, "seed": 3}),
+        ({"frequency_penalty": 0.5}, {**DRAWN, "frequency_penalty": 0.5}),
+    ],
+    ids=str,
+)
+def test_a_request_has_its_options_over_those_of_the_checkpoint(given: Any, expected: dict[str, Any]) -> None:
+    assert over(DRAWN, given) == expected
+    assert over(DRAWN, over(DRAWN, given)) == expected
+
+
+def test_an_option_for_sampling_draws_where_the_checkpoint_does_not() -> None:
+    assert over({}, {"top_k": 5}) == {"do_sample": True, "top_k": 5}
+    assert over({}, {"seed": 5, "repetition_penalty": 1.2}) == {"repetition_penalty": 1.2}
+
+
+def test_a_wrong_value_names_the_file(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path)
+    (folder / "generation_config.json").write_text('{"do_sample": true, "temperature": -1}')
+    with pytest.raises(ValueError, match=r"generation_config.json: temperature is -1, expected at least 1e-6"):
+        load_tokenizer(folder)
+
+
+def test_answers_have_the_options_of_the_checkpoint_and_saved_files_too(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "checkpoint")
+    (folder / "generation_config.json").write_text(json.dumps({**DRAWN, "temperature": 3.0, "eos_token_id": 2}))
+    (tmp_path / "saved").mkdir()
+    save_tokenizer(load_tokenizer(folder), tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").defaults == {**DRAWN, "temperature": 3.0}
+    model = load_language_model(folder)
+    greedy, again, drawn, other = (
+        "".join(model.answer([5], max_new_tokens=20, **options))
+        for options in ({"temperature": 0}, {"do_sample": False}, {"seed": 1}, {"seed": 2})
+    )
+    assert greedy == again != drawn != other != greedy
+
+
+def test_options_are_shown_on_one_line() -> None:
+    assert shown(DRAWN) == "do_sample=True, temperature=0.6, top_p=0.9"
+    assert "\n" not in shown({"suppress_tokens": "a\nb"})
