@@ -73,6 +73,12 @@ _WHISPER = {
     "eos_token_id": 2,
 }
 _TOWERS = {"text_config": _TEXT, "vision_config": _IMAGE}
+_IMAGES_IN_TEXT = {
+    "text_config": {**DECODER, "head_dim": 8, "model_type": "llama", "pad_token_id": 1},
+    "vision_config": _IMAGE,
+    "image_token_id": 63,
+    "scale_factor": 2,
+}
 SIZES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("t5", "mt5", "umt5"), _T5),
     **dict.fromkeys(("bart", "mbart", "m2m_100"), _SEQ2SEQ),
@@ -85,6 +91,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "vision_config": _IMAGE,
         "mm_tokens_per_image": 4,
     },
+    **dict.fromkeys(("smolvlm", "idefics3"), _IMAGES_IN_TEXT),
     **dict.fromkeys(("wav2vec2", "hubert"), _SOUND),
     **dict.fromkeys(("convnext", "convnextv2"), _STAGES),
     **dict.fromkeys(("clip", "siglip"), _TOWERS),
@@ -231,6 +238,9 @@ def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:
         height, width = side if isinstance(side, list) else (side, side)
         pixels = rng.standard_normal((2, vision.get("num_channels", 3), height, width)).astype(np.float32)
         return {"input_ids": ids, "pixel_values": pixels} if kind in ("clip", "siglip") else {"pixel_values": pixels}
+    if kind in ("smolvlm", "idefics3"):
+        ids[:, 1] = options["image_token_id"]
+        return {"input_ids": ids, "pixel_values": rng.standard_normal((2, 1, 3, side, side)).astype(np.float32)}
     if "d_model" in options:
         return {"input_ids": ids, "decoder_input_ids": decoder_ids}
     return {"input_ids": ids}

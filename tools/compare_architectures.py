@@ -89,6 +89,10 @@ def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
     if name.endswith("ForMultipleChoice"):  # of each text three, which differ in the order of their tokens
         for key in ("input_ids", "attention_mask", "token_type_ids"):
             made[key] = [[row[turn:] + row[:turn] for turn in (0, 1, 2)] for row in made[key]]
+    if kind in ("smolvlm", "idefics3"):  # in each text an image
+        made["pixel_values"]["shape"].insert(1, 1)
+        vectors = (height // vision["patch_size"] // options["scale_factor"]) ** 2
+        made["input_ids"] = [[options["image_token_id"]] * vectors + row[vectors:] for row in made["input_ids"]]
     if kind in ("siglip", "siglip_text_model"):
         made["input_ids"] = rng.choice(usual, (2, text["max_position_embeddings"])).tolist()
         del made["attention_mask"]

@@ -121,6 +121,13 @@ def classes(path: Path) -> dict[str, ast.ClassDef]:
     return {node.name: node for node in parsed(path).body if isinstance(node, ast.ClassDef)}
 
 
+def section_kind(node: ast.expr) -> str:
+    """The class of an object inside a config, or the model_type that a SubConfigSpec gives it."""
+    if isinstance(node, ast.Call):
+        return next((literal(given.value) for given in node.keywords if given.arg == "model_type"), "")
+    return ast.unparse(node)
+
+
 def declared(code: ast.ClassDef) -> Declared:
     """What a class of configs says about its options."""
     fields: dict[str, Any] = {}
@@ -139,7 +146,7 @@ def declared(code: ast.ClassDef) -> Declared:
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("sub_configs"):
             assert isinstance(node.value, ast.Dict)
             pairs = zip(node.value.keys, node.value.values, strict=True)
-            sections |= {literal(name): kind.id for name, kind in pairs if isinstance(kind, ast.Name)}
+            sections |= {literal(name): section_kind(kind) for name, kind in pairs}
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and _THETA in ast.unparse(node).split(" ")[0]:
             theta = literal(node.value)
     for node in ast.walk(code):
@@ -226,6 +233,9 @@ def of_type(model_type: str) -> dict[str, Any]:
                 sections = {name: declared(classes(path)[kind]) for name, kind in kinds.items()}
                 if sections:
                     entry["sections"] = {name: of_class(section, modeling) for name, section in sections.items()}
+                others = {name: of_type(kind) for name, kind in own.sections.items() if kind in MODEL_TYPES}
+                if others:
+                    entry["sections"] = entry.get("sections", {}) | others
                 if keys := set(keys_of_rope(parsed(modeling))) | set(keys_of_rope(parsed(path))):
                     entry["rope"] = sorted(keys)
                 return entry

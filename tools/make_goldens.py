@@ -31,6 +31,7 @@ from goldens import (
     torch_nn,
     transcription,
     vision,
+    vision_language,
     vision_stages,
 )
 from goldens.core import ROOT, store, write_json
@@ -100,6 +101,8 @@ FAMILIES = {
     "siglip": vision.siglip,
     "swin": vision_stages.swin,
     "convnext": vision_stages.convnext,
+    "smolvlm": vision_language.smolvlm,
+    "idefics3": vision_language.idefics3,
     "wav2vec2": speech.wav2vec2,
     "hubert": speech.hubert,
 }

@@ -17,7 +17,7 @@ from lucid.export import Target
 from lucid.files.atomic import write_atomically
 from lucid.generation.chat import Tokenizer, load_tokenizer, save_tokenizer
 from lucid.layouts.layout import Exported, Options, export_file
-from lucid.layouts.parts import with_last_logits
+from lucid.layouts.parts import file_parts, with_last_logits
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.whisper import Whisper
 from lucid.nn.cache import CacheShape
@@ -51,7 +51,7 @@ def write(model: Module, checkpoint: Path, folder: Path, options: Options) -> li
 
 
 def _plan(model: Module, checkpoint: Path, options: Options) -> Plan:
-    if isinstance(model, CausalDecoder) and not isinstance(model, RecurrentDecoder):
+    if isinstance(model, CausalDecoder) and not isinstance(model, RecurrentDecoder) and not file_parts(model):
         return plan_decoder(model, checkpoint, options.cache)
     if isinstance(model, Whisper):
         return plan_whisper(model, options.cache)

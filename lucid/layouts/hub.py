@@ -26,7 +26,7 @@ from lucid.layouts.checkpoint_files import (
     write_tokenizer,
 )
 from lucid.layouts.layout import Exported, Layout, Options, export_file
-from lucid.layouts.parts import parts_of
+from lucid.layouts.parts import file_parts, parts_of
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import DENSE, MODULES, PREFIX, read_modules
 from lucid.models.parts.sentences import PooledEncoder
@@ -105,6 +105,11 @@ def _plain(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
 
 def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     _check_config(model, checkpoint, "optimum")
+    if parts := file_parts(model):
+        raise ValueError(
+            f"{checkpoint}: a {type(model).__name__} is {len(parts)} files, for which optimum 0.1 has no class; "
+            "use layout 'transformers.js' or 'onnxruntime'"
+        )
     if isinstance(model, RecurrentDecoder):
         raise ValueError(
             f"{checkpoint}: is the checkpoint of a {type(model).__name__}, whose states optimum 0.1 mistakes for keys "
@@ -151,9 +156,10 @@ def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options)
             "of its own; use layout 'onnxruntime'"
         )
     home = files_home(checkpoint)
-    needed = [] if is_gguf(home) else ["tokenizer.json"]
-    if isinstance(model, PublishedModel) and "input_ids" not in model.input_specs():
-        needed = ["preprocessor_config.json"]
+    texts = "input_ids" in model.input_specs()
+    needed = ["tokenizer.json"] if texts and not is_gguf(home) else []
+    if not texts or file_parts(model):
+        needed.append("preprocessor_config.json")
     for name in needed:
         if not file_of(checkpoint, name).is_file():
             raise FileNotFoundError(

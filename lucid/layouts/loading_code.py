@@ -116,6 +116,28 @@ ROWS
 }}  # images decoded, such as np.asarray(PIL.Image.open("image.png").convert("RGB"))[None]
 print(session.run(None, inputs)[0])
 """
+_IMAGE_TEXT = f"""{_IMPORTS}
+names = ("vision_encoder", "embed_tokens", "decoder_model_merged")
+vision, embed, decoder = (onnxruntime.InferenceSession(f"FOLDER/{{name}}.onnx") for name in names)
+pixels = PIXELS  # images, as preprocessor_config.json says
+kept = np.ones(pixels.shape[:2] + pixels.shape[3:], bool)  # of which none is padding
+features = vision.run(None, {{"pixel_values": pixels, "pixel_attention_mask": kept}})[0]
+ids = np.array([[IMAGE] * features.shape[1] + [1, 2]])  # of a prompt: IMAGE for each vector of an image
+new = embed.run(None, {{"input_ids": ids}})[0]
+new[ids == IMAGE] = features.reshape(-1, features.shape[-1])
+tokens, length, past = [], 0, {{}}
+for cache in decoder.get_inputs():
+    if cache.name.startswith("past_key_values"):
+        past[cache.name] = np.zeros((1, cache.shape[1], 0, cache.shape[3]), np.float32)
+for _ in range(16):
+    start, length = length, length + new.shape[1]
+    mask, positions = np.ones((1, length), np.int64), np.arange(start, length)[None]
+    inputs = {{"inputs_embeds": new, "attention_mask": mask, "position_ids": positions}}
+    logits, *present = decoder.run(None, {{**inputs, **past}})
+    tokens, past = [*tokens, int(logits[0, -1].argmax())], dict(zip(past, present))
+    new = embed.run(None, {{"input_ids": np.array([tokens[-1:]])}})[0]
+print(tokens)
+"""
 _FIELDS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 _TRANSLATION = """
 from lucid.generation import EncoderDecoderGenerator
@@ -152,6 +174,10 @@ def onnxruntime_lines(about: Subject) -> str:
     """A text, a step after another, or arrays of zeros where preprocessor_config.json says what they hold."""
     if not about.takes_texts and about.reads_text and not about.has_tokenizer and len(about.files) == 1:
         return _OTHER.replace("ROWS", _zeros(about))
+    if about.task == "image-text-to-text":
+        return _IMAGE_TEXT.replace("PIXELS", zeros(about.inputs["pixel_values"])).replace(
+            "IMAGE", str(about.token("image_token_id"))
+        )
     if len(about.files) > 1:
         lines = _TRANSLATION if about.reads_text else _SPEECH.replace("FEATURES", zeros(about.inputs["input_features"]))
         return lines.replace("START", str(about.token("decoder_start_token_id")))
@@ -295,6 +321,15 @@ const inputs = await tokenizer(queries, { text_pair: texts, padding: true });
 const { logits } = await model(inputs);
 console.log(logits.tolist());
 """
+_JS_IMAGE_TEXT = """
+const processor = await AutoProcessor.from_pretrained("FOLDER");
+const model = await AutoModelForImageTextToText.from_pretrained("FOLDER");
+const content = [{ type: "image" }, { type: "text", text: "What is on the image?" }];
+const prompt = processor.apply_chat_template([{ role: "user", content }], { add_generation_prompt: true });
+const inputs = await processor(prompt, [await load_image("image.png")]);
+const tokens = await model.generate({ ...inputs, max_new_tokens: 64 });
+console.log(processor.batch_decode(tokens, { skip_special_tokens: true }));
+"""
 _JS_PIPELINE = """
 const run = await pipeline("TASK", "FOLDER");
 console.log(await run(ARGUMENTS));
@@ -323,6 +358,8 @@ def javascript_lines(about: Subject) -> str:
         return _importing("AutoModelForSequenceClassification", "AutoTokenizer") + _JS_RERANKING
     if about.task == "feature-extraction":
         return _importing("pipeline") + _JS_FEATURES
+    if about.task == "image-text-to-text":
+        return _importing("AutoModelForImageTextToText", "AutoProcessor", "load_image") + _JS_IMAGE_TEXT
     arguments = _JS_ARGUMENTS.get(about.task, '"A cat sits on a rug."')
     return _importing("pipeline") + _JS_PIPELINE.replace("TASK", about.task).replace("ARGUMENTS", arguments)
 

@@ -45,6 +45,12 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
         whole = replace(options, preprocessor=None)
         parts = parts_of(model, whole, states=states, cached=cached)
         return {name: with_preprocessor(part, part.inputs, options.preprocessor) for name, part in parts.items()}
+    if parts := file_parts(model):
+        if options.cache == "fixed" or options.capacity is not None:
+            raise ValueError(
+                "cache='fixed': a model of several files has a growing cache; leave out cache and capacity"
+            )
+        return parts
     if isinstance(model, CausalDecoder) and (cached or options.cache is not None):
         return {MODEL: model.part(options.cache or "growing", options.capacity)}
     if isinstance(model, EncoderDecoder):
@@ -57,6 +63,11 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
     if isinstance(model, PooledEncoder) and states:
         return {MODEL: states_and_embedding(model, inputs)}
     return {MODEL: ModelPart(model, inputs)}
+
+
+def file_parts(model: Model) -> dict[str, ModelPart]:
+    """Those of a model that programs expect as several files; {} for others, decoders and encoder-decoders."""
+    return dict(model.file_parts()) if isinstance(model, PublishedModel) else {}
 
 
 def states_and_embedding(model: PooledEncoder[Any], inputs: Mapping[str, Any]) -> ModelPart:
@@ -138,6 +149,7 @@ def _parts(model: Model, shapes: Mapping[str, _Shape]) -> Iterator[ModelPart]:
     """All parts that have names for their outputs."""
     caches: list[tuple[CacheKind | None, int | None]] = [(None, None), ("growing", None), ("fixed", None)]
     caches += [("fixed", size) for size in dict.fromkeys(_slots(shapes)) if isinstance(size, int) and size > 0]
+    yield from file_parts(model).values()
     names: tuple[Any, ...] = PART_NAMES if isinstance(model, EncoderDecoder) else (None,)
     for name in names:
         for cache, capacity in caches:

@@ -18,7 +18,7 @@ from lucid.files.atomic import write_atomically
 from lucid.layouts.checkpoint_files import name_of, write_config, write_tokenizer
 from lucid.layouts.hub import target_of
 from lucid.layouts.layout import Exported, Layout, Options, export_file
-from lucid.layouts.parts import parts_of
+from lucid.layouts.parts import file_parts, parts_of
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
 
@@ -36,7 +36,7 @@ _TYPES = {
 
 def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     target = target_of(options, _TARGETS, PROCESSOR)
-    if isinstance(model, EncoderDecoder):
+    if isinstance(model, EncoderDecoder) or file_parts(model):
         raise ValueError(
             f"Triton needs several models and a program between them for a {type(model).__name__}, which Lucid does "
             "not write; use layout 'onnxruntime'"

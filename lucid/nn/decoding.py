@@ -148,7 +148,9 @@ class CausalDecoder(Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         *,
+        past_key_values: None = None,
         logits_to_keep: int | Tensor | None = None,
+        **more: Tensor | None,
     ) -> Tensor: ...
 
     @overload
@@ -160,6 +162,7 @@ class CausalDecoder(Module):
         *,
         past_key_values: Sequence[Cache],
         logits_to_keep: int | Tensor | None = None,
+        **more: Tensor | None,
     ) -> tuple[Tensor, list[Cache]]: ...
 
     def __call__(
@@ -169,11 +172,11 @@ class CausalDecoder(Module):
         position_ids: Tensor | None = None,
         past_key_values: Sequence[Cache] | None = None,
         logits_to_keep: int | Tensor | None = None,
+        **more: Tensor | None,
     ) -> Any:
         self.check_cache(past_key_values)
-        if logits_to_keep is None:  # not every decoder takes it
-            return super().__call__(input_ids, attention_mask, position_ids, past_key_values)
-        return super().__call__(input_ids, attention_mask, position_ids, past_key_values, logits_to_keep=logits_to_keep)
+        kept: Any = {} if logits_to_keep is None else {"logits_to_keep": logits_to_keep}  # not every decoder takes it
+        return super().__call__(input_ids, attention_mask, position_ids, past_key_values, **kept, **more)
 
 
 def _slots(capacity: Size | None) -> Size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lucid.core.graph.types import Array, TensorType
+from lucid.nn.model_parts import ModelPart
 from lucid.nn.module import Module
 
 
@@ -35,6 +36,12 @@ class PublishedModel(Module):
         Only where `read_by` names one.
         """
         raise NotImplementedError(f"{type(self).__name__} was read by no other library")
+
+    def file_parts(self) -> Mapping[str, ModelPart]:
+        """The parts by the names of their files, where programs expect several; {} for a model of one file, and for
+        decoders and encoder-decoders, whose parts are known.
+        """
+        return {}
 
     def full_input_specs(self) -> Mapping[str, TensorType]:
         """The inputs by name that other programs give it: those of `input_specs`, and what else its tokenizer makes."""

@@ -74,6 +74,7 @@ CLASSES = {
     "granitemoe": "GraniteMoeForCausalLM GraniteMoeModel",
     "helium": "HeliumForCausalLM HeliumForSequenceClassification HeliumForTokenClassification HeliumModel",
     "hubert": "HubertForCTC HubertForSequenceClassification HubertModel",
+    "idefics3": "Idefics3ForConditionalGeneration Idefics3Model",
     "lfm2": "Lfm2ForCausalLM Lfm2Model",
     "llama": (
         "LlamaForCausalLM LlamaForQuestionAnswering LlamaForSequenceClassification LlamaForTokenClassification "
@@ -155,6 +156,7 @@ CLASSES = {
         "SmolLM3ForCausalLM SmolLM3ForQuestionAnswering SmolLM3ForSequenceClassification "
         "SmolLM3ForTokenClassification SmolLM3Model"
     ),
+    "smolvlm": "SmolVLMForConditionalGeneration SmolVLMModel",
     "stablelm": "StableLmForCausalLM StableLmForSequenceClassification StableLmForTokenClassification StableLmModel",
     "starcoder2": (
         "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification Starcoder2Model"

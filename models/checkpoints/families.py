@@ -468,6 +468,7 @@ FAMILIES: dict[str, Family] = {
             "siglip_vision_model": ModelType(only="image-feature-extraction"),
         },
     ),
+    "smolvlm": Family(tasks={"image-text-to-text": "smolvlm.SmolVLM"}, types=_types("smolvlm", "idefics3")),
     "swin": Family(
         tasks={
             "image-feature-extraction": "swin.Swin",

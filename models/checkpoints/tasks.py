@@ -27,7 +27,9 @@ _TASKS = {  # how transformers' names end, and what for; of several tasks it is 
     "ForMultipleChoice": ("multiple-choice",),
     "ForCausalLM": ("text-generation",),
     "LMHeadModel": ("text-generation",),
-    "ForConditionalGeneration": ("text2text-generation", "automatic-speech-recognition", "text-generation"),
+    "ForConditionalGeneration": (
+        *("text2text-generation", "automatic-speech-recognition", "text-generation", "image-text-to-text"),
+    ),
     "MTModel": ("text2text-generation",),
     "ForImageClassification": ("image-classification",),
     "ForImageClassificationWithTeacher": ("image-classification",),
@@ -198,8 +200,9 @@ def _task_of(name: str, options: Config) -> str | None:
     if ending[0].startswith("Model"):
         if f"{name.removesuffix('Model')}EncoderModel" in _classes(options):  # whose states feature-extraction gives
             return None
-        # The model itself may have a head.
-        return "feature-extraction" if "feature-extraction" in family.tasks and family.task in _WRITING else family.task
+        if family.task in _WRITING:  # the model itself has a head, which these lack
+            return "feature-extraction" if "feature-extraction" in family.tasks else None
+        return family.task
     return next((task for task in _TASKS.get(ending[0], ()) if task in family.tasks), None)
 
 

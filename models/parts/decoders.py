@@ -256,10 +256,24 @@ class Decoder(nn.Module):
         position_ids: Tensor | None = None,
         past_key_values: Sequence[nn.Cache] | None = None,
     ) -> tuple[list[Tensor], list[nn.Cache]]:
+        return self.from_embeddings(self.embed(input_ids), attention_mask, position_ids, past_key_values)
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """The input of the first layer."""
+        return _times(self.embed_tokens(input_ids), self.config.embedding_multiplier)
+
+    def from_embeddings(
+        self,
+        inputs_embeds: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[nn.Cache] | None = None,
+    ) -> tuple[list[Tensor], list[nn.Cache]]:
+        """The same from the input of the first layer, (N, L, hidden_size)."""
         caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
         key_mask = F.cache_key_mask(attention_mask, caches)
-        states, present = [_times(self.embed_tokens(input_ids), self.config.embedding_multiplier)], []
-        positions, dtype = F.cache_positions(input_ids, position_ids, caches), states[0].dtype
+        states, present = [inputs_embeds], []
+        positions, dtype = F.cache_positions(inputs_embeds, position_ids, caches), inputs_embeds.dtype
         angles, growth = self.angles(positions, dtype), self.query_growth(positions, dtype)
         for layer, turns, cache in zip(self.layers, angles, caches, strict=True):
             state, cache = layer(states[-1], turns, growth, key_mask, cache)

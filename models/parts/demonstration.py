@@ -40,8 +40,8 @@ class SideBySide:
         self.differences: list[float] = []
         self._model, self._session = model, lucid.runtime.Session(exported)
 
-    def __call__(self, *inputs: Tensor) -> Any:
-        exported, eager = self._session(*inputs), self._model(*inputs)
+    def __call__(self, *inputs: Tensor, **named: Tensor) -> Any:
+        exported, eager = self._session(*inputs, *named.values()), self._model(*inputs, **named)
         pairs = zip(_as_tuple(exported), _as_tuple(eager), strict=True)
         self.differences.append(max(abs(a - b).max().item() for a, b in pairs))
         return exported

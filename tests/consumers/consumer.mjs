@@ -9,8 +9,8 @@ const { work, requests } = JSON.parse(readFileSync(process.argv[2], "utf-8"));
 env.allowRemoteModels = false;
 env.localModelPath = work;
 
-const tensor = ({ type, data, dims }) =>
-  type === "int64" ? new Tensor(type, BigInt64Array.from(data.map(BigInt)), dims) : new Tensor(type, Float32Array.from(data), dims);
+const arrays = { int64: (data) => BigInt64Array.from(data.map(BigInt)), bool: Uint8Array.from.bind(Uint8Array), float32: Float32Array.from.bind(Float32Array) };
+const tensor = ({ type, data, dims }) => new Tensor(type, arrays[type](data), dims);
 const plainTensor = ({ type, data, dims }) => new ort.Tensor(type, type === "int64" ? data.map(BigInt) : data, dims);
 const inputsOf = (request) => Object.fromEntries(Object.entries(request.inputs).map(([name, value]) => [name, tensor(value)]));
 const plain = (value) => JSON.parse(JSON.stringify(value, (_, item) => (typeof item === "bigint" ? Number(item) : item)));

@@ -103,5 +103,5 @@ def close(found: Any, expected: Any, atol: float = 1e-5) -> None:
 
 def sent(array: Any) -> dict[str, Any]:
     """An array as JavaScript is given it."""
-    kind = "int64" if array.dtype.kind == "i" else "float32"
+    kind = {"i": "int64", "b": "bool"}.get(array.dtype.kind, "float32")
     return {"type": kind, "data": array.ravel().tolist(), "dims": list(array.shape)}

@@ -90,6 +90,29 @@ def test_decoders_write_our_tokens() -> None:
         assert [row[PROMPT.shape[1] :] for row in found] == expected.tolist(), variant
 
 
+def test_a_model_of_images_and_texts_writes_our_tokens() -> None:
+    case = goldens.cases("smolvlm/base")[0]
+    ids, pixels = case.inputs["input_ids"], case.inputs["pixel_values"]
+    kept = np.ones((*pixels.shape[:2], *pixels.shape[3:]), bool)
+    folder = exported("smolvlm/base", "transformers.js")
+    found = asked(
+        kind="tokens",
+        **{"class": "AutoModelForImageTextToText"},
+        folder=folder,
+        inputs={
+            "input_ids": ids,
+            "attention_mask": np.ones_like(ids),
+            "pixel_values": pixels,
+            "pixel_attention_mask": kept,
+        },
+        count=6,
+    )
+    for _ in range(6):
+        logits = computed("smolvlm/base", {"input_ids": ids, "pixel_values": pixels})
+        ids = np.concatenate([ids, logits[:, -1:].argmax(-1)], 1)
+    assert found == ids.tolist()
+
+
 def test_encoder_decoders_write_our_tokens() -> None:
     inputs = {"input_ids": PROMPT, "attention_mask": np.ones_like(PROMPT)}
     folder = exported("t5/v1_1", "transformers.js")

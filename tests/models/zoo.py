@@ -36,6 +36,7 @@ from lucid.models.mixtral import Mixtral
 from lucid.models.modernbert import ModernBert
 from lucid.models.phi3 import Phi3
 from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
+from lucid.models.smolvlm import SmolVLM
 from lucid.models.swin import Swin, SwinForImageClassification
 from lucid.models.t5 import T5
 from lucid.models.vit import ViT, ViTForImageClassification
@@ -217,6 +218,7 @@ ZOO = [
     Entry("SigLIP", SigLIP, "siglip/base", _SIMILARITIES),
     Entry("SigLIP: towers", SigLIPVisionModel, "siglip/images", _POOLED),
     Entry("SigLIP: towers", SigLIPTextModel, "siglip/texts", _POOLED),
+    *(Entry("SmolVLM, Idefics3", SmolVLM, f"{v}/base", _LOGITS) for v in ("smolvlm", "idefics3")),
     Entry("wav2vec 2.0", Wav2Vec2, "wav2vec2/base", _HIDDEN),
     Entry("wav2vec 2.0, HuBERT: speech", Wav2Vec2ForCTC, "wav2vec2/ctc", _LOGITS),
     Entry("wav2vec 2.0, HuBERT: speech", Wav2Vec2ForCTC, "hubert/ctc", _LOGITS),
