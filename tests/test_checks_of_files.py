@@ -140,6 +140,17 @@ def test_integers_of_a_small_type_are_drawn_from_what_it_holds() -> None:
     assert drawn.min() >= 0 and drawn.max() > 100
 
 
+def test_boxes_have_no_negative_width() -> None:
+    table = nn.Embedding(100, 2)
+
+    def sizes(bbox: lucid.Tensor) -> lucid.Tensor:
+        return table(bbox[..., 2] - bbox[..., 0]) + table(bbox[..., 3] - bbox[..., 1]) + table(bbox[..., 0])
+
+    graph = lucid.trace(sizes, lucid.spec("N", "L", 4, dtype="int64"))
+    drawn = random_inputs(graph, {"N": 20, "L": 30})["bbox"]
+    assert (drawn[..., 2:] >= drawn[..., :2]).all() and drawn.max() > 50
+
+
 def test_ids_come_from_the_whole_vocabulary_and_one_run_is_long(bert: Bert) -> None:
     graph = lucid.trace(bert)
     runs = default_sizes(graph)

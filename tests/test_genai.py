@@ -152,6 +152,14 @@ def test_a_growing_cache_is_for_beams(tmp_path: Path) -> None:
     assert continued(folder, RAGGED[:1], 6, num_beams=3) == ours(folder, model, RAGGED[:1], 6, num_beams=3)
 
 
+def test_a_decoder_that_takes_no_buffers_has_a_growing_cache_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nn.CausalDecoder, "takes_fixed_cache", False)  # as those that torch read
+    config = json.loads((written(tmp_path) / "genai_config.json").read_text())
+    assert config["search"]["past_present_share_buffer"] is False
+
+
 def test_the_standard_ops_do_it_too(tmp_path: Path) -> None:
     folder = written(tmp_path, "qwen3/base", target="any")
     assert continued(folder, RAGGED, 4) == ours(folder, decoder("qwen3/base"), RAGGED, 4)

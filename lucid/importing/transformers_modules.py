@@ -115,6 +115,7 @@ class TorchModel(FromTransformers):
 class TorchDecoder(FromTransformers, CausalDecoder):
     """A decoder with a cache of keys and values, which grows: transformers' DynamicCache, layer by layer."""
 
+    takes_fixed_cache = False
     program: Program
     _shape: CacheShape
 

@@ -171,7 +171,8 @@ def plan_decoder(decoder: CausalDecoder, checkpoint: Path, cache: CacheKind | No
     Raises:
         ValueError: for a growing cache and a model with windows.
     """
-    part = decoder.part(cache or "fixed")
+    cache = cache or ("fixed" if decoder.takes_fixed_cache else "growing")
+    part = decoder.part(cache)
     if decoder.takes_logits_to_keep:
         part = with_last_logits(part, decoder)
     if cache == "growing" and _has_windows(trace_part(part).graph):

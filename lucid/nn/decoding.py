@@ -44,6 +44,8 @@ class CausalDecoder(Module):
     """
 
     takes_logits_to_keep: ClassVar[bool] = False
+    takes_fixed_cache: ClassVar[bool] = True
+    """Whether the cache may be buffers of a fixed capacity; otherwise it grows."""
 
     @property
     def cache_shape(self) -> CacheShape:

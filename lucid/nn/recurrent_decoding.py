@@ -28,6 +28,8 @@ class RecurrentDecoder(CausalDecoder):
     padding after it would change its state.
     """
 
+    takes_fixed_cache = False
+
     @property
     def state_types(self) -> Sequence[Any]:
         """Of each layer a named tuple of the types of its state, without the batch: ``State(conv=spec(8, 3), ...)``.

@@ -35,7 +35,8 @@ def random_inputs(
     Floats are normal numbers. Integers that index a table are drawn from all of its rows, and one in eight is one that
     the model tells apart, if there are any; integers that are compared with positions, such as lengths, are drawn from
     all positions. Other integers, and booleans, are 0 and 1: masks, whose first row hides nothing, with padding on the
-    left in run 1, on the right in run 2, and some random rows.
+    left in run 1, on the right in run 2, and some random rows. Those of an input bbox (..., 4) are boxes, as in
+    LayoutLM: left, top, right and bottom, of which the last two are not below the first.
     """
     drawn = given(sizes) if callable(given) else given or {}
     uses = IndexRanges(graph).uses(sizes)
@@ -48,6 +49,8 @@ def random_inputs(
             array = _array(value.type.dtype, shape, uses.get(value.name, Use()), padding)
             if value.default is not None:  # a factor of a change of some weight, which is as large as the weight
                 array = array / np.sqrt(shape[0]).astype(array.dtype)
+            if value.name == "bbox" and shape[-1:] == (4,):
+                array = np.sort(array.reshape(*shape[:-1], 2, 2), axis=-2).reshape(shape)
         found[value.name] = array
     return found
 

@@ -16,7 +16,7 @@ from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import decoder_name, load_tokenizer
 from lucid.models import load
 from lucid.models.checkpoints.adapters import Adapters, weighted
-from lucid.nn import CausalDecoder, RecurrentDecoder
+from lucid.nn import CausalDecoder
 from lucid.nn.model_parts import CacheKind
 from lucid.nn.quantizing.quantize import Bits, quantize
 from lucid.runtime import Session
@@ -121,7 +121,7 @@ def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int
     target = Target(runtime.name, onnxruntime=installed())
     # Without partial reads, buffers would be read whole in each step. States of a fixed size, such as Mamba's, need
     # none.
-    fixed = "partial reads" in runtime.strategies and not isinstance(model, RecurrentDecoder)
+    fixed = "partial reads" in runtime.strategies and model.takes_fixed_cache
     cache: CacheKind = "fixed" if fixed else "growing"
     with tempfile.TemporaryDirectory(prefix="lucid-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "model.onnx"
