@@ -148,6 +148,16 @@ def test_the_next_turn_of_a_conversation_reads_only_what_is_new(kind: str) -> No
     assert request.kept == len(prompt) + len(answer) - 1  # its last token was never read
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_beginning_that_is_shorter_than_what_a_slot_holds_is_kept_too(kind: str) -> None:
+    """Except of states, which are of all positions."""
+    made, (system, first, second) = engine(kind), prompts(12, 2, 3)
+    list(made.submit(system + first, max_new_tokens=3))
+    request = made.submit(system + second, max_new_tokens=3)
+    assert list(request) == alone(kind, system + second, max_new_tokens=3)
+    assert request.kept == (0 if kind == "a state" else len(system))
+
+
 def test_the_longest_common_beginning_is_kept_and_the_least_recently_used_slot_given_up() -> None:
     made, (system, first, second, third, other) = engine(slots=3), prompts(12, 3, 4, 5, 6)
 
@@ -243,8 +253,8 @@ def test_buffers_grow_up_to_the_capacity(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("prompt", "options", "error", "message"),
     [
-        ([3] * 16, {}, ValueError, "a prompt of 16 tokens and max_new_tokens=1 take 17 positions, a slot has 16"),
-        ([3], {"max_new_tokens": 16}, ValueError, "1 tokens and max_new_tokens=16 take 17 positions, a slot has 16"),
+        ([3] * 16, {}, ValueError, "a prompt of 16 tokens and max_new_tokens=1 take 17 positions, the model has 16"),
+        ([3], {"max_new_tokens": 16}, ValueError, "1 tokens and max_new_tokens=16 take 17 positions, the model has 16"),
         ([[3], [4]], {}, ValueError, "got 2 prompts, expected one; submit each by itself"),
         ([3], {"num_beams": 2}, TypeError, "got num_beams, expected options for one sequence; use Generator"),
         ([3], {"stop": "a"}, ValueError, "stop is .* needs the text of tokens"),

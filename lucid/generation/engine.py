@@ -21,7 +21,7 @@ import numpy as np
 from lucid.generation.choice import Chooser, TokenLogprob
 from lucid.generation.models import capacity_of, positions_of
 from lucid.generation.options import GenerateOptions, Options
-from lucid.generation.prompts import Ids, IdsLike, read_prompt
+from lucid.generation.prompts import Ids, IdsLike, check_positions, read_prompt
 from lucid.generation.sequences import StepLogits
 from lucid.generation.slots import Slots
 from lucid.generation.stepper import slots_of
@@ -55,12 +55,13 @@ class Completion:
         self.ended_by: str | None = None
         self.error: Exception | None = None
         self._chooser = Chooser(options, len(prompt))
-        self._given = 0
+        self._begun, self._given = False, 0
 
     def __iter__(self) -> Completion:
         return self
 
     def __next__(self) -> int:
+        self.begin()
         self._engine.wait(self, self._given + 1)
         if self._given < len(self.ids):
             self._given += 1
@@ -68,6 +69,16 @@ class Completion:
         if self.error is not None:
             raise self.error
         raise StopIteration
+
+    def begin(self) -> None:
+        """Take part in the next steps, or wait for a slot. Asking for the first token does it too.
+
+        Raises:
+            EngineFull: as `Engine.submit`.
+        """
+        if not self._begun:
+            self._engine.add(self)
+            self._begun = True
 
     def cancel(self) -> None:
         """End it, from any thread. Its slot is free from the next step on."""
@@ -112,7 +123,7 @@ class Engine:
     submit and iterate; one of those that wait for a token computes the steps for all.
 
     Sessions exported with ``cache="fixed"`` write the tokens of all slots in one run. Eager decoders and growing caches
-    run once for each slot, and keep earlier tokens only if a prompt begins with all of them.
+    run once for each slot. States, such as Mamba's, are kept only if a prompt begins with all that they are of.
 
     Args:
         model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache.
@@ -121,8 +132,9 @@ class Engine:
             if it has `max_positions`; of a session, the capacity that its buffers were exported with.
         decode: token ids to text; stop strings need it.
         queue: how many requests may wait.
-        chunk: how many tokens of a prompt are read between two steps: fewer let answers go on more evenly, more read
-            faster. Dynamic NTK scaling and LongRoPE compute other angles in later parts: read their prompts in one.
+        chunk: how many tokens of a prompt are read between two steps, where there are several slots: fewer let answers
+            go on more evenly, more read faster. Dynamic NTK scaling and LongRoPE compute other angles in later parts:
+            give as many as their prompts have.
 
     Raises:
         TypeError: for anything but a decoder or a session.
@@ -177,20 +189,32 @@ class Engine:
             EngineFull: if all slots are taken and `queue` requests wait.
             TypeError, ValueError: for an invalid prompt or option, and a request beyond the capacity.
         """
+        request = self.prepare(prompt_ids, **options)
+        request.begin()
+        return request
+
+    def prepare(self, prompt_ids: IdsLike, **options: Unpack[GenerateOptions]) -> Completion:
+        """As `submit`, but the request takes no slot before it begins, which is when its first token is asked for.
+
+        Raises:
+            TypeError, ValueError: as `submit`.
+        """
         if idle := [name for name in ("num_beams", "num_return_sequences", "pad_token_id") if name in options]:
             raise TypeError(f"submit: got {' and '.join(idle)}, expected options for one sequence; use Generator")
         chosen = Options(**options)
         ids = read_prompt(prompt_ids).ids
         if len(ids) > 1:
             raise ValueError(f"submit: got {len(ids)} prompts, expected one; submit each by itself")
-        prompt, new = ids.shape[1], chosen.max_new_tokens
-        if self.capacity is not None and prompt + new > self.capacity:
-            raise ValueError(
-                f"submit: a prompt of {prompt} tokens and max_new_tokens={new} take {prompt + new} positions, a slot "
-                f"has {self.capacity}; shorten one of them"
-            )
+        check_positions(ids.shape[1], chosen.max_new_tokens, self.capacity)
         stops = Stops(chosen.eos_tokens, chosen.stop_strings, self._decode)
-        request = Completion(self, ids[0], chosen, stops)
+        return Completion(self, ids[0], chosen, stops)
+
+    def add(self, request: Completion) -> None:
+        """Take a request: `Completion.begin` calls it.
+
+        Raises:
+            EngineFull: if all slots are taken and `queue` requests wait.
+        """
         with self._changed:
             self._waiting = deque(one for one in self._waiting if one.ended_by is None)
             if len(self._waiting) >= self._limit + len(self._slots) - self.active:
@@ -199,7 +223,6 @@ class Engine:
                     "try again later, or give more slots or a longer queue"
                 )
             self._waiting.append(request)
-        return request
 
     def step(self) -> bool:
         """Read a part of one prompt, and write one token of each answer.
@@ -252,10 +275,11 @@ class Engine:
             for slot in self._slots:
                 if slot.request is not None and slot.request.ended_by is not None:
                     slot.request = None
-            while self._waiting and any(slot.request is None for slot in self._slots):
-                request = self._waiting.popleft()
-                if request.ended_by is None:
-                    self._place(request)
+            self._waiting = deque(one for one in self._waiting if one.ended_by is None)
+            free = sum(slot.request is None for slot in self._slots)
+            entering = [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
+        for request in entering:  # what they keep is copied while others may submit
+            self._place(request)
 
     def _place(self, request: Completion) -> None:
         """Give a request the free slot from which most of its prompt is kept.
@@ -285,7 +309,8 @@ class Engine:
             return False
         self._turn += 1
         slot, request = min(readers, key=lambda both: both[0].used if self._turn % 2 else left[both[0].number])
-        part = request.tokens[slot.filled : min(slot.filled + self._chunk, request.prompt_tokens)]
+        size = self._chunk if len(self._slots) > 1 else request.prompt_tokens  # alone, no other waits for it
+        part = request.tokens[slot.filled : min(slot.filled + size, request.prompt_tokens)]
         try:
             logits = self._memory.read(slot.number, part)
         except RunCancelled:

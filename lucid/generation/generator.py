@@ -13,7 +13,7 @@ from lucid.generation.choice import Chooser, TokenLogprob
 from lucid.generation.logits import checked
 from lucid.generation.models import capacity_of, positions_of
 from lucid.generation.options import GenerateOptions, Options
-from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
+from lucid.generation.prompts import Ids, IdsLike, Prompt, check_positions, read_prompt
 from lucid.generation.sequences import Sequences, StepLogits, Stepper
 from lucid.generation.stepper import stepper
 from lucid.generation.stops import Decode, Stops
@@ -174,12 +174,7 @@ class Generator:
     def _prepared(self, prompt_ids: IdsLike, attention_mask: IdsLike | None, options: Options) -> tuple[Prompt, Stops]:
         prompt = read_prompt(prompt_ids, attention_mask)
         longest = int(prompt.mask.sum(axis=1).max())
-        total = longest + options.max_new_tokens
-        if self._max_positions is not None and total > self._max_positions:
-            raise ValueError(
-                f"generate: a prompt of {longest} tokens and max_new_tokens={options.max_new_tokens} take {total} "
-                f"positions, the model has {self._max_positions}; shorten one of them"
-            )
+        check_positions(longest, options.max_new_tokens, self._max_positions)
         return prompt, Stops(options.eos_tokens, options.stop_strings, self._decode)
 
     def _begun(self, prompt: Prompt, options: Options, times: int) -> tuple[Sequences[Any], StepLogits]:

@@ -11,10 +11,12 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from lucid.generation.models import CACHE
 from lucid.generation.prompts import Ids, Prompt
 from lucid.generation.sequences import StepLogits
-from lucid.nn import Cache, CausalDecoder
+from lucid.nn import Cache, CausalDecoder, KeyValueCache
 from lucid.ops.tensor.tensor import Tensor
+from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.runtime.session import Session
 from lucid.runtime.stepping import Carried, Stepping
 
@@ -44,6 +46,14 @@ class Decoder(Protocol[V]):
 
     def rows(self, past: V, rows: Ids) -> V:
         """Rows (M,) of keys and values, in this order."""
+        ...
+
+
+class CutDecoder(Decoder[V], Protocol[V]):
+    """A decoder of which the keys and values of the first positions can be told from the others."""
+
+    def first(self, past: V, count: int) -> V | None:
+        """The keys and values of the first positions; None for states, which are of all positions."""
         ...
 
 
@@ -101,6 +111,11 @@ class EagerDecoder:
 
         return [type(layer)(*map(taken, layer)) for layer in past]
 
+    def first(self, past: list[Cache], count: int) -> list[Cache] | None:
+        if not all(isinstance(layer, KeyValueCache) for layer in past):
+            return None
+        return [KeyValueCache(layer.key[:, :, :count], layer.value[:, :, :count]) for layer in past]
+
 
 class SessionDecoder:
     """An exported model in onnxruntime; keys and values stay in its memory."""
@@ -122,3 +137,8 @@ class SessionDecoder:
 
     def rows(self, past: Carried, rows: Ids) -> Carried:
         return self._stepping.rows(past, rows)
+
+    def first(self, past: Carried, count: int) -> Carried | None:
+        if not all(map(CACHE.fullmatch, past.values)):
+            return None
+        return Carried({name: ort_value(numpy_of(value)[:, :, :count]) for name, value in past.values.items()})

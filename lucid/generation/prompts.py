@@ -80,6 +80,19 @@ def read_prompt(prompt_ids: IdsLike, attention_mask: IdsLike | None = None) -> P
     return prompt
 
 
+def check_positions(prompt: int, new: int, positions: int | None) -> None:
+    """Check that a prompt of so many tokens and so many new ones have room.
+
+    Raises:
+        ValueError: if they have not.
+    """
+    if positions is not None and prompt + new > positions:
+        raise ValueError(
+            f"generate: a prompt of {prompt} tokens and max_new_tokens={new} take {prompt + new} positions, the model "
+            f"has {positions}; shorten one of them"
+        )
+
+
 def read_mask(attention_mask: IdsLike, of: str, shape: tuple[int, ...]) -> Ids:
     """Check the mask of ids of a shape: 1 = keep, 0 = padding; `of` names them in messages.
 

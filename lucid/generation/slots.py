@@ -13,7 +13,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array
 from lucid.generation.buffers import Buffers
-from lucid.generation.growing import Decoder, Grown
+from lucid.generation.growing import CutDecoder, Grown
 from lucid.generation.prompts import Ids
 from lucid.generation.sequences import StepLogits
 from lucid.runtime.session import Session
@@ -137,17 +137,20 @@ class BufferSlots:
 
 
 class GrowingSlots(Generic[V]):
-    """Slots with a growing cache each: a step is a run of the decoder for each, and only a whole cache is kept."""
+    """Slots with a growing cache each: a step is a run of the decoder for each."""
 
-    def __init__(self, decoder: Decoder[V], count: int) -> None:
+    def __init__(self, decoder: CutDecoder[V], count: int) -> None:
         self._decoder = decoder
         self._none: Grown[V] = Grown(decoder.empty(1), np.zeros((1, 0), np.int64))
         self._caches = [self._none] * count
 
     def keep(self, slot: int, source: int, count: int) -> int:
-        whole = self._caches[source].mask.shape[1] == count
-        self._caches[slot] = self._caches[source] if whole else self._none
-        return count if whole else 0
+        held = self._caches[source]
+        if held.mask.shape[1] != count:
+            values = self._decoder.first(held.values, count) if count else None
+            held = self._none if values is None else Grown(values, held.mask[:, :count])
+        self._caches[slot] = held
+        return len(held.mask[0])
 
     def read(self, slot: int, ids: Ids) -> StepLogits:
         values, before = self._caches[slot]

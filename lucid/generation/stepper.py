@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from lucid.core.words.other_libraries import check_model
 from lucid.generation.fixed import FIRST_CAPACITY, FixedStepper
-from lucid.generation.growing import Decoder, EagerDecoder, GrowingStepper, SessionDecoder
+from lucid.generation.growing import CutDecoder, EagerDecoder, GrowingStepper, SessionDecoder
 from lucid.generation.models import CACHE, STATE, capacity_of, heads_of, is_fixed, some_of, state_shape
 from lucid.generation.sequences import Stepper
 from lucid.generation.slots import BufferSlots, GrowingSlots, Slots
@@ -49,7 +49,7 @@ class _Fixed(NamedTuple):
     heads: dict[str, tuple[int, int]]
 
 
-def _decoder(user: str, model: object) -> Decoder[Any] | _Fixed:
+def _decoder(user: str, model: object) -> CutDecoder[Any] | _Fixed:
     """What runs a model; `user` is who asks."""
     if isinstance(model, CausalDecoder):
         return EagerDecoder(model)

@@ -31,6 +31,8 @@ def application(
     providers: Sequence[str] = ("cpu",),
     threads: int | None = None,
     batch_tokens: int = 4096,
+    slots: int = 4,
+    queue: int = 64,
     prompt: str | None = None,
     adapter: str | os.PathLike[str] | None = None,
 ) -> Starlette:
@@ -38,7 +40,7 @@ def application(
 
     It has `/v1/models`, `/v1/embeddings` for a sentence encoder, `/v1/chat/completions` for a decoder with a chat
     template, the Open Inference Protocol below `/v2`, `/health` and, for Prometheus, `/metrics`. Texts of requests that
-    come while the model is busy are computed together.
+    come while the model is busy are computed together, and so are the tokens of answers.
 
     Args:
         folder: what `lucid export FOLDER --for onnxruntime` wrote.
@@ -49,6 +51,8 @@ def application(
             rebinding.
         providers, threads: of the `Session`.
         batch_tokens: the most tokens that are computed together, padding included.
+        slots: how many answers are written at once.
+        queue: how many answers may wait for a slot.
         prompt: as for `Predictor`.
         adapter: a file of `lucid.layouts.write_adapter`, for a model that was exported with inputs for adapters.
 
@@ -66,6 +70,8 @@ def application(
         providers=providers,
         threads=threads,
         batch_tokens=batch_tokens,
+        slots=slots,
+        queue=queue,
         prompt=prompt,
         adapter=adapter,
     )

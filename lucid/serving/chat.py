@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 import uuid
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from lucid.generation import EngineFull, LogitsError
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.template import Message
 from lucid.serving.bodies import Body
@@ -122,35 +123,51 @@ def _sampling(body: Body) -> dict[str, Any]:
 
 
 class _Writing:
-    """An answer that a thread writes piece by piece; answers are written one after the other."""
+    """An answer that a thread of its own reads piece by piece, while others are written too."""
 
     def __init__(self, model: ServedModel, answer: Answer) -> None:
+        """Take part in the next steps.
+
+        Raises:
+            RequestError: if as many answers are written and wait as may.
+        """
         self.model, self.answer = model, answer
-        self._unwanted = threading.Event()
+        try:
+            answer.begin()
+        except EngineFull as error:
+            raise RequestError(
+                "as many answers are written and wait as this server takes; try again later",
+                status=HTTPStatus.TOO_MANY_REQUESTS,
+            ) from error
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.time() + model.limits.seconds
+        self._end = loop.call_at(self._deadline, answer.cancel)
 
     async def pieces(self) -> AsyncIterator[str]:
-        """The pieces. If the reader stops, the answer ends at its next token."""
+        """The pieces. If the reader stops, or the time is over, the answer ends."""
         loop = asyncio.get_running_loop()
         found: asyncio.Queue[str | None] = asyncio.Queue()
-        deadline = time.monotonic() + self.model.limits.seconds
 
         def write() -> None:
-            if time.monotonic() > deadline:
-                raise RequestError("other answers took too long; try again later", status=503)
-            self.answer.wanted = lambda: not self._unwanted.is_set() and time.monotonic() <= deadline
+            if loop.time() > self._deadline:  # it waited for a thread
+                self.answer.cancel()
             for piece in self.answer:
                 loop.call_soon_threadsafe(found.put_nowait, piece)
 
-        writing = loop.run_in_executor(self.model.thread, write)
+        writing = loop.run_in_executor(self.model.writers, write)
         writing.add_done_callback(lambda _: found.put_nowait(None))
         try:
             while (piece := await found.get()) is not None:
                 yield piece
             await writing
+            if not self.answer.ids:
+                raise RequestError("other answers took too long; try again later", status=503)
+        except LogitsError as error:
+            raise RequestError(str(error), status=HTTPStatus.INTERNAL_SERVER_ERROR) from error
         finally:
-            self._unwanted.set()
-            writing.cancel()
-            read, written = self.answer.prompt_tokens, len(self.answer.ids)
+            self._end.cancel()
+            self.answer.cancel()
+            read, written = self.answer.prompt_tokens - self.answer.kept, len(self.answer.ids)
             self.model.metrics.tokens.labels("read").inc(read)
             self.model.metrics.tokens.labels("written").inc(written)
 
@@ -192,6 +209,7 @@ def _reason(answer: Answer) -> str:
     return "stop" if answer.ended_by in ("eos", "stop") else "length"
 
 
-def _usage(answer: Answer) -> dict[str, int]:
+def _usage(answer: Answer) -> dict[str, Any]:
     read, written = answer.prompt_tokens, len(answer.ids)
-    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    return {**usage, "prompt_tokens_details": {"cached_tokens": answer.kept}}

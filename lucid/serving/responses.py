@@ -32,9 +32,12 @@ class RequestError(Exception):
         self.message, self.field, self.status = message, field, int(status)
 
 
+_LATER = HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS
+
+
 def response(path: str, error: RequestError) -> JsonAnswer:
     """The answer that clients of a route read: as OpenAI writes errors, or as the Open Inference Protocol does."""
-    headers = {"Retry-After": "1"} if error.status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    headers = {"Retry-After": "1"} if error.status in _LATER else None
     if path == INFERENCE or path.startswith(f"{INFERENCE}/"):
         return JsonAnswer({"error": error.message}, error.status, headers)
     return JsonAnswer({"error": openai_error(error)}, error.status, headers)

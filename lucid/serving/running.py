@@ -45,6 +45,8 @@ class Settings:
     threads: int | None = None
     providers: tuple[str, ...] = ("cpu",)
     batch_tokens: int = 4096
+    slots: int = 4
+    queue: int = 64
     prompt: str | None = None
     adapter: str | None = None
     limits: Limits = field(default_factory=Limits)
@@ -98,6 +100,8 @@ def make(settings: Settings) -> Starlette:
         providers=settings.providers,
         threads=settings.threads or max(1, usable_cores() // settings.workers),
         batch_tokens=settings.batch_tokens,
+        slots=settings.slots,
+        queue=settings.queue,
         prompt=settings.prompt,
         adapter=settings.adapter,
     )

@@ -35,6 +35,7 @@ class ServedModel:
         name: what clients call the model; by default the folder's name.
         providers, threads: of the `Session`.
         batch_tokens: the most tokens of a batch.
+        slots, queue: how many answers are written at once, and how many more wait.
         prompt: as for `Predictor`.
         adapter: of the `Session`.
 
@@ -60,6 +61,8 @@ class ServedModel:
         providers: Sequence[str] = ("cpu",),
         threads: int | None = None,
         batch_tokens: int = 4096,
+        slots: int = 4,
+        queue: int = 64,
         prompt: str | None = None,
         adapter: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -74,11 +77,12 @@ class ServedModel:
         self.table_rows = table_rows(check_model_file(found.model))
         self.task = task_name(self.session, str(found.path))
         self.thread = ThreadPoolExecutor(1, "lucid-serving")  # one run at a time, over all threads of the session
+        self.writers = ThreadPoolExecutor(slots + queue, "lucid-writing")  # one for each answer
         choices = Choices(max_characters=limits.body, prompt=prompt)
         self.language: LanguageModel | None = None
         self.rows: Task | None = None
         if self.task == "text-generation":
-            self.language = LanguageModel(self.session, load_tokenizer(found.path))
+            self.language = LanguageModel(self.session, load_tokenizer(found.path), slots=slots, queue=queue)
         else:
             self.rows = open_task(found, self.session, choices)
         self.fields: tuple[str, ...] = () if self.rows is None else ("text", "pair")[: self.rows.inputs]

@@ -70,8 +70,8 @@ def served(folder: Path, **options: Any) -> Iterator[Server]:
         thread.join()
 
 
-def decoder(folder: Path) -> Path:
-    """An exported decoder with a chat template."""
+def decoder(folder: Path, **options: Any) -> Path:
+    """An exported decoder with a chat template; options of `write_folder`."""
     source, made = checkpoint(folder / "checkpoint"), folder / "decoder"
-    write_folder(lucid.models.load(source), source, made, layout="onnxruntime", check=False)
+    write_folder(lucid.models.load(source), source, made, layout="onnxruntime", check=False, **options)
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -57,7 +58,8 @@ def test_a_whole_answer_is_that_of_the_language_model(server, folder):
     assert choice["finish_reason"] == ("length" if expected.ended_by == "length" else "stop")
     count = len(expected.ids)
     usage = {"prompt_tokens": expected.prompt_tokens, "completion_tokens": count}
-    assert reply.json["usage"] == {**usage, "total_tokens": expected.prompt_tokens + count}
+    usage |= {"total_tokens": expected.prompt_tokens + count, "prompt_tokens_details": {"cached_tokens": 0}}
+    assert reply.json["usage"] == usage
 
 
 def test_a_stream_has_the_same_text_in_pieces(server, folder):
@@ -124,74 +126,111 @@ def test_a_decoder_has_no_embeddings(server):
     assert server.ask("POST", "/v1/embeddings", {"model": "decoder", "input": "a"}).status == 404
 
 
+class Steps:
+    """The steps of a server's engine, each of which takes a while; and how many answers each continued."""
+
+    def __init__(self, server, seconds: float = 0.02) -> None:
+        self.engine = server.app.state.model.language._engine
+        self.together: list[int] = []
+        run = self.engine._memory.step
+
+        def slow(slots, tokens):
+            time.sleep(seconds)
+            self.together.append(len(slots))
+            return run(slots, tokens)
+
+        self.engine._memory.step = slow
+
+    def until(self, active: int) -> None:
+        """Wait until so many answers are written."""
+        end = time.monotonic() + 10
+        while self.engine.active != active:
+            assert time.monotonic() < end
+            time.sleep(0.005)
+
+
+def streamed(server, asked: dict) -> http.client.HTTPConnection:
+    """A connection on which an answer has begun."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection.request("POST", CHAT, json.dumps({**asked, "stream": True}), {"Content-Type": "application/json"})
+    connection.getresponse().read(10)
+    return connection
+
+
+LONG = {**ASKED, "max_tokens": 40, "temperature": 1, "seed": 1}
+
+
 def test_an_answer_whose_reader_has_gone_is_not_written_to_its_end(folder):
     with served(folder) as server:
-        written = []
-        model = server.app.state.model
-        made = model.language.answer
-
-        def slow(*arguments, **options):
-            found = made(*arguments, **options)
-            tokens = found._tokens
-
-            def one_by_one():
-                for token in tokens:
-                    time.sleep(0.02)
-                    written.append(token)
-                    yield token
-
-            found._tokens = one_by_one()
-            return found
-
-        model.language.answer = slow
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-        asked = {**ASKED, "stream": True, "max_tokens": 40, "temperature": 1, "seed": 1}
-        connection.request("POST", CHAT, json.dumps(asked), {"Content-Type": "application/json"})
-        connection.getresponse().read(10)
+        steps = Steps(server)
+        connection = streamed(server, LONG)
+        steps.until(active=1)
         connection.close()
-        end = time.monotonic() + 10
-        while server.figure("lucid_open_requests") > 1:
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        model.thread.submit(int).result()
-        assert len(written) < 35
+        steps.until(active=0)
+        assert len(steps.together) < 35
 
 
 @pytest.mark.parametrize("end", ["the time is over", "the reader has gone"])
-def test_an_answer_without_text_ends_at_its_next_token(folder, end):
+def test_an_answer_without_text_ends_at_its_next_token(folder, end, monkeypatch):
     """Special tokens give no piece of text."""
+    monkeypatch.setattr("lucid.generation.choice.Chooser.choose", lambda *_: 3)
     limits = lucid.serving.Limits(seconds=0.3 if end == "the time is over" else 60)
     with served(folder, limits=limits) as server:
-        model, written = server.app.state.model, []
-        made = model.language.answer
-
-        def special(*arguments, **options):
-            found = made(*arguments, **options)
-
-            def one_by_one():
-                for _ in range(1000):
-                    time.sleep(0.01)
-                    written.append(3)
-                    yield 3
-
-            found._tokens = one_by_one()
-            return found
-
-        model.language.answer = special
+        steps = Steps(server)
         if end == "the time is over":
-            server.ask("POST", CHAT, {**ASKED, "max_tokens": 8})
+            reply = server.ask("POST", CHAT, LONG).json
+            assert 0 < reply["usage"]["completion_tokens"] < 35
+            assert reply["choices"][0]["finish_reason"] == "length"
         else:
-            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-            asked = json.dumps({**ASKED, "stream": True, "max_tokens": 8})
-            connection.request("POST", CHAT, asked, {"Content-Type": "application/json"})
-            connection.getresponse().read(10)
-            end_of_patience = time.monotonic() + 10
-            while not written:
-                assert time.monotonic() < end_of_patience
-                time.sleep(0.01)
+            connection = streamed(server, LONG)
+            steps.until(active=1)
             connection.close()
-        model.thread.submit(int).result()
-        assert 0 < len(written) < 500
+            steps.until(active=0)
+            assert len(steps.together) < 35
+
+
+@pytest.mark.parametrize("cache", ["growing", "fixed"])
+def test_several_answers_are_written_at_once(tmp_path, cache):
+    folder = decoder(tmp_path, cache=cache)
+    asked = [{**ASKED, "messages": [{"role": "user", "content": text}]} for text in ("abc", "ddef", "b", "ghi")]
+    with served(folder, slots=2) as server, ThreadPoolExecutor(4) as clients:
+        expected = [server.ask("POST", CHAT, one).json["choices"] for one in asked]
+        steps = Steps(server)
+        replies = list(clients.map(lambda one: server.ask("POST", CHAT, one), asked))
+        assert [reply.json["choices"] for reply in replies] == expected
+        assert max(steps.together) == 2
+
+
+def test_more_answers_than_may_wait_are_refused_with_when_to_come_back(folder):
+    with served(folder, slots=1, queue=0) as server:
+        steps = Steps(server)
+        connection = streamed(server, LONG)
+        steps.until(active=1)
+        reply = server.ask("POST", CHAT, ASKED)
+        assert (reply.status, reply.headers["retry-after"]) == (429, "1")
+        assert "as many answers are written and wait as this server takes; try again later" in said(reply)
+        connection.close()
+        steps.until(active=0)
+        assert server.ask("POST", CHAT, ASKED).status == 200
+
+
+def test_the_next_turn_of_a_conversation_reads_only_what_is_new(folder):
+    with served(folder) as server:
+        first = server.ask("POST", CHAT, ASKED).json
+        assert first["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
+        told = [*MESSAGES, first["choices"][0]["message"], {"role": "user", "content": "de"}]
+        usage = server.ask("POST", CHAT, {**ASKED, "messages": told}).json["usage"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] >= first["usage"]["prompt_tokens"]
+
+
+def test_logits_that_give_no_token_are_the_fault_of_the_model(folder, monkeypatch):
+    def broken(self, ids, logits):
+        raise lucid.generation.LogitsError("generate: the model gave NaN")
+
+    with served(folder) as server:
+        monkeypatch.setattr("lucid.generation.choice.Chooser.choose", broken)
+        reply = server.ask("POST", CHAT, ASKED)
+        assert (reply.status, said(reply)) == (500, "generate: the model gave NaN")
 
 
 def test_an_answer_ends_when_its_time_is_over(folder):

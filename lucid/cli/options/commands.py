@@ -473,6 +473,8 @@ class ServerOptions(ProviderOptions, PromptOption):
         int | None, of_model(min=1, help="Threads of each process; by default the processes share the cores.")
     ] = None
     batch_tokens: Annotated[int, of_model(min=1, help="Tokens computed together.")] = 4096
+    slots: Annotated[int, of_model(min=1, help="Answers of a decoder that are written at once.")] = 4
+    queue: Annotated[int, of_model(min=0, help="Answers that wait for a slot; those beyond are refused.")] = 64
     adapter: Annotated[
         str | None,
         of_model(metavar="FILE", help="An adapter for a model with inputs for it: NAME.onnx_adapter."),
