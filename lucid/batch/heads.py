@@ -14,6 +14,9 @@ from lucid.runtime import Session
 EMBEDDINGS = ("sentence_embedding", "image_embeds", "text_embeds", "pooler_output")
 """Outputs (N, E) that are the vectors of rows, the first that there is."""
 
+TOKENS, DOCUMENT = "token_embeddings", "document_mask"
+"""The outputs of a model that gives a vector for each token, and which of them a document has."""
+
 _STATES = "last_hidden_state"
 _ACTIVATIONS = (
     "activation_fn",
@@ -86,6 +89,29 @@ def embedding(reader: Reader, session: Session, output: str, pooling: str | None
         return {output: (states * mask).sum(axis=1) / mask.sum(axis=1)}
 
     return Head(reader, session, _vectors(session, _STATES, output), pooled)
+
+
+def sparse(reader: Reader, session: Session, output: str) -> Head:
+    """The weights of a row's text for the tokens of the vocabulary, those that are not 0: of SPLADE."""
+    (width,) = [column.width for column in _vectors(session, EMBEDDINGS[0], output).values()]
+
+    def weights(results: Mapping[str, Array], _: Mapping[str, Array]) -> dict[str, Results]:
+        rows = results[EMBEDDINGS[0]]
+        found = [(np.flatnonzero(row), row) for row in rows]
+        return {output: [{"indices": at.astype(np.int32), "values": row[at]} for at, row in found]}
+
+    return Head(reader, session, {output: Column(Kind.SPARSE, width)}, weights)
+
+
+def token_vectors(reader: Reader, session: Session, output: str, query: bool) -> Head:
+    """A vector for each token of a row: of a document those that `document_mask` keeps, of a query all; of ColBERT."""
+    (width,) = [column.width for column in _vectors(session, TOKENS, output).values()]
+
+    def vectors(results: Mapping[str, Array], arrays: Mapping[str, Array]) -> dict[str, Results]:
+        mask = arrays["attention_mask"] if query else results[DOCUMENT]
+        return {output: [rows[kept != 0] for rows, kept in zip(results[TOKENS], mask, strict=True)]}
+
+    return Head(reader, session, {output: Column(Kind.VECTORS, width)}, vectors)
 
 
 def classification(reader: Reader, session: Session, output: str, config: Mapping[str, Any]) -> Head:

@@ -31,6 +31,10 @@ class Kind(Enum):
     VECTOR = "vector"
     NUMBER = "number"
     TEXT = "text"
+    SPARSE = "sparse"
+    """The indices and values of a vector's numbers that are not 0."""
+    VECTORS = "vectors"
+    """A vector for each token."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Column:
 
     def array(self, results: Sequence[Any | None]) -> Array:
         """The results as an array: (N, E) float32, (N,) float32 or (N,) objects; None is NaN among numbers."""
-        if self.kind is Kind.TEXT:
+        if self.kind not in (Kind.VECTOR, Kind.NUMBER):
             return objects(results)
         shape = (len(results), self.width) if self.kind is Kind.VECTOR else (len(results),)
         made = np.full(shape, np.nan, np.float32)
@@ -125,10 +129,18 @@ def with_results(passed: pa.RecordBatch, schema: pa.Schema, results: Mapping[str
 def _type(column: Column) -> pa.DataType:
     if column.kind is Kind.VECTOR:
         return pa.list_(pa.float32())  # not of a fixed size: Arrow 25 cannot read the nulls of those from Parquet
+    if column.kind is Kind.VECTORS:
+        return pa.list_(pa.list_(pa.float32()))
+    if column.kind is Kind.SPARSE:
+        return pa.struct({"indices": pa.list_(pa.int32()), "values": pa.list_(pa.float32())})
     return pa.float32() if column.kind is Kind.NUMBER else pa.string()
 
 
 def _array(values: Array, kind: pa.DataType, wrong: Array) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.array(values, kind)
+    if pa.types.is_list(kind) and pa.types.is_list(kind.value_type):
+        return pa.array([None if rows is None else list(rows) for rows in values], kind)
     if pa.types.is_list(kind):
         ends = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
         return pa.ListArray.from_arrays(ends, pa.array(values.reshape(-1)), kind, mask=pa.array(wrong))

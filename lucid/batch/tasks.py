@@ -21,6 +21,8 @@ from lucid.runtime import Session
 
 OUTPUTS = {
     "sentence-similarity": "embedding",
+    "sparse-encoding": "embedding",
+    "multi-vector-encoding": "embedding",
     "text-classification": "label",
     "reranking": "score",
     "text-generation": "answer",
@@ -28,6 +30,8 @@ OUTPUTS = {
     "image-feature-extraction": "embedding",
 }
 """The tasks, and the column of each one's results."""
+SENTENCES = ("sentence-similarity", "sparse-encoding", "multi-vector-encoding")
+"""Those whose checkpoints may have prompts by name."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,11 @@ def task_name(session: Session, where: str) -> str:
     elif "input_ids" in inputs and "pixel_values" not in inputs:
         if len(labels) == 2:
             return "reranking" if labels[1] == 1 else "text-classification"
+        if {heads.TOKENS, heads.DOCUMENT} <= outputs.keys():
+            return "multi-vector-encoding"
+        if heads.EMBEDDINGS[0] in outputs:  # a number for each token that there is, or for each feature
+            told = _options(Path(where) / CONFIG).get("vocab_size")
+            return "sparse-encoding" if outputs[heads.EMBEDDINGS[0]][1][-1] == told else "sentence-similarity"
         if vectors:
             return "sentence-similarity"
     if {"text", "images"} & inputs.keys():
@@ -95,7 +104,7 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices, decode
         raise ValueError(f"{where}: is exported for {name}, which writes no text; leave out the options of generation")
     if choices.pooling is not None and name not in ("sentence-similarity", "image-feature-extraction"):
         raise ValueError(f"{where}: is exported for {name}, which pools nothing; leave out pooling")
-    if choices.prompt is not None and name != "sentence-similarity":
+    if choices.prompt is not None and name not in SENTENCES:
         raise ValueError(f"{where}: is exported for {name}, which has no prompts by name; leave out prompt")
     if name == "text-generation":
         tokenizer = load_tokenizer(folder.path)
@@ -109,6 +118,10 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices, decode
         return heads.ranking(reader, session, output, config)
     if name.endswith("classification"):
         return heads.classification(reader, session, output, config)
+    if name == "sparse-encoding":
+        return heads.sparse(reader, session, output)
+    if name == "multi-vector-encoding":
+        return heads.token_vectors(reader, session, output, choices.prompt == "query")
     return heads.embedding(reader, session, output, choices.pooling, where)
 
 
@@ -131,6 +144,6 @@ def _reader(
     if "pixel_values" in session.inputs:
         return ImageReader(folder.path, session.inputs["pixel_values"][1])
     tokenizer = load_tokenizer(folder.path)
-    prompt = prompt_of(folder.path, choices.prompt) if name == "sentence-similarity" else ""
+    prompt = prompt_of(folder.path, choices.prompt) if name in SENTENCES else ""
     limits = choices.max_length, choices.max_characters
     return TextReader(tokenizer, config, tuple(session.inputs), *limits, prompt)

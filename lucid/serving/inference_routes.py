@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lucid.batch.rows import objects
+from lucid.batch.rows import Kind, objects
 from lucid.core.graph.types import Array
 from lucid.core.version import __version__
 from lucid.runtime.requirements import outside
@@ -154,6 +154,12 @@ async def _of_rows(model: ServedModel, given: list[Array]) -> dict[str, Array]:
     columns = [_images(column) if field == IMAGE else _texts(column) for column in given]
     found, _ = await model.results(list(zip(*columns, strict=True)), field)
     results = {name: [row[name] for row in found] for name in found[0]}
+    kinds = {} if model.rows is None else {name: column.kind for name, column in model.rows.columns.items()}
+    if ragged := [name for name in results if kinds[name] in (Kind.SPARSE, Kind.VECTORS)]:
+        raise RequestError(
+            f"{ragged[0]} has another size for each text, which no tensor holds; ask /v1/embeddings, or send input_ids",
+            field,
+        )
     return {
         name: objects(values) if isinstance(values[0], str) else np.asarray(values, np.float32)
         for name, values in results.items()

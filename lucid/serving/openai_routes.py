@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lucid.batch.rows import Kind
+from lucid.batch.tasks import SENTENCES
 from lucid.serving.bodies import Body, body_of
 from lucid.serving.chat import complete
 from lucid.serving.responses import JsonAnswer, RequestError, while_wanted
@@ -38,7 +40,7 @@ def routes(model: ServedModel) -> list[Route]:
         return await complete(model, request, body)
 
     found = [Route("/v1/models", models), Route("/v1/models/{name:path}", one_model)]
-    if model.rows is not None and EMBEDDING in model.rows.columns and model.task == "sentence-similarity":
+    if model.rows is not None and EMBEDDING in model.rows.columns and model.task in SENTENCES:
         found.append(Route("/v1/embeddings", embeddings, methods=["POST"]))
     if model.language is not None:
         found.append(Route("/v1/chat/completions", chat, methods=["POST"]))
@@ -58,8 +60,9 @@ def _described(model: ServedModel) -> dict[str, Any]:
 async def _embeddings(model: ServedModel, body: Body) -> Response:
     check_name(model, body.get("model", str))
     body.refuse_others("model", "input", "encoding_format", "dimensions", "user")
-    body.only("encoding_format", "float", "base64")
     assert model.rows is not None
+    whole = model.rows.columns[EMBEDDING].kind is Kind.VECTOR
+    body.only("encoding_format", "float", *(["base64"] if whole else []))
     body.only("dimensions", model.rows.columns[EMBEDDING].width)
     given = body.any("input")
     texts = [given] if isinstance(given, str) else given
@@ -77,6 +80,9 @@ async def _embeddings(model: ServedModel, body: Body) -> Response:
     return JsonAnswer({"object": "list", "data": data, "model": model.name, "usage": usage})
 
 
-def _vector(vector: Any, coded: bool) -> str | list[float]:
+def _vector(vector: Any, coded: bool) -> Any:
+    """Numbers, bytes of numbers, a list of vectors, or ``{"indices": [...], "values": [...]}``."""
+    if isinstance(vector, dict):
+        return {name: part.tolist() for name, part in vector.items()}
     numbers = np.asarray(vector, "<f4")
     return base64.b64encode(numbers.tobytes()).decode("ascii") if coded else numbers.tolist()
