@@ -31,6 +31,11 @@ _TEXT = {
 }
 DECODER = {**_TEXT, "num_key_value_heads": 2}
 _MOE = {**DECODER, "num_experts_per_tok": 2}
+_LATENT = {
+    **{**_TEXT, "num_key_value_heads": 4, "kv_lora_rank": 16, "v_head_dim": 8},
+    **{"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "first_k_dense_replace": 1, "n_shared_experts": 1},
+    **{"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8},
+}
 _GLM = {**DECODER, "head_dim": 8, "pad_token_id": 1, "eos_token_id": 2}
 _SEQ2SEQ = {
     "vocab_size": 64,
@@ -109,6 +114,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "smollm3": {**DECODER, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     "gpt2": {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
     "mamba2": _MAMBA,
+    "deepseek_v2": _LATENT,
+    "deepseek_v3": {**_LATENT, "q_lora_rank": 16, "n_group": 2, "topk_group": 1},
     "lfm2": {**DECODER, "num_hidden_layers": 3, "block_multiple_of": 8, "block_ff_dim": 48},
     "mixtral": {**DECODER, "num_local_experts": 4},
     "qwen3_moe": {**DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},

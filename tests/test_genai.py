@@ -348,7 +348,9 @@ def test_windows_over_a_growing_cache_are_refused(tmp_path: Path) -> None:
         written(tmp_path, "mistral/window", cache="growing")
 
 
-@pytest.mark.parametrize(("variant", "name"), [("bert/base", "Bert"), ("mamba2/base", "Mamba2")])
+@pytest.mark.parametrize(
+    ("variant", "name"), [("bert/base", "Bert"), ("mamba2/base", "Mamba2"), ("deepseek_v3/base", "Deepseek")]
+)
 def test_only_decoders_over_keys_and_values_continue_texts(variant: str, name: str, tmp_path: Path) -> None:
     folder = goldens.folder(variant)
     with pytest.raises(

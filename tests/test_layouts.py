@@ -357,7 +357,8 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_folder_that_was_there(tmp_
             {},
             "of a Mamba2, whose states optimum 0.1 mistakes for keys and values; use layout",
         ),
-        ("lfm2/base", "transformers.js", {}, "of a Lfm2, for whose states transformers.js has names of its own; use"),
+        ("lfm2/base", "transformers.js", {}, "of a Lfm2, for whose cache transformers.js has names and sizes of its"),
+        ("deepseek_v3/base", "transformers.js", {}, "of a Deepseek, for whose cache transformers.js has names and"),
         (
             "llama/llama3",
             "optimum",

@@ -85,6 +85,8 @@ FAMILIES = {
     "phi3": decoders.phi3,
     "mamba2": decoders.mamba2,
     "lfm2": decoders.lfm2,
+    "deepseek_v2": decoders.deepseek_v2,
+    "deepseek_v3": decoders.deepseek_v3,
     "t5": seq2seq.t5,
     "mt5": seq2seq.mt5,
     "umt5": seq2seq.umt5,

@@ -51,7 +51,8 @@ def write(model: Module, checkpoint: Path, folder: Path, options: Options) -> li
 
 
 def _plan(model: Module, checkpoint: Path, options: Options) -> Plan:
-    if isinstance(model, CausalDecoder) and not isinstance(model, RecurrentDecoder) and not file_parts(model):
+    own = isinstance(model, RecurrentDecoder) or file_parts(model)  # states, or several files
+    if isinstance(model, CausalDecoder) and not own and model.cache_shape.value_dim is None:
         return plan_decoder(model, checkpoint, options.cache)
     if isinstance(model, Whisper):
         return plan_whisper(model, options.cache)

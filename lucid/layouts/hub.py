@@ -150,10 +150,12 @@ def _sentences(model: Module, checkpoint: Path, folder: Path, options: Options) 
 
 def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     _check_config(model, checkpoint, "transformers.js")
-    if isinstance(model, RecurrentDecoder) and model.has_attention:
+    if (isinstance(model, RecurrentDecoder) and model.has_attention) or (
+        isinstance(model, Pretrained) and isinstance(model, CausalDecoder) and model.cache_shape.value_dim is not None
+    ):
         raise ValueError(
-            f"{checkpoint}: is the checkpoint of a {type(model).__name__}, for whose states transformers.js has names "
-            "of its own; use layout 'onnxruntime'"
+            f"{checkpoint}: is the checkpoint of a {type(model).__name__}, for whose cache transformers.js has names "
+            "and sizes of its own; use layout 'onnxruntime'"
         )
     home = files_home(checkpoint)
     texts = "input_ids" in model.input_specs()

@@ -31,8 +31,7 @@ class KeyValueCache(NamedTuple):
     @classmethod
     def empty(cls, shape: CacheShape, batch: Size) -> Self:
         """A cache without positions."""
-        sizes = (batch, shape.kv_heads, 0, shape.head_dim)
-        return cls(zeros(sizes, dtype=shape.dtype), zeros(sizes, dtype=shape.dtype))
+        return cls(*(zeros(batch, shape.kv_heads, 0, width, dtype=shape.dtype) for width in shape.widths))
 
     @classmethod
     def types(cls, kv_heads: int, head_dim: int, dtype: DType) -> Any:
@@ -59,8 +58,8 @@ class KeyValueBuffer(NamedTuple):
     @classmethod
     def empty(cls, shape: CacheShape, batch: Size, capacity: int) -> Self:
         """An empty cache with room for `capacity` positions."""
-        sizes = (batch, shape.kv_heads, capacity, shape.head_dim)
-        return cls(zeros(sizes, dtype=shape.dtype), zeros(sizes, dtype=shape.dtype), zeros(batch, dtype=int64))
+        key, value = (zeros(batch, shape.kv_heads, capacity, width, dtype=shape.dtype) for width in shape.widths)
+        return cls(key, value, zeros(batch, dtype=int64))
 
 
 Cache: TypeAlias = KeyValueCache | KeyValueBuffer
@@ -74,12 +73,21 @@ def empty_caches(shape: CacheShape, batch: Size, capacity: int | None = None) ->
 
 
 class CacheShape(NamedTuple):
-    """The sizes of a decoder's cache, which has one pair of keys and values per layer."""
+    """The sizes of a decoder's cache, which has one pair of keys and values per layer.
+
+    Values are as wide as keys unless `value_dim` says otherwise.
+    """
 
     layers: int
     kv_heads: int
     head_dim: int
     dtype: DType
+    value_dim: int | None = None
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Those of keys and values."""
+        return self.head_dim, self.head_dim if self.value_dim is None else self.value_dim
 
 
 def cached_attention(
@@ -237,8 +245,8 @@ def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None, o
     """
     if caches is not None:
         past = caches[0].key.shape[2] if caches else 0
-        wanted = TensorType(shape.dtype, (shape.kv_heads, past, shape.head_dim))
-        check_states(where, [{"key": wanted, "value": wanted}] * shape.layers, caches, of)
+        key, value = (TensorType(shape.dtype, (shape.kv_heads, past, width)) for width in shape.widths)
+        check_states(where, [{"key": key, "value": value}] * shape.layers, caches, of)
 
 
 def check_states(where: str, types: Sequence[Mapping[str, TensorType]], states: Sequence[Any], of: str = "") -> None:

@@ -70,9 +70,9 @@ class CausalDecoder(Module):
         grows = cache == "growing"
         slots: Size | str = _PAST if grows else _slots(capacity)
         ids, mask = spec(_BATCH, _NEW, dtype=int64), spec(_BATCH, f"{_PAST} + {_NEW}" if grows else _TOTAL, dtype=int64)
-        past: Any = spec(_BATCH, shape.kv_heads, slots, shape.head_dim, dtype=shape.dtype)
+        past: Any = [spec(_BATCH, shape.kv_heads, slots, width, dtype=shape.dtype) for width in shape.widths]
         cache_class = KeyValueCache if grows else KeyValueBuffer
-        caches = [cache_class(past, past)] * shape.layers
+        caches = [cache_class(*past)] * shape.layers
         return {"input_ids": ids, "attention_mask": mask, "position_ids": ids, "past_key_values": caches}
 
     def cached_output_names(self) -> list[str]:

@@ -138,10 +138,11 @@ class YarnScaling(RopeScaling):
         if self.attention_factor is not None:
             return self.attention_factor
         if self.mscale and self.mscale_all_dim:
-            return self._temperature(self.mscale) / self._temperature(self.mscale_all_dim)
-        return self._temperature(1.0)
+            return self.temperature(self.mscale) / self.temperature(self.mscale_all_dim)
+        return self.temperature(1.0)
 
-    def _temperature(self, m: float) -> float:
+    def temperature(self, m: float) -> float:
+        """0.1 m ln(factor) + 1."""
         return 0.1 * m * math.log(self.factor) + 1.0
 
     def scale(self, frequencies: Array, base: float) -> Array:

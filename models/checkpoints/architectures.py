@@ -32,6 +32,10 @@ CLASSES = {
         "DebertaV2ForMaskedLM DebertaV2ForMultipleChoice DebertaV2ForQuestionAnswering "
         "DebertaV2ForSequenceClassification DebertaV2ForTokenClassification DebertaV2Model"
     ),
+    "deepseek_v2": "DeepseekV2ForCausalLM DeepseekV2ForSequenceClassification DeepseekV2Model",
+    "deepseek_v3": (
+        "DeepseekV3ForCausalLM DeepseekV3ForSequenceClassification DeepseekV3ForTokenClassification DeepseekV3Model"
+    ),
     "deit": "DeiTForImageClassification DeiTForImageClassificationWithTeacher DeiTForMaskedImageModeling DeiTModel",
     "dinov2": "Dinov2Backbone Dinov2Encoder Dinov2ForImageClassification Dinov2Model",
     "dinov2_with_registers": (

@@ -78,6 +78,7 @@ class ExpertOptions:
         some_layers: whether decoder_sparse_step and mlp_only_layers name layers without experts.
         shared: whether one more expert, as wide as shared_expert_intermediate_size, sees all tokens.
         clamped: whether they have biases and the limited gates of gpt-oss.
+        scores: what makes weights of the router's logits.
     """
 
     width: str = "intermediate_size"
@@ -85,6 +86,7 @@ class ExpertOptions:
     some_layers: bool = False
     shared: bool = False
     clamped: bool = False
+    scores: Literal["softmax", "sigmoid"] = "softmax"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +281,21 @@ FAMILIES: dict[str, Family] = {
         types=_types("convnext", "convnextv2"),
     ),
     "deberta": Family(tasks=_encoder("deberta.Deberta"), types=_types("deberta-v2")),
+    "deepseek": Family(
+        tasks=_decoder("deepseek.Deepseek", "question-answering"),
+        types={
+            "deepseek_v2": ModelType(
+                parts=DecoderParts(interleaved=True),
+                options=DecoderOptions(experts=ExpertOptions(width="moe_intermediate_size", normalized=False)),
+            ),
+            "deepseek_v3": ModelType(
+                options=DecoderOptions(
+                    mlp_bias=False,
+                    experts=ExpertOptions(width="moe_intermediate_size", normalized="norm_topk_prob", scores="sigmoid"),
+                )
+            ),
+        },
+    ),
     "falcon": Family(
         tasks=_decoder("falcon.Falcon"),
         types={"falcon": ModelType(parts=DecoderParts(norm="layer", qkv="grouped", mlp="plain"))},

@@ -137,7 +137,11 @@ LIKE_LLAMA = [
 
 def checkpoint_names(entry: Entry) -> set[str]:
     """The keys of the files; the current ones for the family's oldest files, the joined ones for single experts."""
-    of_files = {"models/bert.py": RENAMES, "models/mixtral.py": JOINED, "models/lfm2.py": Lfm2.checkpoint.renames}
+    of_files = {
+        "models/bert.py": RENAMES,
+        **dict.fromkeys(("models/mixtral.py", "models/deepseek.py"), JOINED),
+        "models/lfm2.py": Lfm2.checkpoint.renames,
+    }
     renames = of_files.get(entry.file, LIKE_LLAMA if entry.file in ("models/llama.py", "models/falcon.py") else [])
     names = set()
     for name in lucid.load(goldens.folder(entry.variant)):

@@ -26,6 +26,7 @@ from lucid.models.checkpoints.tasks import class_of
 from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
 from lucid.models.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.deberta import Deberta
+from lucid.models.deepseek import Deepseek
 from lucid.models.falcon import Falcon
 from lucid.models.gemma import Gemma, GemmaStates
 from lucid.models.gpt2 import GPT2
@@ -189,6 +190,8 @@ ZOO = [
     *(Entry("Gemma 3", Gemma, f"gemma3/{v}", _LOGITS) for v in ("base", "images")),
     Entry("Gemma 3: two-sided states", GemmaStates, "tasks/gemma3_feature_extraction", _HIDDEN),
     *(Entry("Phi-3", Phi3, f"phi3/{v}", _LOGITS) for v in ("base", "long")),
+    *(Entry("DeepSeek-V2", Deepseek, f"deepseek_v2/{v}", _LOGITS) for v in ("base", "grouped")),
+    Entry("DeepSeek-V3", Deepseek, "deepseek_v3/base", _LOGITS),
     *(Entry("LFM2", Lfm2, f"lfm2/{v}", _LOGITS) for v in ("base", "biased")),
     *(Entry("Mamba-2", Mamba2, f"mamba2/{v}", _LOGITS) for v in ("base", "limited")),
     *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),

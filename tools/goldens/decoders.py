@@ -21,6 +21,10 @@ from transformers import (
     Cohere2ForCausalLM,
     CohereConfig,
     CohereForCausalLM,
+    DeepseekV2Config,
+    DeepseekV2ForCausalLM,
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
     FalconConfig,
     FalconForCausalLM,
     Gemma2Config,
@@ -751,3 +755,42 @@ def lfm2() -> list[Golden]:
         of_base("lfm2/base", Lfm2ForCausalLM(config), note, None),
         of_base("lfm2/biased", Lfm2ForCausalLM(biased), other, None),
     ]
+
+
+LATENT = WITHOUT_GROUPS | {
+    "num_key_value_heads": 4,
+    "hidden_size": 16,
+    "kv_lora_rank": 12,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "moe_intermediate_size": 4,
+    "first_k_dense_replace": 1,
+}
+
+
+def deepseek_v2() -> list[Golden]:
+    experts = {"n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 2}
+    groups = {"n_group": 3, "topk_group": 2, "topk_method": "group_limited_greedy", "routed_scaling_factor": 2.0}
+    greedy = DeepseekV2Config(**LATENT, **experts, q_lora_rank=None, **SPECIAL)
+    grouped = DeepseekV2Config(**LATENT, **experts, **groups, q_lora_rank=8, attention_bias=True, **SPECIAL)
+    return [
+        of_base("deepseek_v2/base", DeepseekV2ForCausalLM(greedy), "latent attention; 2 of 6 experts in layer 1"),
+        of_base(
+            "deepseek_v2/grouped",
+            DeepseekV2ForCausalLM(grouped),
+            "2 experts of 2 of 3 groups, times 2; queries of low rank; biases in attention",
+        ),
+    ]
+
+
+def deepseek_v3() -> list[Golden]:
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 8}
+    yarn |= {"mscale": 1.0, "mscale_all_dim": 0.8, "beta_fast": 8.0, "beta_slow": 1.0}
+    experts = {"n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2}
+    config = DeepseekV3Config(**LATENT, **experts, q_lora_rank=8, rope_parameters=yarn, **SPECIAL)
+    model = DeepseekV3ForCausalLM(config)
+    torch.manual_seed(0)
+    model.model.layers[1].mlp.gate.e_score_correction_bias.uniform_(-0.3, 0.3)
+    note = "queries of low rank; sigmoid scores with a bias for the choice, 2 of 4 groups; yarn that scales scores"
+    return [of_base("deepseek_v3/base", model, note)]
