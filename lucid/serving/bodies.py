@@ -64,9 +64,9 @@ class Body:
         """The object in a field; an empty one if it is absent."""
         return Body(self.get(name, dict, {}), f"{self._where}{name}.")
 
-    def sections(self, name: str) -> list[Body]:
-        """The objects of a list."""
-        found = self.get(name, list)
+    def sections(self, name: str, default: list[Any] | None = None) -> list[Body]:
+        """The objects of a list; the default if it is absent."""
+        found = self.get(name, list, default)
         for place, one in enumerate(found):
             if not isinstance(one, dict):
                 raise RequestError(f"{self._where}{name}[{place}] is {shown(one)}, expected an object", name)

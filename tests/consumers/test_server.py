@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -124,6 +125,27 @@ def test_openai_chats_whole_and_as_a_stream(chat: int) -> None:
         text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
         assert text == whole.choices[0].message.content
         assert events[-1].usage == whole.usage
+
+
+def test_openai_asks_for_structure_for_several_answers_and_for_log_probabilities(chat: int) -> None:
+    with client(chat) as opened:
+        question = [{"role": "user", "content": "Which city has the Louvre? Answer in JSON."}]
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+        form = {
+            "type": "json_schema",
+            "json_schema": {"name": "place", "schema": {**schema, "additionalProperties": False}},
+        }
+        asked = {"model": "served", "messages": question, "temperature": 0, "max_tokens": 30}
+        answer = opened.chat.completions.create(**asked, response_format=form)
+        assert answer.choices[0].finish_reason == "stop" and list(json.loads(answer.choices[0].message.content)) == [
+            "city"
+        ]
+        several = opened.chat.completions.create(**asked, n=2, logprobs=True, top_logprobs=2, extra_body={"top_k": 5})
+        assert several.choices[0].message.content == several.choices[1].message.content
+        tokens = several.choices[0].logprobs.content
+        assert tokens[0].logprob == tokens[0].top_logprobs[0].logprob > tokens[0].top_logprobs[1].logprob
+        text = opened.completions.create(model="served", prompt="The capital of France is", max_tokens=2, temperature=0)
+        assert text.choices[0].text == " Paris." and text.usage.completion_tokens == 2
 
 
 def test_triton_reads_the_model_and_infers_by_tensors_and_by_texts(embeddings: int) -> None:

@@ -54,6 +54,15 @@ def test_a_text_has_the_vector_that_it_has_in_a_job(server, folder):
     assert reply.json["usage"] == {"prompt_tokens": 5, "total_tokens": 5}
 
 
+def test_fewer_dimensions_are_the_first_ones_with_length_1(server, folder):
+    (one,) = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": "a cat", "dimensions": 5}).json["data"]
+    first = embedding(folder, "a cat")[:5]
+    np.testing.assert_allclose(one["embedding"], first / np.linalg.norm(first), atol=1e-6)
+    asked = {"model": "tiny", "input": "a cat", "dimensions": 5, "encoding_format": "base64"}
+    (coded,) = server.ask("POST", EMBEDDINGS, asked).json["data"]
+    np.testing.assert_allclose(np.frombuffer(base64.b64decode(coded["embedding"]), "<f4"), one["embedding"], atol=1e-7)
+
+
 def test_vectors_come_in_the_order_of_their_texts_also_in_base64(server, folder):
     texts = ["a cat sat", "b", "dogs"]
     reply = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": texts, "encoding_format": "base64"})
@@ -99,7 +108,7 @@ def test_many_clients_at_once_each_get_their_own_answer(server, folder):
         ({"model": "tiny", "input": []}, 400, "input is [], expected"),
         ({"model": "tiny", "input": ["a", ""]}, 400, "input[1]: the text is empty"),
         ({"model": "tiny", "input": ["a"] * 2049}, 400, "input has 2049 texts, at most 2048"),
-        ({"model": "tiny", "input": "a", "dimensions": 3}, 400, "dimensions is 3, served: "),
+        ({"model": "tiny", "input": "a", "dimensions": 300}, 400, "dimensions is 300, expected 1 to "),
         ({"model": "tiny", "input": "a", "input_type": "query"}, 400, "input_type is not served; leave it out"),
         ({"model": "tiny", "input": "a", "encoding_format": "x"}, 400, 'encoding_format is "x", served: "float" or'),
         ([1], 400, "the body is [1], expected a JSON object"),

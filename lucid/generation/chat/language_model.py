@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.generation.choice import TokenLogprob
 from lucid.generation.defaults import over
 from lucid.generation.engine import Completion, Engine
 from lucid.generation.models import capacity_of
@@ -117,6 +118,11 @@ class Answer:
     def kept(self) -> int:
         """How many tokens of the prompt were not read, as an earlier prompt and its answer began with them."""
         return self._tokens.kept
+
+    @property
+    def logprobs(self) -> list[TokenLogprob] | None:
+        """Of the tokens so far, and perhaps of some more; None without the option `logprobs`."""
+        return self._tokens.logprobs
 
     @property
     def tokens_per_second(self) -> float | None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lucid.core.words.safe_text import visible
 
@@ -17,8 +18,8 @@ _MEMORY = 1 << 29  # bytes
 _LONGEST = 1 << 24  # characters of the text
 _SHOWN = 300  # characters of a message from a template
 
-Message = Mapping[str, str]
-"""``{"role": "user", "content": "..."}``; the roles are "system", "user" and "assistant"."""
+Message = Mapping[str, Any]
+"""``{"role": "user", "content": "..."}``; the roles are "system", "user" and "assistant", with tools also "tool"."""
 
 
 class ChatTemplateError(ValueError):
@@ -44,11 +45,18 @@ class ChatTemplate:
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 10.0
 
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
         """The text of a conversation.
 
         Args:
             messages: what was said so far, first to last.
+            tools: what the model may call, as OpenAI's API and transformers describe it; only some templates read them.
             add_generation_prompt: whether the text ends with what precedes an answer of the assistant.
 
         Raises:
@@ -58,7 +66,7 @@ class ChatTemplate:
         variables = {
             **self.special_tokens,
             "messages": [dict(message) for message in messages],
-            "tools": None,
+            "tools": None if tools is None else [dict(tool) for tool in tools],
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
         }

@@ -49,8 +49,8 @@ class Tokenizer:
         """
         return self._encode(text, add_special_tokens=True)
 
-    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
-        """The ids of a conversation, up to where the assistant answers.
+    def encode_chat(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None) -> list[int]:
+        """The ids of a conversation, up to where the assistant answers; `tools` are as for `ChatTemplate.render`.
 
         Raises:
             ValueError: if there is no chat template, or (`ChatTemplateError`) it cannot be rendered.
@@ -60,7 +60,9 @@ class Tokenizer:
                 f"{self.where}: has no chat template, so the model was not trained on conversations; "
                 "continue a text instead, or take the instruct version of the model"
             )
-        return self._encode(self.chat_template.render(messages), add_special_tokens=False)  # the template has them
+        return self._encode(
+            self.chat_template.render(messages, tools=tools), add_special_tokens=False
+        )  # the template has them
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, without special tokens."""

@@ -1,0 +1,117 @@
+"""/v1/completions: what follows a text, whole or as it is written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lucid.generation import TokenLogprob
+from lucid.generation.chat.language_model import Answer
+from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.serving.answer_options import MOST_ANSWERS, MOST_LOGPROBS, ONLY_TOLD, SERVED, Asked, asked, constraint_of
+from lucid.serving.bodies import Body
+from lucid.serving.responses import RequestError
+from lucid.serving.served_model import ServedModel
+from lucid.serving.writing import reason, respond
+
+_NEW_TOKENS = 16  # as OpenAI's API says
+
+
+async def complete(model: ServedModel, request: Request, body: Body) -> Response:
+    """What follows one prompt or several.
+
+    Raises:
+        RequestError: for a prompt that has no room, or a field that is wrong or not served.
+    """
+    answers, wanted, form = await asyncio.to_thread(_answers, model, body)
+    return await respond(model, request, answers, wanted, form)
+
+
+def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, TextForm]:
+    language = model.language
+    assert language is not None
+    body.refuse_others(*SERVED, *ONLY_TOLD, "model", "prompt", "logprobs", "response_format", "echo", "best_of")
+    body.only("echo", False)
+    body.only("best_of", 1)
+    prompts = _prompts(model, body)
+    longest = max(prompts, key=len)
+    wanted = asked(body, model, len(longest), "prompt", _NEW_TOKENS)
+    if len(prompts) * wanted.times > MOST_ANSWERS:
+        raise body.wrong("prompt", f"at most {MOST_ANSWERS} answers are written at a time; send fewer prompts")
+    logprobs = body.get("logprobs", int) if body.has("logprobs") else None
+    if logprobs is not None and not 0 <= logprobs <= MOST_LOGPROBS:
+        raise body.wrong("logprobs", f"expected 0 to {MOST_LOGPROBS}")
+    options: dict[str, Any] = {"constraint": constraint_of(body, language.tokenizer), "logprobs": logprobs}
+    try:
+        answers = [
+            language.answer(ids, **wanted.of(number), **options) for ids in prompts for number in range(wanted.times)
+        ]
+    except (TypeError, ValueError) as error:
+        raise RequestError(str(error)) from error
+    return answers, wanted, TextForm(language.tokenizer)
+
+
+def _prompts(model: ServedModel, body: Body) -> list[list[int]]:
+    """The ids of each prompt: a text, or ids, or a list of either."""
+    language, given = model.language, body.any("prompt")
+    assert language is not None
+    several = isinstance(given, list) and not all(isinstance(one, int) for one in given)
+    found = []
+    for one in given if several else [given]:
+        if isinstance(one, str):
+            model.check_characters(len(one), "prompt")
+            try:
+                found.append(language.tokenizer.encode(one))
+            except ValueError as error:
+                raise RequestError(f"prompt: {error}", "prompt") from error
+            continue
+        size = language.tokenizer.library.get_vocab_size()
+        if not isinstance(one, list) or not one or not all(type(i) is int and 0 <= i < size for i in one):
+            raise body.wrong("prompt", f"expected a text, the ids of tokens below {size}, or a list of either")
+        found.append(one)
+    if not found:
+        raise body.wrong("prompt", "expected at least one prompt")
+    return found
+
+
+class TextForm:
+    """Answers as OpenAI's completions write them."""
+
+    kind, event, identity = "text_completion", "text_completion", "cmpl"
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        """The text."""
+        logprobs = self._logprobs(answer.logprobs and answer.logprobs[: len(answer.ids)])
+        return {"text": answer.text, "finish_reason": reason(answer), "logprobs": logprobs}
+
+    def first(self) -> None:
+        """Nothing comes before the text."""
+
+    def piece(self, text: str, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any]:
+        """A part of the text."""
+        return {"text": text, "logprobs": self._logprobs(logprobs)}
+
+    def last(self, answer: Answer) -> dict[str, Any]:
+        """The end."""
+        return {"text": "", "finish_reason": reason(answer)}
+
+    def _logprobs(self, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:
+        if logprobs is None:
+            return None
+        kept = [one for one in logprobs if one.token not in self._tokenizer.eos_token_ids]
+        tokens = [self._tokenizer.decode([one.token]) for one in kept]
+        return {
+            "tokens": tokens,
+            "token_logprobs": [max(one.logprob, -9999.0) for one in kept],
+            "top_logprobs": [
+                {self._tokenizer.decode([token]): max(logprob, -9999.0) for token, logprob in one.top} for one in kept
+            ],
+            "text_offset": [sum(map(len, tokens[:place])) for place in range(len(tokens))],
+        }

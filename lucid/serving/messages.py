@@ -1,0 +1,143 @@
+"""The conversation of a request: its messages, the tools that the model may call, and the calls in an answer."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from lucid.generation.chat.template import Message
+from lucid.serving.bodies import Body, shown
+from lucid.serving.responses import RequestError
+
+_ROLES = ("system", "user", "assistant", "developer", "tool")
+_CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)  # as Qwen, Hermes, SmolLM3 and others write one
+
+
+def messages_of(body: Body) -> list[Message]:
+    """The messages of a request, as chat templates read them.
+
+    Raises:
+        RequestError: for none, and one that is wrong.
+    """
+    found: list[Message] = []
+    for message in body.sections("messages"):
+        role = message.get("role", str)
+        if role not in _ROLES:
+            raise message.wrong("role", f"served: {', '.join(_ROLES)}")
+        calls = [_called(call.section("function")) for call in message.sections("tool_calls", [])]
+        content = message.any("content")
+        if isinstance(content, list):
+            parts = message.sections("content")
+            for part in parts:
+                part.only("type", "text")
+            content = "".join(part.get("text", str) for part in parts)
+        if content is None and calls:
+            content = ""
+        if not isinstance(content, str):
+            raise message.wrong("content", "expected a string, or a list of texts")
+        told: dict[str, Any] = {"role": "system" if role == "developer" else role, "content": content}
+        if calls:
+            told["tool_calls"] = [{"type": "function", "function": call} for call in calls]
+        if role == "tool":
+            told["tool_call_id"] = message.get("tool_call_id", str, "")
+        found.append(told)
+    if not found:
+        raise body.wrong("messages", "expected at least one message")
+    return found
+
+
+def _called(function: Body) -> dict[str, Any]:
+    """A call of an earlier answer; templates take its arguments as an object."""
+    try:
+        arguments = json.loads(function.get("arguments", str, "{}"))
+    except (ValueError, RecursionError):
+        raise function.wrong("arguments", "expected an object in JSON, as a string") from None
+    return {"name": function.get("name", str), "arguments": arguments}
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The tools of a request.
+
+    Attributes:
+        definitions: as the request has them, for the chat template; empty where no tool may be called.
+        schemas: of the arguments, by name.
+        forced: the names of which the answer must call one; empty where it may be a text.
+    """
+
+    definitions: list[dict[str, Any]] = field(default_factory=list)
+    schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
+    forced: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema of a forced call."""
+        calls = [
+            {
+                "type": "object",
+                "properties": {"name": {"const": name}, "arguments": self.schemas[name]},
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            }
+            for name in self.forced
+        ]
+        shared = {key: value for name in self.forced for key, value in self.schemas[name].items() if key == "$defs"}
+        return {"anyOf": calls, **shared} if calls else None
+
+    def read(self, text: str) -> tuple[str, list[dict[str, Any]]]:
+        """The text of an answer without its calls, and the calls as OpenAI's clients read them."""
+        if not self.definitions:
+            return text, []
+        tagged = _CALL.findall(text)
+        calls = [call for part in tagged or [text] for call in self._calls(part)]
+        if not calls:
+            return text, []
+        return (_CALL.sub("", text).strip() if tagged else ""), calls
+
+    def _calls(self, text: str) -> list[dict[str, Any]]:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return []
+        found = []
+        for one in value if isinstance(value, list) else [value]:
+            arguments = one.get("arguments", one.get("parameters")) if isinstance(one, dict) else None
+            name = one.get("name") if isinstance(one, dict) else None
+            if not isinstance(arguments, dict) or not isinstance(name, str) or name not in self.schemas:
+                return []
+            function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+            found.append({"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function})
+        return found
+
+
+def tools_of(body: Body, template: str) -> Tools:
+    """The tools of a request for a model with this chat template.
+
+    Raises:
+        RequestError: for a tool that is wrong, a choice of another tool, or a template that takes none.
+    """
+    body.only("parallel_tool_calls", True, False)
+    choice = body.any("tool_choice")
+    definitions = body.get("tools", list, [])
+    if choice == "none" or not definitions:
+        if choice not in (None, "none", "auto"):
+            raise body.wrong("tool_choice", "but the request has no tools; add them")
+        return Tools()
+    if "tools" not in template:
+        raise RequestError("tools are not served: the chat template of this model takes none; leave them out", "tools")
+    schemas: dict[str, dict[str, Any]] = {}
+    for tool in body.sections("tools"):
+        tool.only("type", "function")
+        function = tool.section("function")
+        schemas[function.get("name", str)] = function.get("parameters", dict, {"type": "object"})
+    if choice in (None, "auto"):
+        return Tools(definitions, schemas)
+    if choice == "required":
+        return Tools(definitions, schemas, tuple(schemas))
+    name = choice.get("function", {}).get("name") if isinstance(choice, dict) else None
+    if name not in schemas:
+        raise body.wrong("tool_choice", f"served: none, auto, required, or one of the functions {shown(list(schemas))}")
+    return Tools(definitions, schemas, (name,))

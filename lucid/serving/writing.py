@@ -1,0 +1,215 @@
+"""Answers as they are written, whole or as a stream of events, in the form that a route gives them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
+from typing import Any, NamedTuple, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from lucid.generation import EngineFull, LogitsError, TokenLogprob
+from lucid.generation.chat.language_model import Answer
+from lucid.serving.answer_options import Asked
+from lucid.serving.responses import JsonAnswer, RequestError, json_bytes, openai_error, while_wanted
+from lucid.serving.served_model import ServedModel
+
+
+class Form(Protocol):
+    """How a route writes answers."""
+
+    kind: str
+    """The type of a whole answer."""
+    event: str
+    """The type of an event."""
+    identity: str
+    """What ids begin with."""
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        """The fields of a choice, with its finish_reason."""
+        ...
+
+    def first(self) -> dict[str, Any] | None:
+        """The fields of the event before the first piece."""
+        ...
+
+    def piece(self, text: str, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:
+        """The fields of the event for a piece of text and its tokens; None where nothing is sent yet."""
+        ...
+
+    def last(self, answer: Answer) -> dict[str, Any]:
+        """The fields of the last event."""
+        ...
+
+
+class Piece(NamedTuple):
+    """A part of an answer, and how many tokens it had after it."""
+
+    text: str
+    tokens: int
+
+
+async def respond(
+    model: ServedModel, request: Request, answers: Sequence[Answer], asked: Asked, form: Form
+) -> Response:
+    """The response with these answers, which it begins.
+
+    Raises:
+        RequestError: if as many answers are written and wait as may.
+    """
+    writings = _begun(model, answers)
+    head = {"id": f"{form.identity}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model.name}
+    if asked.stream:
+        head |= {"object": form.event}
+        return StreamingResponse(_events(writings, head, asked, form), media_type="text/event-stream")
+    await while_wanted(request, _all(writings), model.limits.seconds + 5)  # the answers end by themselves
+    choices = [{"index": index, **form.whole(answer)} for index, answer in enumerate(answers)]
+    return JsonAnswer({**head, "object": form.kind, "choices": choices, "usage": _usage(answers, asked.times)})
+
+
+class Writing:
+    """An answer that a thread of its own reads piece by piece, while others are written too."""
+
+    def __init__(self, model: ServedModel, answer: Answer) -> None:
+        """Take part in the next steps.
+
+        Raises:
+            RequestError: if as many answers are written and wait as may.
+        """
+        self.model, self.answer = model, answer
+        try:
+            answer.begin()
+        except EngineFull as error:
+            raise RequestError(
+                "as many answers are written and wait as this server takes; try again later",
+                status=HTTPStatus.TOO_MANY_REQUESTS,
+            ) from error
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.time() + model.limits.seconds
+        self._end = loop.call_at(self._deadline, answer.cancel)
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """The pieces. If the reader stops, or the time is over, the answer ends."""
+        loop = asyncio.get_running_loop()
+        found: asyncio.Queue[Piece | None] = asyncio.Queue()
+
+        def write() -> None:
+            if loop.time() > self._deadline:  # it waited for a thread
+                self.answer.cancel()
+            for text in self.answer:
+                loop.call_soon_threadsafe(found.put_nowait, Piece(text, len(self.answer.ids)))
+
+        writing = loop.run_in_executor(self.model.writers, write)
+        writing.add_done_callback(lambda _: found.put_nowait(None))
+        try:
+            while (piece := await found.get()) is not None:
+                yield piece
+            await writing
+            if not self.answer.ids:
+                raise RequestError("other answers took too long; try again later", status=503)
+        except LogitsError as error:
+            raise RequestError(str(error), status=HTTPStatus.INTERNAL_SERVER_ERROR) from error
+        except ValueError as error:  # an option that does not fit the model, or a constraint that is too complex
+            raise RequestError(str(error)) from error
+        finally:
+            self.close()
+            read, written = self.answer.prompt_tokens - self.answer.kept, len(self.answer.ids)
+            self.model.metrics.tokens.labels("read").inc(read)
+            self.model.metrics.tokens.labels("written").inc(written)
+
+    def close(self) -> None:
+        """End the answer."""
+        self._end.cancel()
+        self.answer.cancel()
+
+
+def _begun(model: ServedModel, answers: Sequence[Answer]) -> list[Writing]:
+    writings: list[Writing] = []
+    try:
+        for answer in answers:
+            writings.append(Writing(model, answer))
+    except RequestError:
+        for writing in writings:
+            writing.close()
+        raise
+    return writings
+
+
+async def _all(writings: Sequence[Writing]) -> None:
+    async for _ in _merged(writings):
+        pass
+
+
+async def _merged(writings: Sequence[Writing]) -> AsyncIterator[tuple[int, Piece | None]]:
+    """The pieces of several answers by their numbers, as they come; None after the last of each."""
+    found: asyncio.Queue[tuple[int, Piece | None]] = asyncio.Queue()
+
+    async def read(number: int, writing: Writing) -> None:
+        async for piece in writing.pieces():
+            found.put_nowait((number, piece))
+        found.put_nowait((number, None))
+
+    tasks = [asyncio.create_task(read(number, writing)) for number, writing in enumerate(writings)]
+    for task in tasks:
+        task.add_done_callback(
+            lambda done: found.put_nowait((-1, None)) if done.cancelled() or done.exception() else None
+        )
+    try:
+        for _ in tasks:
+            while True:
+                number, piece = await found.get()
+                if number < 0:
+                    await asyncio.gather(*(task for task in tasks if task.done()))
+                yield number, piece
+                if piece is None:
+                    break
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _events(writings: Sequence[Writing], head: dict[str, Any], asked: Asked, form: Form) -> AsyncIterator[str]:
+    def event(index: int, fields: dict[str, Any]) -> str:
+        return _event({**head, "choices": [{"index": index, "finish_reason": None, "logprobs": None, **fields}]})
+
+    if (first := form.first()) is not None:
+        for index in range(len(writings)):
+            yield event(index, first)
+    given = [0] * len(writings)
+    try:
+        async for index, piece in _merged(writings):
+            answer = writings[index].answer
+            if piece is None:
+                yield event(index, form.last(answer))
+                continue
+            logprobs = answer.logprobs and answer.logprobs[given[index] : piece.tokens]
+            given[index] = piece.tokens
+            if (fields := form.piece(piece.text, logprobs)) is not None:
+                yield event(index, fields)
+    except RequestError as error:  # the status has been sent long ago
+        yield _event({"error": openai_error(error)})
+        return
+    if asked.usage:
+        yield _event({**head, "choices": [], "usage": _usage([one.answer for one in writings], asked.times)})
+    yield "data: [DONE]\n\n"
+
+
+def _event(values: dict[str, Any]) -> str:
+    return f"data: {json_bytes(values).decode()}\n\n"
+
+
+def reason(answer: Answer) -> str:
+    """Why an answer ended; without a reason of its own its time was over."""
+    return "stop" if answer.ended_by in ("eos", "stop") else "length"
+
+
+def _usage(answers: Sequence[Answer], count: int) -> dict[str, Any]:
+    """The tokens of all answers; a prompt counts once."""
+    read, written = sum(one.prompt_tokens for one in answers[::count]), sum(len(one.ids) for one in answers)
+    usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    return {**usage, "prompt_tokens_details": {"cached_tokens": sum(one.kept for one in answers[::count])}}

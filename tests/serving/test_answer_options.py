@@ -1,0 +1,261 @@
+"""What clients ask of answers over HTTP: options, several answers, log probabilities, structure, tools, completions."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import lucid
+from tests.serving.servers import decoder, served
+from tests.serving.test_chat_route import ASKED, CHAT, MESSAGES, events, said
+
+pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
+
+TEXT = "/v1/completions"
+TOOL_TEMPLATE = (
+    "{{ bos_token }}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}"
+    "{{ '<|user|>' if m.role == 'user' else '' }}{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ c.function.name }}{{ c.function.arguments.a }}{% endfor %}\n{% endfor %}"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """An exported decoder whose template takes tools, and whose vocabulary has what JSON is written with."""
+    made = decoder(tmp_path_factory.mktemp("decoder"))
+    raw = json.loads((made / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = raw["model"]["vocab"]
+    for new, letter in zip('"{}:,', "vwxyz", strict=True):
+        vocabulary[new] = vocabulary.pop(letter)
+    (made / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
+    about = json.loads((made / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (made / "tokenizer_config.json").write_text(json.dumps({**about, "chat_template": TOOL_TEMPLATE}))
+    (made / "chat_template.jinja").unlink(missing_ok=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with served(folder) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return lucid.generation.chat.load_language_model(folder)
+
+
+def expected(model, ids, **options) -> str:
+    return "".join(model.answer(ids, max_new_tokens=6, **options))
+
+
+def texts(reply) -> list[str]:
+    assert reply.status == 200, reply.data
+    return [choice["message"]["content"] if "message" in choice else choice["text"] for choice in reply.json["choices"]]
+
+
+OPTIONS = [
+    {"frequency_penalty": 1.5, "presence_penalty": 0.5},
+    {"repetition_penalty": 1.7},
+    {"no_repeat_ngram_size": 1},
+    {"min_p": 0.1, "temperature": 2.0, "seed": 5},
+    {"top_k": 3, "temperature": 2.0, "seed": 6},
+    {"typical_p": 0.5, "seed": 7},
+    {"suppress_tokens": [4, 5, 6, 7], "bad_words_ids": [[8], [9, 10]]},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_options_have_the_names_and_meanings_that_they_have_in_python(server, model, options):
+    reply = server.ask("POST", TEXT, {"model": "decoder", "prompt": "abc", "max_tokens": 6, **options})
+    assert texts(reply) == [expected(model, model.tokenizer.encode("abc"), **options)]
+
+
+def test_biases_and_counts_may_have_openais_names_or_those_of_python(server):
+    asked = {"model": "decoder", "prompt": "abc", "temperature": 0}
+    assert texts(server.ask("POST", TEXT, {**asked, "logit_bias": {"7": 100}, "max_tokens": 6})) == ["d" * 6]
+    for most, least in (("max_tokens", "min_tokens"), ("max_new_tokens", "min_new_tokens")):
+        ended = {**asked, "logit_bias": {"2": 100}, most: 6}
+        counts = [
+            server.ask("POST", TEXT, one).json["usage"]["completion_tokens"] for one in (ended, {**ended, least: 4})
+        ]
+        assert counts == [1, 5]
+
+
+def test_several_answers_have_seeds_one_after_the_other(server):
+    asked = {"model": "decoder", "prompt": "abc", "max_tokens": 6, "temperature": 3.0, "seed": 11}
+    several = server.ask("POST", TEXT, {**asked, "n": 3})
+    alone = [texts(server.ask("POST", TEXT, {**asked, "seed": seed}))[0] for seed in (11, 12, 13)]
+    assert texts(several) == alone and len(set(alone)) == 3
+    usage = several.json["usage"]
+    assert usage["completion_tokens"] == 18 and usage["total_tokens"] == usage["prompt_tokens"] + 18
+    pieces = events(server.ask("POST", TEXT, {**asked, "n": 3, "stream": True}).data)
+    streamed = ["", "", ""]
+    for event in pieces:
+        (choice,) = event["choices"]
+        streamed[choice["index"]] += choice["text"]
+    assert streamed == alone
+
+
+def test_log_probabilities_are_those_of_the_generator(server, model):
+    ids = model.tokenizer.encode_chat(MESSAGES)
+    stream = model.answer(ids, max_new_tokens=6, logprobs=3)
+    list(stream)
+    whole = server.ask("POST", CHAT, {**ASKED, "logprobs": True, "top_logprobs": 3})
+    content = whole.json["choices"][0]["logprobs"]["content"]
+    assert [one["token"] for one in content] == [model.tokenizer.decode([one.token]) for one in stream.logprobs]
+    np.testing.assert_allclose([one["logprob"] for one in content], [one.logprob for one in stream.logprobs], atol=1e-4)
+    assert [len(one["top_logprobs"]) for one in content] == [3] * 6
+    assert all(one["top_logprobs"][0]["token"] == one["token"] for one in content)
+    parts = events(server.ask("POST", CHAT, {**ASKED, "logprobs": True, "top_logprobs": 3, "stream": True}).data)
+    found = [one for event in parts for one in (event["choices"][0]["logprobs"] or {"content": []})["content"]]
+    assert [one["token"] for one in found] == [one["token"] for one in content]
+
+
+# Structured answers and tools -----------------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"ab": {"enum": ["c", "d"]}},
+    "required": ["ab"],
+    "additionalProperties": False,
+}
+
+
+def test_an_answer_is_json_of_the_schema_or_is_cut_which_is_said(server):
+    form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}}
+    asked = {**ASKED, "max_tokens": 40}
+    for options in ({"response_format": form}, {"json_schema": SCHEMA}):
+        (choice,) = server.ask("POST", CHAT, {**asked, **options}).json["choices"]
+        assert json.loads(choice["message"]["content"])["ab"] in ("c", "d") and choice["finish_reason"] == "stop"
+    (choice,) = server.ask("POST", CHAT, {**asked, "response_format": form, "max_tokens": 4}).json["choices"]
+    assert choice["message"]["content"].startswith("{") and choice["finish_reason"] == "length"
+    (choice,) = server.ask("POST", CHAT, {**asked, "response_format": {"type": "json_object"}, "seed": 1}).json[
+        "choices"
+    ]
+    assert choice["message"]["content"].startswith("{")
+    assert re.fullmatch("ab{3}", texts(server.ask("POST", CHAT, {**asked, "regex": "ab{3}"}))[0])
+    assert texts(server.ask("POST", TEXT, {"model": "decoder", "prompt": "a", "grammar": 'start: "abc"'})) == ["abc"]
+
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "find",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"enum": ["b", "c"]}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "find"}}], ids=str)
+def test_a_forced_call_has_arguments_of_the_schema(server, choice):
+    asked = {**ASKED, "max_tokens": 50, "tools": [TOOL], "tool_choice": choice, "logit_bias": {"30": -100, "31": -100}}
+    (whole,) = server.ask("POST", CHAT, asked).json["choices"]
+    (call,) = whole["message"]["tool_calls"]
+    assert (whole["finish_reason"], whole["message"]["content"], call["type"]) == ("tool_calls", None, "function")
+    assert call["function"]["name"] == "find" and json.loads(call["function"]["arguments"])["a"] in ("b", "c")
+    *_, last = events(server.ask("POST", CHAT, {**asked, "stream": True}).data)
+    (streamed,) = last["choices"][0]["delta"]["tool_calls"]
+    assert (streamed["index"], streamed["function"]) == (0, call["function"])
+
+
+def test_a_conversation_with_calls_goes_through_the_template(server, model):
+    called = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"a": "b"}'}}
+    messages = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [called]}]
+    messages += [{"role": "tool", "tool_call_id": "1", "content": "d"}]
+    reply = server.ask("POST", CHAT, {**ASKED, "messages": messages, "tools": [TOOL]})
+    rendered = model.tokenizer.encode("<s>find<|user|>abcfindbd")
+    assert texts(reply) == [expected(model, rendered)]
+
+
+def test_calls_that_a_model_writes_by_itself_are_read():
+    tools = lucid.serving.messages.Tools([TOOL], {"find": {}})
+    tagged = 'so: <tool_call>\n{"name": "find", "arguments": {"a": 1}}\n</tool_call>'
+    content, (call,) = tools.read(tagged)
+    assert content == "so:" and call["function"] == {"name": "find", "arguments": '{"a": 1}'}
+    content, (call,) = tools.read('{"name": "find", "parameters": {}}')
+    assert (content, call["function"]["arguments"]) == ("", "{}")
+    for text in (
+        "find it",
+        '{"name": "other", "arguments": {}}',
+        "[1]",
+        '"find"',
+        '{"name": ["find"], "arguments": {}}',
+    ):
+        assert tools.read(text) == (text, [])
+
+
+# Completions ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_completion_continues_texts_and_ids(server, model):
+    asked = {"model": "decoder", "temperature": 0, "max_tokens": 6}
+    (a,), (b,) = (texts(server.ask("POST", TEXT, {**asked, "prompt": prompt})) for prompt in ("abc", "de"))
+    assert a == expected(model, model.tokenizer.encode("abc"))
+    assert texts(server.ask("POST", TEXT, {**asked, "prompt": ["abc", "de"]})) == [a, b]
+    assert texts(server.ask("POST", TEXT, {**asked, "prompt": model.tokenizer.encode("abc")})) == [a]
+    assert texts(server.ask("POST", TEXT, {**asked, "prompt": [model.tokenizer.encode("de")]})) == [b]
+    usage = server.ask("POST", TEXT, {**asked, "prompt": ["abc", "de"], "n": 2}).json["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (5, 24)
+    reply = server.ask("POST", TEXT, {**asked, "prompt": "abc", "logprobs": 2, "stream": True})
+    parts = [event["choices"][0] for event in events(reply.data)]
+    assert "".join(part["text"] for part in parts) == a and parts[-1]["finish_reason"] == "length"
+    assert [len(part["logprobs"]["top_logprobs"]) for part in parts[:-1]] == [1] * 6
+
+
+def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path):
+    plain = shutil.copytree(folder, tmp_path / "plain")
+    about = json.loads((plain / "tokenizer_config.json").read_text())
+    del about["chat_template"]
+    (plain / "tokenizer_config.json").write_text(json.dumps(about))
+    with served(plain) as server:
+        assert server.ask("POST", TEXT, {"model": "plain", "prompt": "abc"}).status == 200
+        assert server.ask("POST", CHAT, {**ASKED, "model": "plain"}).status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "message"),
+    [
+        (TEXT, {"n": 17}, "n is 17, at most 16 answers are written at a time"),
+        (TEXT, {"logit_bias": {"a": 1}}, "logit_bias is "),
+        (TEXT, {"logit_bias": {"4": 101}}, "expected numbers from -100 to 100 by the id of a token"),
+        (TEXT, {"logit_bias": {"400": 1}}, "expected ids of tokens below 40"),
+        (CHAT, {"top_logprobs": 2}, 'top_logprobs is 2, but "logprobs" is not true'),
+        (CHAT, {"logprobs": True, "top_logprobs": 21}, "top_logprobs is 21, expected 0 to 20"),
+        (
+            CHAT,
+            {"response_format": {"type": "xml"}},
+            'response_format.type is "xml", served: text, json_object or json',
+        ),
+        (TEXT, {"json_schema": {"enum": []}}, "constraint: the JSON schema cannot be read: Unsatisfiable schema"),
+        (TEXT, {"json_schema": {}, "regex": "a"}, "constraint: got json_schema and regex, expected one of them"),
+        (TEXT, {"json_schema": {"$ref": "#"}}, "nothing matches the JSON schema"),
+        (CHAT, {"tools": [{"type": "web"}]}, 'tools[0].type is "web", served: "function"'),
+        (CHAT, {"tools": [TOOL], "tool_choice": "find"}, "served: none, auto, required, or one of the functions"),
+        (CHAT, {"tool_choice": "required"}, "but the request has no tools; add them"),
+        (CHAT, {"tools": [TOOL], "tool_choice": "required", "regex": "a"}, "that must be a call; leave one out"),
+        (TEXT, {"min_tokens": 9}, "min_new_tokens is 9, expected at most max_new_tokens=6"),
+        (TEXT, {"prompt": ""}, "prompt: the text is empty"),
+        (TEXT, {"prompt": []}, "prompt is []"),
+        (TEXT, {"prompt": [400]}, "expected a text, the ids of tokens below 40, or a list of either"),
+        (TEXT, {"prompt": [True]}, "expected a text, the ids of tokens below 40"),
+        (TEXT, {"prompt": ["a"] * 17}, "at most 16 answers are written at a time"),
+        (TEXT, {"prompt": "a", "echo": True}, "echo is true, served: false"),
+        (TEXT, {"prompt": "a", "best_of": 2}, "best_of is 2, served: 1"),
+        (TEXT, {"prompt": "a", "suffix": "b"}, "suffix is not served"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_asked_says_why(server, path, change, message):
+    asked = ASKED if path == CHAT else {"model": "decoder", "prompt": "a", "max_tokens": 6}
+    reply = server.ask("POST", path, {**asked, **change})
+    assert (reply.status, message in said(reply)) == (400, True), said(reply)
