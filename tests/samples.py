@@ -146,6 +146,11 @@ def codes(*shape: Any) -> Argument:
     return Argument(shape, uint8, lambda g, s: g.integers(0, 256, s))
 
 
+def large(*shape: Any) -> Argument:
+    """Mostly beyond -3 to 3."""
+    return Argument(shape, None, lambda g, s: 4 * g.standard_normal(s))
+
+
 def small(*shape: Any) -> Argument:
     """Scales of codes: their products are about as large as other inputs."""
     return Argument(shape, None, lambda g, s: g.standard_normal(s) / 100)
@@ -474,6 +479,8 @@ SAMPLES: list[Sample] = [
     sample(ops.relu, x(N, L), ref=lambda v: v * (v > 0)),
     sample(ops.silu, x(N, L), ref=lambda v: v * sigmoid(v)),
     sample(ops.gelu, x(N, L), ref=gelu),
+    sample(ops.hardsigmoid, large(N, L), ref=lambda v: np.clip(v / 6 + 0.5, 0, 1)),
+    sample(ops.hardswish, large(N, L), ref=lambda v: v * np.clip(v / 6 + 0.5, 0, 1)),
     sample(ops.gelu, x(N, L), ref=gelu, label="tanh", approximate="tanh"),
     sample(ops.softplus, x(N, L), ref=lambda v: np.log1p(np.exp(v))),
     sample(ops.layer_norm, x(N, L, 8), x(8), x(8), ref=layer_norm),

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 import lucid
 from lucid import nn
@@ -37,6 +38,8 @@ SINCE = [
     ("LayerNormalization", 17, nn.LayerNorm(8), ("N", 8)),
     ("BatchNormalization", 17, nn.BatchNorm1d(8), ("N", 8, "L")),
     ("InstanceNormalization", 17, nn.GroupNorm(2, 8), ("N", 8, "L")),
+    ("HardSigmoid", 17, F.hardsigmoid, ("N", 8)),
+    ("HardSwish", 17, F.hardswish, ("N", 8)),
     ("Gelu", 20, F.gelu, ("N", 8)),
     ("RMSNormalization", 23, nn.RMSNorm(8), ("N", 8)),
     ("RotaryEmbedding", 23, turned, (1, 1, 16)),
@@ -240,6 +243,42 @@ def test_a_form_refuses_before_it_emits(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(FORMS, "relu", (form(ops_.relu, name="late")(late),))
     with pytest.raises(AssertionError, match="late refuses relu with nodes emitted: refuse first"):
         to_onnx(F.relu, ("N",))
+
+
+# Guards ---------------------------------------------------------------------------------------------------------------
+
+
+def in_onnxruntime(model: nn.Module, inputs: Any, x: np.ndarray) -> np.ndarray:
+    session = Session(to_onnx(model, inputs))
+    (found,) = session.run(dict.fromkeys(session.inputs, x)).values()
+    return found
+
+
+def pooled(*layers: nn.Module) -> nn.Sequential:
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(1))
+
+
+def test_a_mean_over_windows_needs_no_guard_as_a_convolution_without_one_is_an_error() -> None:
+    image = ("N", 3, "H", "W")
+    convolved = pooled(nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(4, 5, 1))
+    assert ops(convolved, image) == ["Conv", "Relu", "Conv", "ReduceMean", "Reshape"]
+    assert "Where" in ops(pooled(), image)  # an image of no height has the mean NaN
+    assert "Where" not in ops(lambda x: lucid.cat([x, lucid.ones(1, 8)]).mean(0), ("L", 8))  # L + 1 is never 0
+    line, nothing = np.ones((1, 3, 1, 5), np.float32), np.ones((1, 3, 0, 5), np.float32)
+    np.testing.assert_allclose(in_onnxruntime(convolved, image, line), convolved(lucid.tensor(line)).numpy(), rtol=1e-5)
+    with pytest.raises((Fail, InvalidArgument)):
+        in_onnxruntime(convolved, image, nothing)
+    with pytest.raises(ValueError, match="less than the 3 that the kernel spans"):
+        convolved(lucid.tensor(nothing))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 3e38])
+def test_one_sum_finds_what_max_pooling_would_pass_over(wrong: float) -> None:
+    image = ("N", 1, "H", "W")
+    assert ops(nn.MaxPool2d(2), image) == ["ReduceL1", "Less", "If"]
+    x = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    x[0, 0, 2:, 1:] = wrong
+    np.testing.assert_array_equal(in_onnxruntime(nn.MaxPool2d(2), image, x), nn.MaxPool2d(2)(lucid.tensor(x)).numpy())
 
 
 @pytest.mark.parametrize("target", ["any", "portable", "openvino", "webgpu"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,11 +15,12 @@ from lucid.core.graph.names import unused_name
 from lucid.core.graph.types import Array, TensorType, bfloat16, show_shape
 from lucid.core.graph.values import Constant, Input, Node, Value
 from lucid.core.process.cache_keys import type_key
-from lucid.core.sizes.dims import Shape, Size
+from lucid.core.sizes.dims import Shape, Size, identity, positive, product
 from lucid.core.targets.runtimes import EMPTY_CONSTANTS
 from lucid.core.words.safe_text import encodable
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.target import ExportError, Target
+from lucid.ops.convolution import WINDOWED
 from lucid.ops.tensor.tensor import Tensor
 
 SMALL = 1024  # up to so many bytes a constant is compared by its contents, and never stored as external data
@@ -134,6 +135,15 @@ class Builder:
         for value in self.graph.outputs:
             found.setdefault(id(value), []).append(None)
         return found
+
+    def has_elements(self, sizes: Iterable[Size]) -> bool:
+        """Whether none of the sizes is 0 where the model has a result: without a window, a convolution is an error."""
+        return all(positive(size) or identity(size) in self._windows for size in sizes)
+
+    @cached_property
+    def _windows(self) -> set[Hashable]:
+        sizes = [node.types[0].shape[2:] for node in self.graph.nodes() if node.op.name in WINDOWED]
+        return {identity(size) for windows in sizes for size in (*windows, product(windows))}
 
     def name_of(self, operand: Operand) -> str:
         """The ONNX name of an operand; the empty name for an absent one.

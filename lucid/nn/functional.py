@@ -221,13 +221,13 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 @torch_names
 def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x + 3, 0), 6) / 6."""
-    return relu6(x + 3) / 6
+    return ops.hardsigmoid(x)
 
 
 @torch_names
 def hardswish(x: Tensor, inplace: bool = False) -> Tensor:
     """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019)."""
-    return x * hardsigmoid(x)
+    return ops.hardswish(x)
 
 
 @torch_names

@@ -87,6 +87,8 @@ from lucid.ops.neural import dropout as dropout
 from lucid.ops.neural import embedding as embedding
 from lucid.ops.neural import gelu as gelu
 from lucid.ops.neural import group_norm as group_norm
+from lucid.ops.neural import hardsigmoid as hardsigmoid
+from lucid.ops.neural import hardswish as hardswish
 from lucid.ops.neural import layer_norm as layer_norm
 from lucid.ops.neural import log_softmax as log_softmax
 from lucid.ops.neural import relu as relu

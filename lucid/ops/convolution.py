@@ -25,6 +25,7 @@ from lucid.ops.shaping import permute, reshape, unsqueeze
 from lucid.ops.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
+WINDOWED = ("conv", "max_pool", "average_pool")  # the ops that refuse axes without a window
 
 
 # convolution ------------------------------------------------------------------------------------------------------

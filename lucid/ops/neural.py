@@ -9,7 +9,7 @@ import numpy as np
 from lucid.core.graph.types import Array, TensorType, same_shape, show_shape
 from lucid.core.process import random
 from lucid.core.sizes.dims import product, same
-from lucid.ops.elementwise import abs_, at_least_float32, erf, exp, log, maximum, reciprocal, sigmoid, sqrt, tanh
+from lucid.ops.elementwise import abs_, at_least_float32, clamp, erf, exp, log, maximum, reciprocal, sigmoid, sqrt, tanh
 from lucid.ops.indexing import take
 from lucid.ops.kernels import neural as neural_kernels
 from lucid.ops.op import composite, composite_with, primitive
@@ -56,6 +56,21 @@ def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x), also called swish (Elfwing et al. 2017)."""
     _check_real("silu", x.type)
     return x * sigmoid(x)
+
+
+@composite
+def hardsigmoid(x: Tensor) -> Tensor:
+    """min(max(x + 3, 0), 6) / 6. Half precision is computed in float32."""
+    _check_real("hardsigmoid", x.type)
+    return (clamp(at_least_float32(x) + 3, 0, 6) / 6).astype(x.dtype)
+
+
+@composite
+def hardswish(x: Tensor) -> Tensor:
+    """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019). Half precision is computed in float32."""
+    _check_real("hardswish", x.type)
+    wide = at_least_float32(x)
+    return (wide * (clamp(wide + 3, 0, 6) / 6)).astype(x.dtype)
 
 
 @composite_with(kernel=neural_kernels.gelu)

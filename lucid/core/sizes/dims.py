@@ -216,6 +216,11 @@ def same(a: Size, b: Size) -> bool:
     return a == b if isinstance(a, int) and isinstance(b, int) else _sign(a - b) == 0
 
 
+def positive(size: Size) -> bool:
+    """Whether a size is certainly above 0."""
+    return _sign(size) == 1
+
+
 def identity(value: Any) -> Hashable:
     """A hashable key for a size, or nested tuples with sizes in them, which ``==`` compares by values and types."""
     if isinstance(value, tuple):

@@ -109,9 +109,8 @@ def plain_max_pool(build: Builder, node: Node) -> str:
 def guarded_max_pool(build: Builder, node: Node) -> Taken:
     x = operand(node)
 
-    def not_finite() -> str:
-        total = over_axes(build, "ReduceSum", x, None, False)
-        return build.op("IsNaN", build.op("Sub", total, total))  # infinity minus infinity is NaN
+    def finite() -> str:
+        return build.op("Less", over_axes(build, "ReduceL1", x, None, False), np.asarray(np.inf, x.type.dtype.numpy))
 
     def pooled(name: str | Value) -> str:
         return build.op("MaxPool", name, **_windows(node))
@@ -119,7 +118,7 @@ def guarded_max_pool(build: Builder, node: Node) -> Taken:
     def restored() -> str:
         return _with_kinds(build, x, pooled, lambda: pooled(x), -np.inf)
 
-    return _if_else(build, node, not_finite, lambda: pooled(x), restored)
+    return _if_else(build, node, finite, lambda: pooled(x), restored, if_true=False)
 
 
 def _windows(node: Node) -> dict[str, Any]:
@@ -165,13 +164,20 @@ def _nan(x: Value) -> np.ndarray:
 
 
 def _if_else(
-    build: Builder, node: Node, condition: Callable[[], str], plain: Callable[[], str], restored: Callable[[], str]
+    build: Builder,
+    node: Node,
+    condition: Callable[[], str],
+    plain: Callable[[], str],
+    restored: Callable[[], str],
+    *,
+    if_true: bool = True,
 ) -> Taken:
-    """An If node: `restored` where the condition is true, else `plain`. Where branches are wrong, `restored` alone."""
+    """An If node: `restored` where the condition has a value, else `plain`. Where branches are wrong, `restored`."""
     kind = node.types[0]
     if build.target.wrong(BRANCHES):
         return Taken(restored(), "computed with NaN in each call, without branches")
-    (result,) = build.either(condition(), lambda: [(restored(), kind)], lambda: [(plain(), kind)])
+    then, otherwise = (restored, plain) if if_true else (plain, restored)
+    (result,) = build.either(condition(), lambda: [(then(), kind)], lambda: [(otherwise(), kind)])
     return Taken(result, "one sum over the input finds any NaN first")
 
 

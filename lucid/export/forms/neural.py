@@ -11,9 +11,11 @@ import numpy as np
 from lucid.core.graph.types import DType, float64
 from lucid.core.graph.values import Node, Result
 from lucid.core.sizes.dims import Size, same
+from lucid.core.targets.runtimes import NAN_BETWEEN_TWO
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import form, one_node, operand, refuse
+from lucid.export.form import Form, form, one_node, operand, refuse, refuse_wrong
 from lucid.ops import elementwise, expand, interpolation, neural, rotary_embedding, take
+from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -26,6 +28,20 @@ relu = one_node(neural.relu, "Relu")
 softplus = one_node(neural.softplus, "Softplus")
 log_softmax = one_node(neural.log_softmax, "LogSoftmax", "axis")
 gelu = one_node(neural.gelu, "Gelu", "approximate", name="ai.onnx Gelu", opset=20)
+
+
+def _hard(op: Op[..., Any], onnx: str, **options: float) -> Form:
+    """A function of pieces of lines, which takes extremes as Max and Min do."""
+
+    @form(op, name=f"ai.onnx {onnx}", kernel=onnx)
+    def hard(build: Builder, node: Node) -> str:
+        refuse_wrong(build, NAN_BETWEEN_TWO)
+        return build.op(onnx, *node.inputs, **options)
+
+    return hard
+
+
+hardsigmoid, hardswish = _hard(neural.hardsigmoid, "HardSigmoid", alpha=1 / 6), _hard(neural.hardswish, "HardSwish")
 
 
 @form(
@@ -163,5 +179,5 @@ def _power(size: Size, target: Size, factor: float | None) -> Fraction:
 # Best first, of each op.
 FORMS = (
     *(layer_normalization_of_a_sum, layer_normalization, rms_normalization),
-    *(resize, dropout, relu, softplus, log_softmax, gelu, rotary),
+    *(resize, dropout, relu, hardsigmoid, hardswish, softplus, log_softmax, gelu, rotary),
 )

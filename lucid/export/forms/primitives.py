@@ -277,10 +277,12 @@ def mean(build: Builder, node: Node) -> str:
         operand(node).type.shape,
         axes_from_front(node),
     )
-    count = product(shape if axis is None else [shape[a] for a in axis])
-    nan = np.asarray(np.nan, node.types[0].dtype.numpy)
+    sizes = shape if axis is None else [shape[a] for a in axis]
+    if build.has_elements(sizes):
+        return result
+    count, nan = product(sizes), np.asarray(np.nan, node.types[0].dtype.numpy)
     if not isinstance(count, Dim):
-        return result if count else build.op("Add", result, nan)
+        return build.op("Add", result, nan)
     # The mean of no elements is NaN, but 0 in onnxruntime.
     some = build.op("Cast", size_vector(build, count), to=onnx_code("bool"))
     some = some if node.types[0].shape else build.op("Squeeze", some, _vector(0))
