@@ -30,12 +30,14 @@ from lucid.files.weights import load as load
 from lucid.files.weights import save as save
 from lucid.importing.torch_import import from_torch as from_torch
 from lucid.nn.quantizing.quantize import quantize as quantize
+from lucid.ops import atan2 as atan2
 from lucid.ops import baddbmm as baddbmm
 from lucid.ops import concat as concat
 from lucid.ops import einsum as einsum
 from lucid.ops import exp as exp
 from lucid.ops import full_like as full_like
 from lucid.ops import hstack as hstack
+from lucid.ops import hypot as hypot
 from lucid.ops import linspace as linspace
 from lucid.ops import log as log
 from lucid.ops import matmul as matmul
@@ -66,6 +68,8 @@ from lucid.tracing.trace import trace as trace
 
 # torch offers these as functions and as methods; here they are the methods, which take the tensor first.
 abs = _torch_names(Tensor.abs)
+acos = _torch_names(Tensor.acos)
+acosh = _torch_names(Tensor.acosh)
 add = _torch_names(Tensor.add)
 all = _torch_names(Tensor.all)
 amax = _torch_names(Tensor.amax)
@@ -74,11 +78,16 @@ any = _torch_names(Tensor.any)
 argmax = _torch_names(Tensor.argmax)
 argmin = _torch_names(Tensor.argmin)
 argsort = _torch_names(Tensor.argsort)
+asin = _torch_names(Tensor.asin)
+asinh = _torch_names(Tensor.asinh)
+atan = _torch_names(Tensor.atan)
+atanh = _torch_names(Tensor.atanh)
 broadcast_to = _torch_names(Tensor.broadcast_to)
 ceil = _torch_names(Tensor.ceil)
 chunk = _torch_names(Tensor.chunk)
 clamp = _torch_names(Tensor.clamp)
 cos = _torch_names(Tensor.cos)
+cosh = _torch_names(Tensor.cosh)
 cumsum = _torch_names(Tensor.cumsum)
 div = _torch_names(Tensor.div)
 eq = _torch_names(Tensor.eq)
@@ -132,6 +141,7 @@ scatter = _torch_names(Tensor.scatter)
 scatter_add = _torch_names(Tensor.scatter_add)
 sign = _torch_names(Tensor.sign)
 sin = _torch_names(Tensor.sin)
+sinh = _torch_names(Tensor.sinh)
 softmax = _torch_names(Tensor.softmax)
 sort = _torch_names(Tensor.sort)
 split = _torch_names(Tensor.split)
@@ -141,6 +151,7 @@ std = _torch_names(Tensor.std)
 sub = _torch_names(Tensor.sub)
 sum = _torch_names(Tensor.sum)
 swapaxes = _torch_names(Tensor.swapaxes)
+tan = _torch_names(Tensor.tan)
 tile = _torch_names(Tensor.tile)
 topk = _torch_names(Tensor.topk)
 tril = _torch_names(Tensor.tril)

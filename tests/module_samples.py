@@ -89,6 +89,7 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "Conv3d": (nn.Conv3d(2, 4, 2), (("N", 2, 3, 4, 5),)),
     "ConvTranspose1d": (nn.ConvTranspose1d(8, 4, 3, stride=2), (("N", 8, "L"),)),
     "ConvTranspose2d": (nn.ConvTranspose2d(8, 4, 3, padding=1), (IMAGES,)),
+    "ConvTranspose3d": (nn.ConvTranspose3d(2, 4, 2, stride=2), (("N", 2, 3, 4, 5),)),
     "LSTM": (nn.LSTM(8, 4, num_layers=2, bidirectional=True), ()),
     "GRU": (nn.GRU(8, 4, batch_first=True), ()),
     "RNN": (nn.RNN(8, 4), ()),

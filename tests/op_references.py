@@ -349,10 +349,11 @@ def int8_embedding(indices: Array, weight: Array, scales: Array) -> Array:
 
 def scattered(x: Array, indices: Array, values: Array, axis: int, reduction: str) -> Array:
     """Element by element."""
+    combine = {"none": lambda _, new: new, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
     result = x.copy()
     for place in np.ndindex(*indices.shape):
         target = (*place[:axis], indices[place], *place[axis + 1 :])
-        result[target] = values[place] if reduction == "none" else result[target] + values[place]
+        result[target] = combine[reduction](result[target], values[place])
     return result
 
 

@@ -146,6 +146,11 @@ def codes(*shape: Any) -> Argument:
     return Argument(shape, uint8, lambda g, s: g.integers(0, 256, s))
 
 
+def fraction(*shape: Any) -> Argument:
+    """Between -1 and 1."""
+    return Argument(shape, None, lambda g, s: g.integers(-15, 16, s) / 16)
+
+
 def large(*shape: Any) -> Argument:
     """Mostly beyond -3 to 3."""
     return Argument(shape, None, lambda g, s: 4 * g.standard_normal(s))
@@ -257,6 +262,17 @@ SAMPLES: list[Sample] = [
     sample(ops.reciprocal, positive(N, L), ref=lambda v: 1 / v),
     sample(ops.sin, x(N, L), ref=np.sin),
     sample(ops.cos, x(N, L), ref=np.cos),
+    sample(ops.tan, x(N, L), ref=np.tan),
+    sample(ops.asin, fraction(N, L), ref=np.arcsin),
+    sample(ops.acos, fraction(N, L), ref=np.arccos),
+    sample(ops.atan, large(N, L), ref=np.arctan),
+    sample(ops.atan2, x(N, L), x(L), ref=np.arctan2),
+    sample(ops.hypot, x(N, L), x(L), ref=np.hypot),
+    sample(ops.sinh, x(N, L), ref=np.sinh),
+    sample(ops.cosh, x(N, L), ref=np.cosh),
+    sample(ops.asinh, large(N, L), ref=np.arcsinh),
+    sample(ops.acosh, positive(N, L), ref=np.arccosh),
+    sample(ops.atanh, fraction(N, L), ref=np.arctanh),
     sample(ops.tanh, x(N, L), ref=np.tanh),
     sample(ops.erf, x(N, L), ref=erf),
     sample(ops.floor, x(N, L), ref=np.floor),
@@ -423,6 +439,20 @@ SAMPLES: list[Sample] = [
             label=label,
         )
         for label, dtypes in (("added", FLOATS), ("added integers", (int32, int64)))
+    ],
+    *[
+        sample(
+            scattering.scatter_op,
+            x(N, 5),
+            index(5, N, S),
+            x(N, S),
+            ref=scattered,
+            dtypes=(*FLOATS, int32, int64),
+            axis=1,
+            reduction=reduction,
+            label=reduction,
+        )
+        for reduction in ("mul", "max", "min")
     ],
     sample(sorting.topk_op, x(N, 5), ref=top, dtypes=NUMBERS, k=3, axis=1, largest=True),
     sample(sorting.topk_op, x(N, S, L), ref=top, dtypes=NUMBERS, k=S, axis=1, largest=False, label="all, least first"),
@@ -846,5 +876,6 @@ NO_KERNEL = frozenset(
     for name in (
         *("erf", "gelu", "conv", "conv-one axis", "conv_transpose", "conv_transpose-one axis"),
         *("average_pool", "average_pool-without padding"),
+        *("tan", "asin", "acos", "atan", "atan2"),
     )
 )

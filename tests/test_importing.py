@@ -18,11 +18,14 @@ from lucid.importing import element_functions as elements
 from lucid.importing import from_transformers, register, torch_import
 from lucid.importing import functions as f
 from lucid.importing import layer_functions as layers
+from lucid.importing import pooling_functions as pooling
+from lucid.importing import scatter_functions as scattering
 from lucid.importing.program import Call, Program, Slot
 from lucid.importing.table import TABLE
 from lucid.models.checkpoints import refusals
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.nn.model_parts import ModelPart
+from lucid.ops.elementwise import expm1, log1p
 from lucid.testing.original_parity import original_parity
 
 X = np.random.default_rng(0).normal(size=(3, 6, 8)).astype(np.float32)
@@ -35,9 +38,9 @@ def of(array: np.ndarray) -> lucid.Tensor:
 
 
 PAIRS = {
-    "expm1": (f.expm1(of(X * 1e-5)), np.expm1(X.astype(np.float64) * 1e-5)),
-    "expm1 of large numbers": (f.expm1(of(X * 20)), np.expm1(X.astype(np.float64) * 20)),
-    "log1p": (f.log1p(of(abs(X) * 1e-5)), np.log1p(abs(X).astype(np.float64) * 1e-5)),
+    "expm1": (expm1(of(X * 1e-5)), np.expm1(X.astype(np.float64) * 1e-5)),
+    "expm1 of large numbers": (expm1(of(X * 20)), np.expm1(X.astype(np.float64) * 20)),
+    "log1p": (log1p(of(abs(X) * 1e-5)), np.log1p(abs(X).astype(np.float64) * 1e-5)),
     "trunc": (f.trunc(of(X * 3)), np.trunc(X * 3)),
     "addmm": (
         f.addmm(of(X[0, 0, :3]), of(X[0]), of(X[1, :3].T), beta=2, alpha=3),
@@ -55,11 +58,11 @@ PAIRS = {
         X * X[:, :1, :1] / np.sqrt((X**2).sum((1, 2), keepdims=True)),
     ),
     "sign of NaN": (elements.sign(of(NAN)), np.where(np.isnan(NAN), 0, np.sign(NAN))),
-    "sinh": (elements.sinh(of(WIDE)), np.sinh(WIDE)),
-    "cosh": (elements.cosh(of(WIDE)), np.cosh(WIDE)),
-    "asinh": (elements.asinh(of(WIDE * 1e30)), np.arcsinh(WIDE.astype(np.float64) * 1e30)),
-    "acosh": (elements.acosh(of(abs(WIDE) + 1)), np.arccosh(abs(WIDE) + 1)),
-    "atanh": (elements.atanh(of(WIDE / 90)), np.arctanh(WIDE / 90)),
+    "sinh": (ops.sinh(of(WIDE)), np.sinh(WIDE)),
+    "cosh": (ops.cosh(of(WIDE)), np.cosh(WIDE)),
+    "asinh": (ops.asinh(of(WIDE * 1e30)), np.arcsinh(WIDE.astype(np.float64) * 1e30)),
+    "acosh": (ops.acosh(of(abs(WIDE) + 1)), np.arccosh(abs(WIDE) + 1)),
+    "atanh": (ops.atanh(of(WIDE / 90)), np.arctanh(WIDE / 90)),
     "shifts": (elements.right_shift(elements.left_shift(of(np.int64([5, -5])), 2), 3), np.int64([2, -3])),
     "cumprod": (elements.cumprod(of(X), 1), np.cumprod(X, 1)),
     "the largest so far": (elements.running_extreme(operator.ge)(of(X), -1)[0], np.maximum.accumulate(X, -1)),
@@ -79,12 +82,64 @@ PAIRS = {
         np.int64([0, 1, 2]),
     ),
     "max_pool with ceil_mode": (
-        layers.max_pool(1)(of(X[:, :, :7]), 2, 2, ceil_mode=True),
+        pooling.max_pool(1)(of(X[:, :, :7]), 2, 2, ceil_mode=True),
         np.concatenate([X[:, :, :6].reshape(3, 6, 3, 2).max(-1), X[:, :, 6:7]], -1),
     ),
     "avg_pool with ceil_mode": (
-        layers.average_pool(1)(of(np.float32([[[1, 2, 3, 4]]])), 3, 2, 1, ceil_mode=True),
+        pooling.average_pool(1)(of(np.float32([[[1, 2, 3, 4]]])), 3, 2, 1, ceil_mode=True),
         np.float32([[[1, 3, 2]]]),  # (0 1 2) / 3, (2 3 4) / 3, (4 0) / 2
+    ),
+    "places of maxima, with padding and holes": (
+        pooling.max_pool_with_places(1)(of(np.float32([[[5, 1, 3, 2, 4, 9]]])), 3, 2, 2, 2)[1],
+        np.int64([[[0, 0, 4]]]),  # elements 0 2 | 0 2 4 | 2 4
+    ),
+    "the first of equal maxima": (
+        pooling.max_pool_with_places(2)(of(np.ones((1, 1, 2, 4), np.float32)), 2)[1][0, 0],
+        [[0, 2]],
+    ),
+    "maxima over uneven cells": (
+        pooling.adaptive_max_pool(of(np.float32([[4, 1, 3, 2, 5]])), (2,))[0],
+        np.float32([[4, 5]]),  # 4 1 3 | 3 2 5
+    ),
+    "places of maxima over uneven cells": (
+        pooling.adaptive_max_pool(of(np.float32([[[1, 5, 2], [9, 3, 8]]])), (1, 2))[1],
+        np.int64([[[3, 5]]]),  # 1 5 9 3 | 5 2 3 8
+    ),
+    "means of a scatter with what is there": (
+        scattering.scatter_reduce(of(np.float32([1, 2, 3])), 0, of(np.int64([0, 0, 2])), of(NAN[[0, 2, 3]]), "mean"),
+        np.float32([-1 / 3, 2, 3]),
+    ),
+    "minima of a scatter alone": (
+        scattering.scatter_reduce(
+            of(np.float32([0, 0, 0])), 0, of(np.int64([1, 1])), of(np.float32([5, 4])), "amin", include_self=False
+        ),
+        np.float32([0, 4, 0]),
+    ),
+    "a diagonal below replaced": (
+        scattering.diagonal_scatter(of(np.zeros((3, 2), np.float32)), of(np.float32([1, 2])), -1),
+        np.float32([[0, 0], [1, 0], [0, 2]]),
+    ),
+    "bags of rows, one of them empty": (
+        scattering.embedding_bag(of(X[0]), of(np.int64([5, 0, 5])), of(np.int64([0, 2, 2])), mode=1)[0],
+        np.stack([(X[0, 5] + X[0, 0]) / 2, 0 * X[0, 0], X[0, 5]]),
+    ),
+    "the last offset ends a bag": (
+        scattering.embedding_bag(of(X[0]), of(np.int64([1, 2, 3])), of(np.int64([0, 2])), mode=2, include_last=True)[0],
+        X[0, 1:3].max(0, keepdims=True),
+    ),
+    "trilinear": (
+        f.trilinear(of(X[0, :, :3]), of(X[1, :3, :4]), of(X[2, :, :4]), [2], [0], [1], [1]),
+        np.einsum("ij,jk,ik->ik", X[0, :, :3], X[1, :3, :4], X[2, :, :4]),
+    ),
+    "decimals": (elements.round_decimals(of(np.float32([1.256, 1250, -1350])), -2), np.float32([0, 1200, -1400])),
+    "signs of zeros": (
+        elements.copysign(of(np.float32([3, 3, -3])), of(np.float32([-0.0, 0, 2]))),
+        np.float32([-3, 3, 3]),
+    ),
+    "nanmedian": (elements.nanmedian(of(NAN), 0)[0], np.float32(0)),
+    "batch norm of the batch": (
+        layers.batch_norm_of_batch(of(X), None, None, True, 0.1, 0.0)[0],
+        (X - X.mean((0, 2), keepdims=True)) / X.std((0, 2), keepdims=True),
     ),
     "fmax": (elements.past_nan(ops.maximum)(of(NAN), of(NAN[::-1].copy())), np.fmax(NAN, NAN[::-1])),
     "distances": (
@@ -95,7 +150,7 @@ PAIRS = {
         f.safe_softmax(of(np.float32([[-np.inf, -np.inf], [0, -np.inf]])), -1),
         np.float32([[0, 0], [1, 0]]),
     ),
-    "pooling of one image": (layers.adaptive_average_pool(of(X), (2, 2)), X.reshape(3, 2, 3, 2, 4).mean((2, 4))),
+    "pooling of one image": (pooling.adaptive_average_pool(of(X), (2, 2)), X.reshape(3, 2, 3, 2, 4).mean((2, 4))),
     "cat leaves empty parts out": (f.cat([of(X), of(np.zeros(0, np.float32))], 1), X),
     "prelu": (
         layers.prelu(of(X), of(np.float32([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]))),
@@ -112,6 +167,15 @@ PAIRS = {
 def test_functions_compute_what_numpy_does(name: str) -> None:
     result, wanted = PAIRS[name]
     np.testing.assert_allclose(result.numpy(), wanted, rtol=2e-6, atol=1e-7)
+
+
+def test_a_while_loop_needs_values_that_are_known() -> None:
+    def doubled(x: lucid.Tensor) -> lucid.Tensor:
+        return f.while_loop(lambda x: x.sum() < 10, lambda x: [x * 2], [x])[0]
+
+    assert doubled(lucid.tensor([1.0, 2.0])).tolist() == [4, 8]
+    with pytest.raises(NotImplementedError, match="while_loop: how many steps .* write a scan over the largest"):
+        lucid.trace(doubled, ("N",))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 
 from lucid import ops
 from lucid.core.graph.types import DType, float32, int32, int64
-from lucid.importing.functions import expm1, log1p
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -22,46 +21,29 @@ def sign(x: Tensor) -> Tensor:
     return ops.where(ops.isnan(x), 0, ops.sign(x)) if x.dtype.kind == "float" else ops.sign(x)
 
 
-def at_floats(function: Callable[[Tensor], Tensor]) -> Function:
-    """A function of floating-point numbers; others are converted to float32, as torch does."""
-    return lambda x: function(x if x.dtype.kind == "float" else x.astype(float32))
+def round_decimals(x: Tensor, decimals: int) -> Tensor:
+    """Rounded to so many places; below 0 to tens, hundreds and so on."""
+    if decimals < 0:
+        return ops.round(x / 10.0**-decimals) * 10.0**-decimals
+    return ops.round(x * 10.0**decimals) / 10.0**decimals
 
 
-@at_floats
-def sinh(x: Tensor) -> Tensor:
-    """(exp(x) - exp(-x)) / 2, without cancellation where x is small, and without overflow before its own."""
-    m = expm1(abs(x))
-    small = (m + m / (m + 1)) / 2
-    return sign(x) * ops.where(abs(x) < 1, small, ops.exp(abs(x) - math.log(2)) - ops.exp(-abs(x) - math.log(2)))
+def signbit(x: Tensor) -> Tensor:
+    """Whether a number is below 0 or -0."""
+    return (ops.minimum(x, ops.reciprocal(x)) if x.dtype.kind == "float" else x) < 0
 
 
-@at_floats
-def cosh(x: Tensor) -> Tensor:
-    """(exp(x) + exp(-x)) / 2, without overflow before its own."""
-    return ops.exp(x - math.log(2)) + ops.exp(-x - math.log(2))
+def copysign(x: Tensor, other: Any) -> Tensor:
+    """x with the sign of another number."""
+    x = x if x.dtype.kind == "float" else x.astype(float32)
+    negative = signbit(other) if isinstance(other, Tensor) else math.copysign(1, other) < 0
+    return ops.where(negative, -abs(x), abs(x))
 
 
-@at_floats
-def asinh(x: Tensor) -> Tensor:
-    """log(x + sqrt(x² + 1)), from the absolute value, where nothing cancels."""
-    a = abs(x)
-    large = a > 1e9
-    square = ops.where(large, 0, a) ** 2
-    return sign(x) * ops.where(large, ops.log(a) + math.log(2), log1p(a + square / (1 + ops.sqrt(1 + square))))
-
-
-@at_floats
-def acosh(x: Tensor) -> Tensor:
-    """log(x + sqrt(x² - 1))."""
-    large = x > 1e9
-    less = ops.where(large, 0, x - 1)
-    return ops.where(large, ops.log(x) + math.log(2), log1p(less + ops.sqrt(less) * ops.sqrt(less + 2)))
-
-
-@at_floats
-def atanh(x: Tensor) -> Tensor:
-    """log((1 + x) / (1 - x)) / 2, from the absolute value, where nothing cancels."""
-    return sign(x) * log1p(2 * abs(x) / (1 - abs(x))) / 2
+def angle(x: Tensor) -> Tensor:
+    """Pi below 0, otherwise 0."""
+    x = x if x.dtype.kind == "float" else x.astype(float32)
+    return ops.where(ops.isnan(x), x, ops.where(x < 0, math.pi, 0.0)).astype(x.dtype)
 
 
 def left_shift(x: Tensor, places: Any) -> Any:
@@ -139,6 +121,21 @@ def _kth(x: Tensor, place: Callable[[Any], Any], axis: int, keepdim: bool) -> tu
     value, index = ops.where(missing, math.nan, middle[0]) if x.dtype.kind == "float" else middle[0], middle[1]
     index = ops.where(missing, first, index)
     return (value, index) if keepdim else (value.squeeze(axis), index.squeeze(axis))
+
+
+def nanmedian(x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The lower of the two numbers in the middle of those that are not NaN, and its place."""
+    if not x.ndim or x.dtype.kind != "float":
+        return median(x, axis, keepdim)
+    places = ops.where(ops.isnan(x), math.inf, x).argsort(axis)
+    count = (~ops.isnan(x)).sum(axis, True)
+    place = places.gather(axis, ops.maximum(count - 1, 0) // 2)
+    value = ops.where(count == 0, math.nan, x.gather(axis, place))
+    return (value, place) if keepdim else (value.squeeze(axis), place.squeeze(axis))
+
+
+def nanmedian_of_all(x: Tensor) -> Any:
+    return nanmedian(x.flatten(), 0)[0]
 
 
 def median_of_all(x: Tensor) -> Any:

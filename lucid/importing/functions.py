@@ -160,18 +160,6 @@ def tensor_beside(x: Any, other: Any) -> Tensor:
     return x if isinstance(x, Tensor) else ops.full((), x, other.dtype)
 
 
-def expm1(x: Tensor) -> Tensor:
-    """exp(x) - 1 without cancellation: 2 exp(x/2) sinh(x/2) = tanh(x/2) (exp(x) + 1)."""
-    return ops.tanh(x / 2) * (ops.exp(x) + 1)
-
-
-def log1p(x: Tensor) -> Tensor:
-    """log(1 + x) without cancellation (Kahan): log(u) x / (u - 1) where u = 1 + x is neither 1 nor infinite."""
-    u = 1 + x
-    exact = (u == 1) | (u == math.inf)
-    return ops.where(exact, x, ops.log(u) * x / ops.where(exact, ops.ones_like(u), u - 1))
-
-
 def fmod(x: Tensor, y: Any) -> Tensor:
     """The remainder with the sign of x."""
     y = ops.abs(y) if isinstance(y, Tensor) else abs(y)
@@ -216,6 +204,23 @@ def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
 
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Any:
     return x + weight * (end - x)
+
+
+def trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    new_a: Sequence[int],
+    new_b: Sequence[int],
+    new_c: Sequence[int],
+    summed: Sequence[int],
+    unrolled: int = 1,
+) -> Tensor:
+    """The sum over axes of the product of three tensors, which get new axes of size 1."""
+    for axes, number in ((new_a, 0), (new_b, 1), (new_c, 2)):
+        for axis in sorted(axes):
+            a, b, c = (x.unsqueeze(axis) if place == number else x for place, x in enumerate((a, b, c)))
+    return (a * b * c).sum(tuple(summed))
 
 
 # Shapes ---------------------------------------------------------------------------------------------------------------
@@ -550,3 +555,18 @@ def scan(body: Function, start: Sequence[Tensor], xs: Sequence[Tensor], others: 
 def map_elements(body: Function, xs: Sequence[Tensor], others: Sequence[Any] = ()) -> Sequence[Any]:
     """torch's map over the first axis."""
     return scan(body, (), xs, others)
+
+
+def while_loop(condition: Function, body: Function, start: Sequence[Any], others: Sequence[Any] = ()) -> Sequence[Any]:
+    """torch's while_loop; in a graph the number of steps has to be known, so only `scan` is there."""
+    carried = list(start)
+    while True:
+        goes_on = tensor_of_truth(condition(*carried, *others))
+        if goes_on.is_traced:
+            raise NotImplementedError(
+                "while_loop: how many steps it takes is known only when the model runs; write a scan over the largest "
+                "number of steps, which keeps the values with torch.where once the condition is false"
+            )
+        if not goes_on.item():
+            return carried
+        carried = list(body(*carried, *others))

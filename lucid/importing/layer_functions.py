@@ -1,8 +1,7 @@
-"""Functions of torch's layers: norms, attention, convolutions, pooling, resizing; their arguments in ATen's order."""
+"""Functions of torch's layers: norms, attention, convolutions, resizing; their arguments in ATen's order."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,6 +67,24 @@ def batch_norm_inference(
     return (ops.batch_norm(x, mean, variance, weight, bias, eps=eps),)
 
 
+def batch_norm_of_batch(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A batch norm with the statistics of its batch: the result, the means and 1 / deviations."""
+    axes = (0, *range(2, x.ndim))
+    mean, variance = x.mean(axes), ops.variance(x, axes).flatten()
+    return ops.batch_norm(x, mean, variance, weight, bias, eps=eps), mean, ops.rsqrt(variance + eps)
+
+
+def native_group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, n: Size, c: Size, elements: Size, groups: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The result, and the means and 1 / deviations of the groups."""
+    parts = x.reshape(n, groups, -1)
+    deviations = ops.rsqrt(ops.variance(parts, (-1,)).squeeze(-1) + eps)
+    return ops.group_norm(x, weight, bias, groups=groups, eps=eps), parts.mean(-1), deviations
+
+
 def instance_norm(
     x: Tensor,
     weight: Tensor | None,
@@ -108,63 +125,6 @@ def pair(value: Any, rank: int) -> tuple[int, ...]:
     return items * rank if len(items) == 1 else items
 
 
-def _ends(x: Tensor, sizes: Any, strides: Any, pads: Any, dilations: Any, ceil_mode: bool) -> tuple[int, ...]:
-    """The padding at the ends of axes: with `ceil_mode`, so much more that the last, partial windows count as well."""
-    ends = []
-    for size, k, stride, pad, dilation in zip(x.shape[-len(sizes) :], sizes, strides, pads, dilations, strict=True):
-        reach = dilation * (k - 1) + 1
-        more = stride - 1 if ceil_mode else 0
-        if more and stride > reach - pad:  # torch drops a window that would begin beyond the axis
-            if not isinstance(size, int):
-                raise NotImplementedError(
-                    f"pooling with ceil_mode, windows of {reach} and steps of {stride}: an open size"
-                )
-            last = -(-(size + 2 * pad - reach) // stride) * stride
-            more = last + reach - size - 2 * pad if last < size + pad else 0
-        ends.append(pad + max(more, 0))
-    return tuple(ends)
-
-
-def average_pool(rank: int) -> Function:
-    def pool(
-        x: Tensor,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor: Any = None,
-    ) -> Tensor:
-        sizes, strides, pads = pair(kernel, rank), pair(stride or kernel, rank), pair(padding, rank)
-        ends = _ends(x, sizes, strides, pads, (1,) * rank, ceil_mode)
-        counted = bool(divisor) or (count_include_pad and not ceil_mode)
-        if count_include_pad and not counted:  # what ceil_mode adds never counts, the padding does
-            x = F.pad(x, tuple(size for pad in reversed(pads) for size in (pad, pad)))
-            ends, pads = tuple(end - pad for end, pad in zip(ends, pads, strict=True)), (0,) * rank
-        batched = x if x.ndim == rank + 2 else x.unsqueeze(0)
-        means = ops.average_pool(
-            batched, kernel_shape=sizes, strides=strides, pads=pads + ends, count_include_pad=int(counted)
-        )
-        means = means * (math.prod(sizes) / divisor) if divisor else means
-        return means if x.ndim == rank + 2 else means.squeeze(0)
-
-    return pool
-
-
-def max_pool(rank: int) -> Function:
-    def pool(
-        x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-    ) -> Tensor:
-        sizes, strides, pads = pair(kernel, rank), pair(stride or kernel, rank), pair(padding, rank)
-        dilations = pair(dilation, rank)
-        ends = _ends(x, sizes, strides, pads, dilations, ceil_mode)
-        batched = x if x.ndim == rank + 2 else x.unsqueeze(0)
-        maxima = ops.max_pool(batched, kernel_shape=sizes, strides=strides, pads=pads + ends, dilations=dilations)
-        return maxima if x.ndim == rank + 2 else maxima.squeeze(0)
-
-    return pool
-
-
 def convolution(
     x: Tensor,
     weight: Tensor,
@@ -180,10 +140,8 @@ def convolution(
     rank = weight.ndim - 2
     strides, pads, dilations = pair(stride, rank), pair(padding, rank), pair(dilation, rank)
     if transposed:
-        if rank > 2:
-            raise NotImplementedError("transposed convolutions of three axes")
         more = pair(output_padding, rank)
-        apart = [F.conv_transpose1d, F.conv_transpose2d][rank - 1]
+        apart = [F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d][rank - 1]
         return apart(x, weight, bias, strides, pads, more, groups, dilations)
     return [F.conv1d, F.conv2d, F.conv3d][rank - 1](x, weight, bias, strides, pads, dilations, groups)
 
@@ -191,12 +149,6 @@ def convolution(
 def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding_mode: int, align_corners: bool) -> Tensor:
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     return F.grid_sample(x, grid, modes[mode], paddings[padding_mode], align_corners)
-
-
-def adaptive_average_pool(x: Tensor, size: Sequence[int]) -> Tensor:
-    batched = x if x.ndim == len(size) + 2 else x.unsqueeze(0)
-    means = ops.adaptive_average_pool(batched, output_size=tuple(size))
-    return means if x.ndim == len(size) + 2 else means.squeeze(0)
 
 
 def upsample(mode: str, align: bool) -> Function:

@@ -24,6 +24,7 @@ from lucid.nn.convolution import Conv2d as Conv2d
 from lucid.nn.convolution import Conv3d as Conv3d
 from lucid.nn.convolution import ConvTranspose1d as ConvTranspose1d
 from lucid.nn.convolution import ConvTranspose2d as ConvTranspose2d
+from lucid.nn.convolution import ConvTranspose3d as ConvTranspose3d
 from lucid.nn.decoding import CausalDecoder as CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder as EncoderDecoder
 from lucid.nn.encoder_decoder import EncoderDecoderCache as EncoderDecoderCache

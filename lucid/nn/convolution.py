@@ -134,7 +134,7 @@ def _transposed(axes: int) -> Convolution:
 
 
 conv1d, conv2d, conv3d = _convolution(1), _convolution(2), _convolution(3)
-conv_transpose1d, conv_transpose2d = _transposed(1), _transposed(2)
+conv_transpose1d, conv_transpose2d, conv_transpose3d = _transposed(1), _transposed(2), _transposed(3)
 
 
 class Spatial(Module):
@@ -309,3 +309,12 @@ class ConvTranspose2d(_ConvTranspose):
     """
 
     axes = 2
+
+
+class ConvTranspose3d(_ConvTranspose):
+    """The transpose of a convolution over volumes: (N, C, D, H, W) to (N, out_channels, D', H', W').
+
+    The arguments are those of `ConvTranspose1d`, each one number or three.
+    """
+
+    axes = 3

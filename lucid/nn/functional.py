@@ -31,6 +31,7 @@ from lucid.nn.convolution import conv2d as conv2d
 from lucid.nn.convolution import conv3d as conv3d
 from lucid.nn.convolution import conv_transpose1d as conv_transpose1d
 from lucid.nn.convolution import conv_transpose2d as conv_transpose2d
+from lucid.nn.convolution import conv_transpose3d as conv_transpose3d
 from lucid.nn.decoding import kept_positions as kept_positions
 from lucid.nn.quantized import embedding as embedding
 from lucid.nn.quantized import linear as linear
@@ -54,6 +55,7 @@ __all__ = [
     "conv3d",
     "conv_transpose1d",
     "conv_transpose2d",
+    "conv_transpose3d",
     "cross_attention",
     "dropout",
     "elu",

@@ -32,7 +32,10 @@ from lucid.ops.einsum import baddbmm as baddbmm
 from lucid.ops.einsum import einsum as einsum
 from lucid.ops.einsum import outer as outer
 from lucid.ops.elementwise import abs_ as _abs
+from lucid.ops.elementwise import acos as acos
 from lucid.ops.elementwise import add as add
+from lucid.ops.elementwise import asin as asin
+from lucid.ops.elementwise import atan as atan
 from lucid.ops.elementwise import ceil as ceil
 from lucid.ops.elementwise import clamp as clamp
 from lucid.ops.elementwise import clip as clip
@@ -65,6 +68,7 @@ from lucid.ops.elementwise import sin as sin
 from lucid.ops.elementwise import sqrt as sqrt
 from lucid.ops.elementwise import square as square
 from lucid.ops.elementwise import sub as sub
+from lucid.ops.elementwise import tan as tan
 from lucid.ops.elementwise import tanh as tanh
 from lucid.ops.elementwise import where as where
 from lucid.ops.experts import gated_experts as gated_experts
@@ -145,6 +149,13 @@ from lucid.ops.sorting import argmin as argmin
 from lucid.ops.sorting import sort as sort
 from lucid.ops.sorting import topk as topk
 from lucid.ops.tensor.tensor import OPS as OPS
+from lucid.ops.trigonometry import acosh as acosh
+from lucid.ops.trigonometry import asinh as asinh
+from lucid.ops.trigonometry import atan2 as atan2
+from lucid.ops.trigonometry import atanh as atanh
+from lucid.ops.trigonometry import cosh as cosh
+from lucid.ops.trigonometry import hypot as hypot
+from lucid.ops.trigonometry import sinh as sinh
 
 abs, pow, round = _abs, _pow, _round
 all, any, max, min, sum = _all, _any, _max, _min, _sum

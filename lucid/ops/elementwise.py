@@ -121,7 +121,7 @@ def check_kind(name: str, x: TensorType, kinds: tuple[str, ...]) -> None:
 
 def _float(name: str, kernel: Callable[[Array], Any], onnx: str) -> Unary:
     """A function of real numbers: integers and booleans are computed in float32, as in torch."""
-    return _unary(name, kernel, onnx, ("float",), by_kind={"int": _in_float32, "bool": _in_float32})
+    return _unary(name, kernel, onnx, ("float",), by_kind=REALS)
 
 
 def _rounding(name: str, kernel: Callable[[Array], Any], onnx: str) -> Unary:
@@ -129,6 +129,7 @@ def _rounding(name: str, kernel: Callable[[Array], Any], onnx: str) -> Unary:
     return _unary(name, kernel, onnx, ("float",), by_kind={"int": _unchanged})
 
 
+REALS: ByKind = {"int": _in_float32, "bool": _in_float32}
 _TRUTHS: ByKind = {"int": _of_truths, "float": _of_truths}  # not 0
 _COUNTS: ByKind = {"bool": _of_counts}
 
@@ -139,6 +140,10 @@ sqrt = _float("sqrt", np.sqrt, "Sqrt")
 reciprocal = _float("reciprocal", np.reciprocal, "Reciprocal")
 sin = _float("sin", np.sin, "Sin")
 cos = _float("cos", np.cos, "Cos")
+tan = _float("tan", np.tan, "Tan")
+asin = _float("asin", np.arcsin, "Asin")
+acos = _float("acos", np.arccos, "Acos")
+atan = _float("atan", np.arctan, "Atan")
 tanh = _float("tanh", np.tanh, "Tanh")
 erf = _float("erf", _erf, "Erf")
 floor = _rounding("floor", np.floor, "Floor")
@@ -147,7 +152,7 @@ round_ = _rounding("round", np.round, "Round")
 neg = _unary("neg", np.negative, "Neg", _NUMBERS)
 abs_ = _unary("abs", np.abs, "Abs", _NUMBERS)
 sign = _unary("sign", np.sign, "Sign", _NUMBERS, by_kind={"bool": _unchanged})
-isnan = _unary("isnan", np.isnan, "IsNaN", ("float",), bool_, {"int": _in_float32, "bool": _in_float32})
+isnan = _unary("isnan", np.isnan, "IsNaN", ("float",), bool_, REALS)
 logical_not = _unary("logical_not", np.logical_not, "Not", ("bool",), by_kind=_TRUTHS)
 
 
@@ -210,9 +215,11 @@ int_mod = _binary("int_mod", _by_no_zero("mod", np.mod), "Mod", ("int",))
 fmod = _binary("fmod", np.fmod, None, ("float",))
 
 
-def _half_as_float(kernel: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Array]:
-    def compute(x: Array, y: Array) -> Array:
-        return np.asarray(kernel(widened(x), widened(y))).astype(x.dtype, copy=False)
+def in_wide(kernel: Callable[..., Any]) -> Callable[..., Array]:
+    """A kernel that computes half precision in float32."""
+
+    def compute(*arrays: Array) -> Array:
+        return np.asarray(kernel(*map(widened, arrays))).astype(arrays[0].dtype, copy=False)
 
     return compute
 
@@ -256,7 +263,7 @@ def _signs_differ(rest: Tensor, y: Tensor) -> Tensor:
 
 def _promoting(body: Callable[[Tensor, Tensor], Tensor], kernel: Callable[[Array, Array], Any]) -> Binary:
     pair = slice(0, 2)
-    return Op(body, name=body.__name__[1:], kernel=_half_as_float(kernel), body=body, promoted=pair)  # type: ignore[arg-type]
+    return Op(body, name=body.__name__[1:], kernel=in_wide(kernel), body=body, promoted=pair)  # type: ignore[arg-type]
 
 
 float_mod = _promoting(_float_mod, np.mod)
@@ -371,6 +378,17 @@ def expm1(x: Tensor) -> Tensor:
     x = _real(x)
     wide = at_least_float32(x)
     return (tanh(wide * 0.5) * (exp(wide) + 1)).astype(x.dtype)
+
+
+def log1p(x: Tensor) -> Tensor:
+    """log(1 + x), accurate near 0 (Kahan): log(u) x / (u - 1) where u = 1 + x is neither 1 nor infinite. Half precision
+    as float32.
+    """
+    x = _real(x)
+    wide = at_least_float32(x)
+    u = 1 + wide
+    exact = (u == 1) | (u == math.inf)
+    return where(exact, wide, log(u) * wide / where(exact, 1, u - 1)).astype(x.dtype)
 
 
 def _real(x: Tensor) -> Tensor:

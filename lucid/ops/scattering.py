@@ -21,13 +21,16 @@ from lucid.ops.tensor.tensor import Tensor, TensorLike, TracedValueError
 def _scatter_rule(x: TensorType, indices: TensorType, values: TensorType, *, axis: int, reduction: str) -> TensorType:
     if x.dtype != values.dtype:
         raise TypeError(f"scatter: got {x} and values {values}, expected one element type; use .astype(...)")
-    if reduction == "add" and x.dtype.kind == "bool":
-        raise TypeError(f"scatter: got {x} to add to, expected numbers; convert it with .astype(...)")
+    if reduction != "none" and x.dtype.kind == "bool":
+        raise TypeError(f"scatter: got {x} to combine with, expected numbers; convert it with .astype(...)")
     if not same_shape(indices.shape, values.shape):
         raise ValueError(
             f"scatter: indices {show_shape(indices.shape)} and values {show_shape(values.shape)} differ in shape"
         )
     return x
+
+
+_COMBINED = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def _scatter_kernel(x: Array, indices: Array, values: Array, *, axis: int, reduction: str) -> Array:
@@ -38,13 +41,14 @@ def _scatter_kernel(x: Array, indices: Array, values: Array, *, axis: int, reduc
         result[tuple(places)] = values
         return result
     wide = x.astype(np.float32 if x.dtype.itemsize == 2 else x.dtype)  # half precision is rounded once, at the end
-    np.add.at(wide, tuple(places), values.astype(wide.dtype))
+    _COMBINED[reduction].at(wide, tuple(places), values.astype(wide.dtype))
     return wide.astype(x.dtype, copy=False)
 
 
 @primitive(kernel=_scatter_kernel, rule=_scatter_rule)
 def scatter_op(x: Tensor, indices: Tensor, values: Tensor, *, axis: int, reduction: str = "none") -> Tensor:  # type: ignore[empty-body]
-    """x with values written ("none") or added ("add") at indices along an axis; other axes keep their position."""
+    """x with values at indices along an axis written ("none") or combined with what is there ("add", "mul", "max",
+    "min"); other axes keep their position."""
 
 
 def _placed(where: str, x: Tensor, axis: int, indices: TensorLike) -> tuple[Tensor, int]:

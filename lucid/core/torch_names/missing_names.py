@@ -41,7 +41,6 @@ _SAME = {  # of torch's names that are both functions and methods: what to write
     "fix": "write lucid.where(x < 0, x.ceil(), x.floor())",
     "floor_divide": "write x // y",
     "fmod": "write x - y * q with q = x / y rounded towards 0: lucid.where(x / y < 0, (x / y).ceil(), (x / y).floor())",
-    "hypot": "write (x * x + y * y).sqrt()",
     "index_copy": "write x.scatter(dim, indices, values), with indices as large as values",
     "index_fill": "write lucid.where(mask, value, x), with a mask that is true at the indices",
     "is_floating_point": 'write x.dtype.kind == "float"',
@@ -65,6 +64,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "Tensor": {
         **_SAME,
         **{name: f"write x.to(lucid.{kind})" for name, kind in {"char": "int8", "byte": "uint8"}.items()},
+        **{name: f"write lucid.{name}(x, y)" for name in ("atan2", "hypot")},
         "fill_": "tensors are never changed in place; write x = lucid.full_like(x, value)",
         **dict.fromkeys(
             ("backward", "grad", "grad_fn", "requires_grad", "requires_grad_", "register_hook", "retain_grad"),

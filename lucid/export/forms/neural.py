@@ -30,7 +30,7 @@ log_softmax = one_node(neural.log_softmax, "LogSoftmax", "axis")
 gelu = one_node(neural.gelu, "Gelu", "approximate", name="ai.onnx Gelu", opset=20)
 
 
-def _hard(op: Op[..., Any], onnx: str, **options: float) -> Form:
+def _hard(op: Op[..., Any], onnx: str, **options: Any) -> Form:
     """A function of pieces of lines, which takes extremes as Max and Min do."""
 
     @form(op, name=f"ai.onnx {onnx}", kernel=onnx)

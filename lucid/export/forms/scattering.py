@@ -9,7 +9,7 @@ import numpy as np
 from lucid.core.graph.types import TensorType, int64
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import same
-from lucid.core.targets.runtimes import ORDER_OF_TIES, TENSOR_SCATTER
+from lucid.core.targets.runtimes import ORDER_OF_TIES, PASSES_OVER_NAN, TENSOR_SCATTER
 from lucid.export.builder import Builder, computed
 from lucid.export.form import form, one_node, operand, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
@@ -21,6 +21,7 @@ from lucid.ops import (
     logical_and,
     logical_or,
     maximum,
+    minimum,
     reshape,
     scattering,
     sorting,
@@ -40,17 +41,37 @@ _SORTED = 46_340  # so many squared fit into 32 bits
 scatter_elements = one_node(scattering.scatter_op, "ScatterElements", "axis", name="scatter_elements")
 
 
-@form(scattering.scatter_op, name="ScatterElements, added", takes="axis reduction")
-def scatter_sums(build: Builder, node: Node) -> str:
-    """Half precision is added in float32 and rounded once, as eager code does; onnxruntime rounds every sum."""
-    if node.attributes["reduction"] != "add":
-        refuse("it adds values")
+@form(scattering.scatter_op, name="ScatterElements, combined", takes="axis reduction")
+def scatter_combined(build: Builder, node: Node) -> str | Tensor:
+    """Half precision is combined in float32 and rounded once, as eager code does; onnxruntime rounds every sum. Of
+    extremes onnxruntime passes over NaN, which a sum keeps.
+    """
+    reduction, options = node.attributes["reduction"], {"axis": node.attributes["axis"]}
     (x, indices, values), kind = node.inputs, node.types[0].dtype
-    half, options = kind.itemsize == 2, {"axis": node.attributes["axis"], "reduction": "add"}
-    if not half:
-        return build.op("ScatterElements", x, indices, values, **options)
-    wide, more = (build.op("Cast", operand, to=onnx_code("float32")) for operand in (x, values))
-    return build.op("Cast", build.op("ScatterElements", wide, indices, more, **options), to=onnx_code(kind))
+    own, places, new = (Tensor.from_value(operand(node, place)) for place in range(3))
+    is_extreme = reduction in ("max", "min")
+    if is_extreme and build.target.opset < 18:
+        result: str | Tensor = _of_ordered(own, places, new, node)
+    elif kind.itemsize == 2:
+        wide, more = (build.op("Cast", operand, to=onnx_code("float32")) for operand in (x, values))
+        result = build.op("ScatterElements", wide, indices, more, **options, reduction=reduction)
+        result = build.op("Cast", result, to=onnx_code(kind))
+    else:
+        result = build.op("ScatterElements", x, indices, values, **options, reduction=reduction)
+    if not is_extreme or kind.kind != "float" or not build.target.wrong(PASSES_OVER_NAN):
+        return result
+    marks, more_marks = (where(isnan(each), each, 0) for each in (own, new))
+    marked = scattering.scatter_op(marks, places, more_marks, **options, reduction="add")
+    found = result if isinstance(result, Tensor) else computed(build, result, node.types[0])
+    return where(isnan(marked), marked, found)
+
+
+def _of_ordered(x: Tensor, places: Tensor, values: Tensor, node: Node) -> Tensor:
+    """Extremes before opset 18, where ScatterElements has none: values are written in order, and the best one stays."""
+    axis, is_max = node.attributes["axis"], node.attributes["reduction"] == "max"
+    values, order = values.sort(axis, not is_max)
+    written = scattering.scatter_op(x, take_along_op(places, order, axis=axis), values, axis=axis)
+    return maximum(x, written) if is_max else minimum(x, written)
 
 
 @form(sorting.topk_op, name="TopK, equal ones in order", takes="k axis largest", kernel="TopK", mends=ORDER_OF_TIES)
@@ -132,4 +153,4 @@ def write_elements(build: Builder, node: Node) -> str:
 
 
 # Best first, of each op.
-FORMS = (tensor_scatter, write_elements, scatter_elements, scatter_sums, top_k_in_order, top_k)
+FORMS = (tensor_scatter, write_elements, scatter_elements, scatter_combined, top_k_in_order, top_k)

@@ -1,4 +1,6 @@
-"""Sine and cosine of float32 numbers from products and sums, for runtimes whose own are inaccurate.
+"""Hyperbolic functions as nodes; sine and cosine of float32 numbers from products and sums.
+
+The latter are for runtimes whose own are inaccurate.
 
 Shaders compute them to about 2e-4, and with rotary tables of that accuracy, attention scores change by more than
 rounding. Here multiples of pi / 2 are subtracted from the angle, in three parts so that nothing is rounded (Cody and
@@ -15,8 +17,8 @@ from typing import Any
 from lucid.core.graph.values import Node
 from lucid.core.targets.runtimes import COARSE_SINE
 from lucid.export.builder import Builder
-from lucid.export.form import Form, form, operand
-from lucid.ops import elementwise, floor, where
+from lucid.export.form import Form, form, one_node, operand
+from lucid.ops import elementwise, floor, trigonometry, where
 from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor
 
@@ -56,4 +58,11 @@ sin, cos = _by_quarters(elementwise.sin, 0), _by_quarters(elementwise.cos, 1)
 
 
 # Best first, of each op.
-FORMS = (sin, cos)
+FORMS = (
+    *(sin, cos),
+    one_node(trigonometry.sinh, "Sinh"),
+    one_node(trigonometry.cosh, "Cosh"),
+    one_node(trigonometry.asinh, "Asinh"),
+    one_node(trigonometry.acosh, "Acosh"),
+    one_node(trigonometry.atanh, "Atanh"),
+)

@@ -1,0 +1,104 @@
+"""Functions of torch's operators that put values at indices and combine them; arguments in ATen's order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lucid import ops
+from lucid.core.graph.types import int64
+from lucid.importing import functions as f
+from lucid.ops.scattering import scatter_op
+from lucid.ops.tensor.tensor import Tensor
+
+_REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def scatter_reduce(
+    x: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """Values combined at places of an axis, with what is there or without: "sum", "prod", "mean", "amax" or "amin"."""
+    if not x.ndim:
+        x, index, source = (each.reshape(1) for each in (x, index, source))
+        return scatter_reduce(x, 0, index, source, reduce, include_self=include_self)[0]
+    source = source[tuple(slice(size) for size in index.shape)]
+    start = x if include_self else x.scatter(axis, index, _neutral(reduce, x))
+    result = scatter_op(start, index, source, axis=axis, reduction=_REDUCTIONS[reduce])
+    if reduce == "mean":
+        ones = ops.ones_like(x).astype(x.dtype)
+        counts = (ones if include_self else ones.scatter(axis, index, 0)).scatter_add(
+            axis, index, ops.ones_like(source)
+        )
+        counts = ops.maximum(counts, 1)
+        result = result / counts if x.dtype.kind == "float" else result // counts
+    return result
+
+
+def _neutral(reduce: str, x: Tensor) -> Any:
+    """The number that changes no result."""
+    if reduce in ("sum", "mean", "prod"):
+        return int(reduce == "prod")
+    if x.dtype.kind == "float":
+        return -math.inf if reduce == "amax" else math.inf
+    limits = np.iinfo(x.dtype.numpy)
+    return int(limits.min if reduce == "amax" else limits.max)
+
+
+def index_reduce(
+    x: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """`scatter_reduce` of slices."""
+    places = index.reshape(*(-1 if each == axis % x.ndim else 1 for each in range(x.ndim))).expand(*source.shape)
+    reduce = {"amax": "amax", "amin": "amin", "mean": "mean", "prod": "prod"}[reduce]
+    return scatter_reduce(x, axis, places, source, reduce, include_self=include_self)
+
+
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Values at indices of the flattened tensor."""
+    return f.index_put(x.flatten(), [index.flatten()], source.flatten(), accumulate).reshape(*x.shape)
+
+
+def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """A diagonal of two axes replaced."""
+    moved = x.movedim((axis1, axis2), (-2, -1))
+    rows, columns = moved.shape[-2:]
+    row, column = ops.arange(rows).unsqueeze(1), ops.arange(columns)
+    place = ops.minimum(row if offset >= 0 else column, source.shape[-1] - 1).expand(rows, columns)
+    spread = source[..., place]
+    return ops.where(column - row == offset, spread, moved).movedim((-2, -1), (axis1, axis2))
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    factors: Tensor | None = None,
+    include_last: bool = False,
+    padding: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Sums (0), means (1) or maxima (2) of rows of a table in bags, which begin at offsets; the bag of each index, the
+    numbers of rows, and the places of maxima, which are not computed.
+    """
+    bags = offsets.shape[0] - int(include_last)
+    starts = offsets[:bags].astype(int64)
+    place = ops.arange(indices.shape[0])
+    bag = (starts <= place.unsqueeze(1)).sum(1) - 1
+    inside = bag == ops.arange(bags).unsqueeze(1)
+    inside = inside & (indices != padding)
+    if include_last:  # the last offset ends the last bag
+        inside = inside & (place < offsets[bags])
+    counts = inside.sum(1)
+    rows = weight[indices]
+    if mode == 2:
+        rows = ops.where(inside.unsqueeze(2), rows, -math.inf)
+        result = ops.where(counts.unsqueeze(1) == 0, 0, rows.amax(1)).astype(weight.dtype)
+    else:
+        rows = rows if factors is None else rows * factors.unsqueeze(1)
+        result = inside.astype(weight.dtype) @ rows
+        result = result / ops.maximum(counts, 1).unsqueeze(1).astype(weight.dtype) if mode else result
+    return result, bag, counts, counts
