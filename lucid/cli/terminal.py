@@ -11,7 +11,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ from rich.text import Text
 from lucid.cli.errors import usage
 from lucid.core.words.safe_text import visible
 from lucid.files.atomic import is_stream
+
+if sys.platform != "win32":
+    import termios
 
 _START = time.monotonic()  # of the command: this is loaded first
 _DEFAULT_WIDTH = 140  # for a pipe or a file, which have no width
@@ -174,3 +178,18 @@ def amount(count: float) -> str:
             return f"{count:.0f}{unit}" if not unit else f"{count:.3g}{unit}"
         count /= 1000
     return f"{count:.3g} T"
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """What is typed meanwhile is not shown; the next question reads it."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    without_echo = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, without_echo)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -11,9 +11,9 @@ from typing import Any
 
 from lucid.cli import terminal
 from lucid.cli.commands.generate import prepared, print_speed, write
+from lucid.cli.dialogue import Dialogue, joined
 from lucid.cli.errors import FAILED, OK, short
 from lucid.cli.options.commands import Chat
-from lucid.generation.chat import Conversation, LanguageModel
 
 with suppress(ImportError):  # lines can be edited and called back, where Python has it
     import readline  # noqa: F401
@@ -21,33 +21,42 @@ with suppress(ImportError):  # lines can be edited and called back, where Python
 
 def run(options: Chat) -> int:
     """Answer message after message; returns the exit code."""
-    model, choice = prepared(options)
+    dialogue = Dialogue(*prepared(options), options.system)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if not interactive:
-        return _converse(model, options.system, choice, Interrupts(), _lines())
-    terminal.Output(error=True).line("Ctrl-C stops an answer, Ctrl-D ends the conversation", style="dim")
+        return _converse(dialogue, Interrupts(), _lines())
+    notes = terminal.Output(error=True)
+    notes.line("Ctrl-C stops an answer, Ctrl-D ends the conversation, /help shows commands", style="dim")
     with Interrupts() as interrupts:
-        return _converse(model, options.system, choice, interrupts, _asked(interrupts))
+        return _converse(dialogue, interrupts, filter(None, joined(_asked(interrupts))), commands=True)
 
 
-def _converse(
-    model: LanguageModel, system: str | None, choice: dict[str, Any], interrupts: Interrupts, messages: Iterator[str]
-) -> int:
-    conversation, notes, code = Conversation(model, system), terminal.Output(error=True), OK
-    for number, message in enumerate(messages):
-        if "seed" in choice and number:
-            choice["seed"] += 1  # or every answer would begin with the same draws
-        forgotten = conversation.forgotten
+def _converse(dialogue: Dialogue, interrupts: Interrupts, messages: Iterator[str], *, commands: bool = False) -> int:
+    """Answer messages, and do commands where there are any; the exit code says whether each could be answered."""
+    notes, code, answered = terminal.Output(error=True), OK, 0
+    for message in messages:
+        if commands and message.startswith("/"):
+            try:
+                if not dialogue.obey(message):
+                    break
+            except (ValueError, OSError) as error:
+                notes.line(f"lucid: {short(error)}", style="red")
+            continue
         try:
-            answer = conversation.ask(message, **choice)
+            if "seed" in dialogue.choice and answered:
+                dialogue.choice["seed"] += 1  # or every answer would begin with the same draws
+            answered += 1
+            conversation = dialogue.conversation
+            forgotten = conversation.forgotten
+            answer = conversation.ask(message, **dialogue.choice)
             if conversation.forgotten > forgotten:
                 notes.line(
-                    f"the conversation exceeds {model.max_positions} positions: "
+                    f"the conversation exceeds {dialogue.model.max_positions} positions: "
                     f"{conversation.forgotten} of its messages and their answers are forgotten",
                     style="yellow",
                 )
-            with interrupts.heard():
-                write(answer, model)
+            with terminal.unseen(), interrupts.heard():
+                write(answer, dialogue.model)
         except ValueError as error:  # of this message: the next may fit
             notes.line(f"lucid: {short(error)}", style="red")
             code = FAILED
@@ -68,15 +77,14 @@ def _asked(interrupts: Interrupts) -> Iterator[str]:
     while True:
         try:
             with interrupts.heard():
-                line = input("> ").strip()
+                line = input("> ").rstrip()
         except EOFError:
             print()
             return
         except KeyboardInterrupt:
             print()
             continue
-        if line:
-            yield line
+        yield line
 
 
 class Interrupts:

@@ -357,8 +357,8 @@ class Generate(JsonCommand, AnswerCommand):
 class Chat(AnswerCommand):
     """Talk with a model that was trained on conversations. Each line of the standard input is a message.
 
-    Ctrl-C stops an answer, Ctrl-D ends the conversation. When the conversation no longer fits the model's positions,
-    its oldest messages are forgotten, and a line says so.
+    Ctrl-C stops an answer, Ctrl-D ends the conversation, and in a terminal /help shows commands. When the conversation
+    no longer fits the model's positions, its oldest messages are forgotten, and a line says so.
 
     Examples:
 
