@@ -75,7 +75,7 @@ class Albert(text.TextEncoder[AlbertConfig]):
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)
 
-    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None, key_mask: Tensor | None) -> Tensor:
         return self.encoder.embedding_hidden_mapping_in(self.embeddings(input_ids, token_type_ids))
 
     def layer_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:

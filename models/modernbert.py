@@ -104,7 +104,7 @@ class ModernBert(text.TextEncoder[ModernBertConfig]):
     ) -> Tensor:
         return self.final_norm(super().forward(input_ids, attention_mask, token_type_ids))
 
-    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None, key_mask: Tensor | None) -> Tensor:
         if token_type_ids is not None:
             raise ValueError("ModernBert: token_type_ids are given, but the model has no segments; leave them out")
         return self.embeddings(input_ids)

@@ -126,6 +126,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "swin": _SWIN,
     "whisper": _WHISPER,
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "ernie", "mpnet"), _TEXT),
+    **dict.fromkeys(("nomic_bert", "jina_embeddings_v3", "esm"), _TEXT),
+    "roformer": {**_TEXT, "embedding_size": 16},
+    "eurobert": {**DECODER, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     "modernbert": {
         **_TEXT,
         "pad_token_id": 1,
@@ -138,6 +141,7 @@ SIZES: dict[str, dict[str, Any]] = {
 """The sizes of tiny models by model_type; of others those of decoders."""
 NEEDED: dict[str, dict[str, Any]] = {
     "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "esm": {"pad_token_id": 1},
     "gpt_oss": {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4}},
     "ministral": {"head_dim": 16, "sliding_window": 3},
     "ministral3": {

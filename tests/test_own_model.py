@@ -27,9 +27,9 @@ from tests.pages import blocks
 
 ROOT = Path(__file__).parents[1]
 PAGE = {block.title: block.text for block in blocks(ROOT / "docs" / "howto" / "own-model.md") if block.title}
-NOMIC = PAGE["pyproject.toml"], {"nomic_bert.py": PAGE["nomic_bert.py"]}
-DATA = ROOT / "tests" / "data" / "nomic_bert"
-STATES = Family(tasks={"feature-extraction": "nomic_bert:NomicBert"}, types={"nomic_bert": ModelType()})
+MEGATRON = PAGE["pyproject.toml"], {"megatron_bert.py": PAGE["megatron_bert.py"]}
+DATA = ROOT / "tests" / "data" / "megatron_bert"
+STATES = Family(tasks={"feature-extraction": "megatron_bert:MegatronBert"}, types={"megatron-bert": ModelType()})
 
 
 def project(name: str, **types: str) -> str:
@@ -39,57 +39,57 @@ def project(name: str, **types: str) -> str:
 
 
 @pytest.fixture
-def nomic(tmp_path: Path) -> Iterator[Path]:
+def megatron(tmp_path: Path) -> Iterator[Path]:
     """The golden of transformers with a tokenizer, and the page's distribution."""
-    folder = tmp_path / "nomic"
+    folder = tmp_path / "megatron"
     shutil.copytree(DATA, folder, ignore=shutil.ignore_patterns("io.*"))
     tokenizer().save(str(folder / "tokenizer.json"))
-    with installed(tmp_path / "site", NOMIC):
+    with installed(tmp_path / "site", MEGATRON):
         yield folder
 
 
-def test_the_port_computes_what_transformers_computes(nomic: Path) -> None:
+def test_the_port_computes_what_transformers_computes(megatron: Path) -> None:
     io = lucid.load(DATA / "io.safetensors")
     inputs = {name: lucid.Tensor(io[name]) for name in ("input_ids", "attention_mask", "token_type_ids")}
     kept = io["attention_mask"] != 0
     for task, output in {"feature-extraction": "last_hidden_state", None: "logits"}.items():
-        model = lucid.models.load(nomic, task)
+        model = lucid.models.load(megatron, task)
         np.testing.assert_allclose(model(**inputs).numpy()[kept], io[output][kept], rtol=1e-5, atol=1e-6)
-    assert type(model).__name__ == "NomicBertForTokenClassification", "as architectures of config.json say"
+    assert type(model).__name__ == "MegatronBertForTokenClassification", "as architectures of config.json say"
 
 
 @pytest.mark.parametrize("target", ["any", "cpu", "portable"])
-def test_every_target_agrees(nomic: Path, target: str) -> None:
-    assert_parity(lucid.models.load(nomic, "sentence-similarity"), target=target)
+def test_every_target_agrees(megatron: Path, target: str) -> None:
+    assert_parity(lucid.models.load(megatron, "sentence-similarity"), target=target)
 
 
 def test_the_command_exports_a_folder_of_the_type(
-    nomic: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    megatron: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert in_process(["export", nomic], monkeypatch, nomic.parent) == 0
+    assert in_process(["export", megatron], monkeypatch, megatron.parent) == 0
     assert re.search(r"logits +float32\[N, L, 3\]", capsys.readouterr().out)
     layout = ["--for", "onnxruntime", "--task", "sentence-similarity", "-o", "out"]
-    assert in_process(["export", nomic, *layout], monkeypatch, nomic.parent) == 0
-    vectors = Predictor(nomic.parent / "out")({"text": ["hello", "a"]})["embedding"]
+    assert in_process(["export", megatron, *layout], monkeypatch, megatron.parent) == 0
+    vectors = Predictor(megatron.parent / "out")({"text": ["hello", "a"]})["embedding"]
     assert len(vectors) == 2 and len(vectors[0]) == 8
 
 
-def test_an_option_that_the_port_does_not_read_is_an_error(nomic: Path) -> None:
-    config = json.loads((nomic / "config.json").read_text())
-    (nomic / "config.json").write_text(json.dumps(config | {"layer_types": ["full"], "head_dim": 8}))
-    with pytest.raises(ConfigError, match=r"option head_dim is 8, supported: 4; .*layer_types = \['full'\]"):
-        lucid.models.load(nomic)
-    lucid.models.load(nomic, ignore=("layer_types", "head_dim"))
+def test_an_option_that_the_port_does_not_read_is_an_error(megatron: Path) -> None:
+    config = json.loads((megatron / "config.json").read_text())
+    (megatron / "config.json").write_text(json.dumps(config | {"layer_types": ["full"], "is_decoder": True}))
+    with pytest.raises(ConfigError, match=r"option is_decoder is True, supported: False; .*layer_types = \['full'\]"):
+        lucid.models.load(megatron)
+    lucid.models.load(megatron, ignore=("layer_types", "is_decoder"))
     del config["hidden_act"]
-    (nomic / "config.json").write_text(json.dumps(config))
+    (megatron / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match="option hidden_act is missing, expected str"):
-        lucid.models.load(nomic)
+        lucid.models.load(megatron)
 
 
-def test_architectures_may_name_the_class_itself(nomic: Path) -> None:
-    config = json.loads((nomic / "config.json").read_text())
-    (nomic / "config.json").write_text(json.dumps(config | {"architectures": ["NomicBertSentenceEncoder"]}))
-    assert type(lucid.models.load(nomic)).__name__ == "NomicBertSentenceEncoder"
+def test_architectures_may_name_the_class_itself(megatron: Path) -> None:
+    config = json.loads((megatron / "config.json").read_text())
+    (megatron / "config.json").write_text(json.dumps(config | {"architectures": ["MegatronBertSentenceEncoder"]}))
+    assert type(lucid.models.load(megatron)).__name__ == "MegatronBertSentenceEncoder"
 
 
 # Decoders -------------------------------------------------------------------------------------------------------------
@@ -146,18 +146,18 @@ def load_type(kind: str, folder: Path) -> Any:
         ("broken:FAMILY", "FAMILY =", r"does not import: invalid syntax \(broken.py, line 1\)"),
         ("broken:FAMILY", "", "does not import: module 'broken' has no attribute 'FAMILY'"),
         ("broken:FAMILY", "FAMILY = 3", "is a int, expected a lucid.models.checkpoints.Family with this type"),
-        ("nomic_bert:FAMILY", "", "is a Family, expected a lucid.models.checkpoints.Family with this type"),
+        ("megatron_bert:FAMILY", "", "is a Family, expected a lucid.models.checkpoints.Family with this type"),
     ],
 )
 def test_an_entry_point_that_fails_names_its_distribution_and_stops_no_other_type(
     tmp_path: Path, value: str, source: str, message: str
 ) -> None:
     distribution = project("lucid-broken", broken=value), {"broken.py": source}
-    with installed(tmp_path / "site", NOMIC, distribution):
+    with installed(tmp_path / "site", MEGATRON, distribution):
         where = f"the entry point '{value}' of the distribution lucid-broken for model_type broken {message}"
         with pytest.raises(ConfigError, match=where):
             load_type("broken", tmp_path / "a")
-        assert type(lucid.models.load(DATA)).__name__ == "NomicBertForTokenClassification"
+        assert type(lucid.models.load(DATA)).__name__ == "MegatronBertForTokenClassification"
         assert type(lucid.models.load(golden("bert/base"))).__name__ == "Bert"
 
 
@@ -173,31 +173,33 @@ def test_another_error_of_an_import_is_raised_with_the_distribution(tmp_path: Pa
 
 def test_an_unknown_type_lists_those_of_distributions_and_imports_none(tmp_path: Path) -> None:
     with (
-        installed(tmp_path / "site", NOMIC),
-        pytest.raises(ConfigError, match="supported: albert, .* whisper, nomic_bert; docs/howto/own-model.md"),
+        installed(tmp_path / "site", MEGATRON),
+        pytest.raises(ConfigError, match="supported: albert, .* whisper, megatron-bert; docs/howto/own-model.md"),
     ):
         load_type("no_such_type", tmp_path / "a")
-    assert "nomic_bert" not in sys.modules
+    assert "megatron_bert" not in sys.modules
 
 
 def test_doctor_lists_the_types_of_distributions_and_what_is_wrong_with_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = project("ours", bert="nomic_bert:FAMILY", broken="no_such_module:FAMILY"), dict[str, str]()
-    with installed(tmp_path / "site", NOMIC, own):
+    own = project("ours", bert="megatron_bert:FAMILY", broken="no_such_module:FAMILY"), dict[str, str]()
+    with installed(tmp_path / "site", MEGATRON, own):
         assert in_process(["doctor", "--json"], monkeypatch) == 1
     found = {each["name"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
-    good, ignored, broken = (found[f"model type {name}"] for name in ("nomic_bert", "bert", "broken"))
-    assert good["good"] and "nomic_bert:NomicBert, nomic_bert:FAMILY of " in good["text"]
+    good, ignored, broken = (found[f"model type {name}"] for name in ("megatron-bert", "bert", "broken"))
+    assert good["good"] and "megatron_bert:MegatronBert, megatron_bert:FAMILY of " in good["text"]
     assert not ignored["good"] and "is ignored, as Lucid reads bert itself" in ignored["text"]
     assert not broken["good"] and "does not import: No module named 'no_such_module'" in broken["text"]
 
 
 def test_two_distributions_with_one_type_are_an_error_that_names_both(tmp_path: Path) -> None:
-    other = project("other-nomic", nomic_bert="nomic_bert:FAMILY"), {}
+    other = project("other-megatron", **{"megatron-bert": "megatron_bert:FAMILY"}), {}
     with (
-        installed(tmp_path / "site", NOMIC, other),
-        pytest.raises(ConfigError, match="the distributions lucid-nomic-bert and other-nomic both read it; uninstall"),
+        installed(tmp_path / "site", MEGATRON, other),
+        pytest.raises(
+            ConfigError, match="the distributions lucid-megatron-bert and other-megatron both read it; uninstall"
+        ),
     ):
         lucid.models.load(DATA)
 
@@ -208,23 +210,23 @@ def test_a_type_of_lucids_own_stays_lucids(tmp_path: Path) -> None:
 
 
 def test_a_program_registers_a_type_for_itself(tmp_path: Path) -> None:
-    with installed(tmp_path / "site", (project("nothing"), NOMIC[1])):
-        with pytest.raises(ConfigError, match="option model_type is 'nomic_bert', .*supported: "):
+    with installed(tmp_path / "site", (project("nothing"), MEGATRON[1])):
+        with pytest.raises(ConfigError, match="option model_type is 'megatron-bert', .*supported: "):
             lucid.models.load(DATA)
         lucid.models.register(STATES)
         lucid.models.register(STATES)  # the same again
-        assert registry.known_types()[-1] == "nomic_bert"
-        with pytest.raises(ConfigError, match="NomicBertForTokenClassification.*feature-extraction"):
+        assert registry.known_types()[-1] == "megatron-bert"
+        with pytest.raises(ConfigError, match="MegatronBertForTokenClassification.*feature-extraction"):
             lucid.models.load(DATA)
 
 
 def test_a_type_that_has_a_model_is_replaced_on_request_only(tmp_path: Path) -> None:
-    own = Family(tasks={"feature-extraction": "nomic_bert:NomicBert"}, types={"bert": ModelType()})
-    with installed(tmp_path / "site", NOMIC):
+    own = Family(tasks={"feature-extraction": "megatron_bert:MegatronBert"}, types={"bert": ModelType()})
+    with installed(tmp_path / "site", MEGATRON):
         with pytest.raises(ValueError, match=r"model_type 'bert' are read by bert.Bert already; give replace=True"):
             lucid.models.register(own)
         lucid.models.register(own, replace=True)
-        with pytest.raises(ConfigError, match="option model_type is 'bert', supported: nomic_bert"):
+        with pytest.raises(ConfigError, match="option model_type is 'bert', supported: megatron-bert"):
             lucid.models.load(golden("bert/base"))  # whose class was made for another family
     assert type(lucid.models.load(golden("bert/base"))) is lucid.models.bert.Bert
 
@@ -232,7 +234,7 @@ def test_a_type_that_has_a_model_is_replaced_on_request_only(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("family", "message"),
     [
-        ("nomic_bert", "got a str, expected a lucid.models.checkpoints.Family"),
+        ("megatron_bert", "got a str, expected a lucid.models.checkpoints.Family"),
         (Family(tasks={"fill-mask": "Mine"}, types={"x": ModelType()}), "'Mine'}, expected classes by task"),
         (Family(tasks={}, types={"x": ModelType()}), "tasks {}, expected classes by task"),
         (Family(tasks={"fill-mask": "a:B"}, types={}), "and at least one type"),
@@ -244,8 +246,10 @@ def test_what_is_no_family_is_refused(family: Any, message: str) -> None:
 
 
 def test_a_class_that_is_no_model_is_an_error(tmp_path: Path) -> None:
-    family = Family(tasks={"fill-mask": "nomic_bert:Layer"}, types={"nomic_bert": ModelType()})
-    with installed(tmp_path / "site", (project("nothing"), NOMIC[1])):
+    family = Family(tasks={"fill-mask": "megatron_bert:Layer"}, types={"megatron-bert": ModelType()})
+    with installed(tmp_path / "site", (project("nothing"), MEGATRON[1])):
         lucid.models.register(family)
-        with pytest.raises(TypeError, match="nomic_bert:Layer: expected a class derived from lucid.models.Pretrained"):
+        with pytest.raises(
+            TypeError, match="megatron_bert:Layer: expected a class derived from lucid.models.Pretrained"
+        ):
             lucid.models.load(DATA, "fill-mask")

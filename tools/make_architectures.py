@@ -56,7 +56,8 @@ def main() -> None:
     for kind in sorted(kind for kind in MODEL_TYPES if kind in CONFIG_MAPPING):
         rows = textwrap.wrap(" ".join(classes_of(kind)), 105)
         shown = "\n".join(f'        "{row} "' for row in rows[:-1]) + f'\n        "{rows[-1]}"'
-        lines.append(f'    "{kind}": "{rows[0]}",\n' if len(rows) == 1 else f'    "{kind}": (\n{shown}\n    ),\n')
+        line = f'    "{kind}": "{rows[0]}",\n'
+        lines.append(line if len(rows) == 1 and len(line) <= 121 else f'    "{kind}": (\n{shown}\n    ),\n')
     (ROOT / "models" / "checkpoints" / "architectures.py").write_text("".join([*lines, "}\n"]))
 
 

@@ -45,6 +45,11 @@ FAMILIES = {
     "electra": encoders.electra,
     "ernie": encoders.ernie,
     "mpnet": encoders.mpnet,
+    "roformer": encoders.roformer,
+    "nomic_bert": encoders.nomic_bert,
+    "jina_embeddings_v3": encoders.jina_embeddings_v3,
+    "esm": encoders.esm,
+    "eurobert": encoders.eurobert,
     "albert": encoders.albert,
     "modernbert": encoders.modernbert,
     "deberta": encoders.deberta,
@@ -139,7 +144,8 @@ def main(wanted: list[str]) -> None:
         if not wanted or family in wanted:
             store_all(ROOT / family)
     versions = {module.__name__: module.__version__ for module in (torch, transformers, safetensors)}
-    write_json(ROOT / "versions.json", versions)
+    if not wanted:  # otherwise most files are of other versions; a model's config.json names its own
+        write_json(ROOT / "versions.json", versions)
     total = 0
     for folder in sorted({path.parent for path in ROOT.rglob("*.safetensors")}):
         size = sum(path.stat().st_size for path in folder.iterdir())

@@ -1,4 +1,4 @@
-"""Make tests/data/nomic_bert: a tiny Nomic BERT with what transformers computes, which docs/howto/own-model.md is held to.
+"""Make tests/data/megatron_bert: a tiny Megatron-BERT with what transformers computes, which docs/howto/own-model.md is held to.
 
 Development only; needs torch, transformers and safetensors.
 """
@@ -9,15 +9,15 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from transformers import NomicBertConfig, NomicBertForTokenClassification, NomicBertModel
+from transformers import MegatronBertConfig, MegatronBertForTokenClassification, MegatronBertModel
 
-FOLDER = Path(__file__).parents[1] / "tests" / "data" / "nomic_bert"
+FOLDER = Path(__file__).parents[1] / "tests" / "data" / "megatron_bert"
 
 if __name__ == "__main__":
     torch.manual_seed(0)
     sizes = {"vocab_size": 40, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = NomicBertConfig(**sizes, intermediate_size=12, max_position_embeddings=32, num_labels=3)
-    model = NomicBertForTokenClassification(config).eval()
+    config = MegatronBertConfig(**sizes, intermediate_size=12, max_position_embeddings=32, num_labels=3)
+    model = MegatronBertForTokenClassification(config).eval()
     for parameter in model.parameters():
         parameter.data = torch.randn_like(parameter) * 0.5
     model.save_pretrained(FOLDER)
@@ -27,6 +27,6 @@ if __name__ == "__main__":
         "token_type_ids": torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 0, 0]]),
     }
     with torch.no_grad():
-        states = NomicBertModel.from_pretrained(FOLDER)(**inputs).last_hidden_state
+        states = MegatronBertModel.from_pretrained(FOLDER)(**inputs).last_hidden_state
         logits = model(**inputs).logits
     save_file({**inputs, "last_hidden_state": states, "logits": logits}, FOLDER / "io.safetensors")

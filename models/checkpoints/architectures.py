@@ -55,6 +55,8 @@ CLASSES = {
         "ErnieForPreTraining ErnieForQuestionAnswering ErnieForSequenceClassification ErnieForTokenClassification "
         "ErnieModel"
     ),
+    "esm": "EsmForMaskedLM EsmForSequenceClassification EsmForTokenClassification EsmModel",
+    "eurobert": "EuroBertForMaskedLM EuroBertForSequenceClassification EuroBertForTokenClassification EuroBertModel",
     "falcon": (
         "FalconForCausalLM FalconForQuestionAnswering FalconForSequenceClassification FalconForTokenClassification "
         "FalconModel"
@@ -79,6 +81,10 @@ CLASSES = {
     "helium": "HeliumForCausalLM HeliumForSequenceClassification HeliumForTokenClassification HeliumModel",
     "hubert": "HubertForCTC HubertForSequenceClassification HubertModel",
     "idefics3": "Idefics3ForConditionalGeneration Idefics3Model",
+    "jina_embeddings_v3": (
+        "JinaEmbeddingsV3ForMaskedLM JinaEmbeddingsV3ForQuestionAnswering "
+        "JinaEmbeddingsV3ForSequenceClassification JinaEmbeddingsV3ForTokenClassification JinaEmbeddingsV3Model"
+    ),
     "lfm2": "Lfm2ForCausalLM Lfm2Model",
     "llama": (
         "LlamaForCausalLM LlamaForQuestionAnswering LlamaForSequenceClassification LlamaForTokenClassification "
@@ -123,6 +129,9 @@ CLASSES = {
         "NemotronForCausalLM NemotronForQuestionAnswering NemotronForSequenceClassification "
         "NemotronForTokenClassification NemotronModel"
     ),
+    "nomic_bert": (
+        "NomicBertForMaskedLM NomicBertForSequenceClassification NomicBertForTokenClassification NomicBertModel"
+    ),
     "olmo": "OlmoForCausalLM OlmoForSequenceClassification OlmoModel",
     "olmo2": "Olmo2ForCausalLM Olmo2ForSequenceClassification Olmo2Model",
     "olmo3": "Olmo3ForCausalLM Olmo3ForSequenceClassification Olmo3Model",
@@ -148,6 +157,10 @@ CLASSES = {
     "roberta": (
         "RobertaForCausalLM RobertaForMaskedLM RobertaForMultipleChoice RobertaForQuestionAnswering "
         "RobertaForSequenceClassification RobertaForTokenClassification RobertaModel"
+    ),
+    "roformer": (
+        "RoFormerForCausalLM RoFormerForMaskedLM RoFormerForMultipleChoice RoFormerForQuestionAnswering "
+        "RoFormerForSequenceClassification RoFormerForTokenClassification RoFormerModel"
     ),
     "seed_oss": (
         "SeedOssForCausalLM SeedOssForQuestionAnswering SeedOssForSequenceClassification "

@@ -258,6 +258,10 @@ FAMILIES: dict[str, Family] = {
             "electra": ModelType(),
             "ernie": ModelType(),
             "mpnet": _OFFSET,
+            "roformer": ModelType(),
+            "nomic_bert": ModelType(published_code=True),
+            "jina_embeddings_v3": ModelType(),
+            "esm": ModelType(),
         },
     ),
     "clip": Family(
@@ -295,6 +299,14 @@ FAMILIES: dict[str, Family] = {
                 )
             ),
         },
+    ),
+    "eurobert": Family(
+        tasks={
+            "feature-extraction": "eurobert.EuroBert",
+            "sentence-similarity": "eurobert.EuroBertSentenceEncoder",
+            **_heads("eurobert.EuroBert", "multiple-choice", "question-answering"),
+        },
+        types={"eurobert": ModelType(published_code=True)},
     ),
     "falcon": Family(
         tasks=_decoder("falcon.Falcon"),

@@ -3,7 +3,7 @@
 ::
 
     [project.entry-points."lucid.models"]        # in the pyproject.toml of a distribution
-    nomic_bert = "nomic_bert:FAMILY"             # a model_type of config.json, and the Family that reads it
+    megatron-bert = "megatron_bert:FAMILY"       # a model_type of config.json, and the Family that reads it
 
 An entry point is imported when a checkpoint of its type is read, so one that fails stops no other type. It never
 replaces a type of Lucid's: what is installed does not change what `bert` computes, and `lucid doctor` says so.

@@ -112,9 +112,9 @@ def for_classification(base: Checkpoint[C]) -> Checkpoint[C]:
     return with_labels(replace(_with_head(base), read=read), "text-classification", r"score\.weight")
 
 
-def for_reranking(classifier: Checkpoint[C]) -> Checkpoint[C]:
+def for_reranking(classifier: Checkpoint[C], key: str = r"score\.weight") -> Checkpoint[C]:
     """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
-    return replace(classifier, read=reading_labels(classifier.read, r"score\.weight", 1), head="reranking")
+    return replace(classifier, read=reading_labels(classifier.read, key, 1), head="reranking")
 
 
 class TokenClassifier(States[C]):

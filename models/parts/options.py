@@ -68,11 +68,11 @@ def rope_section(options: Config) -> Config:
     return options.section("rope_scaling" if options.options.get("rope_scaling") else "rope_parameters")
 
 
-def rope(options: Config, older: str = "rope_theta", section: Config | None = None, whole: bool = True) -> Rope:
+def rope(options: Config, older: str | float = "rope_theta", section: Config | None = None, whole: bool = True) -> Rope:
     """The rotary positions of a model, as transformers 5 or earlier versions spell them.
 
     Args:
-        older: what earlier versions call the base.
+        older: what earlier versions call the base, or the base that they always take.
         section: the `rope_section`, where the caller reads more of it.
         whole: whether all of a head must be rotated; `rotary_dim` reads which part is.
     """

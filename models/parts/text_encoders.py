@@ -79,15 +79,15 @@ class TextEncoder(Pretrained[C]):
     ) -> list[Tensor]:
         """The input of the first layer, and the output of each layer, (N, L, E) each."""
         key_mask = None if attention_mask is None else attention_mask != 0
-        return self.layer_states(self.embed(input_ids, token_type_ids), key_mask)
+        return self.layer_states(self.embed(input_ids, token_type_ids, key_mask), key_mask)
 
     @abstractmethod
-    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
-        """The input of the first layer, (N, L, E)."""
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None, key_mask: Tensor | None) -> Tensor:
+        """The input of the first layer, (N, L, E); `key_mask` (N, L) is false for padding."""
 
     @abstractmethod
     def layer_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
-        """That input, and the output of each layer; `key_mask` (N, L) is false for padding."""
+        """That input, and the output of each layer."""
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return text_specs()

@@ -21,6 +21,7 @@ from lucid.runtime import Session
 Array = np.ndarray[Any, Any]
 GOLDENS = Path(__file__).parents[1] / "goldens"
 FAMILIES = ("bert", "roberta", "distilbert", "xlm_roberta", "camembert", "electra", "ernie", "mpnet")
+FAMILIES += ("roformer", "nomic_bert", "jina_embeddings_v3", "esm")
 FOLDERS = [folder for family in FAMILIES for folder in sorted((GOLDENS / family).iterdir())]
 
 
@@ -80,16 +81,10 @@ def test_eager(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_every_hidden_state(case: Case) -> None:
-    bert = model(case.folder)
-    tensors = {name: Tensor(array) for name, array in case.inputs.items()}
-    mask = tensors.get("attention_mask")
-    x = bert.embed(tensors["input_ids"], tensors.get("token_type_ids"))
-    states = [name for name in case.outputs if name.startswith("hidden_states.")]
-    assert len(states) == len(bert.encoder.layer) + 1
-    case.close(x.numpy(), "hidden_states.0")
-    for index, layer in enumerate(bert.encoder.layer, 1):
-        x = layer(x, None if mask is None else mask != 0, bert.encoder.bias(x))
-        case.close(x.numpy(), f"hidden_states.{index}")
+    states = model(case.folder).hidden_states(**{name: Tensor(array) for name, array in case.inputs.items()})
+    assert len(states) == len([name for name in case.outputs if name.startswith("hidden_states.")])
+    for index, state in enumerate(states):
+        case.close(state.numpy(), f"hidden_states.{index}")
 
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
@@ -110,6 +105,66 @@ def test_the_exported_model_has_the_checkpoints_names() -> None:
     names = {tensor.name for tensor in to_onnx(model(GOLDENS / "bert" / "base")).graph.initializer}
     assert "encoder.layer.0.attention.self.query.weight.T" in names
     assert "embeddings.LayerNorm.bias" in names
+
+
+# Rotary positions and proteins ----------------------------------------------------------------------------------------
+
+
+def test_rotary_frequencies_that_a_checkpoint_stores_are_taken(tmp_path: Path) -> None:
+    folder, key = (
+        copy_of(GOLDENS / "esm" / "base", tmp_path),
+        "esm.encoder.layer.*.attention.self.rotary_embeddings.inv_freq",
+    )
+    weights = lucid.load(folder)
+    usual = Bert.from_pretrained(folder)(lucid.tensor([[5, 6, 7]])).numpy()
+    lucid.save(folder / "model.safetensors", {**weights, key: weights[key] * 0})
+    without_places = Bert.from_pretrained(folder)(lucid.tensor([[5, 6, 5]])).numpy()
+    np.testing.assert_allclose(without_places[0, 0], without_places[0, 2], rtol=1e-4, atol=1e-5)
+    assert np.abs(usual[0, 0] - without_places[0, 0]).max() > 1e-2
+
+
+def test_a_masked_residue_is_zero_and_the_others_grow_as_after_dropout() -> None:
+    esm, plain = model(GOLDENS / "esm" / "base"), lucid.tensor([[5, 6, 7, 8]])
+    table = esm.embeddings.word_embeddings.weight.numpy()
+    np.testing.assert_allclose(esm.hidden_states(plain)[0].numpy()[0], table[[5, 6, 7, 8]] * 0.88, rtol=1e-6)
+    masked = esm.hidden_states(lucid.tensor([[5, 32, 7, 8]]))[0].numpy()[0]
+    np.testing.assert_allclose(masked, table[[5, 5, 7, 8]] * 0.88 / 0.75 * [[1], [0], [1], [1]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "message"),
+    [
+        ("nomic_bert", {"prenorm": True}, "option prenorm is True, supported: False"),
+        ("nomic_bert", {"head_dim": 8}, "option head_dim is 8, supported: 4"),
+        ("esm", {"position_embedding_type": "relative_key"}, "supported: absolute, rotary"),
+        ("esm", {"is_folding_model": True}, "option is_folding_model is True, supported: False"),
+    ],
+)
+def test_what_these_encoders_do_not_have_is_refused(
+    family: str, options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Bert.from_pretrained(copy_of(GOLDENS / family / "base", tmp_path, **options))
+
+
+def test_options_of_nomic_bert_as_published_are_read(tmp_path: Path) -> None:
+    names = {
+        "n_embd": 16,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_inner": 20,
+        "rotary_emb_base": 1000,
+        "layer_norm_epsilon": 1e-12,
+    }
+    config = {"model_type": "nomic_bert", "vocab_size": 40, "activation_function": "swiglu", **names}
+    folder = copy_of(GOLDENS / "nomic_bert" / "base", tmp_path)
+    (folder / "config.json").write_text(json.dumps(config))
+    assert Bert.from_pretrained(folder).config == model(GOLDENS / "nomic_bert" / "base").config
+
+
+def test_a_text_longer_than_the_table_of_angles_is_an_error() -> None:
+    with pytest.raises(ValueError, match="25 tokens, but the checkpoint has 24 positions"):
+        model(GOLDENS / "roformer" / "base")(lucid.ones(1, 25, dtype=lucid.int64))
 
 
 # Sentence embeddings --------------------------------------------------------------------------------------------------

@@ -103,6 +103,7 @@ UNUSED = "|".join(
     (
         r"pooler\.|^cls\.|^lm_head|^vocab_|classifier|mask_token|position_ids|^logit_scale$|EncDecAttention.relative",
         r"masked_spec_embed$|parametrizations\.weight\.original0$",  # the second is a factor of original1's
+        r"^contact_head\.|rotary_embeddings\.inv_freq$",
     )
 )
 """Stored, but not used by the model: heads of other tasks, and position numbers."""

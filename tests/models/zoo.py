@@ -27,6 +27,7 @@ from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
 from lucid.models.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.deberta import Deberta
 from lucid.models.deepseek import Deepseek
+from lucid.models.eurobert import EuroBert
 from lucid.models.falcon import Falcon
 from lucid.models.gemma import Gemma, GemmaStates
 from lucid.models.gpt2 import GPT2
@@ -129,8 +130,13 @@ ZOO = [
     *(Entry("ELECTRA", Bert, f"electra/{v}", _HIDDEN) for v in ("base", "discriminator")),
     Entry("ERNIE", Bert, "ernie/base", _HIDDEN),
     Entry("MPNet", Bert, "mpnet/base", _HIDDEN),
+    Entry("RoFormer", Bert, "roformer/base", _HIDDEN),
+    Entry("Nomic BERT", Bert, "nomic_bert/base", _HIDDEN),
+    Entry("jina-embeddings-v3", Bert, "jina_embeddings_v3/base", _HIDDEN),
+    *(Entry("ESM", Bert, f"esm/{v}", _HIDDEN) for v in ("base", "absolute")),
     *(Entry("ALBERT", Albert, f"albert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
     *(Entry("ModernBERT", ModernBert, f"modernbert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
+    Entry("EuroBERT", EuroBert, "eurobert/base", _HIDDEN),
     *(Entry("DeBERTa", Deberta, f"deberta/{v}", _HIDDEN) for v in ("v3", "masked_lm", "content_to_position")),
     *(
         Entry(f"BERT, RoBERTa, DistilBERT: {head.replace('_', ' ')}", reader, f"tasks/{family}_{head}", outputs)

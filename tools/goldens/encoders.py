@@ -36,14 +36,26 @@ from transformers import (
     ElectraModel,
     ErnieConfig,
     ErnieModel,
+    EsmConfig,
+    EsmForMaskedLM,
+    EsmModel,
+    EuroBertConfig,
+    EuroBertForMaskedLM,
+    EuroBertModel,
+    JinaEmbeddingsV3Config,
+    JinaEmbeddingsV3Model,
     ModernBertConfig,
     ModernBertForMaskedLM,
     ModernBertModel,
     MPNetConfig,
     MPNetModel,
+    NomicBertConfig,
+    NomicBertModel,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaModel,
+    RoFormerConfig,
+    RoFormerModel,
     XLMRobertaConfig,
     XLMRobertaModel,
 )
@@ -264,6 +276,84 @@ def ernie() -> list[Golden]:
             layers=encoder_layers,
             positions=lambda model: model.embeddings.position_embeddings,
         )
+    ]
+
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 20}
+
+
+def roformer() -> list[Golden]:
+    config = RoFormerConfig(**SMALL, vocab_size=VOCABULARY, embedding_size=12, max_position_embeddings=24)
+    config.rotary_value = True
+    note = "RoFormerModel: embeddings 12 wide; a stored table of positions, which also turns values"
+    cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=170))
+    return [Golden("roformer/base", RoFormerModel(config), cases, ["last_hidden_state"], encoder_layers, note)]
+
+
+def nomic_bert() -> list[Golden]:
+    config = NomicBertConfig(**SMALL, vocab_size=VOCABULARY, max_position_embeddings=24)
+    note = "NomicBertModel, stored with the names that it was published with"
+    cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=175))
+    layers = {"layers": lambda model: {"": model.layers}}
+    return [Golden("nomic_bert/base", NomicBertModel(config), cases, ["last_hidden_state"], note=note, **layers)]
+
+
+def jina_embeddings_v3() -> list[Golden]:
+    config = JinaEmbeddingsV3Config(**SMALL, vocab_size=VOCABULARY, max_position_embeddings=24)
+    cases = text_cases(VOCABULARY, 1, compare="all", seed=178)
+    layers = {"layers": lambda model: {"": model.layers}}
+    note = "JinaEmbeddingsV3Model, stored with the names that it was published with"
+    model = JinaEmbeddingsV3Model(config)
+    return [Golden("jina_embeddings_v3/base", model, cases, ["last_hidden_state"], note=note, **layers)]
+
+
+def eurobert() -> list[Golden]:
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3}
+    config = EuroBertConfig(**SMALL, **special, vocab_size=VOCABULARY, num_key_value_heads=2)
+    note = "saved from EuroBertForMaskedLM: prefix `model.`, head `lm_head.*`; two key heads"
+    return [
+        Golden(
+            "eurobert/base",
+            EuroBertForMaskedLM(config),
+            text_cases(VOCABULARY, 0, compare="all", seed=190),
+            ["last_hidden_state"],
+            lambda model: {"": model.layers},
+            note,
+            reader=EuroBertModel.from_pretrained,
+            spare=("lm_head.",),
+        )
+    ]
+
+
+def esm() -> list[Golden]:
+    """Token 32 is masked in places; padding has the id 1."""
+    special = {"vocab_size": 33, "mask_token_id": 32, "pad_token_id": 1, "max_position_embeddings": 26}
+    cases = text_cases(33, 1, compare="all", seed=180)
+    tokens = ids((2, 6), 32, 185)
+    tokens[0, 2], tokens[1, 1:3], tokens[1, 5] = 32, 32, 1
+    masked = {"input_ids": tokens, "attention_mask": padding_mask(6, (6, 5), "right")}
+    cases["masked"] = Case("one and two of the tokens are masked; the second row is padded", masked)
+    rotary = EsmConfig(**SMALL, **special, position_embedding_type="rotary", token_dropout=True)
+    absolute = EsmConfig(**SMALL, **special, emb_layer_norm_before=True)
+    common = {"outputs": ["last_hidden_state"], "layers": encoder_layers}
+    return [
+        Golden(
+            "esm/base",
+            EsmForMaskedLM(rotary),
+            cases,
+            note="as ESM-2: rotary positions; vectors of masked tokens are 0, those of others scaled",
+            reader=partial(EsmModel.from_pretrained, add_pooling_layer=False),
+            spare=("lm_head.",),
+            **common,
+        ),
+        Golden(
+            "esm/absolute",
+            EsmModel(absolute),
+            cases,
+            note="as ESM-1b: embeddings of positions, which count the ids that are not padding; normalised embeddings",
+            padding_is_free=False,
+            **common,
+        ),
     ]
 
 
