@@ -25,6 +25,7 @@ from benchmarks import (
     peers,
     products,
     report,
+    streams,
     whole_models,
     windows,
 )
@@ -58,6 +59,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "experts": experts.layers,
     "capacity": decoding.capacity,
     "overhead": decoding.overhead,
+    "engine": streams.engine,
     "eager": modules.eager,
     "eager_calls": eager_calls.calls,
     "eager_models": eager_models.models,

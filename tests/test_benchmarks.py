@@ -24,6 +24,7 @@ from benchmarks import (
     processes,
     products,
     report,
+    streams,
     whole_models,
 )
 from benchmarks.bench import Bench
@@ -135,6 +136,17 @@ def test_decoding_of_tiny_size(section: str, monkeypatch: pytest.MonkeyPatch) ->
     results.replace(section, getattr(decoding, section)(Bench(INSTANT, threads=1, quick=True)))
     assert "Lucid" in report.terminal(results, section)
     assert all(cell.value.median > 0 for found in results.lines for cell in found.cells.values())
+
+
+def test_many_requests_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = GPT2(GPT2Config(vocab_size=1100, hidden_size=32, num_layers=1, num_heads=2, max_positions=80))
+    for name, size in {"PROMPT_LENGTH": 4, "AT_ONCE": 2, "LONG": 70, "SHORT": 3, "TURNS": 9, "NEW": 2}.items():
+        monkeypatch.setattr(streams, name, size)
+    monkeypatch.setattr(streams, "smollm2", lambda: tiny)
+    results = Results(dict(MACHINE))
+    results.replace("engine", streams.engine(Bench(INSTANT, threads=1)))
+    assert [found.work.split(":")[0] for found in results.lines] == ["float32"] * 4 + ["4 bits"] * 4
+    assert "of each of 2 answers" in report.terminal(results, "engine")
 
 
 def test_few_bits_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,7 +211,7 @@ def test_prompts_with_the_most_left_are_read_too() -> None:
         if made.waiting == 0:
             made.submit([count + 3, *short[1:]], max_new_tokens=1)
         made.step()
-    assert count < 30
+    assert count < 50
 
 
 # More than there is room for ------------------------------------------------------------------------------------------

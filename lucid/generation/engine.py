@@ -149,7 +149,7 @@ class Engine:
         *,
         decode: Decode | None = None,
         queue: int = 64,
-        chunk: int = 128,
+        chunk: int = 64,
     ) -> None:
         for name, size in {"slots": slots, "capacity": capacity, "chunk": chunk}.items():
             if size is not None and size < 1:
@@ -302,14 +302,15 @@ class Engine:
         return [(slot, one) for slot in self._slots if (one := slot.request) is not None and one.ended_by is None]
 
     def _read(self) -> bool:
-        """Read a part of one prompt: of the oldest request, and in every other step of the one with the least left."""
-        left = {slot.number: one.prompt_tokens - slot.filled for slot, one in self._running()}
-        readers = [(slot, one) for slot, one in self._running() if left[slot.number] > 0]
+        """Read a part of the prompt of which the least is left; every fourth time, of the oldest request's."""
+        running = self._running()
+        left = {slot.number: one.prompt_tokens - slot.filled for slot, one in running}
+        readers = [(slot, one) for slot, one in running if left[slot.number] > 0]
         if not readers:
             return False
         self._turn += 1
-        slot, request = min(readers, key=lambda both: both[0].used if self._turn % 2 else left[both[0].number])
-        size = self._chunk if len(self._slots) > 1 else request.prompt_tokens  # alone, no other waits for it
+        slot, request = min(readers, key=lambda both: left[both[0].number] if self._turn % 4 else both[0].used)
+        size = self._chunk if len(self._slots) > 1 else request.prompt_tokens  # with one slot no other waits for it
         part = request.tokens[slot.filled : min(slot.filled + size, request.prompt_tokens)]
         try:
             logits = self._memory.read(slot.number, part)

@@ -93,9 +93,9 @@ class BufferSlots:
         ids = np.empty((len(rows), 1), np.int64)
         places = [row - first for row in rows]
         ids[places, 0] = tokens
-        logits = self._run(first, ids)[places]
+        logits = self._run(first, ids)
         self._filled[first : first + len(rows)] += 1
-        return logits
+        return logits if places == sorted(places) else logits[places]
 
     def clear(self, slot: int) -> None:
         row = self._row[slot]
