@@ -382,6 +382,11 @@ def test_what_a_runtime_does_not_take_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
 
 
+@pytest.mark.parametrize("variant", ["cohere/base", "falcon/base", "stablelm/base"])
+def test_optimum_reads_how_many_heads_a_cache_has(variant: str, tmp_path: Path) -> None:
+    assert (written(tmp_path, variant, "optimum") / "model.onnx").exists()
+
+
 def test_eight_bits_and_half_precision_have_no_name(tmp_path: Path) -> None:
     small = lucid.quantize(model("bert/base"), 8, block=16)
     source = whole(tmp_path / "tiny", "bert/base")

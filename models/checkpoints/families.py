@@ -310,7 +310,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "falcon": Family(
         tasks=_decoder("falcon.Falcon"),
-        types={"falcon": ModelType(parts=DecoderParts(norm="layer", qkv="grouped", mlp="plain"))},
+        types={"falcon": ModelType(parts=DecoderParts(norm="layer", qkv="grouped", mlp="plain"), optimum=_KV_HEADS)},
     ),
     "gemma": Family(
         tasks=_decoder("gemma.Gemma", "question-answering") | {"sentence-similarity": "gemma.GemmaSentenceEncoder"},
@@ -378,12 +378,13 @@ FAMILIES: dict[str, Family] = {
             "cohere": ModelType(
                 parts=DecoderParts(norm="without_bias", norms="shared", qk_norm="each", interleaved=True),
                 options=replace(_COHERE, qk_norm="use_qk_norm"),
+                optimum=_KV_HEADS,
             ),
             "cohere2": ModelType(
                 parts=DecoderParts(norm="without_bias", norms="shared", interleaved=True),
                 options=replace(_COHERE, windows="patterned", unrotated="window"),
             ),
-            "glm": ModelType(parts=DecoderParts(interleaved=True, mlp="joined"), options=_GLM),
+            "glm": ModelType(parts=DecoderParts(interleaved=True, mlp="joined"), options=_GLM, optimum=_KV_HEADS),
             "glm4": ModelType(parts=DecoderParts(norms="enclosing", interleaved=True, mlp="joined"), options=_GLM),
             "starcoder2": ModelType(
                 parts=DecoderParts(norm="layer", mlp="plain"),
@@ -402,11 +403,13 @@ FAMILIES: dict[str, Family] = {
                     parallel="use_parallel_residual",
                     qk_norm="qk_layernorm",
                 ),
+                optimum=_KV_HEADS,
             ),
             "nemotron": ModelType(
                 parts=DecoderParts(norm="layer", norm_offset=1.0, mlp="plain"),
                 options=DecoderOptions(eps="norm_eps", partial=_PARTIAL),
                 genai=True,
+                optimum=("num_key_value_heads", "head_dim"),
             ),
             "phi": ModelType(
                 parts=DecoderParts(norm="layer", norms="shared", qk_norm="head", mlp="plain", head_bias=True),
@@ -462,6 +465,7 @@ FAMILIES: dict[str, Family] = {
             ),
             "gpt_oss": ModelType(
                 parts=DecoderParts(sinks=True),
+                optimum=("num_key_value_heads", "head_dim"),
                 options=DecoderOptions(
                     mlp_bias=False, windows="halves", scaled=True, experts=ExpertOptions(clamped=True)
                 ),
