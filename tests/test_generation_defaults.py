@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from lucid.batch import Predictor
 from lucid.generation.chat import load_language_model, load_tokenizer, save_tokenizer
 from lucid.generation.defaults import from_config, from_gguf, over, shown
 from tests.chat.checkpoints import checkpoint
+from tests.console import in_process
+from tests.serving.servers import decoder
 
 DRAWN = {"do_sample": True, "temperature": 0.6, "top_p": 0.9}
 
@@ -80,6 +83,22 @@ def test_answers_have_the_options_of_the_checkpoint_and_saved_files_too(tmp_path
         for options in ({"temperature": 0}, {"do_sample": False}, {"seed": 1}, {"seed": 2})
     )
     assert greedy == again != drawn != other != greedy
+
+
+def test_a_job_takes_the_options_of_the_checkpoint_and_shows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = decoder(tmp_path)
+    (folder / "generation_config.json").write_text(
+        '{"repetition_penalty": 1.8, "max_new_tokens": 9, "eos_token_id": 2, "temperature": 2.0}'
+    )
+    (tmp_path / "in.jsonl").write_text('{"text": "abc"}\n')
+    assert in_process(["map", folder, tmp_path / "in.jsonl", "-o", tmp_path / "out"], monkeypatch) == 0
+    assert "options     of the checkpoint: max_new_tokens=9, repetition_penalty=1.8\n" in capsys.readouterr().out
+    model = load_language_model(folder)
+    (answer,) = Predictor(folder)({"text": ["abc"]})["answer"]
+    assert answer == "".join(model.answer(model.tokenizer.encode("abc")))
+    assert len(model.tokenizer.encode(answer)) <= 9
 
 
 def test_options_are_shown_on_one_line() -> None:

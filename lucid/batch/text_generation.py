@@ -82,9 +82,13 @@ class Generation(_TextTask):
     ) -> None:
         known = [count for count in (tokenizer.max_positions, capacity_of(session)) if count is not None]
         given = {name: value for name, value in options.items() if name != "chat"}
-        usual = {"max_new_tokens": NEW_TOKENS, "eos_token_id": tokenizer.eos_token_ids or None}
-        given = over({**tokenizer.defaults, **usual}, given)
-        super().__init__(tokenizer, output, given, max_characters, min(known, default=None))
+        ends = tokenizer.eos_token_ids or None
+        positions = min(known, default=None)
+        usual = {"max_new_tokens": NEW_TOKENS, "eos_token_id": ends, **tokenizer.defaults}
+        if positions is not None:  # at least half of them are for the prompt
+            usual["max_new_tokens"] = min(usual["max_new_tokens"], max(1, positions // 2))
+        given = over(usual, given)
+        super().__init__(tokenizer, output, given, max_characters, positions)
         self._chat = bool(options.get("chat", False))
         if self._chat and tokenizer.chat_template is None:
             raise ValueError(

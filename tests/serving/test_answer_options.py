@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import shutil
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import lucid
+from lucid.serving.answer_options import SERVED
 from tests.serving.servers import decoder, served
 from tests.serving.test_chat_route import ASKED, CHAT, MESSAGES, events, said
 
@@ -259,3 +261,20 @@ def test_what_cannot_be_asked_says_why(server, path, change, message):
     asked = ASKED if path == CHAT else {"model": "decoder", "prompt": "a", "max_tokens": 6}
     reply = server.ask("POST", path, {**asked, **change})
     assert (reply.status, message in said(reply)) == (400, True), said(reply)
+
+
+VALUES = [
+    *(None, True, 0, -1, 3, 1e400, -1e308, 1e-320, 0.5, float("nan"), 10**30, "", "a", "\ud800", "(a", "a{2}"),
+    *([], [1], [[1]], [[]], ["a"], [None], [{}], [0.5], {}, {"a": 1}, {"4": 1e400}, {"4": [1]}, {"type": 5}),
+    *({"type": "json_schema", "json_schema": []}, {"include_usage": 1}, {"enum": [1]}, {"$ref": "#"}, "start: /a+/"),
+]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_value_of_any_field_is_an_error_of_the_server(server, seed):
+    draw = random.Random(seed)
+    for _ in range(60):
+        fields = draw.sample([*SERVED, "prompt", "logprobs", "response_format", "echo"], draw.choice([1, 2, 3]))
+        asked = {"model": "decoder", "prompt": "abc", "max_tokens": 2, **{name: draw.choice(VALUES) for name in fields}}
+        reply = server.ask("POST", TEXT, asked)
+        assert reply.status in (200, 400), asked

@@ -9,6 +9,8 @@ from lucid.cli.options.commands import JobOptions, Map, PredictorOptions
 from lucid.cli.options.groups import values_of
 from lucid.cli.progress import in_a_log
 from lucid.core.process.threads import usable_cores
+from lucid.generation.chat import load_defaults
+from lucid.generation.defaults import shown
 
 
 def run(options: Map) -> int:
@@ -42,5 +44,8 @@ def run(options: Map) -> int:
     out.line(f"computed    {summary.computed:,} of {summary.rows:,} rows{before}, in {summary.seconds:.1f} s{speed}")
     if summary.errors:
         out.line(f"no result   {summary.errors:,} rows; the column error says why")
+    taken = {name: value for name, value in load_defaults(options.folder).items() if generation.get(name) is None}
+    if taken:
+        out.line(f"options     of the checkpoint: {shown(taken)}")
     out.line(f"written     {options.output}")
     return OK

@@ -21,6 +21,7 @@ from lucid.generation.chat.template import ChatTemplate as ChatTemplate
 from lucid.generation.chat.template import ChatTemplateError as ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer as Tokenizer
 from lucid.generation.chat.tokenizer import text_calls as text_calls
+from lucid.generation.chat.tokenizer_files import load_defaults as load_defaults
 from lucid.generation.chat.tokenizer_files import load_tokenizer as load_tokenizer
 from lucid.generation.chat.tokenizer_files import save_tokenizer as save_tokenizer
 

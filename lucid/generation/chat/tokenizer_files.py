@@ -20,7 +20,8 @@ from lucid.models.checkpoints.pretrained import gguf_module
 
 _LARGEST = 256 << 20  # bytes; the largest published tokenizer.json has 33 MB
 # The files with ids and the number of positions, by precedence: onnxruntime-genai's, then those of transformers.
-_CONFIGS = ("genai_config.json", "generation_config.json", "config.json")
+_GENERATION = "generation_config.json"
+_CONFIGS = ("genai_config.json", _GENERATION, "config.json")
 # transformers' class for tokenizers that are all in tokenizer.json; onnxruntime-genai accepts only known classes.
 _CLASS = "PreTrainedTokenizerFast"
 _POSITIONS = ("context_length", "max_position_embeddings", "n_positions", "model_max_length")
@@ -65,6 +66,16 @@ def decoder_name(folder: Path) -> str | None:
     return name
 
 
+def load_defaults(folder: Path) -> dict[str, Any]:
+    """The options that the generation_config.json of a checkpoint or an exported folder recommends.
+
+    Raises:
+        ValueError: for a file that is not what its name says, or a value out of range.
+    """
+    path = find_file(folder, _GENERATION)
+    return defaults.from_config(_read_json(path), str(path))
+
+
 def _from_folder(folder: Path) -> Tokenizer:
     library = _library(find_file(folder, "tokenizer.json"))
     about = _read_json(find_file(folder, "tokenizer_config.json"))
@@ -79,7 +90,7 @@ def _from_folder(folder: Path) -> Tokenizer:
         options={name: value for name, value in about.items() if name != "chat_template"},
         chat_template=_template(folder, about, special),
         max_positions=_positions([*configs, about]),
-        defaults=defaults.from_config(configs[1], str(folder / _CONFIGS[1])),
+        defaults=load_defaults(folder),
     )
 
 
