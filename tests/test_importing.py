@@ -20,6 +20,7 @@ from lucid.importing import functions as f
 from lucid.importing import layer_functions as layers
 from lucid.importing import pooling_functions as pooling
 from lucid.importing import scatter_functions as scattering
+from lucid.importing.complex_numbers import OF_COMPLEX, Complex
 from lucid.importing.program import Call, Program, Slot
 from lucid.importing.table import TABLE
 from lucid.models.checkpoints import refusals
@@ -49,6 +50,12 @@ PAIRS = {
     "unfold": (f.unfold(of(X), 2, 3, 2), np.lib.stride_tricks.sliding_window_view(X, 3, 2)[:, :, ::2]),
     "slice_scatter": (f.slice_scatter(of(X), of(X[:, :2]), 1, 2, 4), np.concatenate([X[:, :2], X[:, :2], X[:, 4:]], 1)),
     "select_scatter": (f.select_scatter(of(X), of(X[:, 0]), 1, -1), np.concatenate([X[:, :-1], X[:, :1]], 1)),
+    "slice_scatter with a step": (
+        f.slice_scatter(of(X), of(X[..., :3]), 2, 1, 60, 3),
+        np.stack([X[..., place // 3] if place % 3 == 1 else X[..., place] for place in range(8)], -1),
+    ),
+    "a slice of whole steps in floating point": (f.arange(3, -3, -1.0, lucid.int64), np.arange(3, -3, -1)),
+    "eye": (f.eye(3, 4), np.eye(3, 4)),
     "diagonal": (f.diagonal(of(X), 1, 1, 2), X.diagonal(1, 1, 2)),
     "diagonal below": (f.diagonal(of(X), -2, 1, 2), X.diagonal(-2, 1, 2)),
     "logsumexp": (f.logsumexp(of(X * 300), -1), np.logaddexp.reduce(X.astype(np.float64) * 300, -1)),
@@ -176,6 +183,67 @@ def test_a_while_loop_needs_values_that_are_known() -> None:
     assert doubled(lucid.tensor([1.0, 2.0])).tolist() == [4, 8]
     with pytest.raises(NotImplementedError, match="while_loop: how many steps .* write a scan over the largest"):
         lucid.trace(doubled, ("N",))
+
+
+def complex_of(array: np.ndarray) -> Complex:
+    return Complex(of(array.real), of(array.imag))
+
+
+Z = (X[0] + 1j * X[1]).astype(np.complex64)
+W = (X[2] - 0.5j * X[0]).astype(np.complex64)
+COMPLEX: dict[str, tuple[str, tuple, np.ndarray]] = {
+    "products": ("mul.Tensor", (Z, W), Z * W),
+    "products with real numbers": ("mul.Tensor", (X[2], Z), Z * X[2]),
+    "products with i": ("mul.Tensor", (Z, 2 + 1j), Z * (2 + 1j)),
+    "sums": ("add.Tensor", (Z, W), Z + W),
+    "sums with real numbers": ("add.Tensor", (Z, X[2]), Z + X[2]),
+    "differences": ("sub.Tensor", (1.0, Z), 1 - Z),
+    "quotients": ("div.Tensor", (Z, W), Z / W),
+    "quotients by real numbers": ("div.Tensor", (Z, 4), Z / 4),
+    "products of matrices": ("matmul.default", (Z, W.T.copy()), Z @ W.T),
+    "conjugates": ("_conj.default", (Z,), Z.conj()),
+    "absolute values": ("abs.default", (Z,), abs(Z)),
+    "lengths and angles": ("polar.default", (X[0], X[1]), X[0] * np.exp(1j * X[1])),
+    "views": ("unsqueeze.default", (Z, 1), Z[:, None]),
+    "joined": ("cat.default", ([Z, W], 1), np.concatenate([Z, W], 1)),
+    "pairs of real numbers": ("view_as_complex.default", (X[..., :2],), X[..., 0] + 1j * X[..., 1]),
+    "as pairs of real numbers": ("view_as_real.default", (Z,), np.stack([Z.real, Z.imag], -1)),
+    "Fourier transform": ("fft_fft.default", (X, None, 1), np.fft.fft(X, axis=1)),
+    "Fourier transform that keeps lengths": ("fft_fft.default", (Z, None, -1, "ortho"), np.fft.fft(Z, norm="ortho")),
+    "Fourier transform of all axes": ("fft_fftn.default", (X,), np.fft.fftn(X)),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers_are_pairs(name: str) -> None:
+    operator, arguments, wanted = COMPLEX[name]
+
+    def given(value):
+        if isinstance(value, list):
+            return [given(item) for item in value]
+        if not isinstance(value, np.ndarray):
+            return value
+        return complex_of(value) if np.iscomplexobj(value) else of(value)
+
+    result = TABLE[f"aten.{operator}{OF_COMPLEX}"](*map(given, arguments))
+    own = result.real.numpy() + 1j * result.imaginary.numpy() if isinstance(result, Complex) else result.numpy()
+    np.testing.assert_allclose(own, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_complex_tensors_are_split_by_part() -> None:
+    first, second = TABLE[f"aten.split.Tensor{OF_COMPLEX}"](complex_of(Z), 4, -1)
+    np.testing.assert_array_equal(first.real.numpy(), Z.real[:, :4])
+    np.testing.assert_array_equal(second.imaginary.numpy(), Z.imag[:, 4:])
+
+
+def test_a_fourier_transform_of_another_size_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="a Fourier transform with size 4 and norm None"):
+        TABLE[f"aten.fft_fft.default{OF_COMPLEX}"](of(X), 4)
+
+
+def test_a_step_along_an_axis_of_unknown_size_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="slice_scatter with a step along an axis of unknown size"):
+        lucid.export.to_onnx(lambda x: f.slice_scatter(x, x, 0, 0, None, 2), lucid.spec("N", 2))
 
 
 @pytest.mark.parametrize(

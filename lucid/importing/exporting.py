@@ -21,6 +21,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from lucid.core.words.other_libraries import type_name
+from lucid.importing.guards import past_ones
 from lucid.importing.torch_import import TorchImportError
 from lucid.importing.whole_operators import Whole
 from lucid.ops.tensor.tensor import Tensor
@@ -60,7 +61,8 @@ def exported(
     try:
         with torch.no_grad(), Whole():
             program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
-            different = _difference(module, program, given, named)
+            program = _past_ones(module, program, (given, named), shapes)
+            different = _difference(module, program, (given, named))
     except REFUSALS as error:
         reason = _fixed_axis(str(error), axes) or f"torch cannot export {type(module).__name__}: {short(error)}"
         raise TorchImportError(f"from_torch: {reason}") from error
@@ -72,23 +74,35 @@ def exported(
     return program, axes
 
 
-def _difference(
-    module: torch.nn.Module, program: ExportedProgram, given: Sequence[Any], named: Mapping[str, Any]
-) -> str:
+def _past_ones(module: torch.nn.Module, program: ExportedProgram, examples: Any, shapes: Any) -> ExportedProgram:
+    """A program that larger examples give, where torch took sizes as ones; it computes the same for the examples."""
+    leaves, structure = pytree.tree_flatten(examples)
+    larger = past_ones(program, leaves)
+    if larger is None:
+        return program
+    given, named = pytree.tree_unflatten(larger, structure)
+    try:
+        other = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
+        different = _difference(module, other, examples) or _difference(module, other, (given, named))
+    except REFUSALS:  # they are too long for the module
+        return program
+    return program if different else other
+
+
+def _difference(module: torch.nn.Module, program: ExportedProgram, examples: Any) -> str:
     """How a program differs from its module, for inputs like the examples; nothing if the module is random."""
 
     def outputs_of(call: Any, inputs: Any) -> list[torch.Tensor]:
         args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, inputs)
         return [leaf for leaf in pytree.tree_leaves(call(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
 
-    examples = (tuple(given), dict(named))
     draws = torch.Generator().manual_seed(0)
     inputs = pytree.tree_map_only(torch.Tensor, lambda example: _varied(example, draws), examples)
     try:
         theirs = outputs_of(module, inputs)
     except REFUSALS:  # other numbers mean something to it
         theirs = outputs_of(module, inputs := examples)
-    worst = max(map(_relative, theirs, outputs_of(program.module(), inputs)), default=0.0)
+    worst = max(map(_relative, theirs, outputs_of(program.module(check_guards=False), inputs)), default=0.0)
     if worst <= _ROUNDING or max(map(_relative, theirs, outputs_of(module, inputs)), default=0.0) > 0:
         return ""
     return f"its outputs differ by {worst:.1g} of their size"

@@ -16,7 +16,6 @@ from lucid.core.graph.values import Constant, Result, Value
 from lucid.core.sizes.dims import Dim, Size, same, sym_max, sym_min
 from lucid.core.torch_names.no_grad_and_finfo import finfo
 from lucid.nn import functional as F
-from lucid.ops.creation import eye as _eye_of
 from lucid.ops.creation import tensor as _tensor
 from lucid.ops.tensor.tensor import Tensor
 
@@ -36,6 +35,12 @@ def getitem(x: Any, place: Any) -> Any:
 
 
 # Creation -------------------------------------------------------------------------------------------------------------
+
+
+def arange(start: Any, end: Any, step: Any = 1, dtype: DType | None = None) -> Tensor:
+    """torch's arange; a whole step in floating point, as in XLNet, is one of integers if the dtype is."""
+    whole = dtype is not None and dtype.kind == "int" and isinstance(step, float) and step.is_integer()
+    return ops.arange(start, end, int(step) if whole else step, dtype)
 
 
 def full(size: Sequence[Size], value: Any, dtype: DType | None = None) -> Tensor:
@@ -112,8 +117,8 @@ def _size_of(value: Value | None) -> Size | None:
     return None if compute is None or None in operands else compute(*operands)
 
 
-def eye(rows: int, columns: int | None = None, dtype: DType | None = None) -> Tensor:
-    return _eye_of(rows, columns, dtype or float32)
+def eye(rows: Size, columns: Size, dtype: DType | None = None) -> Tensor:
+    return (ops.arange(rows).unsqueeze(1) == ops.arange(columns)).astype(dtype or float32)
 
 
 # Types and copies -----------------------------------------------------------------------------------------------------
@@ -339,7 +344,11 @@ def slice_scatter(
 ) -> Tensor:
     size = x.shape[axis]
     if step != 1:
-        raise NotImplementedError("slice_scatter with a step")
+        if isinstance(size, Dim):
+            raise NotImplementedError("slice_scatter with a step along an axis of unknown size")
+        places = range(size)[start : None if end is None else min(end, size) : step]
+        table = [size + places.index(place) if place in places else place for place in range(size)]
+        return ops.concat([x, source.astype(x.dtype)], axis).index_select(axis, _tensor(table))
     start = 0 if start is None else start
     end = size if end is None or (isinstance(end, int) and end == END) else end
     parts = [

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from lucid.core.graph.scope import entered, scope
 from lucid.core.sizes.dims import Dim
+from lucid.importing.complex_numbers import Complex
 from lucid.nn.module import Module
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.tensor.tensor import Tensor
@@ -54,7 +55,7 @@ class Program:
     def __init__(
         self,
         inputs: Mapping[str, Any],
-        weights: Mapping[int, Weight | Tensor | Program],
+        weights: Mapping[int, Weight | Tensor | Complex | Program],
         calls: Sequence[Call],
         result: Any,
         slots: int,

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from lucid import ops
 from lucid.core.graph.types import float32
 from lucid.core.sizes.dims import sym_max, sym_min
+from lucid.importing import complex_numbers
 from lucid.importing import element_functions as elements
 from lucid.importing import functions as f
 from lucid.importing import layer_functions as layers
@@ -70,7 +71,7 @@ TABLE: dict[str, Function] = {
     # creation
     "aten.arange.default": lambda end, dtype=None: ops.arange(0, end, 1, dtype),
     "aten.arange.start": ops.arange,
-    "aten.arange.start_step": ops.arange,
+    "aten.arange.start_step": f.arange,
     "aten.full.default": f.full,
     "aten.zeros.default": f.zeros,
     "aten.ones.default": f.ones,
@@ -86,7 +87,7 @@ TABLE: dict[str, Function] = {
     "aten.full_like.default": f.full_like,
     "aten.scalar_tensor.default": f.scalar_tensor,
     "aten.linspace.default": lambda start, end, steps, dtype=None: ops.linspace(start, end, steps, dtype or float32),
-    "aten.eye.default": lambda n, dtype=None: f.eye(n, None, dtype),
+    "aten.eye.default": lambda n, dtype=None: f.eye(n, n, dtype),
     "aten.eye.m": f.eye,
     "aten.tril.default": Tensor.tril,
     "aten.triu.default": Tensor.triu,
@@ -469,3 +470,4 @@ TABLE: dict[str, Function] = {
     "aten.glu.default": F.glu,
     "aten.prelu.default": layers.prelu,
 }
+TABLE |= complex_numbers.rows(TABLE)

@@ -17,7 +17,9 @@ from torch.utils import _pytree as pytree
 
 from lucid.core.graph.types import DType, as_dtype, bfloat16, spec
 from lucid.core.words.other_libraries import type_name
+from lucid.importing.complex_numbers import OF_COMPLEX, Complex
 from lucid.importing.exporting import REFUSALS, axes_by_name, exported, fixed_axis, quiet, short
+from lucid.importing.guards import decide_extremes
 from lucid.importing.patterns import LARGER, with_larger_operations
 from lucid.importing.program import Call, Program, Slot, Weight
 from lucid.importing.program_files import load
@@ -85,6 +87,7 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
     graph = copy.deepcopy(program.graph)
     inputs = _inputs(program, _user_inputs(program, graph))
     specs, symbols = _specs(inputs, axes)
+    decide_extremes(graph)
     with_larger_operations(graph, symbols, _constants(program))
     graph.eliminate_dead_code()
     nodes = [node for node in graph.nodes if node.op != "output"]
@@ -94,7 +97,8 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
     output = next(node for node in graph.nodes if node.op == "output")
     result = pytree.tree_unflatten([_argument(value, slots) for value in output.args[0]], program.call_spec.out_spec)
     places = {key: _argument(value, slots) for key, value in inputs.items()}
-    module._constants = [*module._constants, *(tensor for tensor in weights.values() if isinstance(tensor, Tensor))]
+    parts = [part for value in weights.values() for part in (value if isinstance(value, Complex) else [value])]
+    module._constants = [*module._constants, *(part for part in parts if isinstance(part, Tensor))]
     return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes)), specs
 
 
@@ -141,6 +145,9 @@ def _check_outputs(program: ExportedProgram, name: str) -> None:
                 f"from_torch: {name} changes {output.target!r} ({output.kind.name.lower().replace('_', ' ')}), but a "
                 "graph has no state: take it as an input and return the new value"
             )
+    *_, last = program.graph.nodes
+    if any(map(_is_complex, last.all_input_nodes)):
+        raise TorchImportError(f"from_torch: {name} has complex outputs: return torch.view_as_real(x) instead of x")
 
 
 def _user_inputs(program: ExportedProgram, graph: Graph) -> list[Node]:
@@ -298,7 +305,15 @@ _PLACES = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "g
 def operator_name(node: Node) -> str:
     """The name of an operator in the table: `aten.add.Tensor`, or that of a function of Python."""
     target: Any = node.target
-    return str(target) if isinstance(target, torch._ops.OpOverload) else target.__name__
+    if not isinstance(target, torch._ops.OpOverload):
+        return str(target.__name__)
+    return str(target) + (OF_COMPLEX if any(map(_is_complex, (node, *node.all_input_nodes))) else "")
+
+
+def _is_complex(node: Node) -> bool:
+    value = node.meta.get("val")
+    tensors = value if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(tensor, torch.Tensor) and tensor.is_complex() for tensor in tensors)
 
 
 def _argument(argument: Any, slots: Mapping[Node, Slot]) -> Any:
@@ -352,11 +367,11 @@ def _line(node: Node) -> str:
 
 def _weights(
     program: ExportedProgram, module: TorchPart, slots: Mapping[Node, Slot], kinds: Mapping[str, str]
-) -> dict[int, Weight | Tensor]:
+) -> dict[int, Weight | Tensor | Complex]:
     """What the placeholders of parameters, buffers and constants stand for, by slot; the state is put in its places."""
     own = {item.arg.name: item for item in program.graph_signature.input_specs}
     known: dict[Any, Tensor] = {}
-    weights: dict[int, Weight | Tensor] = {}
+    weights: dict[int, Weight | Tensor | Complex] = {}
     for key, value in program.state_dict.items():
         _place(module, key, _tensor(value, known), kinds)
     for node, slot in slots.items():
@@ -369,8 +384,12 @@ def _weights(
             for step in path:
                 owner = vars(owner)[step]
             weights[slot.number] = Weight(owner, name, key)
-        elif isinstance(program.constants.get(key), torch.Tensor):
-            weights[slot.number] = _tensor(program.constants[key], known)
+        elif isinstance(constant := program.constants.get(key), torch.Tensor):
+            weights[slot.number] = (
+                Complex(*(_tensor(part, known) for part in torch.view_as_real(constant.resolve_conj()).unbind(-1)))
+                if constant.is_complex()
+                else _tensor(constant, known)
+            )
         else:
             kind = own[node.target].kind.name.lower().replace("_", " ")
             raise TorchImportError(f"from_torch: {key!r} is a {kind}, which Lucid does not have")
@@ -402,7 +421,7 @@ def _place(module: TorchPart, key: str, tensor: Tensor, kinds: Mapping[str, str]
     setattr(module, name, tensor)
 
 
-def _declare_uses(graph: Graph, weights: Mapping[int, Weight | Tensor | Program], slots: Mapping[Node, Slot]) -> None:
+def _declare_uses(graph: Graph, weights: Mapping[int, Any], slots: Mapping[Node, Slot]) -> None:
     """Tell `lucid.quantize` which parameters are read by `linear` or as tables alone."""
     tensors = {node: weights[slot.number] for node, slot in slots.items() if slot.number in weights}
     uses: dict[int, set[str]] = {}

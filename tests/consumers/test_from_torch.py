@@ -257,10 +257,33 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "one hot": lambda x: F.one_hot(x.argmax(-1), 8),
     "bincount": lambda x: torch.histc(x.argmax(-1).float(), bins=8, min=0, max=7),
     "interpolated": lambda x: F.interpolate(x, scale_factor=2.0, mode="linear"),
+    "complex numbers": lambda x: torch.view_as_real(
+        torch.view_as_complex(x.unflatten(-1, (4, 2))) * torch.polar(x[..., :4], x[..., 4:])[:, :1] / (2 + 1j)
+    ).flatten(-2),
+    "a complex constant": lambda x: torch.view_as_real(x * torch.tensor(0.5 + 2j)),
+    "Fourier transforms": lambda x: (torch.fft.fftn(x, dim=(1, 2)).real, torch.fft.fft(x, norm="ortho").imag),
+    "unit matrices": lambda x: torch.eye(x.shape[1]) + torch.eye(x.shape[1], 8)[:, :1],
+    "the end of a table": lambda x: x + torch.arange(160.0).reshape(20, 8)[max(20 - x.shape[1], 0) :],
+    "every third column": lambda x: _interleaved(x),
+    "chunks, one in the example": lambda x: _chunks(x),
     "dict": lambda x: {"double": 2 * x, "none": None, "sum": x.sum(-1)},
     "constants": lambda x: (torch.full((2, 3), 7), torch.eye(3), torch.linspace(0, 1, 5), x.new_ones(2), x),
     "sdpa causal": lambda x: F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], is_causal=True),
 }
+
+
+def _interleaved(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[..., 1:7:3] = x[..., :2]
+    return y
+
+
+def _chunks(x: torch.Tensor) -> torch.Tensor:
+    """Sums of seven rows, each added to all that come later, as of chunked state-space models."""
+    sums = F.pad(x, (0, 0, 0, -x.shape[1] % 7)).unflatten(1, (-1, 7)).sum(2)
+    count = sums.shape[1]
+    earlier = sums[:, None].expand(x.shape[0], count, count, 8)
+    return (earlier * torch.ones(count, count).tril()[..., None]).sum(2)
 
 
 def _assigned(x: torch.Tensor) -> torch.Tensor:
@@ -756,7 +779,13 @@ class Frozen(nn.Module):
         ),
         (Function(lambda x: x.real).eval(), (X.to(torch.complex64),), {}, "torch.complex64 is an element type that L"),
         (Function(lambda x: x + torch.rand(8)).eval(), (X,), {}, r"aten.rand.default \(.*\) draws random numbers"),
-        (Function(lambda x: torch.fft.fft(x).real).eval(), (X,), {}, "no function for .*fft"),
+        (
+            Function(lambda x: torch.fft.ifft(x).real).eval(),
+            (X,),
+            {},
+            "no function for aten._fft_r2c.default of complex",
+        ),
+        (Function(lambda x: torch.fft.fft(x)).eval(), (X,), {}, "has complex outputs: return torch.view_as_real"),
     ],
 )
 def test_refusals(module, examples, options, message) -> None:
