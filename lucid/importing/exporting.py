@@ -92,17 +92,24 @@ def _past_ones(module: torch.nn.Module, program: ExportedProgram, examples: Any,
 def _difference(module: torch.nn.Module, program: ExportedProgram, examples: Any) -> str:
     """How a program differs from its module, for inputs like the examples; nothing if the module is random."""
 
-    def outputs_of(call: Any, inputs: Any) -> list[torch.Tensor]:
+    def outputs_of(called: torch.nn.Module, inputs: Any) -> list[torch.Tensor]:
+        """What a module computes, which may change copies of its buffers and of the inputs."""
+        buffers = {name: buffer.clone() for name, buffer in called.named_buffers()}
         args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, inputs)
-        return [leaf for leaf in pytree.tree_leaves(call(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+        result = torch.func.functional_call(called, buffers, args, kwargs)
+        return [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
 
     draws = torch.Generator().manual_seed(0)
     inputs = pytree.tree_map_only(torch.Tensor, lambda example: _varied(example, draws), examples)
+    exported_module = program.module(check_guards=False)
     try:
-        theirs = outputs_of(module, inputs)
-    except REFUSALS:  # other numbers mean something to it
-        theirs = outputs_of(module, inputs := examples)
-    worst = max(map(_relative, theirs, outputs_of(program.module(check_guards=False), inputs)), default=0.0)
+        theirs, own = outputs_of(module, inputs), outputs_of(exported_module, inputs)
+    except REFUSALS:  # other numbers mean something to the module, or are not those that the program checks for
+        inputs = examples
+        theirs, own = outputs_of(module, inputs), outputs_of(exported_module, inputs)
+    if len(theirs) != len(own):
+        return f"it has {len(own)} outputs instead of {len(theirs)}"
+    worst = max(map(_relative, theirs, own), default=0.0)
     if worst <= _ROUNDING or max(map(_relative, theirs, outputs_of(module, inputs)), default=0.0) > 0:
         return ""
     return f"its outputs differ by {worst:.1g} of their size"

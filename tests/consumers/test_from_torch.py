@@ -175,6 +175,23 @@ def test_a_program_of_torch_that_computes_something_else_is_no_module(monkeypatc
         lucid.from_torch(nn.Sigmoid().eval(), torch.zeros(2, 4))
 
 
+def test_a_program_of_torch_that_loses_an_output_is_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    export, one = torch.export.export, Function(lambda x: (x,))
+    monkeypatch.setattr(torch.export, "export", lambda module, *given, **options: export(one, *given, **options))
+    with pytest.raises(TorchImportError, match="something else: it has 1 outputs instead of 2"):
+        lucid.from_torch(Function(lambda x: (x, 2 * x)).eval(), X)
+
+
+def test_a_program_that_checks_values_is_compared_for_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(x: torch.Tensor) -> torch.Tensor:
+        torch.ops.aten._assert_async.msg((x == 0).all(), "expected zeros")
+        return x.tanh()
+
+    export, program = torch.export.export, Function(checked)
+    monkeypatch.setattr(torch.export, "export", lambda module, *given, **options: export(program, *given, **options))
+    assert lucid.from_torch(Function(torch.tanh).eval(), torch.zeros(2, 4))(lucid.ones(2, 4)).shape == (2, 4)
+
+
 FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "sizes": lambda x: x.reshape(x.shape[0] * x.shape[1], -1) + x.shape[1] // 2,
     "arange": lambda x: x + torch.arange(x.shape[1]).unsqueeze(1),
@@ -811,8 +828,10 @@ class Counter(nn.Module):
 
 
 def test_a_module_that_changes_its_state_is_refused() -> None:
+    module = Counter().eval()
     with pytest.raises(TorchImportError, match="changes 'calls' .*take it as an input"):
-        lucid.from_torch(Counter().eval(), X)
+        lucid.from_torch(module, X)
+    assert module.calls == 0
 
 
 class Wide(nn.Module):
