@@ -100,10 +100,14 @@ class ViT(Pretrained[ViTConfig]):
         size, given = self.config.image_size, pixel_values.shape[2:]
         if not self.config.dino and given != size:
             raise ValueError(f"ViT: pixel_values have height and width {given}, the model was trained on {size}")
-        x = self.embeddings(pixel_values)
+        return self.layernorm(self.hidden_states(pixel_values)[-1])
+
+    def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
+        """The input of the first layer, and the output of each layer, (N, tokens, hidden_size)."""
+        states: list[Tensor] = [self.embeddings(pixel_values)]
         for layer in self.encoder["layer"]:
-            x = layer(x)
-        return self.layernorm(x)
+            states.append(layer(states[-1]))
+        return states
 
     def input_specs(self) -> Mapping[str, TensorType]:
         size = ("H", "W") if self.config.dino else self.config.image_size

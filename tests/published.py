@@ -78,6 +78,28 @@ _WHISPER = {
     "eos_token_id": 2,
 }
 _TOWERS = {"text_config": _TEXT, "vision_config": _IMAGE}
+_SEGFORMER = {
+    "hidden_sizes": [8, 8, 16, 16],
+    "depths": [1, 1, 1, 1],
+    "num_attention_heads": [1, 2, 2, 4],
+    "decoder_hidden_size": 8,
+    "image_size": 64,
+}
+_DEPTH = {
+    "backbone_config": {
+        **{name: size for name, size in _IMAGE.items() if name != "intermediate_size"},
+        "model_type": "dinov2",
+        "out_features": ["stage1", "stage2"],
+        "out_indices": [1, 2],
+        "reshape_hidden_states": False,
+    },
+    "neck_hidden_sizes": [8, 8],
+    "reassemble_factors": [2, 1],
+    "reassemble_hidden_size": 32,
+    "fusion_hidden_size": 8,
+    "head_hidden_size": 8,
+    "patch_size": 8,
+}
 _IMAGES_IN_TEXT = {
     "text_config": {**DECODER, "head_dim": 8, "model_type": "llama", "pad_token_id": 1},
     "vision_config": _IMAGE,
@@ -97,6 +119,9 @@ SIZES: dict[str, dict[str, Any]] = {
         "mm_tokens_per_image": 4,
     },
     **dict.fromkeys(("smolvlm", "idefics3"), _IMAGES_IN_TEXT),
+    "segformer": _SEGFORMER,
+    "dinov3_vit": _IMAGE,
+    "depth_anything": _DEPTH,
     **dict.fromkeys(("wav2vec2", "hubert"), _SOUND),
     **dict.fromkeys(("convnext", "convnextv2"), _STAGES),
     **dict.fromkeys(("clip", "siglip"), _TOWERS),
@@ -242,10 +267,10 @@ def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:
         return {"input_features": sound.astype(np.float32), "decoder_input_ids": decoder_ids}
     if kind in ("wav2vec2", "hubert"):
         return {"input_values": rng.standard_normal((2, 120)).astype(np.float32)}
-    vision = options.get("vision_config", options)
+    vision = options.get("vision_config", options.get("backbone_config", options))
     side = vision.get("image_size")
-    pictures = "clip siglip clip_vision_model siglip_vision_model vit deit dinov2 swin convnext"
-    if kind in (*pictures.split(), "dinov2_with_registers", "convnextv2"):
+    pictures = "clip siglip clip_vision_model siglip_vision_model vit deit dinov2 swin convnext segformer dinov3_vit"
+    if kind in (*pictures.split(), "depth_anything", "dinov2_with_registers", "convnextv2"):
         height, width = side if isinstance(side, list) else (side, side)
         pixels = rng.standard_normal((2, vision.get("num_channels", 3), height, width)).astype(np.float32)
         return {"input_ids": ids, "pixel_values": pixels} if kind in ("clip", "siglip") else {"pixel_values": pixels}

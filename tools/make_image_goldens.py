@@ -18,6 +18,7 @@ CASES = [
     ("ViTImageProcessorPil", {"size": {"height": 5, "width": 7}}),
     ("SiglipImageProcessorPil", {"size": {"height": 6, "width": 6}}),
     ("ConvNextImageProcessorPil", {"size": {"shortest_edge": 7}}),
+    ("SegformerImageProcessorPil", {"size": {"height": 6, "width": 5}, "do_reduce_labels": True}),
     ("BitImageProcessorPil", {"size": {"shortest_edge": 8}, "crop_size": {"height": 6, "width": 8}}),
 ]
 

@@ -345,7 +345,7 @@ _JS_ARGUMENTS = {
     "text2text-generation": '"translate English to German: A cat.", { max_new_tokens: 16 }',
     "automatic-speech-recognition": "new Float32Array(16000)",
     "image-classification": '"image.png"',
-    "image-feature-extraction": '"image.png"',
+    **dict.fromkeys(("image-feature-extraction", "image-segmentation", "depth-estimation"), '"image.png"'),
     "zero-shot-image-classification": '"image.png", ["a cat", "a dog"]',
 }
 

@@ -37,11 +37,13 @@ CLASSES = {
         "DeepseekV3ForCausalLM DeepseekV3ForSequenceClassification DeepseekV3ForTokenClassification DeepseekV3Model"
     ),
     "deit": "DeiTForImageClassification DeiTForImageClassificationWithTeacher DeiTForMaskedImageModeling DeiTModel",
+    "depth_anything": "DepthAnythingForDepthEstimation",
     "dinov2": "Dinov2Backbone Dinov2Encoder Dinov2ForImageClassification Dinov2Model",
     "dinov2_with_registers": (
         "Dinov2WithRegistersBackbone Dinov2WithRegistersEncoder Dinov2WithRegistersForImageClassification "
         "Dinov2WithRegistersModel"
     ),
+    "dinov3_vit": "DINOv3ViTBackbone DINOv3ViTEncoder DINOv3ViTModel",
     "distilbert": (
         "DistilBertForMaskedLM DistilBertForMultipleChoice DistilBertForQuestionAnswering "
         "DistilBertForSequenceClassification DistilBertForTokenClassification DistilBertModel"
@@ -166,6 +168,7 @@ CLASSES = {
         "SeedOssForCausalLM SeedOssForQuestionAnswering SeedOssForSequenceClassification "
         "SeedOssForTokenClassification SeedOssModel"
     ),
+    "segformer": "SegformerForImageClassification SegformerForSemanticSegmentation SegformerModel",
     "siglip": "SiglipForImageClassification SiglipModel",
     "siglip_text_model": "SiglipTextModel",
     "siglip_vision_model": "SiglipVisionModel",

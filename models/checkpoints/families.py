@@ -308,6 +308,10 @@ FAMILIES: dict[str, Family] = {
         },
         types={"eurobert": ModelType(published_code=True)},
     ),
+    "depth_anything": Family(
+        tasks={"depth-estimation": "depth_anything.DepthAnything"}, types=_types("depth_anything")
+    ),
+    "dinov3": Family(tasks={"image-feature-extraction": "dinov3.DINOv3"}, types=_types("dinov3_vit")),
     "falcon": Family(
         tasks=_decoder("falcon.Falcon"),
         types={"falcon": ModelType(parts=DecoderParts(norm="layer", qkv="grouped", mlp="plain"), optimum=_KV_HEADS)},
@@ -487,6 +491,14 @@ FAMILIES: dict[str, Family] = {
         types={
             "phi3": ModelType(parts=DecoderParts(qkv="joined", mlp="joined"), published_code=True),
         },
+    ),
+    "segformer": Family(
+        tasks={
+            "image-feature-extraction": "segformer.Segformer",
+            "image-classification": "segformer.SegformerForImageClassification",
+            "image-segmentation": "segformer.SegformerForSemanticSegmentation",
+        },
+        types=_types("segformer"),
     ),
     "siglip": Family(
         tasks={

@@ -29,7 +29,7 @@ def reading_labels(read: Callable[[Config], C], key: str, expected: int | None =
                 f"{options.where}: the checkpoint has no {name}; load it for another task, without this head"
             )
         shape = options.weights[found].shape
-        if len(shape) != 2:
+        if len(shape) < 2 or any(size != 1 for size in shape[2:]):  # of a convolution of single places
             raise KeyError(f"{options.where}: {found} has shape {list(shape)}, expected [labels, width]")
         if expected is not None and shape[0] != expected:
             raise ConfigError(f"{options.where}: {found} has {shape[0]} labels, expected {expected}")

@@ -33,6 +33,8 @@ _TASKS = {  # how transformers' names end, and what for; of several tasks it is 
     "MTModel": ("text2text-generation",),
     "ForImageClassification": ("image-classification",),
     "ForImageClassificationWithTeacher": ("image-classification",),
+    "ForSemanticSegmentation": ("image-segmentation",),
+    "ForDepthEstimation": ("depth-estimation",),
     "ForAudioFrameClassification": ("audio-frame-classification",),
     "ForCTC": ("automatic-speech-recognition",),
     "EncoderModel": ("feature-extraction",),

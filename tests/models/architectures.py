@@ -56,9 +56,9 @@ def plain(error: Exception, folder: Path) -> str:
 
 
 def numbers(name: str, shape: list[int]) -> Array:
-    """Numbers that depend on the name alone; those of norms are near 1."""
+    """Numbers that depend on the name alone; those of norms, and variances, are near 1."""
     found = np.array(0.2 * np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape), np.float32)
-    return found + np.float32(1) if len(shape) == 1 and name.endswith("weight") else found
+    return found + np.float32(1) if len(shape) == 1 and name.endswith(("weight", "running_var")) else found
 
 
 def write(folder: Path, config: Mapping[str, Any], weights: Mapping[str, list[int]]) -> Path:

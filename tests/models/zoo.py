@@ -27,6 +27,8 @@ from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
 from lucid.models.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.deberta import Deberta
 from lucid.models.deepseek import Deepseek
+from lucid.models.depth_anything import DepthAnything
+from lucid.models.dinov3 import DINOv3
 from lucid.models.eurobert import EuroBert
 from lucid.models.falcon import Falcon
 from lucid.models.gemma import Gemma, GemmaStates
@@ -37,6 +39,7 @@ from lucid.models.mamba2 import Mamba2
 from lucid.models.mixtral import Mixtral
 from lucid.models.modernbert import ModernBert
 from lucid.models.phi3 import Phi3
+from lucid.models.segformer import Segformer, SegformerForImageClassification, SegformerForSemanticSegmentation
 from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
 from lucid.models.smolvlm import SmolVLM
 from lucid.models.swin import Swin, SwinForImageClassification
@@ -216,6 +219,12 @@ ZOO = [
     Entry("DINOv2", ViTForImageClassification, "dinov2/classifier", _LOGITS),
     Entry("DINOv2 with registers", ViT, "dinov2_with_registers/base", _HIDDEN),
     Entry("DINOv2 with registers", ViTForImageClassification, "dinov2_with_registers/classifier", _LOGITS),
+    Entry("DINOv3", DINOv3, "dinov3/base", _POOLED),
+    Entry("DINOv3", DINOv3, "dinov3/gated", _POOLED),
+    Entry("SegFormer", Segformer, "segformer/base", _HIDDEN),
+    Entry("SegFormer", SegformerForImageClassification, "segformer/classifier", _LOGITS),
+    Entry("SegFormer", SegformerForSemanticSegmentation, "segformer/segmentation", _LOGITS),
+    Entry("Depth Anything", DepthAnything, "depth_anything/base", ("predicted_depth",)),
     Entry("Swin", Swin, "swin/base", _POOLED),
     Entry("Swin", SwinForImageClassification, "swin/classifier", _LOGITS),
     Entry("ConvNeXt", ConvNext, "convnext/base", _POOLED),

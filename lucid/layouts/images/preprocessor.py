@@ -21,10 +21,11 @@ from lucid.models.checkpoints.config import read_json
 from lucid.nn.model_parts import ModelPart
 
 CONFIG = "preprocessor_config.json"
-_KNOWN = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb")
+_KNOWN = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb", "do_reduce_labels")
 _LARGEST = 1 << 14  # pixels of a side
 # How the names of classes and models begin for which one number is the side of a square, or the shorter side.
 _SQUARE, _BY_EDGE = ("vit", "swin", "siglip"), ("clip", "convnext", "bit", "dinov2")
+_UNCROPPED = ("segformer",)  # which take whole images
 _WHOLE = 384  # from this size on ConvNeXt takes the whole image
 
 
@@ -83,7 +84,7 @@ class Preprocessor:
             raise NotExactError(f"{path}: resample is {visible(repr(resample)[:80])}, expected one of {names}")
         height, width = values.size("size")
         percent = options.get("crop_pct")
-        cropped = percent is None and values.get("do_center_crop", False)
+        cropped = percent is None and values.kind not in _UNCROPPED and values.get("do_center_crop", False)
         window = values.size("crop_size") if cropped else (height, width)
         edge = height if values.is_edge else None
         if edge is not None and percent is not None:  # ConvNeXt's: larger, of which the middle is taken
@@ -131,7 +132,7 @@ class _PreprocessorOptions:
         model = read_json(config).get("model_type") if config.is_file() else None
         kinds = (options.get(name) for name in ("image_processor_type", "feature_extractor_type"))
         name = str(next((kind for kind in kinds if kind), model)).lower()
-        self.kind = next((kind for kind in (*_SQUARE, *_BY_EDGE) if name.startswith(kind)), "")
+        self.kind = next((kind for kind in (*_SQUARE, *_BY_EDGE, *_UNCROPPED) if name.startswith(kind)), "")
 
     def get(self, name: str, default: Any) -> Any:
         if name in self.options or self.kind in _SQUARE:
