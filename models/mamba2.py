@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 import lucid
-from lucid import Dim, Tensor, nn, ops
+from lucid import Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
@@ -29,10 +29,8 @@ from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import LanguageModel
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.options import tied
-from lucid.models.parts.states import convolved
+from lucid.models.parts.states import CHUNK, by_chunks, convolved, in_chunks
 from lucid.nn import functional as F
-
-CHUNK = 8  # tokens; results do not depend on it, and hardly does the time: docs/howto/loops.md has figures
 
 
 @dataclass(frozen=True)
@@ -244,15 +242,10 @@ def state_space(
         y (N, L, H, P), and the last state.
     """
     decay = -ops.exp(log_a + ops.log(dt))  # a stays as it is stored
-    whole = x.shape[1] // chunk * chunk
-    results = []
-    for size, part in ((chunk, slice(None, whole)), (1, slice(whole, None))):
-        y, state = _by_chunks(size, state, *(t[:, part] for t in (x, decay, dt, enter, leave)))
-        results.append(y)
-    return ops.concat(results, 1), state
+    return by_chunks(_chunks, state, (x, decay, dt, enter, leave), chunk)
 
 
-def _by_chunks(
+def _chunks(
     size: int, state: Tensor, x: Tensor, decay: Tensor, dt: Tensor, enter: Tensor, leave: Tensor
 ) -> tuple[Tensor, Tensor]:
     """`state_space` for a whole number of chunks."""
@@ -260,11 +253,6 @@ def _by_chunks(
     groups, states = enter.shape[2:]
     each = heads // groups
     before = lucid.tensor(np.tri(size, dtype=bool))
-
-    def chunks(t: Tensor, *shape: int | Dim) -> Tensor:
-        """(N, L, ...) to (chunks, N, groups, heads of a group, size, ...)."""
-        t = t.reshape(n, length // size, size, groups, *shape)
-        return t.permute(1, 0, 3, 4, 2, *range(5, t.ndim))
 
     def step(h: Tensor, given: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         x, decay, enter, leave = given
@@ -277,10 +265,10 @@ def _by_chunks(
         return h, y
 
     given = (
-        chunks(x * dt.unsqueeze(-1), each, width),
-        chunks(decay, each),
-        chunks(enter, 1, states),
-        chunks(leave, 1, states),
+        in_chunks(x * dt.unsqueeze(-1), size, groups, each, width),
+        in_chunks(decay, size, groups, each),
+        in_chunks(enter, size, groups, 1, states),
+        in_chunks(leave, size, groups, 1, states),
     )
     h, y = ops.scan(step, state.reshape(n, groups, each, width, states), given)
     y = y.permute(1, 0, 4, 2, 3, 5).reshape(n, length, heads, width)

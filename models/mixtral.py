@@ -35,29 +35,34 @@ class MixtralConfig(LlamaConfig):
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        plain, rules = super().read(options), MODEL_TYPES[options.model_type].options.experts
-        assert rules is not None
-        count = options.size("num_local_experts" if options.has("num_local_experts") else "num_experts")
-        step = options.whole("decoder_sparse_step") if rules.some_layers else 1
-        dense = options.get("mlp_only_layers", list, []) if rules.some_layers else []
-        if not all(isinstance(layer, int) for layer in dense):
-            raise options.wrong("mlp_only_layers", "expected numbers of layers")
+        plain = super().read(options)
         if plain.activation not in ("silu", "swish"):
             raise options.wrong("hidden_act", "supported: silu")
-        if rules.clamped:
-            options.only("swiglu_alpha", ALPHA)
-            options.only("swiglu_limit", LIMIT)
-        normalized = rules.normalized
-        experts = Experts(
-            count=count,
-            per_token=options.whole("num_experts_per_tok", high=count, why=", the number of experts"),
-            width=options.size(rules.width),
-            normalized=options.get(normalized, bool) if isinstance(normalized, str) else normalized,
-            layers=tuple((i + 1) % step == 0 and i not in dense for i in range(len(plain.windows))),
-            shared=options.size("shared_expert_intermediate_size") if rules.shared else 0,
-            clamped=rules.clamped,
-        )
-        return replace(plain, experts=experts)
+        return replace(plain, experts=read_experts(options, len(plain.windows)))
+
+
+def read_experts(options: Config, layers: int) -> Experts:
+    """The experts of a model with so many layers, from config.json."""
+    rules = MODEL_TYPES[options.model_type].options.experts
+    assert rules is not None
+    count = options.size("num_local_experts" if options.has("num_local_experts") else "num_experts")
+    step = options.whole("decoder_sparse_step") if rules.some_layers else 1
+    dense = options.get("mlp_only_layers", list, []) if rules.some_layers else []
+    if not all(isinstance(layer, int) for layer in dense):
+        raise options.wrong("mlp_only_layers", "expected numbers of layers")
+    if rules.clamped:
+        options.only("swiglu_alpha", ALPHA)
+        options.only("swiglu_limit", LIMIT)
+    normalized = rules.normalized
+    return Experts(
+        count=count,
+        per_token=options.whole("num_experts_per_tok", high=count, why=", the number of experts"),
+        width=options.size(rules.width),
+        normalized=options.get(normalized, bool) if isinstance(normalized, str) else normalized,
+        layers=tuple((i + 1) % step == 0 and i not in dense for i in range(layers)),
+        shared=options.size("shared_expert_intermediate_size") if rules.shared else 0,
+        clamped=rules.clamped,
+    )
 
 
 class Mixtral(Llama):

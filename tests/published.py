@@ -36,6 +36,10 @@ _LATENT = {
     **{"qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "first_k_dense_replace": 1, "n_shared_experts": 1},
     **{"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8},
 }
+_DELTA = {
+    **{**DECODER, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4},
+    **{"linear_key_head_dim": 8, "linear_value_head_dim": 8, "full_attention_interval": 2},
+}
 _GLM = {**DECODER, "head_dim": 8, "pad_token_id": 1, "eos_token_id": 2}
 _SEQ2SEQ = {
     "vocab_size": 64,
@@ -141,6 +145,14 @@ SIZES: dict[str, dict[str, Any]] = {
     "mamba2": _MAMBA,
     "deepseek_v2": _LATENT,
     "deepseek_v3": {**_LATENT, "q_lora_rank": 16, "n_group": 2, "topk_group": 1},
+    "qwen3_next": {
+        **_DELTA,
+        **_MOE,
+        "num_experts": 4,
+        "moe_intermediate_size": 8,
+        "shared_expert_intermediate_size": 8,
+    },
+    "qwen3_5_text": _DELTA,
     "lfm2": {**DECODER, "num_hidden_layers": 3, "block_multiple_of": 8, "block_ff_dim": 48},
     "mixtral": {**DECODER, "num_local_experts": 4},
     "qwen3_moe": {**DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},

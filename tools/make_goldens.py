@@ -91,6 +91,8 @@ FAMILIES = {
     "phi3": decoders.phi3,
     "mamba2": decoders.mamba2,
     "lfm2": decoders.lfm2,
+    "qwen3_next": decoders.qwen3_next,
+    "qwen3_5_text": decoders.qwen3_5_text,
     "deepseek_v2": decoders.deepseek_v2,
     "deepseek_v3": decoders.deepseek_v3,
     "t5": seq2seq.t5,

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from lucid.runtime.session import Session
 
 CACHE = re.compile(r"past_key_values\.\d+\.(decoder\.)?(key|value)")
-STATE = re.compile(r"past_key_values\.\d+\.(conv|ssm)")  # of a layer that carries a state of one size
+STATE = re.compile(r"past_key_values\.\d+\.(conv|ssm|recurrent)")  # of a layer that carries a state of one size
 CROSS_CACHE = re.compile(r"past_key_values\.\d+\.encoder\.(key|value)")
 
 

@@ -152,9 +152,14 @@ CLASSES = {
         "Qwen3ForCausalLM Qwen3ForQuestionAnswering Qwen3ForSequenceClassification Qwen3ForTokenClassification "
         "Qwen3Model"
     ),
+    "qwen3_5_text": "JevForDecision Qwen3_5ForCausalLM Qwen3_5TextForSequenceClassification Qwen3_5TextModel",
     "qwen3_moe": (
         "Qwen3MoeForCausalLM Qwen3MoeForQuestionAnswering Qwen3MoeForSequenceClassification "
         "Qwen3MoeForTokenClassification Qwen3MoeModel"
+    ),
+    "qwen3_next": (
+        "Qwen3NextForCausalLM Qwen3NextForQuestionAnswering Qwen3NextForSequenceClassification "
+        "Qwen3NextForTokenClassification Qwen3NextModel"
     ),
     "roberta": (
         "RobertaForCausalLM RobertaForMaskedLM RobertaForMultipleChoice RobertaForQuestionAnswering "

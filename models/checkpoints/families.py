@@ -55,6 +55,7 @@ class DecoderParts:
         mlp: a "gated" network, one whose first product makes the gate and what it scales, "joined", or a "plain" one.
         sinks: whether each head has one more score, a parameter, that takes from the weights of all keys.
         head_bias: whether the output layer has a bias.
+        output_gate: whether gates, made with the queries, multiply what attention gives.
     """
 
     norm: Literal["rms", "layer", "without_bias", "without_weights"] = "rms"
@@ -66,6 +67,7 @@ class DecoderParts:
     mlp: Literal["gated", "joined", "plain"] = "gated"
     sinks: bool = False
     head_bias: bool = False
+    output_gate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -490,6 +492,16 @@ FAMILIES: dict[str, Family] = {
         tasks=_decoder("phi3.Phi3", "question-answering"),
         types={
             "phi3": ModelType(parts=DecoderParts(qkv="joined", mlp="joined"), published_code=True),
+        },
+    ),
+    "qwen3_next": Family(
+        tasks=_decoder("qwen3_next.Qwen3Next"),
+        types={
+            "qwen3_next": ModelType(
+                parts=DecoderParts(norm_offset=1.0, qk_norm="head", output_gate=True),
+                options=DecoderOptions(experts=replace(_QWEN_EXPERTS, shared=True)),
+            ),
+            "qwen3_5_text": ModelType(parts=DecoderParts(norm_offset=1.0, qk_norm="head", output_gate=True)),
         },
     ),
     "segformer": Family(

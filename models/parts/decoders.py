@@ -349,7 +349,7 @@ class Attention(nn.Module):
         if c.parts.qkv != "apart":
             self.qkv_proj = nn.Linear(c.hidden_size, q + 2 * kv, c.qkv_bias, c.dtype)
         else:
-            self.q_proj = nn.Linear(c.hidden_size, q, c.qkv_bias, c.dtype)
+            self.q_proj = nn.Linear(c.hidden_size, 2 * q if c.parts.output_gate else q, c.qkv_bias, c.dtype)
             self.k_proj = nn.Linear(c.hidden_size, kv, c.qkv_bias, c.dtype)
             self.v_proj = nn.Linear(c.hidden_size, kv, c.qkv_bias, c.dtype)
         self.o_proj = nn.Linear(q, c.hidden_size, c.o_bias, c.dtype)
@@ -366,6 +366,9 @@ class Attention(nn.Module):
             q, k, v = _ungrouped(self.qkv_proj(x), heads, kv_heads, c.head_dim)
         else:
             q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        gate = None
+        if c.parts.output_gate:
+            q, gate = _halves(q, heads)
         if c.qkv_clip is not None:
             q, k, v = (part.clip(-c.qkv_clip, c.qkv_clip) for part in (q, k, v))
         q, k = _normed_heads(self.q_norm, q, heads), _normed_heads(self.k_norm, k, kv_heads)
@@ -381,7 +384,7 @@ class Attention(nn.Module):
             *(q, k, v, cache, None, key_mask),
             **(options | {"heads": heads, "kv_heads": kv_heads, "is_causal": c.causal, "window": self.window}),
         )
-        return self.o_proj(y), cache
+        return self.o_proj(y if gate is None else y * gate.sigmoid()), cache
 
 
 class JoinedGatedMLP(nn.Module):
@@ -523,6 +526,13 @@ def _ungrouped(qkv: Tensor, heads: int, kv_heads: int, width: int) -> tuple[Tens
     parts = qkv.reshape(n, length, kv_heads, (share + 2) * width).split([share * width, width, width], -1)
     q, k, v = (part.reshape(n, length, part.shape[-1] * kv_heads) for part in parts)
     return q, k, v
+
+
+def _halves(x: Tensor, heads: int) -> Sequence[Tensor]:
+    """Both halves of each head, (N, L, H * d) each."""
+    n, length, width = x.shape
+    halves = x.reshape(n, length, heads, width // heads).chunk(2, -1)
+    return [half.reshape(n, length, width // 2) for half in halves]
 
 
 def _times(x: Tensor, multiplier: float) -> Tensor:

@@ -18,6 +18,7 @@ from lucid.models.bert import RENAMES, Bert, BertConfig
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.lfm2 import Lfm2
 from lucid.models.llama import Llama, LlamaConfig
+from lucid.models.qwen3_next import Qwen3Next
 from lucid.models.t5 import T5, T5Config
 from lucid.models.vit import ViT, ViTConfig
 from tests.models import goldens
@@ -142,6 +143,7 @@ def checkpoint_names(entry: Entry) -> set[str]:
         "models/bert.py": RENAMES,
         **dict.fromkeys(("models/mixtral.py", "models/deepseek.py"), JOINED),
         "models/lfm2.py": Lfm2.checkpoint.renames,
+        "models/qwen3_next.py": [*JOINED, *Qwen3Next.checkpoint.renames],
     }
     renames = of_files.get(entry.file, LIKE_LLAMA if entry.file in ("models/llama.py", "models/falcon.py") else [])
     names = set()

@@ -58,7 +58,7 @@ def test_writing_goes_on_with_the_likeliest_token_until_the_end() -> None:
 
 def test_every_model_is_there() -> None:
     encoders = "albert bert deberta eurobert modernbert"
-    texts = "bart deepseek falcon gemma gpt2 lfm2 llama mamba2 mixtral phi3 t5 transformer"
+    texts = "bart deepseek falcon gemma gpt2 lfm2 llama mamba2 mixtral phi3 qwen3_next t5 transformer"
     images_and_sound = (
         "clip convnext delightful_tts depth_anything dinov3 segformer siglip smolvlm swin vit wav2vec2 whisper"
     )

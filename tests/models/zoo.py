@@ -39,6 +39,7 @@ from lucid.models.mamba2 import Mamba2
 from lucid.models.mixtral import Mixtral
 from lucid.models.modernbert import ModernBert
 from lucid.models.phi3 import Phi3
+from lucid.models.qwen3_next import Qwen3Next
 from lucid.models.segformer import Segformer, SegformerForImageClassification, SegformerForSemanticSegmentation
 from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
 from lucid.models.smolvlm import SmolVLM
@@ -201,6 +202,8 @@ ZOO = [
     *(Entry("Phi-3", Phi3, f"phi3/{v}", _LOGITS) for v in ("base", "long")),
     *(Entry("DeepSeek-V2", Deepseek, f"deepseek_v2/{v}", _LOGITS) for v in ("base", "grouped")),
     Entry("DeepSeek-V3", Deepseek, "deepseek_v3/base", _LOGITS),
+    Entry("Qwen3-Next", Qwen3Next, "qwen3_next/base", _LOGITS),
+    Entry("Qwen3.5", Qwen3Next, "qwen3_5_text/base", _LOGITS),
     *(Entry("LFM2", Lfm2, f"lfm2/{v}", _LOGITS) for v in ("base", "biased")),
     *(Entry("Mamba-2", Mamba2, f"mamba2/{v}", _LOGITS) for v in ("base", "limited")),
     *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),

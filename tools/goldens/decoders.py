@@ -84,10 +84,14 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen2MoeConfig,
     Qwen2MoeForCausalLM,
+    Qwen3_5ForCausalLM,
+    Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
+    Qwen3NextConfig,
+    Qwen3NextForCausalLM,
     SeedOssConfig,
     SeedOssForCausalLM,
     SmolLM3Config,
@@ -794,3 +798,40 @@ def deepseek_v3() -> list[Golden]:
     model.model.layers[1].mlp.gate.e_score_correction_bias.uniform_(-0.3, 0.3)
     note = "queries of low rank; sigmoid scores with a bias for the choice, 2 of 4 groups; yarn that scales scores"
     return [of_base("deepseek_v3/base", model, note)]
+
+
+DELTA = GROUPED | {
+    "hidden_size": 16,
+    "head_dim": 8,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 6,
+    "linear_value_head_dim": 6,
+    "layer_types": ["linear_attention", "full_attention"],
+}
+
+
+def delta(name: str, model: PreTrainedModel, note: str) -> Golden:
+    golden = of_base(name, model, note, None)
+    long = Case("no mask, (2, 19)", {"input_ids": ids((2, 19), VOCABULARY, 720)})
+    return replace(golden, cases={**golden.cases, "chunks": long})
+
+
+def qwen3_next() -> list[Golden]:
+    experts = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 4}
+    config = Qwen3NextConfig(
+        **DELTA | {"intermediate_size": 20},
+        **experts,
+        shared_expert_intermediate_size=4,
+        mlp_only_layers=[0],
+        **SPECIAL,
+    )
+    note = "layer 0 the gated delta rule, 2 key heads for 4; layer 1 gated attention, experts; a quarter rotated"
+    return [delta("qwen3_next/base", Qwen3NextForCausalLM(config), note)]
+
+
+def qwen3_5_text() -> list[Golden]:
+    rope = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0]}
+    config = Qwen3_5TextConfig(**DELTA, rope_parameters=rope, tie_word_embeddings=True, **SPECIAL)
+    note = "as Qwen3-Next with products apart and no experts; half of each head rotated; tied"
+    return [delta("qwen3_5_text/base", Qwen3_5ForCausalLM(config), note)]
