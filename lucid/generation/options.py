@@ -193,12 +193,6 @@ class Options:
         """The strings that end a sequence."""
         return () if self.stop is None else (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
-    def forced_token(self, total: int, new: int) -> int | None:
-        """The only token that may follow sequences of this length with so many new tokens; None: any may."""
-        if self.forced_eos_token_id is not None and new == self.max_new_tokens - 1:
-            return self.forced_eos_token_id
-        return self.forced_bos_token_id if total == 1 else None
-
     def random(self, row: int = 0) -> np.random.Generator | None:
         """The random numbers of a row; None where nothing is drawn.
 

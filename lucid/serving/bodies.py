@@ -30,11 +30,6 @@ class Body:
         """`where` begins the names of fields in messages: "messages[0].", for example."""
         self._values, self._where = values, where
 
-    @property
-    def names(self) -> list[str]:
-        """The fields that are there and not null."""
-        return [name for name, value in self._values.items() if value is not None]
-
     def has(self, name: str) -> bool:
         """Whether a field is there and not null."""
         return self._values.get(name) is not None
