@@ -23,7 +23,7 @@ from lucid.generation.models import capacity_of, positions_of
 from lucid.generation.options import GenerateOptions, Options
 from lucid.generation.prompts import Ids, IdsLike, check_positions, read_prompt
 from lucid.generation.sequences import StepLogits
-from lucid.generation.slots import Slots
+from lucid.generation.slots import BufferSlots, Slots
 from lucid.generation.stepper import slots_of
 from lucid.generation.stops import Decode, Stops
 from lucid.nn import CausalDecoder
@@ -163,6 +163,11 @@ class Engine:
         self._changed = threading.Condition()
         self._stepping = False
         self._requests = self._turn = 0
+
+    @property
+    def together(self) -> bool:
+        """Whether a step writes the tokens of all slots in one run of the model."""
+        return isinstance(self._memory, BufferSlots)
 
     @property
     def active(self) -> int:

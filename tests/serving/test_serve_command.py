@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.console import in_process
+from tests.serving.servers import decoder
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
 
@@ -31,6 +32,24 @@ def test_a_host_that_is_no_address_of_this_machine_is_one_line(
 ) -> None:
     assert in_process(["serve", tmp_path, "--host", "192.0.2.1"], monkeypatch) == 1
     assert capsys.readouterr().err.startswith("lucid: cannot listen at 192.0.2.1, port 8000: ")
+
+
+@pytest.mark.parametrize(
+    ("cache", "slots", "noted"), [("growing", 4, True), ("growing", 1, False), ("fixed", 4, False)]
+)
+def test_a_cache_that_grows_is_noted_where_answers_could_be_computed_together(
+    cache: str,
+    slots: int,
+    noted: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for step in ("check_address", "serve"):
+        monkeypatch.setattr(f"lucid.cli.commands.serve.{step}", lambda *_: None)
+    folder = decoder(tmp_path, cache=cache)
+    assert in_process(["serve", folder, "--slots", slots], monkeypatch) == 0
+    assert ("answers share the time of one: the cache grows" in capsys.readouterr().out) is noted
 
 
 @pytest.mark.parametrize("command", ["serve minilm.onnx", "map minilm.onnx rows.csv -o out"])

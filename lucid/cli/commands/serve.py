@@ -38,6 +38,8 @@ def run(options: Serve) -> int:
     out.line(f"routes      {', '.join(paths)}")
     if "*" in settings.hosts and not os.environ.get(KEY):
         out.line(f"note        {host} serves every client without a key; --key-file or {KEY} sets one")
+    if model.language is not None and settings.slots > 1 and not model.language.together:
+        out.line("note        answers share the time of one: the cache grows; export with --cache fixed")
     serve(settings, app if settings.workers == 1 else None)
     return OK
 
