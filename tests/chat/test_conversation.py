@@ -25,7 +25,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
 def _render_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, which saves a tenth of a second each time; test_template.py is about the other one."""
 
-    def render(template: ChatTemplate, messages: Sequence[Message]) -> str:
+    def render(template: ChatTemplate, messages: Sequence[Message], tools: None = None) -> str:
         found = rendered(template.text, {**template.special_tokens, "messages": messages}, 10_000)
         if "text" not in found:
             raise ChatTemplateError(" ".join(*found.items()))
@@ -47,6 +47,15 @@ def test_what_was_said_goes_to_the_model_again(model: LanguageModel) -> None:
     assert answer.prompt_tokens == prompt_of(model, said)
     list(answer)
     assert [(m["role"], m["content"]) for m in conversation.messages] == [*said, ("assistant", answer.text)]
+
+
+def test_an_answer_reads_only_what_is_new(model: LanguageModel) -> None:
+    conversation = Conversation(model)
+    first = conversation.ask("abc", max_new_tokens=4)
+    assert "".join(first) == first.text
+    second = conversation.ask("de", max_new_tokens=4)
+    assert "".join(second) == second.text
+    assert second.kept >= first.prompt_tokens
 
 
 def test_an_interrupted_answer_is_remembered_as_far_as_it_came(model: LanguageModel) -> None:
