@@ -42,8 +42,14 @@ TOLERANCE = 2e-5
 
 
 def outputs_of(result: Any) -> dict[str, np.ndarray]:
-    """The tensors of a result by name."""
-    return {key: np.asarray(value.numpy()) for key, value in result.items() if hasattr(value, "numpy")}
+    """The tensors of a result by name; those of a tuple have its name and their places, as in exported files."""
+    tensors: dict[str, np.ndarray] = {}
+    for key, value in result.items():
+        if isinstance(value, (tuple, list)):
+            tensors |= outputs_of({f"{key}_{place}": item for place, item in enumerate(value)})
+        elif hasattr(value, "numpy"):
+            tensors[key] = np.asarray(value.numpy())
+    return tensors
 
 
 @contextmanager
