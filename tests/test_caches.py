@@ -229,7 +229,9 @@ def test_parity_and_explain_take_the_inputs_of_a_step() -> None:
         kwargs=gpt2.cached_input_specs(),
         sizes=[dict(zip(NAMES, sizes, strict=True)) for sizes in ((2, 3, 4), (1, 1, 7))],
     )
+    assert [each.output for each in report.comparisons][: len(gpt2.cached_output_names())] == gpt2.cached_output_names()
     assert len(report.comparisons) == 2 * len(gpt2.cached_output_names())
+    assert lucid.trace(gpt2).output_names == ("logits",), "one name with a cache and without"
     assert {decision.taken for decision in explain(gpt2, cache="growing").attention} == {"ai.onnx Attention"}
 
 

@@ -66,12 +66,12 @@ def test_agreement_with_the_quantised_model_and_the_cost_against_the_source_are_
 ) -> None:
     code, out, _ = call("export", llama, "--bits", "4", "-o", tmp_path / "small.onnx")
     (cost,) = re.findall(
-        r"^cost  of quantizing \(NumPy, [^)]*\): output: cosine (\S+) in the mean, ", out, re.MULTILINE
+        r"^cost  of quantizing \(NumPy, [^)]*\): logits: cosine (\S+) in the mean, ", out, re.MULTILINE
     )
     assert code == 0 and "ok    parity with NumPy" in out and 0.5 < float(cost) < 0.9995
     *_, found = call("export", llama, "--bits", "8", "-o", tmp_path / "8.onnx", "--json")[:2]
     (output,) = json.loads(found)["quantizing"]["outputs"]
-    assert output["output"] == "output" and 0.999 < output["cosine_worst"] <= output["cosine_mean"] < 1
+    assert output["output"] == "logits" and 0.999 < output["cosine_worst"] <= output["cosine_mean"] < 1
     assert float(cost) < output["cosine_mean"] and 0 < output["relative_error"] < 0.05
     code, out, _ = call("export", llama, "-o", tmp_path / "float.onnx")
     assert "of quantizing" not in out
@@ -85,7 +85,7 @@ def test_the_card_of_a_quantised_model_says_both(call: Any, llama: Path, tmp_pat
     card = (tmp_path / "made" / "README.md").read_text()
     assert code == 0 and out.count("cost  of quantizing (NumPy, ") == 1
     assert "## Agreement with the quantized model" in card and "with the source\n" not in card
-    assert re.search(r"## What quantizing cost\n(.|\n)*\| `model.onnx` \| `output` \| 0\.\d{4} \| 0\.\d{4} \| \d", card)
+    assert re.search(r"## What quantizing cost\n(.|\n)*\| `model.onnx` \| `logits` \| 0\.\d{4} \| 0\.\d{4} \| \d", card)
     code, out, _ = call("export", llama, "--bits", "4", "--for", layout, "-o", tmp_path / "made", "--no-check")
     card = (tmp_path / "made" / "README.md").read_text()
     assert code == 0 and "cost" not in out + card and "compared" not in card and "Not measured (`--no-check`)" in card

@@ -43,6 +43,7 @@ class CausalDecoder(Module):
         logits, cache = decoder(logits[:, -1:].argmax(-1), past_key_values=cache)       # then one at a time
     """
 
+    output_names: ClassVar[Sequence[str]] = ("logits",)
     takes_logits_to_keep: ClassVar[bool] = False
     takes_fixed_cache: ClassVar[bool] = True
     """Whether the cache may be buffers of a fixed capacity; otherwise it grows."""

@@ -22,6 +22,7 @@ from lucid.core.words.other_libraries import check_model
 from lucid.core.words.progress import phase
 from lucid.core.words.user_code import located_errors
 from lucid.nn.adapter_inputs import adapter_inputs, given_adapter
+from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
 
@@ -226,7 +227,7 @@ def _check_origin(graph: Graph) -> None:
 def outputs_of(result: Any, model: Model | None = None) -> dict[str, Tensor]:
     """The tensors that a model returned by name: ``output``, ``output_0`` in a list or tuple, the key in a dict.
 
-    A module that has `output_names` gives them these.
+    A module that has `output_names` gives them these, a step of a decoder those of its cache.
 
     Raises:
         TypeError: for anything else in it, and if there are none.
@@ -239,6 +240,8 @@ def outputs_of(result: Any, model: Model | None = None) -> dict[str, Tensor]:
             f"trace: the model returned {type(result).__name__}, expected a tensor or a structure of tensors"
         )
     names = model.output_names if isinstance(model, Module) else ()
+    if isinstance(model, CausalDecoder) and len(outputs) > 1:  # a step
+        names = model.cached_output_names()
     if not names:
         return outputs
     if len(names) != len(outputs):
