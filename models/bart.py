@@ -116,7 +116,6 @@ class Bart(TwoStacks[BartConfig]):
             "lm_head.weight": "model.shared.weight",
         },
     )
-    output_names: ClassVar[Sequence[str]] = ("logits",)
     model: EncoderDecoder
 
     def __init__(self, config: BartConfig) -> None:

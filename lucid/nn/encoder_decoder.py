@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,8 @@ class EncoderDecoder(Module):
     exported parts follow from these. The decoder's texts have no mask of their own, so they are not padded on the left;
     with buffers they may be padded on the right.
     """
+
+    output_names: ClassVar[Sequence[str]] = ("logits",)
 
     @property
     def cache_shape(self) -> CacheShape:
