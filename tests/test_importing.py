@@ -100,6 +100,10 @@ PAIRS = {
         pooling.max_pool_with_places(1)(of(np.float32([[[5, 1, 3, 2, 4, 9]]])), 3, 2, 2, 2)[1],
         np.int64([[[0, 0, 4]]]),  # elements 0 2 | 0 2 4 | 2 4
     ),
+    "maxima of large integers": (
+        pooling.max_pool_with_places(1)(of(np.int64([[[2**60, 2**60 + 1, 3, 4]]])), 2)[0],
+        np.int64([[[2**60 + 1, 4]]]),
+    ),
     "the first of equal maxima": (
         pooling.max_pool_with_places(2)(of(np.ones((1, 1, 2, 4), np.float32)), 2)[1][0, 0],
         [[0, 2]],

@@ -31,11 +31,12 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "from-torch-vision.md"
 ANY = ("N", 3, "H", "W")
 SIDES = ((2, 64, 64), (3, 96, 64), (1, 64, 128))  # rows, height, width; a fixed side takes the place of the others
-MODELS: dict[str, dict[str, Any]] = {  # the options of each; `side` where it takes one size of image only
+# The options of each; `side` where it takes one size of image only, `step` where torch's program takes multiples.
+MODELS: dict[str, dict[str, Any]] = {
     "torchvision.squeezenet1_1": {},
     "timm.vit_tiny_patch16_224": {"side": 64, "img_size": 64},
     "torchvision.shufflenet_v2_x0_5": {},
-    "timm.mobilevit_xxs": {},
+    "timm.mobilevit_xxs": {"step": 64},  # other sizes are resized before its attention, which torch decides when tracing
     "torchvision.mobilenet_v3_small": {},
     "timm.levit_128s": {"side": 224},
     "torchvision.resnet50": {},
@@ -73,6 +74,7 @@ def model_of(name: str) -> tuple[torch.nn.Module, int | None]:
     """A model with random weights, and the side of its images if it takes one only."""
     options = dict(MODELS[name])
     side = options.pop("side", None)
+    options.pop("step", None)
     library, _, kind = name.partition(".")
     torch.manual_seed(0)
     if library == "timm":
@@ -118,7 +120,8 @@ def tried(name: str) -> dict[str, Any]:
         stage = "from_torch"
         axes, program = program_of(model, side)
         side = side or (None if "H" in axes else SIDES[0][1])
-        runs = [images(side, *sizes) for sizes in SIDES]
+        step = MODELS[name].get("step", 1)
+        runs = [images(side, rows, *(-(-size // step) * step for size in sizes)) for rows, *sizes in SIDES]
         with torch.no_grad():
             wanted = [outputs_of(model(x)) for x in runs]
         module = lucid.from_torch(program, dynamic=[axes])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucid import ops
-from lucid.core.graph.types import int64
+from lucid.core.graph.types import float32, int64
 from lucid.core.sizes.dims import Size, same
 from lucid.importing.functions import scalar_tensor
 from lucid.importing.layer_functions import pair
@@ -87,14 +87,17 @@ def max_pool_with_places(rank: int) -> Function:
     def both(
         x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> tuple[Tensor, Tensor]:
-        maxima = pool(x, kernel, stride, padding, dilation, ceil_mode)
+        maxima = pool(x if x.dtype.kind == "float" else x.astype(float32), kernel, stride, padding, dilation, ceil_mode)
         steps = zip(
             x.shape[-rank:],
             maxima.shape[-rank:],
             *(pair(each, rank) for each in (kernel, stride or kernel, padding, dilation)),
             strict=True,
         )
-        return maxima, _places(x, [_window_table(*step) for step in steps])
+        tables = [_window_table(*step) for step in steps]
+        if x.dtype.kind != "float":  # MaxPool would round large integers
+            maxima = _windows(x, tables).amax(-1)
+        return maxima, _places(x, tables)
 
     return both
 

@@ -235,6 +235,31 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "running": (lambda x: (*torch.cummax(x, 1), x.cummin(0).values, x.cumprod(1))),
     "medians": lambda x: (*x.median(-1), x.median(), x.kthvalue(3, -1).values),
     "hyperbolic": lambda x: (x.sinh(), x.cosh(), x.asinh(), (x.abs() + 1).acosh(), (x / 10).atanh()),
+    "angles": lambda x: (
+        (x / 9).asin(),
+        (x / 9).acos(),
+        x.atan(),
+        torch.atan2(x, x.flip(-1)),
+        torch.hypot(x, x.flip(1)),
+    ),
+    "signs": lambda x: (x.signbit(), torch.copysign(x, x.flip(-1)), x.angle(), x.round(decimals=1)),
+    "places of maxima": lambda x: (
+        *F.max_pool1d(x, 3, 2, 1, return_indices=True),
+        *F.max_pool1d(x, 2, 1, dilation=2, return_indices=True),
+        *F.adaptive_max_pool2d(x[:, None], (2, 3), return_indices=True),
+    ),
+    "combined at indices": lambda x: (
+        x.scatter_reduce(2, x.long() % 3, x, "amax"),
+        x.scatter_reduce(2, x.long() % 3, x, "mean", include_self=False),
+    ),
+    "bags of rows": lambda x: (
+        F.embedding_bag(torch.tensor([1, 2, 0, 1]), torch.eye(9), torch.tensor([0, 3, 3]), mode="max"),
+        F.embedding_bag(x.argmax(2).flatten(), torch.eye(9), torch.tensor([0])),
+    ),
+    "a norm by the batch": lambda x: (
+        F.batch_norm(x, None, None, training=True),
+        F.bilinear(x, x, torch.ones(2, 8, 8)),
+    ),
     "shifts": lambda x: ((10 * x).long() << 2, (10 * x).int() >> 1, (1 + x.abs()).long() << x.abs().long()),
     "a number of a tensor": lambda x: x * x.sum().item(),
     "sign of NaN": lambda x: torch.sign(torch.where(x > 0, x, torch.nan)),
