@@ -70,6 +70,10 @@ PAIRS = {
     "asinh": (ops.asinh(of(WIDE * 1e30)), np.arcsinh(WIDE.astype(np.float64) * 1e30)),
     "acosh": (ops.acosh(of(abs(WIDE) + 1)), np.arccosh(abs(WIDE) + 1)),
     "atanh": (ops.atanh(of(WIDE / 90)), np.arctanh(WIDE / 90)),
+    "angles of whole numbers": (
+        ops.atan2(of(np.int64([0, -2])), of(np.int64([-1, 0]))),
+        np.float32([np.pi, -np.pi / 2]),
+    ),
     "shifts": (elements.right_shift(elements.left_shift(of(np.int64([5, -5])), 2), 3), np.int64([2, -3])),
     "cumprod": (elements.cumprod(of(X), 1), np.cumprod(X, 1)),
     "the largest so far": (elements.running_extreme(operator.ge)(of(X), -1)[0], np.maximum.accumulate(X, -1)),

@@ -34,8 +34,8 @@ ByKind: TypeAlias = Mapping[str, Callable[..., Any]]
 _NUMBERS = ("int", "float")
 
 
-def _in_float32(op: Unary, x: Tensor) -> Tensor:
-    return op(x.astype(float32))
+def _in_float32(op: Op[..., Tensor], *tensors: Tensor) -> Tensor:
+    return op(*(x.astype(float32) for x in tensors))
 
 
 def _unchanged(op: Unary, x: Tensor) -> Tensor:
