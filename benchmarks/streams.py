@@ -107,7 +107,7 @@ def _behind(session: TimedSession) -> float:
     long = made.submit(draw.integers(5, MOST, LONG), max_new_tokens=1)
     reading = threading.Thread(target=next, args=(long,))
     reading.start()
-    while not made.active:
+    while not made.active and long.ended_by is None:
         time.sleep(1e-3)
     behind = first(SHORT)
     reading.join()
