@@ -1,4 +1,4 @@
-"""wav2vec 2.0 (Baevski et al. 2020) and HuBERT (Hsu et al. 2021): sound, as it is, to states of 20 ms each.
+"""wav2vec 2.0 (Baevski et al. 2020), HuBERT (Hsu et al. 2021), WavLM (Chen et al. 2022): sound to states of 20 ms each.
 
 ::
 
@@ -59,6 +59,8 @@ class Wav2Vec2Config(SoundConfig):
     position_kernel: int = option.size("num_conv_pos_embeddings", 128)
     position_groups: int = option.heads("num_conv_pos_embedding_groups", 16)
     norm_first: bool = option.flag("do_stable_layer_norm", False)  # within layers; what transformers calls stable
+    num_buckets: int = 0  # of distances that have a bias, which each layer gates by what it reads (WavLM); 0: none
+    max_distance: int = 0  # from which distances share a bias
     projection_norm: bool = option.flag("feat_proj_layer_norm", absent=True)  # which some HuBERTs do without
 
     @classmethod
@@ -66,7 +68,10 @@ class Wav2Vec2Config(SoundConfig):
         """From config.json."""
         for name in ("add_adapter", "conv_pos_batch_norm"):
             options.only(name, False)
-        return cls.from_rows(options)
+        if options.model_type != "wavlm":
+            return cls.from_rows(options)
+        buckets, distance = options.whole("num_buckets", low=4, high=1 << 16), options.whole("max_bucket_distance")
+        return cls.from_rows(options, num_buckets=buckets, max_distance=distance)
 
     @classmethod
     def read_classifier(cls, options: Config) -> Self:
@@ -85,13 +90,13 @@ class Wav2Vec2(Pretrained[Wav2Vec2Config]):
         ignored_options=[
             "num_feat_extract_layers|vocab_size|output_hidden_size",  # repeat what lists and weights say
             "apply_spec_augment|mask_(time|feature)_.*",  # training
-            "codevector_dim|num_codevector.*|contrastive_.*|diversity_.*|proj_codevector_dim|ctc_.*",
+            "num_ctc_classes|codevector_dim|num_codevector.*|contrastive_.*|diversity_.*|proj_codevector_dim|ctc_.*",
             "adapter_(kernel_size|stride)|num_adapter_layers",  # of an adapter that is not there
             "classifier_proj_size|tdnn_.*|xvector_.*|use_weighted_layer_sum",  # heads
             "tie_word_embeddings",
         ],
         renames=[
-            (r"^(wav2vec2|hubert)\.", ""),
+            (r"^(wav2vec2|hubert|wavlm)\.", ""),
             # What older checkpoints call the length and the direction of each filter.
             (r"\.conv\.weight_g$", ".conv.parametrizations.weight.original0"),
             (r"\.conv\.weight_v$", ".conv.parametrizations.weight.original1"),
@@ -202,7 +207,7 @@ class Encoder(nn.Module):
     def __init__(self, config: Wav2Vec2Config) -> None:
         self.pos_conv_embed = PositionalEmbedding(config)
         self.layer_norm = nn.LayerNorm(config.hidden_size, config.eps)
-        self.layers = [Layer(config) for _ in range(config.num_layers)]
+        self.layers = [Layer(config, first=index == 0) for index in range(config.num_layers)]
         self.norm_first = config.norm_first
 
     def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
@@ -213,8 +218,9 @@ class Encoder(nn.Module):
         """The input of the first layer, and the output of each layer."""
         x = x + self.pos_conv_embed(x)
         states = [x if self.norm_first else self.layer_norm(x)]
+        bias = self.layers[0].attention.bias(x) if self.layers else None
         for layer in self.layers:
-            states.append(layer(states[-1], kept))
+            states.append(layer(states[-1], kept, bias))
         return states
 
     def states_read(self, x: Tensor, kept: Tensor | None, every: bool) -> list[Tensor]:
@@ -267,30 +273,50 @@ class WeightNorm(nn.Module):
 class Layer(nn.Module):
     """Attention and two linear layers, each with a norm, before or after it, and a residual connection."""
 
-    def __init__(self, config: Wav2Vec2Config) -> None:
-        self.attention = Attention(config)
+    def __init__(self, config: Wav2Vec2Config, first: bool) -> None:
+        self.attention = Attention(config, first)
         self.layer_norm, self.final_layer_norm = (nn.LayerNorm(config.hidden_size, config.eps) for _ in range(2))
         self.feed_forward = FeedForward(config)
         self.norm_first = config.norm_first
 
-    def forward(self, x: Tensor, kept: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, kept: Tensor | None, bias: Tensor | None) -> Tensor:
         if self.norm_first:
-            x = x + self.attention(self.layer_norm(x), kept)
+            x = x + self.attention(self.layer_norm(x), kept, bias)
             return x + self.feed_forward(self.final_layer_norm(x))
-        x = self.layer_norm(x + self.attention(x, kept))
+        x = self.layer_norm(x + self.attention(x, kept, bias))
         return self.final_layer_norm(x + self.feed_forward(x))
 
 
 class Attention(nn.Module):
-    """Self-attention of the frames that are not padding."""
+    """Self-attention of the frames that are not padding; WavLM's has gates for the biases of distances."""
 
-    def __init__(self, config: Wav2Vec2Config) -> None:
+    def __init__(self, config: Wav2Vec2Config, first: bool) -> None:
         width, self.num_heads = config.hidden_size, config.num_heads
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
+        self.rel_attn_embed: nn.RelativePositionBias | None = None
+        if config.num_buckets:
+            self.gru_rel_pos_const = nn.init.new_parameter(1, self.num_heads, 1, 1, value=1.0)
+            self.gru_rel_pos_linear = nn.Linear(width // self.num_heads, 8)
+            if first:  # of all layers
+                sizes = (self.num_heads, config.num_buckets, config.max_distance)
+                self.rel_attn_embed = nn.RelativePositionBias(*sizes)
 
-    def forward(self, x: Tensor, kept: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, kept: Tensor | None, bias: Tensor | None) -> Tensor:
         q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
-        return self.out_proj(ops.attention(q, k, v, None, kept, heads=self.num_heads))
+        bias = None if bias is None else self.gate(x) * bias
+        return self.out_proj(ops.attention(q, k, v, bias, kept, heads=self.num_heads))
+
+    def bias(self, x: Tensor) -> Tensor | None:
+        """What distances add to the scores before they are gated, (1, H, L, L)."""
+        return None if self.rel_attn_embed is None else self.rel_attn_embed(x.shape[1], x.shape[1])
+
+    def gate(self, x: Tensor) -> Tensor:
+        """How much of its biases each head takes for each query, (N, H, L, 1), from x (N, L, E)."""
+        n, length, width = x.shape
+        heads = x.reshape(n, length, self.num_heads, width // self.num_heads).transpose(1, 2)
+        sums = self.gru_rel_pos_linear(heads).reshape(n, self.num_heads, length, 2, 4).sum(-1)
+        update, reset = sums.sigmoid().chunk(2, -1)
+        return update * (reset * self.gru_rel_pos_const - 1) + 2
 
 
 class FeedForward(nn.Module):
@@ -309,7 +335,7 @@ class FeedForward(nn.Module):
 
 _WITH_HEAD: Checkpoint[Wav2Vec2Config] = replace(
     Wav2Vec2.checkpoint,
-    renames=[(r"^hubert\.", "wav2vec2."), *Wav2Vec2.checkpoint.renames[1:]],
+    renames=[(r"^(hubert|wavlm)\.", "wav2vec2."), *Wav2Vec2.checkpoint.renames[1:]],
     ignored_keys=[r"\bmasked_spec_embed$"],
 )
 

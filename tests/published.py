@@ -126,7 +126,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "segformer": _SEGFORMER,
     "dinov3_vit": _IMAGE,
     "depth_anything": _DEPTH,
-    **dict.fromkeys(("wav2vec2", "hubert"), _SOUND),
+    **dict.fromkeys(("wav2vec2", "hubert", "wavlm"), _SOUND),
     **dict.fromkeys(("convnext", "convnextv2"), _STAGES),
     **dict.fromkeys(("clip", "siglip"), _TOWERS),
     "albert": {**_TEXT, "embedding_size": 16},
@@ -277,7 +277,7 @@ def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:
     if kind == "whisper":
         sound = rng.standard_normal((2, options["num_mel_bins"], 2 * options["max_source_positions"]))
         return {"input_features": sound.astype(np.float32), "decoder_input_ids": decoder_ids}
-    if kind in ("wav2vec2", "hubert"):
+    if kind in ("wav2vec2", "hubert", "wavlm"):
         return {"input_values": rng.standard_normal((2, 120)).astype(np.float32)}
     vision = options.get("vision_config", options.get("backbone_config", options))
     side = vision.get("image_size")

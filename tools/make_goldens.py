@@ -118,6 +118,7 @@ FAMILIES = {
     "idefics3": vision_language.idefics3,
     "wav2vec2": speech.wav2vec2,
     "hubert": speech.hubert,
+    "wavlm": speech.wavlm,
 }
 OTHERS = {
     "adapters": adapters.store_all,

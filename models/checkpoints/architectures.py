@@ -200,6 +200,7 @@ CLASSES = {
         "Wav2Vec2ForAudioFrameClassification Wav2Vec2ForCTC Wav2Vec2ForPreTraining "
         "Wav2Vec2ForSequenceClassification Wav2Vec2ForXVector Wav2Vec2Model"
     ),
+    "wavlm": "WavLMForAudioFrameClassification WavLMForCTC WavLMForSequenceClassification WavLMForXVector WavLMModel",
     "whisper": (
         "WhisperDecoder WhisperEncoder WhisperForAudioClassification WhisperForCausalLM "
         "WhisperForConditionalGeneration WhisperModel"

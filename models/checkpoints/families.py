@@ -558,7 +558,7 @@ FAMILIES: dict[str, Family] = {
             "audio-classification": "wav2vec2.Wav2Vec2ForSequenceClassification",
             "audio-frame-classification": "wav2vec2.Wav2Vec2ForAudioFrameClassification",
         },
-        types=_types("wav2vec2", "hubert"),
+        types=_types("wav2vec2", "hubert", "wavlm"),
     ),
     "whisper": Family(
         tasks={

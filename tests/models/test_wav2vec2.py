@@ -17,7 +17,8 @@ from tests.models import goldens
 
 
 @pytest.mark.parametrize(
-    "variant", ["wav2vec2/base", "wav2vec2/ctc", "wav2vec2/classifier", "hubert/base", "hubert/ctc"]
+    "variant",
+    ["wav2vec2/base", "wav2vec2/ctc", "wav2vec2/classifier", "hubert/base", "hubert/ctc", "wavlm/base", "wavlm/ctc"],
 )
 def test_hidden_states_are_those_of_transformers(variant: str) -> None:
     model = Wav2Vec2.from_pretrained(goldens.folder(variant))

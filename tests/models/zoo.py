@@ -245,5 +245,7 @@ ZOO = [
     Entry("wav2vec 2.0, HuBERT: speech", Wav2Vec2ForCTC, "hubert/ctc", _LOGITS),
     Entry("wav2vec 2.0: sounds", Wav2Vec2ForSequenceClassification, "wav2vec2/classifier", _LOGITS),
     Entry("HuBERT", Wav2Vec2, "hubert/base", _HIDDEN),
+    Entry("WavLM", Wav2Vec2, "wavlm/base", _HIDDEN),
+    Entry("WavLM: speech", Wav2Vec2ForCTC, "wavlm/ctc", _LOGITS),
     *(Entry("Whisper", Whisper, f"whisper/{v}", _LOGITS) for v in ("base", "uneven")),
 ]

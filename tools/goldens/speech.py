@@ -26,6 +26,9 @@ from transformers import (
     Wav2Vec2ForCTC,
     Wav2Vec2ForSequenceClassification,
     Wav2Vec2Model,
+    WavLMConfig,
+    WavLMForCTC,
+    WavLMModel,
 )
 
 from .core import Case, Golden, normal, padding_mask, write_json
@@ -131,6 +134,17 @@ def hubert() -> list[Golden]:
             "logits",
             "layer norms, norms before layers",
             1140,
+        ),
+    ]
+
+
+def wavlm() -> list[Golden]:
+    few = {"num_buckets": 8, "max_bucket_distance": 6}
+    note = "a bias for each bucket of distances, the same in all layers, which each layer gates"
+    return [
+        golden("wavlm/base", WavLMModel(WavLMConfig(**SIZES, **few)), "last_hidden_state", f"group norm; {note}", 1150),
+        golden(
+            "wavlm/ctc", WavLMForCTC(WavLMConfig(**SIZES | LAYER_NORM, **few)), "logits", f"layer norms; {note}", 1160
         ),
     ]
 
