@@ -15,7 +15,7 @@ import lucid
 from lucid import nn
 from lucid.core.graph.types import Array
 from lucid.export import Target, explain, to_onnx
-from lucid.models.vit import ViT
+from lucid.models.vision.vit import ViT
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from tests.models import goldens

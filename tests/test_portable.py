@@ -25,7 +25,7 @@ from lucid.models.clip import CLIP
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.models.t5 import T5
-from lucid.models.vit import ViT
+from lucid.models.vision.vit import ViT
 from lucid.models.whisper import Whisper
 from lucid.runtime import Session
 from tests.models import goldens

@@ -281,8 +281,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "convnext": Family(
         tasks={
-            "image-feature-extraction": "convnext.ConvNext",
-            "image-classification": "convnext.ConvNextForImageClassification",
+            "image-feature-extraction": "vision.convnext.ConvNext",
+            "image-classification": "vision.convnext.ConvNextForImageClassification",
         },
         types=_types("convnext", "convnextv2"),
     ),
@@ -311,9 +311,9 @@ FAMILIES: dict[str, Family] = {
         types={"eurobert": ModelType(published_code=True)},
     ),
     "depth_anything": Family(
-        tasks={"depth-estimation": "depth_anything.DepthAnything"}, types=_types("depth_anything")
+        tasks={"depth-estimation": "vision.depth_anything.DepthAnything"}, types=_types("depth_anything")
     ),
-    "dinov3": Family(tasks={"image-feature-extraction": "dinov3.DINOv3"}, types=_types("dinov3_vit")),
+    "dinov3": Family(tasks={"image-feature-extraction": "vision.dinov3.DINOv3"}, types=_types("dinov3_vit")),
     "falcon": Family(
         tasks=_decoder("falcon.Falcon"),
         types={"falcon": ModelType(parts=DecoderParts(norm="layer", qkv="grouped", mlp="plain"), optimum=_KV_HEADS)},
@@ -506,9 +506,9 @@ FAMILIES: dict[str, Family] = {
     ),
     "segformer": Family(
         tasks={
-            "image-feature-extraction": "segformer.Segformer",
-            "image-classification": "segformer.SegformerForImageClassification",
-            "image-segmentation": "segformer.SegformerForSemanticSegmentation",
+            "image-feature-extraction": "vision.segformer.Segformer",
+            "image-classification": "vision.segformer.SegformerForImageClassification",
+            "image-segmentation": "vision.segformer.SegformerForSemanticSegmentation",
         },
         types=_types("segformer"),
     ),
@@ -528,8 +528,8 @@ FAMILIES: dict[str, Family] = {
     "smolvlm": Family(tasks={"image-text-to-text": "smolvlm.SmolVLM"}, types=_types("smolvlm", "idefics3")),
     "swin": Family(
         tasks={
-            "image-feature-extraction": "swin.Swin",
-            "image-classification": "swin.SwinForImageClassification",
+            "image-feature-extraction": "vision.swin.Swin",
+            "image-classification": "vision.swin.SwinForImageClassification",
         },
         types=_types("swin"),
     ),
@@ -546,8 +546,8 @@ FAMILIES: dict[str, Family] = {
     ),
     "vit": Family(
         tasks={
-            "image-feature-extraction": "vit.ViT",
-            "image-classification": "vit.ViTForImageClassification",
+            "image-feature-extraction": "vision.vit.ViT",
+            "image-classification": "vision.vit.ViTForImageClassification",
         },
         types=_types("vit", "deit", "dinov2", "dinov2_with_registers"),
     ),

@@ -1,4 +1,4 @@
-"""models/convnext.py: what both versions have, and which options they read."""
+"""models/vision/convnext.py: what both versions have, and which options they read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.convnext import ConvNext, ConvNextConfig, ConvNextForImageClassification, ResponseNorm
+from lucid.models.vision.convnext import ConvNext, ConvNextConfig, ConvNextForImageClassification, ResponseNorm
 from tests.models import goldens
 
 

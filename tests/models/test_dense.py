@@ -1,4 +1,4 @@
-"""models/segformer.py, dinov3.py and depth_anything.py: what is special, and what they refuse."""
+"""models/vision/segformer.py, dinov3.py and depth_anything.py: what is special, and what they refuse."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import lucid
 from lucid import Tensor
 from lucid.layouts.images import Preprocessor
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.depth_anything import DepthAnything
-from lucid.models.dinov3 import DINOv3
+from lucid.models.vision.depth_anything import DepthAnything
+from lucid.models.vision.dinov3 import DINOv3
 from tests.models import goldens
 
 

@@ -20,7 +20,7 @@ from lucid.models.lfm2 import Lfm2
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.qwen3_next import Qwen3Next
 from lucid.models.t5 import T5, T5Config
-from lucid.models.vit import ViT, ViTConfig
+from lucid.models.vision.vit import ViT, ViTConfig
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 

@@ -17,7 +17,10 @@ from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted(path.stem for path in (ROOT / "models").glob("[a-z]*.py"))
+FILES = [
+    *sorted(path.stem for path in (ROOT / "models").glob("[a-z]*.py")),
+    *sorted(f"vision.{path.stem}" for path in (ROOT / "models/vision").glob("[a-z]*.py")),
+]
 
 
 @pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.variant)
@@ -31,9 +34,10 @@ def test_every_model_type_that_a_checkpoint_names_is_known() -> None:
     classes = [v for v in values if isinstance(v, type) and issubclass(v, Pretrained) and hasattr(v, "checkpoint")]
     named = {kind for found in classes for kind in found.checkpoint.model_types}
     assert named == set(MODEL_TYPES)
-    for file, family in FAMILIES.items():
-        name = family.model.removeprefix(f"{file}.")
-        assert vars(import_module(f"lucid.models.{file}"))[name].checkpoint.model_types == tuple(family.types)
+    for name, family in FAMILIES.items():
+        file, _, model = family.model.rpartition(".")
+        assert file.removeprefix("vision.") == name
+        assert vars(import_module(f"lucid.models.{file}"))[model].checkpoint.model_types == tuple(family.types)
 
 
 def test_an_unknown_model_type_is_an_error_that_lists_the_known_ones_and_points_to_the_page(tmp_path: Path) -> None:

@@ -13,7 +13,12 @@ import lucid
 from lucid import Tensor, nn
 from lucid.models.parts.demonstration import SideBySide, written
 
-PROGRAMS = sorted(path.stem for path in (Path(__file__).parents[2] / "models").glob("[a-z]*.py"))
+MODELS = Path(__file__).parents[2] / "models"
+PROGRAMS = sorted(
+    ".".join(path.relative_to(MODELS).with_suffix("").parts)
+    for pattern in ("[a-z]*.py", "vision/[a-z]*.py")
+    for path in MODELS.glob(pattern)
+)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -59,7 +64,6 @@ def test_writing_goes_on_with_the_likeliest_token_until_the_end() -> None:
 def test_every_model_is_there() -> None:
     encoders = "albert bert deberta eurobert modernbert"
     texts = "bart deepseek falcon gemma gpt2 lfm2 llama mamba2 mixtral phi3 qwen3_next t5 transformer"
-    images_and_sound = (
-        "clip convnext delightful_tts depth_anything dinov3 segformer siglip smolvlm swin vit wav2vec2 whisper"
-    )
-    assert sorted(f"{encoders} {texts} {images_and_sound}".split()) == PROGRAMS
+    several_senses = "clip delightful_tts siglip smolvlm wav2vec2 whisper"
+    images = [f"vision.{name}" for name in "convnext depth_anything dinov3 segformer swin vit".split()]
+    assert sorted([*f"{encoders} {texts} {several_senses}".split(), *images]) == PROGRAMS

@@ -1,4 +1,4 @@
-"""models/swin.py against transformers, and what its windows demand of an image."""
+"""models/vision/swin.py against transformers, and what its windows demand of an image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.swin import Swin, SwinForImageClassification
+from lucid.models.vision.swin import Swin, SwinForImageClassification
 from tests.models import goldens
 
 

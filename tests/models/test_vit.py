@@ -1,4 +1,4 @@
-"""models/vit.py against transformers: ViT, DeiT and DINOv2."""
+"""models/vision/vit.py against transformers: ViT, DeiT and DINOv2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.vit import ViT, ViTForImageClassification, stretch
+from lucid.models.vision.vit import ViT, ViTForImageClassification, stretch
 from lucid.runtime import Session
 from tests.models import goldens
 

@@ -24,11 +24,8 @@ from lucid.models.bert import (
 )
 from lucid.models.checkpoints.tasks import class_of
 from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
-from lucid.models.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.deberta import Deberta
 from lucid.models.deepseek import Deepseek
-from lucid.models.depth_anything import DepthAnything
-from lucid.models.dinov3 import DINOv3
 from lucid.models.eurobert import EuroBert
 from lucid.models.falcon import Falcon
 from lucid.models.gemma import Gemma, GemmaStates
@@ -40,12 +37,15 @@ from lucid.models.mixtral import Mixtral
 from lucid.models.modernbert import ModernBert
 from lucid.models.phi3 import Phi3
 from lucid.models.qwen3_next import Qwen3Next
-from lucid.models.segformer import Segformer, SegformerForImageClassification, SegformerForSemanticSegmentation
 from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
 from lucid.models.smolvlm import SmolVLM
-from lucid.models.swin import Swin, SwinForImageClassification
 from lucid.models.t5 import T5
-from lucid.models.vit import ViT, ViTForImageClassification
+from lucid.models.vision.convnext import ConvNext, ConvNextForImageClassification
+from lucid.models.vision.depth_anything import DepthAnything
+from lucid.models.vision.dinov3 import DINOv3
+from lucid.models.vision.segformer import Segformer, SegformerForImageClassification, SegformerForSemanticSegmentation
+from lucid.models.vision.swin import Swin, SwinForImageClassification
+from lucid.models.vision.vit import ViT, ViTForImageClassification
 from lucid.models.wav2vec2 import Wav2Vec2, Wav2Vec2ForCTC, Wav2Vec2ForSequenceClassification
 from lucid.models.whisper import Whisper
 from tests.models import goldens

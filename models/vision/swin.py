@@ -272,7 +272,7 @@ def _filled(x: Tensor, step: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
 
 
 def main() -> None:
-    """Classify random images, exported and eagerly: ``python -m lucid.models.swin FOLDER``."""
+    """Classify random images, exported and eagerly: ``python -m lucid.models.vision.swin FOLDER``."""
     classify_images(SwinForImageClassification, "swin/classifier")
 
 

@@ -24,7 +24,7 @@ from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrai
 from lucid.models.parts.decoders import Angles
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.parts.options import read_image_size, read_patch_size
-from lucid.models.vit import LayerScale
+from lucid.models.vision.vit import LayerScale
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Attention(nn.Module):
 
 
 def main() -> None:
-    """The features of two random images, exported and eagerly: ``python -m lucid.models.dinov3 FOLDER``."""
+    """The features of two random images, exported and eagerly: ``python -m lucid.models.vision.dinov3 FOLDER``."""
     model = DINOv3.from_pretrained(checkpoint_folder("dinov3/base"))
     both = SideBySide(model)
     lucid.manual_seed(0)

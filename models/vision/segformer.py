@@ -236,7 +236,7 @@ class DecodeHead(nn.Module):
 
 
 def main() -> None:
-    """Classify the places of two random images, exported and eagerly: ``python -m lucid.models.segformer FOLDER``."""
+    """Classify places of random images, exported and eagerly: ``python -m lucid.models.vision.segformer FOLDER``."""
     model = SegformerForSemanticSegmentation.from_pretrained(checkpoint_folder("segformer/segmentation"))
     both = SideBySide(model)
     lucid.manual_seed(0)

@@ -293,7 +293,7 @@ class Attention(nn.Module):
 
 
 def main() -> None:
-    """Classify random images, exported and eagerly: ``python -m lucid.models.vit FOLDER``."""
+    """Classify random images, exported and eagerly: ``python -m lucid.models.vision.vit FOLDER``."""
     classify_images(ViTForImageClassification, "vit/classifier")
 
 

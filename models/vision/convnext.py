@@ -169,7 +169,7 @@ class ResponseNorm(nn.Module):
 
 
 def main() -> None:
-    """Classify random images, exported and eagerly: ``python -m lucid.models.convnext FOLDER``."""
+    """Classify random images, exported and eagerly: ``python -m lucid.models.vision.convnext FOLDER``."""
     classify_images(ConvNextForImageClassification, "convnext/v2_classifier", 24, 32)
 
 

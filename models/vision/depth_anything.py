@@ -22,7 +22,7 @@ from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
-from lucid.models.vit import ViT, ViTConfig
+from lucid.models.vision.vit import ViT, ViTConfig
 from lucid.nn import functional as F
 
 Size2d = tuple[int | Dim, int | Dim]
@@ -173,7 +173,7 @@ class Head(nn.Module):
 
 
 def main() -> None:
-    """The depths of two random images, exported and eagerly: ``python -m lucid.models.depth_anything FOLDER``."""
+    """Depths of random images, exported and eagerly: ``python -m lucid.models.vision.depth_anything FOLDER``."""
     model = DepthAnything.from_pretrained(checkpoint_folder("depth_anything/base"))
     both = SideBySide(model)
     lucid.manual_seed(0)
