@@ -96,6 +96,10 @@ PAIRS = {
         pooling.max_pool(1)(of(X[:, :, :7]), 2, 2, ceil_mode=True),
         np.concatenate([X[:, :, :6].reshape(3, 6, 3, 2).max(-1), X[:, :, 6:7]], -1),
     ),
+    "avg_pool with windows beyond the axis": (
+        pooling.average_pool(1)(of(np.float32([[[1, 2, 3, 4]]])), 10**12, ceil_mode=True),
+        [[[2.5]]],
+    ),
     "avg_pool with ceil_mode": (
         pooling.average_pool(1)(of(np.float32([[[1, 2, 3, 4]]])), 3, 2, 1, ceil_mode=True),
         np.float32([[[1, 3, 2]]]),  # (0 1 2) / 3, (2 3 4) / 3, (4 0) / 2

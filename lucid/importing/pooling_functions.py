@@ -34,6 +34,12 @@ def _ends(x: Tensor, sizes: Any, strides: Any, pads: Any, dilations: Any, ceil_m
     return tuple(ends)
 
 
+def _reaching(x: Tensor, kernel: Sequence[int], pads: Sequence[int], ceil_mode: bool) -> tuple[int, ...]:
+    """The sizes of windows; with `ceil_mode` one that is longer than its padded axis holds all of it, not more."""
+    axes = zip(x.shape[-len(kernel) :], kernel, pads, strict=True)
+    return tuple(min(k, size + 2 * pad) if ceil_mode and isinstance(size, int) else k for size, k, pad in axes)
+
+
 def average_pool(rank: int) -> Function:
     def pool(
         x: Tensor,
@@ -45,6 +51,7 @@ def average_pool(rank: int) -> Function:
         divisor: Any = None,
     ) -> Tensor:
         sizes, strides, pads = pair(kernel, rank), pair(stride or kernel, rank), pair(padding, rank)
+        sizes = _reaching(x, sizes, pads, ceil_mode)
         ends = _ends(x, sizes, strides, pads, (1,) * rank, ceil_mode)
         counted = bool(divisor) or (count_include_pad and not ceil_mode)
         if count_include_pad and not counted:  # what ceil_mode adds never counts, the padding does
