@@ -288,9 +288,14 @@ def raising(ids: Any, logits: Any) -> Any:
     raise KeyError("of a user's function")
 
 
+def failing(ids: Any, logits: Any) -> Any:
+    raise AssertionError("of a user's function")
+
+
 FAULTS: list[tuple[list[int], dict[str, Any], type[Exception]]] = [
     ([5, BROKEN, 6], {}, LogitsError),  # in the prompt
     ([5, 6], {"forced_eos_token_id": BROKEN, "max_new_tokens": 2, "logits_processors": [raising]}, KeyError),
+    ([5, 6], {"logits_processors": [failing]}, AssertionError),
     ([5, VOCABULARY + 1], {}, Exception),  # no token of the model
     ([5], {"suppress_tokens": [VOCABULARY + 1]}, ValueError),
 ]

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Unpack
 
@@ -298,10 +300,11 @@ class Engine:
         count, target = common[source.number], source
         if source.request is not None or 2 * count <= source.filled:
             target = min((slot for slot in self._slots if slot.request is None), key=lambda slot: slot.used)
-        request.kept = self._memory.keep(target.number, source.number, count)
         self._requests += 1
         target.request, target.used = request, self._requests
-        target.ids, target.filled = request.tokens, request.kept
+        target.ids, target.filled = request.tokens, 0
+        with self._faults_of((target, request)):
+            target.filled = request.kept = self._memory.keep(target.number, source.number, count)
 
     def _running(self) -> list[tuple[_Slot, Completion]]:
         return [(slot, one) for slot in self._slots if (one := slot.request) is not None and one.ended_by is None]
@@ -317,16 +320,11 @@ class Engine:
         slot, request = min(readers, key=lambda both: left[both[0].number] if self._turn % 4 else both[0].used)
         size = self._chunk if len(self._slots) > 1 else request.prompt_tokens  # with one slot no other waits for it
         part = request.tokens[slot.filled : min(slot.filled + size, request.prompt_tokens)]
-        try:
+        with self._faults_of((slot, request)):
             logits = self._memory.read(slot.number, part)
-        except RunCancelled:
-            raise
-        except _OF_REQUEST as error:
-            self._fail(slot, request, error)
-            return True
-        slot.filled += len(part)
-        if slot.filled == request.prompt_tokens:
-            self._add(slot, request, logits)
+            slot.filled += len(part)
+            if slot.filled == request.prompt_tokens:
+                self._add(slot, request, logits)
         return True
 
     def _write(self) -> bool:
@@ -334,37 +332,34 @@ class Engine:
         writers = [(slot, one) for slot, one in self._running() if one.ids]
         if not writers:
             return False
-        try:
+        with self._faults_of(*writers):
             logits = self._memory.step([slot.number for slot, _ in writers], [one.ids[-1] for _, one in writers])
-        except RunCancelled:
-            raise
-        except _OF_REQUEST as error:
-            for slot, request in writers:
-                self._fail(slot, request, error)
-            return True
-        for slot, _ in writers:
-            slot.filled += 1
-        for (slot, request), row in zip(writers, logits, strict=True):
-            self._add(slot, request, row)
+            for slot, _ in writers:
+                slot.filled += 1
+            for (slot, request), row in zip(writers, logits, strict=True):
+                self._add(slot, request, row)
         return True
 
     def _add(self, slot: _Slot, request: Completion, logits: StepLogits) -> None:
-        try:
-            reason = request.add(logits)
-        except _OF_REQUEST as error:
-            self._fail(slot, request, error)
-        else:
-            if reason is not None:
+        with self._faults_of((slot, request)):
+            if (reason := request.add(logits)) is not None:
                 self.end(request, reason)
 
-    def _fail(self, slot: _Slot, request: Completion, error: Exception) -> None:
-        self._memory.clear(slot.number)
-        slot.filled = 0
-        self.end(request, "error", error)
+    @contextmanager
+    def _faults_of(self, *requests: tuple[_Slot, Completion]) -> Iterator[None]:
+        """Where only these are computed: what is raised, perhaps by a function of the user's, ends them and no others.
 
-
-_OF_REQUEST = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What is raised for one request alone: a token that the model does not have, NaN, and by functions of the user."""
+        Iterating over them raises it. A run that another thread cancels is no fault: a later step repeats it.
+        """
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, RunCancelled):
+                raise
+            for slot, request in requests:
+                self._memory.clear(slot.number)
+                slot.filled = 0
+                self.end(request, "error", error)
 
 
 def _common(ids: Ids, others: Ids) -> int:
