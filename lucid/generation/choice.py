@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lucid.generation import sampling
-from lucid.generation.logits import ADVICE, Logits, checked
+from lucid.generation.logits import Logits, checked
 from lucid.generation.options import Options
 from lucid.generation.processors import processors
 from lucid.generation.prompts import Ids
@@ -74,7 +74,7 @@ class Chooser:
             LogitsError: naming the option or processor that leaves no token to choose.
         """
         for name, process in self._processors:
-            logits = checked(process(logits, ids, self._start), self._row, name, ADVICE)
+            logits = checked(process(logits, ids, self._start), self._row, name)
         return logits
 
 

@@ -15,19 +15,24 @@ Logits: TypeAlias = npt.NDArray[np.float64]
 LogitsProcessor: TypeAlias = Callable[[Ids, Logits], npt.NDArray[np.floating[Any]]]
 """A function of the ids so far (1, total), without padding, and the logits (1, vocab), that returns new logits."""
 
-ADVICE = "leave at least one token possible"
-_OF_MODELS = "check the weights, and the element type, which may have overflowed"
-
 
 class LogitsError(ValueError):
-    """Logits that no token can be chosen from: NaN, infinite, or -inf for every token."""
+    """Logits that no token can be chosen from: NaN, infinite, or -inf for every token.
+
+    Attributes:
+        option: the option or processor that gave them; None where the model did.
+    """
+
+    def __init__(self, message: str, option: str | None = None) -> None:
+        super().__init__(message)
+        self.option = option
 
 
-def checked(logits: npt.NDArray[Any], row: int = 0, source: str = "the model", advice: str = _OF_MODELS) -> Logits:
+def checked(logits: npt.NDArray[Any], row: int = 0, option: str | None = None) -> Logits:
     """Logits (vocab,), if there is a token to choose.
 
     Raises:
-        LogitsError: naming the row and `source`, which computed them.
+        LogitsError: naming the row and what gave them: the model, or an option.
     """
     logits = logits.astype(np.float64, copy=False)
     best = logits.max()  # NaN where there is one
@@ -37,4 +42,9 @@ def checked(logits: npt.NDArray[Any], row: int = 0, source: str = "the model", a
         found = f"NaN for {int(np.isnan(logits).sum())} of {logits.size} tokens"
     else:
         found = f"{best:+} as the largest of {logits.size} logits"
-    raise LogitsError(f"generate: {source} gave {found} in row {row}, expected a finite one; {advice}")
+    advice = "check the weights, and the element type, which may have overflowed"
+    if option is not None:
+        advice = "leave at least one token possible"
+    raise LogitsError(
+        f"generate: {option or 'the model'} gave {found} in row {row}, expected a finite one; {advice}", option
+    )

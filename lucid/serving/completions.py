@@ -19,6 +19,7 @@ from lucid.serving.served_model import ServedModel
 from lucid.serving.writing import reason, respond
 
 _NEW_TOKENS = 16  # as OpenAI's API says
+_TOO_MANY = f"at most {MOST_ANSWERS} answers are written at a time; send fewer prompts"
 
 
 async def complete(model: ServedModel, request: Request, body: Body) -> Response:
@@ -41,7 +42,7 @@ def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, TextF
     longest = max(prompts, key=len)
     wanted = asked(body, model, len(longest), "prompt", _NEW_TOKENS)
     if len(prompts) * wanted.times > MOST_ANSWERS:
-        raise body.wrong("prompt", f"at most {MOST_ANSWERS} answers are written at a time; send fewer prompts")
+        raise body.wrong("prompt", _TOO_MANY)
     logprobs = body.get("logprobs", int) if body.has("logprobs") else None
     if logprobs is not None and not 0 <= logprobs <= MOST_LOGPROBS:
         raise body.wrong("logprobs", f"expected 0 to {MOST_LOGPROBS}")
@@ -60,6 +61,8 @@ def _prompts(model: ServedModel, body: Body) -> list[list[int]]:
     language, given = model.language, body.any("prompt")
     assert language is not None
     several = isinstance(given, list) and not all(isinstance(one, int) for one in given)
+    if several and len(given) > MOST_ANSWERS:  # before the texts are read
+        raise body.wrong("prompt", _TOO_MANY)
     found = []
     for one in given if several else [given]:
         if isinstance(one, str):

@@ -78,14 +78,14 @@ class Tools:
         calls = [
             {
                 "type": "object",
-                "properties": {"name": {"const": name}, "arguments": self.schemas[name]},
+                "properties": {"name": {"const": name}, "arguments": {"$ref": f"#/$defs/{place}"}},
                 "required": ["name", "arguments"],
                 "additionalProperties": False,
             }
-            for name in self.forced
+            for place, name in enumerate(self.forced)
         ]
-        shared = {key: value for name in self.forced for key, value in self.schemas[name].items() if key == "$defs"}
-        return {"anyOf": calls, **shared} if calls else None
+        parts = {str(place): _moved(self.schemas[name], f"#/$defs/{place}") for place, name in enumerate(self.forced)}
+        return {"anyOf": calls, "$defs": parts} if calls else None
 
     def read(self, text: str) -> tuple[str, list[dict[str, Any]]]:
         """The text of an answer without its calls, and the calls as OpenAI's clients read them."""
@@ -113,6 +113,17 @@ class Tools:
         return found
 
 
+def _moved(schema: Any, place: str) -> Any:
+    """A JSON schema as a part of another one: references to its own parts lead to where these now are."""
+    if isinstance(schema, list):
+        return [_moved(one, place) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _moved(value, place) for key, value in schema.items()}
+    reference = schema.get("$ref")
+    return moved | {"$ref": place + reference[1:]} if isinstance(reference, str) and reference[:1] == "#" else moved
+
+
 def tools_of(body: Body, template: str) -> Tools:
     """The tools of a request for a model with this chat template.
 
@@ -137,7 +148,7 @@ def tools_of(body: Body, template: str) -> Tools:
         return Tools(definitions, schemas)
     if choice == "required":
         return Tools(definitions, schemas, tuple(schemas))
-    name = choice.get("function", {}).get("name") if isinstance(choice, dict) else None
+    name = body.section("tool_choice").section("function").get("name", str) if isinstance(choice, dict) else None
     if name not in schemas:
         raise body.wrong("tool_choice", f"served: none, auto, required, or one of the functions {shown(list(schemas))}")
     return Tools(definitions, schemas, (name,))

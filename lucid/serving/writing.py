@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from lucid.generation import EngineFull, LogitsError, TokenLogprob
 from lucid.generation.chat.language_model import Answer
@@ -65,7 +66,7 @@ async def respond(
     head = {"id": f"{form.identity}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model.name}
     if asked.stream:
         head |= {"object": form.event}
-        return StreamingResponse(_events(writings, head, asked, form), media_type="text/event-stream")
+        return _Stream(writings, _events(writings, head, asked, form))
     await while_wanted(request, _all(writings), model.limits.seconds + 5)  # the answers end by themselves
     choices = [{"index": index, **form.whole(answer)} for index, answer in enumerate(answers)]
     return JsonAnswer({**head, "object": form.kind, "choices": choices, "usage": _usage(answers, asked.times)})
@@ -111,10 +112,10 @@ class Writing:
             await writing
             if not self.answer.ids:
                 raise RequestError("other answers took too long; try again later", status=503)
-        except LogitsError as error:
-            raise RequestError(str(error), status=HTTPStatus.INTERNAL_SERVER_ERROR) from error
         except ValueError as error:  # an option that does not fit the model, or a constraint that is too complex
-            raise RequestError(str(error)) from error
+            of_model = isinstance(error, LogitsError) and error.option is None
+            status = HTTPStatus.INTERNAL_SERVER_ERROR if of_model else HTTPStatus.BAD_REQUEST
+            raise RequestError(str(error), status=status) from error
         finally:
             self.close()
             read, written = self.answer.prompt_tokens - self.answer.kept, len(self.answer.ids)
@@ -133,10 +134,28 @@ def _begun(model: ServedModel, answers: Sequence[Answer]) -> list[Writing]:
         for answer in answers:
             writings.append(Writing(model, answer))
     except RequestError:
-        for writing in writings:
-            writing.close()
+        _close(writings)
         raise
     return writings
+
+
+def _close(writings: Sequence[Writing]) -> None:
+    for writing in writings:
+        writing.close()
+
+
+class _Stream(StreamingResponse):
+    """Events of answers, which end with the response: the client may have gone before the first event."""
+
+    def __init__(self, writings: Sequence[Writing], events: AsyncIterator[str]) -> None:
+        super().__init__(events, media_type="text/event-stream")
+        self._writings = writings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            _close(self._writings)
 
 
 async def _all(writings: Sequence[Writing]) -> None:

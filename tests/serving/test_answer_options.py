@@ -170,6 +170,21 @@ def test_a_forced_call_has_arguments_of_the_schema(server, choice):
     assert (streamed["index"], streamed["function"]) == (0, call["function"])
 
 
+def test_functions_may_have_definitions_of_the_same_name(server):
+    """References lead to the definitions of their own function, whichever comes last."""
+    kinds = {"find": "b", "get": "c"}
+    tools = []
+    for name, kind in kinds.items():
+        parameters = {"type": "object", "properties": {"a": {"$ref": "#/$defs/Kind"}}, "required": ["a"]}
+        parameters |= {"additionalProperties": False, "$defs": {"Kind": {"enum": [kind]}}}
+        tools.append({"type": "function", "function": {"name": name, "parameters": parameters}})
+    for several in (tools, tools[::-1]):
+        asked = {**ASKED, "max_tokens": 50, "tools": several, "tool_choice": "required"}
+        (choice,) = server.ask("POST", CHAT, asked).json["choices"]
+        (call,) = choice["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"]) == {"a": kinds[call["function"]["name"]]}
+
+
 def test_a_conversation_with_calls_goes_through_the_template(server, model):
     called = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"a": "b"}'}}
     messages = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [called]}]
@@ -243,14 +258,22 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
         (TEXT, {"json_schema": {"$ref": "#"}}, "nothing matches the JSON schema"),
         (CHAT, {"tools": [{"type": "web"}]}, 'tools[0].type is "web", served: "function"'),
         (CHAT, {"tools": [TOOL], "tool_choice": "find"}, "served: none, auto, required, or one of the functions"),
+        (
+            CHAT,
+            {"tools": [TOOL], "tool_choice": {"function": "find"}},
+            'tool_choice.function is "find", expected an object',
+        ),
+        (CHAT, {"tools": [TOOL], "tool_choice": {"function": {"name": [1]}}}, "tool_choice.function.name is [1]"),
         (CHAT, {"tool_choice": "required"}, "but the request has no tools; add them"),
         (CHAT, {"tools": [TOOL], "tool_choice": "required", "regex": "a"}, "that must be a call; leave one out"),
         (TEXT, {"min_tokens": 9}, "min_new_tokens is 9, expected at most max_new_tokens=6"),
+        (TEXT, {"suppress_tokens": list(range(40))}, "suppress_tokens gave -inf as the largest of 40 logits"),
+        (TEXT, {"regex": "a", "min_tokens": 3}, "constraint gave -inf as the largest of 40 logits"),
         (TEXT, {"prompt": ""}, "prompt: the text is empty"),
         (TEXT, {"prompt": []}, "prompt is []"),
         (TEXT, {"prompt": [400]}, "expected a text, the ids of tokens below 40, or a list of either"),
         (TEXT, {"prompt": [True]}, "expected a text, the ids of tokens below 40"),
-        (TEXT, {"prompt": ["a"] * 17}, "at most 16 answers are written at a time"),
+        (TEXT, {"prompt": [""] * 17}, "at most 16 answers are written at a time"),
         (TEXT, {"prompt": "a", "echo": True}, "echo is true, served: false"),
         (TEXT, {"prompt": "a", "best_of": 2}, "best_of is 2, served: 1"),
         (TEXT, {"prompt": "a", "suffix": "b"}, "suffix is not served"),

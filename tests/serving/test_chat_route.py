@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import time
@@ -166,6 +167,32 @@ def test_an_answer_whose_reader_has_gone_is_not_written_to_its_end(folder):
         connection.close()
         steps.until(active=0)
         assert len(steps.together) < 35
+
+
+def test_a_stream_whose_reader_has_gone_before_it_begins_leaves_its_slot(folder):
+    app = lucid.serving.application(folder, threads=1, slots=1, queue=0)
+    headers = [(b"host", b"a"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": CHAT, "headers": headers, "query_string": b""}
+
+    async def first(asked: dict) -> int:
+        """The status; the client is gone as soon as the request is read."""
+        body = json.dumps(asked).encode()
+        incoming, statuses = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}], []
+
+        async def receive() -> dict:
+            return incoming.pop(0)
+
+        async def send(message: dict) -> None:
+            statuses.append(message.get("status"))
+            await asyncio.sleep(0)  # as a server does whose client reads slowly
+
+        await app(scope, receive, send)
+        return statuses[0]
+
+    async def several() -> list[int]:
+        return [await first({**LONG, "stream": True}) for _ in range(3)]
+
+    assert asyncio.run(several()) == [200] * 3
 
 
 @pytest.mark.parametrize("end", ["the time is over", "the reader has gone"])
