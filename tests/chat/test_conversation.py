@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lucid.generation import LogitsError
-from lucid.generation.chat import ChatTemplate, ChatTemplateError, Conversation, LanguageModel, load_language_model
-from lucid.generation.chat.template import Message
-from lucid.generation.chat.template_process import rendered
+from lucid.generation.chat import ChatTemplateError, Conversation, LanguageModel, load_language_model
 from tests.chat.checkpoints import checkpoint
 
 
@@ -19,19 +16,6 @@ from tests.chat.checkpoints import checkpoint
 def model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     """A Llama of 64 positions."""
     return load_language_model(checkpoint(tmp_path_factory.mktemp("llama")))
-
-
-@pytest.fixture(autouse=True)
-def _render_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process, which saves a tenth of a second each time; test_template.py is about the other one."""
-
-    def render(template: ChatTemplate, messages: Sequence[Message], tools: None = None) -> str:
-        found = rendered(template.text, {**template.special_tokens, "messages": messages}, 10_000)
-        if "text" not in found:
-            raise ChatTemplateError(" ".join(*found.items()))
-        return found["text"]
-
-    monkeypatch.setattr(ChatTemplate, "render", render)
 
 
 def prompt_of(model: LanguageModel, messages: list[tuple[str, str]]) -> int:
@@ -104,7 +88,7 @@ def test_a_template_that_refuses_a_conversation_changes_nothing(tmp_path: Path) 
     template = "{% if messages | length > 1 %}{{ raise_exception('one only') }}{% endif %}{{ messages[0].content }}"
     conversation = Conversation(load_language_model(checkpoint(tmp_path, chat_template=template), eager=True))
     list(conversation.ask("ab", max_new_tokens=2))
-    with pytest.raises(ChatTemplateError, match="refuses this conversation one only"):
+    with pytest.raises(ChatTemplateError, match="refuses this conversation: one only"):
         conversation.ask("cd")
     assert len(conversation.messages) == 2
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
-import math
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,14 +33,15 @@ class ChatTemplateError(ValueError):
 class ChatTemplate:
     """A template of a checkpoint, in Jinja, with what transformers lets templates use.
 
-    It is rendered in Jinja's sandbox and in a process of its own, which is ended when it takes too long or too much
-    memory: a template is a program, and may be untrusted.
+    It is rendered in Jinja's sandbox and in another process, which is ended when it takes too long or too much memory:
+    a template is a program, and may be untrusted. The process is started by the first rendering and serves the later
+    ones, of all templates, in turn; nothing of one reaches the next.
 
     Args:
         text: the template.
         where: the file that it is from, for messages.
         special_tokens: the tokens that it may name, such as ``{"bos_token": "<s>"}``.
-        seconds: how long it may run.
+        seconds: how long a rendering may take.
     """
 
     text: str
@@ -74,23 +78,13 @@ class ChatTemplate:
             "template": self.text,
             "variables": variables,
             "memory": _MEMORY,
-            "seconds": math.ceil(self.seconds) + 1,
+            "seconds": self.seconds + 1,
             "longest": _LONGEST,
         }
         try:
-            done = subprocess.run(
-                [sys.executable, "-P", "-X", "utf8", str(_PROCESS)],
-                input=json.dumps(given),
-                capture_output=True,
-                encoding="utf-8",
-                timeout=self.seconds,
-            )
-        except subprocess.TimeoutExpired:
+            answer = _RENDERER.answer(json.dumps(given), self.seconds)
+        except TimeoutError:
             raise self._error(f"did not end within {self.seconds:g} seconds") from None
-        if done.returncode:  # Python's report of an error ends with its name and message
-            last = done.stderr.strip().splitlines()[-1:] or [f"its process ended with code {done.returncode}"]
-            raise self._error(f"fails: {last[0]}")
-        answer: dict[str, str] = json.loads(done.stdout)
         for outcome, what in answer.items():
             if outcome != "text":
                 raise self._error(f"{outcome}: {what}")
@@ -99,3 +93,89 @@ class ChatTemplate:
     def _error(self, what: str) -> ChatTemplateError:
         shown = what if len(what) <= _SHOWN else what[:_SHOWN] + "..."
         return ChatTemplateError(f"{self.where}: the chat template {visible(shown)}")
+
+
+class _Renderer:
+    """The process that renders templates, started when there is none; threads take turns.
+
+    It is ended after a failure, a time-out or an interrupt of this thread: what it still writes must not answer the
+    next question.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Have no process, as in a fork, whose pipes to the process would be those of its parent."""
+        self._turn = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+
+    def answer(self, question: str, seconds: float) -> dict[str, str]:
+        """What `template_process.py` answers to a line, or what ended it instead, under "fails".
+
+        Raises:
+            TimeoutError: if it takes longer than `seconds`.
+        """
+        with self._turn:
+            if self._process is None or self._process.poll() is not None:  # or something else has ended it
+                self.end()
+                self._process = _started()
+            answer = {"fails": ""}
+            try:
+                answer = _exchanged(self._process, question, seconds)
+            finally:
+                if "fails" in answer:
+                    self.end()
+            return answer
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with suppress(OSError), process:  # closing its input writes what it did not read
+                pass
+
+
+def _started() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-X", "utf8", "-W", "ignore", str(_PROCESS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,  # only Python's report of why it does not start: renderings write nothing there
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
+def _exchanged(process: subprocess.Popen[str], question: str, seconds: float) -> dict[str, str]:
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(seconds, end)  # not every system can wait for a pipe with a limit of time
+    timer.start()
+    try:
+        with suppress(OSError):  # the process has ended; why, it says below
+            process.stdin.write(question + "\n")
+            process.stdin.flush()
+        line = process.stdout.readline()
+        if not line.endswith("\n"):  # Python's report of an error ends with its name and message
+            last = process.stderr.read().strip().splitlines()[-1:]
+            line = json.dumps({"fails": last[0] if last else f"its process ended with code {process.wait()}"})
+    finally:
+        timer.cancel()
+        timer.join()  # from here on it ends nothing
+    if late.is_set():
+        raise TimeoutError
+    answer: dict[str, str] = json.loads(line)
+    return answer
+
+
+_RENDERER = _Renderer()
+atexit.register(_RENDERER.end)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_RENDERER.reset)

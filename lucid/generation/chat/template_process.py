@@ -1,21 +1,27 @@
-"""The program in which a chat template is rendered: JSON on the standard input, JSON on the standard output.
+"""The program that renders chat templates: a line of JSON on the standard input, a line on the standard output.
 
 A template is a program in a checkpoint that may be untrusted. Jinja's sandbox keeps it from what is outside, but not
 from running for ever or from using all memory: ``'x' * 10 ** 12`` is one operation. So it runs in a process of its own,
-with limits that the operating system keeps. `template.py` starts it, and ends it when the time is over.
+with limits that the operating system keeps. `template.py` starts it, and ends it when the time is over. It renders one
+conversation after another, each in an environment of its own; only code, which cannot change, is kept for the next.
 
 What a template may use is what transformers offers: `render_jinja_template` in its utils/chat_template_utils.py.
 """
 
 from __future__ import annotations
 
+import gc
 import json
+import signal
 import sys
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
+from traceback import format_exception_only
+from types import CodeType, TracebackType
 from typing import Any
 
-from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2 import Template, TemplateError, TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -70,11 +76,17 @@ def _to_json(
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
+@lru_cache(maxsize=1)  # one, as it takes of the memory that the next template may use
+def _compiled(template: str) -> CodeType:
+    return environment().compile(template)
+
+
 def rendered(template: str, variables: dict[str, Any], longest: int) -> dict[str, str]:
-    """The text, or what is wrong; an error that is not Jinja's ends the process, as Python reports it."""
+    """The text, or what is wrong; an error that is not Jinja's ends the process."""
     try:
         pieces, length = [], 0
-        for piece in environment().from_string(template).generate(variables):
+        code, own = _compiled(template), environment()
+        for piece in Template.from_code(own, code, own.make_globals(None)).generate(variables):
             pieces.append(piece)
             length += len(piece)
             if length > longest:
@@ -90,16 +102,46 @@ def rendered(template: str, variables: dict[str, Any], longest: int) -> dict[str
         return {"fails": str(error)}
 
 
-def limit(memory: int, seconds: int) -> None:
-    """Bound this process, on Linux: its memory, and its time, for when nobody is left to end it."""
+def limit_memory(most: int) -> None:
+    """Bound the memory of this process, on Linux."""
     if sys.platform == "linux":
-        for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds)):
-            _, allowed = resource.getrlimit(kind)
-            if allowed == resource.RLIM_INFINITY or most < allowed:  # a limit can only be lowered
-                resource.setrlimit(kind, (most, most))
+        _, allowed = resource.getrlimit(resource.RLIMIT_AS)
+        if allowed == resource.RLIM_INFINITY or most < allowed:  # a limit can only be lowered
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def end_after(seconds: float) -> None:
+    """Have the system end this process, for when nobody is left to do so, except on Windows; 0: no longer.
+
+    A limit of processor time would count earlier renderings.
+    """
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def answer(line: str) -> str:
+    """What a line asks for."""
+    given = json.loads(line)
+    limit_memory(given["memory"])
+    end_after(given["seconds"])
+    return json.dumps(rendered(given["template"], given["variables"], given["longest"]))
+
+
+def report(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+    """Answer with the error that ends this process."""
+    print(json.dumps({"fails": format_exception_only(kind, error)[-1].strip()}), flush=True)
+
+
+def main() -> None:
+    """Answer each line until the input ends, as it does with the process that writes it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to `template.py` too, which ends this process
+    sys.excepthook = report
+    gc.freeze()
+    for line in sys.stdin:
+        print(answer(line), flush=True)
+        end_after(0)
+        gc.collect()  # the next rendering may use all of the memory
 
 
 if __name__ == "__main__":
-    given = json.load(sys.stdin)
-    limit(given["memory"], given["seconds"])
-    json.dump(rendered(given["template"], given["variables"], given["longest"]), sys.stdout)
+    main()
