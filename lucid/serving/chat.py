@@ -103,10 +103,10 @@ class ChatForm:
             return None
         return {"delta": {"content": text}, "logprobs": self._logprobs(logprobs)}
 
-    def last(self, answer: Answer) -> dict[str, Any]:
+    def last(self, answer: Answer, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any]:
         """The end, and what was held back."""
         if not self._tools.definitions:
-            return {"delta": {}, "finish_reason": reason(answer)}
+            return {"delta": {}, "finish_reason": reason(answer), "logprobs": self._logprobs(logprobs or None)}
         choice = self.whole(answer)
         message = choice.pop("message")
         calls = [{"index": index, **call} for index, call in enumerate(message.pop("tool_calls", []))]
@@ -124,5 +124,5 @@ class ChatForm:
         return {"content": content, "refusal": None}
 
     def _token(self, token: int, logprob: float) -> dict[str, Any]:
-        text = self._tokenizer.decode([token])
-        return {"token": text, "logprob": max(logprob, -9999.0), "bytes": list(text.encode())}
+        data = self._tokenizer.bytes_of(token)
+        return {"token": data.decode(errors="replace"), "logprob": max(logprob, -9999.0), "bytes": list(data)}

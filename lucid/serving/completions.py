@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,20 +102,22 @@ class TextForm:
         """A part of the text."""
         return {"text": text, "logprobs": self._logprobs(logprobs)}
 
-    def last(self, answer: Answer) -> dict[str, Any]:
+    def last(self, answer: Answer, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any]:
         """The end."""
-        return {"text": "", "finish_reason": reason(answer)}
+        return {"text": "", "finish_reason": reason(answer), "logprobs": self._logprobs(logprobs or None)}
 
     def _logprobs(self, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:
         if logprobs is None:
             return None
         kept = [one for one in logprobs if one.token not in self._tokenizer.eos_token_ids]
-        tokens = [self._tokenizer.decode([one.token]) for one in kept]
+        text = getincrementaldecoder("utf-8")("replace")  # a token may be a part of a character
+        lengths = [len(text.decode(self._tokenizer.bytes_of(one.token))) for one in kept]
         return {
-            "tokens": tokens,
+            "tokens": [self._text(one.token) for one in kept],
             "token_logprobs": [max(one.logprob, -9999.0) for one in kept],
-            "top_logprobs": [
-                {self._tokenizer.decode([token]): max(logprob, -9999.0) for token, logprob in one.top} for one in kept
-            ],
-            "text_offset": [sum(map(len, tokens[:place])) for place in range(len(tokens))],
+            "top_logprobs": [{self._text(token): max(logprob, -9999.0) for token, logprob in one.top} for one in kept],
+            "text_offset": [sum(lengths[:place]) for place in range(len(lengths))],
         }
+
+    def _text(self, token: int) -> str:
+        return self._tokenizer.bytes_of(token).decode(errors="replace")

@@ -42,8 +42,8 @@ class Form(Protocol):
         """The fields of the event for a piece of text and its tokens; None where nothing is sent yet."""
         ...
 
-    def last(self, answer: Answer) -> dict[str, Any]:
-        """The fields of the last event."""
+    def last(self, answer: Answer, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any]:
+        """The fields of the last event, with the tokens after the last piece, such as those of a stop string."""
         ...
 
 
@@ -203,11 +203,12 @@ async def _events(writings: Sequence[Writing], head: dict[str, Any], asked: Aske
     try:
         async for index, piece in _merged(writings):
             answer = writings[index].answer
+            tokens = len(answer.ids) if piece is None else piece.tokens
+            logprobs = answer.logprobs and answer.logprobs[given[index] : tokens]
             if piece is None:
-                yield event(index, form.last(answer))
+                yield event(index, form.last(answer, logprobs))
                 continue
-            logprobs = answer.logprobs and answer.logprobs[given[index] : piece.tokens]
-            given[index] = piece.tokens
+            given[index] = tokens
             if (fields := form.piece(piece.text, logprobs)) is not None:
                 yield event(index, fields)
     except RequestError as error:  # the status has been sent long ago

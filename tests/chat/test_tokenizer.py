@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
+from tokenizers import decoders
 
 from lucid.generation.chat import load_tokenizer, save_tokenizer
 from lucid.models.checkpoints.pretrained import ConfigError
@@ -33,6 +35,19 @@ def test_a_tokenizer_that_pads_gives_the_text_alone(tmp_path: Path) -> None:
     alone = tokenizer.encode("ab")
     tokenizer.library.enable_padding(length=16)
     assert len(tokenizer.library.encode("ab").ids) == 16 and tokenizer.encode("ab") == alone
+
+
+def test_tokens_have_the_bytes_that_they_add_to_a_text(tmp_path: Path) -> None:
+    """Also a part of a character, and the space before a word, in both kinds of tokenizers."""
+    byte_level = load_tokenizer(checkpoint(tmp_path))
+    assert b"".join(map(byte_level.bytes_of, byte_level.encode("a é東"))) == "a é東".encode()
+    assert byte_level.bytes_of(1) == b""  # special
+    names = ["▁a", "b", *(f"<0x{byte:02X}>" for byte in "é\n".encode())]
+    library = tokenizers.Tokenizer(tokenizers.models.BPE({name: n for n, name in enumerate(names)}, []))
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    library.decoder = decoders.Sequence(parts)
+    by_fallback = replace(byte_level, library=library)
+    assert [*map(by_fallback.bytes_of, range(5))] == [b" a", b"b", b"\xc3", b"\xa9", b"\n"]
 
 
 def test_a_conversation_is_rendered_and_its_special_tokens_are_tokens(tmp_path: Path) -> None:

@@ -118,6 +118,22 @@ def test_log_probabilities_are_those_of_the_generator(server, model):
     assert [one["token"] for one in found] == [one["token"] for one in content]
 
 
+def test_each_token_has_its_log_probability_and_its_bytes(server):
+    """Also a part of a character, a token of a stop string, and in streams those after the last piece."""
+    asked = {**ASKED, "max_tokens": 9, "logprobs": True, "top_logprobs": 1, "regex": "東東ab", "stop": "ab"}
+    (choice,) = server.ask("POST", CHAT, asked).json["choices"]
+    whole = choice["logprobs"]["content"]
+    assert choice["message"]["content"] == "東東"
+    assert bytes(byte for one in whole for byte in one["bytes"]) == "東東ab".encode()
+    parts = [
+        event["choices"][0]["logprobs"] for event in events(server.ask("POST", CHAT, {**asked, "stream": True}).data)
+    ]
+    assert [one for part in parts if part for one in part["content"]] == whole
+    asked = {"model": "decoder", "prompt": "a", "logprobs": 0, "regex": "東a東"}
+    (choice,) = server.ask("POST", TEXT, asked).json["choices"]
+    assert choice["logprobs"]["text_offset"] == [0, 0, 0, 1, 2, 2, 2]
+
+
 # Structured answers and tools -----------------------------------------------------------------------------------------
 
 SCHEMA = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-_UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what bytes that are not (yet) a character decode to
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what bytes that are not (yet) a character decode to
 _LONGEST_CHARACTER = 8  # tokens; a character has at most 4 bytes, so more of them are no character
 
 
@@ -32,7 +32,7 @@ class TextStream:
         """The text that the next token completes; often none, or that of several tokens."""
         self._fresh.append(token)
         before, text = self._decode(self._before), self._decode(self._before + self._fresh)
-        if text.endswith(_UNFINISHED) and len(self._fresh) < _LONGEST_CHARACTER:
+        if text.endswith(UNFINISHED) and len(self._fresh) < _LONGEST_CHARACTER:
             return ""
         piece = text[len(before) :]
         if piece:  # a special token, for one, has no text

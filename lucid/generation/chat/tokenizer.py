@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,14 @@ from lucid.core.graph.types import Array
 from lucid.generation import Constraint, Vocabulary
 from lucid.generation.chat.long_texts import tokenized
 from lucid.generation.chat.template import ChatTemplate, Message
-from lucid.generation.chat.text_stream import TextStream
+from lucid.generation.chat.text_stream import UNFINISHED, TextStream
+
+_SHOWN = (*range(33, 127), *range(161, 173), *range(174, 256))
+_BYTE_LEVEL = {chr(byte): byte for byte in _SHOWN} | {
+    chr(256 + place): byte for place, byte in enumerate(sorted({*range(256)} - {*_SHOWN}))
+}
+"""The bytes by the characters that name them in byte-level tokenizers, as GPT-2's (Radford et al. 2019)."""
+_BYTE_FALLBACK = re.compile("<0x([0-9A-F]{2})>")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +76,18 @@ class Tokenizer:
         """The text of ids, without special tokens."""
         text: str = self.library.decode(list(ids))
         return text
+
+    def bytes_of(self, token: int) -> bytes:
+        """What a token adds within a text, in UTF-8: perhaps a part of a character; nothing for a special token."""
+        first = self.decode([token])
+        text = self.decode([token, token])[len(first) :]  # decoders leave out the space before the first one
+        if UNFINISHED not in first:
+            return text.encode()
+        name = self.library.id_to_token(token) or ""
+        if found := _BYTE_FALLBACK.fullmatch(name):
+            return bytes.fromhex(found[1])
+        known = all(character in _BYTE_LEVEL for character in name)
+        return bytes(map(_BYTE_LEVEL.__getitem__, name)) if known else text.encode()
 
     def stream(self, stop: Sequence[str] = ()) -> TextStream:
         """The text of ids that come one by one, up to a stop string."""
