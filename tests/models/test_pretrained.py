@@ -295,7 +295,7 @@ def test_configs_have_one_vocabulary() -> None:
         for name in (
             "albert",
             "clip",
-            "convnext",
+            "vision.convnext",
             "gemma",
             "gpt2",
             "llama",
@@ -303,9 +303,9 @@ def test_configs_have_one_vocabulary() -> None:
             "modernbert",
             "phi3",
             "siglip",
-            "swin",
+            "vision.swin",
             "t5",
-            "vit",
+            "vision.vit",
             "wav2vec2",
             "whisper",
         )
