@@ -22,7 +22,7 @@ _WHOLE = ("top_k", "no_repeat_ngram_size")
 _STRUCTURES = ("json_schema", "regex", "grammar")
 _MAX = ("max_completion_tokens", "max_tokens", "max_new_tokens")  # the first that is there counts
 _MIN, _COUNT = ("min_tokens", "min_new_tokens"), ("n", "num_return_sequences")
-MOST_ANSWERS, MOST_LOGPROBS, _MOST_BIAS = 16, 20, 100
+MOST_LOGPROBS, _MOST_BIAS = 20, 100
 SERVED = (
     *(*_NUMBERS, *_WHOLE, *_STRUCTURES, *_MAX, *_MIN, *_COUNT),
     *("seed", "stop", "logit_bias", "bad_words_ids", "suppress_tokens", "stream", "stream_options"),
@@ -68,8 +68,7 @@ def asked(body: Body, model: ServedModel, prompt: int, field: str, usual: int | 
     if body.has("temperature") and not options["temperature"] >= 0:
         raise body.wrong("temperature", "expected 0 or more")
     count = _first(body, _COUNT, 1)
-    if count > MOST_ANSWERS:
-        raise RequestError(f"n is {count}, at most {MOST_ANSWERS} answers are written at a time", "n")
+    model.check_answers(count, "n")
     options |= {"min_new_tokens": _first(body, _MIN, 0) or None, "stop": _stops(body), "logit_bias": _biases(body)}
     words = body.get("bad_words_ids", list, [])
     if not all(isinstance(word, list) for word in words):

@@ -13,14 +13,13 @@ from starlette.responses import Response
 from lucid.generation import TokenLogprob
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.tokenizer import Tokenizer
-from lucid.serving.answer_options import MOST_ANSWERS, MOST_LOGPROBS, ONLY_TOLD, SERVED, Asked, asked, constraint_of
+from lucid.serving.answer_options import MOST_LOGPROBS, ONLY_TOLD, SERVED, Asked, asked, constraint_of
 from lucid.serving.bodies import Body
 from lucid.serving.responses import RequestError
 from lucid.serving.served_model import ServedModel
 from lucid.serving.writing import reason, respond
 
 _NEW_TOKENS = 16  # as OpenAI's API says
-_TOO_MANY = f"at most {MOST_ANSWERS} answers are written at a time; send fewer prompts"
 
 
 async def complete(model: ServedModel, request: Request, body: Body) -> Response:
@@ -42,8 +41,7 @@ def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, TextF
     prompts = _prompts(model, body)
     longest = max(prompts, key=len)
     wanted = asked(body, model, len(longest), "prompt", _NEW_TOKENS)
-    if len(prompts) * wanted.times > MOST_ANSWERS:
-        raise body.wrong("prompt", _TOO_MANY)
+    model.check_answers(len(prompts) * wanted.times, "prompt")
     logprobs = body.get("logprobs", int) if body.has("logprobs") else None
     if logprobs is not None and not 0 <= logprobs <= MOST_LOGPROBS:
         raise body.wrong("logprobs", f"expected 0 to {MOST_LOGPROBS}")
@@ -62,8 +60,8 @@ def _prompts(model: ServedModel, body: Body) -> list[list[int]]:
     language, given = model.language, body.any("prompt")
     assert language is not None
     several = isinstance(given, list) and not all(isinstance(one, int) for one in given)
-    if several and len(given) > MOST_ANSWERS:  # before the texts are read
-        raise body.wrong("prompt", _TOO_MANY)
+    if several:
+        model.check_answers(len(given), "prompt")  # before the texts are read
     found = []
     for one in given if several else [given]:
         if isinstance(one, str):

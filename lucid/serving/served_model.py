@@ -21,6 +21,7 @@ from lucid.serving.batcher import Batcher
 from lucid.serving.guard import Limits, Metrics
 from lucid.serving.responses import RequestError
 
+MOST_ANSWERS = 16
 IMAGE = "image"
 """The input of a model for images."""
 
@@ -43,6 +44,7 @@ class ServedModel:
         task: what it is for; see `lucid.batch.tasks.OUTPUTS`.
         session: runs it.
         language: of a decoder, what writes answers.
+        most_answers: how many answers a request may ask for.
         fields: the inputs that the task turns into rows; none for a decoder.
         table_rows: by inputs of the model that index a table, such as token ids, how many rows the table has.
 
@@ -78,6 +80,7 @@ class ServedModel:
         self.task = task_name(self.session, str(found.path))
         self.thread = ThreadPoolExecutor(1, "lucid-serving")  # one run at a time, over all threads of the session
         self.writers = ThreadPoolExecutor(slots + queue, "lucid-writing")  # one for each answer
+        self.most_answers = min(MOST_ANSWERS, slots + queue)
         choices = Choices(max_characters=limits.body, prompt=prompt)
         self.language: LanguageModel | None = None
         self.rows: Task | None = None
@@ -106,6 +109,15 @@ class ServedModel:
             raise RequestError(
                 f"{field}: the request takes {count} tokens or more, at most {self.limits.tokens} are served; send "
                 "less at a time",
+                field,
+            )
+
+    def check_answers(self, count: int, field: str) -> None:
+        """Refuse a request for more answers than one may ask for."""
+        if count > self.most_answers:
+            raise RequestError(
+                f"{field}: the request asks for {count} answers, at most {self.most_answers} are written at a time; "
+                "ask for fewer",
                 field,
             )
 

@@ -258,7 +258,7 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
 @pytest.mark.parametrize(
     ("path", "change", "message"),
     [
-        (TEXT, {"n": 17}, "n is 17, at most 16 answers are written at a time"),
+        (TEXT, {"n": 17}, "n: the request asks for 17 answers, at most 16 are written at a time; ask for fewer"),
         (TEXT, {"logit_bias": {"a": 1}}, "logit_bias is "),
         (TEXT, {"logit_bias": {"4": 101}}, "expected numbers from -100 to 100 by the id of a token"),
         (TEXT, {"logit_bias": {"400": 1}}, "expected ids of tokens below 40"),
@@ -289,7 +289,8 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
         (TEXT, {"prompt": []}, "prompt is []"),
         (TEXT, {"prompt": [400]}, "expected a text, the ids of tokens below 40, or a list of either"),
         (TEXT, {"prompt": [True]}, "expected a text, the ids of tokens below 40"),
-        (TEXT, {"prompt": [""] * 17}, "at most 16 answers are written at a time"),
+        (TEXT, {"prompt": [""] * 17}, "the request asks for 17 answers, at most 16"),
+        (TEXT, {"prompt": ["a"] * 5, "n": 4}, "prompt: the request asks for 20 answers"),
         (TEXT, {"prompt": "a", "echo": True}, "echo is true, served: false"),
         (TEXT, {"prompt": "a", "best_of": 2}, "best_of is 2, served: 1"),
         (TEXT, {"prompt": "a", "suffix": "b"}, "suffix is not served"),

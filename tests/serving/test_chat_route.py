@@ -237,6 +237,8 @@ def test_more_answers_than_may_wait_are_refused_with_when_to_come_back(folder):
         connection.close()
         steps.until(active=0)
         assert server.ask("POST", CHAT, ASKED).status == 200
+        reply = server.ask("POST", CHAT, {**ASKED, "n": 2})  # there is never room for two
+        assert (reply.status, "asks for 2 answers, at most 1 are written" in said(reply)) == (400, True)
 
 
 def test_the_next_turn_of_a_conversation_reads_only_what_is_new(folder):
