@@ -20,7 +20,7 @@ class MappedSentenceEncoder(SentenceEncoder):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         key_mask = None if attention_mask is None else attention_mask != 0
-        x = self.embed(input_ids, token_type_ids)
+        x = self.embed(input_ids, token_type_ids, key_mask)
         maps: list[Tensor] = []
         for layer in self.encoder.layer:
             attended, weights = _attend(layer.attention.self, x, key_mask)
@@ -33,5 +33,5 @@ class MappedSentenceEncoder(SentenceEncoder):
 def _attend(module: SelfAttention, x: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Attention and its weights, (N, L, E) and (N, H, L, L)."""
     q, k, v = module.query(x), module.key(x), module.value(x)
-    attended, weights = ops.attention(q, k, v, None, key_mask, heads=module.num_heads, need_weights=True)
+    attended, weights = ops.attention(q, k, v, None, key_mask, heads=module.config.num_heads, need_weights=True)
     return attended, weights
