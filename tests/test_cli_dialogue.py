@@ -70,6 +70,7 @@ def test_clear_and_system_begin_again_and_save_writes_what_was_said(dialogue: Di
         ("/set temprature 1", "there is no option temprature; did you mean temperature"),
         ("/set top_p 3", "top_p is 3, expected more than 0 and at most 1"),
         ("/set top_p hot", "top_p is 'hot', expected a number"),
+        ("/set top_k 2.5", "top_k is 2.5, expected a whole number"),
         ("/set max_new_tokens 0", "max_new_tokens is 0, expected 1 or more"),
         ("/save", "/save needs the name of a file"),
     ],

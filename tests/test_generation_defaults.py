@@ -40,6 +40,9 @@ def test_what_a_gguf_file_recommends() -> None:
     metadata = {"general.sampling.temp": 0.7, "general.sampling.top_k": 20, "general.sampling.penalty_repeat": 1.0}
     assert from_gguf(metadata, "x.gguf") == {"do_sample": True, "temperature": 0.7, "top_k": 20}
     assert from_gguf({"general.name": "x"}, "x.gguf") == {}
+    for wrong in ("hot", [1.0], -1.0):
+        with pytest.raises(ValueError, match="x.gguf: temperature is .*, expected"):
+            from_gguf({"general.sampling.temp": wrong}, "x.gguf")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,10 @@ class Dialogue:
         if value is None:
             value = self.model.tokenizer.defaults.get(name)
         choice = over(given, {name: value} | ({"do_sample": True} if name == "seed" and value is not None else {}))
-        Options(**{"max_new_tokens": 1 << 30, "eos_token_id": self.model.tokenizer.eos_token_ids, **choice})
+        try:
+            Options(**{"max_new_tokens": 1 << 30, "eos_token_id": self.model.tokenizer.eos_token_ids, **choice})
+        except TypeError as error:  # a number that is not whole
+            raise ValueError(str(error)) from None
         return {"seed": secrets.randbits(32), **choice} if choice.get("do_sample") else choice
 
     def _save(self, file: str) -> None:

@@ -49,7 +49,7 @@ def from_gguf(metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
         ValueError: for a value out of range, naming the file.
     """
     found = {name: metadata[key] for key, name in _GGUF.items() if metadata.get(key) is not None}
-    return from_config({"do_sample": found.get("temperature", 0) > 0, **found}, where)
+    return from_config({"do_sample": found.get("temperature", 0) != 0, **found}, where)
 
 
 def over(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -128,7 +128,8 @@ class Engine:
     run once for each slot. States, such as Mamba's, are kept only if a prompt begins with all that they are of.
 
     Args:
-        model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache.
+        model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache. Its weights, and the
+            adapter of a session, stay as they are: what slots keep is of them.
         slots: how many requests are answered at once; more wait.
         capacity: the most tokens of a request, prompt and new ones together. By default the model's config tells it,
             if it has `max_positions`; of a session, the capacity that its buffers were exported with.
