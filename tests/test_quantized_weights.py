@@ -307,7 +307,8 @@ def test_a_name_that_tensors_do_not_have_either() -> None:
 # Modules whose own weights stay: convolutions (the patches of images, the first layers that read sounds, Mamba's and
 # ConvNeXt's windows), also where the filters are stored as lengths and directions; experts, as there are no
 # quantized grouped products; T5's biases by distance, which are scores.
-STAYS = (nn.Conv1d, nn.Conv2d, WeightNorm, nn.GatedExperts, ClampedExperts, nn.RelativePositionBias)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d, WeightNorm)
+STAYS = (*CONVOLUTIONS, nn.GatedExperts, ClampedExperts, nn.RelativePositionBias)
 # Parameters that stay: tables of positions that are no module of their own, and DINOv2's registers; Swin's biases by
 # distance, scores as well.
 SCORES_AND_POSITIONS = (".relative_position_bias_table", ".position_embeddings", ".register_tokens")
@@ -329,7 +330,8 @@ def test_every_weight_of_every_family_of_models_is_in_few_bits(entry: Entry) -> 
     products = [node for node in lucid.trace(small).nodes() if node.op.name in ("linear", "matmul", "embedding")]
     constant = [v.array for node in products for v in node.inputs if isinstance(v, Constant)]
     matrices = [array for array in constant if array.dtype.kind == "f" and not is_vector(array.shape)]
-    assert len(matrices) == ("dinov2" in entry.variant)  # its positions are interpolated, by a product
+    # A DINOv2's positions are interpolated, by a product.
+    assert len(matrices) == entry.variant.startswith(("dinov2", "depth_anything"))
     case = goldens.cases(entry.variant)[0]
     found, wanted = (m(**{name: Tensor(array) for name, array in case.inputs.items()}) for m in (small, whole))
     for one, other in zip(*(t if isinstance(t, tuple) else (t,) for t in (found, wanted)), strict=True):

@@ -193,10 +193,10 @@ def of_class(own: Declared, modeling: Path) -> dict[str, Any]:
     turns = "rope_parameters" in own.fields
     tree = parsed(modeling)
     imported = {name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in [node.module or ""]}
-    found = set(reads(tree)) | set(reads(own.code, own=True)) | common
     for name in (*(name for name in SHARED if name in imported), "modeling_utils"):
-        found |= set(reads(parsed(SOURCES / f"{name}.py")))
-    found = {read for read in found if turns or not read.name.startswith("rope_")} | (rotary() if turns else set())
+        common |= set(reads(parsed(SOURCES / f"{name}.py")))
+    common = common | rotary() if turns else {read for read in common if not read.name.startswith("rope_")}
+    found = set(reads(tree)) | set(reads(own.code, own=True)) | common
     known = {**shared.fields, **own.fields}
     has = known.keys() | own.assigned | own.aliases.keys()
     names = {read.name for read in found if not read.plain or read.name in has} | setters(own.code)

@@ -261,7 +261,12 @@ class Config:
         return value
 
     def sizes(self, name: str, /, count: int | None = None) -> tuple[int, ...]:
-        """A list of sizes, each at least 1 and not unusually large; `count` of them if it is given."""
+        """A list of sizes, each at least 1 and not unusually large; `count` of them if it is given.
+
+        It has no way out: without it the default's length would make other lists of the file wrong.
+        """
+        if name in self.dropped:
+            raise self._refused(f"option {name} cannot be ignored, expected as many sizes as the checkpoint has", name)
         values = self.get(name, list)
         many = 1 <= len(values) <= _USUAL_LAYERS if count is None else len(values) == count
         if not many or any(type(value) is not int or not 1 <= value <= _USUAL_SIZE for value in values):

@@ -84,3 +84,14 @@ def test_an_option_that_is_not_supported_is_named(
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=message):
         lucid.models.load(tmp_path)
+
+
+def test_sizes_of_stages_are_refused_alone_and_cannot_be_ignored(tmp_path: Path) -> None:
+    """Their default has four stages, with which the other lists of the file would be wrong too."""
+    shutil.copytree(goldens.folder("segformer/base"), tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"hidden_sizes": 0}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match="option hidden_sizes is 0, expected list$"):
+        lucid.models.load(tmp_path)
+    with pytest.raises(ConfigError, match="hidden_sizes cannot be ignored, expected as many sizes as the checkpoint"):
+        lucid.models.load(tmp_path, ignore="hidden_sizes")

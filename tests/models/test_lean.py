@@ -19,6 +19,7 @@ from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.lfm2 import Lfm2
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.qwen3_next import Qwen3Next
+from lucid.models.smolvlm import SmolVLM
 from lucid.models.t5 import T5, T5Config
 from lucid.models.vision.vit import ViT, ViTConfig
 from tests.models import goldens
@@ -105,9 +106,10 @@ UNUSED = "|".join(
         r"pooler\.|^cls\.|^lm_head|^vocab_|classifier|mask_token|position_ids|^logit_scale$|EncDecAttention.relative",
         r"masked_spec_embed$|parametrizations\.weight\.original0$",  # the second is a factor of original1's
         r"^contact_head\.|rotary_embeddings\.inv_freq$",
+        r"fusion_stage\.layers\.0\.residual_layer1\.",  # of a finer image, where the coarsest is the first
     )
 )
-"""Stored, but not used by the model: heads of other tasks, and position numbers."""
+"""Stored, but not used by the model: heads of other tasks, position numbers, and parts that nothing is given to."""
 
 
 JOINED = [
@@ -143,6 +145,7 @@ def checkpoint_names(entry: Entry) -> set[str]:
         "models/bert.py": RENAMES,
         **dict.fromkeys(("models/mixtral.py", "models/deepseek.py"), JOINED),
         "models/lfm2.py": Lfm2.checkpoint.renames,
+        "models/smolvlm.py": SmolVLM.checkpoint.renames,
         "models/qwen3_next.py": [*JOINED, *Qwen3Next.checkpoint.renames],
     }
     renames = of_files.get(entry.file, LIKE_LLAMA if entry.file in ("models/llama.py", "models/falcon.py") else [])
