@@ -56,9 +56,8 @@ def past_ones(program: ExportedProgram, examples: Sequence[Any]) -> list[Any] | 
     """
     inputs = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     axes = [
-        [_expression(size) for size in getattr(inputs[name].meta.get("val"), "shape", ())]
-        for name in program.graph_signature.user_inputs
-        if name in inputs
+        [_expression(size) for size in getattr(inputs[name].meta.get("val"), "shape", ())] if name in inputs else []
+        for name in program.graph_signature.user_inputs  # plain values among them
     ]
     known = {
         symbol: size

@@ -363,10 +363,12 @@ def test_operators_with_bodies(module: nn.Module) -> None:
     agree(made(module), X)
 
 
-def test_a_loop_of_unknown_length_is_named() -> None:
-    module = Function(lambda x: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)))
-    with pytest.raises(TorchImportError, match=r"no function for while_loop"):
-        lucid.from_torch(module.eval(), X)
+def test_a_loop_of_unknown_length_runs_eagerly_and_is_named_in_a_graph() -> None:
+    module = Function(lambda x: while_loop(lambda x: x.abs().sum() < 1000, lambda x: (x * 2,), (x,))[0]).eval()
+    imported = lucid.from_torch(module, X)
+    np.testing.assert_allclose(imported(lucid.tensor(X.numpy())).numpy(), module(X).numpy(), rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="while_loop: how many steps"):
+        lucid.export.to_onnx(imported)
 
 
 # Weights --------------------------------------------------------------------------------------------------------------

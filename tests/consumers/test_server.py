@@ -124,7 +124,9 @@ def test_openai_chats_whole_and_as_a_stream(chat: int) -> None:
         events = list(stream)
         text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
         assert text == whole.choices[0].message.content
-        assert events[-1].usage == whole.usage
+        again, first = events[-1].usage, whole.usage
+        assert (again.prompt_tokens, again.completion_tokens) == (first.prompt_tokens, first.completion_tokens)
+        assert again.prompt_tokens_details.cached_tokens == again.prompt_tokens - 1  # it was read already
 
 
 def test_openai_asks_for_structure_for_several_answers_and_for_log_probabilities(chat: int) -> None:
