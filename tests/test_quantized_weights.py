@@ -13,6 +13,7 @@ import lucid
 from lucid import nn
 from lucid.core.graph.values import Constant
 from lucid.export import Target, explain, to_onnx
+from lucid.models.deepseek import HeadProjections, Router
 from lucid.models.delightful_tts import ConformerBlock
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
@@ -306,9 +307,10 @@ def test_a_name_that_tensors_do_not_have_either() -> None:
 
 # Modules whose own weights stay: convolutions (the patches of images, the first layers that read sounds, Mamba's and
 # ConvNeXt's windows), also where the filters are stored as lengths and directions; experts, as there are no
-# quantized grouped products; T5's biases by distance, which are scores.
+# quantized grouped products; T5's biases by distance, which are scores; DeepSeek's router, which computes in float32
+# whatever the model does, and its projections of latents, as products of queries add up across the blocks.
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d, WeightNorm)
-STAYS = (*CONVOLUTIONS, nn.GatedExperts, ClampedExperts, nn.RelativePositionBias)
+STAYS = (*CONVOLUTIONS, nn.GatedExperts, ClampedExperts, nn.RelativePositionBias, Router, HeadProjections)
 # Parameters that stay: tables of positions that are no module of their own, and DINOv2's registers; Swin's biases by
 # distance, scores as well.
 SCORES_AND_POSITIONS = (".relative_position_bias_table", ".position_embeddings", ".register_tokens")
@@ -330,8 +332,8 @@ def test_every_weight_of_every_family_of_models_is_in_few_bits(entry: Entry) -> 
     products = [node for node in lucid.trace(small).nodes() if node.op.name in ("linear", "matmul", "embedding")]
     constant = [v.array for node in products for v in node.inputs if isinstance(v, Constant)]
     matrices = [array for array in constant if array.dtype.kind == "f" and not is_vector(array.shape)]
-    # A DINOv2's positions are interpolated, by a product.
-    assert len(matrices) == entry.variant.startswith(("dinov2", "depth_anything"))
+    kept = [parameter.numpy() for key, parameter in whole.named_parameters() if stays(whole, key)]
+    assert all(any(np.shares_memory(matrix, each) for each in kept) for matrix in matrices)
     case = goldens.cases(entry.variant)[0]
     found, wanted = (m(**{name: Tensor(array) for name, array in case.inputs.items()}) for m in (small, whole))
     for one, other in zip(*(t if isinstance(t, tuple) else (t,) for t in (found, wanted)), strict=True):

@@ -150,9 +150,7 @@ def _sentences(model: Module, checkpoint: Path, folder: Path, options: Options) 
 
 def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     _check_config(model, checkpoint, "transformers.js")
-    if (isinstance(model, RecurrentDecoder) and model.has_attention) or (
-        isinstance(model, Pretrained) and isinstance(model, CausalDecoder) and model.cache_shape.value_dim is not None
-    ):
+    if _names_its_own_cache(model):
         raise ValueError(
             f"{checkpoint}: is the checkpoint of a {type(model).__name__}, for whose cache transformers.js has names "
             "and sizes of its own; use layout 'onnxruntime'"
@@ -169,6 +167,14 @@ def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options)
                 "AutoProcessor.from_pretrained(...).save_pretrained(...)"
             )
     return _write(_JAVASCRIPT, model, checkpoint, folder, options)
+
+
+def _names_its_own_cache(model: Module) -> bool:
+    """Whether transformers.js knows the names and sizes of the cache only for the model_type itself."""
+    if isinstance(model, RecurrentDecoder):
+        return model.has_attention
+    published = isinstance(model, Pretrained)
+    return published and isinstance(model, CausalDecoder) and model.cache_shape.value_dim is not None
 
 
 def _precision(model: Module, options: Options) -> tuple[str, str]:
