@@ -19,7 +19,8 @@ class Entry:
 
     `kind` is the model_type of config.json, `twin` the class of transformers, `shapes` the inputs with their batch
     first; `options` are those of config.json that are not transformers' defaults. `same` names models that are exported
-    by the same code and differ in no node that takes time.
+    by the same code and differ in no node that takes time. `image_tokens`: how many tokens in the place of an image
+    each text begins with.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Entry:
     shapes: Mapping[str, tuple[int, ...]]
     options: Mapping[str, Any] = field(default_factory=dict)
     same: str = ""
+    image_tokens: int = 0
 
     def inputs(self, batch: int | None = None) -> dict[str, Array]:
         """Random inputs; `batch`: another number of texts or images."""
@@ -38,6 +40,7 @@ class Entry:
                 found[name] = np.ones(shape, np.int64)
             elif name.endswith("_ids"):
                 found[name] = rng.integers(5, 1000, shape)
+                found[name][:, : self.image_tokens] = self.options.get("image_token_id", 0)
             else:
                 found[name] = rng.standard_normal(shape, np.float32)
         return found
@@ -85,6 +88,7 @@ ZOO = [
         _layers(4, hidden_size=768, intermediate_size=3072, num_attention_heads=12),
     ),
     Entry("ModernBERT base", "modernbert", "ModernBertModel", _text(length=512), _layers(4)),
+    Entry("EuroBERT 210M", "eurobert", "EuroBertModel", _text(), _layers(4)),
     Entry(
         "DeBERTa-v3 base",
         "deberta-v2",
@@ -148,6 +152,35 @@ ZOO = [
     Entry("Gemma 3 270M", "gemma3_text", "Gemma3ForCausalLM", _text(), _decoder(640, 2048, 4, 1, head_dim=256)),
     Entry("Phi-3 mini, half", "phi3", "Phi3ForCausalLM", _text(), _decoder(1536, 4096, 16, 16, pad_token_id=0)),
     Entry(
+        "DeepSeek-V2-Lite, half",
+        "deepseek_v2",
+        "DeepseekV2ForCausalLM",
+        _text(),
+        _decoder(
+            *(1024, 5472, 8, 8),
+            q_lora_rank=None,
+            first_k_dense_replace=1,
+            n_routed_experts=32,
+            num_experts_per_tok=6,
+            moe_intermediate_size=704,
+        ),
+    ),
+    Entry(
+        "Qwen3-Next, half",  # three layers of the gated delta rule, and one of attention
+        "qwen3_next",
+        "Qwen3NextForCausalLM",
+        _text(),
+        _decoder(1024, 2816, 8, 1, linear_num_key_heads=8, linear_num_value_heads=16, num_experts=64)
+        | _layers(4, moe_intermediate_size=256, shared_expert_intermediate_size=256),
+    ),
+    Entry(
+        "LFM2 350M",
+        "lfm2",
+        "Lfm2ForCausalLM",
+        _text(),
+        _decoder(1024, 6656, 16, 8, layer_types=["conv", "full_attention"]),
+    ),
+    Entry(
         "Mamba-2 130M",
         "mamba2",
         "Mamba2ForCausalLM",
@@ -180,6 +213,20 @@ ZOO = [
     ),
     Entry("ViT-B/16", "vit", "ViTModel", _image(), _layers(4), "DeiT"),
     Entry("DINOv2 base", "dinov2", "Dinov2Model", _image(), _layers(4, image_size=518, patch_size=14)),
+    Entry("DINOv3 ViT-S/16", "dinov3_vit", "DINOv3ViTModel", _image(), _layers(4, num_register_tokens=4)),
+    Entry(
+        "Depth Anything small",
+        "depth_anything",
+        "DepthAnythingForDepthEstimation",
+        _image(size=252),
+        {
+            "backbone_config": {
+                **{"model_type": "dinov2", "hidden_size": 384, "num_hidden_layers": 4, "num_attention_heads": 6},
+                **{"image_size": 518, "patch_size": 14, "out_indices": [1, 2, 3, 4], "reshape_hidden_states": False},
+            }
+        },
+    ),
+    Entry("SegFormer B0", "segformer", "SegformerModel", _image(size=512), {}),
     Entry("Swin tiny", "swin", "SwinModel", _image(), {"depths": [2, 2, 2, 2]}),
     Entry("ConvNeXt tiny", "convnext", "ConvNextModel", _image(), {"depths": [2, 2, 2, 2]}),
     Entry("ConvNeXt V2 tiny", "convnextv2", "ConvNextV2Model", _image(), {"depths": [2, 2, 2, 2]}),
@@ -196,6 +243,20 @@ ZOO = [
         "SiglipModel",
         {**_TWO_TOWERS, "input_ids": (2, 64), "attention_mask": (2, 64)},
         {"text_config": _layers(2), "vision_config": _layers(2)},
+    ),
+    Entry(
+        "SmolVLM 256M",
+        "smolvlm",
+        "SmolVLMForConditionalGeneration",
+        {**_text(), "pixel_values": (1, 1, 3, 512, 512)},
+        {
+            "image_token_id": 1,
+            "scale_factor": 4,
+            "text_config": {"model_type": "llama", **_decoder(576, 1536, 9, 3, pad_token_id=0)},
+            "vision_config": _layers(2, hidden_size=768, num_attention_heads=12, image_size=512, patch_size=16),
+        },
+        "Idefics3",
+        image_tokens=64,
     ),
     Entry("wav2vec 2.0 base", "wav2vec2", "Wav2Vec2Model", {"input_values": (1, 16000)}, _layers(2), "HuBERT"),
     Entry(

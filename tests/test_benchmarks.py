@@ -204,6 +204,8 @@ def test_every_model_of_a_checkpoint_is_in_the_table_of_whole_models() -> None:
     assert [file for file, family in FAMILIES.items() if not kinds & family.types.keys()] == []
     assert len({entry.name for entry in ZOO}) == len(ZOO)
     assert {entry.inputs(batch=3)[name].shape[0] for entry in ZOO[-2:] for name in entry.shapes} == {3}
+    (images,) = (entry for entry in ZOO if entry.image_tokens)
+    assert (images.inputs(batch=2)["input_ids"] == images.options["image_token_id"]).sum() == 2 * images.image_tokens
 
 
 def test_a_whole_model_has_a_line_in_each_of_three_tables(tmp_path: Path) -> None:
