@@ -14,6 +14,7 @@ import pytest
 import lucid
 from lucid.export import Target, to_onnx
 from lucid.generation import Engine, EngineFull, Generator, LogitsError
+from lucid.generation.stepper import slots_of
 from lucid.models.llama import Llama
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session
@@ -241,6 +242,17 @@ def test_a_cancelled_request_frees_its_slot_within_one_step() -> None:
     assert (len(first.ids), second.ids, len(third.ids)) == (2, [], 2)
     assert list(first) == first.ids
     assert (made.active, made.waiting, second.ended_by) == (1, 0, "cancelled")
+
+
+def test_steps_of_all_rows_share_one_memory_of_logits() -> None:
+    """Or each choice of rows would take its own: gigabytes for many slots and a large vocabulary."""
+    session = model("fixed in place")
+    assert isinstance(session, Session)
+    found: list[Any] = []
+    buffers = slots_of(session, 3, 16)._buffers
+    for start, count in ((0, 3), (1, 2), (2, 1), (0, 1)):
+        found.append(buffers.run(start, np.full((count, 1), 5), np.zeros(count, np.int64)))
+    assert all(np.shares_memory(found[0], logits) for logits in found)
 
 
 def test_buffers_grow_up_to_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:

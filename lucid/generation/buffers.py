@@ -50,6 +50,10 @@ class Buffers:
         self._session, self._caches, self._given = session, caches, given or {}
         self.values = dict(values)
         self._single: dict[tuple[int, int], _OneToken] = {}
+        kind, shape = session.outputs["logits"]
+        assert kind is not None and isinstance(shape[-1], int)
+        rows = next(iter(self.values.values())).shape()[0]
+        self._logits = np.zeros((rows, 1, shape[-1]), kind.numpy)  # of all steps: one writes over those of another
 
     @classmethod
     def empty(
@@ -122,9 +126,7 @@ class Buffers:
     def _one_token(self, start: int, count: int) -> _OneToken:
         zeros = np.zeros((count, 1), np.int64)
         arrays = self._arrays(zeros, zeros)
-        kind, shape = self._session.outputs["logits"]
-        assert kind is not None and isinstance(shape[-1], int)
-        logits = np.zeros((count, 1, shape[-1]), kind.numpy)
+        logits = self._logits[:count]
         bound = self._bound(start, arrays, ort_value(logits))
         return _OneToken(arrays["input_ids"][:, 0], arrays["position_ids"][:, 0], logits[:, 0], bound)
 
