@@ -14,7 +14,7 @@ from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.serving.answer_options import MOST_LOGPROBS, ONLY_TOLD, SERVED, Asked, asked, constraint_of, made_constraint
 from lucid.serving.bodies import Body
-from lucid.serving.messages import Tools, messages_of, tools_of
+from lucid.serving.messages import CALLS, Tools, messages_of, tools_of
 from lucid.serving.responses import RequestError
 from lucid.serving.served_model import ServedModel
 from lucid.serving.writing import reason, respond
@@ -31,11 +31,11 @@ async def complete(model: ServedModel, request: Request, body: Body) -> Response
     Raises:
         RequestError: for a conversation that has no room, or a field that is wrong or not served.
     """
-    answers, wanted, form = await asyncio.to_thread(_answers, model, body)
-    return await respond(model, request, answers, wanted, form)
+    answers, wanted, forms = await asyncio.to_thread(_answers, model, body)
+    return await respond(model, request, answers, wanted, forms)
 
 
-def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, ChatForm]:
+def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, list[ChatForm]]:
     """The answers that a request asks for, not yet begun."""
     language = model.language
     assert language is not None
@@ -61,7 +61,7 @@ def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, ChatF
         answers = [language.answer(ids, **wanted.of(number), **options) for number in range(wanted.times)]
     except (TypeError, ValueError) as error:
         raise RequestError(str(error)) from error
-    return answers, wanted, ChatForm(tokenizer, tools)
+    return answers, wanted, [ChatForm(tokenizer, tools)] * len(answers)
 
 
 def _logprobs(body: Body) -> int | None:
@@ -77,7 +77,7 @@ def _logprobs(body: Body) -> int | None:
 
 
 class ChatForm:
-    """Answers as OpenAI's chat writes them. With tools, a stream tells what was called at its end."""
+    """An answer as OpenAI's chat writes it. With tools, a stream tells what was called at its end."""
 
     kind, event, identity = "chat.completion", "chat.completion.chunk", "chatcmpl"
 
@@ -86,12 +86,21 @@ class ChatForm:
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The message."""
-        content, calls = self._tools.read(answer.text)
+        content, calls = self._tools.read(self._marked(answer))
+        content = content if calls else answer.text
         message: dict[str, Any] = {"role": "assistant", "content": content or None if calls else content}
         if calls:
             message["tool_calls"] = calls
         logprobs = self._logprobs(answer.logprobs and answer.logprobs[: len(answer.ids)])
         return {"message": message, "finish_reason": "tool_calls" if calls else reason(answer), "logprobs": logprobs}
+
+    def _marked(self, answer: Answer) -> str:
+        """The text, with the special tokens between calls where the model has written them."""
+        library = self._tokenizer.library
+        if library.token_to_id(CALLS) not in answer.ids:
+            return answer.text
+        ids = [token for token in answer.ids if token not in self._tokenizer.eos_token_ids]
+        return str(library.decode(ids, skip_special_tokens=False))
 
     def first(self) -> dict[str, Any]:
         """Who speaks."""

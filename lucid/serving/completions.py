@@ -28,11 +28,11 @@ async def complete(model: ServedModel, request: Request, body: Body) -> Response
     Raises:
         RequestError: for a prompt that has no room, or a field that is wrong or not served.
     """
-    answers, wanted, form = await asyncio.to_thread(_answers, model, body)
-    return await respond(model, request, answers, wanted, form)
+    answers, wanted, forms = await asyncio.to_thread(_answers, model, body)
+    return await respond(model, request, answers, wanted, forms)
 
 
-def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, TextForm]:
+def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, list[TextForm]]:
     language = model.language
     assert language is not None
     body.refuse_others(*SERVED, *ONLY_TOLD, "model", "prompt", "logprobs", "response_format", "echo", "best_of")
@@ -52,7 +52,7 @@ def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, TextF
         ]
     except (TypeError, ValueError) as error:
         raise RequestError(str(error)) from error
-    return answers, wanted, TextForm(language.tokenizer)
+    return answers, wanted, [TextForm(language.tokenizer) for _ in answers]
 
 
 def _prompts(model: ServedModel, body: Body) -> list[list[int]]:
@@ -81,12 +81,14 @@ def _prompts(model: ServedModel, body: Body) -> list[list[int]]:
 
 
 class TextForm:
-    """Answers as OpenAI's completions write them."""
+    """An answer as OpenAI's completions write it."""
 
     kind, event, identity = "text_completion", "text_completion", "cmpl"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        self._characters = getincrementaldecoder("utf-8")("replace")  # a token may be a part of a character
+        self._offset = 0
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The text."""
@@ -108,13 +110,15 @@ class TextForm:
         if logprobs is None:
             return None
         kept = [one for one in logprobs if one.token not in self._tokenizer.eos_token_ids]
-        text = getincrementaldecoder("utf-8")("replace")  # a token may be a part of a character
-        lengths = [len(text.decode(self._tokenizer.bytes_of(one.token))) for one in kept]
+        offsets = []
+        for one in kept:
+            offsets.append(self._offset)
+            self._offset += len(self._characters.decode(self._tokenizer.bytes_of(one.token)))
         return {
             "tokens": [self._text(one.token) for one in kept],
             "token_logprobs": [max(one.logprob, -9999.0) for one in kept],
             "top_logprobs": [{self._text(token): max(logprob, -9999.0) for token, logprob in one.top} for one in kept],
-            "text_offset": [sum(lengths[:place]) for place in range(len(lengths))],
+            "text_offset": offsets,
         }
 
     def _text(self, token: int) -> str:

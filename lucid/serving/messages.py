@@ -14,6 +14,9 @@ from lucid.serving.responses import RequestError
 
 _ROLES = ("system", "user", "assistant", "developer", "tool")
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)  # as Qwen, Hermes, SmolLM3 and others write one
+CALLS = "[TOOL_CALLS]"
+"""What Mistral's models write before a list of calls, or before each: ``[TOOL_CALLS]name[ARGS]{...}``."""
+_NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\]\w*)?\[ARGS\]\s*(.*)", re.DOTALL)
 
 
 def messages_of(body: Body) -> list[Message]:
@@ -91,11 +94,15 @@ class Tools:
         """The text of an answer without its calls, and the calls as OpenAI's clients read them."""
         if not self.definitions:
             return text, []
-        tagged = _CALL.findall(text)
-        calls = [call for part in tagged or [text] for call in self._calls(part)]
-        if not calls:
-            return text, []
-        return (_CALL.sub("", text).strip() if tagged else ""), calls
+        content, *parts = text.split(CALLS)
+        if parts:
+            parts = [_NAMED.sub(r'{"name": "\1", "arguments": \2}', part) for part in parts]
+        elif parts := _CALL.findall(text):
+            content = _CALL.sub("", text)
+        else:
+            content, parts = "", [text]
+        calls = [call for part in parts for call in self._calls(part)]
+        return (content.strip(), calls) if calls else (text, [])
 
     def _calls(self, text: str) -> list[dict[str, Any]]:
         try:

@@ -21,7 +21,7 @@ from lucid.serving.served_model import ServedModel
 
 
 class Form(Protocol):
-    """How a route writes answers."""
+    """How a route writes an answer."""
 
     kind: str
     """The type of a whole answer."""
@@ -55,21 +55,24 @@ class Piece(NamedTuple):
 
 
 async def respond(
-    model: ServedModel, request: Request, answers: Sequence[Answer], asked: Asked, form: Form
+    model: ServedModel, request: Request, answers: Sequence[Answer], asked: Asked, forms: Sequence[Form]
 ) -> Response:
-    """The response with these answers, which it begins.
+    """The response with these answers, each in its form; it begins them.
 
     Raises:
         RequestError: if as many answers are written and wait as may.
     """
     writings = _begun(model, answers)
-    head = {"id": f"{form.identity}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model.name}
+    route = forms[0]
+    head = {"id": f"{route.identity}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model.name}
     if asked.stream:
-        head |= {"object": form.event}
-        return _Stream(writings, _events(writings, head, asked, form))
+        head |= {"object": route.event}
+        return _Stream(writings, _events(writings, head, asked, forms))
     await while_wanted(request, _all(writings), model.limits.seconds + 5)  # the answers end by themselves
-    choices = [{"index": index, **form.whole(answer)} for index, answer in enumerate(answers)]
-    return JsonAnswer({**head, "object": form.kind, "choices": choices, "usage": _usage(answers, asked.times)})
+    choices = [
+        {"index": index, **form.whole(answer)} for index, (form, answer) in enumerate(zip(forms, answers, strict=True))
+    ]
+    return JsonAnswer({**head, "object": route.kind, "choices": choices, "usage": _usage(answers, asked.times)})
 
 
 class Writing:
@@ -192,17 +195,19 @@ async def _merged(writings: Sequence[Writing]) -> AsyncIterator[tuple[int, Piece
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _events(writings: Sequence[Writing], head: dict[str, Any], asked: Asked, form: Form) -> AsyncIterator[str]:
+async def _events(
+    writings: Sequence[Writing], head: dict[str, Any], asked: Asked, forms: Sequence[Form]
+) -> AsyncIterator[str]:
     def event(index: int, fields: dict[str, Any]) -> str:
         return _event({**head, "choices": [{"index": index, "finish_reason": None, "logprobs": None, **fields}]})
 
-    if (first := form.first()) is not None:
-        for index in range(len(writings)):
+    for index, form in enumerate(forms):
+        if (first := form.first()) is not None:
             yield event(index, first)
     given = [0] * len(writings)
     try:
         async for index, piece in _merged(writings):
-            answer = writings[index].answer
+            answer, form = writings[index].answer, forms[index]
             tokens = len(answer.ids) if piece is None else piece.tokens
             logprobs = answer.logprobs and answer.logprobs[given[index] : tokens]
             if piece is None:

@@ -6,12 +6,14 @@ import json
 import random
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import lucid
 from lucid.serving.answer_options import SERVED
+from tests.chat.checkpoints import tokenizer as letters
 from tests.serving.servers import decoder, served
 from tests.serving.test_chat_route import ASKED, CHAT, MESSAGES, events, said
 
@@ -132,6 +134,10 @@ def test_each_token_has_its_log_probability_and_its_bytes(server):
     asked = {"model": "decoder", "prompt": "a", "logprobs": 0, "regex": "東a東"}
     (choice,) = server.ask("POST", TEXT, asked).json["choices"]
     assert choice["logprobs"]["text_offset"] == [0, 0, 0, 1, 2, 2, 2]
+    parts = [event["choices"][0] for event in events(server.ask("POST", TEXT, {**asked, "n": 2, "stream": True}).data)]
+    for index in range(2):
+        streamed = [part["logprobs"] or {"text_offset": []} for part in parts if part["index"] == index]
+        assert sum((one["text_offset"] for one in streamed), []) == [0, 0, 0, 1, 2, 2, 2]
 
 
 # Structured answers and tools -----------------------------------------------------------------------------------------
@@ -225,6 +231,29 @@ def test_calls_that_a_model_writes_by_itself_are_read():
         '{"name": ["find"], "arguments": {}}',
     ):
         assert tools.read(text) == (text, [])
+
+
+def test_calls_of_mistrals_models_are_read_though_what_separates_them_is_no_text():
+    library = letters()
+    library.add_special_tokens(["[TOOL_CALLS]", "[ARGS]"])
+    library.add_tokens(['{"a": 1}'])
+    tokenizer = lucid.generation.chat.Tokenizer(where="x", library=library, eos_token_ids=(2,))
+    tools = lucid.serving.messages.Tools([TOOL], {"find": {}, "get": {}})
+
+    def written(text: str) -> dict:
+        ids = [*library.encode(text, add_special_tokens=False).ids, 2]
+        answer = SimpleNamespace(ids=ids, text=tokenizer.decode(ids), logprobs=None, ended_by="eos")
+        return lucid.serving.chat.ChatForm(tokenizer, tools).whole(answer)["message"]
+
+    message = written('so[TOOL_CALLS]find[ARGS]{"a": 1}')
+    assert (message["content"], message["tool_calls"][0]["function"]["arguments"]) == ("so", '{"a": 1}')
+    assert written("so[TOOL_CALLS]find[ARGS]") == {"role": "assistant", "content": "sofind"}  # cut: it is no call
+    for text, names in {
+        'so [TOOL_CALLS] [{"name": "find", "arguments": {"a": 1}}]': ["find"],
+        'so [TOOL_CALLS]find[ARGS]{"a": 1}[TOOL_CALLS]get[CALL_ID]Ab1[ARGS]{}': ["find", "get"],
+    }.items():
+        content, calls = tools.read(text)
+        assert (content, [call["function"]["name"] for call in calls]) == ("so", names)
 
 
 # Completions ----------------------------------------------------------------------------------------------------------
