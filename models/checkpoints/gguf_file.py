@@ -28,6 +28,7 @@ from gguf.quants import dequantize
 from lucid import WeightsError
 from lucid.files.atomic import NotAFileError, open_regular
 from lucid.models.checkpoints.config import Array, show
+from lucid.models.checkpoints.gguf_blocks import LAYOUTS, read_blocks
 from lucid.quantization import Blocks
 
 MAX_HEADER = 64 << 20  # bytes: five times what the largest vocabularies with their merges take
@@ -40,8 +41,6 @@ MAX_RANK = 4  # as in llama.cpp
 
 _SCALARS = {0: "u1", 1: "i1", 2: "u2", 3: "i2", 4: "u4", 5: "i4", 6: "f4", 7: "?", 10: "u8", 11: "i8", 12: "f8"}
 _STRING, _ARRAY = 8, 9
-KEPT = (GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0)  # which `Blocks` can hold
-_BLOCK = 32
 _FLOATS = {kind for kind in GGMLQuantizationType if GGML_QUANT_SIZES[kind][0] == 1}
 
 
@@ -76,7 +75,7 @@ class Header:
             WeightsError: for blocks with NaN or infinity.
         """
         kind, shape, _, _ = self.tensors[name]
-        if kind not in KEPT or len(shape) != 2:
+        if kind not in LAYOUTS or len(shape) != 2:
             return self.array(name)
         try:
             return read_blocks(kind, self._bytes(name))
@@ -85,7 +84,7 @@ class Header:
 
     def widened(self) -> str:
         """The number of quantized tensors that become float32, by type: "3 tensors of Q6_K"."""
-        kinds = Counter(entry.kind for entry in self.tensors.values() if entry.kind not in (*KEPT, *_FLOATS))
+        kinds = Counter(entry.kind for entry in self.tensors.values() if entry.kind not in _FLOATS | LAYOUTS.keys())
         return ", ".join(f"{count} tensors of {kind.name}" for kind, count in kinds.items())
 
     def _bytes(self, name: str) -> Array:
@@ -189,35 +188,6 @@ def _is_readable(kind: GGMLQuantizationType) -> bool:
     except NotImplementedError:
         return False
     return bool(numbers.dtype == np.float32)
-
-
-# Quantized tensors ----------------------------------------------------------------------------------------------------
-
-
-def read_blocks(kind: GGMLQuantizationType, raw: Array) -> Blocks:
-    """A tensor of a type in `KEPT`, from the bytes of its rows (N, n) uint8: blocks of 32 numbers, each with a scale.
-
-    Source: https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h. The numbers d and m are float16:
-
-    ====  ===========================================================================  ==========
-    Q4_0  d, then 16 bytes: byte i has the code i in its low half and i + 16 above it  d (q - 8)
-    Q4_1  d, m, then 16 bytes as above                                                 d q + m
-    Q8_0  d, then 32 signed bytes                                                      d q
-    ====  ===========================================================================  ==========
-
-    Raises:
-        ValueError: for scales or minimums with NaN or infinity.
-    """
-    halves = 2 if kind == GGMLQuantizationType.Q4_1 else 1
-    bits = 8 if kind == GGMLQuantizationType.Q8_0 else 4
-    parts = raw.reshape(len(raw), -1, 2 * halves + _BLOCK * bits // 8)
-    numbers = np.ascontiguousarray(parts[..., : 2 * halves]).view("<f2").astype(np.float32)
-    stored = parts[..., 2 * halves :]
-    codes = stored ^ 128 if bits == 8 else np.concatenate([stored & 15, stored >> 4], axis=-1)
-    minimums = np.ascontiguousarray(numbers[..., 1]) if halves == 2 else None
-    return Blocks(
-        codes.reshape(len(raw), -1), np.ascontiguousarray(numbers[..., 0]), None, bits, _BLOCK, minimums=minimums
-    )
 
 
 # Values of the header -------------------------------------------------------------------------------------------------

@@ -216,25 +216,34 @@ def test_the_numbers_of_a_block_by_hand(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_header(write(writer, path)).array("a"), expected[None])
 
 
-KEPT = ["Q4_0", "Q4_1", "Q8_0"]
+K_QUANTS = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}
+HALVES = {**K_QUANTS, "IQ4_NL": (0,)}  # where d and m of a block are, of types that the library does not write
+KEPT = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", *K_QUANTS]
 
 
 def of_type(kind: GGMLQuantizationType, rows: int, size: int, seed: int = 0) -> Array:
     """The bytes of a tensor (rows, size), small numbers."""
-    return quantize(np.random.default_rng(seed).standard_normal((rows, size)).astype(np.float32), kind)
+    random = np.random.default_rng(seed)
+    if kind.name not in HALVES:
+        return quantize(random.standard_normal((rows, size)).astype(np.float32), kind)
+    block, length = GGML_QUANT_SIZES[kind]
+    raw = random.integers(0, 256, (rows, size // block, length), np.uint8)
+    for at in HALVES[kind.name]:
+        raw[..., at : at + 2] = random.uniform(-0.002, 0.002, (rows, size // block, 1)).astype("<f2").view(np.uint8)
+    return raw.reshape(rows, -1)
 
 
 @pytest.mark.parametrize("kind", KEPT)
 def test_types_that_are_weights_in_few_bits_are_kept(kind: str, tmp_path: Path) -> None:
     number = GGMLQuantizationType[kind]
-    raw = of_type(number, 6, 96)
+    raw = of_type(number, 6, 768)
     path = tmp_path / "model.gguf"
     writer = GGUFWriter(path, "llama")
     writer.add_tensor("a", raw, raw_dtype=number)
     writer.add_tensor("b", raw[0], raw_dtype=number)  # not a matrix
     header = read_header(write(writer, path))
     weight = header.weight("a")
-    assert isinstance(weight, Blocks) and weight.bits == int(kind[1]) and weight.shape == (6, 96)
+    assert isinstance(weight, Blocks) and weight.bits == (4 if int(kind[1]) <= 4 else 8) and weight.shape == (6, 768)
     np.testing.assert_array_equal(weight.dequantized(), dequantize(raw, number))
     np.testing.assert_array_equal(header.weight("b"), dequantize(raw[0], number))
 
@@ -242,33 +251,35 @@ def test_types_that_are_weights_in_few_bits_are_kept(kind: str, tmp_path: Path) 
 def quantised(path: Path, kind: str) -> Path:
     """Llama with a layer and tied tables of 40 tokens, all of its matrices in one type."""
     number = GGMLQuantizationType[kind]
+    width = 256 if kind in K_QUANTS else 32
     writer = GGUFWriter(path, "llama")
     writer.add_context_length(64)
-    writer.add_embedding_length(32)
-    writer.add_feed_forward_length(64)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(2 * width)
     writer.add_block_count(1)
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
     writer.add_layer_norm_rms_eps(1e-5)
-    matrices = {"attn_q": (32, 32), "attn_k": (16, 32), "attn_v": (16, 32), "attn_output": (32, 32)}
-    matrices |= {"ffn_gate": (64, 32), "ffn_up": (64, 32), "ffn_down": (32, 64)}
+    square, half, double = (width, width), (width // 2, width), (2 * width, width)
+    matrices = {"attn_q": square, "attn_k": half, "attn_v": half, "attn_output": square}
+    matrices |= {"ffn_gate": double, "ffn_up": double, "ffn_down": double[::-1]}
     for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
-        writer.add_tensor(f"{name}.weight", np.ones(32, np.float32))
-    for seed, (name, (rows, size)) in enumerate({"token_embd": (40, 32), **matrices}.items()):
+        writer.add_tensor(f"{name}.weight", np.ones(width, np.float32))
+    for seed, (name, (rows, size)) in enumerate({"token_embd": (40, width), **matrices}.items()):
         name = f"{name if seed == 0 else f'blk.0.{name}'}.weight"
         writer.add_tensor(name, of_type(number, rows, size, seed), raw_dtype=number)
     return write(writer, path)
 
 
-@pytest.mark.parametrize("kind", [*KEPT, "Q5_0"])
+@pytest.mark.parametrize("kind", [*KEPT, "IQ4_NL"])
 def test_a_model_keeps_the_weights_of_its_file(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Also the rows of queries and keys, whose order differs; Q5_0 is dequantized."""
+    """Also the rows of queries and keys, whose order differs; IQ4_NL is dequantized."""
     path = quantised(tmp_path / "model.gguf", kind)
     caplog.set_level("INFO", "lucid.models")
     model, floats = Llama.from_pretrained(path), Llama.from_pretrained(path, dequantize=True)
     kept = [name for name, module in model.named_modules() if isinstance(module, nn.QuantizedWeight)]
     assert len(kept) == (8 if kind in KEPT else 0)
-    assert ("model.gguf: dequantized to float32: 8 tensors of Q5_0" in caplog.text) is (kind == "Q5_0")
+    assert ("model.gguf: dequantized to float32: 8 tensors of IQ4_NL" in caplog.text) is (kind == "IQ4_NL")
     assert not any(isinstance(module, nn.QuantizedWeight) for module in floats.modules())
     ids = lucid.tensor([[3, 1, 39]])
     wanted = floats(ids).numpy()
