@@ -85,9 +85,14 @@ def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
     return ExportedFolder(path, model, files, decoder)
 
 
+def onnx_files(folder: Path) -> list[Path]:
+    """The ONNX files of a folder of one of the layouts; none for a checkpoint."""
+    return sorted(file for place in _PLACES for file in (folder / place).glob("*.onnx"))
+
+
 def _models_in(folder: Path) -> tuple[Path, Path | None]:
     """The model, or the encoder and the decoder."""
-    found = sorted(file for place in _PLACES for file in (folder / place).glob("*.onnx"))
+    found = onnx_files(folder)
     if not found:
         raise FileNotFoundError(
             f"{folder}: has no ONNX file, so it is no exported model; write one: "

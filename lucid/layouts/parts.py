@@ -34,7 +34,7 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
 
     Args:
         model: an encoder, a model with a head, a decoder or an encoder-decoder.
-        options: `cache`, `capacity` and `preprocessor` are obeyed.
+        options: `cache`, `capacity`, `last_logits` and `preprocessor` are obeyed.
         states: whether a sentence encoder also returns the states of its tokens, for runtimes that pool themselves.
         cached: whether a decoder has a cache where `options` do not ask for one.
 
@@ -52,7 +52,10 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
             )
         return parts
     if isinstance(model, CausalDecoder) and (cached or options.cache is not None):
-        return {MODEL: model.part(options.cache or "growing", options.capacity)}
+        part = model.part(options.cache or "growing", options.capacity)
+        if options.last_logits and model.takes_logits_to_keep:
+            part = part._replace(inputs={**part.inputs, "logits_to_keep": 1})
+        return {MODEL: part}
     if isinstance(model, EncoderDecoder):
         if options.cache == "fixed":
             raise ValueError("cache='fixed': the decoder in one file with its first step has a growing cache")

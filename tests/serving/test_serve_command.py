@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
+from tests.layout_checkpoints import whole
 from tests.serving.servers import decoder
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
@@ -34,6 +39,14 @@ def test_a_host_that_is_no_address_of_this_machine_is_one_line(
     assert capsys.readouterr().err.startswith("lucid: cannot listen at 192.0.2.1, port 8000: ")
 
 
+def served_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
+    """The settings and the application of each start, which then ends."""
+    starts: list[tuple] = []
+    monkeypatch.setattr("lucid.cli.commands.serve.check_address", lambda *_: None)
+    monkeypatch.setattr("lucid.cli.commands.serve.serve", lambda *start: starts.append(start))
+    return starts
+
+
 @pytest.mark.parametrize(
     ("cache", "slots", "noted"), [("growing", 4, True), ("growing", 1, False), ("fixed", 4, False)]
 )
@@ -45,8 +58,7 @@ def test_a_cache_that_grows_is_noted_where_answers_could_be_computed_together(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for step in ("check_address", "serve"):
-        monkeypatch.setattr(f"lucid.cli.commands.serve.{step}", lambda *_: None)
+    served_by(monkeypatch)
     folder = decoder(tmp_path, cache=cache)
     assert in_process(["serve", folder, "--slots", slots], monkeypatch) == 0
     assert ("answers share the time of one: the cache grows" in capsys.readouterr().out) is noted
@@ -62,3 +74,84 @@ def test_a_file_is_no_folder_of_a_model(
     said = capsys.readouterr().err
     assert "'minilm.onnx' is a file, expected the folder of a model" in said
     assert "lucid export CHECKPOINT --for onnxruntime" in said
+
+
+def test_a_checkpoint_is_exported_once_to_a_cache_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Again only if something changes that decides what is exported."""
+    starts, caches, source = served_by(monkeypatch), tmp_path / "caches", checkpoint(tmp_path / "smol")
+    monkeypatch.setenv("LUCID_CACHE", str(caches))
+
+    def started(*options: str) -> str:
+        assert in_process(["serve", source, *options], monkeypatch) == 0
+        return capsys.readouterr().err.split(",")[0].split(" in ")[0]
+
+    first = started()
+    (folder,) = caches.iterdir()
+    assert first == f"exported    to {folder}" and folder.name.startswith("smol-")
+    assert started("--port", "8001") == "exported    before"
+    settings, app = starts[-1]
+    assert (settings.folder, app.state.model.name) == (str(folder), "smol")
+    assert app.state.model.language.together  # the quickest cache, without being asked
+    os.utime(source / "config.json", (1, 1))
+    for change in (["--bits", "8"], ["--task", "text-generation"], []):
+        assert started(*change).startswith("exported    to ")
+    assert len(list(caches.iterdir())) == 4
+
+
+def test_starts_at_the_same_time_export_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = pytest.importorskip("lucid.cli.exported_source")
+    monkeypatch.setenv("LUCID_CACHE", str(tmp_path / "caches"))
+    options = pytest.importorskip("lucid.cli.app").app(
+        ["serve", str(checkpoint(tmp_path / "smol"))], standalone_mode=False
+    )
+    written, write = [], exported.write_folder
+    monkeypatch.setattr(exported, "write_folder", lambda *a, **k: written.append(a) or write(*a, **k))
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: exported.exported_source(options, None, ["cpu"]), range(4)))
+    assert len(set(found)) == len(written) == 1
+
+
+def test_rows_over_a_checkpoint_export_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LUCID_CACHE", str(tmp_path / "caches"))
+    whole(tmp_path / "sentences", "sentences/cls")
+    (tmp_path / "rows.csv").write_text("text\nab\ncd\n")
+    command = ["map", "sentences", "rows.csv", "-o", "out", "--json"]
+    assert in_process(command, monkeypatch, tmp_path) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["rows"] == 2 and said.err.startswith("exported    to ")
+
+
+def test_the_start_as_one_line_of_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served_by(monkeypatch)
+    assert in_process(["serve", decoder(tmp_path), "--port", "8123", "--name", "x", "--json"], monkeypatch) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    said = json.loads(line)
+    assert (said["address"], said["model"], said["task"]) == ("http://127.0.0.1:8123", "x", "text-generation")
+    assert "/v1/chat/completions" in said["routes"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--bits", "4"], "--bits 4: {folder} is no checkpoint; the weights of an exported folder stay as is"),
+        (["--task", "fill-mask"], "--task fill-mask: {folder} is for text-generation"),
+        (["--method", "hqq"], "--method: for quantized weights; give --bits 4 too"),
+    ],
+)
+def test_options_of_checkpoints_are_refused_for_exported_folders(
+    options: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    served_by(monkeypatch)
+    folder = decoder(tmp_path)
+    assert in_process(["serve", folder, *options], monkeypatch) == 2
+    assert message.format(folder=folder) in capsys.readouterr().err

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lucid.batch import Predictor, map_rows
 from lucid.cli import terminal
-from lucid.cli.errors import OK
+from lucid.cli.errors import OK, usage
+from lucid.cli.exported_source import exported_source
 from lucid.cli.options.commands import JobOptions, Map, PredictorOptions
 from lucid.cli.options.groups import values_of
 from lucid.cli.progress import in_a_log
@@ -17,13 +18,17 @@ def run(options: Map) -> int:
     """Compute the rows, and say how many there are; returns the exit code."""
     local = options.engine == "local"
     generation = {"max_new_tokens": options.max_new_tokens, "chat": options.chat or None}
+    providers = options.providers or ["cpu"]
+    source = exported_source(options, options.task, providers)
+    if source.adapter is not None:
+        raise usage("--adapter: map merges adapters into checkpoints; give the checkpoint as SOURCE")
     predictor = Predictor(
-        options.folder,
+        source.folder,
         options.columns or ["text"],
         options.output_column,
         **values_of(options, PredictorOptions),
         threads=options.threads or (usable_cores() if local else 1),
-        providers=options.providers or ["cpu"],
+        providers=providers,
         prepack=True if local else None,  # a lone process has no use for weights that others can share
         generation={name: value for name, value in generation.items() if value is not None},
     )
@@ -44,7 +49,7 @@ def run(options: Map) -> int:
     out.line(f"computed    {summary.computed:,} of {summary.rows:,} rows{before}, in {summary.seconds:.1f} s{speed}")
     if summary.errors:
         out.line(f"no result   {summary.errors:,} rows; the column error says why")
-    taken = {name: value for name, value in load_defaults(options.folder).items() if generation.get(name) is None}
+    taken = {name: value for name, value in load_defaults(source.folder).items() if generation.get(name) is None}
     if taken:
         out.line(f"options     of the checkpoint: {shown(taken)}")
     out.line(f"written     {options.output}")

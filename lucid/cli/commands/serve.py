@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from json import dumps
 from pathlib import Path
 
+from starlette.applications import Starlette
 from starlette.routing import Route
 
 from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
+from lucid.cli.exported_source import exported_source
 from lucid.cli.options.commands import LimitOptions, Serve, ServerOptions
 from lucid.cli.options.groups import values_of
 from lucid.files.atomic import open_regular
@@ -22,26 +25,44 @@ _LONGEST = 4096  # bytes of a file with a key
 def run(options: Serve) -> int:
     """Serve until interrupted; returns the exit code."""
     limits = {name: most for name, most in values_of(options, LimitOptions).items() if most is not None}
-    server = values_of(options, ServerOptions) | {"providers": tuple(options.providers or ["cpu"])}
-    settings = Settings(folder=str(options.folder), **server, limits=Limits(**limits))
+    providers = options.providers or ["cpu"]
     if options.key_file is not None:
         os.environ[KEY] = _key(options.key_file)
-    check_address(settings.host, settings.port)
+    check_address(options.host, options.port)
+    source = exported_source(options, options.task, providers)
+    server = values_of(options, ServerOptions) | {"providers": tuple(providers), "name": options.name or source.name}
+    adapter = None if source.adapter is None else str(source.adapter)
+    settings = Settings(folder=str(source.folder), **server, adapter=adapter, limits=Limits(**limits))
     app = make(settings)
+    if options.task not in (None, app.state.model.task):
+        raise usage(f"--task {options.task}: {source.folder} is for {app.state.model.task}")
+    _announce(settings, app, options.json)
+    serve(settings, app if settings.workers == 1 else None)
+    return OK
+
+
+def _announce(settings: Settings, app: Starlette, json: bool) -> None:
+    """Say what is served and where, before it is: in lines, or as one line of JSON."""
     model, host = app.state.model, f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{settings.port}"
+    routes = [route.path for route in app.routes if isinstance(route, Route)]
+    defaults = {} if model.language is None else model.language.tokenizer.defaults
+    if json:
+        told = {"address": address, "model": model.name, "task": model.task, "folder": settings.folder}
+        print(dumps({**told, "options": dict(defaults), "routes": routes}), flush=True)
+        return
     out = terminal.console()
-    out.line(f"serving     {model.name} ({model.task}) at http://{host}:{settings.port}")
+    out.line(f"serving     {model.name} ({model.task}) at {address}")
     if model.language is not None:
-        defaults = shown(model.language.tokenizer.defaults)
-        out.line(f"options     {f'of the checkpoint: {defaults}' if defaults else 'the likeliest tokens'}")
-    paths = [route.path for route in app.routes if isinstance(route, Route) and "{" not in route.path]
-    out.line(f"routes      {', '.join(paths)}")
+        out.line(f"options     {f'of the checkpoint: {shown(defaults)}' if defaults else 'the likeliest tokens'}")
+    out.line(f"routes      {', '.join(path for path in routes if '{' not in path)}")
     if "*" in settings.hosts and not os.environ.get(KEY):
         out.line(f"note        {host} serves every client without a key; --key-file or {KEY} sets one")
     if model.language is not None and settings.slots > 1 and not model.language.together:
-        out.line("note        answers share the time of one: the cache grows; export with --cache fixed")
-    serve(settings, app if settings.workers == 1 else None)
-    return OK
+        out.line(
+            "note        answers share the time of one: the cache grows; serve the checkpoint, or export it with "
+            "--cache fixed"
+        )
 
 
 def _key(path: Path) -> str:

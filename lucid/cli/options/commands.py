@@ -14,6 +14,7 @@ from lucid.cli.options.groups import (
     REPEATABLE,
     Command,
     ConfigOptions,
+    DeployedOptions,
     ExportedModelOptions,
     InputOptions,
     JsonCommand,
@@ -45,6 +46,7 @@ _engine = partial(typer.Option, rich_help_panel="The engine")
 _address = partial(typer.Option, rich_help_panel="The address")
 _structure = partial(typer.Option, rich_help_panel="A structured answer")
 _limit = partial(typer.Option, rich_help_panel="The limits")
+_TASK = "The task to read a checkpoint for; an exported folder must be for this task."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,7 +380,10 @@ class Chat(AnswerCommand):
 class PredictorOptions(PromptOption):
     """How a model computes rows: the arguments of `lucid.batch.Predictor` of these names."""
 
-    task: Annotated[str | None, of_model(help="Stop with an error unless the folder is for this task.")] = None
+    task: Annotated[
+        str | None,
+        of_model(help=_TASK),
+    ] = None
     batch_tokens: Annotated[int, of_model(min=1, help="Tokens of a batch, padding included.")] = 4096
     max_length: Annotated[
         int | None, of_model(min=1, help="The most tokens of a row; by default the checkpoint's own limit.")
@@ -412,23 +417,20 @@ class JobOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions):
-    """Run an exported model over the rows of files, and write them with the results.
+class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOptions):
+    """Run a model over the rows of files, and write them with the results.
 
     A row without a result (null, empty, of another type) has null there, and the reason in the column error.
 
     Examples:
 
     \b
-      lucid map minilm-onnxruntime texts.parquet -o embeddings
+      lucid map all-MiniLM-L6-v2 texts.parquet -o embeddings
       lucid map minilm-onnxruntime "in/*.jsonl" -o out --column body --id id
       lucid map vit-onnxruntime photos -o labels
       lucid map minilm-onnxruntime texts.parquet -o out --engine ray --resume
     """
 
-    folder: Annotated[
-        Path, argument(metavar="FOLDER", help="A folder that lucid export --for wrote, except --for triton.")
-    ]
     source: Annotated[
         list[str],
         argument(
@@ -475,10 +477,6 @@ class ServerOptions(ProviderOptions, PromptOption):
     batch_tokens: Annotated[int, of_model(min=1, help="Tokens computed together.")] = 4096
     slots: Annotated[int, of_model(min=1, help="Answers of a decoder that are written at once.")] = 4
     queue: Annotated[int, of_model(min=0, help="Answers that wait for a slot; those beyond are refused.")] = 64
-    adapter: Annotated[
-        str | None,
-        of_model(metavar="FILE", help="An adapter for a model with inputs for it: NAME.onnx_adapter."),
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -496,20 +494,20 @@ class LimitOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(Command, LimitOptions, ServerOptions):
-    """Serve an exported model over HTTP, by the routes of OpenAI's API and of the Open Inference Protocol.
+class Serve(JsonCommand, LimitOptions, ServerOptions, DeployedOptions):
+    """Serve a model over HTTP, by the routes of OpenAI's API and of the Open Inference Protocol.
 
     It listens on this machine alone unless --host says otherwise. Nothing of a request is written to a log.
 
     Examples:
 
     \b
-      lucid serve minilm-onnxruntime
-      lucid serve smollm2-onnxruntime --port 8080 --name smollm2
+      lucid serve SmolLM2-135M-Instruct
+      lucid serve model.gguf --port 8080 --name smollm2
       lucid serve minilm-onnxruntime --host 0.0.0.0 --key-file key.txt --workers 4
     """
 
-    folder: Annotated[Path, argument(metavar="FOLDER", help="A folder that lucid export --for onnxruntime wrote.")]
+    task: Annotated[str | None, of_model(help=_TASK)] = None
     key_file: Annotated[
         Path | None,
         _address(

@@ -83,7 +83,7 @@ class ConfigOptions:
         of_model(
             metavar="FOLDER[:WEIGHT]",
             help="A LoRA adapter, as PEFT saves it, to merge into a checkpoint, such as sql or sql:0.5. Repeatable. "
-            "generate and chat take NAME.onnx_adapter for a model that was exported with --adapter-inputs.",
+            "generate, chat and serve take NAME.onnx_adapter for a model that was exported with --adapter-inputs.",
             **REPEATABLE,
         ),
     ]
@@ -236,6 +236,20 @@ class QuantizationOptions(WeightOptions):
 @dataclass(frozen=True, kw_only=True)
 class QuantizedModelOptions(QuantizationOptions, ModelOptions):
     """A model whose weights may be quantized."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployedOptions(WeightOptions, ConfigOptions):
+    """A model that is run as an exported folder: where it is, and how a checkpoint is exported."""
+
+    folder: Annotated[
+        Path,
+        argument(
+            metavar="SOURCE",
+            help="A folder that lucid export --for wrote; or a checkpoint, a folder or a GGUF file, which is exported "
+            "to a cache folder at its first use.",
+        ),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from lucid.core.targets.record import Runtime
 from lucid.core.targets.runtimes import CPU, tuned_for
 from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import or_check
@@ -64,7 +65,7 @@ def load_language_model(
     if exported is not None and bits is not None:
         raise ValueError(f"{exported}: is an exported model, whose weights stay as they are; leave out bits={bits}")
     if exported is not None:
-        adapter = _file_of(adapters, exported)
+        adapter = adapter_file(adapters, exported)
         model: CausalDecoder | Session = Session(exported, providers, threads=threads, adapter=adapter)
     else:
         model = _decoder(path, bits is not None, ignore, adapters)
@@ -75,8 +76,24 @@ def load_language_model(
     return LanguageModel(model, tokenizer)
 
 
-def _file_of(adapters: Adapters, exported: Path) -> Path | None:
-    """The file of an adapter for an exported model."""
+def runtime_of(providers: Sequence[str] | None) -> Runtime:
+    """What a model is exported for that runs on these providers: the first one counts."""
+    return tuned_for(full_name(providers[0]) if providers else CPU)
+
+
+def quickest_cache(model: CausalDecoder, runtime: Runtime) -> CacheKind:
+    """The kind of cache with which steps of a decoder take the least time."""
+    # Without partial reads, buffers would be read whole in each step. States of a fixed size, such as Mamba's, need
+    # none.
+    return "fixed" if "partial reads" in runtime.strategies and model.takes_fixed_cache else "growing"
+
+
+def adapter_file(adapters: Adapters, exported: Path) -> Path | None:
+    """The file of an adapter for an exported model.
+
+    Raises:
+        ValueError: for several adapters, a folder, and one with a weight.
+    """
     given = list(weighted(adapters).items())
     if len(given) > 1 or any(weight != 1 or not file.is_file() for file, weight in given):
         raise ValueError(
@@ -117,14 +134,12 @@ def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int
     The files are removed again. Weights in a side file are mapped, not read: a table that an embedding and the output
     layer share is in memory once, in the layout of products.
     """
-    runtime = tuned_for(full_name(providers[0]) if providers else CPU)
+    runtime = runtime_of(providers)
     target = Target(runtime.name, onnxruntime=installed())
-    # Without partial reads, buffers would be read whole in each step. States of a fixed size, such as Mamba's, need
-    # none.
-    fixed = "partial reads" in runtime.strategies and model.takes_fixed_cache
-    cache: CacheKind = "fixed" if fixed else "growing"
     with tempfile.TemporaryDirectory(prefix="lucid-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "model.onnx"
         kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep else None
-        to_onnx(model, path=file, cache=cache, target=target, kwargs=kwargs, external_data=True)
+        to_onnx(
+            model, path=file, cache=quickest_cache(model, runtime), target=target, kwargs=kwargs, external_data=True
+        )
         return Session(file, providers, threads=threads)

@@ -1,0 +1,127 @@
+"""SOURCE of `serve` and `map`: an exported folder, or a checkpoint that is exported to a cache folder once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lucid import models
+from lucid.batch.folder import onnx_files
+from lucid.cli.errors import usage
+from lucid.cli.options.groups import DeployedOptions, WeightOptions, values_of
+from lucid.cli.quantizing import quantize_arguments
+from lucid.cli.source import adapters_of, checkpoint_of
+from lucid.cli.terminal import Output
+from lucid.core.version import __version__
+from lucid.core.words.progress import phase
+from lucid.files.locks import exclusively
+from lucid.generation.chat.loading import adapter_file, quickest_cache, runtime_of
+from lucid.layouts import write_folder
+from lucid.layouts.checkpoint_files import name_of
+from lucid.nn import CausalDecoder
+from lucid.nn.quantizing.quantize import quantize
+from lucid.runtime.providers import installed
+
+CACHE = "LUCID_CACHE"
+"""The variable with the folder where exports of checkpoints are kept."""
+
+
+class ExportedSource(NamedTuple):
+    """Where a model is, what it is called, and the file of an adapter for its runs."""
+
+    folder: Path
+    name: str
+    adapter: Path | None
+
+
+def exported_source(options: DeployedOptions, task: str | None, providers: Sequence[str]) -> ExportedSource:
+    """The exported folder of SOURCE; a checkpoint is exported first, unless it has been, which a line says.
+
+    The folder of a checkpoint is named after a hash of everything that decides what is in it: the names, sizes and
+    times of its files, the options, the version of Lucid and the release of onnxruntime. Of several processes that need
+    it one exports, and the others wait for it.
+    """
+    path = options.folder
+    checkpoint = checkpoint_of(str(path))
+    if checkpoint is None or (path.is_dir() and onnx_files(path)):
+        if quantize_arguments(options, None, decoder=False) is not None:
+            raise usage(f"--bits {options.bits}: {path} is no checkpoint; the weights of an exported folder stay as is")
+        return ExportedSource(path, path.resolve().name, adapter_file(adapters_of(options), path))
+    name, digest = name_of(path), _digest(options, path, task, providers)
+    folder, notes = cache_folder() / f"{name}-{digest[:16]}", Output(error=True)
+    with exclusively(folder):
+        if folder.is_dir():
+            notes.line(f"exported    before, to {folder}")
+            return ExportedSource(folder, name, None)
+        start = time.monotonic()
+        _export(options, path, task, providers, folder)
+        notes.line(f"exported    to {folder} in {time.monotonic() - start:.1f} s; the next start finds it there")
+    return ExportedSource(folder, name, None)
+
+
+def cache_folder() -> Path:
+    """The folder of exported checkpoints, which is made: LUCID_CACHE, or `lucid` in the user's folder of caches."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
+    folder = Path(os.environ.get(CACHE) or Path(home, "lucid"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _digest(options: DeployedOptions, checkpoint: Path, task: str | None, providers: Sequence[str]) -> str:
+    """The SHA-256 of everything that decides what is exported."""
+    adapters = adapters_of(options)
+    texts = [] if options.text is None else [options.text]
+    decides = {
+        "versions": [__version__, installed()],
+        "files": _seen([checkpoint, *map(Path, adapters), *texts]),
+        "runtime": runtime_of(providers).name,
+        "options": [task, options.ignore_option, list(adapters.values())],
+        "quantization": {**values_of(options, WeightOptions), "text": None},
+    }
+    return hashlib.sha256(json.dumps(decides).encode()).hexdigest()
+
+
+def _seen(paths: Iterable[Path]) -> list[tuple[Any, ...]]:
+    """Of each file, also those in folders: its path, size, time of change and number."""
+    found = []
+    for path in map(Path.resolve, paths):
+        inside = [path] if path.is_file() else [each for each in sorted(path.rglob("*")) if each.is_file()]
+        for file in inside:
+            status = file.stat()
+            found.append((os.fsencode(file).hex(), status.st_size, status.st_mtime_ns, status.st_ino))
+    return found
+
+
+def _export(
+    options: DeployedOptions, checkpoint: Path, task: str | None, providers: Sequence[str], folder: Path
+) -> None:
+    """Write the folder as serving needs it: for the first provider, with the quickest cache, weights in a side file."""
+    with phase("reading weights"):
+        model = models.load(
+            checkpoint,
+            task,
+            dequantize=options.bits is not None,
+            ignore=options.ignore_option,
+            adapters=adapters_of(options),
+        )
+    decoder = isinstance(model, CausalDecoder)
+    quantization = quantize_arguments(options, checkpoint, decoder)
+    if quantization is not None:
+        model = quantize(model, **quantization)
+    runtime = runtime_of(providers)
+    write_folder(
+        model,
+        checkpoint,
+        folder,
+        layout="onnxruntime",
+        target=runtime.name,
+        cache=quickest_cache(model, runtime) if isinstance(model, CausalDecoder) else None,
+        external_data=True,
+        last_logits=decoder,
+        check=False,
+    )
