@@ -82,7 +82,8 @@ def read_blocks(kind: GGMLQuantizationType, raw: Array) -> Blocks:
     if "scales" in found:
         factors, least = _small_scales(kind, found["scales"])
         scales, minimums = scales * factors, None if minimums is None else minimums * -least
-    return Blocks(codes.reshape(rows, -1), scales.reshape(rows, -1), None, layout.bits, layout.block, minimums=minimums)
+    scales, minimums = scales.reshape(rows, -1), None if minimums is None else minimums.reshape(rows, -1)
+    return Blocks(codes.reshape(rows, -1), scales, None, layout.bits, layout.block, minimums=minimums)
 
 
 def _codes(packed: Array, bits: int, stride: int) -> Array:
