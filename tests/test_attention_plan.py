@@ -119,7 +119,7 @@ def test_masks_alone_are_filled_in_one_block_of_many_queries_and_keys() -> None:
         assert chosen(300, **masked).fill
     assert form(t.SHORT_IF_NOT_CAUSAL, key_mask=True) == form(300, keys=77, key_mask=True) == NODE
     assert form(300, mask=(1, 12, 300, 300)) == NODE, "a mask for each head costs as much as the scores"
-    assert form("L", key_mask=True) == NODE, "texts of any length are padded little"
+    assert form("L", key_mask=True) == NODE, "texts of any length have little padding"
 
 
 def test_a_causal_text_of_any_length_is_one_loop_over_blocks_where_it_is_long() -> None:

@@ -229,7 +229,7 @@ def test_calibration_that_cannot_be_learnt_from(network: Network) -> None:
 
 
 def test_a_model_is_quantised_once(network: Network) -> None:
-    with pytest.raises(ValueError, match="the model has been quantised before"):
+    with pytest.raises(ValueError, match="the model has been quantized before"):
         lucid.quantize(in_8_bits(network, "dynamic"))
 
 

@@ -240,7 +240,7 @@ def test_an_index_outside_a_table(index: int, network: Network) -> None:
 
 
 def test_a_model_is_quantised_once(network: Network) -> None:
-    with pytest.raises(ValueError, match="the model has been quantised before; quantise the one with float weights"):
+    with pytest.raises(ValueError, match="the model has been quantized before; quantize the one with float weights"):
         lucid.quantize(lucid.quantize(network))
 
 

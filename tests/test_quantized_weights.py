@@ -231,7 +231,7 @@ def test_releases_that_read_zero_points_of_another_row_take_the_body() -> None:
 def test_a_table_that_is_the_output_layer_shares_its_bytes() -> None:
     small = lucid.quantize(gpt2(), 4, block=16)
     assert decision(small, "cpu").taken == "expanded"
-    assert "its table is multiplied with, too, and would be there twice" in str(decision(small, "cpu").refused)
+    assert "its table is also the weight of a product, and would be stored twice" in str(decision(small, "cpu").refused)
     for target, count in (("cpu", 1), ("any", 2)):
         weights = to_onnx(small, target=target).graph.initializer
         assert len([w for w in weights if "wte.weight.packed" in w.name]) == count

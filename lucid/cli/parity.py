@@ -62,7 +62,7 @@ def _weights_json(weights: WeightReport) -> dict[str, Any]:
 
 
 def cost_json(cost: QuantizingCost | None) -> dict[str, Any] | None:
-    """What quantising cost as plain data."""
+    """What quantizing cost as plain data."""
     if cost is None:
         return None
     outputs = [
@@ -78,7 +78,7 @@ def cost_json(cost: QuantizingCost | None) -> dict[str, Any] | None:
 
 
 def print_cost(out: terminal.Output, source: Module | None, cost: QuantizingCost | None) -> None:
-    """Print what quantising cost against the source, where a model was quantised."""
+    """Print what quantizing cost against the source, where a model was quantized."""
     if cost is not None:
         out.line(f"cost  of quantizing (NumPy, quantized weights in float32 against the source): {cost}")
     elif source is not None:

@@ -30,9 +30,14 @@ _Entry = TypeVar("_Entry", Decision, Promotion)
 
 @dataclass(frozen=True)
 class Explanation:
-    """The form taken for each op that has several, with the reasons against the others; and where the model or the
-    export computes in a wider type than given. `weights` says in which type they are stored, if that is not their own.
-    `limits` lists what the runtime computes otherwise in every form, by ONNX op. Print it to read it.
+    """Why an exported graph has its nodes. Print it to read it.
+
+    Attributes:
+        target: the target of the export.
+        decisions: the form taken for each op that has several, with the reasons against the others.
+        promotions: where the model computes in float64 because of one operand.
+        weights: in which type weights are stored, if that is not their own.
+        limits: results that differ on the runtime in every form, by ONNX op.
     """
 
     target: Target
@@ -57,22 +62,15 @@ class Explanation:
         for decision, count in _grouped(shown):
             nodes = f"{decision.nodes} node{'' if decision.nodes == 1 else 's'}"
             lines.append(f"{title(decision):<{width}}{decision.taken}: {nodes}{_alike(count)}")
-            if decision.note:
-                lines.append(f"{'':<{width}}because   {decision.note}")
-            lines += [f"{'':<{width}}inside    {line}" for line in inside(decision)]
-            lines += [f"{'':<{width}}refused   {name}: {reason}" for name, reason in decision.refused]
+            lines += [f"{'':<{width}}{label:<10}{text}" for label, text in _reasons(decision)]
         for promotion, count in _grouped(self.promotions):
             lines.append(f"{title(promotion):<{width}}in float64, with {promotion.narrow} operands{_alike(count)}")
-            lines.append(f"{'':<{width}}because   {promotion.because}")
-            lines.append(f"{'':<{width}}instead   {promotion.instead}")
+            lines += [f"{'':<{width}}{label:<10}{text}" for label, text in _reasons(promotion)]
         return "\n".join([*lines, *(f"limit     {limit}" for limit in self.limits)])
 
     def _repr_html_(self) -> str:
-        rows = [_cells(decision) for decision in self._shown()]
-        rows += [
-            (title(p), f"in float64, with {p.narrow} operands", "", f"{p.because}\ninstead: {p.instead}")
-            for p in self.promotions
-        ]
+        rows: list[tuple[object, ...]] = [(title(d), d.taken, d.nodes, _cell(d)) for d in self._shown()]
+        rows += [(title(p), f"in float64, with {p.narrow} operands", "", _cell(p)) for p in self.promotions]
         table = html.table(("node", "form", "ONNX nodes", "why"), rows) if rows else html.paragraph(_NOTHING)
         return "".join(
             [html.paragraph(self._head()), table, *(html.paragraph(f"limit: {each}") for each in self.limits)]
@@ -80,7 +78,7 @@ class Explanation:
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything to report: a choice of forms, a wider or narrower type, a limit."""
+        """Whether there is anything to report: a choice of forms, a wider or narrower type, or a limit."""
         return bool(self._shown() or self.promotions or self.weights or self.limits)
 
     def _shown(self) -> list[Decision]:
@@ -98,13 +96,19 @@ FEW_BITS = ("quantized_linear", "quantized_embedding", "int8_linear_dynamic", "i
 _NOTHING = "every op has one form"
 
 
-def _cells(decision: Decision) -> tuple[object, ...]:
-    reasons = "\n".join(
-        [decision.note] * bool(decision.note)
-        + [f"inside: {line}" for line in inside(decision)]
-        + [f"not {name}: {why}" for name, why in decision.refused]
-    )
-    return title(decision), decision.taken, decision.nodes, reasons
+def _reasons(entry: Decision | Promotion) -> list[tuple[str, str]]:
+    """The lines below an entry, each with its label."""
+    if isinstance(entry, Promotion):
+        return [("because", entry.because), ("instead", entry.instead)]
+    return [
+        *[("because", entry.note)] * bool(entry.note),
+        *(("inside", line) for line in inside(entry)),
+        *(("refused", f"{name}: {reason}") for name, reason in entry.refused),
+    ]
+
+
+def _cell(entry: Decision | Promotion) -> str:
+    return "\n".join(f"{label}: {text}" for label, text in _reasons(entry))
 
 
 def _alike(count: int) -> str:

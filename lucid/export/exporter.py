@@ -121,8 +121,14 @@ def explain(
     dtype: DTypeLike | None = None,
     keep_io_types: bool = True,
 ) -> Explanation:
-    """The form taken for each op that has several when exported with the same arguments, and why the others were
-    refused; what is computed in a wider element type than given; and in which type weights are stored.
+    """Explain the nodes of an export with the same arguments as `to_onnx`, without writing it.
+
+    Returns:
+        The form taken for each op that has several, and why the others were refused; where the model computes in
+        float64 because of one operand; in which type weights are stored; and the limits of the runtime.
+
+    Raises:
+        ExportError, SymbolicSizeError, TracedValueError: as `to_onnx`.
     """
     resolved = Target.of(target, opset, attention)
     traced = traced_part(model, inputs, kwargs, part, cache, capacity)

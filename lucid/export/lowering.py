@@ -45,7 +45,7 @@ class Lowering:
     """Turns nodes into ONNX nodes and records the decisions.
 
     The builder calls it for every value that a form uses and that is not computed yet, so a form can be written as ops
-    on tensors. Decisions inside a form are part of that form and not reported.
+    on tensors. Decisions inside a form belong to the decision for that form (`Decision.inside`).
     """
 
     def __init__(self, build: Builder) -> None:

@@ -16,7 +16,7 @@ class ExportOptions:
     """The arguments of `to_onnx` that say how a traced model becomes a file; `to_onnx` describes each.
 
     Args:
-        target: for which target. A name leaves an exported file that is compared its own target; a `Target` does not.
+        target: for which target. Where an exported file is compared, a name means the target in its metadata.
     """
 
     target: Target | str = GENERAL

@@ -79,15 +79,14 @@ def _fitting_heads(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> 
     heads, *others = (x.shape[-3] for x in (query, key, value))
     if all(same(heads, other) for other in others):
         return query, key, value
+    alike = same(*others)
     if grouped:
-        if same(*others):
-            return query, key, value
-        key, value = (ops.repeat_interleave(x, _times(x, heads, query, key, value), -3) for x in (key, value))
+        if not alike:
+            key, value = (ops.repeat_interleave(x, _times(x, heads, query, key, value), -3) for x in (key, value))
         return query, key, value
     if not all(same(size, 1) or same(size, heads) or same(heads, 1) for size in others):
         raise ValueError(f"{NAME}: {heads} query heads and {others[0]} key heads; grouped heads need enable_gqa=True")
     wanted = broadcast(NAME, *((x.shape[-3],) for x in (query, key, value)))[0]
-    alike = same(*others)
     if not alike:
         key, value = _expanded(key, wanted), _expanded(value, wanted)
     return _expanded(query, wanted), key, value

@@ -1,7 +1,7 @@
-"""Weights to which a product of low rank is added that is given when the model runs: LoRA adapters kept apart.
+"""LoRA adapters as inputs: layers that add to their weight a product of low rank which the caller gives at run time.
 
-The A and B of every such layer are inputs of an exported file, with zeros for those that are not given. They are no
-arguments of the model: tracing and eager runs give them to all layers of a call by `given_adapter`.
+An exported file has the inputs A and B of every such layer; their defaults are zeros. They are not arguments of the
+model's `forward`: in traces and eager runs, `given_adapter` gives them to all layers of a call.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _given: ContextVar[Mapping[str, Tensor]] = ContextVar("lucid_adapter", default=M
 
 
 def given_adapter(tensors: Mapping[str, Tensor]) -> AbstractContextManager[None]:
-    """Inside, layers add the products of these A and B, by the names of the inputs, in this thread only."""
+    """Inside, layers add the products of these A and B, given by the names of the inputs; in this thread only."""
     return holding(_given, tensors)
 
 
 class AdapterInput(NamedTuple):
-    """The type of an input, and what an exported file computes with if it is not given."""
+    """The type of an input, and its default in an exported file."""
 
     kind: TensorType
     default: Array
@@ -63,7 +63,7 @@ class AdaptedWeight(WeightModule):
 
     Args:
         weight: the weight, which may be quantized.
-        name: of the layer; A is the input ``{name}.lora_A.weight``, B ``{name}.lora_B.weight``.
+        name: the layer's; A is the input ``{name}.lora_A.weight``, B ``{name}.lora_B.weight``.
         use: "product", "transposed" for a tensor that is stored as (K, N), or "table".
     """
 

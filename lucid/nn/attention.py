@@ -52,8 +52,10 @@ class ScaledDotProductAttention(Module):
         )
 
     def input_specs(self) -> Mapping[str, TensorType]:
+        if self.scale is None:  # the default, 1 / sqrt(d), needs a number for d
+            return {}
         shapes = {"query": ("N", "H", "L", "d"), "key": ("N", "H", "S", "d"), "value": ("N", "H", "S", "d_v")}
-        return {name: spec(*shape) for name, shape in shapes.items()} if self.scale is not None else {}
+        return {name: spec(*shape) for name, shape in shapes.items()}
 
     def extra_repr(self) -> str:
         return f"dropout_p={self.dropout_p}, is_causal={self.is_causal}, scale={self.scale}"

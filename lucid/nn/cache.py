@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from lucid import ops
-from lucid.core.graph.types import DType, TensorType, bool_, int64, same_shape, spec
+from lucid.core.graph.types import DType, TensorType, bool_, int64, spec
 from lucid.core.sizes.dims import Size
 from lucid.ops.attention.op import joined_heads, split_heads
 from lucid.ops.creation import zeros
@@ -263,7 +263,7 @@ def check_states(where: str, types: Sequence[Mapping[str, TensorType]], states: 
         for name, type_ in wanted.items():
             tensor: Tensor | None = given.get(name)
             expected = type_.with_shape((*batch, *type_.shape))
-            if tensor is None or tensor.dtype != type_.dtype or not same_shape(tensor.shape, expected.shape):
+            if tensor is None or tensor.type != expected:
                 raise ValueError(
                     f"{where}: past_key_values.{layer}.{of}{name} is {'missing' if tensor is None else tensor.type}, "
                     f"expected {expected}: a cache of this model"

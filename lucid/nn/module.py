@@ -40,9 +40,7 @@ def _inside(module: object) -> AbstractContextManager[None]:
 
 
 def scoped(method: C) -> C:
-    """Decorate a method of a module, such as a decode step: while tracing, its nodes belong to the module, as those of
-    `forward` do.
-    """
+    """Decorate a method of a module, such as a decode step: its nodes then belong to the module, as in `forward`."""
 
     @functools.wraps(method)
     def call(self: object, *args: Any, **kwargs: Any) -> Any:
@@ -350,9 +348,6 @@ class StateError(KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show the message in quotes
-
-
-ModuleContainer: TypeAlias = list[Any] | tuple[Any, ...] | dict[str, Any]
 
 
 def _modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:

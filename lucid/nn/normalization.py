@@ -17,6 +17,13 @@ from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
 
 
+def _sizes(name: str, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    for size in sizes:
+        check_positive(name, normalized_shape=size)
+    return sizes
+
+
 class LayerNorm(Module):
     """Layer normalisation over the last axes, which have the sizes `normalized_shape` (Ba et al. 2016)."""
 
@@ -29,9 +36,7 @@ class LayerNorm(Module):
         bias: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        for size in shape:
-            check_positive("LayerNorm", normalized_shape=size)
+        shape = _sizes("LayerNorm", normalized_shape)
         self.normalized_shape, self.eps = shape, eps
         self.weight = new_parameter(*shape, dtype=dtype, value=1.0) if elementwise_affine else None
         self.bias = new_parameter(*shape, dtype=dtype) if elementwise_affine and bias else None
@@ -57,11 +62,8 @@ class RMSNorm(Module):
         elementwise_affine: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
-        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        for size in sizes:
-            check_positive("RMSNorm", normalized_shape=size)
-        self.normalized_shape, self.eps = sizes, eps
-        self.weight = new_parameter(*sizes, dtype=dtype, value=1.0) if elementwise_affine else None
+        self.normalized_shape, self.eps = _sizes("RMSNorm", normalized_shape), eps
+        self.weight = new_parameter(*self.normalized_shape, dtype=dtype, value=1.0) if elementwise_affine else None
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)

@@ -1,4 +1,4 @@
-"""What layouts and commands know of a model of a published checkpoint, whoever read it."""
+"""The base class of models of published checkpoints: what layouts and commands use, whichever library read them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class PublishedModel(Module):
     """A model of a published checkpoint: `lucid.models` reads it, or torch does."""
 
     further_outputs: Sequence[str] = ()
-    """What its exported files have besides its own outputs; see `lucid.export.to_onnx`."""
+    """The names of further outputs of its exported files; see `lucid.export.to_onnx`."""
 
     @property
     def task(self) -> str:
-        """What the model is for, by the name that Hugging Face's hub has for it; "" for a class without one."""
+        """The task by Hugging Face's name, such as "text-classification"; "" for a class without one."""
         raise NotImplementedError(f"{type(self).__name__} has no task: define the property")
 
     @property
@@ -31,18 +31,16 @@ class PublishedModel(Module):
         return ""
 
     def by_original(self, arrays: Mapping[str, Array]) -> Sequence[Array]:
-        """What the library that read the checkpoint computes of a file's inputs, by name: outputs in the file's order.
-
-        Only where `read_by` names one.
-        """
+        """The outputs, in the file's order, that the library in `read_by` computes from a file's inputs by name."""
         raise NotImplementedError(f"{type(self).__name__} was read by no other library")
 
     def file_parts(self) -> Mapping[str, ModelPart]:
-        """The parts by the names of their files, where programs expect several; {} for a model of one file, and for
-        decoders and encoder-decoders, whose parts are known.
+        """The parts by the names of their files, where programs expect several files; {} for a model of one file.
+
+        Decoders and encoder-decoders also return {}: their parts are known (`nn.model_parts`).
         """
         return {}
 
     def full_input_specs(self) -> Mapping[str, TensorType]:
-        """The inputs by name that other programs give it: those of `input_specs`, and what else its tokenizer makes."""
+        """The inputs by name that other programs give: those of `input_specs`, and others that its tokenizer gives."""
         return self.input_specs()

@@ -17,7 +17,7 @@ from lucid.quantization import Blocks, Grid8, Rows
 
 
 class WeightModule(UnreadableOperand, Module):
-    """A module in the place of a parameter (N, K), which multiplies and gives rows in its own way.
+    """The base of modules in the place of a parameter (N, K), which compute products and rows in their own way.
 
     `F.linear` and `F.embedding` accept it. The first axis of its parameters is the rows of the weight. Any other use of
     a parameter, such as `weight.mT`, is an error.
@@ -25,7 +25,7 @@ class WeightModule(UnreadableOperand, Module):
     Attributes:
         shape: the shape of the parameter: (N outputs, K inputs), or (entries, width) of a table.
         bits: the bits of one number.
-        quantized: whether it stores other numbers than floating-point ones.
+        quantized: whether its numbers are stored as integers.
     """
 
     shape: tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""Decoders whose layers carry states of a fixed size from token to token, alone or beside keys and values."""
+"""Decoders whose layers carry states of a fixed size from token to token, alone or next to keys and values."""
 
 from __future__ import annotations
 

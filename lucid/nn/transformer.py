@@ -60,7 +60,6 @@ class _Layer(Module):
         bias: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
-
         def attention() -> MultiHeadAttention:
             return MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
 
@@ -72,9 +71,7 @@ class _Layer(Module):
         self.dropout = Dropout(dropout)
         self.activation, self.norm_first = _activation(type(self).__name__, activation), norm_first
         if self.reads_memory:
-            self.multihead_attn = MultiHeadAttention(
-                d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype
-            )
+            self.multihead_attn = attention()
             self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
 
     def _add(self, x: Tensor, norm: LayerNorm, sublayer: Callable[[Tensor], Tensor]) -> Tensor:

@@ -55,13 +55,9 @@ def size_op(*, size: Size) -> Tensor:  # type: ignore[empty-body]
     """A size as an int64 number, for arithmetic with tensors."""
 
 
-def _check_matrix(name: str, x: TensorType) -> None:
-    if x.rank < 2:
-        raise ValueError(f"{name}: got {x}, expected at least 2 axes")
-
-
 def _triangle_rule(x: TensorType, *, diagonal: int = 0) -> TensorType:
-    _check_matrix("tril or triu", x)
+    if x.rank < 2:
+        raise ValueError(f"tril or triu: got {x}, expected at least 2 axes")
     return x
 
 
@@ -77,7 +73,7 @@ def triu(x: Tensor, *, diagonal: int = 0) -> Tensor:  # type: ignore[empty-body]
 
 @function
 def one_hot(x: Tensor, classes: Size, dtype: DTypeLike = float32) -> Tensor:
-    """1 at the index that x holds along a new last axis, 0 elsewhere; exported, an index of no class gives zeros.
+    """Indices (...) as (..., classes): 1 at the index, 0 elsewhere. Exported, an index outside the classes gives zeros.
 
     Raises:
         IndexError: eagerly, for an index outside the classes.

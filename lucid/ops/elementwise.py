@@ -341,8 +341,8 @@ def cast(x: TensorLike, *, dtype: DType) -> Tensor:  # type: ignore[empty-body]
 
 
 @function
-def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    """Bound each element from below and above."""
+def clip(x: Tensor, low: TensorLike | None = None, high: TensorLike | None = None) -> Tensor:
+    """Each element brought into a range; without bounds, x itself. Where low is above high, the result is high."""
     if low is not None:
         x = maximum(x, low)
     return x if high is None else minimum(x, high)
@@ -381,8 +381,9 @@ def expm1(x: Tensor) -> Tensor:
 
 
 def log1p(x: Tensor) -> Tensor:
-    """log(1 + x), accurate near 0 (Kahan): log(u) x / (u - 1) where u = 1 + x is neither 1 nor infinite. Half precision
-    as float32.
+    """log(1 + x), accurate near 0 (Kahan): log(u) x / (u - 1) where u = 1 + x is neither 1 nor infinite.
+
+    Half precision is computed in float32.
     """
     x = _real(x)
     wide = at_least_float32(x)
@@ -417,9 +418,7 @@ def clamp(x: Tensor, min: TensorLike | None = None, max: TensorLike | None = Non
     """
     if min is None and max is None:
         raise ValueError("clamp: got neither min nor max, expected a bound")
-    if min is not None:
-        x = maximum(x, min)
-    return x if max is None else minimum(x, max)
+    return clip(x, min, max)
 
 
 @function

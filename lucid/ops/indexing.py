@@ -197,14 +197,13 @@ def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
     for item in index:
         if isinstance(item, (list, np.ndarray)) or (isinstance(item, np.generic) and item.ndim):
             item = Tensor(item)
-        if isinstance(item, bool) or not isinstance(item, (int, np.integer, Dim, slice, Tensor, type(None), type(...))):
-            if isinstance(item, bool):
-                raise TypeError(
-                    f"indexing: got bool: {item} adds an axis in torch; write x[None], or x[None][:0] for False"
-                )
+        if isinstance(item, bool):
+            raise TypeError(
+                f"indexing: got bool: {item} adds an axis in torch; write x[None], or x[None][:0] for False"
+            )
+        if not isinstance(item, (int, np.integer, Dim, slice, Tensor, type(None), type(...))):
             raise TypeError(
                 f"indexing: got {type_name(item)}, expected an integer, a slice, None, ... or an integer tensor"
-                + ("; write x.unsqueeze(0) for x[True]" if isinstance(item, bool) else "")
             )
         if isinstance(item, Tensor) and item.dtype.kind == "float":
             raise TypeError(f"indexing: got a tensor of {item.dtype}, expected integers or booleans")
@@ -231,12 +230,14 @@ def _count_axes(item: Any) -> int:
 
 def _positions(mask: Tensor, sizes: Shape) -> list[Tensor]:
     """The indices at which a boolean mask is true: one integer tensor per axis."""
-    if mask.is_traced or not mask.ndim:
+    if mask.is_traced:
         raise TypeError(
             "indexing: a traced boolean mask selects a number of elements that is unknown while tracing; "
             "use lucid.where(mask, x, 0) or x.masked_fill(mask, value)"
-            if mask.is_traced
-            else "indexing: got a boolean without axes, expected a mask over axes; use lucid.where(condition, a, b)"
+        )
+    if not mask.ndim:
+        raise TypeError(
+            "indexing: got a boolean without axes, expected a mask over axes; use lucid.where(condition, a, b)"
         )
     if any(isinstance(size, int) and size != n for size, n in zip(sizes, mask.numpy().shape, strict=True)):
         raise IndexError(

@@ -12,10 +12,10 @@ from fractions import Fraction
 from typing import Any
 
 from lucid.core.graph.types import float32, float64, int64, show_shape
-from lucid.core.sizes.dims import Dim, Shape, Size, same
+from lucid.core.sizes.dims import Shape, Size, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.convolution import adaptive_average_pool
-from lucid.ops.creation import arange_op, size_op
+from lucid.ops.creation import arange_op
 from lucid.ops.elementwise import at_least_float32, floor, maximum, minimum
 from lucid.ops.indexing import take_op
 from lucid.ops.op import composite
@@ -80,8 +80,7 @@ def interpolate(
         return adaptive_average_pool(x, output_size=tuple(int(n) for n in sizes))
     if recompute_scale_factor:
         factors = [None] * axes
-    unchanged = all(map(same, x.shape[2:], sizes)) and all(factor in (None, 1) for factor in factors)
-    if unchanged:
+    if all(map(same, x.shape[2:], sizes)) and all(factor in (None, 1) for factor in factors):
         return x
     return resize(x, sizes=tuple(sizes), factors=tuple(factors), mode=mode, align_corners=bool(align_corners))
 
@@ -131,12 +130,16 @@ def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, 
     if same(size, wanted) and (factor is None or factor == 1):
         return x
     dtype = float64 if x.dtype == float64 and not mode.startswith("nearest") else float32
-    last, place = _number(size) - 1, arange_op(start=0, stop=wanted).astype(dtype)
+
+    def number(size: Size) -> Tensor:
+        return as_tensor("interpolate", size)
+
+    last, place = number(size) - 1, arange_op(start=0, stop=wanted).astype(dtype)
     if align_corners:
-        step = _number(size - 1).astype(dtype) / maximum(_number(wanted - 1), 1).astype(dtype)
+        step = number(size - 1).astype(dtype) / maximum(number(wanted - 1), 1).astype(dtype)
         at = place * (step if not same(wanted, 1) else 0.0)
     else:
-        step = _number(size).astype(dtype) / _number(wanted).astype(dtype)
+        step = number(size).astype(dtype) / number(wanted).astype(dtype)
         if factor is not None:
             step = Tensor(1.0 / factor, dtype)
         middle = 0.0 if mode == "nearest" else 0.5  # of an element
@@ -155,10 +158,6 @@ def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, 
         for offset, weight in weights.items()
     ]
     return sum(terms[1:], start=terms[0]).astype(x.dtype)
-
-
-def _number(size: Size) -> Tensor:
-    return size_op(size=size) if isinstance(size, Dim) else as_tensor("interpolate", int(size))
 
 
 def _cubic(fraction: Tensor) -> dict[int, Tensor]:

@@ -12,7 +12,7 @@ from lucid.core.graph.names import unused_name
 from lucid.core.graph.pytree import fill, flatten_tree
 from lucid.core.graph.running import run
 from lucid.core.graph.scope import is_tracing, scope
-from lucid.core.graph.types import Array, TensorType, same_shape
+from lucid.core.graph.types import Array, TensorType
 from lucid.core.graph.values import Body, Constant, Input, Origin, Value
 from lucid.core.sizes.dims import Size, as_size, same
 from lucid.ops.creation import arange
@@ -27,7 +27,7 @@ def _scan_rule(*operands: TensorType, body: Body, carries: int, slices: int, rev
     (length, *_), *others = (type_.shape for type_ in operands[carries : carries + slices])
     for index, (type_, given) in enumerate(zip(operands, body.inputs, strict=True)):
         inside = type_.with_shape(type_.shape[1:]) if carries <= index < carries + slices else type_
-        if not _same(inside, given.type):
+        if inside != given.type:
             raise TypeError(f"scan: {given.name} is {inside}, but the body was made for {given.type}")
     for given, result in zip(body.inputs[:carries], body.outputs, strict=False):
         _check_carry(given.name, given.type, result.type)
@@ -193,12 +193,8 @@ def _order(length: int, reverse: bool) -> Iterator[int]:
     return reversed(range(length)) if reverse else iter(range(length))
 
 
-def _same(a: TensorType, b: TensorType) -> bool:
-    return a.dtype == b.dtype and same_shape(a.shape, b.shape)
-
-
 def _check_carry(path: str, before: TensorType, after: TensorType) -> None:
-    if _same(before, after):
+    if before == after:
         return
     if before.dtype != after.dtype:
         how = f"start with another one, or return it with .astype(lucid.{before.dtype})"

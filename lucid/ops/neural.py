@@ -199,8 +199,7 @@ def _dropout_rule(x: TensorType, *, p: float) -> TensorType:
 
 @primitive(kernel=_dropout_kernel, rule=_dropout_rule, folded=False)
 def dropout(x: Tensor, *, p: float) -> Tensor:  # type: ignore[empty-body]
-    """Zero each element with probability p and divide the others by 1 - p (Srivastava et al. 2014). For training
-    only."""
+    """Zero each element with probability p and divide the others by 1 - p (Srivastava et al. 2014). For training."""
 
 
 @composite

@@ -55,10 +55,10 @@ class Op(Generic[P, R]):
         body: the same in terms of other ops; None for a primitive.
         onnx: the ONNX op that computes exactly this, where there is one that takes the inputs as they are.
         promoted: the positional arguments that are brought to one element type before the op sees them.
-        by_kind: what is called instead for a kind of element types ("bool", "int", "float") that the op does not
-            compute: with the op, its operands and its attributes. The first operand after promotion decides.
-        beside_half: what is called instead where one of two operands is in half precision and the other a number that
-            this type may not hold (`half_beside_number`): with the op, the operands as they came, and that type.
+        by_kind: replacements for the kinds of element types ("bool", "int", "float") that the op does not compute,
+            called with the op, its operands and its attributes. The first operand after promotion decides.
+        beside_half: a replacement where one of two operands is in half precision and the other a number that this type
+            may not hold (`half_beside_number`); called with the op, the operands as they came, and that type.
         folded: whether it is computed while tracing if all its arguments are known. Otherwise it stays a node of the
             graph: a dequantization, whose result is larger than its operands, and dropout, which is drawn in each run.
     """
@@ -226,8 +226,7 @@ class Op(Generic[P, R]):
     def _attributes(self, given: Mapping[str, Any]) -> Attributes:
         attributes = {**self._usual, **given}
         if len(attributes) != len(self._usual) or (self._needed and not self._needed <= given.keys()):
-            self._check_attributes(given)
-            attributes = {**self._usual, **given}
+            self._check_attributes(given)  # raises: a name is unknown or missing
         if list in map(type, attributes.values()):
             return {name: as_tuple(value) for name, value in attributes.items()}
         return attributes

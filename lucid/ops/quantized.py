@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lucid.core.graph.types import TensorType, show_shape, uint8
-from lucid.core.sizes.dims import Shape, same
+from lucid.core.graph.types import TensorType, same_shape, show_shape, uint8
+from lucid.core.sizes.dims import Shape
 from lucid.ops.elementwise import at_least_float32
 from lucid.ops.indexing import take
 from lucid.ops.kernels import quantized as quantized_kernel
@@ -62,7 +62,7 @@ class _BlockWeight(NamedTuple):
             "minimums": (minimums, (rows, count)),
         }
         for name, (given, shape) in expected.items():
-            if given is not None and not _fits(given, shape):
+            if given is not None and not same_shape(given.shape, shape):
                 raise ValueError(
                     f"{what}: {name} is {show_shape(given.shape)}, expected {show_shape(shape)} for {size} inputs in "
                     f"{bits} bits and blocks of {block}"
@@ -165,7 +165,3 @@ def quantized_embedding(
 
 def _codes(packed: Tensor, bits: int) -> Tensor:
     return packed if bits == 8 else unpack_codes(packed, bits=bits)
-
-
-def _fits(given: Tensor, shape: Shape) -> bool:
-    return given.ndim == len(shape) and all(same(own, wanted) for own, wanted in zip(given.shape, shape, strict=True))

@@ -41,8 +41,7 @@ def _reduction(
     """`empty`: whether the reduction of no elements has a value. `result`: the element type of the result."""
 
     def rule(x: TensorType, *, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
-        if x.dtype.kind not in kinds:
-            raise TypeError(f"{name}: got {x}, expected a tensor of {' or '.join(kinds)}; convert it with .astype(...)")
+        check_kind(name, x, kinds)
         shape = _reduced(name, x, axis, keepdims)
         reduced = x.shape if axis is None else [x.shape[a] for a in axis]
         if not empty and any(same(size, 0) for size in reduced):

@@ -47,8 +47,10 @@ def _scatter_kernel(x: Array, indices: Array, values: Array, *, axis: int, reduc
 
 @primitive(kernel=_scatter_kernel, rule=_scatter_rule)
 def scatter_op(x: Tensor, indices: Tensor, values: Tensor, *, axis: int, reduction: str = "none") -> Tensor:  # type: ignore[empty-body]
-    """x with values at indices along an axis written ("none") or combined with what is there ("add", "mul", "max",
-    "min"); other axes keep their position."""
+    """x with values written at indices along an axis, or combined with the elements there ("add", "mul", "max", "min").
+
+    The other axes keep their position.
+    """
 
 
 def _placed(where: str, x: Tensor, axis: int, indices: TensorLike) -> tuple[Tensor, int]:

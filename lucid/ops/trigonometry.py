@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -38,30 +39,21 @@ _LARGE = 1e9  # beyond, x² + 1 and x² - 1 are x² in float32 and float64
 
 
 def _of_real(kernel: Callable[[Array], Any]) -> Callable[[Callable[[Tensor], Tensor]], Unary]:
-    """An op of real numbers, half precision computed in float32."""
-
-    def make(body: Callable[[Tensor], Tensor]) -> Unary:
-        def call(x: Tensor) -> Tensor:
-            return body(at_least_float32(x)).astype(x.dtype)
-
-        call.__doc__ = body.__doc__
-        return Op(call, name=body.__name__, body=call, kernel=in_wide(kernel), by_kind=REALS)  # type: ignore[arg-type]
-
-    return make
+    return lambda body: _op(body, kernel)
 
 
 def _of_two(kernel: Callable[[Array, Array], Any]) -> Callable[[Callable[[Tensor, Tensor], Tensor]], Binary]:
-    """An op of two real numbers, half precision computed in float32."""
+    return lambda body: _op(body, kernel, promoted=slice(0, 2))
 
-    def make(body: Callable[[Tensor, Tensor], Tensor]) -> Binary:
-        def call(x: Tensor, y: Tensor) -> Tensor:
-            return body(at_least_float32(x), at_least_float32(y)).astype(x.dtype)
 
-        call.__doc__ = body.__doc__
-        options: dict[str, Any] = {"promoted": slice(0, 2), "by_kind": REALS}
-        return Op(call, name=body.__name__, body=call, kernel=in_wide(kernel), **options)  # type: ignore[arg-type]
+def _op(body: Callable[..., Tensor], kernel: Callable[..., Any], **options: Any) -> Any:
+    """An op of real numbers, half precision computed in float32."""
 
-    return make
+    @functools.wraps(body)
+    def wide(*tensors: Tensor) -> Tensor:
+        return body(*map(at_least_float32, tensors)).astype(tensors[0].dtype)
+
+    return Op(wide, name=body.__name__, body=wide, kernel=in_wide(kernel), by_kind=REALS, **options)
 
 
 @_of_real(np.sinh)
@@ -100,14 +92,17 @@ def atanh(x: Tensor) -> Tensor:
 
 
 @_of_two(np.arctan2)
-def atan2(y: Tensor, x: Tensor) -> Tensor:
-    """The angle of the point (x, y) from the first axis, between -pi and pi; zeros count by their signs."""
-    least, most = minimum(abs_(x), abs_(y)), maximum(abs_(x), abs_(y))
+def atan2(x: Tensor, y: Tensor) -> Tensor:
+    """The angle, between -pi and pi, of the point with ordinate x and abscissa y, as in ``numpy.arctan2(x, y)``.
+
+    Zeros count by their signs.
+    """
+    least, most = minimum(abs_(y), abs_(x)), maximum(abs_(y), abs_(x))
     ratio = where(least == most, (least > 0).astype(x.dtype), true_div(least, most))  # 1 of infinities, 0 of zeros
     angle = atan(where(least != least, least, ratio))
-    angle = where(abs_(y) > abs_(x), math.pi / 2 - angle, angle)
-    angle = where(_is_negative(x), math.pi - angle, angle)
-    return where(_is_negative(y), -angle, angle)
+    angle = where(abs_(x) > abs_(y), math.pi / 2 - angle, angle)
+    angle = where(_is_negative(y), math.pi - angle, angle)
+    return where(_is_negative(x), -angle, angle)
 
 
 def _is_negative(x: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ _PADDED_RIGHT = 2  # the run of `random_inputs` whose masks pad on the right
 
 @dataclass(frozen=True)
 class QuantizingCost:
-    """Errors of the outputs of a quantised model; the source, in float32, is what they are measured against.
+    """Errors of the outputs of a quantized model; the source, in float32, is what they are measured against.
 
     Args:
         outputs: those with floating-point numbers.
@@ -60,7 +60,7 @@ def measurable(source: Module) -> bool:
     return parameter_count(source) <= MOST
 
 
-@phase("measuring what quantising costs")
+@phase("measuring what quantizing costs")
 def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
     """Run a part of both models with NumPy, on the same inputs: token ids from all rows of their tables, masks that pad
     on the right, normal numbers, and segment 0. The inputs do not depend on earlier draws.
@@ -69,7 +69,7 @@ def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
 
     Args:
         source: of the model in float32.
-        quantized: the same part of the quantised model.
+        quantized: the same part of the quantized model.
     """
     quantized = with_ranks(quantized)
     traced = trace_part(quantized)

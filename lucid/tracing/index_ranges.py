@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 from lucid.core.graph.graph import Graph
@@ -38,12 +39,11 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class Use:
-    """What the integers of an input are used for.
+    """How the graph uses the integers of an input.
 
     Args:
-        allowed: as indices of tables; None if they are not used so.
-        compared: the range of what they are compared with: positions, for lengths; None if with nothing but single
-            numbers.
+        allowed: the indices that the tables have which they index; None if they index nothing.
+        compared: the range of the values that they are compared with, such as positions; None if there are none.
         told_apart: single numbers that they are compared with, such as the id of padding.
     """
 
@@ -53,11 +53,7 @@ class Use:
 
 
 class IndexRanges:
-    """The ranges of integers in a graph, for given values of its sizes.
-
-    Args:
-        graph: the graph.
-    """
+    """The ranges of integers in a graph, for given values of its sizes."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph, self._nodes = graph, graph.nodes()
@@ -220,12 +216,8 @@ def _whole(value: Value) -> bool:
 
 
 def _joined(operands: Sequence[Range | None]) -> Range | None:
-    joined: Range | None = None
-    for operand in operands:
-        if operand is None:
-            return None
-        joined = operand if joined is None else joined.join(operand)
-    return joined
+    known = [operand for operand in operands if operand is not None]
+    return reduce(Range.join, known) if known and len(known) == len(operands) else None
 
 
 def _products(x: Range, y: Range) -> Range:
@@ -303,9 +295,10 @@ _ENDLESS = 1 << 20
 
 
 def size_limits(graph: Graph) -> dict[str, int]:
-    """The largest value of each symbolic size for which tables hold all positions that the graph computes, such as 512
-    for the length of a BERT. Left out are sizes without a limit, and those whose limit depends on another size, as that
-    of new tokens does on the capacity of a buffer.
+    """The largest value of each symbolic size for which tables hold all positions that the graph computes.
+
+    It is 512 for the length of a BERT. Sizes without a limit are left out, and so are sizes whose limit depends on
+    another one, as the number of new tokens depends on the capacity of a buffer.
     """
     ones, ranges = dict.fromkeys(sorted(graph.sizes()), 1), IndexRanges(graph)
 

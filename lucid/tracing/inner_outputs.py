@@ -1,6 +1,6 @@
-"""More outputs of a model: the results of its modules, the states between its layers, and attention weights.
+"""Further outputs of a model: the results of its modules, the states between its layers, and attention weights.
 
-A traced graph knows in which module each node was made. So every result is there: it only has to be an output.
+A traced graph records the module of each node, so the result of any module can become an output.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import MethodType
 from typing import Any
 
 from lucid.core.graph.scope import is_tracing
-from lucid.core.graph.types import Array, TensorType, same_shape
+from lucid.core.graph.types import Array, TensorType
 from lucid.core.graph.values import Node, Result, Value, in_order
 from lucid.core.words.suggestions import did_you_mean
 from lucid.nn.model_parts import ModelPart
@@ -28,16 +28,20 @@ _CROSS = re.compile(r"(encoder_attn|EncDecAttention|crossattention|multihead_att
 def with_outputs(model: Model, names: Sequence[str], own: Sequence[str] | None = None) -> Callable[..., Any]:
     """A function, or a method of the same module, that returns a dict of the model's outputs and of further ones.
 
-    Called with tensors it is traced for each call, which is slow: it is for exporting a model, and for comparing.
+    It is for exports and comparisons: a call with tensors is slow, because it traces the model each time.
 
     Args:
         model: a module, a method of one, or a function.
-        names: of the further outputs. "hidden_states": what enters the first layer and what each layer returns, before
-            any last norm, as ``hidden_states.0``, ``hidden_states.1``, ...; "hidden_states.7": one of these.
-            "attentions": the weights of each layer's attention (N, H, L, S), as ``attentions.0``, ..., and
-            ``cross_attentions.0``, ... of attention to an encoder. Where a model has several lists of layers, the names
-            begin with where a list is: ``encoder.hidden_states.0``. Anything else is the path of a module, whose
-            result is meant: "encoder.layer.7.attention".
+        names: the further outputs:
+
+            - "hidden_states": the input of the first layer and the result of each layer, before any last norm, as
+              ``hidden_states.0``, ``hidden_states.1``, ...; "hidden_states.7" is one of these.
+            - "attentions": the attention weights of each layer (N, H, L, S), as ``attentions.0``, ...; those of
+              attention to an encoder as ``cross_attentions.0``, ...
+            - the path of a module, for its result: "encoder.layer.7.attention".
+
+            In a model with several lists of layers, the names begin with the path of a list:
+            ``encoder.hidden_states.0``.
         own: the names of the model's own outputs; by default those of `lucid.trace`.
 
     Raises:
@@ -63,10 +67,10 @@ def with_outputs(model: Model, names: Sequence[str], own: Sequence[str] | None =
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of outputs; a text is none.
+    """Names of outputs as a tuple.
 
     Raises:
-        TypeError: for a text.
+        TypeError: for a single text.
     """
     if isinstance(names, str):
         raise TypeError(f"outputs: got the text {names!r}, expected a list of names")
@@ -134,7 +138,7 @@ class _Inside:
                 yield name, self.result(name)
 
     def hidden_states(self) -> dict[str, Value]:
-        """What enters the first layer of each list of layers, and what each layer returns."""
+        """The input of the first layer of each list of layers, and the result of each layer."""
         found: dict[str, Value] = {}
         for path, count in self.layers.items():
             states: list[Value] = [self.result(f"{path}.{number}") for number in range(count)]
@@ -159,13 +163,13 @@ class _Inside:
         return found
 
     def prefix(self, path: str) -> str:
-        """What tells one list of layers from others: nothing if there is one."""
+        """The prefix that distinguishes a list of layers from others; empty if there is one list."""
         if len(self.layers) < 2:
             return ""
         return re.sub(r"^model\.|[^.]*$", "", path)
 
     def result(self, path: str) -> Value:
-        """What the module at a path returns: of what others read of it, the last."""
+        """The result of the module at a path: the last of its values that other modules read."""
         inside = {id(node) for node in self.nodes if f"{node.scope}.".startswith(f"{path}.")}
         if not inside:
             number = path.rpartition(".")[2]
@@ -180,11 +184,10 @@ class _Inside:
         return last[0]
 
     def entering(self, path: str, kind: TensorType) -> Value:
-        """What a module reads that has the type of what it returns."""
+        """The value from outside that a module reads and that has the type of its result."""
         inside = [node for node in self.nodes if f"{node.scope}.".startswith(f"{path}.")]
         for value in (value for node in inside for value in node.inputs if isinstance(value, Result)):
-            outside = value.node not in inside
-            if outside and value.type.dtype == kind.dtype and same_shape(value.type.shape, kind.shape):
+            if value.node not in inside and value.type == kind:
                 return value
         raise ValueError(f"outputs: what enters module {path!r} is not known; give the paths of modules instead")
 

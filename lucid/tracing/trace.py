@@ -68,7 +68,7 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
     adapted = {name: Input(name, *given) for name, given in adapter_inputs(owner).items()}
     _check_sizes([*graph_inputs.values(), *adapted.values()])
     adapter = {name: Tensor.from_value(value) for name, value in adapted.items()}
-    names = Names({} if owner is None else owner.state_dict())
+    names = Names(() if owner is None else ((key, tensor.numpy()) for key, tensor in owner.state_dict().items()))
     paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
     found = list[tuple[dict[str, Value], Any]]()
     for model, (call, named) in zip(models, calls, strict=True):

@@ -301,7 +301,7 @@ def test_a_state_with_minimums_goes_to_a_file_and_back(tmp_path: Path) -> None:
 
 def test_a_model_of_such_a_file_is_quantised_from_its_float_weights(tmp_path: Path) -> None:
     path = quantised(tmp_path / "model.gguf", "Q4_0")
-    with pytest.raises(ValueError, match="quantised before; quantise the one with float weights .*dequantize=True"):
+    with pytest.raises(ValueError, match="quantized before; quantize the one with float weights .*dequantize=True"):
         lucid.quantize(lucid.models.load(path))
     lucid.quantize(lucid.models.load(path, dequantize=True))
 

@@ -17,7 +17,7 @@ from lucid.core.graph.pickling import Flat, flatten, restore
 from lucid.core.graph.printing import listing
 from lucid.core.graph.pytree import fill
 from lucid.core.graph.running import run
-from lucid.core.graph.types import Array, same_shape
+from lucid.core.graph.types import Array
 from lucid.core.graph.values import Body, Constant, Input, Node, Result, Value, in_order
 from lucid.core.sizes.dims import names_of
 from lucid.core.words import html
@@ -40,7 +40,7 @@ class Graph:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs.values())
         self.output_names = tuple(outputs)
-        self._names = names or Names({})
+        self._names = names or Names()
         self._structure = (0 if len(outputs) == 1 else tuple(range(len(outputs)))) if structure is None else structure
 
     @property
@@ -62,7 +62,7 @@ class Graph:
         return {node.op.name for node in with_bodies(self.nodes())}
 
     def name_of(self, constant: Constant) -> str | None:
-        """The state_dict key of a parameter, with a suffix for a origin of one; None for other constants."""
+        """The state_dict key of a parameter, or of the one a constant comes from with a suffix; None for others."""
         name = self._names.get(constant.array)
         suffix, origin = "", constant.origin
         while name is None and origin is not None:
@@ -120,7 +120,7 @@ class Graph:
 
 def _restored(flat: Flat, output_names: Sequence[str], structure: Any) -> Graph:
     inputs, outputs, named = restore(flat)
-    return Graph(inputs, dict(zip(output_names, outputs, strict=True)), Names.of(named), structure)
+    return Graph(inputs, dict(zip(output_names, outputs, strict=True)), Names(named), structure)
 
 
 def verify(inputs: Sequence[Input], outputs: Sequence[Value]) -> None:
@@ -139,5 +139,5 @@ def verify(inputs: Sequence[Input], outputs: Sequence[Value]) -> None:
                 verify(attribute.inputs, attribute.outputs)
         types = node.op.infer([None if value is None else value.type for value in node.inputs], node.attributes)
         for got, expected in zip(node.types, types, strict=True):
-            if got.dtype != expected.dtype or not same_shape(got.shape, expected.shape):
+            if got != expected:
                 raise ValueError(f"graph: {node.op.name} is recorded as {got}, but its inputs give {expected}")

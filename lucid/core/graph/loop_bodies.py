@@ -1,4 +1,4 @@
-"""The bodies of nodes such as loops: rebuilt with other inputs, bound to numbers for their sizes, built from values."""
+"""Bodies of loops: built from values, rebuilt with other inputs, and with numbers in place of symbolic sizes."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def bound(value: Any, sizes: Mapping[str, int]) -> Any:
         attributes = {name: bound(attribute, sizes) for name, attribute in node.attributes.items()}
         return Node(node.op, node.inputs, attributes, tuple(map(bound_type, node.types)), node.scope)
 
-    inputs = {id(given): Input(given.name, bound_type(given.type)) for given in value.inputs}
-    outputs = rebuild_nodes(in_order(value.outputs), value.outputs, lambda given: inputs.get(id(given), given), remake)
+    inputs = {id(old): Input(old.name, bound_type(old.type)) for old in value.inputs}
+    outputs = rebuild_nodes(in_order(value.outputs), value.outputs, lambda old: inputs.get(id(old), old), remake)
     return Body(tuple(inputs.values()), outputs)
 
 

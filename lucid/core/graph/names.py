@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable
 
 from lucid.core.graph.types import Array
-
-
-class _HasArray(Protocol):
-    def numpy(self) -> Array: ...
 
 
 class Names:
     """The names of parameters by the identity of their arrays, which it keeps alive so that no identity is reused."""
 
-    def __init__(self, named: Mapping[str, _HasArray]) -> None:
-        """`named` maps a name to something with a `numpy()` method; the first name of an array counts."""
+    def __init__(self, named: Iterable[tuple[str, Array]] = ()) -> None:
+        """`named` are pairs of a name and an array; the first name of an array counts."""
         self._names: dict[int, tuple[str, Array]] = {}
-        for name, tensor in named.items():
-            array = tensor.numpy()
+        for name, array in named:
             self._names.setdefault(id(array), (name, array))
 
-    @staticmethod
-    def of(pairs: Iterable[tuple[str, Array]]) -> Names:
-        """Names from pairs of a name and an array."""
-        names = Names({})
-        names._names = {id(array): (name, array) for name, array in pairs}
-        return names
-
-    def extended(self, pairs: Iterable[tuple[str, Array]]) -> Names:
-        """These names and more."""
-        names = Names({})
-        names._names = {id(array): (name, array) for name, array in pairs} | self._names
-        return names
+    def extended(self, named: Iterable[tuple[str, Array]]) -> Names:
+        """These names and more; an array that has a name keeps it."""
+        return Names([*self._names.values(), *named])
 
     def get(self, array: Array) -> str | None:
         """The name of an array, if it has one."""

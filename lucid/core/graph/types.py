@@ -282,7 +282,7 @@ def broadcast(where: str, *shapes: Sequence[Size]) -> Shape:
     """The common shape of all given shapes after broadcasting by NumPy's rule.
 
     Raises:
-        ValueError: if they do not, or if that is not certain for symbolic sizes; the message starts with `where`.
+        ValueError: for shapes that do not broadcast, or of which that is uncertain; the message starts with `where`.
     """
     if not shapes:
         return ()

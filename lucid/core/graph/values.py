@@ -85,7 +85,7 @@ class Result:
 
 @dataclass(eq=False, frozen=True, slots=True)
 class Body:
-    """What a node computes again and again, as its attribute: a graph that reads its own inputs and scalars only."""
+    """One step of a loop, as an attribute of its node: a graph that reads only its own inputs and scalars."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Value, ...]

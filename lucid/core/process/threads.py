@@ -25,9 +25,9 @@ from lucid.core.process.numpy_errstate import without_warnings
 
 Job = TypeVar("Job")
 
-_FEW = 1 << 14  # numbers in the inputs of a model
-_SMALL = 1 << 11  # numbers for which NumPy has memory at hand
-KEPT = 4 << 20  # a thread keeps buffers up to so many bytes
+_FEW = 1 << 14  # numbers in the inputs of a model up to which one BLAS thread is as fast
+_SMALL = 1 << 11  # up to as many numbers come from NumPy's own cache of memory, without new pages
+KEPT = 4 << 20  # bytes of the largest buffer that a thread keeps
 
 
 def get_num_threads() -> int:

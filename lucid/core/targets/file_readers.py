@@ -1,7 +1,7 @@
 """The runtimes that `lucid inspect` reports on: those of the targets, and others.
 
-Found with `make test-consumers` and tests/test_portable.py, which keep it true; what was not run says so.
-docs/portable.md has the table.
+The facts were found with `make test-consumers` and tests/test_portable.py, which also check them. A runtime that was
+never run has `run=False`. docs/portable.md shows the table.
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ Strategy: TypeAlias = Literal["blocks", "tiles", "products", "groups", "flash", 
 - "tiles": attention in an op that keeps a tile of the scores
 - "products": attention as products, which all threads share
 - "groups": the query heads of a group as queries of one head
-- "flash": attention in nodes for which the runtime chooses among fused kernels by what they hold
-- "partial reads": kernels that read a part where it lies: of a cache's buffers, a quantized table, a layer of experts
+- "flash": attention in the nodes and layouts for which the runtime has fused kernels
+- "partial reads": kernels that read, without a copy, a part of a cache's buffer, a quantized table or experts
 - "reshapes": the same numbers in another shape, for which the runtime has a faster kernel
 """
 
 Outcome: TypeAlias = Literal["", "fails", "may fail", "runs"]
-"""What becomes of a file that a record says something against, as `lucid inspect` tells; empty: it does not tell."""
+"""What `lucid inspect` predicts for a file with nodes that a record lists; empty: it reports nothing."""
 
 
 def release_text(release: Release) -> str:
@@ -56,7 +56,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class KnownFault:
-    """How a runtime has a fault, the first release without it, and what becomes of a file that has such nodes."""
+    """What a runtime computes where it has a fault, the first release without it, and what happens to files with it."""
 
     how: str
     until: Release | None = None
@@ -72,10 +72,10 @@ class Missing:
         types: names of element types; ``*``: all.
         instead: what the runtime does without the kernel, or what its kernel does wrongly.
         until: the first release that has them.
-        but: with ``*`` for the kernels, those that it has.
-        reason: the whole reason, instead of the one composed of these.
+        but: with ``*`` for the kernels, the ones that the runtime has.
+        reason: the whole reason, instead of one composed of `types`, `kernels` and `instead`.
         opset: the first that lacks them, where a newer version of an ONNX op has no kernel.
-        outcome: what becomes of a file that has such nodes.
+        outcome: what happens to a file that has such nodes.
     """
 
     kernels: str
@@ -95,13 +95,13 @@ class Missing:
 
 @dataclass(frozen=True)
 class Difference:
-    """Numbers that a runtime computes otherwise, and no form mends.
+    """Results that differ in a runtime, and that no form corrects.
 
     Args:
         kernels: names of ONNX ops, separated by spaces; ``*``: all.
         types: names of element types; ``*``: all.
         how: what the runtime does.
-        reason: why no form mends it.
+        reason: why no form corrects it.
     """
 
     kernels: str
@@ -112,15 +112,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Trial:
-    """How far a runtime was tried with files; `lucid inspect` derives from it whether the runtime runs a file.
+    """Which ops a runtime was compared with; `lucid inspect` derives from it whether the runtime runs a file.
 
     Args:
         name: of the runtime, with the version that was tried.
         opset: the newest standard opset that it takes.
-        own: the ops of onnxruntime's own domain that it was compared with.
-        standard: the standard ops that it was compared with; empty: all.
-        release: of onnxruntime, if it is one.
-        run: whether it was run at all; else a file without faults may run.
+        own: the ops of onnxruntime's own domain that were compared.
+        standard: the standard ops that were compared; empty: all.
+        release: of onnxruntime, where the runtime is one of its builds.
+        run: whether the runtime was run at all; if not, a file without faults "may run".
         verdict: what is known of a file without faults.
     """
 
@@ -147,13 +147,13 @@ class Runtime:
         memory: where that provider keeps its tensors, as onnxruntime names devices.
         device: whether that provider computes on a device other than the processor.
         domains: the domains of operators, besides the standard one, that exports may use.
-        asked_for: domains that exports may use if the user insists on a form that needs them.
+        asked_for: further domains, for a form that the user asks for by name.
         strategies: the ways to compute that were measured to be faster on it.
         half_arithmetic: whether it gains from computing in half precision.
         lacks: the kernels that are missing.
         faults: what it computes wrongly.
-        differs: what it computes otherwise in every form.
-        trial: how far it was tried with files of any exporter; None: not apart from others.
+        differs: results that differ in every form.
+        trial: the ops it was compared with, for `lucid inspect`; None: no row of its own among the file readers.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Runtime:
     trial: Trial | None = None
 
     def allows(self, domain: str, asked: bool = True) -> bool:
-        """Whether exports may use the operators of a domain: of themselves, or because the user asks for them."""
+        """Whether exports may use the operators of a domain; `asked`: also where the user asks for the form by name."""
         return not domain or domain in self.domains or (asked and domain in self.asked_for)
 
     @lru_cache(maxsize=4096)  # noqa: B019  # records are never released

@@ -211,7 +211,7 @@ NO_AXES = _NoAxes()
 
 
 def torch_names_of_reduction(call: Callable[P, R]) -> Callable[P, R]:
-    """Let a reduction take torch's names: `dim=()` is every axis, as in torch, and `axis=()` is none, as in NumPy."""
+    """Let a reduction take torch's names. `dim=()` means all axes, as in torch; `axis=()` means none, as in NumPy."""
     names = _Names(call)
 
     @functools.wraps(call)

@@ -1,4 +1,4 @@
-"""The line of a user's code that an error comes from: in their `forward`, not in Lucid."""
+"""The line of the user's code that an error comes from, such as one in `forward`, added to the error as a note."""
 
 from __future__ import annotations
 

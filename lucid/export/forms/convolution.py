@@ -32,9 +32,9 @@ _LINE = np.asarray([2])
 def over_one_line(build: Builder, node: Node) -> Taken:
     x, weight, bias = operand(node), operand(node, 1), node.inputs[2]
     if len(x.type.shape) != 3:
-        refuse("it is no convolution over one axis")
+        refuse("it is not a convolution over one axis")
     if x.type.dtype != float32 or not isinstance(weight, Constant):
-        refuse("onnxruntime's kernels for images are faster for constant float32 weights alone")
+        refuse("onnxruntime's kernels for images are faster only for constant float32 weights")
     (strides,), (before, after), (dilation,), group = (
         node.attributes[a] for a in ("strides", "pads", "dilations", "group")
     )

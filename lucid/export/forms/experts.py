@@ -42,7 +42,7 @@ def split_products(build: Builder, node: Node) -> str:
 
 def _refuse_few(build: Builder, op: Operation, count: Size) -> None:
     if isinstance(count, int) and count <= _FEW:
-        refuse_slower(build, op, f"products of each expert are faster, and few for {count}")
+        refuse_slower(build, op, f"with {count} experts, a product for each is faster")
 
 
 def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:

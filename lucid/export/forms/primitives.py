@@ -55,9 +55,7 @@ def _product(op: Op[..., Any]) -> Form:
     @form(op, kernel=op.onnx or "")
     def scaled(build: Builder, node: Node) -> str:
         assert op.onnx is not None
-        x, y = node.inputs
-        assert x is not None
-        assert y is not None
+        x, y = operand(node), operand(node, 1)
         return build.op(op.onnx, _unfused(build, _as_row(build, x, y.type)), _unfused(build, _as_row(build, y, x.type)))
 
     return scaled
@@ -68,11 +66,9 @@ def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
     if not isinstance(value, Constant) or value.type.dtype != float64 or value.type.shape or not other.shape:
         return value
     width = other.shape[-1]
-    return (
-        np.full(width, value.array)
-        if isinstance(width, int)
-        else build.op("Expand", value, sizes_vector(build, [width]))
-    )
+    if isinstance(width, int):
+        return np.full(width, value.array)
+    return build.op("Expand", value, sizes_vector(build, [width]))
 
 
 def _unfused(build: Builder, value: Operand) -> Operand:
@@ -272,11 +268,8 @@ def axes_from_front(node: Node) -> tuple[int, ...] | None:
 
 @form(reduction.mean, takes="axis keepdims", kernel="ReduceMean")
 def mean(build: Builder, node: Node) -> str:
-    result, shape, axis = (
-        reduction_node(build, "ReduceMean", node.inputs[0], node),
-        operand(node).type.shape,
-        axes_from_front(node),
-    )
+    result = reduction_node(build, "ReduceMean", node.inputs[0], node)
+    shape, axis = operand(node).type.shape, axes_from_front(node)
     sizes = shape if axis is None else [shape[a] for a in axis]
     if build.has_elements(sizes):
         return result

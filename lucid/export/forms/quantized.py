@@ -176,7 +176,7 @@ def gather_block_quantized(build: Builder, node: Node) -> str:
     if missing:
         refuse(missing)
     if _is_multiplied(build, packed):
-        refuse("its table is multiplied with, too, and would be there twice")
+        refuse("its table is also the weight of a product, and would be stored twice")
     bits, (rows, count, size) = node.attributes["bits"], packed.type.shape
     if zero_points is not None and bits == 4 and count % 2:
         refuse_wrong(build, ZEROS_OF_ROWS)

@@ -1,4 +1,4 @@
-"""From collected nodes to an ONNX model."""
+"""Assembling an ONNX model from the nodes, weights and types that a builder collected."""
 
 from __future__ import annotations
 

@@ -71,9 +71,8 @@ def warn_of(what: str, names: Sequence[str], consequence: str = "") -> None:
 
 def _all_zero(array: Array) -> bool:
     """Whether an array of 2 or more axes is all zero. (A vector may be: biases are initialised to zero.)"""
-    return sum(size > 1 for size in array.shape) > 1 and not any(
-        row.any() for row in array
-    )  # mostly decided by one row
+    is_matrix = sum(size > 1 for size in array.shape) > 1
+    return is_matrix and not any(row.any() for row in array)  # the first row mostly decides
 
 
 def _denormal(array: Array) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from lucid.core.graph.types import DType, DTypeLike, as_dtype
+from lucid.core.graph.types import DTypeLike, as_dtype
 
 _CODES = {
     "float32": onnx.TensorProto.FLOAT,
@@ -22,8 +22,3 @@ _CODES = {
 def onnx_code(dtype: DTypeLike) -> int:
     """The code of an element type."""
     return int(_CODES[as_dtype(dtype).name])
-
-
-def dtype_of_code(code: int) -> DType | None:
-    """The element type of a code; None for one that Lucid does not have."""
-    return next((as_dtype(name) for name, known in _CODES.items() if known == code), None)

@@ -1,11 +1,12 @@
-"""Calibration: calls of a model whose weights are watched, and what their inputs are."""
+"""Calibration: runs a model on example calls and records the inputs of its weights."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -19,24 +20,25 @@ from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Hessian, Histogram
 from lucid.quantization.blocks import first_wrong
 
+O = TypeVar("O")
 Call: TypeAlias = Tensor | Array | Sequence[Any] | Mapping[str, Any]
 """The inputs of one call of a model: one, several by position, or by name."""
 
 
 class Use(NamedTuple):
-    """What a weight was asked for once, and what it gave."""
+    """One use of a weight: the input and the result of a product, or indices and the rows read."""
 
     kind: Literal["product", "rows"]
     given: Tensor | Array
     found: Tensor
-    first: int = 0  # of the weight's rows that a product was with; there are as many as it gave
+    first: int = 0  # the first of the weight's rows in a product, which has as many as its result has columns
 
 
 class WatchedWeight(WeightModule):
-    """A weight that computes what another does, and shows each use of it."""
+    """A weight that computes what another does, and reports each use of it."""
 
     def __init__(self, weight: Tensor | WeightModule, see: Callable[[Use], None], first: int = 0) -> None:
-        """`weight`: (N, K). `first`: the row of a larger weight that its rows begin with."""
+        """`weight`: (N, K). `see` is called with each use. `first`: the row of a larger weight at which it begins."""
         self.weight, self.shape = weight, weight.shape
         self._see, self._first = see, first
 
@@ -135,55 +137,43 @@ class Products:
         return total
 
 
-class Inputs:
-    """The inputs of all products with a weight, counted."""
-
-    def __init__(self) -> None:
-        self.histogram = Histogram()
-
-    def add(self, use: Use) -> None:
-        """Add the inputs of a product."""
-        if use.kind == "product":
-            self.histogram.add(np.asarray(use.given))
-
-
-class _Observer(Protocol):
-    def add(self, use: Use) -> None: ...
-
-
-O = TypeVar("O", bound=_Observer)
-
-
 def hessians(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Products]:
     """The products with the wanted weights."""
-    return _observed(model, wanted, calibration, lambda layer: Products(*layer.tensor.numpy().shape))
+    return _observed(model, wanted, calibration, lambda layer: Products(*layer.tensor.numpy().shape), Products.add)
 
 
 def histograms(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Histogram]:
     """Histograms of the inputs of products with the wanted weights."""
-    observed = _observed(model, wanted, calibration, lambda layer: Inputs())
-    return {identity: inputs.histogram for identity, inputs in observed.items()}
+
+    def add(histogram: Histogram, use: Use) -> None:
+        if use.kind == "product":
+            histogram.add(np.asarray(use.given))
+
+    return _observed(model, wanted, calibration, lambda layer: Histogram(), add)
 
 
 @phase("running the calibration")
 def _observed(
-    model: Module, wanted: Set[Identity], calibration: Iterable[Call], observer: Callable[[LayerWeight], O]
+    model: Module,
+    wanted: Set[Identity],
+    calibration: Iterable[Call],
+    record: Callable[[LayerWeight], O],
+    add: Callable[[O, Use], None],
 ) -> dict[Identity, O]:
-    """An observer for each of the wanted weights, which has seen each use of it.
+    """A record for each of the wanted weights, to which `add` has added each use.
 
     Raises:
         ValueError: for a calibration without calls, inputs of other names than the model's, and NaN and infinity.
     """
     watched = copy_of(model)
-    observers: dict[Identity, O] = {}
+    records: dict[Identity, O] = {}
     for layer in layer_weights(watched):
         if layer.identity in wanted:
-            seen = observers.setdefault(layer.identity, observer(layer))
-            layer.replace(WatchedWeight(layer.tensor, seen.add))
+            layer.replace(WatchedWeight(layer.tensor, partial(add, records.setdefault(layer.identity, record(layer)))))
     calls = 0
     for calls, call in enumerate(calibration, 1):
         bound = bound_call(watched, call, f"quantize: call {calls - 1} of the calibration")
         watched(*bound.args, **bound.kwargs)
     if not calls:
         raise ValueError("quantize: the calibration has no calls; give some that are like those the model will get")
-    return observers
+    return records

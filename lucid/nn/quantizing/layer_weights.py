@@ -1,4 +1,4 @@
-"""The weights of a model that can be quantized, and those that are: finding and replacing them."""
+"""Finding and replacing the weights of a model that can be quantized, or are."""
 
 from __future__ import annotations
 
@@ -63,11 +63,14 @@ def layer_weights(model: Module, smallest_table: int = 0) -> list[LayerWeight]:
 
 
 def _parameters(model: Module) -> Iterator[LayerWeight]:
+    return (LayerWeight(*each) for each in _declared(model) if isinstance(each[-1], Parameter))
+
+
+def _declared(model: Module) -> Iterator[tuple[str, Module, str, WeightUse, Any]]:
+    """The attributes that modules declare: path and module, name and use, value."""
     for path, module in model.named_modules():
         for name, use in module.quantizable.items():
-            parameter = getattr(module, name)
-            if isinstance(parameter, Parameter):
-                yield LayerWeight(path, module, name, use, parameter)
+            yield path, module, name, use, getattr(module, name)
 
 
 class WeightPlace(NamedTuple):
@@ -84,7 +87,8 @@ class WeightPlace(NamedTuple):
 
 def weight_modules(model: Module) -> dict[WeightPlace, WeightModule]:
     """The weights that are modules; a shared one is at the place of each layer."""
-    return {place: weight for place, weight in _declarations(model) if isinstance(weight, WeightModule)}
+    declared = _declared(model)
+    return {WeightPlace(path, name): value for path, _, name, _, value in declared if isinstance(value, WeightModule)}
 
 
 def weights_at(model: Module, places: Iterable[WeightPlace]) -> dict[WeightPlace, Tensor | WeightModule]:
@@ -122,12 +126,6 @@ def unchanged_bytes(model: Module) -> dict[str, int]:
         if not isinstance(module, WeightModule):
             taken[type(module).__name__] += parameter.numpy().nbytes
     return dict(taken.most_common())
-
-
-def _declarations(model: Module) -> Iterator[tuple[WeightPlace, Any]]:
-    for path, module in model.named_modules():
-        for name in module.quantizable:
-            yield WeightPlace(path, name), getattr(module, name)
 
 
 def copy_of(model: M) -> M:

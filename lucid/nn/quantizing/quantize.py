@@ -86,7 +86,7 @@ def quantize(
     Raises:
         TypeError: for a `dtype` that is not floating-point.
         ValueError: for bits, a block or a method that do not exist; an option that the method does not have; a path
-            that matches no layer; a model without such layers or that has been quantised; weights or inputs of layers
+            that matches no layer; a model without such layers or that has been quantized; weights or inputs of layers
             with NaN or infinity; a layer that no call of the calibration reaches.
     """
     check_model("quantize", model)
@@ -119,7 +119,7 @@ def _copy(model: M, smallest_table: int) -> tuple[M, list[LayerWeight]]:
     """A copy of a model, and the weights of its layers. None of them is quantized yet."""
     if any(isinstance(module, WeightModule) for module in model.modules()):
         raise ValueError(
-            "quantize: the model has been quantised before; quantise the one with float weights "
+            "quantize: the model has been quantized before; quantize the one with float weights "
             "(lucid.models.load(..., dequantize=True) reads those of a quantized checkpoint)"
         )
     result = copy_of(model)

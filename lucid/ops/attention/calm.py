@@ -19,10 +19,10 @@ _LOWEST = math.log(LEAST)
 
 
 def at_once(query: Array, key: Array, value: Array, options: AttentionOptions, past: int) -> Array | None:
-    """Attention of as many key heads as query heads with all scores in one array; see `attention_kernel.attention`.
+    """Attention with all scores in one array, for as many key heads as query heads; see `kernel.attention`.
 
-    None if it is not right: a weight is small, a sum overflows, a query sees no key, or an operand is
-    not finite.
+    None where this would be inexact: a weight is small, a sum overflows, a query sees no key, or an operand is not
+    finite.
     """
     n, heads, length, width = query.shape
     keys, dtype = key.shape[2], query.dtype

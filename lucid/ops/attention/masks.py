@@ -1,6 +1,6 @@
-"""Which keys are hidden from a query of attention, and zero where none is seen: the one place that says so.
+"""The only definition of which keys are hidden from a query of attention, and of zero for a query that sees none.
 
-The body, the NumPy kernel, buffers and the exporter's writers read it: what a mask excludes (`excluded`), what position
+The body, the NumPy kernel, buffers and the exporter's writers use it: what a mask excludes (`excluded`), what position
 hides (`seen_by_position`), how several masks become one (`combined_mask`), and what follows for the scores, the weights
 and the queries that see no key (`SeenKeys`).
 

@@ -1,4 +1,4 @@
-"""The plan of attention on arrays: how the work is cut into jobs, and which keys a job's rows see.
+"""How attention on arrays is divided into jobs, and which keys the rows of a job see.
 
 A *job* is a few heads times some query rows. It walks in blocks over the keys that its rows can see by position: large
 blocks where all rows see all keys, small ones at the edge of causality or a window, because a block is computed in full
@@ -82,9 +82,8 @@ class Visibility(NamedTuple):
         """
         position = row + self.past
         end = position + scores.shape[-2]
-        if (
-            self.ahead is not None and (last := position + self.ahead) < stop - 1
-        ):  # the key that the first row sees last
+        last = stop if self.ahead is None else position + self.ahead  # the last key that the first row sees
+        if last < stop - 1:
             part = scores[..., : stop - 1 - last, :]
             yield part, _triangle(*part.shape[-2:], last - start, scores.dtype)
         if self.window is not None and end - self.window > start:  # the same triangle, rotated by 180 degrees

@@ -1,6 +1,6 @@
-"""Products with quantized weights in NumPy: a few rows of the weight at a time are dequantised and multiplied.
+"""Products with quantized weights in NumPy: a few rows of the weight at a time are dequantized and multiplied.
 
-Dequantising a whole weight would write it to memory and read it again for every token of a text.
+Dequantizing a whole weight would write it to memory and read it again for every token of a text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lucid.core.graph.types import Array
 from lucid.core.process.threads import buffer, share
 from lucid.quantization.blocks import unpack
 
-_PIECE = 1 << 17  # numbers dequantised at once: half a megabyte, which stays in a core's cache
+_PIECE = 1 << 17  # numbers dequantized at once: half a megabyte, which stays in a core's cache
 # The two codes in a byte as float32, both in one float64: one load and one store for each byte.
 _PAIRS = np.stack([np.arange(256) & 15, np.arange(256) >> 4], axis=-1).astype(np.float32).view(np.float64)[:, 0]
 

@@ -34,7 +34,7 @@ def precision_report(
 ) -> PrecisionReport:
     """What quantized weights cost, on data: errors by layer and of the outputs, and which layers to leave out.
 
-    Each layer is measured twice: alone, on the inputs that it has in the float model, and in the quantised model, where
+    Each layer is measured twice: alone, on the inputs that it has in the float model, and in the quantized model, where
     the errors of earlier layers come to it too. All outputs of the layers in one call are held for that.
 
     Args:
@@ -124,7 +124,7 @@ def _sums(model: Module, quantized: Module) -> dict[WeightPlace, _Sums]:
             has = "no weight" if before is None else f"one of {show_shape(before.shape)}"
             raise ValueError(
                 f"precision_report: {place.layer} has a quantized weight {show_shape(after.shape)}, and the float "
-                f"model has {has} there; give the model that was quantised"
+                f"model has {has} there; give the model that was quantized"
             )
         found[place] = _Sums(before, after)
     if not found:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from lucid.core.sizes.dims import Size, same
 from lucid.export.builder import Builder, computed
 from lucid.export.forms.attention.call import Call
 from lucid.export.forms.attention.fill import fill_value, filled_mask, sees_a_key
-from lucid.export.forms.attention.plan import BLOCKS, HANDED_ON, IN_PRODUCTS, Plan
+from lucid.export.forms.attention.plan import BLOCKS, IN_PRODUCTS, Plan
 from lucid.export.forms.attention.products import as_given, biased, in_products, split
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.ops import attention, concat, expand, minimum, unsqueeze
@@ -33,8 +33,8 @@ Attended: TypeAlias = Callable[[Builder, Call, Sequence[Tensor], Iterator[Tensor
 def in_blocks(build: Builder, call: Call, plan: Plan) -> Tensor:
     """Attention in the blocks of a plan. (N, H, L, d) or packed (N, L, H*d)."""
     if plan.form == IN_PRODUCTS:
-        return as_given(call, _filled(build, split(call), plan, _multiplied))
-    return _filled(build, call, plan, {BLOCKS: _copied, HANDED_ON: _handed_on}[plan.form])
+        return as_given(call, _filled(build, split(call), plan, partial(_copied, in_products)))
+    return _filled(build, call, plan, partial(_copied, biased) if plan.form == BLOCKS else _handed_on)
 
 
 def _filled(build: Builder, call: Call, plan: Plan, attended: Attended) -> Tensor:
@@ -50,24 +50,17 @@ def _filled(build: Builder, call: Call, plan: Plan, attended: Attended) -> Tenso
     return output * (seeing if call.options.heads is None else seeing[:, 0])
 
 
-def _copied(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
-    """Each block reads a copy of the keys and values up to its last query."""
-    for block, bias in _copies(build, call, queries, biases):
-        yield biased(build, block, bias)
-
-
-def _multiplied(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
-    """The same in products, which all threads share."""
-    for block, bias in _copies(build, call, queries, biases):
-        yield in_products(build, block, bias)
-
-
-def _copies(
-    build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]
-) -> Iterator[tuple[Call, Tensor]]:
+def _copied(
+    attend: Callable[[Builder, Call, Tensor], Tensor],
+    build: Builder,
+    call: Call,
+    queries: Sequence[Tensor],
+    biases: Iterator[Tensor],
+) -> Iterator[Tensor]:
+    """Each block reads a copy of the keys and values up to its last query, and is written by `attend`."""
     for query, bias in zip(queries, biases, strict=True):
         key, value = (_first(build, x, bias.shape[-1]) for x in (call.key, call.value))
-        yield Call(query, key, value, options=replace(call.options, is_causal=False)), bias
+        yield attend(build, Call(query, key, value, options=replace(call.options, is_causal=False)), bias)
 
 
 def _handed_on(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:

@@ -21,7 +21,7 @@ from lucid.export.forms.attention.call import Call, refuse_scale
 from lucid.export.forms.attention.nodes import node_output
 from lucid.export.forms.attention.open_lengths import branch
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.ops import attention, logical_or, reshape
+from lucid.ops import logical_or, reshape
 from lucid.ops.attention import buffers
 from lucid.ops.attention.buffers import BufferedCall
 from lucid.ops.attention.call import AttentionOptions
@@ -47,7 +47,7 @@ def group_query(build: Builder, node: Node) -> Taken:
     refuse_wrong(build, ATTENTION_OF_BUFFERS)
     refuse_scale(options.scale)
     if call.query.dtype != float32:
-        refuse(f"it computes like the other forms in float32, not in {call.query.dtype}")
+        refuse(f"it computes in float32, as the other forms do, not in {call.query.dtype}")
     if not options.is_causal:
         refuse("it takes only causal attention")
     if same(width, 0) or not same(width % 8, 0) or not same(width, call.value_buffer.shape[3]):
@@ -111,7 +111,7 @@ def filled_part(build: Builder, node: Node) -> Taken:
     if without:
         refuse(f"its attention is composed of other ops there, over the whole capacity: {without}")
     key_buffer, value_buffer = call.written()
-    output = call.laid_out(_over_filled(build, call, key_buffer, value_buffer, _best_form))
+    output = call.laid_out(_over_filled(build, call, key_buffer, value_buffer, lambda _, part: part.by_best_form()))
     return Taken([output, key_buffer, value_buffer], "computes over what is filled instead of the capacity")
 
 
@@ -133,17 +133,9 @@ def _over_filled(
     return attend(build, Call(call.split_query(), key, value, visible, sinks=call.sinks, options=options))
 
 
-def _best_form(build: Builder, call: Call) -> Tensor:
-    options = call.options
-    output: Tensor = attention(
-        call.query, call.key, call.value, call.mask, sinks=call.sinks, scale=options.scale, softcap=options.softcap
-    )
-    return output
-
-
 def _one_node(build: Builder, call: Call) -> Tensor:
     """Without the forms for long inputs: here it is one of two branches, in each layer."""
-    return node_output(build, call) if call.sinks is None else _best_form(build, call)
+    return node_output(build, call) if call.sinks is None else call.by_best_form()
 
 
 def _call(node: Node) -> BufferedCall:

@@ -1,4 +1,4 @@
-"""An attention node as the plan reads it, and what no operator of a runtime computes."""
+"""An attention node as plan and writers read it, and refusals of what no operator of a runtime computes."""
 
 from __future__ import annotations
 
@@ -74,20 +74,20 @@ class Call(AttentionCall):
         """Whether `products.in_products` computes it: in float32, with a factor that float32 can hold; groups of heads
         only over a known number of keys, or as many as queries, since a buffer without rows has none to reshape to."""
         held = float(np.finfo(np.float32).tiny) <= abs(self.factor) <= float32.largest
-        return (
-            self.dtype == float32
-            and held
-            and (
-                isinstance(self.new_keys, int)
-                or not self.grouped
-                or (self.sinks is not None and same(self.queries, self.new_keys))
-            )
-        )
+        known = isinstance(self.new_keys, int) or (self.sinks is not None and same(self.queries, self.new_keys))
+        return self.dtype == float32 and held and (known or not self.grouped)
 
     def by_body(self) -> tuple[Tensor, ...]:
         """The results by the op's body."""
-        operands = [getattr(self, name) for name in attention.arguments]
-        return tuple(attention.expand(operands, asdict(self.options)))
+        return tuple(attention.expand(self._operands(), asdict(self.options)))
+
+    def by_best_form(self) -> Tensor:
+        """The only result of the call, written by the best form of the op for it."""
+        output: Tensor = attention(*self._operands(), **asdict(self.options))  # type: ignore[arg-type]  # some are optional
+        return output
+
+    def _operands(self) -> list[Tensor | None]:
+        return [getattr(self, name) for name in attention.arguments]
 
 
 def refuse_common(call: Call) -> None:

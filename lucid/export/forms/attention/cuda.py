@@ -68,12 +68,12 @@ def _kernel(call: Call) -> str:
     """The kernel that onnxruntime will choose for the node, as far as sizes are known."""
     windows = call.options.window, call.options.window_after
     unmasked = call.mask is None and call.key_mask is None and windows == (None, None)
-    keys = call.keys
+    keys, is_known = call.keys, isinstance(call.width, int)
     if call.options.softcap:
         return "one node; softcap leaves the choice of kernel to the release"
-    if unmasked and call.dtype in HALF and same(call.width, call.value_width) and _at_most(call.width, 256):
+    if unmasked and call.dtype in HALF and same(call.width, call.value_width) and is_known and call.width <= 256:
         return "flash kernel, on devices of compute capability 8.0 and newer: no mask, causality is an attribute"
-    if not (isinstance(call.width, int) and call.width % 8 == 0):
+    if not (is_known and call.width % 8 == 0):
         return f"one node; the head width {call.width} is not a multiple of 8, so all scores are held"
     if unmasked or (isinstance(keys, int) and keys % 4 == 0):
         return "memory-efficient kernel: the scores are not held"
@@ -81,7 +81,3 @@ def _kernel(call: Call) -> str:
         why = f"{keys} keys are not a multiple of 4, so with a mask all scores are held"
         return f"one node; {why}: pad the keys to {-(-keys // 4) * 4}"
     return f"memory-efficient kernel where {keys} is a multiple of 4; otherwise, with a mask, all scores are held"
-
-
-def _at_most(size: object, limit: int) -> bool:
-    return isinstance(size, int) and size <= limit

@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def note(self) -> str:
-        """What `explain` says of it."""
+        """The note that `explain` shows."""
         short = f"up to {self.limit} queries it is {self.short}; " if self.short else ""
         return f"{short}{self.why}" + (f"; each block is {self.each}" if self.each not in ("", NODE) else "")
 
@@ -126,7 +126,7 @@ def _blocks_with_a_cache(call: Call, limits: Limits) -> Plan:
     if not t.HANDED_ON_ABOVE < length <= by_length[-1][0]:
         refuse_slower(limits, attention, f"for {length} queries copies of keys are as fast, or take less memory")
     if len(rows) == 1:
-        refuse("a single block has no other to hand keys on to")
+        refuse("there is a single block, so no keys are handed on")
     why = f"{_share(rows)}; each block hands its keys on as a cache"
     return Plan(HANDED_ON, why, rows=rows, fill=_bound_pays(call))
 
@@ -149,7 +149,7 @@ def _known_rows(call: Call, limits: Limits) -> tuple[int, ...]:
     if not is_causal and not call.masked:
         refuse("nothing is masked, so no scores can be left out")
     if not isinstance(length, int):
-        refuse("texts of any length are padded little, and filling pays where a third of the keys is hidden")
+        refuse("texts of any length have little padding; filling pays only where a third of the keys is hidden")
     if is_causal:
         short = t.SHORT_IF_CAPPED if call.options.softcap else t.SHORT
         _refuse_short(limits, length, t.SHORT_IF_MASKED if call.masked else short, "blocks")
@@ -184,7 +184,7 @@ def _bound_pays(call: Call) -> bool:
 
 def _refuse_short(limits: Limits, length: int, limit: int, what: str) -> None:
     if length < 2:
-        refuse("at most one query has nothing to be cut into blocks")
+        refuse("a single query cannot be cut into blocks")
     if length <= limit:
         refuse_slower(limits, attention, f"{length} queries are too few for {what} to be faster")
 
@@ -238,7 +238,7 @@ def _refuse_unfit_for_tiles(call: Call) -> None:
 
 # Products -------------------------------------------------------------------------------------------------------------
 
-_ON_ALL_THREADS = "all threads share a head, of which the node has one do all"
+_ON_ALL_THREADS = "all threads work on each head; the node uses one thread per head"
 
 
 def _three_products(call: Call, limits: Limits) -> Plan:
@@ -365,14 +365,14 @@ def _groups_as_queries(call: Call, limits: Limits) -> Plan:
     """The heads of a group as queries of one head, where there is a single query; the plain node for more."""
     refuse_inexact(limits, call)
     if not call.grouped or call.past_key is None:
-        refuse("no cache is read by groups of heads")
+        refuse("there is no cache that groups of heads read")
     if not same(call.queries, call.new_keys):
         refuse("queries and new keys may differ in number")
     why = "the heads of a group are queries of one head, which reads the cache once"
     if same(call.queries, 1):
         return Plan(GROUPS, why)
     if isinstance(call.queries, int):
-        refuse("reading the cache is most of the time only where there is a single query")
+        refuse("reading the cache takes most of the time only with a single query")
     return Plan(GROUPS, f"a single query: {why}; more: {NODE}", limit=1)
 
 
@@ -401,7 +401,7 @@ def _refuse_fewer(limits: Limits, size: Size, least: int, what: str) -> None:
     if isinstance(size, int) and size < least:
         refuse_slower(limits, attention, what)
     if not isinstance(size, int) and limits.target.expects(0, least - 1):
-        refuse_slower(limits, attention, "texts may be short; for these it is slower")
+        refuse_slower(limits, attention, "texts may be short, where it is slower")
 
 
 _NO_PAST = "mask key_mask heads kv_heads scale is_causal"

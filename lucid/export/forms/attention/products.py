@@ -19,7 +19,7 @@ from lucid.export.builder import Builder, Operand, Operands, computed
 from lucid.export.forms.attention.call import Call
 from lucid.export.forms.attention.nodes import emit_node
 from lucid.export.forms.attention.plan import CAPPED, NODE, THREE_PRODUCTS, Plan
-from lucid.ops import attention, concat, expand, reshape, squeeze, tanh, unsqueeze
+from lucid.ops import concat, expand, reshape, squeeze, tanh, unsqueeze
 from lucid.ops.attention.masks import SeenKeys, softmax_with
 from lucid.ops.attention.op import joined_heads, sinks_of, split_heads
 from lucid.ops.tensor.tensor import Tensor
@@ -77,21 +77,10 @@ def short_call(build: Builder, call: Call, plan: Plan) -> Call:
 
 
 def biased(build: Builder, call: Call, bias: Tensor) -> Tensor:
-    """Attention by its best form, with `bias` added to the scores, instead of the call's own masks."""
-    options = call.options
-    if options.softcap and call.fits_products:
+    """Attention by its best form, with `bias` added to the scores in the place of the call's mask."""
+    if call.options.softcap and call.fits_products:
         return in_products(build, call, bias)
-    output: Tensor = attention(
-        call.query,
-        call.key,
-        call.value,
-        bias,
-        heads=options.heads,
-        kv_heads=options.key_heads,
-        scale=options.scale,
-        softcap=options.softcap,
-    )
-    return output
+    return replace(call, mask=bias).by_best_form()
 
 
 def with_sinks(build: Builder, call: Call) -> tuple[Tensor, ...]:

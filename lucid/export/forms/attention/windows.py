@@ -21,7 +21,7 @@ from lucid.export.forms.attention.nodes import node_output
 from lucid.export.forms.attention.open_lengths import by_length
 from lucid.export.forms.attention.plan import Plan
 from lucid.export.forms.attention.products import at_once
-from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
+from lucid.ops import expand, logical_and, maximum, permute, reshape, take, unsqueeze
 from lucid.ops.attention.masks import combined_mask
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.tensor.tensor import Tensor
@@ -30,7 +30,9 @@ from lucid.ops.tensor.tensor import Tensor
 def in_window_blocks(build: Builder, call: Call, plan: Plan, output: TensorType) -> Operand:
     """Attention in the window blocks of a plan, of a known length or of any; or as a causal call."""
     if not plan.rows:
-        return build.name_of(_causal(call))
+        # A window that hides nothing changes causal attention only where a query has more keys before it.
+        options = replace(call.options, is_causal=True, window=None, window_after=None)
+        return build.name_of(replace(call, options=options).by_best_form())
     (rows,), before, after = plan.rows, (call.options.window or 1) - 1, call.options.ahead or 0
     blocks = _blocks(call, rows, before, after)
     if plan.limit is None:
@@ -44,11 +46,6 @@ def in_window_blocks(build: Builder, call: Call, plan: Plan, output: TensorType)
         lambda: _in_blocks(build, call, blocks),
         output,
     )
-
-
-def _causal(call: Call) -> Tensor:
-    """The best form of causal attention, which a window changes only where a query has more keys before it."""
-    return _best(replace(call, options=replace(call.options, is_causal=True, window=None, window_after=None)))
 
 
 @dataclass(frozen=True)
@@ -99,26 +96,8 @@ def _in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
     options = replace(call.options, is_causal=False, window=None, window_after=None)
     batched = Call(query, key, value, blocks.mask, options=options)
     # The best form for long texts fills hidden scores, which costs more than it saves in small blocks.
-    output = _best(batched) if options.softcap else node_output(build, batched)
+    output = batched.by_best_form() if options.softcap else node_output(build, batched)
     return build.name_of(_joined(output, call.batch, blocks.count, call.queries))
-
-
-def _best(call: Call) -> Tensor:
-    """The best form of attention for a call, which is that of other scores than those of the form that asks."""
-    options = call.options
-    output: Tensor = attention(
-        call.query,
-        call.key,
-        call.value,
-        call.mask,
-        call.key_mask,
-        heads=options.heads,
-        kv_heads=options.kv_heads,
-        scale=options.scale,
-        is_causal=options.is_causal,
-        softcap=options.softcap,
-    )
-    return output
 
 
 def _batched(x: Tensor, positions: Tensor) -> Tensor:
