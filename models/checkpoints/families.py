@@ -15,26 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-Pairs: TypeAlias = Literal["halves", "neighbours"]
+from lucid.models.checkpoints import gguf_architectures as stored
+from lucid.models.checkpoints.gguf_architectures import GGUF as GGUF
+
 Windows: TypeAlias = Literal[
     "none", "all", "switched", "typed", "halves", "quarters", "patterned", "earlier", "later", "unrotated"
 ]
-
-
-@dataclass(frozen=True)
-class GGUF:
-    """How llama.cpp stores the models of one model_type.
-
-    Args:
-        architecture: its name for the type, in general.architecture.
-        pairs: what rotary positions turn there: the two halves of a head as in Hugging Face's files, or neighbours, so
-            that queries and keys have their rows in another order.
-        frequencies: the tensor with what divides each frequency of the rotary positions, in files that scale them.
-    """
-
-    architecture: str
-    pairs: Pairs = "halves"
-    frequencies: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,12 +279,14 @@ FAMILIES: dict[str, Family] = {
             "deepseek_v2": ModelType(
                 parts=DecoderParts(interleaved=True),
                 options=DecoderOptions(experts=ExpertOptions(width="moe_intermediate_size", normalized=False)),
+                gguf=stored.DEEPSEEK2,
             ),
             "deepseek_v3": ModelType(
                 options=DecoderOptions(
                     mlp_bias=False,
                     experts=ExpertOptions(width="moe_intermediate_size", normalized="norm_topk_prob", scores="sigmoid"),
-                )
+                ),
+                gguf=stored.DEEPSEEK3,
             ),
         },
     ),
@@ -321,10 +309,13 @@ FAMILIES: dict[str, Family] = {
     "gemma": Family(
         tasks=_decoder("gemma.Gemma", "question-answering") | {"sentence-similarity": "gemma.GemmaSentenceEncoder"},
         types={
-            "gemma": ModelType(parts=DecoderParts(norm_offset=1.0), optimum=("num_key_value_heads", "head_dim")),
-            "gemma2": ModelType(parts=DecoderParts(norms="around", norm_offset=1.0)),
+            "gemma": ModelType(
+                parts=DecoderParts(norm_offset=1.0), gguf=stored.GEMMA, optimum=("num_key_value_heads", "head_dim")
+            ),
+            "gemma2": ModelType(parts=DecoderParts(norms="around", norm_offset=1.0), gguf=stored.GEMMA2),
             "gemma3_text": ModelType(
                 parts=DecoderParts(norms="around", norm_offset=1.0, qk_norm="head"),
+                gguf=stored.GEMMA3,
                 optimum=("num_key_value_heads", "head_dim"),
             ),
             "gemma3": ModelType(parts=DecoderParts(norms="around", norm_offset=1.0, qk_norm="head")),
@@ -333,7 +324,7 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types=_types("gpt2")),
     "lfm2": Family(
         tasks={"text-generation": "lfm2.Lfm2", "feature-extraction": "lfm2.Lfm2States"},
-        types={"lfm2": ModelType(parts=DecoderParts(qk_norm="head"))},
+        types={"lfm2": ModelType(parts=DecoderParts(qk_norm="head"), gguf=stored.LFM2)},
     ),
     "llama": Family(
         tasks=_decoder("llama.Llama")
@@ -344,7 +335,7 @@ FAMILIES: dict[str, Family] = {
         types={
             "llama": ModelType(
                 # Other types, such as mistral, have GGUF files of this architecture too.
-                gguf=GGUF("llama", "neighbours", "rope_freqs.weight"),
+                gguf=stored.LLAMA,
                 genai=True,
                 optimum=_KV_HEADS,
             ),
@@ -362,13 +353,19 @@ FAMILIES: dict[str, Family] = {
                 genai=True,
                 optimum=_KV_HEADS,
             ),
-            "smollm3": ModelType(options=DecoderOptions(unrotated="listed", windows="unrotated"), optimum=_KV_HEADS),
-            "granite": ModelType(options=DecoderOptions(multipliers=_MULTIPLIERS), optimum=_KV_HEADS),
+            "smollm3": ModelType(
+                options=DecoderOptions(unrotated="listed", windows="unrotated"), gguf=stored.SMOLLM3, optimum=_KV_HEADS
+            ),
+            "granite": ModelType(
+                options=DecoderOptions(multipliers=_MULTIPLIERS), gguf=stored.GRANITE, optimum=_KV_HEADS
+            ),
             "helium": ModelType(
                 parts=DecoderParts(interleaved=True), options=DecoderOptions(o_bias=False), optimum=_KV_HEADS
             ),
             "olmo2": ModelType(
-                parts=DecoderParts(norms="after", qk_norm="all"), options=DecoderOptions(mlp_bias=False)
+                parts=DecoderParts(norms="after", qk_norm="all"),
+                options=DecoderOptions(mlp_bias=False),
+                gguf=stored.OLMO2,
             ),
             "ministral": ModelType(options=replace(_UNBIASED, windows="typed")),
             "ministral3": ModelType(options=replace(_UNBIASED, windows="all", scaled=True, query_growth=True)),
@@ -384,19 +381,24 @@ FAMILIES: dict[str, Family] = {
             "cohere": ModelType(
                 parts=DecoderParts(norm="without_bias", norms="shared", qk_norm="each", interleaved=True),
                 options=replace(_COHERE, qk_norm="use_qk_norm"),
+                gguf=stored.COHERE,
                 optimum=_KV_HEADS,
             ),
             "cohere2": ModelType(
                 parts=DecoderParts(norm="without_bias", norms="shared", interleaved=True),
                 options=replace(_COHERE, windows="patterned", unrotated="window"),
+                gguf=stored.COHERE2,
             ),
             "glm": ModelType(parts=DecoderParts(interleaved=True, mlp="joined"), options=_GLM, optimum=_KV_HEADS),
-            "glm4": ModelType(parts=DecoderParts(norms="enclosing", interleaved=True, mlp="joined"), options=_GLM),
+            "glm4": ModelType(
+                parts=DecoderParts(norms="enclosing", interleaved=True, mlp="joined"), options=_GLM, gguf=stored.GLM4
+            ),
             "starcoder2": ModelType(
                 parts=DecoderParts(norm="layer", mlp="plain"),
                 options=DecoderOptions(
                     eps="norm_epsilon", qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", windows="all"
                 ),
+                gguf=stored.STARCODER2,
             ),
             "stablelm": ModelType(
                 parts=DecoderParts(norm="layer", norms="shared", qk_norm="each"),
@@ -414,6 +416,7 @@ FAMILIES: dict[str, Family] = {
             "nemotron": ModelType(
                 parts=DecoderParts(norm="layer", norm_offset=1.0, mlp="plain"),
                 options=DecoderOptions(eps="norm_eps", partial=_PARTIAL),
+                gguf=stored.NEMOTRON,
                 genai=True,
                 optimum=("num_key_value_heads", "head_dim"),
             ),
@@ -427,6 +430,7 @@ FAMILIES: dict[str, Family] = {
                     partial=_PARTIAL,
                     qk_norm="qk_layernorm",
                 ),
+                gguf=stored.PHI2,
                 genai=True,
             ),
             "gpt_neox": ModelType(
@@ -439,13 +443,15 @@ FAMILIES: dict[str, Family] = {
                     parallel="use_parallel_residual",
                 ),
             ),
-            "seed_oss": ModelType(options=DecoderOptions(o_bias="attention_out_bias")),
+            "seed_oss": ModelType(options=DecoderOptions(o_bias="attention_out_bias"), gguf=stored.SEED_OSS),
         },
     ),
     "mixtral": Family(
         tasks=_decoder("mixtral.Mixtral"),
         types={
-            "mixtral": ModelType(options=replace(_UNBIASED, windows="all", experts=ExpertOptions())),
+            "mixtral": ModelType(
+                options=replace(_UNBIASED, windows="all", experts=ExpertOptions()), gguf=stored.MIXTRAL
+            ),
             "qwen2_moe": ModelType(
                 options=DecoderOptions(
                     qkv_bias="qkv_bias",
@@ -454,20 +460,24 @@ FAMILIES: dict[str, Family] = {
                     windows="earlier",
                     experts=replace(_QWEN_EXPERTS, shared=True),
                 ),
+                gguf=stored.QWEN2_MOE,
             ),
             "qwen3_moe": ModelType(
                 parts=DecoderParts(qk_norm="head"),
                 options=DecoderOptions(mlp_bias=False, windows="switched", experts=_QWEN_EXPERTS),
+                gguf=stored.QWEN3_MOE,
                 optimum=_KV_HEADS,
             ),
             "granitemoe": ModelType(
-                options=DecoderOptions(mlp_bias=False, multipliers=_MULTIPLIERS, experts=ExpertOptions())
+                options=DecoderOptions(mlp_bias=False, multipliers=_MULTIPLIERS, experts=ExpertOptions()),
+                gguf=stored.GRANITE_MOE,
             ),
             "olmoe": ModelType(
                 parts=DecoderParts(qk_norm="all"),
                 options=DecoderOptions(
                     mlp_bias=False, clipped=True, experts=ExpertOptions(normalized="norm_topk_prob")
                 ),
+                gguf=stored.OLMOE,
             ),
             "gpt_oss": ModelType(
                 parts=DecoderParts(sinks=True),
@@ -491,7 +501,7 @@ FAMILIES: dict[str, Family] = {
     "phi3": Family(
         tasks=_decoder("phi3.Phi3", "question-answering"),
         types={
-            "phi3": ModelType(parts=DecoderParts(qkv="joined", mlp="joined"), published_code=True),
+            "phi3": ModelType(parts=DecoderParts(qkv="joined", mlp="joined"), published_code=True, gguf=stored.PHI3),
         },
     ),
     "qwen3_next": Family(
@@ -500,6 +510,7 @@ FAMILIES: dict[str, Family] = {
             "qwen3_next": ModelType(
                 parts=DecoderParts(norm_offset=1.0, qk_norm="head", output_gate=True),
                 options=DecoderOptions(experts=replace(_QWEN_EXPERTS, shared=True)),
+                gguf=stored.QWEN3_NEXT,
             ),
             "qwen3_5_text": ModelType(parts=DecoderParts(norm_offset=1.0, qk_norm="head", output_gate=True)),
         },

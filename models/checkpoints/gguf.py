@@ -6,9 +6,9 @@
     options.size("hidden_size")                               # llama.embedding_length in the file
     options.weights["model.layers.0.self_attn.q_proj.weight"] # blk.0.attn_q.weight, read from the file now
 
-What llama.cpp calls options and tensors is data, below; which models are read, and what is special of each, stands in
-`families.py`. Metadata that is not named becomes an option under its own name, so that `Config.done` refuses it:
-nothing is silently ignored.
+What llama.cpp calls options and tensors is data, below, and in `gguf_architectures.py` what is special of each model.
+Metadata that is not named becomes an option under its own name, so that `Config.done` refuses it: nothing is silently
+ignored.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lucid.models.checkpoints.config import Array, Config, ConfigError, show
-from lucid.models.checkpoints.families import MODEL_TYPES
+from lucid.models.checkpoints.families import GGUF, MODEL_TYPES
 from lucid.models.checkpoints.gguf_file import Header, Strings, Value, read_header
 from lucid.models.checkpoints.options_read import options_read
-from lucid.models.checkpoints.registry import gguf_type, type_of
+from lucid.models.checkpoints.quantized_weights import as_array
+from lucid.models.checkpoints.registry import gguf_types, type_of
 from lucid.quantization import Blocks
 
 _OPTIONS = {  # metadata, after the architecture's name and a dot, to the option of config.json
@@ -35,9 +38,9 @@ _OPTIONS = {  # metadata, after the architecture's name and a dot, to the option
     "attention.head_count": "num_attention_heads",
     "attention.head_count_kv": "num_key_value_heads",
     "attention.key_length": "head_dim",
-    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "rope.freq_base": "rope_theta",
 }
+_BARE = ("dt_bias", "A_log", "e_score_correction_bias", "sinks")  # keys that are parameters of their module
 _MAY_BE_ABSENT = ("attention.head_count_kv", "attention.key_length", "rope.freq_base")
 _HARMLESS = re.compile(
     r"tensor_data_layout|rope\.scaling\.finetuned"
@@ -58,6 +61,7 @@ _KEYS = {  # tensors to Hugging Face's keys; after a dot those of a layer, "blk.
     ".ffn_up": "mlp.up_proj",
     ".ffn_down": "mlp.down_proj",
 }
+_LONG_ROPE = {"long_factor": "rope_factors_long.weight", "short_factor": "rope_factors_short.weight"}
 _TURNED = {".attn_q": "attention.head_count", ".attn_k": "attention.head_count_kv"}
 """Tensors of a layer whose rows rotary positions turn in pairs, and the metadata with their number of heads."""
 
@@ -98,22 +102,28 @@ class GGUFWeights(Mapping[str, Array | Blocks]):
     """
 
     def __init__(self, source: _Source) -> None:
-        self._source = source
-        self._names = {source.key(name): name for name in source.header.tensors if name != source.frequencies}
+        self._pieces = source.pieces()
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes by key; no array is read."""
-        return {key: self._source.header.tensors[name].shape for key, name in self._names.items()}
+        return {key: piece.shape for key, piece in self._pieces.items()}
 
     def __getitem__(self, key: str) -> Array | Blocks:
-        return self._source.weight(self._names[key])
+        return self._pieces[key].read()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._pieces)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._pieces)
+
+
+class _Piece(NamedTuple):
+    """One weight of the model: its shape, and what reads it."""
+
+    shape: tuple[int, ...]
+    read: Callable[[], Array | Blocks]
 
 
 class _Source:
@@ -122,22 +132,30 @@ class _Source:
     def __init__(self, header: Header) -> None:
         self.header = header
         self.name = self._text("general.architecture")
-        found = gguf_type(self.name)
-        if found is None:
-            supported = ", ".join(kind.gguf.architecture for kind in MODEL_TYPES.values() if kind.gguf is not None)
+        kinds = gguf_types(self.name)
+        if not kinds:
+            supported = {kind.gguf.architecture: None for kind in MODEL_TYPES.values() if kind.gguf is not None}
             raise ConfigError(
-                f"{header.path}: general.architecture is {show(self.name)}, supported: {supported}; "
+                f"{header.path}: general.architecture is {show(self.name)}, supported: {', '.join(supported)}; "
                 "get the model's config.json and safetensors"
             )
-        self.model_type, self.stored = found
-        frequencies = self.stored.frequencies
-        self.frequencies = frequencies if frequencies in header.tensors else None
+        self.model_type, self.stored = next(filter(self._is_marked, kinds), None) or next(
+            (kind for kind in kinds if kind[1].when is None), kinds[0]
+        )
+        self._apart = {self.stored.frequencies, *_LONG_ROPE.values()} & header.tensors.keys()
         parts = header.metadata.get("split.count", 1)
         if not isinstance(parts, int) or parts > 1:
             raise ConfigError(
                 f"{header.path}: one of {show(parts)} files that the model was split into, expected the whole; "
                 "merge them with llama-gguf-split --merge"
             )
+
+    def _is_marked(self, kind: tuple[str, GGUF]) -> bool:
+        """Whether the file has what only those of a type have."""
+        when = kind[1].when
+        if when is None:
+            return False
+        return f"{self.name}.{when}" in self.header.metadata or any(name.endswith(when) for name in self.header.tensors)
 
     def options(self) -> dict[str, object]:
         """The options of a config.json that says the same."""
@@ -146,35 +164,77 @@ class _Source:
             for key, value in self.header.metadata.items()
             if key.startswith(f"{self.name}.") and not _is_zero(value)
         }
-        for name in _OPTIONS:
-            if name not in own and name not in _MAY_BE_ABSENT:
+        stored = self.stored
+        names = {**_OPTIONS, stored.eps[0]: stored.eps[1], **stored.options}
+        required = {*_OPTIONS, stored.eps[0], *stored.required}.difference(_MAY_BE_ABSENT)
+        for name in names:
+            if name in required and name not in own:
                 raise ConfigError(
                     f"{self.header.path}: metadata {self.name}.{name} is missing or 0; get an intact copy"
                 )
-        options: dict[str, object] = {"model_type": self.model_type, "hidden_act": "silu"}
-        options |= {option: own.pop(name) for name, option in _OPTIONS.items() if name in own}
+        options: dict[str, Any] = {"model_type": self.model_type, **stored.implied}
+        options |= {option: own.pop(name) for name, option in names.items() if name in own}
+        options |= {
+            option: True for option, end in stored.flags.items() if any(n.endswith(end) for n in self.header.tensors)
+        }
         options.setdefault("num_key_value_heads", options["num_attention_heads"])
         options |= self._vocabulary(own.pop("vocab_size", None))
         options |= _scaling(own)
+        if self.name in _CONVERTED:
+            _CONVERTED[self.name](options, own)
         self._check_heads(options, own)
-        if self.frequencies is not None:
-            options["rope_scaling"] = self._llama3_scaling(self.frequencies, options.get("rope_theta", 10000.0))
+        options |= self._long_rope(own)
+        if stored.frequencies is not None and stored.frequencies in self._apart:
+            options["rope_scaling"] = self._llama3_scaling(stored.frequencies, options.get("rope_theta", 10000.0))
         return options | {f"{self.name}.{name}": v for name, v in own.items() if not _HARMLESS.fullmatch(name)}
 
     def key(self, name: str) -> str:
-        """Hugging Face's key of a tensor."""
-        found = re.fullmatch(r"(?:blk\.(0|[1-9]\d{0,8})(?=\.\w+\.))?(\.?\w+)\.(weight|bias)", name)
-        if found is None or found[2] not in _KEYS:
+        """Hugging Face's key of a tensor, with a ``*`` for the number of an expert."""
+        found = re.fullmatch(r"(?:blk\.(0|[1-9]\d{0,8})(?=\.\w))?(\.?[\w.]+?)(?:\.(weight|bias))?", name)
+        own = None if found is None else {**_KEYS, **self.stored.keys}.get(found[2])
+        if found is None or own is None or (found[3] is None) != (own.endswith(_BARE) and not name.endswith(".bias")):
             raise ConfigError(
                 f"{self.header.path}: tensor {show(name)} is not supported here, so the results could be wrong; "
                 "get the model's config.json and safetensors"
             )
         layer = "" if found[1] is None else f"model.layers.{found[1]}."
-        return f"{layer}{_KEYS[found[2]]}.{found[3]}"
+        return f"{layer}{own}" if own.endswith(_BARE) else f"{layer}{own}.{found[3]}"
+
+    def pieces(self) -> dict[str, _Piece]:
+        """The weights by Hugging Face's keys."""
+        pieces: dict[str, _Piece] = {}
+        for name, entry in self.header.tensors.items():
+            if name in self._apart:
+                continue
+            key, shape = self.key(name), entry.shape
+            if "*" in key and len(shape) == 3:
+                experts = {key.replace("*", str(i)): partial(self.header.weight, name, i) for i in range(shape[0])}
+                pieces |= {each: _Piece(shape[1:], read) for each, read in experts.items()}
+            elif key.endswith((".conv.weight", ".conv1d.weight", ".shared_expert_gate.weight")):
+                shape = (shape[0], 1, *shape[1:]) if "conv" in key else (1, *shape[-1:])
+                pieces[key] = _Piece(shape, partial(self._reshaped, name, shape))
+            else:
+                pieces[key] = _Piece(shape, partial(self.weight, name))
+        for end, (first, second, shape_of, join) in _JOINED.items():
+            for key in [key for key in pieces if key.endswith(first)]:
+                stem = key.removesuffix(first)
+                if stem + second in pieces:
+                    parts = pieces.pop(key), pieces.pop(stem + second)
+                    read = partial(_join, partial(join, self.header.metadata), parts)
+                    pieces[stem + end] = _Piece(shape_of(*(part.shape for part in parts)), read)
+        return pieces
+
+    def _reshaped(self, name: str, shape: tuple[int, ...]) -> Array:
+        return self.header.array(name).reshape(shape)
 
     def weight(self, name: str) -> Array | Blocks:
         """A tensor, its rows in Hugging Face's order."""
         weight = self.header.weight(name)
+        if not isinstance(weight, Blocks):
+            if self.stored.norm_offset and name.endswith("norm.weight") and not name.endswith(".ssm_norm.weight"):
+                weight = weight - np.float32(self.stored.norm_offset)
+            if name.endswith(".ssm_a"):
+                weight = np.log(-weight.reshape(-1))
         layer = re.fullmatch(r"blk\.\d+(\.\w+)\.\w+", name)
         if self.stored.pairs == "halves" or layer is None or layer[1] not in _TURNED:
             return weight
@@ -226,12 +286,32 @@ class _Source:
             "could be wrong; get the model's config.json and safetensors"
         )
 
-    def _check_heads(self, options: Mapping[str, object], own: dict[str, object]) -> None:
+    def _long_rope(self, own: dict[str, object]) -> dict[str, object]:
+        """Phi-3's scaling, of which the file has the factors of all frequencies."""
+        if not self._apart.issuperset(_LONG_ROPE.values()):
+            return {}
+        factors = {  # the shortest decimals that round to them
+            option: [float(str(number)) for number in self.header.array(name).ravel()]
+            for option, name in _LONG_ROPE.items()
+        }
+        told = own.pop("rope.scaling.attn_factor", None)
+        return {"rope_scaling": {"type": "longrope", "attention_factor": told, **factors}}
+
+    def _check_heads(self, options: dict[str, Any], own: dict[str, object]) -> None:
         """All of a head is turned by its position, and values are as wide as keys: llama.cpp knows others."""
         width, heads = options["hidden_size"], options["num_attention_heads"]
         if not isinstance(width, int) or not isinstance(heads, int):
             return  # what reads the options says so
         head_dim = options.get("head_dim", width // heads)
+        if self.stored.partial and isinstance(head_dim, int) and head_dim:
+            turned = own.pop("rope.dimension_count", head_dim)
+            if not isinstance(turned, int):
+                raise ConfigError(f"{self.header.path}: metadata {self.name}.rope.dimension_count is {show(turned)}")
+            # Half a feature more: the product with the width is rounded down.
+            options["partial_rotary_factor"] = 1.0 if turned == head_dim else (turned + 0.5) / head_dim
+        if self.stored.scalar_layers is not None:
+            whole = options["num_hidden_layers"] == self.stored.scalar_layers
+            options["query_pre_attn_scalar"] = width // heads if whole else head_dim
         for name in ("rope.dimension_count", "attention.value_length"):
             told = own.pop(name, head_dim)
             if told != head_dim:
@@ -252,7 +332,81 @@ def _scaling(own: dict[str, object]) -> dict[str, object]:
     if kind == "none" or (kind == "linear" and factor == 1.0):
         return {}
     scaling = {"rope_type": kind, "factor": factor, "original_max_position_embeddings": trained}
+    for name in ("beta_fast", "beta_slow"):
+        if f"rope.scaling.yarn_{name}" in own:
+            scaling[name] = own.pop(f"rope.scaling.yarn_{name}")
     return {"rope_scaling": scaling if kind == "yarn" else {"rope_type": kind, "factor": factor}}
+
+
+# What is special of some architectures --------------------------------------------------------------------------------
+
+
+def _lfm2(options: dict[str, Any], own: dict[str, object]) -> None:
+    """A layer without keys and values is a convolution."""
+    heads = options["num_key_value_heads"]
+    if isinstance(heads, list) and any(heads):
+        options["layer_types"] = ["full_attention" if count else "conv" for count in heads]
+        options["num_key_value_heads"] = max(heads)
+
+
+def _deepseek2(options: dict[str, Any], own: dict[str, object]) -> None:
+    """Widths of heads: newer files tell those of the one latent head, and of all heads under names of their own."""
+    key, value = options.pop("head_dim", None), own.pop("attention.value_length", None)
+    key, value = own.pop("attention.key_length_mla", key), own.pop("attention.value_length_mla", value)
+    turned = options["qk_rope_head_dim"]
+    options["qk_nope_head_dim"] = key - turned if isinstance(key, int) and isinstance(turned, int) else key
+    options["v_head_dim"], options["num_key_value_heads"] = value, options["num_attention_heads"]
+    multiplier = own.pop("rope.scaling.yarn_log_multiplier", None)
+    if "rope_scaling" in options and isinstance(multiplier, float):
+        options["rope_scaling"] |= dict.fromkeys(("mscale", "mscale_all_dim"), 10 * multiplier)
+    if own.get("expert_gating_func") == (2 if options["model_type"] == "deepseek_v3" else 1):
+        del own["expert_gating_func"]
+
+
+def _qwen3_next(options: dict[str, Any], own: dict[str, object]) -> None:
+    """The width of a head's values; the file has that of all heads."""
+    width, heads = options.get("linear_value_head_dim"), options.get("linear_num_value_heads")
+    if isinstance(width, int) and isinstance(heads, int) and heads and width % heads == 0:
+        options["linear_value_head_dim"] = width // heads
+
+
+_CONVERTED = {"lfm2": _lfm2, "deepseek2": _deepseek2, "qwen3next": _qwen3_next}
+
+
+def _join(join: Callable[..., Array], parts: Sequence[_Piece]) -> Array:
+    return join(*(as_array(part.read()) for part in parts))
+
+
+def _of_heads(_: Mapping[str, Value], keys: Array, values: Array) -> Array:
+    """What makes keys (heads, rank, width), and values (heads, width, rank), of latents: as one, head by head."""
+    return np.concatenate([keys.swapaxes(1, 2), values], 1).reshape(-1, keys.shape[1])
+
+
+def _of_key_heads(metadata: Mapping[str, Value], qkv: Array, gates: Array) -> Array:
+    """The rows that make queries, keys, values and gates, in the order of the heads of keys."""
+    heads, width = metadata["qwen3next.ssm.group_count"], metadata["qwen3next.ssm.state_size"]
+    if not isinstance(heads, int) or not isinstance(width, int):
+        raise ConfigError("metadata qwen3next.ssm.group_count and state_size: expected whole numbers")
+    keys = heads * width
+    parts = (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], gates)
+    return np.concatenate([part.reshape(heads, -1, part.shape[-1]) for part in parts], 1).reshape(-1, qkv.shape[-1])
+
+
+_JOINED: dict[str, tuple[str, str, Callable[..., tuple[int, ...]], Callable[..., Array]]] = {
+    "self_attn.kv_b_proj.weight": (
+        "self_attn.k_b_proj.weight",
+        "self_attn.v_b_proj.weight",
+        lambda keys, values: (keys[0] * (keys[-1] + values[1]), keys[1]),
+        _of_heads,
+    ),
+    "self_attn.in_proj_qkvz.weight": (
+        "self_attn.in_proj_qkv.weight",
+        "self_attn.in_proj_z.weight",
+        lambda qkv, gates: (qkv[0] + gates[0], qkv[-1]),
+        _of_key_heads,
+    ),
+}
+"""Keys whose weights the file has in two tensors, by their ends, and the shape and the numbers of both as one."""
 
 
 def _is_zero(value: Value) -> bool:

@@ -68,23 +68,32 @@ class Header:
         array: Array = dequantize(self._bytes(name), kind)
         return array.reshape(shape)
 
-    def weight(self, name: str) -> Array | Blocks:
+    def weight(self, name: str, expert: int | None = None) -> Array | Blocks:
         """A quantized tensor as it is, where blocks can hold its type; otherwise as float32.
+
+        Args:
+            expert: of a tensor of several matrices, which is asked for.
 
         Raises:
             WeightsError: for blocks with NaN or infinity.
         """
-        kind, shape, _, _ = self.tensors[name]
+        raw = self._bytes(name) if expert is None else self._bytes(name)[expert]
+        kind, shape = self.tensors[name].kind, self.tensors[name].shape[0 if expert is None else 1 :]
         if kind not in LAYOUTS or len(shape) != 2:
-            return self.array(name)
+            array: Array = dequantize(raw, kind)
+            return array.reshape(shape)
         try:
-            return read_blocks(kind, self._bytes(name))
+            return read_blocks(kind, raw)
         except ValueError as error:
             raise broken(self.path, f"tensor {show(name)}: {error}") from error
 
     def widened(self) -> str:
         """The number of quantized tensors that become float32, by type: "3 tensors of Q6_K"."""
-        kinds = Counter(entry.kind for entry in self.tensors.values() if entry.kind not in _FLOATS | LAYOUTS.keys())
+        kinds = Counter(
+            kind
+            for kind, shape, _, _ in self.tensors.values()
+            if kind not in _FLOATS and (kind not in LAYOUTS or len(shape) != 2)
+        )
         return ", ".join(f"{count} tensors of {kind.name}" for kind, count in kinds.items())
 
     def _bytes(self, name: str) -> Array:

@@ -97,10 +97,10 @@ def known_types() -> list[str]:
     return [*_KNOWN, *sorted({point.name for point in _entry_points()} - _KNOWN.keys())]
 
 
-def gguf_type(architecture: str) -> tuple[str, GGUF] | None:
-    """The type of GGUF files by their general.architecture, and how they store it; types of distributions come last."""
+def gguf_types(architecture: str) -> list[tuple[str, GGUF]]:
+    """The types of GGUF files of a general.architecture, and how each is stored; types of distributions come last."""
     stored = ((name, type_of(name).gguf) for name in known_types())
-    return next(((name, gguf) for name, gguf in stored if gguf is not None and gguf.architecture == architecture), None)
+    return [(name, gguf) for name, gguf in stored if gguf is not None and gguf.architecture == architecture]
 
 
 def installed_types() -> Iterator[tuple[str, str, str]]:

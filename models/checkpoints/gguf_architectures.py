@@ -1,0 +1,241 @@
+"""How llama.cpp stores each decoder in GGUF files: its names of options and tensors, and what its code presumes.
+
+Sources: llama.cpp's converter (convert_hf_to_gguf.py and conversion/) and the tables of the `gguf` library. The entries
+of model types in `families.py` name these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+Pairs: TypeAlias = Literal["halves", "neighbours"]
+SILU: Mapping[str, object] = {"hidden_act": "silu"}
+
+
+@dataclass(frozen=True)
+class GGUF:
+    """How llama.cpp stores the models of one model_type.
+
+    Args:
+        architecture: its name for the type, in general.architecture.
+        pairs: what rotary positions turn there: the two halves of a head as in Hugging Face's files, or neighbours, so
+            that queries and keys have their rows in another order.
+        frequencies: the tensor with what divides each frequency of the rotary positions, in files that scale them.
+        when: metadata or the end of a tensor's name that only the files of this type have, where other types have the
+            same architecture.
+        eps: the metadata with what norms add to the variance, and the option of config.json.
+        options: metadata, after the architecture's name and a dot, to the option of config.json.
+        required: those of them that every file has.
+        implied: options with the value that llama.cpp's code has for this architecture.
+        flags: options that are true where the file has a tensor, by the end of its name.
+        keys: tensors to keys of the model, besides those that all decoders have; after a dot those of a layer.
+        norm_offset: what is added to the weights of norms there.
+        partial: whether rope.dimension_count may tell a part of a head.
+        scalar_layers: of Gemma, the number of layers of the model whose scores are not scaled by the width of a head.
+    """
+
+    architecture: str
+    pairs: Pairs = "halves"
+    frequencies: str | None = None
+    when: str | None = None
+    eps: tuple[str, str] = ("attention.layer_norm_rms_epsilon", "rms_norm_eps")
+    options: Mapping[str, str] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    implied: Mapping[str, object] = field(default_factory=lambda: SILU)
+    flags: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    norm_offset: float = 0.0
+    partial: bool = False
+    scalar_layers: int | None = None
+
+
+_EPSILON = "attention.layer_norm_epsilon"
+_AFTER = {".post_attention_norm": "post_attention_layernorm", ".post_ffw_norm": "post_feedforward_layernorm"}
+_AROUND = {**_AFTER, ".ffn_norm": "pre_feedforward_layernorm"}
+_EXPERTS = {
+    ".ffn_gate_inp": "mlp.gate",
+    ".ffn_gate_exps": "mlp.experts.*.gate_proj",
+    ".ffn_up_exps": "mlp.experts.*.up_proj",
+    ".ffn_down_exps": "mlp.experts.*.down_proj",
+}
+_SHARED_EXPERT = {
+    ".ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+    **{f".ffn_{name}_shexp": f"mlp.shared_expert.{name}_proj" for name in ("gate", "up", "down")},
+}
+_USED = {"expert_used_count": "num_experts_per_tok"}
+_LOCAL = {**_USED, "expert_count": "num_local_experts"}
+_COUNTED = {**_USED, "expert_count": "num_experts", "expert_feed_forward_length": "moe_intermediate_size"}
+_SCALES = {
+    "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier",
+    "residual_scale": "residual_multiplier",
+    "logit_scale": "logits_scaling",
+}
+_CAPS = {
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "attention.sliding_window": "sliding_window",
+}
+_BIASES = {"attention_bias": ".attn_q.bias", "mlp_bias": ".ffn_up.bias"}
+_WINDOW = ("attention.sliding_window",)
+_GELU = {"hidden_activation": "gelu_pytorch_tanh"}
+
+LLAMA = GGUF("llama", "neighbours", "rope_freqs.weight", flags=_BIASES)
+MIXTRAL = replace(LLAMA, when="expert_count", options=_LOCAL, flags={}, keys=_EXPERTS)
+SMOLLM3 = GGUF("smollm3", "neighbours", flags=_BIASES)
+GRANITE = GGUF("granite", "neighbours", options=_SCALES, flags=_BIASES)
+GRANITE_MOE = GGUF("granitemoe", "neighbours", options={**_SCALES, **_LOCAL}, keys=_EXPERTS)
+QWEN2_MOE = GGUF(
+    "qwen2moe",
+    options={**_COUNTED, "expert_shared_feed_forward_length": "shared_expert_intermediate_size"},
+    implied={**SILU, "norm_topk_prob": False, "qkv_bias": False},
+    flags={"qkv_bias": ".attn_q.bias"},
+    keys={**_EXPERTS, **_SHARED_EXPERT},
+)
+QWEN3_MOE = GGUF("qwen3moe", options=_COUNTED, implied={**SILU, "norm_topk_prob": True}, keys=_EXPERTS)
+OLMOE = GGUF("olmoe", options=_COUNTED | {"feed_forward_length": "intermediate_size"}, keys=_EXPERTS)
+OLMO2 = GGUF("olmo2", keys=_AFTER)
+SEED_OSS = GGUF(
+    "seed_oss",
+    flags={**_BIASES, "attention_out_bias": ".attn_output.bias"},
+    keys={".post_attention_norm": "post_attention_layernorm"},
+)
+STARCODER2 = GGUF(
+    "starcoder2",
+    eps=(_EPSILON, "norm_epsilon"),
+    implied={"hidden_act": "gelu_pytorch_tanh", "sliding_window": None, "use_bias": False},
+    flags={"use_bias": ".attn_q.bias"},
+)
+COHERE = GGUF(
+    "command-r",
+    eps=(_EPSILON, "layer_norm_eps"),
+    options={"logit_scale": "logit_scale"},
+    flags={"attention_bias": ".attn_q.bias", "use_qk_norm": ".attn_q_norm.weight"},
+)
+COHERE2 = GGUF(
+    "cohere2",
+    eps=(_EPSILON, "layer_norm_eps"),
+    options={"logit_scale": "logit_scale", "attention.sliding_window": "sliding_window"},
+    required=_WINDOW,
+)
+GLM4 = GGUF(
+    "glm4",
+    implied={**SILU, "attention_bias": False},
+    flags={"attention_bias": ".attn_q.bias"},
+    partial=True,
+    keys={
+        ".post_attention_norm": "post_self_attn_layernorm",
+        ".post_ffw_norm": "post_mlp_layernorm",
+        ".ffn_up": "mlp.gate_up_proj",
+    },
+)
+NEMOTRON = GGUF(
+    "nemotron",
+    eps=(_EPSILON, "norm_eps"),
+    implied={"hidden_act": "relu2"},
+    flags=_BIASES,
+    norm_offset=1.0,
+    partial=True,
+)
+PHI2 = GGUF("phi2", eps=(_EPSILON, "layer_norm_eps"), implied={"hidden_act": "gelu_new"}, partial=True)
+PHI3 = GGUF(
+    "phi3",
+    options={
+        "attention.sliding_window": "sliding_window",
+        "rope.scaling.original_context_length": "original_max_position_embeddings",
+    },
+    keys={".attn_qkv": "self_attn.qkv_proj", ".ffn_up": "mlp.gate_up_proj"},
+    partial=True,
+)
+GEMMA = GGUF("gemma", implied={"hidden_act": "gelu_pytorch_tanh"}, norm_offset=1.0)
+GEMMA2 = GGUF("gemma2", options=_CAPS, required=_WINDOW, implied=_GELU, keys=_AROUND, norm_offset=1.0, scalar_layers=46)
+GEMMA3 = replace(GEMMA2, architecture="gemma3", scalar_layers=62)
+LFM2 = GGUF(
+    "lfm2",
+    eps=("attention.layer_norm_rms_epsilon", "norm_eps"),
+    options={"shortconv.l_cache": "conv_L_cache"},
+    implied={"block_auto_adjust_ff_dim": False},
+    flags={"conv_bias": ".shortconv.conv.bias"},
+    keys={
+        "token_embd_norm": "model.norm",
+        ".shortconv.conv": "conv.conv",
+        ".shortconv.in_proj": "conv.in_proj",
+        ".shortconv.out_proj": "conv.out_proj",
+    },
+)
+DEEPSEEK2 = GGUF(
+    "deepseek2",
+    options={
+        "attention.q_lora_rank": "q_lora_rank",
+        "attention.kv_lora_rank": "kv_lora_rank",
+        "rope.dimension_count": "qk_rope_head_dim",
+        "leading_dense_block_count": "first_k_dense_replace",
+        "expert_count": "n_routed_experts",
+        "expert_shared_count": "n_shared_experts",
+        "expert_used_count": "num_experts_per_tok",
+        "expert_feed_forward_length": "moe_intermediate_size",
+        "expert_weights_scale": "routed_scaling_factor",
+    },
+    required=("attention.kv_lora_rank", "rope.dimension_count", "expert_used_count"),
+    implied={
+        **SILU,
+        "q_lora_rank": None,
+        "first_k_dense_replace": 0,
+        "routed_scaling_factor": 1.0,
+    },
+    keys={
+        **_EXPERTS,
+        ".exp_probs_b": "mlp.gate.e_score_correction_bias",
+        **{f".ffn_{name}_shexp": f"mlp.shared_experts.{name}_proj" for name in ("gate", "up", "down")},
+        ".attn_q_a": "self_attn.q_a_proj",
+        ".attn_q_b": "self_attn.q_b_proj",
+        ".attn_q_a_norm": "self_attn.q_a_layernorm",
+        ".attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
+        ".attn_kv_a_norm": "self_attn.kv_a_layernorm",
+        ".attn_kv_b": "self_attn.kv_b_proj",
+        ".attn_k_b": "self_attn.k_b_proj",
+        ".attn_v_b": "self_attn.v_b_proj",
+    },
+)
+DEEPSEEK3 = replace(
+    DEEPSEEK2,
+    when=".exp_probs_b.bias",
+    options={
+        **DEEPSEEK2.options,
+        "expert_weights_norm": "norm_topk_prob",
+        "expert_group_count": "n_group",
+        "expert_group_used_count": "topk_group",
+    },
+    required=(*DEEPSEEK2.required, "expert_group_count", "expert_group_used_count"),
+    implied={**DEEPSEEK2.implied, "norm_topk_prob": False},
+)
+QWEN3_NEXT = GGUF(
+    "qwen3next",
+    options={
+        **QWEN2_MOE.options,
+        "full_attention_interval": "full_attention_interval",
+        "ssm.conv_kernel": "linear_conv_kernel_dim",
+        "ssm.state_size": "linear_key_head_dim",
+        "ssm.group_count": "linear_num_key_heads",
+        "ssm.time_step_rank": "linear_num_value_heads",
+        "ssm.inner_size": "linear_value_head_dim",  # of all heads together
+    },
+    implied={**SILU, "norm_topk_prob": True},
+    keys={
+        **QWEN2_MOE.keys,
+        ".post_attention_norm": "post_attention_layernorm",
+        ".attn_qkv": "self_attn.in_proj_qkv",
+        ".attn_gate": "self_attn.in_proj_z",
+        ".ssm_in": "self_attn.in_proj_qkvz",
+        ".ssm_ba": "self_attn.in_proj_ba",
+        ".ssm_conv1d": "self_attn.conv1d",
+        ".ssm_dt": "self_attn.dt_bias",
+        ".ssm_a": "self_attn.A_log",
+        ".ssm_norm": "self_attn.norm",
+        ".ssm_out": "self_attn.out_proj",
+    },
+    norm_offset=1.0,
+    partial=True,
+)
