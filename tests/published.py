@@ -104,6 +104,14 @@ _DEPTH = {
     "head_hidden_size": 8,
     "patch_size": 8,
 }
+_RESNET = {"hidden_sizes": [8, 16], "depths": [1, 1], "embedding_size": 8}
+_DETR = {
+    **{name: size for name, size in _SEQ2SEQ.items() if name not in ("vocab_size", "max_position_embeddings")},
+    "num_queries": 5,
+    "use_timm_backbone": False,  # so that timm is not needed
+    "backbone": None,
+    "backbone_config": {"model_type": "resnet", **_RESNET, "out_features": ["stage2"], "out_indices": [2]},
+}
 _IMAGES_IN_TEXT = {
     "text_config": {**DECODER, "head_dim": 8, "model_type": "llama", "pad_token_id": 1},
     "vision_config": _IMAGE,
@@ -126,6 +134,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "segformer": _SEGFORMER,
     "dinov3_vit": _IMAGE,
     "depth_anything": _DEPTH,
+    "resnet": _RESNET,
+    "detr": _DETR,
     **dict.fromkeys(("wav2vec2", "hubert", "wavlm"), _SOUND),
     **dict.fromkeys(("convnext", "convnextv2"), _STAGES),
     **dict.fromkeys(("clip", "siglip"), _TOWERS),
@@ -264,7 +274,7 @@ def weights_of(shapes: Shapes) -> dict[str, Array]:
     made = {}
     for name, shape in shapes.items():
         noise = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
-        around = 1.0 if name.endswith("weight") and len(shape) == 1 else 0.0
+        around = 1.0 if name.endswith(("weight", "running_var")) and len(shape) == 1 else 0.0
         made[name] = np.asarray(around + noise * (0.1 if len(shape) < 2 else 0.25), np.float32)
     return made
 
@@ -280,9 +290,9 @@ def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:
     if kind in ("wav2vec2", "hubert", "wavlm"):
         return {"input_values": rng.standard_normal((2, 120)).astype(np.float32)}
     vision = options.get("vision_config", options.get("backbone_config", options))
-    side = vision.get("image_size")
+    side = vision.get("image_size", 48)
     pictures = "clip siglip clip_vision_model siglip_vision_model vit deit dinov2 swin convnext segformer dinov3_vit"
-    if kind in (*pictures.split(), "depth_anything", "dinov2_with_registers", "convnextv2"):
+    if kind in (*pictures.split(), "depth_anything", "dinov2_with_registers", "convnextv2", "resnet", "detr"):
         height, width = side if isinstance(side, list) else (side, side)
         pixels = rng.standard_normal((2, vision.get("num_channels", 3), height, width)).astype(np.float32)
         return {"input_ids": ids, "pixel_values": pixels} if kind in ("clip", "siglip") else {"pixel_values": pixels}

@@ -46,8 +46,7 @@ def str_of(value: Entry | str) -> str:
 def rounded(model: nn.Module, dtype: str) -> lucid.Graph:
     """The graph of a model whose weights are then rounded to half precision; what tracing computed from them is not."""
     graph = lucid.trace(model.to("float64").to("float32"))  # in arrays of its own, which the graph shares
-    for weight in model.parameters():
-        array = weight.numpy()
+    for array in (weight.numpy() for weight in model.state_dict().values() if weight.dtype.kind == "float"):
         array.flags.writeable = True
         array[...] = array.astype(as_dtype(dtype).numpy)
     return graph

@@ -311,9 +311,10 @@ def test_a_name_that_tensors_do_not_have_either() -> None:
 # whatever the model does, and its projections of latents, as products of queries add up across the blocks.
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d, WeightNorm)
 STAYS = (*CONVOLUTIONS, nn.GatedExperts, ClampedExperts, nn.RelativePositionBias, Router, HeadProjections)
-# Parameters that stay: tables of positions that are no module of their own, and DINOv2's registers; Swin's biases by
-# distance, scores as well.
+# Parameters that stay: tables of positions that are no module of their own, also of DETR's queries, and DINOv2's
+# registers; Swin's biases by distance, scores as well.
 SCORES_AND_POSITIONS = (".relative_position_bias_table", ".position_embeddings", ".register_tokens")
+SCORES_AND_POSITIONS += ("query_position_embeddings.weight",)
 FAMILIES = [
     e for e in ZOO if e.variant.endswith(("/base", "llama3", "v1_1", "/window", "classifier", "gelu", "swiglu"))
 ]

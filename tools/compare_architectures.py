@@ -73,7 +73,7 @@ def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
     mask = np.ones((2, length), int)
     mask[1, short:] = 0
     vision = options.get("vision_config") or options
-    size = vision.get("image_size", 16)
+    size = vision.get("image_size", 48 if "backbone_config" in options else 16)
     height, width = size if isinstance(size, list) else (size, size)
     made: dict[str, Any] = {
         "input_ids": ids.tolist(),
@@ -81,6 +81,7 @@ def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
         "token_type_ids": (np.arange(length) > 3).astype(int)[None].repeat(2, 0).tolist(),
         "decoder_input_ids": rng.choice(usual, (2, 4)).tolist(),
         "pixel_values": {"shape": [2, vision.get("num_channels", 3), height, width]},
+        "pixel_mask": [[[1] * width] * height, [[1] * width] * (height // 2) + [[0] * width] * (height - height // 2)],
         "input_values": {"shape": [2, 1600]},
         "input_features": {"shape": [2, options.get("num_mel_bins", 8), 2 * options.get("max_source_positions", 8)]},
     }

@@ -71,7 +71,7 @@ def literal(node: ast.expr | None) -> Any:
         found = None if node is None else ast.literal_eval(node)
     except ValueError:
         return COMPUTED
-    return tuple(found) if isinstance(found, list) else found
+    return tuple(found) if isinstance(found, list) else None if found == {} else found
 
 
 def is_config(node: ast.expr, own: bool) -> bool:

@@ -344,8 +344,8 @@ _JS_ARGUMENTS = {
     "text-generation": '"The capital of France is", { max_new_tokens: 16 }',
     "text2text-generation": '"translate English to German: A cat.", { max_new_tokens: 16 }',
     "automatic-speech-recognition": "new Float32Array(16000)",
-    "image-classification": '"image.png"',
-    **dict.fromkeys(("image-feature-extraction", "image-segmentation", "depth-estimation"), '"image.png"'),
+    **dict.fromkeys(("image-classification", "image-feature-extraction", "image-segmentation"), '"image.png"'),
+    **dict.fromkeys(("depth-estimation", "object-detection"), '"image.png"'),
     "zero-shot-image-classification": '"image.png", ["a cat", "a dog"]',
 }
 

@@ -38,6 +38,7 @@ CLASSES = {
     ),
     "deit": "DeiTForImageClassification DeiTForImageClassificationWithTeacher DeiTForMaskedImageModeling DeiTModel",
     "depth_anything": "DepthAnythingForDepthEstimation",
+    "detr": "DetrDecoder DetrEncoder DetrForObjectDetection DetrForSegmentation DetrModel",
     "dinov2": "Dinov2Backbone Dinov2Encoder Dinov2ForImageClassification Dinov2Model",
     "dinov2_with_registers": (
         "Dinov2WithRegistersBackbone Dinov2WithRegistersEncoder Dinov2WithRegistersForImageClassification "
@@ -161,6 +162,7 @@ CLASSES = {
         "Qwen3NextForCausalLM Qwen3NextForQuestionAnswering Qwen3NextForSequenceClassification "
         "Qwen3NextForTokenClassification Qwen3NextModel"
     ),
+    "resnet": "ResNetBackbone ResNetForImageClassification ResNetModel",
     "roberta": (
         "RobertaForCausalLM RobertaForMaskedLM RobertaForMultipleChoice RobertaForQuestionAnswering "
         "RobertaForSequenceClassification RobertaForTokenClassification RobertaModel"

@@ -301,6 +301,14 @@ FAMILIES: dict[str, Family] = {
     "depth_anything": Family(
         tasks={"depth-estimation": "vision.depth_anything.DepthAnything"}, types=_types("depth_anything")
     ),
+    "detr": Family(
+        tasks={
+            "image-feature-extraction": "vision.detr.Detr",
+            "object-detection": "vision.detr.DetrForObjectDetection",
+            "image-segmentation": "vision.detr.DetrForSegmentation",
+        },
+        types=_types("detr"),
+    ),
     "dinov3": Family(tasks={"image-feature-extraction": "vision.dinov3.DINOv3"}, types=_types("dinov3_vit")),
     "falcon": Family(
         tasks=_decoder("falcon.Falcon"),
@@ -514,6 +522,13 @@ FAMILIES: dict[str, Family] = {
             ),
             "qwen3_5_text": ModelType(parts=DecoderParts(norm_offset=1.0, qk_norm="head", output_gate=True)),
         },
+    ),
+    "resnet": Family(
+        tasks={
+            "image-feature-extraction": "vision.resnet.ResNet",
+            "image-classification": "vision.resnet.ResNetForImageClassification",
+        },
+        types=_types("resnet"),
     ),
     "segformer": Family(
         tasks={

@@ -34,6 +34,8 @@ _TASKS = {  # how transformers' names end, and what for; of several tasks it is 
     "ForImageClassification": ("image-classification",),
     "ForImageClassificationWithTeacher": ("image-classification",),
     "ForSemanticSegmentation": ("image-segmentation",),
+    "ForSegmentation": ("image-segmentation",),
+    "ForObjectDetection": ("object-detection",),
     "ForDepthEstimation": ("depth-estimation",),
     "ForAudioFrameClassification": ("audio-frame-classification",),
     "ForCTC": ("automatic-speech-recognition",),

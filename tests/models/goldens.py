@@ -64,4 +64,7 @@ def with_mask(inputs: Mapping[str, Array]) -> dict[str, Array]:
 def as_exported(inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
     """The inputs of an exported model that takes these, those without which a case ran as they are by default."""
     given = with_mask(inputs) if "attention_mask" in names else dict(inputs)
+    if "pixel_mask" in names:
+        n, _, *size = inputs["pixel_values"].shape
+        given = {"pixel_mask": np.ones((n, *size), np.int64), **given}
     return {"token_type_ids": np.zeros_like(inputs["input_ids"]), **given} if "token_type_ids" in names else given

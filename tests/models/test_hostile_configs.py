@@ -81,7 +81,7 @@ def test_any_value_in_the_place_of_a_number_makes_a_model_or_a_clear_error(entry
                     refused.add(name)
             place[name] = right
     assert peak.bytes < 200 << 20
-    assert len(refused) >= 5, refused
+    assert len(refused) >= (4 if entry.name == "ResNet" else 5), refused  # it has four in all
 
 
 # The file itself ------------------------------------------------------------------------------------------------------

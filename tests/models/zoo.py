@@ -42,7 +42,9 @@ from lucid.models.smolvlm import SmolVLM
 from lucid.models.t5 import T5
 from lucid.models.vision.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.vision.depth_anything import DepthAnything
+from lucid.models.vision.detr import Detr, DetrForObjectDetection, DetrForSegmentation
 from lucid.models.vision.dinov3 import DINOv3
+from lucid.models.vision.resnet import ResNet, ResNetForImageClassification
 from lucid.models.vision.segformer import Segformer, SegformerForImageClassification, SegformerForSemanticSegmentation
 from lucid.models.vision.swin import Swin, SwinForImageClassification
 from lucid.models.vision.vit import ViT, ViTForImageClassification
@@ -109,6 +111,7 @@ def _exported(entry: Entry, target: str, opset: int | None) -> onnx.ModelProto:
 _HIDDEN, _LOGITS, _ANSWER = ("last_hidden_state",), ("logits",), ("start_logits", "end_logits")
 _POOLED = ("last_hidden_state", "pooler_output")
 _SIMILARITIES = ("logits_per_image", "logits_per_text", "text_embeds", "image_embeds")
+_OBJECTS = ("logits", "pred_boxes")
 _FAMILIES = ("bert", "roberta", "distilbert")
 _HEADS: dict[str, tuple[Callable[..., nn.Module], tuple[str, ...]]] = {
     "text_classification": (BertForSequenceClassification, _LOGITS),
@@ -233,6 +236,11 @@ ZOO = [
     Entry("ConvNeXt", ConvNext, "convnext/base", _POOLED),
     Entry("ConvNeXt", ConvNextForImageClassification, "convnext/classifier", _LOGITS),
     Entry("ConvNeXt V2", ConvNextForImageClassification, "convnext/v2_classifier", _LOGITS),
+    Entry("ResNet", ResNetForImageClassification, "resnet/classifier", _LOGITS),
+    Entry("ResNet", ResNet, "resnet/features", _POOLED),
+    Entry("DETR", Detr, "detr/base", ("last_hidden_state", "encoder_last_hidden_state")),
+    Entry("DETR", DetrForObjectDetection, "detr/objects", _OBJECTS),
+    Entry("DETR", DetrForSegmentation, "detr/masks", (*_OBJECTS, "pred_masks")),
     *(Entry("CLIP", CLIP, f"clip/{v}", _SIMILARITIES) for v in ("quick_gelu", "gelu")),
     Entry("CLIP: towers", CLIPVisionModel, "clip/images", ("image_embeds", "last_hidden_state")),
     Entry("CLIP: towers", CLIPTextModel, "clip/texts", ("text_embeds", "last_hidden_state")),

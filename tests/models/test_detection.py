@@ -1,0 +1,123 @@
+"""models/vision/resnet.py and detr.py: what is special, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor
+from lucid.models.checkpoints.pretrained import ConfigError
+from lucid.models.vision.detr import DetrForObjectDetection, sines
+from lucid.models.vision.resnet import HalvingMean, ResNet, timm_config, timm_renames
+from tests.models import goldens
+
+BACKBONE = "model.backbone.conv_encoder.model."
+TIMM_NAMES = {
+    "embedder.embedder.convolution": "conv1",
+    "embedder.embedder.normalization": "bn1",
+    "encoder.stages.0.layers.0.layer.0.convolution": "layer1.0.conv1",
+    "encoder.stages.2.layers.5.layer.2.normalization": "layer3.5.bn3",
+    "encoder.stages.3.layers.0.shortcut.convolution": "layer4.0.downsample.0",
+    "encoder.stages.3.layers.0.shortcut.normalization": "layer4.0.downsample.1",
+}
+
+
+def test_each_name_of_timm_is_that_of_a_weight() -> None:
+    """timm has names of its own for the weights of the ResNet in the published files of DETR."""
+    own = DetrForObjectDetection.checkpoint
+    for name, theirs in TIMM_NAMES.items():
+        assert own.renamed(f"{BACKBONE}{theirs}.weight") == f"{BACKBONE}{name}.weight"
+    names = {name.removesuffix(".weight") for name in ResNet(timm_config("resnet50", 3)).state_dict()}
+    assert names.issuperset(TIMM_NAMES)
+    assert timm_renames("^")[0] == ("(^)conv1\\.", r"\1embedder.embedder.convolution.")
+
+
+def copied(folder: Path, variant: str, section: str = "", **options: Any) -> Path:
+    """A golden's checkpoint with other options."""
+    shutil.copytree(goldens.folder(variant), folder, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    (config[section] if section else config).update(options)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_a_backbone_of_timm_computes_what_the_same_of_transformers_does(tmp_path: Path) -> None:
+    """Its sizes come from its name, so this has the widths of ResNet-18."""
+    sizes = {"hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2], "layer_type": "basic", "embedding_size": 64}
+    stages = {"out_features": ["stage4"], "out_indices": [4]}
+    theirs = copied(tmp_path / "theirs", "detr/objects", "backbone_config", **sizes, **stages)
+    whole = DetrForObjectDetection.checkpoint.read(lucid.models.checkpoints.config.Config.read(theirs))
+    lucid.manual_seed(0)
+    model = DetrForObjectDetection(whole)
+    lucid.save(theirs / "model.safetensors", model.state_dict())
+    timm = copied(tmp_path / "timm", "detr/objects", backbone_config=None, use_timm_backbone=True, backbone="resnet18")
+    back = {
+        **{f"encoder.stages.{i}.layers.": f"layer{i + 1}." for i in range(4)},
+        **{f".layer.{i}.convolution": f".conv{i + 1}" for i in range(2)},
+        **{f".layer.{i}.normalization": f".bn{i + 1}" for i in range(2)},
+        **{"embedder.embedder.convolution": "conv1", "embedder.embedder.normalization": "bn1"},
+        **{"shortcut.convolution": "downsample.0", "shortcut.normalization": "downsample.1"},
+    }
+
+    def renamed(name: str) -> str:
+        for own, other in back.items() if name.startswith(BACKBONE) else ():
+            name = name.replace(own, other)
+        return name
+
+    lucid.save(timm / "model.safetensors", {renamed(name): array for name, array in model.state_dict().items()})
+    pixels = lucid.randn(1, 3, 40, 33)
+    for found, expected in zip(lucid.models.load(timm)(pixels), model(pixels), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+def test_a_mask_of_another_size_stands_for_the_image() -> None:
+    """transformers.js gives 64 x 64 for images of any size."""
+    model = DetrForObjectDetection.from_pretrained(goldens.folder("detr/objects"))
+    case = goldens.cases("detr/objects")[1]
+    pixels = Tensor(case.inputs["pixel_values"])
+    case.close("logits", model(pixels, lucid.ones(1, 64, 64, dtype=lucid.int64))[0], rtol=2e-6)
+
+
+def test_places_are_shares_of_what_is_kept() -> None:
+    """The last kept row and column are at 2 pi, whatever the padding."""
+    whole, padded = sines(lucid.ones(1, 2, 3), 8), sines(lucid.tensor([[[1.0, 1, 1, 0], [1, 1, 1, 0]]]), 8)
+    np.testing.assert_array_equal(whole.numpy(), padded.numpy()[:, :, :3])
+    np.testing.assert_allclose(whole.numpy()[0, 1, 2, ::4], [0, 0], atol=1e-5)  # sin(2 pi) of row and column
+
+
+def test_an_odd_end_is_the_mean_of_what_is_there() -> None:
+    image = lucid.tensor([[[[1.0, 2, 3], [3, 4, 5], [6, 8, 9]]]])
+    assert HalvingMean()(image).tolist() == [[[[2.5, 4], [7, 9]]]]
+
+
+def test_each_task_loads_its_class() -> None:
+    names = {variant: type(lucid.models.load(goldens.folder(f"detr/{variant}"))).__name__ for variant in VARIANTS}
+    assert names == VARIANTS
+
+
+VARIANTS = {"base": "Detr", "objects": "DetrForObjectDetection", "masks": "DetrForSegmentation"}
+
+
+@pytest.mark.parametrize(
+    ("variant", "section", "options", "message"),
+    [
+        ("resnet/features", "", {"layer_type": "other"}, "layer_type is 'other', supported: basic, bottleneck"),
+        ("detr/base", "", {"dilation": True}, "dilation is True, supported: False"),
+        ("detr/base", "", {"position_embedding_type": "learned"}, "supported: 'sine'"),
+        ("detr/base", "", {"d_model": 18}, "expected a divisor of the width 18|expected a multiple of 4"),
+        ("detr/base", "backbone_config", {"model_type": "swin"}, "supported: 'resnet' or 'timm_backbone'"),
+        ("detr/base", "backbone_config", {"out_features": ["stage1"]}, "expected 'stage4' as the last"),
+        ("detr/base", "", {"backbone_config": {"model_type": "timm_backbone", "backbone": "x"}}, "supported: resnet18"),
+    ],
+)
+def test_an_option_that_is_not_supported_is_named(
+    tmp_path: Path, variant: str, section: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        lucid.models.load(copied(tmp_path, variant, section, **options))

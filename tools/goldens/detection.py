@@ -1,0 +1,78 @@
+"""ResNet and DETR: objects of images, each with a class and a box."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from transformers import (
+    DetrConfig,
+    DetrForObjectDetection,
+    DetrForSegmentation,
+    DetrModel,
+    ResNetConfig,
+    ResNetForImageClassification,
+    ResNetModel,
+)
+
+from .core import Case, Golden, normal
+from .dense import cases
+
+STAGES = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2]}
+
+
+def settled(model: nn.Module) -> nn.Module:
+    """The model with other means and variances in its batch norms than 0 and 1."""
+    with torch.no_grad():
+        for module in model.modules():
+            if hasattr(module, "running_var"):
+                module.running_mean.copy_(normal(module.running_mean.shape, 1408) * 0.3)
+                module.running_var.copy_(normal(module.running_var.shape, 1409).abs() + 0.5)
+    return model
+
+
+def padded_cases(seed: int, cell: int) -> dict[str, Case]:
+    """Images of some cells a side, of which a mask says what is padding; and one without a mask."""
+    size, short = (2 * cell, 3 * cell), cell + 3
+    mask = torch.zeros(2, *size, dtype=torch.long)
+    mask[0, :, : size[1] - 5] = mask[1, :short] = 1
+    padded = {"pixel_values": normal((2, 3, *size), seed) * mask.unsqueeze(1), "pixel_mask": mask}
+    other = (size[0] + 1, 2 * cell + 3)
+    return {
+        "padded": Case(f"images of {(size[0], size[1] - 5)} and {(short, size[1])}", padded),
+        "other_size": Case(f"one image of {other}", {"pixel_values": normal((1, 3, *other), seed + 1)}),
+    }
+
+
+def resnet() -> list[Golden]:
+    early = {"downsample_in_first_stage": True, "downsample_in_bottleneck": True, "hidden_act": "gelu"}
+
+    def golden(variant: str, model: nn.Module, outputs: list[str], note: str) -> Golden:
+        return Golden(f"resnet/{variant}", settled(model), cases(1400, (24, 32), (33, 21)), outputs, lambda _: {}, note)
+
+    basic = ResNetConfig(**STAGES, layer_type="basic")
+    classifier = ResNetForImageClassification(ResNetConfig(**STAGES, **early, num_labels=5))
+    return [
+        golden("features", ResNetModel(basic), ["last_hidden_state", "pooler_output"], "layers of two convolutions"),
+        golden("classifier", classifier, ["logits"], "bottlenecks that halve in the first stage and convolution; gelu"),
+    ]
+
+
+def detr() -> list[Golden]:
+    few = {"hidden_sizes": [4, 8, 8, 12], "depths": [1, 1, 1, 1], "embedding_size": 4}
+    all_stages = ResNetConfig(**few, out_features=["stage1", "stage2", "stage3", "stage4"])
+    sizes = {"d_model": 16, "num_queries": 5, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 24}
+    sizes |= {"decoder_ffn_dim": 20, "encoder_attention_heads": 4, "decoder_attention_heads": 2, "num_labels": 3}
+    sizes |= {"use_timm_backbone": False}
+    config = DetrConfig(**sizes, backbone_config=ResNetConfig(**STAGES, out_features=["stage2"]))
+    wide = sizes | {"encoder_attention_heads": 8, "backbone_config": all_stages}
+
+    def golden(variant: str, model: nn.Module, outputs: list[str], note: str, cell: int = 8) -> Golden:
+        images = padded_cases(1420, cell)
+        return Golden(f"detr/{variant}", settled(model), images, outputs, lambda _: {}, note)
+
+    found, states = ["logits", "pred_boxes"], ["last_hidden_state", "encoder_last_hidden_state"]
+    return [
+        golden("base", DetrModel(DetrConfig(**wide)), states, "a ResNet of four stages, five queries", 16),
+        golden("objects", DetrForObjectDetection(config), found, "two stages, three classes and that of none"),
+        golden("masks", DetrForSegmentation(DetrConfig(**wide)), [*found, "pred_masks"], "five masks", 16),
+    ]
