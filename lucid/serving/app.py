@@ -5,20 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from http import HTTPStatus
+from pathlib import Path
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from lucid.serving import inference_routes, openai_routes
+from lucid.serving.endpoints import Endpoint, description
 from lucid.serving.guard import Guard, Limits, Metrics
 from lucid.serving.responses import GONE, JsonAnswer, RequestError, response
 from lucid.serving.served_model import ServedModel
+from lucid.serving.tables import HEALTH, OBJECT
+
+_PAGE = Path(__file__).with_name("page.html")
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+_CORS: dict[str, Any] = {
+    "allow_methods": ["GET", "POST"],
+    "allow_headers": ["*"],
+    "expose_headers": ["Retry-After", "Inference-Header-Content-Length"],
+}
 
 
 def application(
@@ -33,13 +46,15 @@ def application(
     batch_tokens: int = 4096,
     slots: int = 4,
     queue: int = 64,
+    origins: Sequence[str] = (),
     prompt: str | None = None,
     adapter: str | os.PathLike[str] | None = None,
 ) -> Starlette:
     """An ASGI application that serves the model of a folder.
 
     It has `/v1/models`, `/v1/embeddings` for a sentence encoder, `/v1/chat/completions` for a decoder with a chat
-    template, the Open Inference Protocol below `/v2`, `/health` and, for Prometheus, `/metrics`. Texts of requests that
+    template, the Open Inference Protocol below `/v2`, `/health`, `/metrics` for Prometheus, a page to try the model,
+    and `/openapi.json`, which describes all of them. Texts of requests that
     come while the model is busy are computed together, and so are the tokens of answers.
 
     Args:
@@ -49,6 +64,8 @@ def application(
         key: what clients must send as `Authorization: Bearer KEY`; without one everyone is served.
         hosts: names by which clients may address the server; other `Host` headers are rejected, which blocks DNS
             rebinding.
+        origins: of the pages of other servers that browsers let ask this one (CORS), such as "https://example.org";
+            "*" for all.
         providers, threads: of the `Session`.
         batch_tokens: the most tokens that are computed together, padding included.
         slots: how many answers are written at once.
@@ -82,14 +99,25 @@ def application(
     async def figures(request: Request) -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
+    async def page(request: Request) -> Response:
+        return FileResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})
+
+    async def described(request: Request) -> Response:
+        return JsonAnswer(description(endpoints, model.name))
+
+    endpoints = [
+        *openai_routes.endpoints(model),
+        *inference_routes.endpoints(model),
+        Endpoint("/health", health, "whether the server is there", HEALTH),
+        Endpoint("/metrics", figures, "figures for Prometheus", "text/plain"),
+        Endpoint("/openapi.json", described, "this description", OBJECT),
+        Endpoint("/", page, "a page to try the model", "text/html"),
+        Endpoint("/docs", page, "a page of this description", "text/html"),
+    ]
     made = Starlette(
-        routes=[
-            *openai_routes.routes(model),
-            *inference_routes.routes(model),
-            Route("/health", health),
-            Route("/metrics", figures),
-        ],
+        routes=[endpoint.route() for endpoint in endpoints],
         middleware=[
+            *([Middleware(CORSMiddleware, allow_origins=list(origins), **_CORS)] if origins else []),
             Middleware(Guard, limits=limits, metrics=metrics, key=key),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
         ],
@@ -109,7 +137,8 @@ async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     said = f"{request.method} {request.url.path}: {HTTPStatus(error.status_code).phrase}"
     paths = [route.path_format for route in request.app.routes if isinstance(route, Route)]
-    return response(request.url.path, RequestError(f"{said}; there are {', '.join(paths)}", status=error.status_code))
+    refused = RequestError(f"{said}; there are {', '.join(paths)}", status=error.status_code)
+    return response(request.url.path, refused, error.headers)
 
 
 async def _unread(request: Request, error: Exception) -> Response:

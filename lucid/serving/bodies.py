@@ -1,87 +1,132 @@
-"""What a request holds, read and checked field by field."""
+"""What a request holds: JSON, checked against the table (a JSON Schema) that also describes it."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 from starlette.requests import Request
 
 from lucid.core.graph.types import is_whole
 from lucid.serving.responses import RequestError
 
-T = TypeVar("T")
-_NAMES = {
-    str: "a string",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list",
-    dict: "an object",
+Schema: TypeAlias = Mapping[str, Any]
+Fields: TypeAlias = dict[str, Any]
+"""The object in a request, without fields that are null."""
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "string": (str, "a string"),
+    "integer": (int, "a whole number"),
+    "number": ((int, float), "a number"),
+    "boolean": (bool, "true or false"),
+    "array": (list, "a list"),
+    "object": (dict, "an object"),
 }
+EMPTY: Schema = {"enum": [None, False, 0, "", [], {}]}
+"""The table of a field that is not served: nothing of a request is left out in silence."""
 
 
-class Body:
-    """The object that a request holds."""
+def checked(value: Any, schema: Schema, where: str) -> Any:
+    """A value that fits a table: numbers as floats, objects without the fields that are null.
 
-    def __init__(self, values: Mapping[str, Any], where: str = "") -> None:
-        """`where` begins the names of fields in messages: "messages[0].", for example."""
-        self._values, self._where = values, where
+    Of JSON Schema it knows `type`, `enum`, `minimum`, `maximum`, `items`, `minItems`, `maxItems`, `minLength`,
+    `properties`, `required`, `additionalProperties` and `anyOf`; `description` is what was expected.
 
-    def has(self, name: str) -> bool:
-        """Whether a field is there and not null."""
-        return self._values.get(name) is not None
-
-    def any(self, name: str) -> Any:
-        """A field of any type; None if it is absent."""
-        return self._values.get(name)
-
-    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
-        """A field of a type; the default if it is absent.
-
-        Raises:
-            RequestError: if it has another type, or is absent and has no default.
-        """
-        value = self._values.get(name)
-        if value is None:
-            if default is None:
-                raise RequestError(f"{self._where}{name} is missing, expected {_NAMES[kind]}", self._where + name)
-            return default
-        if kind is float and is_whole(value) and abs(value) <= sys.float_info.max:
-            value = float(value)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.wrong(name, f"expected {_NAMES[kind]}")
+    Raises:
+        RequestError: for a value that does not fit; the message names the field, by `where`, and what was expected.
+    """
+    if schema is EMPTY:
+        if value:
+            raise RequestError(f"{where} is not served; leave it out", where)
         return value
+    if "anyOf" in schema:
+        return _any_of(value, schema, where)
+    if "enum" in schema and not any(value == one and _typed(value, {"enum": [one]}) for one in schema["enum"]):
+        raise wrong(value, where, f"served: {_listed(schema['enum'])}")
+    if schema.get("type") == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of numbers: 3.0 is a whole one
+    if "type" in schema and not _typed(value, schema):
+        raise wrong(value, where, f"expected {_expected(schema)}")
+    if not _bounded(value, schema):
+        least, most = schema.get("minimum"), schema.get("maximum")
+        bounds = f"{least} or more" if most is None else f"{least} to {most}"
+        raise wrong(value, where, f"expected {schema.get('description', bounds)}")
+    kind = schema.get("type")
+    if kind == "array":
+        if "items" in schema:
+            return [checked(one, schema["items"], f"{where}[{place}]") for place, one in enumerate(value)]
+    elif kind == "object":
+        return _fields(value, schema, where)
+    elif kind == "number":
+        return float(value)
+    return value
 
-    def section(self, name: str) -> Body:
-        """The object in a field; an empty one if it is absent."""
-        return Body(self.get(name, dict, {}), f"{self._where}{name}.")
 
-    def sections(self, name: str, default: list[Any] | None = None) -> list[Body]:
-        """The objects of a list; the default if it is absent."""
-        found = self.get(name, list, default)
-        for place, one in enumerate(found):
-            if not isinstance(one, dict):
-                raise RequestError(f"{self._where}{name}[{place}] is {shown(one)}, expected an object", name)
-        return [Body(one, f"{self._where}{name}[{place}].") for place, one in enumerate(found)]
+def _typed(value: Any, schema: Schema) -> bool:
+    """Whether a value has the type of a table, whatever is in it."""
+    if "enum" in schema:
+        return type(value) in map(type, schema["enum"])
+    kind = schema["type"]
+    if not isinstance(value, _KINDS[kind][0]) or (isinstance(value, bool) and kind != "boolean"):
+        return False
+    return kind != "number" or not is_whole(value) or abs(value) <= sys.float_info.max
 
-    def wrong(self, name: str, remedy: str) -> RequestError:
-        """The error for a field with a value that cannot be served."""
-        return RequestError(f"{self._where}{name} is {shown(self._values.get(name))}, {remedy}", self._where + name)
 
-    def refuse_others(self, *names: str) -> None:
-        """Refuse fields other than these, unless they are empty: what is not served is never left out in silence."""
-        for name, value in self._values.items():
-            if name not in names and value:
-                raise RequestError(f"{self._where}{name} is not served; leave it out", self._where + name)
+def _bounded(value: Any, schema: Schema) -> bool:
+    """Whether a value of the right type is within the bounds of a table."""
+    size = len(value) if isinstance(value, str | list) else value
+    least = [schema[name] for name in ("minimum", "minItems", "minLength") if name in schema]
+    most = [schema[name] for name in ("maximum", "maxItems") if name in schema]
+    return all(size >= bound for bound in least) and all(size <= bound for bound in most)
 
-    def only(self, name: str, *values: Any) -> None:
-        """Require that a field, if it is there, has one of these values."""
-        value = self._values.get(name)
-        if value is not None and not any(value == one and type(value) is type(one) for one in values):
-            raise self.wrong(name, f"served: {' or '.join(json.dumps(one) for one in values)}; leave it out")
+
+def _any_of(value: Any, schema: Schema, where: str) -> Any:
+    """A value that fits one of several tables. Where it has the type of one alone, that one says what is wrong."""
+    typed = [one for one in schema["anyOf"] if _typed(value, one)]
+    if len(typed) == 1 and isinstance(value, dict | list) and value:
+        return checked(value, typed[0], where)
+    for one in typed:
+        try:
+            return checked(value, one, where)
+        except RequestError:
+            continue
+    raise wrong(value, where, f"expected {_expected(schema)}")
+
+
+def _fields(value: Fields, schema: Schema, where: str) -> Fields:
+    """The fields of an object that are there, each checked against its own table."""
+    prefix = f"{where}." if where else ""
+    others = schema.get("additionalProperties", {})
+    found = {}
+    known = schema.get("properties", {})
+    for name, one in value.items():
+        if name in known:
+            if one is not None:
+                found[name] = checked(one, known[name], prefix + name)
+        else:
+            found[name] = checked(one, others, prefix + name)
+    for name in schema.get("required", ()):
+        if name not in found:
+            raise RequestError(f"{prefix}{name} is missing, expected {_expected(known[name])}", prefix + name)
+    return found
+
+
+def _expected(schema: Schema) -> str:
+    """What a table expects, in words."""
+    if "description" in schema:
+        return str(schema["description"])
+    return _listed(schema["enum"]) if "enum" in schema else _KINDS[schema["type"]][1]
+
+
+def _listed(values: list[Any]) -> str:
+    *others, last = map(json.dumps, values)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def wrong(value: Any, where: str, remedy: str) -> RequestError:
+    """The error for a field with a value that cannot be served."""
+    return RequestError(f"{where} is {shown(value)}, {remedy}", where)
 
 
 def shown(value: Any) -> str:
@@ -90,11 +135,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
-def parsed(data: bytes) -> Body:
+def parsed(data: bytes, schema: Schema) -> Fields:
     """The object in a body of JSON.
 
     Raises:
-        RequestError: for anything else.
+        RequestError: for anything else, and for an object that does not fit the table.
     """
     try:
         value = json.loads(data)
@@ -102,16 +147,16 @@ def parsed(data: bytes) -> Body:
         raise RequestError(f"the body is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise RequestError(f"the body is {shown(value)}, expected a JSON object")
-    return Body(value)
+    return _fields(value, schema, "")
 
 
-async def body_of(request: Request) -> Body:
+async def body_of(request: Request, schema: Schema) -> Fields:
     """The object that a request holds.
 
     Raises:
-        RequestError: for another type of content, or a body that is no JSON object.
+        RequestError: for another type of content, and as `parsed`.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise RequestError(f"the content type is {kind or 'not given'}, expected application/json", status=415)
-    return parsed(await request.body())
+    return parsed(await request.body(), schema)

@@ -12,20 +12,15 @@ from starlette.responses import Response
 from lucid.generation import TokenLogprob
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.tokenizer import Tokenizer
-from lucid.serving.answer_options import MOST_LOGPROBS, ONLY_TOLD, SERVED, Asked, asked, constraint_of, made_constraint
-from lucid.serving.bodies import Body
+from lucid.serving.answer_options import Asked, asked, constraint_of, made_constraint
+from lucid.serving.bodies import Fields, wrong
 from lucid.serving.messages import CALLS, Tools, messages_of, tools_of
 from lucid.serving.responses import RequestError
 from lucid.serving.served_model import ServedModel
 from lucid.serving.writing import reason, respond
 
-_SERVED = (
-    *("model", "messages", "logprobs", "top_logprobs", "response_format"),
-    *("tools", "tool_choice", "parallel_tool_calls"),
-)
 
-
-async def complete(model: ServedModel, request: Request, body: Body) -> Response:
+async def complete(model: ServedModel, request: Request, body: Fields) -> Response:
     """The answer to a request.
 
     Raises:
@@ -35,13 +30,12 @@ async def complete(model: ServedModel, request: Request, body: Body) -> Response
     return await respond(model, request, answers, wanted, forms)
 
 
-def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, list[ChatForm]]:
+def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[ChatForm]]:
     """The answers that a request asks for, not yet begun."""
     language = model.language
     assert language is not None
     tokenizer = language.tokenizer
     assert tokenizer.chat_template is not None
-    body.refuse_others(*SERVED, *_SERVED, *ONLY_TOLD)
     messages, tools = messages_of(body), tools_of(body, tokenizer.chat_template.text)
     model.check_characters(sum(len(message["content"]) for message in messages), "messages")
     try:
@@ -64,14 +58,12 @@ def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, list[
     return answers, wanted, [ChatForm(tokenizer, tools)] * len(answers)
 
 
-def _logprobs(body: Body) -> int | None:
+def _logprobs(body: Fields) -> int | None:
     """How many likely tokens are told with each token; None for no log probabilities."""
-    top = body.get("top_logprobs", int, 0)
-    if not 0 <= top <= MOST_LOGPROBS:
-        raise body.wrong("top_logprobs", f"expected 0 to {MOST_LOGPROBS}")
-    if not body.get("logprobs", bool, False):
+    top: int = body.get("top_logprobs", 0)
+    if not body.get("logprobs", False):
         if top:
-            raise body.wrong("top_logprobs", 'but "logprobs" is not true; add it')
+            raise wrong(top, "top_logprobs", 'but "logprobs" is not true; add it')
         return None
     return top
 

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from lucid.generation import TokenLogprob
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.tokenizer import Tokenizer
-from lucid.serving.answer_options import MOST_LOGPROBS, ONLY_TOLD, SERVED, Asked, asked, constraint_of
-from lucid.serving.bodies import Body
+from lucid.serving.answer_options import Asked, asked, constraint_of
+from lucid.serving.bodies import Fields, wrong
 from lucid.serving.responses import RequestError
 from lucid.serving.served_model import ServedModel
 from lucid.serving.writing import reason, respond
@@ -22,7 +22,7 @@ from lucid.serving.writing import reason, respond
 _NEW_TOKENS = 16  # as OpenAI's API says
 
 
-async def complete(model: ServedModel, request: Request, body: Body) -> Response:
+async def complete(model: ServedModel, request: Request, body: Fields) -> Response:
     """What follows one prompt or several.
 
     Raises:
@@ -32,20 +32,14 @@ async def complete(model: ServedModel, request: Request, body: Body) -> Response
     return await respond(model, request, answers, wanted, forms)
 
 
-def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, list[TextForm]]:
+def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[TextForm]]:
     language = model.language
     assert language is not None
-    body.refuse_others(*SERVED, *ONLY_TOLD, "model", "prompt", "logprobs", "response_format", "echo", "best_of")
-    body.only("echo", False)
-    body.only("best_of", 1)
     prompts = _prompts(model, body)
     longest = max(prompts, key=len)
     wanted = asked(body, model, len(longest), "prompt", _NEW_TOKENS)
     model.check_answers(len(prompts) * wanted.times, "prompt")
-    logprobs = body.get("logprobs", int) if body.has("logprobs") else None
-    if logprobs is not None and not 0 <= logprobs <= MOST_LOGPROBS:
-        raise body.wrong("logprobs", f"expected 0 to {MOST_LOGPROBS}")
-    options: dict[str, Any] = {"constraint": constraint_of(body, language.tokenizer), "logprobs": logprobs}
+    options: dict[str, Any] = {"constraint": constraint_of(body, language.tokenizer), "logprobs": body.get("logprobs")}
     try:
         answers = [
             language.answer(ids, **wanted.of(number), **options) for ids in prompts for number in range(wanted.times)
@@ -55,15 +49,14 @@ def _answers(model: ServedModel, body: Body) -> tuple[list[Answer], Asked, list[
     return answers, wanted, [TextForm(language.tokenizer) for _ in answers]
 
 
-def _prompts(model: ServedModel, body: Body) -> list[list[int]]:
+def _prompts(model: ServedModel, body: Fields) -> list[list[int]]:
     """The ids of each prompt: a text, or ids, or a list of either."""
-    language, given = model.language, body.any("prompt")
+    language, given = model.language, body["prompt"]
     assert language is not None
-    several = isinstance(given, list) and not all(isinstance(one, int) for one in given)
-    if several:
-        model.check_answers(len(given), "prompt")  # before the texts are read
+    several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+    model.check_answers(len(several), "prompt")  # before the texts are read
     found = []
-    for one in given if several else [given]:
+    for one in several:
         if isinstance(one, str):
             model.check_characters(len(one), "prompt")
             try:
@@ -72,11 +65,9 @@ def _prompts(model: ServedModel, body: Body) -> list[list[int]]:
                 raise RequestError(f"prompt: {error}", "prompt") from error
             continue
         size = language.tokenizer.library.get_vocab_size()
-        if not isinstance(one, list) or not one or not all(type(i) is int and 0 <= i < size for i in one):
-            raise body.wrong("prompt", f"expected a text, the ids of tokens below {size}, or a list of either")
+        if not all(token < size for token in one):
+            raise wrong(given, "prompt", f"expected ids of tokens below {size}")
         found.append(one)
-    if not found:
-        raise body.wrong("prompt", "expected at least one prompt")
     return found
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
 import time
 from dataclasses import dataclass, fields
 from http import HTTPStatus
+from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -16,8 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lucid.serving.responses import GONE, RequestError, response
 
-OPEN = ("/health", "/v2/health/live", "/v2/health/ready")
-"""Paths for monitoring, which need no key."""
+OPEN = ("/health", "/v2/health/live", "/v2/health/ready", "/", "/docs")
+"""Paths that need no key: for monitoring, and the page, which asks for the key."""
 WATCHED = (*OPEN, "/metrics")
 """Paths that are served however many requests there are."""
 _PATIENCE = 1.0  # seconds that a body may always take to arrive
@@ -42,9 +44,10 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, body, coming = time.perf_counter(), 0, True
+        start, body, coming, came = time.perf_counter(), 0, True, time.localtime()
         patience = max(self._limits.seconds, _PATIENCE)
         status: int | None = None
+        sent = 0
         unanswered = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # what an error in the app is answered with, outside of here
 
         async def counted() -> Message:
@@ -63,9 +66,10 @@ class Guard:
             return message
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, sent
             if message["type"] == "http.response.start":
                 status = message["status"]
+            sent += len(message.get("body", b""))
             await send(message)
 
         self._now += 1
@@ -83,8 +87,11 @@ class Guard:
             self._now -= 1
             self._metrics.open.dec()
             route = getattr(scope.get("route"), "path", "none")  # of Starlette's router; without one nothing was found
-            self._metrics.requests.labels(route, str(unanswered if status is None else status)).inc()
-            self._metrics.seconds.labels(route).observe(time.perf_counter() - start)
+            status, seconds = unanswered if status is None else status, time.perf_counter() - start
+            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(seconds)
+            if LOG.isEnabledFor(logging.INFO):
+                LOG.info(_line(scope, came, status, sent, seconds))
 
     def _refused(self, scope: Scope) -> RequestError | None:
         headers, path = Request(scope).headers, scope["path"]
@@ -108,6 +115,20 @@ class Guard:
         return RequestError(
             f"the body has {size} bytes or more, at most {self._limits.body} are read; send less at a time", status=413
         )
+
+
+LOG = logging.getLogger("lucid.serving.access")
+"""A line for each request, in the common log format with the seconds at its end, at the level INFO; off by default."""
+LOG.setLevel(logging.WARNING)
+
+
+def _line(scope: Scope, came: time.struct_time, status: int, size: int, seconds: float) -> str:
+    """A line of the log: without the query, headers and body."""
+    host = (scope.get("client") or ("-",))[0]
+    path = quote(scope["path"].encode("utf-8", "surrogateescape"), safe="/:")
+    when = time.strftime("%d/%b/%Y:%H:%M:%S %z", came)
+    asked = f"{scope['method']} {path} HTTP/{scope.get('http_version', '1.1')}"
+    return f'{host} - - [{when}] "{asked}" {status} {size} {seconds:.3f}'
 
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"

@@ -14,25 +14,26 @@ from typing import Any
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from lucid.batch.rows import Kind, objects
 from lucid.core.graph.types import Array
 from lucid.core.version import __version__
 from lucid.runtime.requirements import outside
 from lucid.runtime.runs import NOT_COMPUTED
-from lucid.serving import tensors
-from lucid.serving.bodies import Body, parsed
+from lucid.serving import tables, tensors
+from lucid.serving.bodies import Fields, parsed
+from lucid.serving.endpoints import Endpoint
 from lucid.serving.responses import INFERENCE, JsonAnswer, RequestError, json_bytes, while_wanted
 from lucid.serving.served_model import IMAGE, ServedModel
 
 VERSION = "1"
 _HEADER = "inference-header-content-length"
 _DIGITS = 18  # of a number of bytes
+_TAKES = tables.inference(tensors.DATATYPES)
 _KINDS = ("application/json", "application/octet-stream", "application/vnd.inference.json")
 
 
-def routes(model: ServedModel) -> list[Route]:
+def endpoints(model: ServedModel) -> list[Endpoint]:
     """All routes of the protocol."""
 
     def named(request: Request) -> None:
@@ -62,15 +63,16 @@ def routes(model: ServedModel) -> list[Route]:
 
     one = f"{INFERENCE}/models/{{name}}"
     found = [
-        Route(INFERENCE, server),
-        Route(f"{INFERENCE}/health/live", live),
-        Route(f"{INFERENCE}/health/ready", live),
+        Endpoint(INFERENCE, server, "the server", tables.SERVER),
+        Endpoint(f"{INFERENCE}/health/live", live, "whether the server is there"),
+        Endpoint(f"{INFERENCE}/health/ready", live, "whether the server is ready"),
     ]
     for place in (one, f"{one}/versions/{{version}}"):
+        about = "the results of the task, or of the tensors of the file"
         found += [
-            Route(place, metadata),
-            Route(f"{place}/ready", ready),
-            Route(f"{place}/infer", infer, methods=["POST"]),
+            Endpoint(place, metadata, "inputs and outputs of the model", tables.METADATA),
+            Endpoint(f"{place}/ready", ready, "whether the model is ready"),
+            Endpoint(f"{place}/infer", infer, about, tables.INFERENCE, _TAKES, binary=True),
         ]
     return found
 
@@ -105,19 +107,19 @@ async def _inferred(model: ServedModel, request: Request) -> Response:
     return _answer(model, body, outputs)
 
 
-def _read(data: bytes, header: str | None) -> tuple[Body, dict[str, Array]]:
+def _read(data: bytes, header: str | None) -> tuple[Fields, dict[str, Array]]:
     """The description of a request, and its inputs."""
     known = header is None or (header.isascii() and header.isdigit() and len(header) <= _DIGITS)
     if header is not None and not (known and int(header) <= len(data)):
         said = header[: 2 * _DIGITS]
         raise RequestError(f"the header {_HEADER} is {said!r}, expected at most the {len(data)} bytes of the body")
     length = len(data) if header is None else int(header)
-    body = parsed(data[:length])
+    body = parsed(data[:length], _TAKES)
     arrays: dict[str, Array] = {}
-    for given in body.sections("inputs"):
-        array, size = tensors.read(given, data[length:])
+    for place, given in enumerate(body["inputs"]):
+        array, size = tensors.read(given, data[length:], f"inputs[{place}]")
         length += size
-        arrays[given.get("name", str)] = array
+        arrays[given["name"]] = array
     if length != len(data):
         raise RequestError(f"the body has {len(data) - length} bytes after the last input, expected none")
     return body, arrays
@@ -184,21 +186,18 @@ def _images(column: Array) -> list[Any]:
     return found
 
 
-def _answer(model: ServedModel, body: Body, outputs: dict[str, Array]) -> Response:
+def _answer(model: ServedModel, body: Fields, outputs: dict[str, Array]) -> Response:
     """The outputs that are asked for, all by default; as bytes where that is asked for."""
-    all_binary = body.section("parameters").get("binary_data_output", bool, False)
+    all_binary = body.get("parameters", {}).get("binary_data_output", False)
     wanted = dict.fromkeys(outputs, all_binary)
-    if body.has("outputs"):
-        wanted = {
-            one.get("name", str): one.section("parameters").get("binary_data", bool, all_binary)
-            for one in body.sections("outputs")
-        }
+    if "outputs" in body:
+        wanted = {one["name"]: one.get("parameters", {}).get("binary_data", all_binary) for one in body["outputs"]}
     if unknown := [name for name in wanted if name not in outputs]:
         raise RequestError(f"there is no output {unknown[0]!r}; there are {', '.join(outputs)}", "outputs")
     made = [tensors.written(name, outputs[name], binary) for name, binary in wanted.items()]
     told: dict[str, Any] = {"model_name": model.name, "model_version": VERSION, "outputs": [one for one, _ in made]}
-    if body.has("id"):
-        told["id"] = body.get("id", str)
+    if "id" in body:
+        told["id"] = body["id"]
     head, tail = json_bytes(told, allow_nan=True), b"".join(data for _, data in made)
     if not any(wanted.values()):
         return Response(head, media_type="application/json")

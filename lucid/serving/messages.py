@@ -9,56 +9,47 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucid.generation.chat.template import Message
-from lucid.serving.bodies import Body, shown
+from lucid.serving.bodies import Fields, shown, wrong
 from lucid.serving.responses import RequestError
 
-_ROLES = ("system", "user", "assistant", "developer", "tool")
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)  # as Qwen, Hermes, SmolLM3 and others write one
 CALLS = "[TOOL_CALLS]"
 """What Mistral's models write before a list of calls, or before each: ``[TOOL_CALLS]name[ARGS]{...}``."""
 _NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\]\w*)?\[ARGS\]\s*(.*)", re.DOTALL)
 
 
-def messages_of(body: Body) -> list[Message]:
+def messages_of(body: Fields) -> list[Message]:
     """The messages of a request, as chat templates read them.
 
     Raises:
-        RequestError: for none, and one that is wrong.
+        RequestError: for one without content, and calls whose arguments are not JSON.
     """
     found: list[Message] = []
-    for message in body.sections("messages"):
-        role = message.get("role", str)
-        if role not in _ROLES:
-            raise message.wrong("role", f"served: {', '.join(_ROLES)}")
-        calls = [_called(call.section("function")) for call in message.sections("tool_calls", [])]
-        content = message.any("content")
+    for place, message in enumerate(body["messages"]):
+        where = f"messages[{place}]"
+        calls = [_called(call["function"], where) for call in message.get("tool_calls", [])]
+        content = message.get("content", "" if calls else None)
         if isinstance(content, list):
-            parts = message.sections("content")
-            for part in parts:
-                part.only("type", "text")
-            content = "".join(part.get("text", str) for part in parts)
-        if content is None and calls:
-            content = ""
-        if not isinstance(content, str):
-            raise message.wrong("content", "expected a string, or a list of texts")
+            content = "".join(part["text"] for part in content)
+        if content is None:
+            raise wrong(content, f"{where}.content", "expected a string, or a list of texts")
+        role = message["role"]
         told: dict[str, Any] = {"role": "system" if role == "developer" else role, "content": content}
         if calls:
             told["tool_calls"] = [{"type": "function", "function": call} for call in calls]
         if role == "tool":
-            told["tool_call_id"] = message.get("tool_call_id", str, "")
+            told["tool_call_id"] = message.get("tool_call_id", "")
         found.append(told)
-    if not found:
-        raise body.wrong("messages", "expected at least one message")
     return found
 
 
-def _called(function: Body) -> dict[str, Any]:
+def _called(function: Fields, where: str) -> dict[str, Any]:
     """A call of an earlier answer; templates take its arguments as an object."""
+    arguments = function.get("arguments", "{}")
     try:
-        arguments = json.loads(function.get("arguments", str, "{}"))
+        return {"name": function["name"], "arguments": json.loads(arguments)}
     except (ValueError, RecursionError):
-        raise function.wrong("arguments", "expected an object in JSON, as a string") from None
-    return {"name": function.get("name", str), "arguments": arguments}
+        raise wrong(arguments, f"{where}.tool_calls.arguments", "expected an object in JSON, as a string") from None
 
 
 @dataclass(frozen=True)
@@ -131,31 +122,26 @@ def _moved(schema: Any, place: str) -> Any:
     return moved | {"$ref": place + reference[1:]} if isinstance(reference, str) and reference[:1] == "#" else moved
 
 
-def tools_of(body: Body, template: str) -> Tools:
+def tools_of(body: Fields, template: str) -> Tools:
     """The tools of a request for a model with this chat template.
 
     Raises:
-        RequestError: for a tool that is wrong, a choice of another tool, or a template that takes none.
+        RequestError: for a choice of another tool, and a template that takes none.
     """
-    body.only("parallel_tool_calls", True, False)
-    choice = body.any("tool_choice")
-    definitions = body.get("tools", list, [])
+    choice, definitions = body.get("tool_choice", "auto"), body.get("tools", [])
     if choice == "none" or not definitions:
-        if choice not in (None, "none", "auto"):
-            raise body.wrong("tool_choice", "but the request has no tools; add them")
+        if choice not in ("none", "auto"):
+            raise wrong(choice, "tool_choice", "but the request has no tools; add them")
         return Tools()
     if "tools" not in template:
         raise RequestError("tools are not served: the chat template of this model takes none; leave them out", "tools")
-    schemas: dict[str, dict[str, Any]] = {}
-    for tool in body.sections("tools"):
-        tool.only("type", "function")
-        function = tool.section("function")
-        schemas[function.get("name", str)] = function.get("parameters", dict, {"type": "object"})
-    if choice in (None, "auto"):
+    functions = [tool["function"] for tool in definitions]
+    schemas = {function["name"]: function.get("parameters", {"type": "object"}) for function in functions}
+    if choice == "auto":
         return Tools(definitions, schemas)
     if choice == "required":
         return Tools(definitions, schemas, tuple(schemas))
-    name = body.section("tool_choice").section("function").get("name", str) if isinstance(choice, dict) else None
+    name = choice["function"]["name"]
     if name not in schemas:
-        raise body.wrong("tool_choice", f"served: none, auto, required, or one of the functions {shown(list(schemas))}")
+        raise wrong(choice, "tool_choice", f"expected one of the functions {shown(list(schemas))}")
     return Tools(definitions, schemas, (name,))

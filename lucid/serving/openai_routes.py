@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from lucid.batch.rows import Kind
 from lucid.batch.tasks import SENTENCES
-from lucid.serving import chat, completions
-from lucid.serving.bodies import Body, body_of
+from lucid.serving import chat, completions, tables
+from lucid.serving.bodies import Fields
+from lucid.serving.endpoints import Endpoint
 from lucid.serving.responses import JsonAnswer, RequestError, while_wanted
 from lucid.serving.served_model import ServedModel
 
-EMBEDDING, MOST_TEXTS = "embedding", 2048
+EMBEDDING = "embedding"
 
 
-def routes(model: ServedModel) -> list[Route]:
+def endpoints(model: ServedModel) -> list[Endpoint]:
     """The routes that the task of a model has."""
 
     async def models(request: Request) -> Response:
@@ -30,27 +30,32 @@ def routes(model: ServedModel) -> list[Route]:
         check_name(model, request.path_params["name"])
         return JsonAnswer(_described(model))
 
-    async def embeddings(request: Request) -> Response:
-        body = await body_of(request)
+    async def embeddings(request: Request, body: Fields) -> Response:
+        check_name(model, body["model"])
         return await while_wanted(request, _embeddings(model, body), model.limits.seconds)
 
-    async def conversation(request: Request) -> Response:
-        body = await body_of(request)
-        check_name(model, body.get("model", str))
+    async def conversation(request: Request, body: Fields) -> Response:
+        check_name(model, body["model"])
         return await chat.complete(model, request, body)
 
-    async def text(request: Request) -> Response:
-        body = await body_of(request)
-        check_name(model, body.get("model", str))
+    async def text(request: Request, body: Fields) -> Response:
+        check_name(model, body["model"])
         return await completions.complete(model, request, body)
 
-    found = [Route("/v1/models", models), Route("/v1/models/{name:path}", one_model)]
+    found = [
+        Endpoint("/v1/models", models, "the name of the model", tables.MODELS),
+        Endpoint("/v1/models/{name:path}", one_model, "the model", tables.MODEL),
+    ]
     if model.rows is not None and EMBEDDING in model.rows.columns and model.task in SENTENCES:
-        found.append(Route("/v1/embeddings", embeddings, methods=["POST"]))
+        column = model.rows.columns[EMBEDDING]
+        takes = tables.embeddings(column.width, column.kind is Kind.VECTOR)
+        found.append(Endpoint("/v1/embeddings", embeddings, "embeddings of texts", tables.EMBEDDINGS, takes))
     if model.language is not None:
-        found.append(Route("/v1/completions", text, methods=["POST"]))
+        about, gives = "the continuation of a text", tables.COMPLETION_ANSWER
+        found.append(Endpoint("/v1/completions", text, about, gives, tables.COMPLETION, streams=True))
         if model.language.tokenizer.chat_template is not None:
-            found.append(Route("/v1/chat/completions", conversation, methods=["POST"]))
+            about, gives = "the next message of a conversation", tables.CHAT_ANSWER
+            found.append(Endpoint("/v1/chat/completions", conversation, about, gives, tables.CHAT, streams=True))
     return found
 
 
@@ -64,24 +69,12 @@ def _described(model: ServedModel) -> dict[str, Any]:
     return {"id": model.name, "object": "model", "created": model.created, "owned_by": "lucid"}
 
 
-async def _embeddings(model: ServedModel, body: Body) -> Response:
-    check_name(model, body.get("model", str))
-    body.refuse_others("model", "input", "encoding_format", "dimensions", "user")
+async def _embeddings(model: ServedModel, body: Fields) -> Response:
     assert model.rows is not None
-    column = model.rows.columns[EMBEDDING]
-    whole, width = column.kind is Kind.VECTOR, column.width
-    body.only("encoding_format", "float", *(["base64"] if whole else []))
-    dimensions = body.get("dimensions", int, width)
-    if dimensions != width and not (whole and 1 <= dimensions < width):
-        raise body.wrong("dimensions", f"expected {f'1 to {width}' if whole else width}")
-    given = body.any("input")
+    dimensions, given = body.get("dimensions", model.rows.columns[EMBEDDING].width), body["input"]
     texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise body.wrong("input", "expected a string or a list of strings")
-    if len(texts) > MOST_TEXTS:
-        raise RequestError(f"input has {len(texts)} texts, at most {MOST_TEXTS} are served at a time", "input")
     found, tokens = await model.results([(text,) for text in texts], "input")
-    coded = body.any("encoding_format") == "base64"
+    coded = body.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": index, "embedding": _vector(one[EMBEDDING], dimensions, coded)}
         for index, one in enumerate(found)

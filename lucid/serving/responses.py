@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -35,9 +35,9 @@ class RequestError(Exception):
 _LATER = HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS
 
 
-def response(path: str, error: RequestError) -> JsonAnswer:
+def response(path: str, error: RequestError, headers: Mapping[str, str] | None = None) -> JsonAnswer:
     """The answer that clients of a route read: as OpenAI writes errors, or as the Open Inference Protocol does."""
-    headers = {"Retry-After": "1"} if error.status in _LATER else None
+    headers = {"Retry-After": "1"} if error.status in _LATER else headers
     if path == INFERENCE or path.startswith(f"{INFERENCE}/"):
         return JsonAnswer({"error": error.message}, error.status, headers)
     return JsonAnswer({"error": openai_error(error)}, error.status, headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import socket
 import tempfile
@@ -16,7 +17,7 @@ from starlette.applications import Starlette
 from lucid.core.process.threads import usable_cores
 from lucid.serving.app import application
 from lucid.serving.connections import Connection, ask_for_files, room
-from lucid.serving.guard import SHARED, Limits
+from lucid.serving.guard import LOG, SHARED, Limits
 
 KEY = "LUCID_API_KEY"
 """The variable with the key that clients must send."""
@@ -47,6 +48,8 @@ class Settings:
     batch_tokens: int = 4096
     slots: int = 4
     queue: int = 64
+    origins: tuple[str, ...] = ()
+    access_log: bool = False
     prompt: str | None = None
     adapter: str | None = None
     limits: Limits = field(default_factory=Limits)
@@ -90,7 +93,10 @@ def _bind_error(family: int, kind: int, protocol: int, _: str, address: Any) -> 
 
 
 def make(settings: Settings) -> Starlette:
-    """The application of these settings; the key is in the environment."""
+    """The application of these settings, and its access log; the key is in the environment."""
+    if settings.access_log:
+        LOG.setLevel(logging.INFO)
+        LOG.addHandler(logging.StreamHandler())
     return application(
         settings.folder,
         name=settings.name,
@@ -102,6 +108,7 @@ def make(settings: Settings) -> Starlette:
         batch_tokens=settings.batch_tokens,
         slots=settings.slots,
         queue=settings.queue,
+        origins=settings.origins,
         prompt=settings.prompt,
         adapter=settings.adapter,
     )
@@ -111,6 +118,7 @@ def configured() -> Starlette:
     """The application of a worker, whose settings are in the environment."""
     told = json.loads(os.environ[_SETTINGS])
     told["limits"], told["providers"] = Limits(**told["limits"]), tuple(told["providers"])
+    told["origins"] = tuple(told["origins"])
     return make(Settings(**told))
 
 
@@ -129,8 +137,8 @@ def serve(settings: Settings, app: Starlette | None) -> None:
     options: dict[str, Any] = {
         "host": settings.host,
         "port": settings.port,
-        "log_level": "warning",  # its access log would have paths, and with them names
-        "access_log": False,
+        "log_level": "warning",
+        "access_log": False,  # `Guard` writes one that has the time of an answer
         "server_header": False,
         "http": Connection,
         "ws": "none",

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from lucid.batch.rows import objects
-from lucid.core.graph.types import Array, DType, is_whole
+from lucid.core.graph.types import Array, DType
 from lucid.core.words.safe_text import encoded
-from lucid.serving.bodies import Body
+from lucid.serving.bodies import Fields, wrong
 from lucid.serving.responses import RequestError
 
 BYTES = "BYTES"
@@ -25,8 +25,7 @@ _KINDS = {
     **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-MOST_AXES = 16
-_LONGEST_AXIS = (1 << 63) - 1
+DATATYPES = [*_KINDS, BYTES]
 _PYTHON = {"b": {bool, int, float}, "i": {bool, int}, "u": {bool, int}, "f": {bool, int, float}}
 """What JSON has for the elements of an array, by the kind of its type."""
 
@@ -36,43 +35,38 @@ def datatype(dtype: DType | None) -> str:
     return BYTES if dtype is None else _NAMES.get(np.dtype(dtype.numpy), BYTES)
 
 
-def read(given: Body, data: bytes) -> tuple[Array, int]:
-    """An input, and how many bytes of `data` it has.
+def read(given: Fields, data: bytes, where: str) -> tuple[Array, int]:
+    """An input, and how many bytes of `data` it has; `where` it is in the request, for messages.
 
     Raises:
-        RequestError: for a type, a shape or data that do not fit each other.
+        RequestError: for a shape or data that do not fit.
     """
-    name, kind = given.get("name", str), given.get("datatype", str)
-    shape = given.get("shape", list)
-    if len(shape) > MOST_AXES or not all(is_whole(n) and 0 <= n <= _LONGEST_AXIS for n in shape):
-        raise given.wrong("shape", "expected a list of whole numbers of 0 or more")
-    if kind not in _KINDS and kind != BYTES:
-        raise given.wrong("datatype", f"served: {', '.join([*_KINDS, BYTES])}")
-    parameters = given.section("parameters")
-    size = parameters.get("binary_data_size", int, -1)
-    if parameters.has("shared_memory_region"):
-        raise parameters.wrong("shared_memory_region", "which is not served; send the data")
-    if size > len(data) or (size < 0 and parameters.has("binary_data_size")):
-        raise parameters.wrong("binary_data_size", f"expected at most the {len(data)} bytes that are left")
+    name, kind, shape = given["name"], given["datatype"], given["shape"]
+    size = given.get("parameters", {}).get("binary_data_size", -1)
+    if size > len(data):
+        place = f"{where}.parameters.binary_data_size"
+        raise wrong(size, place, f"expected at most the {len(data)} bytes that are left")
     if size >= 0:
-        values = _texts(data[:size], given) if kind == BYTES else _numbers(data[:size], _KINDS[kind], given)
+        values = _texts(data[:size], name) if kind == BYTES else _numbers(data[:size], _KINDS[kind], name)
+    elif "data" in given:
+        values = _from_json(given["data"], kind, name)
     else:
-        values = _from_json(given.get("data", list), kind, given)
+        raise RequestError(f"{where}.data is missing, expected a list", f"{where}.data")
     if values.size != prod(shape):
         raise RequestError(f"input {name} has {values.size} elements, and its shape {shape} {prod(shape)}", name)
     try:
         return values.reshape(shape), max(size, 0)
     except (ValueError, OverflowError) as error:  # of no elements, but for such sizes there is no array
-        raise given.wrong("shape", "expected sizes of an array") from error
+        raise wrong(shape, f"{where}.shape", "expected sizes of an array") from error
 
 
-def _numbers(data: bytes, kind: np.dtype[Any], given: Body) -> Array:
+def _numbers(data: bytes, kind: np.dtype[Any], name: str) -> Array:
     if len(data) % kind.itemsize:
-        raise RequestError(f"input {given.any('name')} has {len(data)} bytes, no multiple of {kind.itemsize}")
+        raise RequestError(f"input {name} has {len(data)} bytes, no multiple of {kind.itemsize}")
     return np.frombuffer(data, kind)
 
 
-def _texts(data: bytes, given: Body) -> Array:
+def _texts(data: bytes, name: str) -> Array:
     """Elements that each have their length in front."""
     found: list[bytes] = []
     place = 0
@@ -80,14 +74,14 @@ def _texts(data: bytes, given: Body) -> Array:
         end = place + 4
         length = struct.unpack_from("<I", data, place)[0] if end <= len(data) else len(data)
         if end + length > len(data):
-            raise RequestError(f"input {given.any('name')} is cut off in element {len(found)}")
+            raise RequestError(f"input {name} is cut off in element {len(found)}")
         found.append(data[end : end + length])
         place = end + length
     return objects(found)
 
 
-def _from_json(values: list[Any], kind: str, given: Body) -> Array:
-    wrong = RequestError(f"input {given.any('name')} has data that are not {kind}", "data")
+def _from_json(values: list[Any], kind: str, name: str) -> Array:
+    wrong = RequestError(f"input {name} has data that are not {kind}", "data")
     try:
         flat = np.array(values, object).ravel()  # of objects: one of texts has the longest one's length for each
     except ValueError as error:  # lists of different lengths

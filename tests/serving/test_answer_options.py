@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.serving.answer_options import SERVED
+from lucid.serving.tables import OPTIONS as FIELDS
 from tests.chat.checkpoints import tokenizer as letters
 from tests.serving.servers import decoder, served
 from tests.serving.test_chat_route import ASKED, CHAT, MESSAGES, events, said
@@ -289,20 +289,20 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
     [
         (TEXT, {"n": 17}, "n: the request asks for 17 answers, at most 16 are written at a time; ask for fewer"),
         (TEXT, {"logit_bias": {"a": 1}}, "logit_bias is "),
-        (TEXT, {"logit_bias": {"4": 101}}, "expected numbers from -100 to 100 by the id of a token"),
+        (TEXT, {"logit_bias": {"4": 101}}, "logit_bias.4 is 101, expected -100 to 100"),
         (TEXT, {"logit_bias": {"400": 1}}, "expected ids of tokens below 40"),
         (CHAT, {"top_logprobs": 2}, 'top_logprobs is 2, but "logprobs" is not true'),
         (CHAT, {"logprobs": True, "top_logprobs": 21}, "top_logprobs is 21, expected 0 to 20"),
         (
             CHAT,
             {"response_format": {"type": "xml"}},
-            'response_format.type is "xml", served: text, json_object or json',
+            'response_format.type is "xml", served: "text", "json_object" or "json_schema"',
         ),
         (TEXT, {"json_schema": {"enum": []}}, "constraint: the JSON schema cannot be read: Unsatisfiable schema"),
         (TEXT, {"json_schema": {}, "regex": "a"}, "constraint: got json_schema and regex, expected one of them"),
         (TEXT, {"json_schema": {"$ref": "#"}}, "nothing matches the JSON schema"),
         (CHAT, {"tools": [{"type": "web"}]}, 'tools[0].type is "web", served: "function"'),
-        (CHAT, {"tools": [TOOL], "tool_choice": "find"}, "served: none, auto, required, or one of the functions"),
+        (CHAT, {"tools": [TOOL], "tool_choice": "find"}, "expected none, auto, required, or one of the functions"),
         (
             CHAT,
             {"tools": [TOOL], "tool_choice": {"function": "find"}},
@@ -316,8 +316,8 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
         (TEXT, {"regex": "a", "min_tokens": 3}, "constraint gave -inf as the largest of 40 logits"),
         (TEXT, {"prompt": ""}, "prompt: the text is empty"),
         (TEXT, {"prompt": []}, "prompt is []"),
-        (TEXT, {"prompt": [400]}, "expected a text, the ids of tokens below 40, or a list of either"),
-        (TEXT, {"prompt": [True]}, "expected a text, the ids of tokens below 40"),
+        (TEXT, {"prompt": [400]}, "prompt is [400], expected ids of tokens below 40"),
+        (TEXT, {"prompt": [True]}, "expected a text, the ids of tokens, or a list of either"),
         (TEXT, {"prompt": [""] * 17}, "the request asks for 17 answers, at most 16"),
         (TEXT, {"prompt": ["a"] * 5, "n": 4}, "prompt: the request asks for 20 answers"),
         (TEXT, {"prompt": "a", "echo": True}, "echo is true, served: false"),
@@ -343,7 +343,7 @@ VALUES = [
 def test_no_value_of_any_field_is_an_error_of_the_server(server, seed):
     draw = random.Random(seed)
     for _ in range(60):
-        fields = draw.sample([*SERVED, "prompt", "logprobs", "response_format", "echo"], draw.choice([1, 2, 3]))
+        fields = draw.sample([*FIELDS, "prompt", "logprobs", "echo"], draw.choice([1, 2, 3]))
         asked = {"model": "decoder", "prompt": "abc", "max_tokens": 2, **{name: draw.choice(VALUES) for name in fields}}
         reply = server.ask("POST", TEXT, asked)
         assert reply.status in (200, 400), asked

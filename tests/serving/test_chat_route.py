@@ -92,10 +92,13 @@ def test_a_stop_string_ends_the_answer(server, folder):
     [
         ({"messages": []}, "messages is [], expected at least one message"),
         ({"messages": ["hi"]}, 'messages[0] is "hi", expected an object'),
-        ({"messages": [{"role": "robot", "content": "a"}]}, 'messages[0].role is "robot", served: system, user'),
+        ({"messages": [{"role": "robot", "content": "a"}]}, 'messages[0].role is "robot", served: "system", "user"'),
         ({"messages": [{"role": "user"}]}, "messages[0].content is null, expected a string"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 'type is "image_url", served: "text"'),
-        ({"tools": [{}]}, "tools are not served: the chat template of this model takes none; leave them out"),
+        (
+            {"tools": [{"function": {"name": "a"}}]},
+            "tools are not served: the chat template of this model takes none; leave them out",
+        ),
         ({"max_tokens": -1}, "max_tokens is -1, expected 1 or more"),
         ({"max_completion_tokens": 0}, "max_completion_tokens is 0, expected 1 or more"),
         ({"temperature": 1, "top_k": 0}, "top_k is 0, expected 1 or more"),
@@ -105,7 +108,7 @@ def test_a_stop_string_ends_the_answer(server, folder):
         ({"max_tokens": "6"}, 'max_tokens is "6", expected a whole number'),
         ({"temperature": -1}, "temperature is -1, expected 0 or more"),
         ({"temperature": 1, "top_p": 0}, "top_p is 0"),
-        ({"stop": [""]}, 'stop is [""], expected a string or a list of up to 4 strings'),
+        ({"stop": [""]}, 'stop[0] is "", expected a string that is not empty'),
         ({"messages": [{"role": "user", "content": "a" * 500}]}, "which leaves none for an answer"),
     ],
 )

@@ -70,9 +70,8 @@ def test_many_short_texts_and_a_long_one_take_no_more_than_their_bytes(server, k
 )
 def test_numbers_of_json_are_those_of_the_type(kind, data, found):
     tensors = pytest.importorskip("lucid.serving.tensors")
-    bodies = pytest.importorskip("lucid.serving.bodies")
     shape = list(np.shape(data))
-    array, size = tensors.read(bodies.Body({**tensor(kind, data), "shape": shape}), b"")
+    array, size = tensors.read({**tensor(kind, data), "shape": shape}, b"", "inputs[0]")
     assert (array.ravel().tolist(), array.dtype.name, size) == (found, kind.lower().replace("fp", "float"), 0)
 
 
@@ -92,7 +91,7 @@ def test_data_of_another_type_are_refused(server, kind, data):
 @pytest.mark.parametrize("size", [10**30, 1 << 63])
 def test_sizes_beyond_those_of_arrays_are_refused(server, size):
     reply = server.ask("POST", INFER, {"inputs": [tensor("INT64", [], shape=[0, size])]})
-    assert (reply.status, said(reply)[:22]) == (400, "inputs[0].shape is [0,")
+    assert (reply.status, said(reply)[:21]) == (400, "inputs[0].shape[1] is")
     many = [10**4000, 10**4000]  # whose product has more digits than Python writes
     assert server.ask("POST", INFER, {"inputs": [tensor("INT64", [], shape=many)]}).status == 400
 

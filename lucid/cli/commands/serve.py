@@ -32,7 +32,8 @@ def run(options: Serve) -> int:
     source = exported_source(options, options.task, providers)
     server = values_of(options, ServerOptions) | {"providers": tuple(providers), "name": options.name or source.name}
     adapter = None if source.adapter is None else str(source.adapter)
-    settings = Settings(folder=str(source.folder), **server, adapter=adapter, limits=Limits(**limits))
+    server |= {"adapter": adapter, "origins": tuple(options.cors_origin)}
+    settings = Settings(folder=str(source.folder), **server, limits=Limits(**limits))
     app = make(settings)
     if options.task not in (None, app.state.model.task):
         raise usage(f"--task {options.task}: {source.folder} is for {app.state.model.task}")

@@ -469,7 +469,15 @@ class ServerOptions(ProviderOptions, PromptOption):
         _address(metavar="HOST", help="The address to listen on; 0.0.0.0 also accepts clients from other machines."),
     ] = "127.0.0.1"
     port: Annotated[int, _address(min=1, max=65535, help="The port to listen on.")] = 8000
-    name: Annotated[str | None, of_model(help="What clients call the model; by default the folder's name.")] = None
+    access_log: Annotated[
+        bool,
+        _address(
+            "--access-log", help="Write a line for each request to stderr: client, path, status, size and seconds."
+        ),
+    ] = False
+    name: Annotated[
+        str | None, of_model(help="What clients call the model; by default the name of the folder or file.")
+    ] = None
     workers: Annotated[int, of_model(min=1, help="Number of processes; one that ends is started again.")] = 1
     threads: Annotated[
         int | None, of_model(min=1, help="Threads of each process; by default the processes share the cores.")
@@ -497,7 +505,8 @@ class LimitOptions:
 class Serve(JsonCommand, LimitOptions, ServerOptions, DeployedOptions):
     """Serve a model over HTTP, by the routes of OpenAI's API and of the Open Inference Protocol.
 
-    It listens on this machine alone unless --host says otherwise. Nothing of a request is written to a log.
+    It listens on this machine alone unless --host says otherwise. Nothing that a request holds is written to a log.
+    The page at its address tries the model.
 
     Examples:
 
@@ -508,6 +517,15 @@ class Serve(JsonCommand, LimitOptions, ServerOptions, DeployedOptions):
     """
 
     task: Annotated[str | None, of_model(help=_TASK)] = None
+    cors_origin: Annotated[
+        list[str],
+        _address(
+            metavar="ORIGIN",
+            help="The origin of web pages that may ask this server, such as https://example.org, or * for all. "
+            "Repeatable.",
+            **REPEATABLE,
+        ),
+    ]
     key_file: Annotated[
         Path | None,
         _address(

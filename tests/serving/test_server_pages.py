@@ -1,0 +1,142 @@
+"""What a server has beside its answers: a page, a description of its routes, CORS, an access log."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lucid
+from tests.batch.folders import exported
+from tests.serving.servers import Server, decoder, served
+
+pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
+
+CHAT, TEXT, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
+ORIGIN = "https://pages.example"
+LOG = "lucid.serving.access"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return decoder(tmp_path_factory.mktemp("decoder"))
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Any:
+    with served(folder, name="tiny") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with served(exported(tmp_path_factory.mktemp("sentences"), "sentences/cls"), name="tiny") as made:
+        yield made
+
+
+# The description ------------------------------------------------------------------------------------------------------
+
+
+def test_every_route_is_described(server: Server) -> None:
+    described = server.ask("GET", "/openapi.json").json
+    assert described["openapi"] == "3.1.0" and described["info"]["version"] == lucid.__version__
+    paths = {route.path_format for route in server.app.routes}
+    assert described["paths"].keys() == paths
+    assert all(one["summary"] for methods in described["paths"].values() for one in methods.values())
+
+
+SHORT = {"model": "tiny", "max_tokens": 1}
+VALID = {
+    CHAT: {**SHORT, "messages": [{"role": "user", "content": "a"}]},
+    TEXT: {**SHORT, "prompt": "a"},
+    EMBEDDINGS: {"model": "tiny", "input": "a"},
+}
+ANYTHING = {"anyOf": [{}, {"type": "null"}]}
+
+
+@pytest.mark.parametrize("path", VALID)
+def test_each_field_is_checked_as_it_is_described(path: str, server: Server, sentences: Server) -> None:
+    """An object in a list is a value of none; null is as good as none where a field may be left out."""
+    asked = sentences if path == EMBEDDINGS else server
+    content = asked.ask("GET", "/openapi.json").json["paths"][path]["post"]["requestBody"]["content"]
+    schema = content["application/json"]["schema"]
+    for name, field in schema["properties"].items():
+        reply = asked.ask("POST", path, {**VALID[path], name: [{}]})
+        refused = reply.status == 400 and reply.json["error"]["param"].startswith(name)
+        assert refused is (field != ANYTHING), (name, reply)
+        reply = asked.ask("POST", path, {**VALID[path], name: None})
+        assert (reply.status == 400) is (name in schema["required"]), (name, reply)
+    reply = asked.ask("POST", path, {**VALID[path], "unknown": 1})
+    assert (reply.status, reply.json["error"]["message"]) == (400, "unknown is not served; leave it out")
+
+
+def test_numbers_of_json_may_have_a_point(server: Server) -> None:
+    reply = server.ask("POST", TEXT, {**VALID[TEXT], "max_tokens": 2.0, "temperature": 0})
+    assert reply.json["usage"]["completion_tokens"] == 2
+    reply = server.ask("POST", TEXT, {**VALID[TEXT], "max_tokens": 2.5})
+    assert reply.json["error"]["message"] == "max_tokens is 2.5, expected a whole number"
+
+
+def test_a_wrong_path_and_a_wrong_method_say_what_there_is(server: Server) -> None:
+    message = server.ask("GET", "/v1/chat").json["error"]["message"]
+    assert "\n" not in message and message.startswith("GET /v1/chat: Not Found; there are /v1/models, ")
+    reply = server.ask("GET", CHAT)
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+
+
+# The page -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_the_page_needs_nothing_from_elsewhere_and_no_key(path: str, folder: Path) -> None:
+    with served(folder, key="secret") as server:
+        reply = server.ask("GET", path)
+        assert server.ask("GET", "/openapi.json").status == 401
+    assert reply.headers["content-type"].startswith("text/html")
+    text = reply.data.decode()
+    assert not re.search(r"https?://|\ssrc=|<link|@import|innerHTML", text)
+    assert "connect-src 'self'" in reply.headers["content-security-policy"]
+
+
+# CORS -----------------------------------------------------------------------------------------------------------------
+
+
+def test_pages_of_named_origins_may_ask_and_others_not(folder: Path) -> None:
+    with served(folder, name="tiny", key="secret", origins=[ORIGIN]) as server:
+        wanted = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "authorization"}
+        reply = server.ask("OPTIONS", CHAT, Origin=ORIGIN, **wanted)
+        assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, ORIGIN)
+        assert "POST" in reply.headers["access-control-allow-methods"]
+        assert server.ask("OPTIONS", CHAT, Origin="https://other.example", **wanted).status == 400
+        for key, status in (("secret", 200), ("wrong", 401)):  # an error is read too
+            reply = server.ask("POST", CHAT, VALID[CHAT], Origin=ORIGIN, Authorization=f"Bearer {key}")
+            assert (reply.status, reply.headers["access-control-allow-origin"]) == (status, ORIGIN)
+    with served(folder) as server:
+        assert "access-control-allow-origin" not in server.ask("GET", "/health", Origin=ORIGIN).headers
+
+
+# The access log -------------------------------------------------------------------------------------------------------
+
+
+def test_the_access_log_has_a_line_for_each_request_and_nothing_that_it_holds(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not logging.getLogger(LOG).isEnabledFor(logging.INFO)  # off by default
+    with caplog.at_level(logging.INFO, LOG):
+        server.ask("POST", TEXT, {**VALID[TEXT], "prompt": "mine"})
+        server.ask("GET", "/v1/models?secret=1")
+        server.ask("GET", "/a%0Ab%22")
+        end = time.monotonic() + 10  # a line comes after its answer
+        while len(caplog.messages) < 3 and time.monotonic() < end:
+            time.sleep(0.005)
+    pattern = r'127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "(.*)" (\d+) \d+ \d+\.\d{3}'
+    found = [re.fullmatch(pattern, line) for line in caplog.messages]
+    assert [one and one.groups() for one in found] == [
+        (f"POST {TEXT} HTTP/1.1", "200"),
+        ("GET /v1/models HTTP/1.1", "200"),
+        ("GET /a%0Ab%22 HTTP/1.1", "404"),
+    ]
