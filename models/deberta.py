@@ -1,4 +1,4 @@
-"""DeBERTa-v2 and v3 (He et al. 2021, 2023): an encoder that attends by content and by distance, with vectors of each.
+"""DeBERTa, v2 and v3 (He et al. 2021, 2023): an encoder that attends by content and by distance, with vectors of each.
 
 ::
 
@@ -13,6 +13,8 @@ A score is the sum of three products: content with content, content with relativ
 reverse ("disentangled attention", section 3.1 of the first paper). Distances are vectors of a table that all layers
 share; far ones share a row. Their keys and queries depend on weights alone, so they are computed once, in the export.
 
+The first version has one product for queries, keys and values, and always projections of its own for distances.
+
 Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -52,6 +54,7 @@ class DebertaConfig(text.TextConfig):
     normed_distances: bool = option.choice(  # the table of distances is normalised
         "norm_rel_ebd", {"none": False, "layer_norm": True}, True, absent="none"
     )
+    joined: bool = False  # one product makes queries, keys and values; those of the first version
     max_positions: int | None = None  # of embeddings of positions; None: there are none, and texts have any length
     type_vocab_size: int = option.size("type_vocab_size", 0, low=0)  # 0: no such embedding
     activation: str = option.activation("hidden_act", "gelu")
@@ -73,24 +76,31 @@ class DebertaConfig(text.TextConfig):
         """From config.json."""
         if options.get("relative_attention", bool) is not True:
             raise options.wrong("relative_attention", "supported: True")
-        positions, kinds = options.size("max_position_embeddings"), _kinds(options)
-        buckets, most = options.whole("position_buckets"), options.size("max_relative_positions")
+        first, kinds = options.model_type == "deberta", _kinds(options)
+        positions = options.size("max_position_embeddings")
+        buckets, most = 0 if first else options.whole("position_buckets"), options.size("max_relative_positions")
         most = most if most > 0 else positions
         if buckets > 0 and not 4 <= buckets < 2 * most - 2:
             raise options.wrong("position_buckets", f"expected 4 to {2 * most - 3}, for distances up to {most}")
+        known: dict[str, Any] = {"joined": True, "shared_projections": False, "normed_distances": False}
+        known |= {"conv_kernel_size": 0, "conv_groups": 1, "conv_activation": "tanh"}
         config = cls.from_rows(
             options,
+            **(known if first else {}),
             max_distance=most,
             num_buckets=buckets if buckets > 0 else None,
             content_to_position="c2p" in kinds,
             position_to_content="p2c" in kinds,
             max_positions=positions if options.get("position_biased_input", bool) else None,
         )
+        if first:
+            options.only("embedding_size", config.hidden_size)
+            options.only("talking_head", False)
         options.only("attention_head_size", config.hidden_size // config.num_heads)
         options.only("pooler_hidden_size", config.hidden_size)
         if config.conv_kernel_size and config.conv_kernel_size % 2 == 0:
             raise options.wrong("conv_kernel_size", "expected an odd number, or 0 for no convolution")
-        if not config.shared_projections and not options.has_weights(r"\.pos_(key|query)_proj\."):
+        if not first and not config.shared_projections and not options.has_weights(r"\.pos_(key|query)_proj\."):
             problem = "but the checkpoint has no pos_key_proj or pos_query_proj"
             raise options.asks_in_vain("share_att_key", False, problem)
         return config
@@ -130,7 +140,11 @@ class Deberta(text.TextEncoder[DebertaConfig]):
         family=FAMILIES["deberta"],
         read=DebertaConfig.read,
         ignored_options=["legacy|tie_word_embeddings"],
-        renames=[(r"^deberta\.", "")],
+        renames=[
+            (r"^deberta\.", ""),
+            (r"\.pos_proj\.", ".pos_key_proj."),  # of the first version
+            (r"\.pos_q_proj\.", ".pos_query_proj."),
+        ],
         # Heads for other tasks, and positions that are stored and not used.
         ignored_keys=[
             r"^(cls|lm_predictions|mask_predictions|pooler|classifier|qa_outputs)\.",
@@ -234,16 +248,20 @@ class DisentangledAttention(nn.Module):
     """Attention whose scores are the sum of content to content, content to position and position to content."""
 
     def __init__(self, c: DebertaConfig) -> None:
-        self.query_proj, self.key_proj, self.value_proj = (nn.Linear(c.hidden_size, c.hidden_size) for _ in range(3))
-        own = not c.shared_projections
-        self.pos_key_proj = nn.Linear(c.hidden_size, c.hidden_size) if own and c.content_to_position else None
-        self.pos_query_proj = nn.Linear(c.hidden_size, c.hidden_size) if own and c.position_to_content else None
+        width, own = c.hidden_size, not c.shared_projections
+        if c.joined:
+            self.in_proj = nn.Linear(width, 3 * width, bias=False)
+            self.q_bias, self.v_bias = (nn.init.zeros_(nn.init.new_parameter(width)) for _ in range(2))
+        else:
+            self.query_proj, self.key_proj, self.value_proj = (nn.Linear(width, width) for _ in range(3))
+        self.pos_key_proj = nn.Linear(width, width, not c.joined) if own and c.content_to_position else None
+        self.pos_query_proj = nn.Linear(width, width) if own and c.position_to_content else None
         self.config, self.num_heads = c, c.num_heads
         summands = 1 + c.content_to_position + c.position_to_content
         self.scale = (summands * c.hidden_size // c.num_heads) ** -0.5
 
     def forward(self, x: Tensor, key_mask: Tensor | None, table: Tensor, rows: Tensor) -> Tensor:
-        q, k, v = self.query_proj(x), self.key_proj(x), self.value_proj(x)
+        q, k, v = self._joined(x) if self.config.joined else (self.query_proj(x), self.key_proj(x), self.value_proj(x))
         bias = self.bias(q, k, table, rows)
         y: Tensor = ops.attention(q, k, v, bias, key_mask, heads=self.num_heads, scale=self.scale)
         return y
@@ -258,6 +276,13 @@ class DisentangledAttention(nn.Module):
             queries = self._of_distances(self.pos_query_proj or self.query_proj, table)
             found.append(ops.take_along(self._heads(k) @ queries, rows.mT, axis=-1).mT)
         return found[0] if len(found) == 1 else found[0] + found[1]
+
+    def _joined(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (N, L, E) each, of the product that has those of each head together."""
+        n, length, width = x.shape
+        q, k, v = self.in_proj(x).reshape(n, length, self.num_heads, 3, width // self.num_heads).unbind(3)
+        q, k, v = (part.reshape(n, length, width) for part in (q, k, v))
+        return q + self.q_bias, k, v + self.v_bias
 
     def _heads(self, x: Tensor) -> Tensor:
         """(N, L, H * d) to (N, H, L, d)."""

@@ -173,7 +173,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "swin": _SWIN,
     "whisper": _WHISPER,
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "ernie", "mpnet"), _TEXT),
-    **dict.fromkeys(("nomic_bert", "jina_embeddings_v3", "esm"), _TEXT),
+    **dict.fromkeys(("nomic_bert", "jina_embeddings_v3", "esm", "deberta"), _TEXT),
     "roformer": {**_TEXT, "embedding_size": 16},
     "eurobert": {**DECODER, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     "modernbert": {
@@ -186,8 +186,10 @@ SIZES: dict[str, dict[str, Any]] = {
     },
 }
 """The sizes of tiny models by model_type; of others those of decoders."""
+_DISENTANGLED = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
 NEEDED: dict[str, dict[str, Any]] = {
-    "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "deberta-v2": _DISENTANGLED,
+    "deberta": _DISENTANGLED,
     "esm": {"pad_token_id": 1},
     "gpt_oss": {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4}},
     "ministral": {"head_dim": 16, "sliding_window": 3},

@@ -28,13 +28,18 @@ CLASSES = {
     "cohere2": "Cohere2ForCausalLM Cohere2Model",
     "convnext": "ConvNextBackbone ConvNextEncoder ConvNextForImageClassification ConvNextModel",
     "convnextv2": "ConvNextV2Backbone ConvNextV2Encoder ConvNextV2ForImageClassification ConvNextV2Model",
+    "deberta": (
+        "DebertaForMaskedLM DebertaForQuestionAnswering DebertaForSequenceClassification "
+        "DebertaForTokenClassification DebertaModel"
+    ),
     "deberta-v2": (
         "DebertaV2ForMaskedLM DebertaV2ForMultipleChoice DebertaV2ForQuestionAnswering "
         "DebertaV2ForSequenceClassification DebertaV2ForTokenClassification DebertaV2Model"
     ),
     "deepseek_v2": "DeepseekV2ForCausalLM DeepseekV2ForSequenceClassification DeepseekV2Model",
     "deepseek_v3": (
-        "DeepseekV3ForCausalLM DeepseekV3ForSequenceClassification DeepseekV3ForTokenClassification DeepseekV3Model"
+        "DeepseekV3ForCausalLM DeepseekV3ForSequenceClassification DeepseekV3ForTokenClassification "
+        "DeepseekV3Model"
     ),
     "deit": "DeiTForImageClassification DeiTForImageClassificationWithTeacher DeiTForMaskedImageModeling DeiTModel",
     "depth_anything": "DepthAnythingForDepthEstimation",
@@ -133,6 +138,7 @@ CLASSES = {
         "NemotronForTokenClassification NemotronModel"
     ),
     "nomic_bert": (
+
         "NomicBertForMaskedLM NomicBertForSequenceClassification NomicBertForTokenClassification NomicBertModel"
     ),
     "olmo": "OlmoForCausalLM OlmoForSequenceClassification OlmoModel",
@@ -186,7 +192,8 @@ CLASSES = {
     "smolvlm": "SmolVLMForConditionalGeneration SmolVLMModel",
     "stablelm": "StableLmForCausalLM StableLmForSequenceClassification StableLmForTokenClassification StableLmModel",
     "starcoder2": (
-        "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification Starcoder2Model"
+        "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification "
+        "Starcoder2Model"
     ),
     "swin": "SwinBackbone SwinEncoder SwinForImageClassification SwinForMaskedImageModeling SwinModel",
     "t5": (

@@ -272,7 +272,7 @@ FAMILIES: dict[str, Family] = {
         },
         types=_types("convnext", "convnextv2"),
     ),
-    "deberta": Family(tasks=_encoder("deberta.Deberta"), types=_types("deberta-v2")),
+    "deberta": Family(tasks=_encoder("deberta.Deberta"), types=_types("deberta-v2", "deberta")),
     "deepseek": Family(
         tasks=_decoder("deepseek.Deepseek", "question-answering"),
         types={

@@ -144,7 +144,7 @@ ZOO = [
     *(Entry("ALBERT", Albert, f"albert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
     *(Entry("ModernBERT", ModernBert, f"modernbert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
     Entry("EuroBERT", EuroBert, "eurobert/base", _HIDDEN),
-    *(Entry("DeBERTa", Deberta, f"deberta/{v}", _HIDDEN) for v in ("v3", "masked_lm", "content_to_position")),
+    *(Entry("DeBERTa", Deberta, f"deberta/{v}", _HIDDEN) for v in ("v3", "masked_lm", "content_to_position", "first")),
     *(
         Entry(f"BERT, RoBERTa, DistilBERT: {head.replace('_', ' ')}", reader, f"tasks/{family}_{head}", outputs)
         for head, (reader, outputs) in _HEADS.items()

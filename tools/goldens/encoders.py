@@ -25,6 +25,9 @@ from transformers import (
     CamembertConfig,
     CamembertForMaskedLM,
     CamembertModel,
+    DebertaConfig,
+    DebertaForMaskedLM,
+    DebertaModel,
     DebertaV2Config,
     DebertaV2ForMaskedLM,
     DebertaV2Model,
@@ -445,6 +448,20 @@ def deberta_config(**changes: object) -> DebertaV2Config:
     return DebertaV2Config(**({"vocab_size": VOCABULARY, "max_position_embeddings": 12} | sizes | v3 | changes))
 
 
+def first_deberta_config() -> DebertaConfig:
+    """As published, but for the sizes, and with embeddings of positions and of token types."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    relative = {"relative_attention": True, "max_relative_positions": 5, "pos_att_type": "c2p|p2c"}
+    return DebertaConfig(
+        **sizes,
+        **relative,
+        vocab_size=VOCABULARY,
+        max_position_embeddings=24,
+        position_biased_input=True,
+        type_vocab_size=2,
+    )
+
+
 def deberta() -> list[Golden]:
     common = {
         "cases": text_cases(VOCABULARY, 0, compare="kept", seed=150),
@@ -477,6 +494,15 @@ def deberta() -> list[Golden]:
             "deberta/content_to_position",
             DebertaV2Model(deberta_config(pos_att_type=["c2p"], type_vocab_size=2, **convolved)),
             note="one product with distances; token types; a convolution beside the first layer",
+            **(common | {"cases": typed}),
+        ),
+        Golden(
+            "deberta/first",
+            DebertaForMaskedLM(first_deberta_config()),
+            note="saved from DebertaForMaskedLM: the first version, with one product for queries, keys and values; "
+            "distances up to 5; embeddings of positions and of token types",
+            reader=DebertaModel.from_pretrained,
+            spare=("cls.",),
             **(common | {"cases": typed}),
         ),
     ]
