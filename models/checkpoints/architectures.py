@@ -38,8 +38,7 @@ CLASSES = {
     ),
     "deepseek_v2": "DeepseekV2ForCausalLM DeepseekV2ForSequenceClassification DeepseekV2Model",
     "deepseek_v3": (
-        "DeepseekV3ForCausalLM DeepseekV3ForSequenceClassification DeepseekV3ForTokenClassification "
-        "DeepseekV3Model"
+        "DeepseekV3ForCausalLM DeepseekV3ForSequenceClassification DeepseekV3ForTokenClassification DeepseekV3Model"
     ),
     "deit": "DeiTForImageClassification DeiTForImageClassificationWithTeacher DeiTForMaskedImageModeling DeiTModel",
     "depth_anything": "DepthAnythingForDepthEstimation",
@@ -138,7 +137,6 @@ CLASSES = {
         "NemotronForTokenClassification NemotronModel"
     ),
     "nomic_bert": (
-
         "NomicBertForMaskedLM NomicBertForSequenceClassification NomicBertForTokenClassification NomicBertModel"
     ),
     "olmo": "OlmoForCausalLM OlmoForSequenceClassification OlmoModel",
@@ -192,8 +190,7 @@ CLASSES = {
     "smolvlm": "SmolVLMForConditionalGeneration SmolVLMModel",
     "stablelm": "StableLmForCausalLM StableLmForSequenceClassification StableLmForTokenClassification StableLmModel",
     "starcoder2": (
-        "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification "
-        "Starcoder2Model"
+        "Starcoder2ForCausalLM Starcoder2ForSequenceClassification Starcoder2ForTokenClassification Starcoder2Model"
     ),
     "swin": "SwinBackbone SwinEncoder SwinForImageClassification SwinForMaskedImageModeling SwinModel",
     "t5": (
