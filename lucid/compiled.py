@@ -73,7 +73,7 @@ class _Program:
         groups: the group of each axis of the tensors, in order; axes of one group have the same size.
         sizes: the size of each group, None if symbolic.
         inputs: the names of the inputs and their types, in the order of the tensors.
-        checked: whether `Session.run` has to convert arrays, such as bfloat16.
+        checked: whether `Session.run` has to convert arrays, such as bfloat16, or to hold sizes to bounds.
         rebuild: puts the outputs into the structure that the model returns.
     """
 
@@ -175,7 +175,7 @@ class Compiled:
         graph = trace(call, *kinds)
         session = Session(to_onnx(graph, target=self._target), self._providers, threads=self._threads)
         inputs = {value.name: value.type for value in graph.inputs}
-        checked = any(value.type.dtype == bfloat16 for value in (*graph.inputs, *graph.outputs))
+        checked = bool(graph.bounds) or any(value.type.dtype == bfloat16 for value in (*graph.inputs, *graph.outputs))
         return _Program(groups, sizes, inputs, session, checked, graph.rebuild)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,9 @@ import pytest
 import lucid
 from lucid import nn, ops
 from lucid.core.graph.types import Array
+from lucid.core.sizes.dims import dim
+from lucid.core.targets.runtimes import SIZE_BOUNDS
+from lucid.export import to_onnx
 from lucid.importing import element_functions as elements
 from lucid.importing import from_transformers, register, torch_import
 from lucid.importing import functions as f
@@ -27,6 +31,7 @@ from lucid.models.checkpoints import refusals
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.nn.model_parts import ModelPart
 from lucid.ops.elementwise import expm1, log1p
+from lucid.runtime import Session
 from lucid.testing.original_parity import original_parity
 
 X = np.random.default_rng(0).normal(size=(3, 6, 8)).astype(np.float32)
@@ -441,3 +446,35 @@ def test_further_outputs_of_a_file_are_not_compared_with_the_original() -> None:
     report = original_parity(model, ModelPart(model, {"x": x}), exported)
     assert report is not None and report.passed
     assert {comparison.output for comparison in report.comparisons} == {"output"}
+
+
+# Bounds of sizes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_program_refuses_sizes_above_its_bounds_eagerly_and_in_files() -> None:
+    calls = [Call(2, ops.concat, ([Slot(0), Slot(1)],), {"axis": 1}, "cat", "", "", ())]
+    axes = {"L": (Slot(0), 1), "P": (Slot(1), 1)}
+    module = nn.Module()
+    places, bounds = {"x": Slot(0), "past": Slot(1)}, [(dim("L + P"), 5), (dim("L"), 4)]
+    module.forward = Program(places, {}, calls, Slot(2), 3, axes, bounds)  # type: ignore[method-assign]
+
+    def runs(graph: lucid.Graph) -> list[Callable[..., object]]:
+        return [graph, pickle.loads(pickle.dumps(graph)), Session(to_onnx(graph))]
+
+    ones = np.ones((2, 6), np.float32)
+    for first, second, names in (("M", "K", ("M", "K + M")), ("K - 1", "K", ("K - 1", "2*K - 1"))):
+        graph = lucid.trace(module, ("N", first), ("N", second))
+        for run in [lambda x, past: module(of(x), of(past)), *runs(graph)]:
+            assert run(ones[:, :2], ones[:, :3]) is not None
+            with pytest.raises(ValueError, match=r"\w: .+ is 7, expected at most 5: .+ truncate the input"):
+                run(ones[:, :3], ones[:, :4])
+        assert {str(size) for size, _ in graph.bounds} == set(names)
+    with pytest.raises(ValueError, match=r"from_torch: L is 5, expected at most 4"):
+        lucid.trace(module, ("N", 5), ("N", 0))
+
+
+@pytest.mark.parametrize("text", ["{", "[7]", '{"L": "7"}', '{"L": -1}', '{"L//2": 1}', '{"M": 1}', '{"": 1}'])
+def test_bounds_that_are_none_change_nothing(text: str) -> None:
+    model = to_onnx(nn.Linear(4, 4), ("L", 4))
+    model.metadata_props.add(key=SIZE_BOUNDS, value=text)
+    assert Session(model).run({"x": np.ones((3, 4), np.float32)})["output"].shape == (3, 4)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lucid.core.graph.scope import entered, scope
-from lucid.core.sizes.dims import Dim
+from lucid.core.sizes.bounds import Bound, refuse_above
+from lucid.core.sizes.dims import Dim, names_of
 from lucid.importing.complex_numbers import Complex
 from lucid.nn.module import Module
 from lucid.ops.operand_conversion import as_tensor
@@ -50,6 +51,8 @@ class Program:
     """What an imported module computes, called as torch's `forward` is.
 
     It stands in the place of a module's method `forward` and has a signature, so that inputs have torch's names.
+    `bounds` are sums of sizes, which have names, with the largest values for which torch's program holds; `axes` are
+    where the inputs have these sizes.
     """
 
     def __init__(
@@ -59,16 +62,20 @@ class Program:
         calls: Sequence[Call],
         result: Any,
         slots: int,
+        axes: Mapping[str, tuple[Slot, int]] | None = None,
+        bounds: Sequence[Bound] = (),
     ) -> None:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in inputs])
         self.inputs, self.weights, self.calls, self.result, self.slots = inputs, weights, calls, result, slots
+        self._axes, self._bounds = axes or {}, bounds
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         bound = self.__signature__.bind(*arguments, **named).arguments
         values: list[Any] = [None] * self.slots
         for name, places in self.inputs.items():
             _put(values, places, bound[name], name)
+        self._check_sizes(values)
         for number, weight in self.weights.items():
             values[number] = getattr(weight.owner, weight.name) if isinstance(weight, Weight) else weight
         for call in self.calls:
@@ -80,6 +87,16 @@ class Program:
             for number in call.unused:
                 values[number] = None
         return _with_values(self.result, values)
+
+    def _check_sizes(self, values: Sequence[Any]) -> None:
+        """Hold the sizes of the inputs to their bounds: at once, or, while tracing, those of the graph's runs."""
+        for size, most in self._bounds:
+            places = [self._axes[name] for name in names_of([size])]
+            value = sum(values[slot.number].shape[axis] for slot, axis in places)
+            if isinstance(value, int):
+                refuse_above("from_torch", (size, most), value)
+            elif (here := scope.get()) is not None and here.bounds is not None:
+                here.bounds.append((value, most))
 
 
 _FAULTS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError)

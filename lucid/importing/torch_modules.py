@@ -16,10 +16,11 @@ from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
 from lucid.core.graph.types import DType, as_dtype, bfloat16, spec
+from lucid.core.sizes.dims import dim
 from lucid.core.words.other_libraries import type_name
 from lucid.importing.complex_numbers import OF_COMPLEX, Complex
 from lucid.importing.exporting import REFUSALS, axes_by_name, exported, fixed_axis, quiet, short
-from lucid.importing.guards import decide_extremes
+from lucid.importing.guards import decide_extremes, largest_sums
 from lucid.importing.patterns import LARGER, with_larger_operations
 from lucid.importing.program import Call, Program, Slot, Weight
 from lucid.importing.program_files import load
@@ -82,7 +83,7 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
 
     A module may get several programs of one torch module.
     """
-    program = _decomposed(program)
+    sums, program = largest_sums(program), _decomposed(program)  # decomposing adds guards that no result needs
     _check_outputs(program, module._kind)
     graph = copy.deepcopy(program.graph)
     inputs = _inputs(program, _user_inputs(program, graph))
@@ -97,9 +98,16 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
     output = next(node for node in graph.nodes if node.op == "output")
     result = pytree.tree_unflatten([_argument(value, slots) for value in output.args[0]], program.call_spec.out_spec)
     places = {key: _argument(value, slots) for key, value in inputs.items()}
+    sizes = {
+        symbols.get(str(size.node.expr), ""): (slots[node], axis)
+        for node in _leaves(inputs)
+        for axis, size in enumerate(node.meta["val"].shape)
+        if isinstance(size, torch.SymInt)
+    }
+    bounds = [(dim(" + ".join(symbols[symbol] for symbol in key)), most) for key, most in sums.items()]
     parts = [part for value in weights.values() for part in (value if isinstance(value, Complex) else [value])]
     module._constants = [*module._constants, *(part for part in parts if isinstance(part, Tensor))]
-    return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes)), specs
+    return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes), sizes, bounds), specs
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:

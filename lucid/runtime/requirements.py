@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import NamedTuple
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from lucid.core.graph.types import Array, is_whole
-from lucid.core.targets.runtimes import ACCURACY_LEVEL, EXTENSIONS, SIZE_LIMITS
+from lucid.core.sizes.bounds import Bound
+from lucid.core.sizes.dims import dim
+from lucid.core.targets.runtimes import ACCURACY_LEVEL, EXTENSIONS, SIZE_BOUNDS, SIZE_LIMITS
 from lucid.runtime.skeleton import WireError, skeleton
 
 _LEVEL = "session.qdq_matmulnbits_accuracy_level"  # onnxruntime's config key
@@ -28,9 +31,30 @@ def config_of(model: onnx.ModelProto) -> dict[str, str]:
     return {_LEVEL: level} if level in ("0", "4") else {}
 
 
-def limits_of(model: onnx.ModelProto) -> dict[str, int]:
-    """The largest values of symbolic sizes, from the model's metadata; malformed entries are left out."""
-    text = next((entry.value for entry in model.metadata_props if entry.key == SIZE_LIMITS), "{}")
+class Limits(NamedTuple):
+    """The largest values of symbolic sizes.
+
+    Args:
+        explaining: of those that tables limit, by name: they explain a run that failed.
+        refusing: of sizes and their sums: above them the model may compute something else without failing.
+    """
+
+    explaining: Mapping[str, int]
+    refusing: Sequence[Bound]
+
+
+def limits_of(model: onnx.ModelProto) -> Limits:
+    """The largest values of sizes from the model's metadata; malformed entries are left out."""
+    bounds = list[Bound]()
+    for text, most in _numbers(model, SIZE_BOUNDS).items():
+        with suppress(ValueError):
+            bounds.append((dim(text), most))
+    return Limits(_numbers(model, SIZE_LIMITS), bounds)
+
+
+def _numbers(model: onnx.ModelProto, key: str) -> dict[str, int]:
+    """The positive numbers by name that the metadata have under a key."""
+    text = next((entry.value for entry in model.metadata_props if entry.key == key), "{}")
     try:
         limits = json.loads(text)
     except (ValueError, RecursionError):

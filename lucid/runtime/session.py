@@ -14,6 +14,8 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidProtobuf
 
 from lucid.core.graph.types import Array, bfloat16
+from lucid.core.sizes.bounds import refuse_above
+from lucid.core.sizes.dims import evaluate, names_of
 from lucid.core.words.progress import phase
 from lucid.core.words.safe_text import encodable
 from lucid.ops.tensor.tensor import Tensor
@@ -24,7 +26,7 @@ from lucid.runtime.changed_models import Model
 from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type
-from lucid.runtime.requirements import config_of, extensions_path, limits_of, needs_extensions, without_data
+from lucid.runtime.requirements import Limits, config_of, extensions_path, limits_of, needs_extensions, without_data
 from lucid.runtime.runs import NOT_COMPUTED, BoundRun, Runs
 
 _OPTIONS = (
@@ -158,7 +160,7 @@ class Session:
             KeyError: for missing or unknown input names.
             ModelError: for a file that holds no adapter for this model.
             TypeError, ValueError: for an array of another type or shape than its input, different sizes for one
-                symbolic size, or a size for which the model has no positions, as its file says.
+                symbolic size, a size for which the model has no positions, or one above the bounds in its file.
             RunCancelled: if another thread called `cancel`.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
@@ -176,8 +178,8 @@ class Session:
         """Which input is larger than the file says it may be, and by how much; empty if none is."""
         for name, (_, shape) in self.inputs.items():
             for axis, (size, count) in enumerate(zip(shape, arrays[name].shape, strict=True)):
-                if isinstance(size, str) and count > self._limits.get(size, count):
-                    most = f"at most {self._limits[size]} positions"
+                if isinstance(size, str) and count > self._limits.explaining.get(size, count):
+                    most = f"at most {self._limits.explaining[size]} positions"
                     return f"input {name} has {size} = {count} at axis {axis}, {most}; truncate the input"
         return ""
 
@@ -284,6 +286,9 @@ class Session:
                     raise ValueError(
                         f"Session: input {name} has size {n} at axis {axis}, expected {size} = {known}, as in {where}"
                     )
+        for bound in self._limits.refusing:
+            if names_of(bound[:1]) <= sizes.keys():
+                refuse_above("Session", bound, evaluate(bound[0], {name: n for name, (n, _) in sizes.items()}))
 
 
 def _wanted(providers: str | Sequence[str] | None) -> list[str]:
@@ -298,7 +303,7 @@ def _wanted(providers: str | Sequence[str] | None) -> list[str]:
 
 def _load(
     model: Model, options: onnxruntime.SessionOptions, providers: Sequence[str], config: Mapping[str, str]
-) -> tuple[Any, dict[str, int]]:
+) -> tuple[Any, Limits]:
     """onnxruntime's session, and the largest values of the model's symbolic sizes.
 
     It loads again if loading fails because an export has replaced the file meanwhile: that export may have removed

@@ -65,7 +65,11 @@ class IndexRanges:
         return _Ranges(self._graph, self._nodes, self._constants, sizes).uses()
 
     def fits(self, sizes: Mapping[str, int]) -> bool:
-        """Whether tables hold all positions that the graph computes, as far as their range is known."""
+        """Whether sizes are within the graph's bounds, and tables hold all positions that it computes, as far as their
+        range is known.
+        """
+        if any(evaluate(size, sizes) > most for size, most in self._graph.bounds):
+            return False
         ranges = _Ranges(self._graph, self._nodes, self._constants, sizes)
         if not all(start >= 0 and stop <= size for start, stop, size in ranges.slices()):
             return False

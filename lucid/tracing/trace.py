@@ -16,6 +16,7 @@ from lucid.core.graph.types import Array, TensorType, as_dtype, spec
 from lucid.core.graph.values import Input, Value
 from lucid.core.process.context import evaluating
 from lucid.core.process.threads import single_threaded_blas
+from lucid.core.sizes.bounds import Bound
 from lucid.core.sizes.dims import Dim, names_of
 from lucid.core.sizes.readings import readings
 from lucid.core.words.other_libraries import check_model
@@ -70,16 +71,16 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
     adapter = {name: Tensor.from_value(value) for name, value in adapted.items()}
     names = Names(() if owner is None else ((key, tensor.numpy()) for key, tensor in owner.state_dict().items()))
     paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
-    found = list[tuple[dict[str, Value], Any]]()
+    found = list[tuple[dict[str, Value], Any, list[Bound]]]()
     for model, (call, named) in zip(models, calls, strict=True):
         # One BLAS thread: the rounding of a product of constants depends on the number of threads.
-        scope = Scope("", paths, names)
+        scope = Scope("", paths, names, bounds := list[Bound]())
         with evaluating(), entered(scope), single_threaded_blas(), located_errors(), given_adapter(adapter):
             result = model(*call, **named)
         outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
-        found.append((outputs, flatten_tree(result, lambda value: isinstance(value, Tensor))[0]))
-    used = _used(adapted, [Graph([], outputs, names) for outputs, _ in found]) if adapted else []
-    graphs = [Graph([*graph_inputs.values(), *used], outputs, names, structure) for outputs, structure in found]
+        found.append((outputs, flatten_tree(result, lambda value: isinstance(value, Tensor))[0], bounds))
+    used = _used(adapted, [Graph([], outputs, names) for outputs, *_ in found]) if adapted else []
+    graphs = [Graph([*graph_inputs.values(), *used], outputs, names, *others) for outputs, *others in found]
     for graph in graphs:
         _check_origin(graph)
     return graphs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 import zipfile
@@ -975,3 +976,64 @@ def test_a_file_of_a_stranger_runs_nothing(
     with pytest.raises(TorchImportError, match=message):
         lucid.from_torch("evil.pt2")
     assert not Path("touched").exists()
+
+
+# Bounds of sizes ------------------------------------------------------------------------------------------------------
+
+
+class _Sixteen(nn.Module):
+    """Adds the last numbers of a table: torch takes fewer where a slice reaches past its start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.randn(1, 16))
+
+    def last(self, length: int) -> torch.Tensor:
+        return self.table[:, max(0, 16 - length) : 16]
+
+    def forward(self, x):
+        return x + self.last(x.shape[1])
+
+
+class _Continued(_Sixteen):
+    def forward(self, x, past):
+        return torch.cat([past, x], 1) + self.last(past.shape[1] + x.shape[1])
+
+
+class _Chunks(nn.Module):
+    def forward(self, x):
+        return x + (1 if -(-x.shape[1] // 4) < 3 else 2)
+
+
+def _rows(*lengths: int) -> list[np.ndarray]:
+    return [np.ones((2, length), np.float32) for length in lengths]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "fitting", "longer"),
+    [
+        (_Sixteen(), "L", [16], [17]),
+        (_Chunks(), "L", [8], [9]),
+        (_Continued(), "L \\+ P", [15, 1], [15, 2]),
+    ],
+)
+def test_sizes_for_which_torch_computes_something_else_are_refused(module, name, fitting, longer) -> None:
+    examples = [torch.randn(2, size) for size in (7, 3)[: len(fitting)]]
+    imported = lucid.from_torch(module.eval(), *examples, dynamic=[("N", "L"), ("N", "P")][: len(fitting)])
+    graph = lucid.trace(imported)
+    session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+    wanted = module(*map(torch.from_numpy, _rows(*fitting))).numpy()
+    np.testing.assert_array_equal(imported(*map(lucid.tensor, _rows(*fitting))).numpy(), wanted)
+    np.testing.assert_array_equal(session(*_rows(*fitting)).numpy(), wanted)
+    words = rf"{name} is {sum(longer)}, expected at most {sum(fitting)}"
+    for run in (lambda *x: imported(*map(lucid.tensor, x)), graph, copy.deepcopy(graph), session):
+        with pytest.raises(ValueError, match=words):
+            run(*_rows(*longer))
+    with pytest.raises(ValueError, match=rf"is {sum(longer)}, expected at most {sum(fitting)}"):
+        lucid.compile(imported)(*map(lucid.tensor, _rows(*longer)))
+
+
+def test_sizes_without_a_bound_have_none() -> None:
+    for module in (nn.Linear(8, 4), Function(lambda x: x.reshape(x.shape[0], 2, -1, 4))):
+        imported = lucid.from_torch(module.eval(), torch.randn(2, 6, 8), dynamic=[("N", "L", 8)])
+        assert lucid.trace(imported).bounds == ()

@@ -19,6 +19,7 @@ from lucid.core.graph.pytree import fill
 from lucid.core.graph.running import run
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Body, Constant, Input, Node, Result, Value, in_order
+from lucid.core.sizes.bounds import Bound
 from lucid.core.sizes.dims import names_of
 from lucid.core.words import html
 
@@ -35,11 +36,15 @@ class Graph:
         outputs: Mapping[str, Value],
         names: Names | None = None,
         structure: Any = None,
+        bounds: Sequence[Bound] = (),
     ) -> None:
-        """`structure` is what the function returned, with each tensor replaced by the number of its output."""
+        """`structure` is what the function returned, with each tensor replaced by the number of its output; `bounds`
+        are sizes with the largest values for which the graph computes what the function does.
+        """
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs.values())
         self.output_names = tuple(outputs)
+        self.bounds = tuple(bounds)
         self._names = names or Names()
         self._structure = (0 if len(outputs) == 1 else tuple(range(len(outputs)))) if structure is None else structure
 
@@ -51,7 +56,7 @@ class Graph:
     def __reduce__(self) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
         """Support copies and pickles of graphs of any depth, with their names and shared arrays."""
         flat = flatten(self.nodes(), self.inputs, self.outputs, self._names.get)
-        return _restored, (flat, self.output_names, self._structure)
+        return _restored, (flat, self.output_names, self._structure, self.bounds)
 
     def nodes(self) -> list[Node]:
         """The nodes in an order in which they can run."""
@@ -83,7 +88,7 @@ class Graph:
         """The graph with other outputs, such as rewritten or inner values; a rewrite may also give inputs and names."""
         structure = self._structure if tuple(outputs) == self.output_names else None
         known = self._names.extended(names) if names else self._names
-        return Graph(self.inputs if inputs is None else inputs, outputs, known, structure)
+        return Graph(self.inputs if inputs is None else inputs, outputs, known, structure, self.bounds)
 
     def rebuild(self, values: Sequence[Any]) -> Any:
         """The structure that the traced function returned, around the given values."""
@@ -95,9 +100,9 @@ class Graph:
         `watch` is called with every result of a node and its array.
 
         Raises:
-            TypeError, ValueError: for an array that does not fit its input.
+            TypeError, ValueError: for an array that does not fit its input, or a size above its bound.
         """
-        return run(self.inputs, self.outputs, arrays, watch)
+        return run(self.inputs, self.outputs, arrays, watch, self.bounds)
 
     def __call__(self, *arrays: Any) -> Any:
         """Run with NumPy, on arrays in the order of `inputs`; returns arrays in the structure of the traced result."""
@@ -118,9 +123,9 @@ class Graph:
         return html.listing(str(self))
 
 
-def _restored(flat: Flat, output_names: Sequence[str], structure: Any) -> Graph:
+def _restored(flat: Flat, output_names: Sequence[str], structure: Any, bounds: Sequence[Bound]) -> Graph:
     inputs, outputs, named = restore(flat)
-    return Graph(inputs, dict(zip(output_names, outputs, strict=True)), Names(named), structure)
+    return Graph(inputs, dict(zip(output_names, outputs, strict=True)), Names(named), structure, bounds)
 
 
 def verify(inputs: Sequence[Input], outputs: Sequence[Value]) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from lucid.core.graph.loop_bodies import bound
 from lucid.core.graph.types import Array, bind_sizes, show_shape
 from lucid.core.graph.values import Constant, Input, Node, Result, Value, in_order
-from lucid.core.sizes.dims import bind
+from lucid.core.sizes.bounds import Bound, refuse_above
+from lucid.core.sizes.dims import bind, evaluate
 
 
 def run(
@@ -16,16 +17,19 @@ def run(
     outputs: Sequence[Value],
     arrays: Sequence[Array],
     watch: Callable[[Result, Array], None] | None = None,
+    bounds: Sequence[Bound] = (),
 ) -> list[Array]:
     """The outputs for these arrays of the inputs; each value is dropped after its last use. `watch` sees every result.
 
     Raises:
-        TypeError, ValueError: for an array that does not fit its input.
+        TypeError, ValueError: for an array that does not fit its input, or a size above its bound.
     """
     if len(arrays) != len(inputs):
         wanted = ", ".join(f"{value.name}: {value.type}" for value in inputs)
         raise ValueError(f"graph: got {len(arrays)} arrays, expected {len(inputs)} ({wanted})")
     sizes = bind_sizes([value.name for value in inputs], [value.type for value in inputs], arrays)
+    for size, most in bounds:
+        refuse_above("graph", (size, most), evaluate(size, sizes))
     values: dict[int, Array] = {id(value): array for value, array in zip(inputs, arrays, strict=True)}
     nodes = in_order(outputs)
     uses = Counter(id(value) for value in (*(value for node in nodes for value in node.inputs), *outputs))

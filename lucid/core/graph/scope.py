@@ -11,16 +11,18 @@ from lucid.core.graph.names import Names
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Attributes, Node, Operation, Value
 from lucid.core.process.context import holding
+from lucid.core.sizes.bounds import Bound
 
 
 class Scope(NamedTuple):
-    """The current place of tracing: the path of the running module, the path of each module by identity, and the names
-    of the parameters.
+    """The current place of tracing: the path of the running module, the path of each module by identity, the names of
+    the parameters, and the bounds of sizes that modules have added.
     """
 
     path: str
     names: Mapping[int, str]
     parameters: Names | None = None
+    bounds: list[Bound] | None = None
 
     def knows(self, array: Array) -> bool:
         """Whether an array is a parameter of the model."""

@@ -12,8 +12,16 @@ import onnx
 from onnx import helper
 
 from lucid.core.graph.types import Array, TensorType, as_dtype
+from lucid.core.sizes.bounds import smallest
 from lucid.core.sizes.dims import Size
-from lucid.core.targets.runtimes import ACCURACY_LEVEL, DEFAULT_LEVEL, EXTENSIONS, OLDEST_RELEASE, SIZE_LIMITS
+from lucid.core.targets.runtimes import (
+    ACCURACY_LEVEL,
+    DEFAULT_LEVEL,
+    EXTENSIONS,
+    OLDEST_RELEASE,
+    SIZE_BOUNDS,
+    SIZE_LIMITS,
+)
 from lucid.core.words.safe_text import encodable
 from lucid.export.builder import Block, Builder, Emitted, Strings
 from lucid.export.onnx_file.array_bytes import in_order
@@ -68,6 +76,8 @@ def assemble(
         model.metadata_props.add(key=ACCURACY_LEVEL, value=str(build.target.accuracy_level))
     if limits := size_limits(build.graph):
         model.metadata_props.add(key=SIZE_LIMITS, value=json.dumps(limits))
+    if bounds := smallest(build.graph.bounds):
+        model.metadata_props.add(key=SIZE_BOUNDS, value=json.dumps(bounds))
     for key, note in notes.items():
         model.metadata_props.add(key=key, value=encodable(note))
     model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in domains.items())
