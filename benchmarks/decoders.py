@@ -14,8 +14,8 @@ import lucid
 from benchmarks.graphs import Array
 from lucid.export import Target, to_onnx
 from lucid.generation import Generator
-from lucid.generation.prompts import Prompt
-from lucid.generation.stepper import stepper
+from lucid.generation.memory import memory_of
+from lucid.generation.slots import BufferSlots
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama
 from lucid.runtime import Session
@@ -37,7 +37,7 @@ class Decoding(ABC):
 
     @abstractmethod
     def step(self) -> Array:
-        """Read one token behind the prompt, and forget it; the logits after it (N, vocab)."""
+        """Read one token behind the prompt; the logits after it (N, vocab)."""
 
     @abstractmethod
     def generate(self, count: int) -> Array:
@@ -50,21 +50,24 @@ class LucidDecoding(Decoding):
     def __init__(self, session: Session, batch: int, filled: int, capacity: int | None = None) -> None:
         vocabulary = session.outputs["logits"][1][-1]
         assert isinstance(vocabulary, int)
-        self._ids = prompts(vocabulary, batch, filled)
-        self._prompt, self._filled = Prompt(self._ids, np.ones_like(self._ids)), filled
-        self._stepper, self._generator = stepper(session), Generator(session)
-        self._room = 64 if capacity is None else capacity - filled
-        _, self._cache = self._stepper.prefill(self._prompt, self._room)
-        self._token = self._ids[:, 0]
+        self._ids, self._filled = prompts(vocabulary, batch, filled), filled
+        self._memory, self._generator = memory_of("LucidDecoding", session), Generator(session)
+        self._most = filled + 64 if capacity is None else capacity
+        self.prefill()
 
     def prefill(self) -> Array:
-        return self._stepper.prefill(self._prompt, self._room)[0]
+        self._slots = self._memory.slots(len(self._ids), self._most)
+        self._read = self._filled
+        return self._slots.read(range(len(self._ids)), list(self._ids))[:, -1]
 
     def step(self) -> Array:
-        logits, after = self._stepper.step(self._token, self._cache)
-        if after is self._cache:  # buffers that were written in place
-            after.lengths = np.full_like(after.lengths, self._filled)
-        return logits
+        if isinstance(self._slots, BufferSlots):
+            for slot in range(len(self._ids)):
+                self._slots.keep(slot, slot, self._filled)
+        elif self._read == self._most:  # a growing cache remembers some steps: to forget takes a copy
+            self.prefill()
+        self._read += 1
+        return self._slots.read(range(len(self._ids)), list(self._ids[:, :1]))[:, -1]
 
     def generate(self, count: int) -> Array:
         return self._generator.generate(self._ids, max_new_tokens=count)

@@ -14,7 +14,7 @@ import pytest
 import lucid
 from lucid.export import Target, to_onnx
 from lucid.generation import Engine, EngineFull, Generator, LogitsError
-from lucid.generation.stepper import slots_of
+from lucid.generation.memory import memory_of
 from lucid.models.llama import Llama
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session
@@ -239,7 +239,7 @@ def test_a_cancelled_request_frees_its_slot_within_one_step() -> None:
     first.cancel()
     second.cancel()  # while it waits
     made.step()
-    assert (len(first.ids), second.ids, len(third.ids)) == (2, [], 2)
+    assert (len(first.ids), second.ids, len(third.ids)) == (1, [], 1)
     assert list(first) == first.ids
     assert (made.active, made.waiting, second.ended_by) == (1, 0, "cancelled")
 
@@ -249,14 +249,14 @@ def test_steps_of_all_rows_share_one_memory_of_logits() -> None:
     session = model("fixed in place")
     assert isinstance(session, Session)
     found: list[Any] = []
-    buffers = slots_of(session, 3, 16)._buffers
+    buffers = memory_of("test", session).slots(3, 16).buffers
     for start, count in ((0, 3), (1, 2), (2, 1), (0, 1)):
         found.append(buffers.run(start, np.full((count, 1), 5), np.zeros(count, np.int64)))
     assert all(np.shares_memory(found[0], logits) for logits in found)
 
 
 def test_buffers_grow_up_to_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lucid.generation.stepper.FIRST_CAPACITY", 4)
+    monkeypatch.setattr("lucid.generation.memory.FIRST_CAPACITY", 4)
     made, asked = engine(capacity=30), prompts(3, 14)
     requests = [made.submit(prompt, max_new_tokens=16) for prompt in asked]
     assert [list(one) for one in requests] == [alone("fixed in place", one, max_new_tokens=16) for one in asked]
@@ -341,19 +341,20 @@ def test_nan_behind_a_first_token_fails_that_request_only() -> None:
     assert list(requests[1]) == alone("fixed", asked[1], max_new_tokens=9)
 
 
-@pytest.mark.parametrize("method", ["read", "step"])
-def test_a_run_that_is_cancelled_is_repeated_by_the_next_step(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, asked = engine(), prompts(3, 4)
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_run_that_is_cancelled_is_repeated_by_the_next_step(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run that reads the second prompt, or one that writes."""
+    made, asked = engine(chunk=4), prompts(3, 4)
     requests = [made.submit(prompt, max_new_tokens=5) for prompt in asked]
-    run: Callable[..., Any] = getattr(made._memory, method)
+    run: Callable[..., Any] = made._memory.read
     calls = itertools.count()
 
     def cancelled(*given: Any) -> Any:
-        if next(calls) == 1:
+        if next(calls) == number:
             raise RunCancelled("the run was cancelled")
         return run(*given)
 
-    monkeypatch.setattr(made._memory, method, cancelled)
+    monkeypatch.setattr(made._memory, "read", cancelled)
     with pytest.raises(RunCancelled):
         steps(made)
     assert [list(one) for one in requests] == [alone("fixed in place", one, max_new_tokens=5) for one in asked]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lucid.core.words.suggestions import or_check
+from lucid.generation.models import CACHE, STATE
 from lucid.layouts.checkpoint_files import CONFIG, OTHER_FILES, PROMPTS, sha256
 from lucid.runtime.model_file import check_model_file
 
@@ -33,12 +34,14 @@ class ExportedFolder:
         model: its ONNX file, or that of the encoder.
         decoder: the file of the decoder that belongs to an encoder.
         files: all files that results depend on: the model, its weights, configs, the tokenizer.
+        steps: whether the model is a decoder, which has a cache.
     """
 
     path: Path
     model: Path
     files: tuple[Path, ...]
     decoder: Path | None = None
+    steps: bool = False
 
     def digest(self) -> str:
         """The SHA-256 of the names and contents of the files."""
@@ -79,10 +82,12 @@ def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
         raise FileNotFoundError(f"there is no folder {os.fspath(source)!r}{or_check(source)}")
     model, decoder = _models_in(path)
     models = (model,) if decoder is None else (model, decoder)
-    beside = sorted({file.parent / place for file in models for place in _locations(check_model_file(file))})
+    read = {file: check_model_file(file) for file in models}
+    beside = sorted({file.parent / place for file, one in read.items() for place in _locations(one)})
+    steps = any(CACHE.fullmatch(value.name) or STATE.fullmatch(value.name) for value in read[model].graph.input)
     others = [path / name for name in (CONFIG, *OTHER_FILES, PROMPTS)]
     files = (*models, *beside, *(one for one in others if one.is_file()))
-    return ExportedFolder(path, model, files, decoder)
+    return ExportedFolder(path, model, files, decoder, steps)
 
 
 def onnx_files(folder: Path) -> list[Path]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lucid.batch.batches import BUDGET, padded_batches
 from lucid.batch.rows import Column, Kind, Ready, Results
 from lucid.core.graph.types import Array
 from lucid.runtime import Session
@@ -45,7 +46,7 @@ class Head:
         inputs: as `Task.inputs`.
     """
 
-    part_rows = (1 << 11, 1 << 16)
+    part_rows, batches = (1 << 11, 1 << 16), staticmethod(padded_batches)
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Head:
         self.columns, self.inputs, self.ready = columns, inputs, reader.ready
         self._reader, self._session, self._results = reader, session, results
 
-    def run(self, batch: Sequence[Any]) -> dict[str, Results]:
+    def run(self, batch: Sequence[Any], budget: int = BUDGET) -> dict[str, Results]:
         """As `Task.run`."""
         arrays = self._reader.arrays(batch)
         return self._results(self._session.run(arrays), arrays)

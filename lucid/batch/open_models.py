@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -21,7 +22,7 @@ class Plan:
     Args:
         folder: the absolute path.
         digest: of the folder's files.
-        threads: how many batches are computed at a time.
+        threads: how many batches are computed at a time; of a decoder, which has one, threads that compute an op.
         providers: of the `Session`.
         prepack: of the `Session`.
         choices: of the task.
@@ -49,13 +50,14 @@ class OpenModel:
         self._stamp = self._folder.stamp()
         threads = min(plan.threads, usable_cores())
         files = (self._folder.model, self._folder.decoder)
+        self._pool = ThreadPoolExecutor(threads, "lucid-batch") if threads > 1 and not self._folder.steps else None
+        each = threads if self._folder.steps else 1
         session, decoder = (
-            None if file is None else Session(file, plan.providers, threads=1, spinning=False, prepack=plan.prepack)
+            None if file is None else Session(file, plan.providers, threads=each, spinning=False, prepack=plan.prepack)
             for file in files
         )
         assert session is not None
         self.task: Task = open_task(self._folder, session, plan.choices, decoder)
-        self._pool = ThreadPoolExecutor(threads, "lucid-batch") if threads > 1 else None
 
     def check(self) -> None:
         """Whether the folder is still what it was.
@@ -67,9 +69,10 @@ class OpenModel:
             self._folder = _unchanged(self._plan)
             self._stamp = self._folder.stamp()
 
-    def run(self, batches: list[list[Any]]) -> list[dict[str, Any]]:
+    def run(self, batches: list[list[Any]], budget: int) -> list[dict[str, Any]]:
         """The results of each batch of rows that are ready."""
-        return list(map(self.task.run, batches) if self._pool is None else self._pool.map(self.task.run, batches))
+        run = partial(self.task.run, budget=budget)
+        return list(map(run, batches) if self._pool is None else self._pool.map(run, batches))
 
 
 _MOST = 4  # models in the memory of a process

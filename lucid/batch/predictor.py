@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lucid.batch.batches import BUDGET
 from lucid.batch.folder import exported_folder
 from lucid.batch.open_models import Plan, open_model
 from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects
@@ -58,7 +59,7 @@ class Predictor:
         input: str | Sequence[str] = "text",
         output: str | None = None,
         *,
-        batch_tokens: int = 4096,
+        batch_tokens: int = BUDGET,
         threads: int = 1,
         task: str | None = None,
         max_length: int | None = None,
@@ -137,8 +138,8 @@ class Predictor:
                 ready.append((place, model.task.ready(row)))
             except RowError as error:
                 reasons[place] = str(error)
-        chosen = batches([one.size for _, one in ready], self.batch_tokens)
-        found = model.run([[ready[each][1].data for each in batch] for batch in chosen])
+        chosen = model.task.batches([one.size for _, one in ready], self.batch_tokens)
+        found = model.run([[ready[each][1].data for each in batch] for batch in chosen], self.batch_tokens)
         results: dict[str, list[Any]] = {name: [None] * len(rows) for name in model.task.columns}
         for batch, computed in zip(chosen, found, strict=True):
             for name, values in computed.items():
@@ -151,31 +152,3 @@ class Predictor:
 def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """Options as part of a plan, which is a key."""
     return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(options.items()))
-
-
-_WASTE = 0.05  # the share of a batch that may be padding
-_LEAST = 512  # tokens; a smaller batch is not worth a call of its own
-
-
-def batches(sizes: Sequence[int], budget: int) -> list[list[int]]:
-    """Batches of rows, as their places; each row is in one batch.
-
-    A batch is padded to its longest row, so n rows take n times as many tokens as the longest has. Rows are sorted by
-    length, and a batch ends where too much of it would be padding. The largest batches come first: later ones fit into
-    the memory of these.
-
-    Args:
-        sizes: the tokens of each row.
-        budget: the most tokens of a batch, padding included; a row that has more is a batch of its own.
-    """
-    made: list[list[int]] = []
-    kept = 0  # tokens of the last batch that are no padding
-    for row in sorted(range(len(sizes)), key=lambda row: -sizes[row]):
-        taken = (len(made[-1]) + 1) * sizes[made[-1][0]] if made else budget + 1
-        if taken <= budget and (taken <= _LEAST or kept + sizes[row] >= (1 - _WASTE) * taken):
-            made[-1].append(row)
-            kept += sizes[row]
-        else:
-            made.append([row])
-            kept = sizes[row]
-    return made

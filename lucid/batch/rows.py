@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lucid.batch.batches import BUDGET
 from lucid.core.graph.types import Array
 from lucid.core.words.safe_text import encodable
 
@@ -85,7 +86,10 @@ class Task(Protocol):
     def ready(self, values: Sequence[Any]) -> Ready:
         """The model's inputs for a row with these values; raises RowError."""
 
-    def run(self, batch: Sequence[Any]) -> dict[str, Results]:
+    def batches(self, sizes: Sequence[int], budget: int) -> list[list[int]]:
+        """Which rows of these sizes are run together, as their places; `budget` tokens are computed at a time."""
+
+    def run(self, batch: Sequence[Any], budget: int = BUDGET) -> dict[str, Results]:
         """The results of rows that are ready, by column, in their order."""
 
 

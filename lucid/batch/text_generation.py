@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
+from lucid.batch.batches import BUDGET, padded_batches
 from lucid.batch.rows import Column, Kind, Ready, Results, RowError
 from lucid.batch.texts import checked_text
-from lucid.generation import EncoderDecoderGenerator, Generator, pad_left
+from lucid.generation import EncoderDecoderGenerator, Engine, Generator, pad_left
 from lucid.generation.chat.template import ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.generation.defaults import over
 from lucid.generation.models import capacity_of
 from lucid.generation.options import Options
-from lucid.generation.prompts import Ids
 from lucid.generation.stops import Stops
 from lucid.runtime import Session
 
@@ -35,7 +34,7 @@ class _TextTask:
         positions: of what reads a row; None for any number.
     """
 
-    inputs, part_rows = 1, (16, 256)
+    inputs, part_rows, batches = 1, (16, 256), staticmethod(padded_batches)
 
     def __init__(
         self, tokenizer: Tokenizer, output: str, options: Mapping[str, Any], max_characters: int, positions: int | None
@@ -51,16 +50,16 @@ class _TextTask:
     def _ready(self, ids: Sequence[int]) -> Ready:
         return Ready(len(ids) + self._checked.max_new_tokens, ids)
 
-    def _results(self, tokens: Ids) -> dict[str, Results]:
-        """New tokens (N, L) as texts, each up to the first token that ends it, or through the first stop string."""
+    def _results(self, rows: Sequence[Sequence[int]]) -> dict[str, Results]:
+        """New tokens as texts, each up to the first token that ends it, or through the first stop string."""
         ends = {*self._tokenizer.eos_token_ids, *self._checked.eos_tokens}
         stops = Stops((), self._checked.stop_strings, self._tokenizer.decode)
         texts = []
-        for row in tokens:
-            length = next((place for place, token in enumerate(row.tolist()) if token in ends), len(row))
+        for row in rows:
+            length = next((place for place, token in enumerate(row) if token in ends), len(row))
             if self._checked.stop_strings:  # what follows is padding
-                length = next((n for n in range(1, length) if stops.ended(row[None, :n])[0]), length)
-            texts.append(self._tokenizer.decode(row[:length].tolist()))
+                length = next((n for n in range(1, length) if stops.ended(np.array([row[:n]]))[0]), length)
+            texts.append(self._tokenizer.decode(list(row[:length])))
         return {self._output: texts}
 
 
@@ -95,8 +94,7 @@ class Generation(_TextTask):
                 f"{tokenizer.where}: has no chat template, so the model was not trained on conversations; leave out "
                 "chat"
             )
-        self._generator = Generator(session, max_positions=self._positions, decode=tokenizer.decode)
-        self._one_at_a_time = Lock()  # buffers of a fixed capacity are written in place
+        self._session = session
 
     def ready(self, values: Sequence[Any]) -> Ready:
         """The tokens of a prompt.
@@ -122,12 +120,36 @@ class Generation(_TextTask):
             )
         return self._ready(ids)
 
-    def run(self, batch: Sequence[Any]) -> dict[str, Results]:
+    def batches(self, sizes: Sequence[int], budget: int) -> list[list[int]]:
+        """All rows, the longest first: one that ends makes room for another."""
+        return [sorted(range(len(sizes)), key=lambda row: -sizes[row])] if sizes else []
+
+    def run(self, batch: Sequence[Any], budget: int = BUDGET) -> dict[str, Results]:
         """The answers, without the tokens that end them."""
-        ids, mask = pad_left(batch, next(iter(self._tokenizer.eos_token_ids), 0))
-        with self._one_at_a_time:
-            tokens = self._generator.generate(ids, mask, **self._options)
-        return self._results(tokens)
+        count = max(1, min(len(batch), budget // (max(map(len, batch)) + self._checked.max_new_tokens)))
+        if self._checked.num_beams > 1:
+            return self._results(self._searched(batch, count))
+        engine = Engine(
+            self._session, count, self._positions, decode=self._tokenizer.decode, queue=len(batch), chunk=budget
+        )
+        requests = [engine.prepare_row(np.array(ids), self._checked, row) for row, ids in enumerate(batch)]
+        for request in requests:
+            request.begin()
+        while engine.step():
+            pass
+        for request in requests:
+            if request.error is not None:
+                raise request.error
+        return self._results([request.ids for request in requests])
+
+    def _searched(self, batch: Sequence[Any], count: int) -> list[list[int]]:
+        """What beams find, of so many rows at a time."""
+        generator = Generator(self._session, max_positions=self._positions, decode=self._tokenizer.decode)
+        found: list[list[int]] = []
+        for start in range(0, len(batch), count):
+            ids, mask = pad_left(batch[start : start + count], next(iter(self._tokenizer.eos_token_ids), 0))
+            found += generator.generate(ids, mask, **self._options).tolist()
+        return found
 
 
 _START = "decoder_start_token_id"
@@ -202,10 +224,10 @@ class Rewriting(_TextTask):
             raise RowError(f"a text of {len(ids)} tokens takes more positions than the model has: {self._positions}")
         return self._ready(ids)
 
-    def run(self, batch: Sequence[Any]) -> dict[str, Results]:
+    def run(self, batch: Sequence[Any], budget: int = BUDGET) -> dict[str, Results]:
         """The texts, without the tokens that end them."""
         ids = np.full((len(batch), max(map(len, batch))), self._pad, np.int64)
         mask = np.zeros_like(ids)
         for row, one in enumerate(batch):
             ids[row, : len(one)], mask[row, : len(one)] = one, 1
-        return self._results(self._generator.generate(ids, mask, **self._options))
+        return self._results(self._generator.generate(ids, mask, **self._options).tolist())

@@ -7,15 +7,53 @@ A search goes on until no running beam can beat the worst of `num_beams` finishe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from lucid.generation import sampling
-from lucid.generation.logits import Logits
+from lucid.generation.choice import Chooser
+from lucid.generation.logits import Logits, checked
+from lucid.generation.options import Options
 from lucid.generation.prompts import Ids
+from lucid.generation.slots import Slots
 from lucid.generation.stops import Stops
+
+
+def search(slots: Slots, prompts: Sequence[Ids], options: Options, stops: Stops) -> Ids:
+    """The best sequences for prompts (L,), each in a slot: (N, new), those of a prompt one after the other."""
+    count, random = options.num_beams, options.random()
+    beams = BeamSearch(
+        len(prompts),
+        count,
+        options.max_new_tokens,
+        options.padding,
+        stops,
+        options.length_penalty,
+        options.early_stopping,
+    )
+    of = np.repeat(np.arange(len(prompts)), count)
+    choosers = [Chooser(options, len(prompts[prompt]), row) for row, prompt in enumerate(of.tolist())]
+    logits = slots.read(range(len(prompts)), prompts)[of, -1]
+    slots.select(of.tolist())  # the beams of a prompt are equal so far
+    new = np.zeros((len(of), 0), np.int64)
+    # Each beam keeps a token to go on with, even if all that end it are likelier.
+    keep = max(2, 1 + len(stops.tokens))
+    while True:
+        scores = np.zeros(logits.shape)
+        for row in beams.running.nonzero()[0].tolist():
+            scores[row] = sampling.log_probabilities(checked(logits[row], row))
+            scores[row] = choosers[row].process(np.concatenate([prompts[of[row]], new[row]]), scores[row])
+            if random is not None:
+                scores[row] = sampling.filtered(scores[row], options, keep)
+        rows, tokens = beams.advance(scores, new, random)
+        if not beams.open:
+            return beams.best(options.num_return_sequences)
+        slots.select(rows.tolist())
+        new = np.concatenate([new[rows], tokens[:, None]], axis=1)
+        logits = slots.read(range(len(of)), list(tokens[:, None]))[:, -1]
 
 
 class BeamSearch:

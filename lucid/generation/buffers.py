@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 
 from lucid.core.graph.types import Array
+from lucid.generation.encoder_output import Encoded
+from lucid.generation.logits import StepLogits
 from lucid.generation.prompts import Ids
-from lucid.generation.sequences import StepLogits
 from lucid.runtime.ort_values import RowsOf, in_place, numpy_of, ort_value, placed
 from lucid.runtime.runs import BoundRun
 from lucid.runtime.session import Session
+from lucid.runtime.stepping import Carried, Stepping
 
 
 @dataclass(frozen=True)
 class _OneToken:
-    """A step of one token a row, bound to memory: what it reads (n,) and writes (n, vocab)."""
+    """A step of one token a row, bound to memory: what it reads (n,) and writes (n, 1, vocab)."""
 
     ids: Array
     positions: Array
@@ -36,40 +38,42 @@ class Buffers:
     Args:
         session: exported with ``cache="fixed"``.
         caches: the output for each cache input, by name.
-        values: OrtValues (rows, heads, capacity, width) by the name of the cache input.
-        given: the other inputs that a run does not make itself, for all rows.
+        heads: the number of heads of each cache input and their width.
+        rows: how many texts they are for.
+        capacity: how many positions a row has at first.
+        encoded: the inputs that come from an encoder, if the session is a part of an encoder-decoder.
     """
 
     def __init__(
         self,
         session: Session,
         caches: Mapping[str, str],
-        values: Mapping[str, Any],
-        given: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._session, self._caches, self._given = session, caches, given or {}
-        self.values = dict(values)
-        self._single: dict[tuple[int, int], _OneToken] = {}
-        kind, shape = session.outputs["logits"]
-        assert kind is not None and isinstance(shape[-1], int)
-        rows = next(iter(self.values.values())).shape()[0]
-        self._logits = np.zeros((rows, 1, shape[-1]), kind.numpy)  # of all steps: one writes over those of another
-
-    @classmethod
-    def empty(
-        cls,
-        session: Session,
-        caches: Mapping[str, str],
         heads: Mapping[str, tuple[int, int]],
         rows: int,
         capacity: int,
-        given: Mapping[str, Any] | None = None,
-    ) -> Buffers:
-        """Buffers without texts; `heads` are the number of heads of each cache input and their width."""
+        encoded: Encoded | None = None,
+    ) -> None:
+        self._session, self._caches, self.encoded = session, caches, encoded
+        self._taker = Stepping(session, caches)
         shapes = {name: (rows, count, capacity, width) for name, (count, width) in heads.items()}
         # The system hands out zeros page by page, when they are written: what is not filled takes no memory.
         zeros = {name: np.zeros(shape, _type(session, name)) for name, shape in shapes.items()}
-        return cls(session, caches, {name: placed(z, session.memory) for name, z in zeros.items()}, given)
+        self._bind({name: placed(z, session.memory) for name, z in zeros.items()})
+
+    def _bind(self, values: Mapping[str, Any]) -> None:
+        """Read and write these OrtValues (rows, heads, capacity, width), by the name of the cache input."""
+        self.values = dict(values)
+        self._single: dict[tuple[int, int], _OneToken] = {}
+        self._adapter = self._session.adapter  # a binding has its values
+        vocabulary = self._session.outputs["logits"][1][-1]
+        assert isinstance(vocabulary, int)
+        shape = (self.rows, 1, vocabulary)
+        self._logits = np.zeros(shape, _type_of_output(self._session))  # of all steps: one writes over those of another
+
+    @property
+    def rows(self) -> int:
+        """How many texts they are for."""
+        return int(next(iter(self.values.values())).shape()[0])
 
     @property
     def capacity(self) -> int:
@@ -85,13 +89,15 @@ class Buffers:
             filled: (n,), how many positions of each row come before.
 
         Returns:
-            The logits after the last token of each row (n, vocab); the next run may write over them.
+            The logits after each token, or after the last (n, L or 1, vocab); the next run may write over them.
         """
+        if self._adapter != self._session.adapter:
+            self._bind(self.values)
         if ids.shape[1] > 1:
             positions = filled[:, None] + np.arange(ids.shape[1])
             bound = self._bound(start, self._arrays(ids, positions), "cpu")
             bound.run()
-            logits: StepLogits = numpy_of(bound.outputs()["logits"])[:, -1]
+            logits: StepLogits = numpy_of(bound.outputs()["logits"])
             return logits
         rows = start, len(ids)
         single = self._single.get(rows)
@@ -104,14 +110,20 @@ class Buffers:
 
     def enlarge(self, capacity: int, filled: Sequence[int]) -> None:
         """Give each row more positions; `filled` says how many of each are kept."""
+        values = {}
         for name, value in self.values.items():
             before = numpy_of(value)
             rows, heads, _, width = before.shape
             after = np.zeros((rows, heads, capacity, width), before.dtype)
             for row, count in enumerate(filled):
                 after[row, :, :count] = before[row, :, :count]
-            self.values[name] = placed(after, self._session.memory)
-        self._single = {}
+            values[name] = placed(after, self._session.memory)
+        self._bind(values)
+
+    def select(self, rows: Ids) -> None:
+        """Go on with these rows (M,), in this order; one may be repeated."""
+        self._bind(self._taker.rows(Carried(self.values), rows).values)
+        self.encoded = self.encoded and self.encoded.rows(rows)
 
     def change(self, write: Callable[[Array], None]) -> None:
         """Change all buffers by a function that writes into one (rows, heads, capacity, width)."""
@@ -128,20 +140,28 @@ class Buffers:
         arrays = self._arrays(zeros, zeros)
         logits = self._logits[:count]
         bound = self._bound(start, arrays, ort_value(logits))
-        return _OneToken(arrays["input_ids"][:, 0], arrays["position_ids"][:, 0], logits[:, 0], bound)
+        return _OneToken(arrays["input_ids"][:, 0], arrays["position_ids"][:, 0], logits, bound)
 
     def _bound(self, start: int, arrays: Mapping[str, Array], logits: Any) -> BoundRun:
         stop = start + len(arrays["input_ids"])
         rows = {name: RowsOf(value, start, stop) for name, value in self.values.items()}
+        encoded = {} if self.encoded is None else self.encoded.values
+        given = {name: RowsOf(value, start, stop) for name, value in encoded.items()}
         inputs = {name: ort_value(array) for name, array in arrays.items()}
         outputs = {"logits": logits, **{output: rows[name] for name, output in self._caches.items()}}
-        return self._session.bind({**inputs, **rows, **self._given}, outputs)
+        return self._session.bind({**inputs, **rows, **given}, outputs)
 
     def _arrays(self, ids: Ids, positions: Ids) -> dict[str, Array]:
         """The inputs other than caches, in the session's element types; the mask is not read."""
         given = {"input_ids": ids, "position_ids": positions, "attention_mask": np.ones_like(ids)}
         types = {name: _type(self._session, name) for name in self._session.inputs if name in given}
         return {name: np.array(given[name], kind) for name, kind in types.items()}
+
+
+def _type_of_output(session: Session) -> np.dtype[Any]:
+    kind, _ = session.outputs["logits"]
+    assert kind is not None
+    return kind.numpy
 
 
 def _type(session: Session, name: str) -> np.dtype[Any]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol, Unpack
+from typing import Protocol, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from lucid.core.graph.types import Array
 from lucid.generation.encoder_output import BRANCH, EagerEncoded, Encoded, SessionEncoded
-from lucid.generation.fixed import FixedStepper
 from lucid.generation.generator import Generator, OnToken
-from lucid.generation.growing import GrowingStepper
-from lucid.generation.models import CACHE, CROSS_CACHE, capacity_of, heads_of, is_fixed, positions_of, some_of, start_of
+from lucid.generation.memory import BufferMemory, GrowingMemory, Memory
+from lucid.generation.models import CACHE, CROSS_CACHE, heads_of, is_fixed, positions_of, some_of, start_of
 from lucid.generation.options import GenerateOptions
 from lucid.generation.prompts import Ids, IdsLike, array_of, read_mask, read_prompt
-from lucid.generation.sequences import Stepper
 from lucid.generation.stops import Decode
 from lucid.nn import EncoderDecoder
 from lucid.ops.tensor.tensor import Tensor
@@ -93,8 +91,7 @@ class EncoderDecoderGenerator:
         mask = None if attention_mask is None else read_mask(attention_mask, "inputs", given.shape)
         if mask is None and self._encoder.takes_mask:
             mask = np.ones(given.shape, np.int64)
-        stepper = self._encoder.run(given, mask)
-        return Generator(stepper, decode=self._decode, max_positions=self._max_positions)
+        return Generator(self._encoder.run(given, mask), decode=self._decode, max_positions=self._max_positions)
 
     def generate(
         self,
@@ -140,8 +137,8 @@ class Encoder(Protocol):
         """Whether it takes a mask of its input."""
         ...
 
-    def run(self, inputs: Array, mask: Array | None) -> Stepper[Any]:
-        """The stepper of N texts, one for each of N inputs; the mask is for encoders that take one."""
+    def run(self, inputs: Array, mask: Array | None) -> Memory:
+        """The memory of N texts, one for each of N inputs; the mask is for encoders that take one."""
         ...
 
 
@@ -154,11 +151,11 @@ class EagerEncoder:
         self._type = kind.dtype.numpy
         self.takes_mask = _MASK in dict(others)
 
-    def run(self, inputs: Array, mask: Array | None) -> Stepper[Any]:
+    def run(self, inputs: Array, mask: Array | None) -> Memory:
         named = {self._input: Tensor.from_array(inputs.astype(self._type))}
         kept = None if mask is None else Tensor.from_array(mask)
         states = self._model.encode(**named, **({} if kept is None else {_MASK: kept}))
-        return GrowingStepper(EagerEncoded(self._model, states, kept))
+        return GrowingMemory(EagerEncoded(self._model, states, kept), encoded=True)
 
 
 class SessionEncoder:
@@ -195,7 +192,7 @@ class SessionEncoder:
                 f'{some_of(encoder.outputs)}; export it with part="encoder", cache="growing"'
             )
 
-    def run(self, inputs: Array, mask: Array | None) -> Stepper[Any]:
+    def run(self, inputs: Array, mask: Array | None) -> Memory:
         given = {self._input: inputs, **({} if mask is None else {_MASK: mask})}
         values = {name: ort_value(_as_input(self._encoder, name, array)) for name, array in given.items()}
         found = {**values, **self._encoder.run_values(values, self._encoder.outputs)}
@@ -204,9 +201,9 @@ class SessionEncoder:
         )
         first = next(iter(self._own))
         if not is_fixed(self._decoder, first, self._own[first]):
-            return GrowingStepper(SessionEncoded(self._decoder, self._own, self._cross, encoded))
+            return GrowingMemory(SessionEncoded(self._decoder, self._own, self._cross, encoded), encoded=True)
         heads = {name: heads_of(name, self._decoder.inputs[name][1]) for name in self._own}
-        return FixedStepper(self._decoder, self._own, heads, capacity_of(self._decoder), encoded)
+        return BufferMemory(self._decoder, self._own, heads, encoded)
 
 
 def _caches(session: Session, kind: re.Pattern[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Decoders over the output of an encoder, which is computed once: what `GrowingStepper` needs of an encoder-decoder."""
+"""Decoders over the output of an encoder, which is computed once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lucid.generation.growing import changed
+from lucid.generation.logits import StepLogits
 from lucid.generation.models import heads_of
 from lucid.generation.prompts import Ids
-from lucid.generation.sequences import StepLogits
 from lucid.nn import EncoderDecoder, EncoderDecoderCache
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.ort_values import numpy_of, ort_value
@@ -69,10 +70,26 @@ def check_batch(texts: int, sources: int) -> None:
 
 def _check_unpadded(attention_mask: Ids) -> None:
     if not attention_mask.all():
-        raise ValueError(
-            "generate: the decoder's texts have different lengths, expected one length: an encoder-decoder has no mask "
-            'for them; export its decoder with cache="fixed", or continue them one by one'
-        )
+        raise _different_lengths()
+
+
+def _different_lengths() -> ValueError:
+    return ValueError(
+        "generate: the decoder's texts have different lengths, expected one length: an encoder-decoder has no mask "
+        'for them; export its decoder with cache="fixed", or continue them one by one'
+    )
+
+
+class _OneBatch:
+    """A decoder whose rows, each of its own source, are continued together from the start on."""
+
+    separable = False
+
+    def cut(self, past: Any, start: int, stop: int) -> Any:
+        raise _different_lengths()
+
+    def joined(self, pasts: Sequence[Any], padding: Sequence[int]) -> Any:
+        raise _different_lengths()
 
 
 class EagerPast(NamedTuple):
@@ -83,7 +100,7 @@ class EagerPast(NamedTuple):
     sources: Ids
 
 
-class EagerEncoded:
+class EagerEncoded(_OneBatch):
     """The decoder of a model that runs on NumPy.
 
     Args:
@@ -99,25 +116,22 @@ class EagerEncoded:
         return EagerPast(self._model.empty_cache(self._states), self._mask, np.arange(batch))
 
     def run(
-        self, input_ids: Ids, attention_mask: Ids, position_ids: Ids, past: EagerPast
+        self, input_ids: Ids, attention_mask: Ids, position_ids: Ids, past: EagerPast, last: int
     ) -> tuple[StepLogits, EagerPast]:
         _check_unpadded(attention_mask)
         logits, present = self._model.decode(Tensor.from_array(input_ids), past.caches, past.mask)
-        return logits.numpy()[:, -1], past._replace(caches=present)
+        return logits.numpy(), past._replace(caches=present)
 
     def rows(self, past: EagerPast, rows: Ids) -> EagerPast:
-        def taken(part: Tensor) -> Tensor:
-            return Tensor.from_array(part.numpy()[rows])
+        def taken(layer: Any) -> Any:
+            return changed(lambda part: part[rows], layer)
 
         mask, sources = past.mask, past.sources[rows]
         moved = not np.array_equal(sources, past.sources)
-        caches = []
-        for own, cross in past.caches:
-            own = own._replace(key=taken(own.key), value=taken(own.value))
-            if moved:
-                cross = cross._replace(key=taken(cross.key), value=taken(cross.value))
-            caches.append(EncoderDecoderCache(own, cross))
-        return EagerPast(caches, taken(mask) if moved and mask is not None else mask, sources)
+        caches = [EncoderDecoderCache(taken(own), taken(cross) if moved else cross) for own, cross in past.caches]
+        if moved and mask is not None:
+            mask = Tensor.from_array(mask.numpy()[rows])
+        return EagerPast(caches, mask, sources)
 
 
 class SessionPast(NamedTuple):
@@ -130,7 +144,7 @@ class SessionPast(NamedTuple):
     """Whether a merged decoder still has to compute the keys and values of the encoder's positions."""
 
 
-class SessionEncoded:
+class SessionEncoded(_OneBatch):
     """An exported decoder in onnxruntime; keys and values stay in its memory.
 
     Args:
@@ -151,7 +165,7 @@ class SessionEncoded:
         return SessionPast(self._no_positions(self._own, batch), encoded, first)
 
     def run(
-        self, input_ids: Ids, attention_mask: Ids, position_ids: Ids, past: SessionPast
+        self, input_ids: Ids, attention_mask: Ids, position_ids: Ids, past: SessionPast, last: int
     ) -> tuple[StepLogits, SessionPast]:
         _check_unpadded(attention_mask)
         kind, _ = self._session.inputs["input_ids"]
@@ -164,7 +178,7 @@ class SessionEncoded:
         encoded = past.encoded
         if past.first:
             encoded = encoded.joined({name: results[output] for name, output in self._cross.items()})
-        logits: StepLogits = numpy_of(results["logits"])[:, -1]
+        logits: StepLogits = numpy_of(results["logits"])
         return logits, SessionPast({name: results[output] for name, output in self._own.items()}, encoded, False)
 
     def rows(self, past: SessionPast, rows: Ids) -> SessionPast:

@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Unpack
+from typing import TypeAlias, Unpack
 
 import numpy as np
 
 from lucid.generation.choice import Chooser, TokenLogprob
+from lucid.generation.logits import StepLogits
+from lucid.generation.lookup import draft
+from lucid.generation.memory import memory_of
 from lucid.generation.models import capacity_of, positions_of
-from lucid.generation.options import GenerateOptions, Options
+from lucid.generation.options import GenerateOptions, Options, of_one_sequence
 from lucid.generation.prompts import Ids, IdsLike, check_positions, read_prompt
-from lucid.generation.sequences import StepLogits
-from lucid.generation.slots import BufferSlots, Slots
-from lucid.generation.stepper import slots_of
+from lucid.generation.slots import Slots
 from lucid.generation.stops import Decode, Stops
 from lucid.nn import CausalDecoder
 from lucid.runtime.runs import RunCancelled
@@ -47,16 +48,18 @@ class Completion:
         ended_by: "eos" for a token that ends it, "stop" for a stop string, "length" for `max_new_tokens`, "cancelled",
             "error"; None while it goes on.
         error: what iterating raises at the end, where that is "error".
+        drafted, accepted: how many tokens prompt lookup proposed, and how many of them the model chose.
     """
 
-    def __init__(self, engine: Engine, prompt: Ids, options: Options, stops: Stops) -> None:
+    def __init__(self, engine: Engine, prompt: Ids, options: Options, stops: Stops, row: int = 0) -> None:
         self._engine, self._stops, self._most = engine, stops, options.max_new_tokens
-        self.prompt_tokens, self.kept = len(prompt), 0
+        self._lookup = options.prompt_lookup_num_tokens or 0
+        self.prompt_tokens, self.kept, self.drafted, self.accepted = len(prompt), 0, 0, 0
         self.tokens = np.concatenate([prompt, np.zeros(self._most, np.int64)])  # the prompt and room for what follows
         self.ids: list[int] = []
         self.ended_by: str | None = None
         self.error: Exception | None = None
-        self._chooser = Chooser(options, len(prompt))
+        self._chooser = Chooser(options, len(prompt), row)
         self._begun, self._given = False, 0
 
     def __iter__(self) -> Completion:
@@ -91,15 +94,39 @@ class Completion:
         """Of the tokens so far; None without the option `logprobs`."""
         return self._chooser.logprobs
 
-    def add(self, logits: StepLogits) -> str | None:
-        """Choose the next token by the logits (vocab,); why it ends with it, if it does."""
-        total = self.prompt_tokens + len(self.ids)
-        token = self._chooser.choose(self.tokens[:total], logits)
-        self.tokens[total] = token
-        self.ids.append(token)
-        if self._stops.ended(self.tokens[None, self.prompt_tokens : total + 1])[0]:
-            return "eos" if token in self._stops.tokens else "stop"
-        return "length" if len(self.ids) == self._most else None
+    @property
+    def total(self) -> int:
+        """How many tokens there are, the prompt's and new ones."""
+        return self.prompt_tokens + len(self.ids)
+
+    def following(self, filled: int, most: int) -> Ids:
+        """The tokens after the first `filled`, at most so many; after the last one a draft of what may follow."""
+        known = self.tokens[filled : min(filled + most, self.total)]
+        if filled + len(known) < self.total or not self._lookup:
+            return known
+        room = self._most - len(self.ids) - 1
+        return np.concatenate([known, draft(self.tokens[: self.total], min(self._lookup, room))])
+
+    def add(self, logits: StepLogits, proposed: Ids) -> str | None:
+        """Choose the next tokens by the logits (n, vocab) after all tokens and after each one proposed.
+
+        Returns:
+            Why it ends with the last one, if it does.
+        """
+        self.drafted += len(proposed)
+        for place, row in enumerate(logits):
+            token = self._chooser.choose(self.tokens[: self.total], row)
+            self.tokens[self.total] = token
+            self.ids.append(token)
+            right = place < len(proposed) and token == proposed[place]
+            self.accepted += right
+            if self._stops.ended(self.tokens[None, self.prompt_tokens : self.total])[0]:
+                return "eos" if token in self._stops.tokens else "stop"
+            if len(self.ids) == self._most:
+                return "length"
+            if not right:
+                return None
+        return None
 
 
 @dataclass
@@ -115,6 +142,11 @@ class _Slot:
     """Who has it now."""
     used: int = 0
     """The number of that request."""
+    key: object = None
+    """What the memory depends on beside the tokens."""
+
+
+_Pair: TypeAlias = tuple[_Slot, Completion]
 
 
 class Engine:
@@ -124,20 +156,21 @@ class Engine:
     is kept where a new prompt begins with it, so a conversation reads only what is new. Any number of threads may
     submit and iterate; one of those that wait for a token computes the steps for all.
 
-    Sessions exported with ``cache="fixed"`` write the tokens of all slots in one run. Eager decoders and growing caches
-    run once for each slot. States, such as Mamba's, are kept only if a prompt begins with all that they are of.
+    The tokens of all slots are written in one run, over buffers (``cache="fixed"``) where they are; growing caches are
+    copied in each step. States, such as Mamba's, are kept only if a prompt begins with all that they are of. What slots
+    keep is used with the adapter of the session that it was read with.
 
     Args:
-        model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache. Its weights, and the
-            adapter of a session, stay as they are: what slots keep is of them.
+        model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache. Its weights stay as
+            they are. `Generator` gives slots that it has made.
         slots: how many requests are answered at once; more wait.
         capacity: the most tokens of a request, prompt and new ones together. By default the model's config tells it,
             if it has `max_positions`; of a session, the capacity that its buffers were exported with.
         decode: token ids to text; stop strings need it.
         queue: how many requests may wait.
-        chunk: how many tokens of a prompt are read between two steps, where there are several slots: fewer let answers
-            go on more evenly, more read faster. Dynamic NTK scaling and LongRoPE compute other angles in later parts:
-            give as many as their prompts have.
+        chunk: how many tokens of prompts are read between two steps, where there are several slots: fewer let answers
+            go on more evenly, more read faster. Several short prompts are read at once. Dynamic NTK scaling and
+            LongRoPE compute other angles in later parts: give as many as their prompts have.
 
     Raises:
         TypeError: for anything but a decoder or a session.
@@ -146,7 +179,7 @@ class Engine:
 
     def __init__(
         self,
-        model: CausalDecoder | Session,
+        model: CausalDecoder | Session | Slots,
         slots: int = 4,
         capacity: int | None = None,
         *,
@@ -159,18 +192,13 @@ class Engine:
                 raise ValueError(f"Engine: {name} is {size}, expected 1 or more")
         known = [positions_of(model), capacity, capacity_of(model) if isinstance(model, Session) else None]
         self.capacity = min((size for size in known if size is not None), default=None)
-        self._memory: Slots = slots_of(model, slots, self.capacity)
+        self._memory = model if isinstance(model, Slots) else memory_of("Engine", model).slots(slots, self.capacity)
         self._decode, self._limit, self._chunk = decode, queue, chunk
         self._slots = [_Slot(number) for number in range(slots)]
         self._waiting: deque[Completion] = deque()
         self._changed = threading.Condition()
         self._stepping = False
         self._requests = self._turn = 0
-
-    @property
-    def together(self) -> bool:
-        """Whether a step writes the tokens of all slots in one run of the model."""
-        return isinstance(self._memory, BufferSlots)
 
     @property
     def active(self) -> int:
@@ -207,15 +235,26 @@ class Engine:
         Raises:
             TypeError, ValueError: as `submit`.
         """
-        if idle := [name for name in ("num_beams", "num_return_sequences", "pad_token_id") if name in options]:
-            raise TypeError(f"submit: got {' and '.join(idle)}, expected options for one sequence; use Generator")
-        chosen = Options(**options)
+        chosen = of_one_sequence("submit", "use Generator", options)
         ids = read_prompt(prompt_ids).ids
         if len(ids) > 1:
             raise ValueError(f"submit: got {len(ids)} prompts, expected one; submit each by itself")
-        check_positions(ids.shape[1], chosen.max_new_tokens, self.capacity)
-        stops = Stops(chosen.eos_tokens, chosen.stop_strings, self._decode)
-        return Completion(self, ids[0], chosen, stops)
+        return self.prepare_row(ids[0], chosen)
+
+    def prepare_row(self, ids: Ids, options: Options, row: int = 0) -> Completion:
+        """As `prepare`, for checked ids (L,) and options, of a row of a batch.
+
+        Raises:
+            ValueError: beyond the capacity, for stop strings without `decode`, and drafts that cannot be verified.
+        """
+        check_positions(len(ids), options.max_new_tokens, self.capacity)
+        if options.prompt_lookup_num_tokens and self._memory.no_drafts is not None:
+            raise ValueError(
+                f"generate: prompt_lookup_num_tokens is {options.prompt_lookup_num_tokens}, but "
+                f"{self._memory.no_drafts}"
+            )
+        stops = Stops(options.eos_tokens, options.stop_strings, self._decode)
+        return Completion(self, ids, options, stops, row)
 
     def add(self, request: Completion) -> None:
         """Take a request: `Completion.begin` calls it.
@@ -233,7 +272,7 @@ class Engine:
             self._waiting.append(request)
 
     def step(self) -> bool:
-        """Read a part of one prompt, and write one token of each answer.
+        """Write one token of each answer, or several that a draft proposed; and read parts of prompts.
 
         Returns:
             Whether there was anything to do.
@@ -270,7 +309,7 @@ class Engine:
     def _step(self) -> bool:
         try:
             self._admit()
-            reads, writes = self._read(), self._write()
+            writes, reads = self._write(), self._read()
             return reads or writes
         finally:
             with self._changed:
@@ -279,6 +318,9 @@ class Engine:
 
     def _admit(self) -> None:
         """Free the slots of requests that have ended, and give free slots to those that wait."""
+        for slot, _ in self._running():
+            if slot.key != self._memory.key(slot.number):
+                slot.key = object()  # it holds what two adapters have read
         with self._changed:
             for slot in self._slots:
                 if slot.request is not None and slot.request.ended_by is not None:
@@ -295,59 +337,87 @@ class Engine:
         Where more would be lost of that slot than is kept, and where another request has it, what is common is copied
         to the least recently used one.
         """
-        prompt = request.tokens[: request.prompt_tokens - 1]  # the last one is read: its logits are needed
-        common = [_common(prompt, slot.ids[: slot.filled]) for slot in self._slots]
-        source = max(self._slots, key=lambda slot: (common[slot.number], slot.request is None))
-        count, target = common[source.number], source
-        if source.request is not None or 2 * count <= source.filled:
+        usable = [slot for slot in self._slots if slot.key == self._memory.key(slot.number)]
+        source, count = _longest(request, usable)
+        target = source
+        if target is None or target.request is not None or 2 * count <= target.filled:
             target = min((slot for slot in self._slots if slot.request is None), key=lambda slot: slot.used)
         self._requests += 1
-        target.request, target.used = request, self._requests
+        target.request, target.used, target.key = request, self._requests, self._memory.key(target.number)
         target.ids, target.filled = request.tokens, 0
-        with self._faults_of((target, request)):
-            target.filled = request.kept = self._memory.keep(target.number, source.number, count)
+        self._keep(target, request, source or target, count)
 
-    def _running(self) -> list[tuple[_Slot, Completion]]:
+    def _keep(self, slot: _Slot, request: Completion, source: _Slot, count: int) -> None:
+        with self._faults_of((slot, request)):
+            slot.filled = request.kept = self._memory.keep(slot.number, source.number, count)
+
+    def _running(self) -> list[_Pair]:
         return [(slot, one) for slot in self._slots if (one := slot.request) is not None and one.ended_by is None]
 
+    def _write(self) -> bool:
+        """Write the next token of each request of which all but the last token is read, and of drafts what is right."""
+        for slot, request in self._running():
+            if slot.filled == 0:  # of equal prompts one is read
+                source, count = _longest(
+                    request, [one for one in self._slots if one is not slot and one.key == slot.key]
+                )
+                if source is not None and 2 * count >= request.prompt_tokens:
+                    self._keep(slot, request, source, count)
+        writers, parts = [], []
+        for slot, request in self._running():
+            if slot.filled == request.total - 1 > 0:
+                part = request.following(slot.filled, 1)
+                if len(part) > 1:
+                    self._advance([(slot, request)], [part])
+                else:
+                    writers.append((slot, request))
+                    parts.append(part)
+        if writers:
+            self._advance(writers, parts)
+        return bool(writers)
+
     def _read(self) -> bool:
-        """Read a part of the prompt of which the least is left; every fourth time, of the oldest request's."""
-        running = self._running()
-        left = {slot.number: one.prompt_tokens - slot.filled for slot, one in running}
-        readers = [(slot, one) for slot, one in running if left[slot.number] > 0]
+        """Read a part of the prompt of which the least is left; every fourth time, of the oldest request's.
+
+        With a prompt that is read from its beginning to its end go others, as many as are read at a time.
+        """
+        readers = [(slot, one) for slot, one in self._running() if not slot.filled or slot.filled < one.total - 1]
         if not readers:
             return False
         self._turn += 1
-        slot, request = min(readers, key=lambda both: left[both[0].number] if self._turn % 4 else both[0].used)
+        readers.sort(key=lambda pair: pair[1].prompt_tokens - pair[0].filled if self._turn % 4 else pair[0].used)
+        first, request = readers[0]
         size = self._chunk if len(self._slots) > 1 else request.prompt_tokens  # with one slot no other waits for it
-        part = request.tokens[slot.filled : min(slot.filled + size, request.prompt_tokens)]
-        with self._faults_of((slot, request)):
-            logits = self._memory.read(slot.number, part)
-            slot.filled += len(part)
-            if slot.filled == request.prompt_tokens:
-                self._add(slot, request, logits)
+        together = readers[:1]
+        for pair in readers[1:]:
+            longest = max(one.prompt_tokens for _, one in [*together, pair])
+            fresh = first.filled == pair[0].filled == 0 and not any(_equal(pair, one) for one in together)
+            if fresh and (len(together) + 1) * longest <= size:
+                together.append(pair)
+        together.sort(key=lambda pair: pair[0].number)
+        parts = [one.tokens[slot.filled : min(slot.filled + size, one.prompt_tokens)] for slot, one in together]
+        self._advance(together, parts)
         return True
 
-    def _write(self) -> bool:
-        """Write one token of each answer that has begun."""
-        writers = [(slot, one) for slot, one in self._running() if one.ids]
-        if not writers:
-            return False
-        with self._faults_of(*writers):
-            logits = self._memory.step([slot.number for slot, _ in writers], [one.ids[-1] for _, one in writers])
-            for slot, _ in writers:
-                slot.filled += 1
-            for (slot, request), row in zip(writers, logits, strict=True):
-                self._add(slot, request, row)
-        return True
-
-    def _add(self, slot: _Slot, request: Completion, logits: StepLogits) -> None:
-        with self._faults_of((slot, request)):
-            if (reason := request.add(logits)) is not None:
-                self.end(request, reason)
+    def _advance(self, pairs: Sequence[_Pair], parts: Sequence[Ids]) -> None:
+        """Read tokens of requests, and behind the last ones drafts; then choose those that follow."""
+        with self._faults_of(*pairs):
+            drafts = [part[one.total - slot.filled :] for (slot, one), part in zip(pairs, parts, strict=True)]
+            logits = self._memory.read([slot.number for slot, _ in pairs], parts, 1 + max(map(len, drafts)))
+            for (slot, request), part, proposed, rows in zip(pairs, parts, drafts, logits, strict=True):
+                slot.filled += len(part) - len(proposed)
+                if slot.filled < request.total:
+                    continue
+                with self._faults_of((slot, request)):
+                    reason = request.add(rows[len(rows) - 1 - len(proposed) :], proposed)
+                    slot.filled = request.total - 1
+                    if len(proposed):
+                        self._memory.keep(slot.number, slot.number, slot.filled)
+                    if reason is not None:
+                        self.end(request, reason)
 
     @contextmanager
-    def _faults_of(self, *requests: tuple[_Slot, Completion]) -> Iterator[None]:
+    def _faults_of(self, *requests: _Pair) -> Iterator[None]:
         """Where only these are computed: what is raised, perhaps by a function of the user's, ends them and no others.
 
         Iterating over them raises it. A run that another thread cancels is no fault: a later step repeats it.
@@ -361,6 +431,22 @@ class Engine:
                 self._memory.clear(slot.number)
                 slot.filled = 0
                 self.end(request, "error", error)
+
+
+def _longest(request: Completion, slots: Sequence[_Slot]) -> tuple[_Slot | None, int]:
+    """Which of some slots holds most of the beginning of a prompt, a free one before others; and how much."""
+    prompt = request.tokens[: request.prompt_tokens - 1]  # the last one is read: its logits are needed
+    common = {slot.number: _common(prompt, slot.ids[: slot.filled]) for slot in slots}
+    most = max(common.values(), default=0)
+    holding = [slot for slot in slots if most and common[slot.number] == most]
+    return max(holding, key=lambda slot: slot.request is None, default=None), most
+
+
+def _equal(pair: _Pair, other: _Pair) -> bool:
+    """Whether what one reads of its prompt can be copied for the other."""
+    (slot, request), (another, known) = pair, other
+    prompt, same = request.tokens[: request.prompt_tokens], known.tokens[: known.prompt_tokens]
+    return slot.key == another.key and np.array_equal(prompt, same)
 
 
 def _common(ids: Ids, others: Ids) -> int:

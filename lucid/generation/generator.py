@@ -1,21 +1,19 @@
-"""The loop that turns a prompt into tokens, one per step."""
+"""Prompts as arrays in, tokens as an array out: an `Engine` with a slot for each sequence, or beams."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias, Unpack
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 
-from lucid.generation import sampling
-from lucid.generation.beams import BeamSearch
-from lucid.generation.choice import Chooser, TokenLogprob
-from lucid.generation.logits import checked
+from lucid.generation import beams
+from lucid.generation.choice import TokenLogprob
+from lucid.generation.engine import Completion, Engine
+from lucid.generation.memory import Memory, memory_of
 from lucid.generation.models import capacity_of, positions_of
-from lucid.generation.options import GenerateOptions, Options
-from lucid.generation.prompts import Ids, IdsLike, Prompt, check_positions, read_prompt
-from lucid.generation.sequences import Sequences, StepLogits, Stepper
-from lucid.generation.stepper import stepper
+from lucid.generation.options import GenerateOptions, Options, of_one_sequence
+from lucid.generation.prompts import Ids, IdsLike, check_positions, read_prompt
 from lucid.generation.stops import Decode, Stops
 from lucid.nn import CausalDecoder
 from lucid.runtime.session import Session
@@ -50,12 +48,12 @@ class Generator:
 
     def __init__(
         self,
-        model: CausalDecoder | Session | Stepper[Any],
+        model: CausalDecoder | Session | Memory,
         *,
         decode: Decode | None = None,
         max_positions: int | None = None,
     ) -> None:
-        self._stepper = stepper(model)
+        self._memory = memory_of("Generator", model)
         self._decode = decode
         if max_positions is None:
             max_positions = positions_of(model)
@@ -105,6 +103,9 @@ class Generator:
             stop: the string or strings that end a sequence when the text of its new tokens contains one.
             seed: the same seed gives the same tokens, those of a prompt's first row whatever the other rows are. By
                 default draws use the generator of `lucid.manual_seed`.
+            prompt_lookup_num_tokens: how many tokens are proposed at most from where the last ones stood before, in the
+                prompt or the new tokens, and read in one step: faster where an answer repeats its prompt. The tokens
+                are the same. An exported model must give the logits of all tokens that it reads.
             logprobs: how many of the likeliest tokens `generate_scored` gives with each token.
             constraint: what the new tokens must match: a JSON schema, a regular expression or a grammar, which
                 `lucid.generation.Vocabulary` makes. An answer matches, or ends with `max_new_tokens` or a stop string.
@@ -123,14 +124,15 @@ class Generator:
         if options.get("logprobs") is not None:
             raise ValueError("generate: logprobs is given, but only ids are returned; use generate_scored")
         chosen = Options(**options)
-        prompt, stops = self._prepared(prompt_ids, attention_mask, chosen)
-        if chosen.num_beams > 1:
-            if on_token is not None:
-                raise ValueError(
-                    "generate: on_token is given, but beams have no tokens until the search ends; use num_beams=1"
-                )
-            return self._search(prompt, chosen, stops)
-        return _joined(self._steps(prompt, chosen, stops, _choosers(prompt, chosen)), on_token)
+        if chosen.num_beams == 1:
+            return _joined(*self._begun(prompt_ids, attention_mask, chosen), on_token)
+        if on_token is not None:
+            raise ValueError(
+                "generate: on_token is given, but beams have no tokens until the search ends; use num_beams=1"
+            )
+        prompts, total = self._prompts(prompt_ids, attention_mask, chosen)
+        stops = Stops(chosen.eos_tokens, chosen.stop_strings, self._decode)
+        return beams.search(self._memory.slots(len(prompts), total), prompts, chosen, stops)
 
     def generate_scored(
         self, prompt_ids: IdsLike, attention_mask: IdsLike | None = None, **options: Unpack[GenerateOptions]
@@ -145,13 +147,11 @@ class Generator:
             LogitsError, TypeError, ValueError: as `generate`.
         """
         options.setdefault("logprobs", 0)
-        chosen = Options(**options)
-        prompt, stops = self._prepared(prompt_ids, attention_mask, chosen)
-        choosers = _choosers(prompt, chosen)
-        ids = _joined(self._steps(prompt, chosen, stops, choosers), None)
-        return Scored(ids, [chooser.logprobs or [] for chooser in choosers])
+        engine, requests, padding = self._begun(prompt_ids, attention_mask, Options(**options))
+        ids = _joined(engine, requests, padding, None)
+        return Scored(ids, [one.logprobs or [] for one in requests])
 
-    def stream(self, prompt_ids: IdsLike, **options: Unpack[GenerateOptions]) -> TokenStream:
+    def stream(self, prompt_ids: IdsLike, **options: Unpack[GenerateOptions]) -> Completion:
         """Iterate over the tokens that `generate` gives for one prompt, (L,) or (1, L); each is computed when needed.
 
         Args:
@@ -162,103 +162,55 @@ class Generator:
         Raises:
             ValueError, TypeError: for several prompts, and as `generate` for an invalid prompt or option, at the call.
         """
-        if idle := [name for name in ("num_beams", "num_return_sequences", "pad_token_id") if name in options]:
-            raise TypeError(f"stream: got {' and '.join(idle)}, expected options for one sequence; use generate")
-        chosen = Options(**options)
-        prompt, stops = self._prepared(prompt_ids, None, chosen)
-        if len(prompt.ids) > 1:
-            raise ValueError(f"stream: got {len(prompt.ids)} prompts, expected one; use generate(..., on_token=...)")
-        choosers = _choosers(prompt, chosen)
-        return TokenStream((int(tokens[0]) for tokens in self._steps(prompt, chosen, stops, choosers)), choosers[0])
+        chosen = of_one_sequence("stream", "use generate", options)
+        if (count := len(read_prompt(prompt_ids).ids)) > 1:
+            raise ValueError(f"stream: got {count} prompts, expected one; use generate(..., on_token=...)")
+        _, (request,), _ = self._begun(prompt_ids, None, chosen)
+        return request
 
-    def _prepared(self, prompt_ids: IdsLike, attention_mask: IdsLike | None, options: Options) -> tuple[Prompt, Stops]:
-        prompt = read_prompt(prompt_ids, attention_mask)
-        longest = int(prompt.mask.sum(axis=1).max())
+    def _prompts(self, prompt_ids: IdsLike, attention_mask: IdsLike | None, options: Options) -> tuple[list[Ids], int]:
+        """The tokens of each prompt (L,), and how many the longest has with its new ones."""
+        ids, mask = read_prompt(prompt_ids, attention_mask)
+        prompts = [row[kept == 1] for row, kept in zip(ids, mask, strict=True)]
+        longest = max(map(len, prompts))
         check_positions(longest, options.max_new_tokens, self._max_positions)
-        return prompt, Stops(options.eos_tokens, options.stop_strings, self._decode)
+        return prompts, longest + options.max_new_tokens
 
-    def _begun(self, prompt: Prompt, options: Options, times: int) -> tuple[Sequences[Any], StepLogits]:
-        """Each prompt so many times, and the logits after it."""
-        sequences = Sequences(self._stepper, prompt, options.max_new_tokens)
-        logits = sequences.step()
-        if times > 1:
-            rows = np.repeat(np.arange(len(prompt.ids)), times)
-            sequences.select(rows)
-            logits = logits[rows]
-        return sequences, logits
-
-    def _steps(self, prompt: Prompt, options: Options, stops: Stops, choosers: Sequence[Chooser]) -> Iterator[Ids]:
-        """The tokens of each step (N,), until all sequences have ended."""
-        sequences, logits = self._begun(prompt, options, options.num_return_sequences)
-        running = np.ones(len(choosers), bool)
-        for left in range(options.max_new_tokens, 0, -1):
-            tokens = np.full(len(choosers), options.padding, np.int64)
-            for row in running.nonzero()[0].tolist():
-                tokens[row] = choosers[row].choose(sequences.row(row), logits[row])
-            yield tokens
-            sequences.append(tokens)
-            running &= ~stops.ended(sequences.new)
-            if left == 1 or not running.any():
-                return
-            logits = sequences.step()
-
-    def _search(self, prompt: Prompt, options: Options, stops: Stops) -> Ids:
-        """The best sequences for each prompt (N, new)."""
-        batch, num_beams = len(prompt.ids), options.num_beams
-        beams = BeamSearch(
-            batch,
-            num_beams,
-            options.max_new_tokens,
-            options.padding,
-            stops,
-            options.length_penalty,
-            options.early_stopping,
-        )
-        sequences, logits = self._begun(prompt, options, num_beams)  # the beams of a prompt are equal so far
-        choosers, random = _choosers(prompt, options, num_beams), options.random()
-        # Each beam keeps a token to go on with, even if all that end it are likelier.
-        keep = max(2, 1 + len(stops.tokens))
-        while True:
-            scores = np.zeros(logits.shape)
-            for row in beams.running.nonzero()[0].tolist():
-                scores[row] = sampling.log_probabilities(checked(logits[row], row))
-                scores[row] = choosers[row].process(sequences.row(row), scores[row])
-                if random is not None:
-                    scores[row] = sampling.filtered(scores[row], options, keep)
-            rows, tokens = beams.advance(scores, sequences.new, random)
-            if not beams.open:
-                return beams.best(options.num_return_sequences)
-            sequences.select(rows)
-            sequences.append(tokens)
-            logits = sequences.step()
+    def _begun(
+        self, prompt_ids: IdsLike, attention_mask: IdsLike | None, options: Options
+    ) -> tuple[Engine, list[Completion], int]:
+        """A slot for each sequence, and its request, which begins with the first step; and the padding."""
+        prompts, total = self._prompts(prompt_ids, attention_mask, options)
+        times = options.num_return_sequences
+        count = len(prompts) * times
+        slots = self._memory.slots(count, total, times)
+        engine = Engine(slots, count, total, decode=self._decode, chunk=count * total)
+        rows = enumerate(prompt for prompt in prompts for _ in range(times))
+        return engine, [engine.prepare_row(prompt, options, row) for row, prompt in rows], options.padding
 
 
-class TokenStream(Iterator[int]):
-    """The tokens of one sequence, each computed when it is asked for."""
-
-    def __init__(self, tokens: Iterator[int], chooser: Chooser) -> None:
-        self._tokens, self._chooser = tokens, chooser
-
-    def __next__(self) -> int:
-        return next(self._tokens)
-
-    @property
-    def logprobs(self) -> list[TokenLogprob] | None:
-        """Of the tokens so far; None without the option `logprobs`."""
-        return self._chooser.logprobs
-
-
-def _choosers(prompt: Prompt, options: Options, times: int | None = None) -> list[Chooser]:
-    """One for each row: a prompt has `num_return_sequences` of them, or `times`."""
-    lengths = np.repeat(prompt.mask.sum(axis=1), times or options.num_return_sequences).tolist()
-    return [Chooser(options, length, row) for row, length in enumerate(lengths)]
-
-
-def _joined(steps: Iterator[Ids], on_token: OnToken | None) -> Ids:
-    """The tokens of steps (N, new), until the callback returns True."""
+def _joined(engine: Engine, requests: list[Completion], padding: int, on_token: OnToken | None) -> Ids:
+    """The tokens of requests (N, new), until all have ended or the callback returns True."""
     found: list[Ids] = []
-    for tokens in steps:
+    for tokens in _steps(engine, requests, padding):
         found.append(tokens)
         if on_token is not None and on_token(tokens):
             break
     return np.stack(found, axis=1)
+
+
+def _steps(engine: Engine, requests: list[Completion], padding: int) -> Iterator[Ids]:
+    """The tokens of each step (N,)."""
+    for one in requests:
+        one.begin()
+    place = 0
+    while True:
+        while any(len(one.ids) <= place and one.ended_by is None for one in requests):
+            engine.step()
+        for one in requests:
+            if one.error is not None:
+                raise one.error
+        if all(len(one.ids) <= place for one in requests):
+            return
+        yield np.array([one.ids[place] if place < len(one.ids) else padding for one in requests])
+        place += 1

@@ -43,6 +43,7 @@ class GenerateOptions(TypedDict, total=False):
     suppress_tokens: Sequence[int]
     stop: str | Sequence[str] | None
     seed: int | None
+    prompt_lookup_num_tokens: int | None
     logprobs: int | None
     constraint: Constraint | None
     logits_processors: Sequence[LogitsProcessor]
@@ -81,6 +82,7 @@ class Options:
     suppress_tokens: Sequence[int] = ()
     stop: str | Sequence[str] | None = None
     seed: int | None = None
+    prompt_lookup_num_tokens: int | None = None
     logprobs: int | None = None
     constraint: Constraint | None = None
     logits_processors: Sequence[LogitsProcessor] = ()
@@ -113,9 +115,13 @@ class Options:
                 raise TypeError(f"generate: stop has a {type(text).__name__}, expected strings")
             if not text:
                 raise ValueError("generate: stop has an empty string, expected at least one character")
-        for name, number in {"seed": self.seed, "logprobs": self.logprobs}.items():
+        for name, number, least in (
+            ("seed", self.seed, 0),
+            ("logprobs", self.logprobs, 0),
+            ("prompt_lookup_num_tokens", self.prompt_lookup_num_tokens, 1),
+        ):
             if number is not None:
-                _whole(name, number, 0)
+                _whole(name, number, least)
         ends = () if self.constraint is None else self.constraint.eos_token_ids
         if ends and not set(ends) & set(self.eos_tokens):
             raise ValueError(
@@ -171,11 +177,15 @@ class Options:
                     f"generate: num_return_sequences is {self.num_return_sequences}, expected at most "
                     f"num_beams={self.num_beams}"
                 )
-            if self.logprobs is not None:
-                raise ValueError("generate: logprobs is for sequences without beams; use num_beams=1")
+            for name, given in {
+                "logprobs": self.logprobs,
+                "prompt_lookup_num_tokens": self.prompt_lookup_num_tokens,
+            }.items():
+                if given is not None:
+                    raise ValueError(f"generate: {name} is for sequences without beams; use num_beams=1")
             return
-        given = {"length_penalty": (self.length_penalty, 1), "early_stopping": (self.early_stopping, False)}
-        _refuse_idle({name: value for name, (value, idle) in given.items() if value != idle}, "beams; add num_beams")
+        beams = {"length_penalty": (self.length_penalty, 1), "early_stopping": (self.early_stopping, False)}
+        _refuse_idle({name: value for name, (value, idle) in beams.items() if value != idle}, "beams; add num_beams")
         if not self.do_sample and self.num_return_sequences > 1:
             raise ValueError(
                 f"generate: num_return_sequences={self.num_return_sequences} gives equal sequences without sampling "
@@ -209,6 +219,17 @@ class Options:
     def padding(self) -> int:
         """The id that follows the end of a sequence: pad_token_id, or the first of eos_token_id, or 0."""
         return self.pad_token_id if self.pad_token_id is not None else (*self.eos_tokens, 0)[0]
+
+
+def of_one_sequence(user: str, instead: str, options: GenerateOptions) -> Options:
+    """The options of a request, checked; `user` is who asks.
+
+    Raises:
+        TypeError, ValueError: as `Options`, and for options of batches, with what to do instead.
+    """
+    if idle := [name for name in ("num_beams", "num_return_sequences", "pad_token_id") if name in options]:
+        raise TypeError(f"{user}: got {' and '.join(idle)}, expected options for one sequence; {instead}")
+    return Options(**options)
 
 
 def _refuse_idle(given: Mapping[str, object], needs: str) -> None:

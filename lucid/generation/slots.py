@@ -1,28 +1,44 @@
-"""Slots: the memory of several texts, each of which is continued by itself.
+"""Slots: the memory of several texts, each of which is continued by itself, or together with others.
 
-Over buffers, neighbouring slots are continued together, in one step of the model. Over growing caches, which have one
-length in a batch, slots are continued one after the other.
+Over buffers, neighbouring slots are continued where they are. Over growing caches, slots that are continued together
+are a batch, which is made anew when others join or leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from lucid.core.graph.types import Array
 from lucid.generation.buffers import Buffers
-from lucid.generation.growing import CutDecoder, Grown
+from lucid.generation.growing import Decoder
+from lucid.generation.logits import StepLogits
 from lucid.generation.prompts import Ids
-from lucid.generation.sequences import StepLogits
-from lucid.runtime.session import Session
 
 V = TypeVar("V")
 
 
+@runtime_checkable
 class Slots(Protocol):
-    """Texts in numbered slots, empty at first."""
+    """Texts in numbered slots, empty at first.
+
+    Attributes:
+        key: of a slot: what its memory depends on beside its tokens, such as an adapter.
+        no_drafts: why drafts cannot be verified; None if they can.
+    """
+
+    key: Callable[[int], object]
+    no_drafts: str | None
+
+    def read(self, slots: Sequence[int], parts: Sequence[Ids], last: int = 1) -> StepLogits:
+        """Read the next tokens (L,) of some slots: of several at once one of each, or what each begins with.
+
+        Returns:
+            The logits after the last tokens of each part (n, `last` or more, vocab); the next call may write over them.
+        """
+        ...
 
     def keep(self, slot: int, source: int, count: int) -> int:
         """Let a slot hold what the first `count` positions of `source` hold, which may be the slot itself.
@@ -32,12 +48,8 @@ class Slots(Protocol):
         """
         ...
 
-    def read(self, slot: int, ids: Ids) -> StepLogits:
-        """Read the next tokens (L,) of a slot; the logits after the last (vocab,)."""
-        ...
-
-    def step(self, slots: Sequence[int], tokens: Sequence[int]) -> StepLogits:
-        """Read one token of each of some slots; the logits after it (n, vocab)."""
+    def select(self, slots: Sequence[int]) -> None:
+        """Go on with these slots, in this order; one may be repeated."""
         ...
 
     def clear(self, slot: int) -> None:
@@ -48,27 +60,37 @@ class Slots(Protocol):
 class BufferSlots:
     """Slots that are rows of buffers, which a session writes in place.
 
-    The rows of a step are neighbours: where they are not, rows change places first.
+    The rows of a step are neighbours: where they are not, rows change places first, or those between them take part.
 
     Args:
-        session, caches, heads: as for `FixedStepper`.
-        count: how many slots there are.
-        first, most: how many positions each has at first, and in the end; None for any number.
+        buffers: with a row for each slot.
+        most: how many positions a row has in the end; None for any number.
+        key, no_drafts: as for `Slots`.
     """
 
     def __init__(
-        self,
-        session: Session,
-        caches: Mapping[str, str],
-        heads: Mapping[str, tuple[int, int]],
-        count: int,
-        first: int,
-        most: int | None,
+        self, buffers: Buffers, most: int | None, key: Callable[[int], object], no_drafts: str | None = None
     ) -> None:
-        self._buffers = Buffers.empty(session, caches, heads, count, first)
-        self._most = most
-        self._filled = np.zeros(count, np.int64)  # by row
-        self._row = list(range(count))  # by slot
+        self.key, self.no_drafts = key, no_drafts
+        self.buffers, self._most = buffers, most
+        self._filled = np.zeros(buffers.rows, np.int64)  # by row
+        self._row = list(range(buffers.rows))  # by slot
+
+    def read(self, slots: Sequence[int], parts: Sequence[Ids], last: int = 1) -> StepLogits:
+        rows = self._together(slots)
+        first, lengths = min(rows), np.array([len(part) for part in parts])
+        ids = np.zeros((max(rows) + 1 - first, lengths.max()), np.int64)
+        places = [row - first for row in rows]
+        for place, part in zip(places, parts, strict=True):
+            ids[place, : len(part)] = part  # padding, on the right, is written over by what follows
+        if (lengths < lengths.max()).any():  # the last column is padding for some: a step reads their last tokens
+            self._run(first, ids[:, :-1])
+            self._filled[rows] += lengths - 1
+            ids = ids[np.arange(len(ids)), self._filled[first : first + len(ids)]][:, None]
+            lengths = np.ones_like(lengths)
+        logits = self._run(first, ids)
+        self._filled[rows] += lengths
+        return logits if places == list(range(len(ids))) else logits[places]
 
     def keep(self, slot: int, source: int, count: int) -> int:
         row, other = self._row[slot], self._row[source]
@@ -77,25 +99,15 @@ class BufferSlots:
             def copy(array: Array) -> None:
                 array[row, :, :count] = array[other, :, :count]
 
-            self._buffers.change(copy)
+            self.buffers.change(copy)
         self._filled[row] = count
         return count
 
-    def read(self, slot: int, ids: Ids) -> StepLogits:
-        row = self._row[slot]
-        logits = self._run(row, ids[None])
-        self._filled[row] += len(ids)
-        return np.asarray(logits[0])
-
-    def step(self, slots: Sequence[int], tokens: Sequence[int]) -> StepLogits:
-        rows = self._together(slots)
-        first = min(rows)
-        ids = np.empty((len(rows), 1), np.int64)
-        places = [row - first for row in rows]
-        ids[places, 0] = tokens
-        logits = self._run(first, ids)
-        self._filled[first : first + len(rows)] += 1
-        return logits if places == sorted(places) else logits[places]
+    def select(self, slots: Sequence[int]) -> None:
+        rows = [self._row[slot] for slot in slots]
+        if rows != list(range(len(self._filled))):
+            self.buffers.select(np.array(rows))
+            self._filled, self._row = self._filled[rows], list(range(len(rows)))
 
     def clear(self, slot: int) -> None:
         row = self._row[slot]
@@ -103,24 +115,25 @@ class BufferSlots:
         def zero(array: Array) -> None:
             array[row] = 0
 
-        self._buffers.change(zero)
+        self.buffers.change(zero)
         self._filled[row] = 0
 
     def _run(self, first: int, ids: Ids) -> StepLogits:
         filled = self._filled[first : first + len(ids)]
         needed = int(filled.max()) + ids.shape[1]
-        capacity = self._buffers.capacity
+        capacity = self.buffers.capacity
         if needed > capacity:
             doubled = 2 * capacity if self._most is None else min(2 * capacity, self._most)
-            self._buffers.enlarge(max(needed, doubled), self._filled.tolist())
-        return self._buffers.run(first, ids, filled)
+            self.buffers.enlarge(max(needed, doubled), self._filled.tolist())
+        return self.buffers.run(first, ids, filled)
 
     def _together(self, slots: Sequence[int]) -> list[int]:
         """The rows of slots, as neighbours."""
         rows = sorted(self._row[slot] for slot in slots)
-        for row in range(rows[0], rows[0] + len(rows)):
-            if row not in rows:
-                self._swap(row, rows.pop())
+        if self.buffers.encoded is None:  # else rows stay where their sources are
+            for row in range(rows[0], rows[0] + len(rows)):
+                if row not in rows:
+                    self._swap(row, rows.pop())
         return [self._row[slot] for slot in slots]
 
     def _swap(self, row: int, other: int) -> None:
@@ -130,39 +143,116 @@ class BufferSlots:
         def swap(array: Array) -> None:
             array[both, :, :count] = array[swapped, :, :count]
 
-        self._buffers.change(swap)
+        self.buffers.change(swap)
         self._filled[both] = self._filled[swapped]
         first, second = self._row.index(row), self._row.index(other)
         self._row[first], self._row[second] = other, row
 
 
-class GrowingSlots(Generic[V]):
-    """Slots with a growing cache each: a step is a run of the decoder for each."""
+class Grown(NamedTuple, Generic[V]):
+    """What a batch has read: its keys and values, and which of it is padding."""
 
-    def __init__(self, decoder: CutDecoder[V], count: int) -> None:
+    values: V
+    mask: Ids
+    """(N, P), 1 = a token, 0 = padding, which is on the left."""
+
+
+class GrowingSlots(Generic[V]):
+    """Slots that are rows of batches with a growing cache each.
+
+    Args:
+        decoder: continues a batch.
+        empty: its keys and values of no tokens, with a row for each slot.
+        count: how many slots there are.
+        key, no_drafts: as for `Slots`.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder[V],
+        empty: V,
+        count: int,
+        key: Callable[[int], object],
+        no_drafts: str | None = None,
+    ) -> None:
+        self.key, self.no_drafts = key, no_drafts
         self._decoder = decoder
-        self._none: Grown[V] = Grown(decoder.empty(1), np.zeros((1, 0), np.int64))
-        self._caches = [self._none] * count
+        self._empty = Grown(empty, np.zeros((count, 0), np.int64))
+        self._at = [(self._empty, slot) for slot in range(count)]  # the batch of each slot, and its row there
+
+    def read(self, slots: Sequence[int], parts: Sequence[Ids], last: int = 1) -> StepLogits:
+        order, (values, before) = self._batch(slots)
+        places = [order.index(slot) for slot in slots]
+        longest = max(map(len, parts))
+        ids, new = np.zeros((2, len(parts), longest), np.int64)
+        for row, part in zip(places, parts, strict=True):
+            ids[row, longest - len(part) :], new[row, longest - len(part) :] = part, 1
+        positions = np.maximum(before.sum(axis=1, keepdims=True) + np.cumsum(new, axis=1) - 1, 0)
+        mask = np.concatenate([before, new], axis=1)
+        logits, present = self._decoder.run(ids, mask, positions, values, last)
+        self._set(order, Grown(present, mask))
+        return logits if order == list(slots) else logits[places]
 
     def keep(self, slot: int, source: int, count: int) -> int:
-        held = self._caches[source]
-        if held.mask.shape[1] != count:
-            values = self._decoder.first(held.values, count) if count else None
-            held = self._none if values is None else Grown(values, held.mask[:, :count])
-        self._caches[slot] = held
-        return len(held.mask[0])
+        held, row = self._at[source]
+        filled = int(held.mask[row].sum())
+        if count == filled:
+            if slot != source:
+                self._at[slot] = self._alone(source), 0
+            return count
+        if not count or not self._decoder.separable:
+            self.clear(slot)
+            return 0
+        values, mask = self._alone(source)
+        start = mask.shape[1] - filled
+        self._set([slot], Grown(self._decoder.cut(values, start, start + count), np.ones((1, count), np.int64)))
+        return count
 
-    def read(self, slot: int, ids: Ids) -> StepLogits:
-        values, before = self._caches[slot]
-        mask = np.ones((1, before.shape[1] + len(ids)), np.int64)
-        positions = np.arange(before.shape[1], mask.shape[1])[None]
-        logits, present = self._decoder.run(ids[None], mask, positions, values)
-        self._caches[slot] = Grown(present, mask)
-        return np.asarray(logits[0])
-
-    def step(self, slots: Sequence[int], tokens: Sequence[int]) -> StepLogits:
-        ids = np.array(tokens)[:, None]
-        return np.stack([self.read(slot, token) for slot, token in zip(slots, ids, strict=True)])
+    def select(self, slots: Sequence[int]) -> None:
+        batch, _ = self._at[0]
+        self._at = [self._at[slot] for slot in slots]
+        self._set(range(len(slots)), self._rows(batch, [row for _, row in self._at]))
 
     def clear(self, slot: int) -> None:
-        self._caches[slot] = self._none
+        self._at[slot] = self._empty, slot
+
+    def _set(self, slots: Sequence[int], batch: Grown[V]) -> None:
+        for row, slot in enumerate(slots):
+            self._at[slot] = batch, row
+
+    def _rows(self, batch: Grown[V], rows: list[int]) -> Grown[V]:
+        if rows == list(range(len(batch.mask))):
+            return batch
+        return Grown(self._decoder.rows(batch.values, np.array(rows)), batch.mask[rows])
+
+    def _alone(self, slot: int) -> Grown[V]:
+        batch, row = self._at[slot]
+        return self._rows(batch, [row])
+
+    def _batch(self, slots: Sequence[int]) -> tuple[list[int], Grown[V]]:
+        """These slots in some order, as one batch. Others that are in theirs get a copy, as it is given up."""
+        batches = {id(batch): batch for batch, _ in (self._at[slot] for slot in slots)}
+        for slot, (batch, _) in enumerate(self._at):
+            if slot not in slots and batch is not self._empty and id(batch) in batches:
+                self._at[slot] = self._alone(slot), 0
+        order, parts = list[int](), list[Grown[V]]()
+        for batch in batches.values():
+            own = sorted((slot for slot in slots if self._at[slot][0] is batch), key=lambda slot: self._at[slot][1])
+            order += own
+            parts.append(self._rows(batch, [self._at[slot][1] for slot in own]))
+        return order, parts[0] if len(parts) == 1 else self._joined(parts)
+
+    def _joined(self, parts: Sequence[Grown[V]]) -> Grown[V]:
+        """Batches as one, with as little padding as there can be."""
+        kept = [np.asarray(part.mask.any(axis=0)) for part in parts]
+        lengths = [int(columns.sum()) for columns in kept]
+        values = [
+            part.values if columns.all() else self._decoder.cut(part.values, len(columns) - length, len(columns))
+            for part, columns, length in zip(parts, kept, lengths, strict=True)
+        ]
+        padding = [max(lengths) - length for length in lengths]
+        masks = [
+            np.pad(part.mask[:, columns], [(0, 0), (count, 0)])
+            for part, columns, count in zip(parts, kept, padding, strict=True)
+        ]
+        return Grown(self._decoder.joined(values, padding), np.concatenate(masks))

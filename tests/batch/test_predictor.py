@@ -20,7 +20,7 @@ from tests.chat.checkpoints import TEMPLATE, tokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
-batches = pytest.importorskip("lucid.batch.predictor")
+padded_batches = pytest.importorskip("lucid.batch.batches").padded_batches
 Image = pytest.importorskip("PIL.Image")
 
 TEXTS = ["a cat", "b", "interest rates rose", "a cat", "the bank said so"]
@@ -93,13 +93,13 @@ def test_no_rows_and_only_bad_rows_have_the_same_columns(sentences):
 
 def test_batches_keep_to_the_budget_and_hold_each_row_once():
     sizes = [3, 9, 1, 1, 40, 9, 2]
-    made = batches.batches(sizes, 20)
+    made = padded_batches(sizes, 20)
     assert sorted(row for group in made for row in group) == list(range(7))
     assert [len(group) * max(sizes[row] for row in group) for group in made] == [40, 18, 12]
 
 
 def test_a_batch_ends_where_too_much_of_it_would_be_padding():
-    made = batches.batches([100] * 6 + [96] * 4 + [50] * 12, 4096)
+    made = padded_batches([100] * 6 + [96] * 4 + [50] * 12, 4096)
     assert [len(group) for group in made] == [10, 12]
 
 

@@ -11,9 +11,8 @@ import pytest
 
 import lucid
 from lucid.export import Target, to_onnx
-from lucid.generation import Generator, fixed, pad_left
-from lucid.generation.prompts import Prompt
-from lucid.generation.stepper import stepper
+from lucid.generation import Generator, memory, pad_left
+from lucid.generation.slots import BufferSlots
 from lucid.models.llama import Llama
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session
@@ -89,13 +88,13 @@ def test_samples_are_the_same_eagerly_and_exported(variant: str) -> None:
 @pytest.mark.parametrize("variant", MODELS)
 def test_a_step_gives_the_logits_of_one_shot(variant: str, kind: str) -> None:
     """After reordered rows, too."""
-    steps = stepper(model(variant, kind))
+    slots = memory.memory_of("test", model(variant, kind)).slots(3, 8)
     ids = np.random.default_rng(0).integers(1, 35, (3, 8))
-    rows = np.array([2, 0, 0, 1])
-    _, held = steps.prefill(Prompt(ids[:, :6], np.ones((3, 6), np.int64)), 2)
-    held = steps.reordered(held, rows)
+    rows = [2, 0, 0, 1]
+    slots.read(range(3), ids[:, :6])
+    slots.select(rows)
     for column in (6, 7):
-        logits, held = steps.step(ids[rows, column], held)
+        logits = slots.read(range(4), ids[rows, column : column + 1])[:, -1]
         expected = decoder(variant)(lucid.Tensor(ids[rows, : column + 1])).numpy()[:, -1]
         np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=2e-5)
 
@@ -112,7 +111,7 @@ def test_a_row_of_a_batch_gets_the_tokens_that_it_gets_alone(variant: str, kind:
 
 @pytest.mark.parametrize("num_beams", [1, 2])
 def test_buffers_become_larger_as_texts_do(num_beams: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixed, "FIRST_CAPACITY", 4)
+    monkeypatch.setattr(memory, "FIRST_CAPACITY", 4)
     options: dict[str, Any] = {"max_new_tokens": 20, "num_beams": num_beams}
     ids, mask = pad_left([[1, 2], [3]], 0)
     few, many = (Generator(model("llama/llama2", kind)).generate(ids, mask, **options) for kind in ("fixed", "eager"))
@@ -121,13 +120,14 @@ def test_buffers_become_larger_as_texts_do(num_beams: int, monkeypatch: pytest.M
 
 def test_a_step_over_buffers_copies_no_cache() -> None:
     """The memory that a session reads as past and writes as present is that of the first step."""
-    steps = stepper(model("llama/llama2", "fixed in place"))
-    _, held = steps.prefill(Prompt(np.array([[1, 2, 3]]), np.ones((1, 3), np.int64)), 5)
-    values = dict(held.buffers.values)
+    slots = memory.memory_of("test", model("llama/llama2", "fixed in place")).slots(1, 8)
+    assert isinstance(slots, BufferSlots)
+    slots.read([0], [np.array([1, 2, 3])])
+    values = dict(slots.buffers.values)
     places = {name: value.data_ptr() for name, value in values.items()}
     assert not any(value.numpy()[:, :, 3:].any() for value in values.values())
-    held = steps.step(np.array([4]), held)[1]
-    assert {name: value.data_ptr() for name, value in held.buffers.values.items()} == places
+    slots.read([0], [np.array([4])])
+    assert {name: value.data_ptr() for name, value in slots.buffers.values.items()} == places
     assert all(value.numpy()[:, :, 3].any() and not value.numpy()[:, :, 4:].any() for value in values.values())
 
 

@@ -12,7 +12,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
-from lucid.generation import EncoderDecoderGenerator, Generator, fixed
+from lucid.generation import EncoderDecoderGenerator, Generator, memory
 from lucid.models.gpt2 import GPT2
 from lucid.models.transformer import Transformer
 from lucid.runtime import Session
@@ -112,7 +112,7 @@ def test_texts_of_different_lengths_go_into_buffers() -> None:
 
 
 def test_buffers_become_larger_as_texts_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fixed, "FIRST_CAPACITY", 2)
+    monkeypatch.setattr(memory, "FIRST_CAPACITY", 2)
     few, many = (generator("t5/v1_0", kind).generate([[5, 6, 1]], max_new_tokens=9) for kind in ("fixed", "eager"))
     assert few.tolist() == many.tolist()
 

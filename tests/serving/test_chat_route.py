@@ -134,14 +134,15 @@ class Steps:
     def __init__(self, server, seconds: float = 0.02) -> None:
         self.engine = server.app.state.model.language._engine
         self.together: list[int] = []
-        run = self.engine._memory.step
+        run = self.engine._memory.read
 
-        def slow(slots, tokens):
-            time.sleep(seconds)
-            self.together.append(len(slots))
-            return run(slots, tokens)
+        def slow(slots, parts, last=1):
+            if max(map(len, parts)) == 1:
+                time.sleep(seconds)
+                self.together.append(len(slots))
+            return run(slots, parts, last)
 
-        self.engine._memory.step = slow
+        self.engine._memory.read = slow
 
     def until(self, active: int) -> None:
         """Wait until so many answers are written."""

@@ -59,11 +59,6 @@ def _announce(settings: Settings, app: Starlette, json: bool) -> None:
     out.line(f"routes      {', '.join(path for path in routes if '{' not in path)}")
     if "*" in settings.hosts and not os.environ.get(KEY):
         out.line(f"note        {host} serves every client without a key; --key-file or {KEY} sets one")
-    if model.language is not None and settings.slots > 1 and not model.language.together:
-        out.line(
-            "note        answers share the time of one: the cache grows; serve the checkpoint, or export it with "
-            "--cache fixed"
-        )
 
 
 def _key(path: Path) -> str:

@@ -47,11 +47,6 @@ class LanguageModel:
         self.tokenizer, self.max_positions = tokenizer, min(known, default=None)
         self._engine = Engine(model, slots, self.max_positions, queue=queue)
 
-    @property
-    def together(self) -> bool:
-        """Whether answers that are written at once are computed together, as over buffers of a fixed capacity."""
-        return self._engine.together
-
     def answer(
         self,
         prompt_ids: Sequence[int],

@@ -1,0 +1,129 @@
+"""The memory of a model for texts: an eager model, or a session with a cache that grows or has a fixed capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from lucid.core.words.other_libraries import check_model
+from lucid.generation.buffers import Buffers
+from lucid.generation.encoder_output import Encoded
+from lucid.generation.growing import Decoder, EagerDecoder, SessionDecoder
+from lucid.generation.models import CACHE, STATE, capacity_of, heads_of, is_fixed, some_of, state_shape
+from lucid.generation.slots import BufferSlots, GrowingSlots, Slots
+from lucid.nn import CausalDecoder, EncoderDecoder
+from lucid.runtime.session import Session
+
+FIRST_CAPACITY = 256
+"""How many positions buffers begin with, where fewer than needed in the end suffice."""
+
+
+@runtime_checkable
+class Memory(Protocol):
+    """What makes slots."""
+
+    def slots(self, count: int, most: int | None, times: int = 1) -> Slots:
+        """Slots for so many texts of at most so many tokens; of an encoder's inputs, each for `times` texts.
+
+        Raises:
+            ValueError: for another number of texts than an encoder has inputs.
+        """
+        ...
+
+
+class BufferMemory(NamedTuple):
+    """Of a session over buffers: the output for each cache input, and the heads of each and their width."""
+
+    session: Session
+    caches: Mapping[str, str]
+    heads: Mapping[str, tuple[int, int]]
+    encoded: Encoded | None = None
+
+    def slots(self, count: int, most: int | None, times: int = 1) -> Slots:
+        session, encoded = self.session, self.encoded
+        if encoded is not None:
+            encoded = encoded.checked(count // times).rows(np.repeat(np.arange(count // times), times))
+        first = capacity_of(session) or min(FIRST_CAPACITY, most or FIRST_CAPACITY)
+        buffers = Buffers(session, self.caches, self.heads, count, first, encoded)
+        if encoded is not None:
+            return BufferSlots(buffers, most, lambda slot: slot, _OF_ENCODER)
+        return BufferSlots(buffers, most, lambda slot: session.adapter, _last_alone(session))
+
+
+class GrowingMemory(NamedTuple):
+    """Of a decoder over a growing cache, which may be that of a session."""
+
+    decoder: Decoder[Any]
+    session: Session | None = None
+    encoded: bool = False
+
+    def slots(self, count: int, most: int | None, times: int = 1) -> Slots:
+        decoder, session = self.decoder, self.session
+        empty = decoder.empty(count // times)
+        if times > 1:
+            empty = decoder.rows(empty, np.repeat(np.arange(count // times), times))
+        if self.encoded:
+            return GrowingSlots(decoder, empty, count, lambda slot: slot, _OF_ENCODER)
+        no_drafts = None if session is None else _last_alone(session)
+        if not decoder.separable:
+            no_drafts = "the model has states, from which a token cannot be taken back"
+        return GrowingSlots(decoder, empty, count, lambda slot: session and session.adapter, no_drafts)
+
+
+_OF_ENCODER = "drafts are for decoders without an encoder"
+
+
+def _last_alone(session: Session) -> str | None:
+    """Why a session verifies no drafts, if it gives the logits of a fixed number of tokens."""
+    if isinstance(session.outputs["logits"][1][1], int):
+        return "the file gives the logits of the last token alone; export it without logits_to_keep"
+    return None
+
+
+def memory_of(user: str, model: CausalDecoder | Session | Memory) -> Memory:
+    """The memory of a model, or as it is; `user` is who asks.
+
+    Raises:
+        TypeError: for anything but a decoder or a session. ValueError: for a session of another kind of model.
+    """
+    if isinstance(model, Memory):
+        return model
+    if isinstance(model, CausalDecoder):
+        return GrowingMemory(EagerDecoder(model))
+    if isinstance(model, EncoderDecoder):
+        raise TypeError(f"{user}: {type(model).__name__} has an encoder; use EncoderDecoderGenerator")
+    check_model(user, model)
+    if not isinstance(model, Session):
+        raise TypeError(
+            f"{user}: got {type(model).__name__}, expected an nn.CausalDecoder or a lucid.runtime.Session; "
+            'open a file with lucid.runtime.Session("model.onnx")'
+        )
+    caches = _caches_of(user, model)
+    states = {name: state_shape(name, model.inputs[name][1]) for name in caches if STATE.fullmatch(name)}
+    heads = {name: heads_of(name, model.inputs[name][1]) for name in caches if name not in states}
+    first = next(iter(caches))
+    if states or not is_fixed(model, first, caches[first]):
+        empty = states | {name: (count, 0, width) for name, (count, width) in heads.items()}
+        return GrowingMemory(SessionDecoder(model, caches, empty), model)
+    return BufferMemory(model, caches, heads)
+
+
+def _caches_of(user: str, session: Session) -> dict[str, str]:
+    """The output for each cache input of a decoder.
+
+    Raises:
+        ValueError: for a session of another kind of model.
+    """
+    found = [name for name in session.inputs if CACHE.fullmatch(name) or STATE.fullmatch(name)]
+    caches = {name: name.replace("past_key_values", "present") for name in found}
+    needed, known = {"input_ids", "attention_mask"}, {"input_ids", "attention_mask", "position_ids", *caches}
+    inputs, outputs = session.inputs.keys(), session.outputs.keys()
+    if not caches or not needed <= inputs <= known or not {"logits", *caches.values()} <= outputs:
+        raise ValueError(
+            f"{user}: the session takes {some_of(session.inputs)} and gives {some_of(session.outputs)}; expected "
+            "input_ids, attention_mask, position_ids, past_key_values.{i}.key and .value, and logits, "
+            'present.{i}.key and .value; export with to_onnx(model, cache="growing") or "fixed"'
+        )
+    return caches
