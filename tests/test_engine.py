@@ -71,6 +71,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"do_sample": True, "temperature": 0.7, "top_k": 9, "seed": 5},
     {"repetition_penalty": 1.4, "stop": ["b", "zz"]},
     {"suppress_tokens": [1, 2, 30], "forced_eos_token_id": 7},
+    {"prompt_lookup_num_tokens": 3},
+    {"prompt_lookup_num_tokens": 5, "do_sample": True, "temperature": 0.4, "seed": 2, "eos_token_id": 4},
 ]
 
 
@@ -80,12 +82,14 @@ def test_requests_that_join_and_leave_get_the_tokens_that_they_get_alone(kind: s
     draw = np.random.default_rng(KINDS.index(kind))
     made = engine(kind, slots=3, chunk=4, decode=letters, queue=50)
     asked: list[tuple[list[int], dict[str, Any], Any]] = []
+    possible = OPTIONS[:-2] if kind == "a state" else OPTIONS
     for _ in range(10 if kind == "eager" else 24):
         (prompt,) = prompts(int(draw.integers(1, 15)), seed=int(draw.integers(1000)))
+        prompt = prompt * int(draw.integers(1, 3))
         if asked and draw.random() < 0.5:
             before, _, request = asked[draw.integers(len(asked))]
             prompt = [*before, *request.ids[: draw.integers(4)], *prompt][:40]
-        options = {"max_new_tokens": int(draw.integers(1, 9)), **OPTIONS[draw.integers(len(OPTIONS))]}
+        options = {"max_new_tokens": int(draw.integers(1, 9)), **possible[draw.integers(len(possible))]}
         asked.append((prompt, options, made.submit(prompt, **options)))
         for _ in range(draw.integers(5)):
             made.step()
@@ -94,10 +98,46 @@ def test_requests_that_join_and_leave_get_the_tokens_that_they_get_alone(kind: s
     steps(made)
     assert {request.ended_by for *_, request in asked} >= {"length", "cancelled"}
     for prompt, options, request in asked:
-        expected = alone(kind, prompt, **options)
+        expected = alone(kind, prompt, **{**options, "prompt_lookup_num_tokens": None})
         whole = expected[: len(request.ids)] if request.ended_by == "cancelled" else expected
         assert request.ids == whole, (prompt, options, request.ended_by)
     assert any(request.kept for *_, request in asked)
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])
+def test_drafts_of_one_request_are_read_beside_the_steps_of_others(kind: str) -> None:
+    """Right and wrong ones: what is wrong is not kept, also for the next turn."""
+    made, (word, other) = engine(kind), prompts(4, 3)
+    expected = alone(kind, word * 4, max_new_tokens=24)
+    first = made.submit(word * 4, max_new_tokens=24, prompt_lookup_num_tokens=4)
+    second = made.submit(other, max_new_tokens=24)
+    assert list(first) == expected
+    assert 0 < first.accepted < first.drafted
+    assert list(second) == alone(kind, other, max_new_tokens=24)
+    again = [*word * 4, *expected, 5, 6]
+    third = made.submit(again, max_new_tokens=4)
+    assert list(third) == alone(kind, again, max_new_tokens=4)
+    assert third.kept == len(again) - 3
+
+
+def test_drafts_need_positions_that_can_be_taken_back_and_the_logits_of_all() -> None:
+    llama = Llama.from_pretrained(goldens.folder("llama/llama2"))
+    last = Session(to_onnx(llama, cache="fixed", kwargs={"logits_to_keep": 1}), threads=1)
+    for given, reason in (
+        (last, "the file gives the logits of the last token alone; export it without logits_to_keep"),
+        (model("a state"), "the model has states, from which a token cannot be taken back"),
+    ):
+        with pytest.raises(ValueError, match=f"prompt_lookup_num_tokens is 3, but {reason}"):
+            Engine(given).submit([3, 4], max_new_tokens=2, prompt_lookup_num_tokens=3)
+
+
+def test_equal_prompts_are_read_once() -> None:
+    made, (prompt,) = engine(slots=3, chunk=100), prompts(9)
+    requests = [made.submit(prompt, max_new_tokens=5, do_sample=True, seed=seed) for seed in range(3)]
+    steps(made)
+    assert [one.kept for one in requests] == [0, 8, 8]
+    options = [{"max_new_tokens": 5, "do_sample": True, "seed": seed} for seed in range(3)]
+    assert [one.ids for one in requests] == [alone("fixed in place", prompt, **one) for one in options]
 
 
 def test_many_threads_may_wait_for_their_tokens() -> None:

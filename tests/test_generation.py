@@ -12,6 +12,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.generation import Generator, LogitsError, pad_left
+from lucid.generation.lookup import draft
 from lucid.generation.options import GenerateOptions, Options
 from lucid.nn import CacheShape, CausalDecoder, KeyValueCache
 from lucid.runtime import Session
@@ -159,6 +160,39 @@ def test_a_callback_gets_the_tokens_of_each_step_and_may_stop(cycle: Chain) -> N
 
     assert Generator(cycle).generate([[0], [1]], max_new_tokens=9, on_token=until_4).tolist() == [[1, 2, 3], [2, 3, 4]]
     assert seen == [[1, 2], [2, 3], [3, 4]]
+
+
+# Drafts from the prompt -----------------------------------------------------------------------------------------------
+
+
+def test_what_the_prompt_says_is_read_in_one_step(cycle: Chain) -> None:
+    prompt = [0, 1, 2, 3, 4, 5, 0, 1]
+    stream = Generator(cycle).stream(prompt, max_new_tokens=9, prompt_lookup_num_tokens=4)
+    assert list(stream) == [2, 3, 4, 5, 0, 1, 2, 3, 4]
+    assert [len(step["ids"][0]) for step in cycle.steps] == [8, 5, 3]  # the last draft has room for two
+    assert (stream.drafted, stream.accepted) == (6, 6)
+
+
+def test_a_sequence_ends_within_a_draft(cycle: Chain) -> None:
+    prompt = [[0, 1, 2, 3, 4, 5, 0, 1]]
+    found = Generator(cycle).generate(prompt, max_new_tokens=9, prompt_lookup_num_tokens=4, eos_token_id=4)
+    assert found.tolist() == [[2, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("ids", "count", "expected"),
+    [
+        ([1, 2, 3, 9, 1, 2, 3], 2, [9, 1]),
+        ([7, 2, 3, 9, 8, 2, 3], 3, [9, 8, 2]),  # two tokens are the same
+        ([7, 3, 9, 8, 3], 3, []),  # one says too little
+        ([1, 2, 4, 5, 1, 2, 6, 7, 1, 2], 2, [6, 7]),  # of several places the latest
+        ([1, 1, 1, 1, 1, 1], 2, [1, 1]),
+        ([1, 2], 3, []),
+        ([1, 2, 3, 1, 2, 3], 0, []),
+    ],
+)
+def test_a_draft_is_what_followed_the_last_tokens_before(ids: list[int], count: int, expected: list[int]) -> None:
+    assert draft(np.array(ids), count).tolist() == expected
 
 
 # Streams --------------------------------------------------------------------------------------------------------------
@@ -376,6 +410,12 @@ def test_prompts_of_what_is_no_token_are_refused(prompts: Any, pad_id: Any) -> N
         ({"num_beams": 2, "num_return_sequences": 3}, ValueError, "num_return_sequences is 3, expected at most num_b"),
         ({"num_return_sequences": 2}, ValueError, "gives equal sequences without sampling and beams"),
         ({"typical_p": 0.5}, ValueError, "typical_p=0.5 has no effect without sampling; add do_sample=True"),
+        ({"prompt_lookup_num_tokens": 0}, ValueError, "prompt_lookup_num_tokens is 0, expected 1 or more"),
+        (
+            {"prompt_lookup_num_tokens": 2, "num_beams": 2},
+            ValueError,
+            "prompt_lookup_num_tokens is for sequences without beams; use num_beams=1",
+        ),
         ({"logprobs": 2}, ValueError, "logprobs is given, but only ids are returned; use generate_scored"),
         ({"eos_token_id": -1}, ValueError, "eos_token_id is -1, expected 0 or more"),
         ({"eos_token_id": [1, "2"]}, TypeError, "eos_token_id is '2', expected a whole number"),

@@ -363,17 +363,12 @@ class Engine:
                 )
                 if source is not None and 2 * count >= request.prompt_tokens:
                     self._keep(slot, request, source, count)
-        writers, parts = [], []
-        for slot, request in self._running():
-            if slot.filled == request.total - 1 > 0:
-                part = request.following(slot.filled, 1)
-                if len(part) > 1:
-                    self._advance([(slot, request)], [part])
-                else:
-                    writers.append((slot, request))
-                    parts.append(part)
-        if writers:
-            self._advance(writers, parts)
+        writers = [pair for pair in self._running() if pair[0].filled == pair[1].total - 1 > 0]
+        parts = {slot.number: request.following(slot.filled, 1) for slot, request in writers}
+        together = [pair for pair in writers if len(parts[pair[0].number]) == 1]
+        alone = [[pair] for pair in writers if len(parts[pair[0].number]) > 1]  # their drafts have several lengths
+        for pairs in filter(None, [*alone, together]):
+            self._advance(pairs, [parts[slot.number] for slot, _ in pairs])
         return bool(writers)
 
     def _read(self) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lucid.generation.slots import BufferSlots
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
 from tests.layout_checkpoints import whole
@@ -47,23 +48,6 @@ def served_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     return starts
 
 
-@pytest.mark.parametrize(
-    ("cache", "slots", "noted"), [("growing", 4, True), ("growing", 1, False), ("fixed", 4, False)]
-)
-def test_a_cache_that_grows_is_noted_where_answers_could_be_computed_together(
-    cache: str,
-    slots: int,
-    noted: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    served_by(monkeypatch)
-    folder = decoder(tmp_path, cache=cache)
-    assert in_process(["serve", folder, "--slots", slots], monkeypatch) == 0
-    assert ("answers share the time of one: the cache grows" in capsys.readouterr().out) is noted
-
-
 @pytest.mark.parametrize("command", ["serve minilm.onnx", "map minilm.onnx rows.csv -o out"])
 def test_a_file_is_no_folder_of_a_model(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -93,7 +77,7 @@ def test_a_checkpoint_is_exported_once_to_a_cache_folder(
     assert started("--port", "8001") == "exported    before"
     settings, app = starts[-1]
     assert (settings.folder, app.state.model.name) == (str(folder), "smol")
-    assert app.state.model.language.together  # the quickest cache, without being asked
+    assert isinstance(app.state.model.language._engine._memory, BufferSlots)  # the quickest cache, without being asked
     os.utime(source / "config.json", (1, 1))
     for change in (["--bits", "8"], ["--task", "text-generation"], []):
         assert started(*change).startswith("exported    to ")
