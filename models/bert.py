@@ -280,7 +280,14 @@ class Embeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(width, c.eps) if c.embedding_norm else nn.Identity()
         self.config = c
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor | None, key_mask: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        input_ids: Tensor,
+        token_type_ids: Tensor | None,
+        key_mask: Tensor | None,
+        further: Tensor | None = None,
+    ) -> Tensor:
+        """`further` is added to the vectors before their norm."""
         c, x = self.config, self.word_embeddings(input_ids)
         if c.mask_token_id is not None:
             x = _without_masked(x, input_ids == c.mask_token_id, key_mask)
@@ -289,6 +296,7 @@ class Embeddings(nn.Module):
             x = x + (text.first_row(types) if token_type_ids is None else types(token_type_ids))
         if c.task_type_vocab_size:
             x = x + text.first_row(self.task_type_embeddings)
+        x = x if further is None else x + further
         x = self.LayerNorm(x + self.positions(input_ids) if c.max_positions else x)
         return x if key_mask is None or not c.norm_first else ops.where(key_mask.unsqueeze(-1), x, 0.0)
 

@@ -173,7 +173,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "swin": _SWIN,
     "whisper": _WHISPER,
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "ernie", "mpnet"), _TEXT),
-    **dict.fromkeys(("nomic_bert", "jina_embeddings_v3", "esm", "deberta"), _TEXT),
+    **dict.fromkeys(("nomic_bert", "jina_embeddings_v3", "esm", "deberta", "layoutlm"), _TEXT),
     "roformer": {**_TEXT, "embedding_size": 16},
     "eurobert": {**DECODER, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     "modernbert": {

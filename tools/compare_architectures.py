@@ -79,6 +79,7 @@ def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
         "input_ids": ids.tolist(),
         "attention_mask": mask.tolist(),
         "token_type_ids": (np.arange(length) > 3).astype(int)[None].repeat(2, 0).tolist(),
+        "bbox": [[[1, 2, 3 + i, 5 + i] for i in range(length)]] * 2,
         "decoder_input_ids": rng.choice(usual, (2, 4)).tolist(),
         "pixel_values": {"shape": [2, vision.get("num_channels", 3), height, width]},
         "pixel_mask": [[[1] * width] * height, [[1] * width] * (height // 2) + [[0] * width] * (height - height // 2)],

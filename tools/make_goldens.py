@@ -55,6 +55,7 @@ FAMILIES = {
     "albert": encoders.albert,
     "modernbert": encoders.modernbert,
     "deberta": encoders.deberta,
+    "layoutlm": encoders.layoutlm,
     "tasks": heads.with_heads,
     "gpt2": decoders.gpt2,
     "llama": decoders.llama,

@@ -92,6 +92,10 @@ CLASSES = {
         "JinaEmbeddingsV3ForMaskedLM JinaEmbeddingsV3ForQuestionAnswering "
         "JinaEmbeddingsV3ForSequenceClassification JinaEmbeddingsV3ForTokenClassification JinaEmbeddingsV3Model"
     ),
+    "layoutlm": (
+        "LayoutLMForMaskedLM LayoutLMForQuestionAnswering LayoutLMForSequenceClassification "
+        "LayoutLMForTokenClassification LayoutLMModel"
+    ),
     "lfm2": "Lfm2ForCausalLM Lfm2Model",
     "llama": (
         "LlamaForCausalLM LlamaForQuestionAnswering LlamaForSequenceClassification LlamaForTokenClassification "

@@ -201,6 +201,11 @@ def _encoder(model: str) -> dict[str, str]:
     return {"feature-extraction": model, "sentence-similarity": f"{model}SentenceEncoder", **_heads(model)}
 
 
+def _images(model: str) -> dict[str, str]:
+    """The classes of an encoder of images."""
+    return {"image-feature-extraction": model, "image-classification": f"{model}ForImageClassification"}
+
+
 def _retrieval(model: str) -> dict[str, str]:
     """The encoders of texts that give a sparse vector, or a vector for each token."""
     return {"sparse-encoding": f"{model}SparseEncoder", "multi-vector-encoding": f"{model}MultiVectorEncoder"}
@@ -265,13 +270,7 @@ FAMILIES: dict[str, Family] = {
             "clip_vision_model": ModelType(only="image-feature-extraction"),
         },
     ),
-    "convnext": Family(
-        tasks={
-            "image-feature-extraction": "vision.convnext.ConvNext",
-            "image-classification": "vision.convnext.ConvNextForImageClassification",
-        },
-        types=_types("convnext", "convnextv2"),
-    ),
+    "convnext": Family(tasks=_images("vision.convnext.ConvNext"), types=_types("convnext", "convnextv2")),
     "deberta": Family(tasks=_encoder("deberta.Deberta"), types=_types("deberta-v2", "deberta")),
     "deepseek": Family(
         tasks=_decoder("deepseek.Deepseek", "question-answering"),
@@ -330,6 +329,13 @@ FAMILIES: dict[str, Family] = {
         },
     ),
     "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types=_types("gpt2")),
+    "layoutlm": Family(
+        tasks={
+            "feature-extraction": "layoutlm.LayoutLM",
+            **_heads("layoutlm.LayoutLM", "reranking", "multiple-choice"),
+        },
+        types=_types("layoutlm"),
+    ),
     "lfm2": Family(
         tasks={"text-generation": "lfm2.Lfm2", "feature-extraction": "lfm2.Lfm2States"},
         types={"lfm2": ModelType(parts=DecoderParts(qk_norm="head"), gguf=stored.LFM2)},
@@ -523,19 +529,10 @@ FAMILIES: dict[str, Family] = {
             "qwen3_5_text": ModelType(parts=DecoderParts(norm_offset=1.0, qk_norm="head", output_gate=True)),
         },
     ),
-    "resnet": Family(
-        tasks={
-            "image-feature-extraction": "vision.resnet.ResNet",
-            "image-classification": "vision.resnet.ResNetForImageClassification",
-        },
-        types=_types("resnet"),
-    ),
+    "resnet": Family(tasks=_images("vision.resnet.ResNet"), types=_types("resnet")),
     "segformer": Family(
-        tasks={
-            "image-feature-extraction": "vision.segformer.Segformer",
-            "image-classification": "vision.segformer.SegformerForImageClassification",
-            "image-segmentation": "vision.segformer.SegformerForSemanticSegmentation",
-        },
+        tasks=_images("vision.segformer.Segformer")
+        | {"image-segmentation": "vision.segformer.SegformerForSemanticSegmentation"},
         types=_types("segformer"),
     ),
     "siglip": Family(
@@ -552,13 +549,7 @@ FAMILIES: dict[str, Family] = {
         },
     ),
     "smolvlm": Family(tasks={"image-text-to-text": "smolvlm.SmolVLM"}, types=_types("smolvlm", "idefics3")),
-    "swin": Family(
-        tasks={
-            "image-feature-extraction": "vision.swin.Swin",
-            "image-classification": "vision.swin.SwinForImageClassification",
-        },
-        types=_types("swin"),
-    ),
+    "swin": Family(tasks=_images("vision.swin.Swin"), types=_types("swin")),
     "t5": Family(
         tasks={
             "text2text-generation": "t5.T5",
@@ -570,13 +561,7 @@ FAMILIES: dict[str, Family] = {
         },
         types=_types("t5", "mt5", "umt5"),
     ),
-    "vit": Family(
-        tasks={
-            "image-feature-extraction": "vision.vit.ViT",
-            "image-classification": "vision.vit.ViTForImageClassification",
-        },
-        types=_types("vit", "deit", "dinov2", "dinov2_with_registers"),
-    ),
+    "vit": Family(tasks=_images("vision.vit.ViT"), types=_types("vit", "deit", "dinov2", "dinov2_with_registers")),
     "wav2vec2": Family(
         tasks={
             "feature-extraction": "wav2vec2.Wav2Vec2",

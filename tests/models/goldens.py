@@ -67,4 +67,6 @@ def as_exported(inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, 
     if "pixel_mask" in names:
         n, _, *size = inputs["pixel_values"].shape
         given = {"pixel_mask": np.ones((n, *size), np.int64), **given}
+    if "bbox" in names:
+        given = {"bbox": np.zeros((*inputs["input_ids"].shape, 4), np.int64), **given}
     return {"token_type_ids": np.zeros_like(inputs["input_ids"]), **given} if "token_type_ids" in names else given

@@ -30,6 +30,7 @@ from lucid.models.eurobert import EuroBert
 from lucid.models.falcon import Falcon
 from lucid.models.gemma import Gemma, GemmaStates
 from lucid.models.gpt2 import GPT2
+from lucid.models.layoutlm import LayoutLM
 from lucid.models.lfm2 import Lfm2
 from lucid.models.llama import Llama, LlamaForReranking, LlamaForSequenceClassification, LlamaStates
 from lucid.models.mamba2 import Mamba2
@@ -143,6 +144,7 @@ ZOO = [
     *(Entry("ESM", Bert, f"esm/{v}", _HIDDEN) for v in ("base", "absolute")),
     *(Entry("ALBERT", Albert, f"albert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
     *(Entry("ModernBERT", ModernBert, f"modernbert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
+    Entry("LayoutLM", LayoutLM, "layoutlm/base", _HIDDEN),
     Entry("EuroBERT", EuroBert, "eurobert/base", _HIDDEN),
     *(Entry("DeBERTa", Deberta, f"deberta/{v}", _HIDDEN) for v in ("v3", "masked_lm", "content_to_position", "first")),
     *(

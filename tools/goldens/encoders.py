@@ -47,6 +47,8 @@ from transformers import (
     EuroBertModel,
     JinaEmbeddingsV3Config,
     JinaEmbeddingsV3Model,
+    LayoutLMConfig,
+    LayoutLMModel,
     ModernBertConfig,
     ModernBertForMaskedLM,
     ModernBertModel,
@@ -446,6 +448,21 @@ def deberta_config(**changes: object) -> DebertaV2Config:
     v3 = {"relative_attention": True, "position_buckets": 8, "max_relative_positions": -1, "share_att_key": True}
     v3 |= {"norm_rel_ebd": "layer_norm", "pos_att_type": "p2c|c2p", "position_biased_input": False}
     return DebertaV2Config(**({"vocab_size": VOCABULARY, "max_position_embeddings": 12} | sizes | v3 | changes))
+
+
+def layoutlm() -> list[Golden]:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    config = LayoutLMConfig(**sizes, vocab_size=VOCABULARY, max_position_embeddings=24, max_2d_position_embeddings=20)
+    cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=170))
+    typed = cases["token_types"]
+    corners = ids((*typed.inputs["input_ids"].shape, 2, 2), 20, 78)
+    typed.inputs["bbox"] = corners.sort(-2).values.flatten(-2)
+    some = {name: array.clone() for name, array in typed.inputs.items() if name != "token_type_ids"}
+    cases["boxes"] = Case("bbox and right padding, (2, 6), kept 6 and 4", some)
+    common = {"cases": cases, "outputs": ["last_hidden_state"], "layers": encoder_layers}
+    common["positions"] = lambda model: model.embeddings.position_embeddings
+    note = "LayoutLMModel; boxes up to 19 with token_type_ids, no boxes in the other cases"
+    return [Golden("layoutlm/base", LayoutLMModel(config), note=note, spare=("pooler.",), **common)]
 
 
 def first_deberta_config() -> DebertaConfig:
