@@ -14,7 +14,7 @@ from lucid.core.words import package_names as _public
 
 _here = _os.path.dirname(__file__)
 if not _os.path.isfile(_os.path.join(_here, "models", "__init__.py")):
-    __path__.append(_os.path.dirname(_here))  # in a repository `models/`, which is `lucid.models`, is beside `lucid/`
+    __path__.append(_os.path.dirname(_here))  # in a repository `models/`, which is `lucid.models`, is next to `lucid/`
 
 if TYPE_CHECKING:
     from lucid import batch as batch
@@ -52,7 +52,7 @@ else:
     def __getattr__(name: str) -> Any:
         if name == "__all__":  # used by a star import
             return _load()
-        if name == "compile":  # beside those of `_api`: it needs onnx and onnxruntime
+        if name == "compile":  # not in `_api`: it needs onnx and onnxruntime
             globals()[name] = _import_module("lucid.compiled").compile
             return globals()[name]
         if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them

@@ -31,7 +31,7 @@ from lucid.tracing.trace import Model, trace
 Shape: TypeAlias = tuple[int, ...]
 
 MOST_PROGRAMS = 64
-"""The most programs that a model keeps; then those of the structure of arguments compiled longest ago are dropped."""
+"""The most programs that a model keeps; beyond it those of the structure of arguments compiled first are dropped."""
 
 
 def compile(

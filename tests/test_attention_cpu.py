@@ -44,7 +44,7 @@ from lucid.export.forms.attention.thresholds import (
     WHOLE,
     WIDE,
 )
-from lucid.inspection.read import all_nodes
+from lucid.runtime.subgraphs import nodes_inside
 from tests.reference import attention as reference
 from tests.reference import pack
 from tests.test_attention import (
@@ -383,7 +383,7 @@ def test_layers_of_few_heads_of_any_length_share_their_masks() -> None:
 
     exported = lucid.export.to_onnx(layers, ("N", 2, "L", D), lucid.spec("N", "L", dtype="bool"), target="cpu")
     everywhere, outside = (
-        [node.op_type for node in nodes] for nodes in (all_nodes(exported.graph), exported.graph.node)
+        [node.op_type for node in nodes] for nodes in (nodes_inside(exported.graph.node), exported.graph.node)
     )
     assert everywhere.count("If") == 2 and everywhere.count("Where") == outside.count("Where") == 1
     assert everywhere.count("Expand") == outside.count("Expand") == 1
@@ -490,7 +490,7 @@ def test_the_whole_contract_in_products_if_long(case: Case, packed: bool, monkey
 def test_causal_blocks_of_few_heads_of_any_length_are_products(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "FEW_HEADS", 1000)
     exported = export(case, False)
-    in_scan = [node for node in all_nodes(exported.graph) if node.op_type == "Scan"]
+    in_scan = [node for node in nodes_inside(exported.graph.node) if node.op_type == "Scan"]
     (body,) = [attribute.g for attribute in in_scan[0].attribute if attribute.name == "body"]
     grouped = case.kv_heads not in (None, H) and not case.attributes.get("softcap")
     assert ("Attention" in {node.op_type for node in body.node}) == grouped
@@ -563,7 +563,7 @@ def test_the_tanh_of_capped_scores_is_an_op_of_its_own(options: dict[str, Any], 
 @pytest.mark.parametrize("window", [None, 2])
 def test_capped_scores_have_it_at_every_length(window: int | None) -> None:
     exported = export(Case("", {"softcap": 2.0, "is_causal": True, "window": window}), True)
-    nodes = [node.op_type for node in all_nodes(exported.graph)]
+    nodes = [node.op_type for node in nodes_inside(exported.graph.node)]
     assert nodes.count("Tanh") == 2 and "Attention" not in nodes  # a text in blocks, and one too short for them
 
 
@@ -619,7 +619,7 @@ def test_a_text_of_any_length_is_computed_in_tiles_where_it_is_long(
     for lengths, short, long in (((0, 1000), True, True), ((9, 1000), False, True), ((0, 8), True, False)):
         target = Target("cpu", lengths=lengths)
         model = lucid.export.to_onnx(call, *specs, target=target)
-        written = {node.op_type for node in all_nodes(model.graph)}
+        written = {node.op_type for node in nodes_inside(model.graph.node)}
         assert ("MultiHeadAttention" in written, bool(written & {"Attention", "Softmax"})) == (long, short)
         session = lucid.runtime.Session(model, threads=2)
         for n, queries, keys in ((2, 1, 1), (1, 8, 30), (2, 9, 9), (1, 30, 8), (3, 33, 20)):
@@ -985,7 +985,7 @@ def test_lengths_that_are_not_expected_have_no_branch_and_are_computed_all_the_s
     case, target = SELF[3], Target("cpu", lengths=lengths)
     specs = specs_of(case, True)
     exported = lucid.export.to_onnx(function_of(case, True), kwargs=specs, target=target)
-    chosen = [node.op_type for node in all_nodes(exported.graph) if node.op_type in ("If", "Scan", "Attention")]
+    chosen = [node.op_type for node in nodes_inside(exported.graph.node) if node.op_type in ("If", "Scan", "Attention")]
     assert chosen == EXPECTED[lengths]
     session = lucid.runtime.Session(exported, threads=1)
     for n, length in ((3, 1), (2, 33), (1, WHOLE), (2, WHOLE + 1), (1, 520)):
@@ -999,7 +999,9 @@ def test_windows_have_no_branch_for_lengths_that_are_not_expected() -> None:
     for lengths, chosen in (((0, limit), one), ((limit + 1, 4096), one), ((0, 4096), both), (None, both)):
         target = Target("cpu", lengths=lengths)
         exported = lucid.export.to_onnx(function_of(case, True), kwargs=specs_of(case, True), target=target)
-        assert [node.op_type for node in all_nodes(exported.graph) if node.op_type in ("If", "Attention")] == chosen
+        assert [
+            node.op_type for node in nodes_inside(exported.graph.node) if node.op_type in ("If", "Attention")
+        ] == chosen
         for length in (3, limit, limit + 1):
             check_run(lucid.runtime.Session(exported, threads=1), case, True, 2, length)
 

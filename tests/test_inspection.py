@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -350,6 +351,14 @@ def test_weights_beside_the_file_are_counted_and_never_read(tmp_path):
     assert len(found.files) == 2
     assert found.files[1][1] >= 64 * 64 * 4
     assert found.parameters == 64 * 65
+
+
+@pytest.mark.parametrize(("kind", "size"), [("uint2", 5), ("int4", 9), ("uint8", 17), ("float16", 34)])
+def test_weights_of_few_bits_share_bytes(kind, size, tmp_path):
+    weight = np.zeros(17, np.dtype(getattr(ml_dtypes, kind, kind)))
+    node = helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)
+    found = inspect_model(save(tmp_path / "m.onnx", [node], {}, {"w": weight}, ir_version=13, opsets={"": 25}))
+    assert (found.parameters, found.modules.weight_bytes) == (17, size)
 
 
 def test_sizes_without_a_name_are_called_after_their_axis(tmp_path):

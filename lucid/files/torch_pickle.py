@@ -90,7 +90,7 @@ def read_pickles(file: BinaryIO, count: int) -> list[Value]:
     try:
         return _run(file, count)
     except (IndexError, KeyError):
-        raise PickleError("a pickle that uses what it has not made") from None
+        raise PickleError("a pickle with an opcode whose operand is missing") from None
     except UnicodeDecodeError as error:
         raise PickleError(f"a pickle with a text that is not UTF-8 ({error.reason})") from None
 
@@ -162,7 +162,7 @@ def _run(file: BinaryIO, count: int) -> list[Value]:
             case pickle.SETITEMS:
                 values = since_mark()
                 _put(stack[-1], values)
-            case pickle.BUILD:  # what torch notes beside the tensors: versions of modules
+            case pickle.BUILD:  # what torch stores next to the tensors: versions of modules
                 if type(stack.pop()) is not dict or type(stack[-1]) is not dict:
                     raise PickleError("a pickle that sets attributes of an object")
             case pickle.GLOBAL:
@@ -208,13 +208,13 @@ def _name(file: BinaryIO) -> Name:
 def _put(target: Value, items: list[Value]) -> None:
     keys, values = items[::2], items[1::2]
     if type(target) is not dict or len(keys) != len(values) or not all(type(key) is str for key in keys):
-        raise PickleError("a pickle that sets items of what is no dict, or under what is no text")
+        raise PickleError("a pickle that sets items, but not of a dict with texts as keys")
     target.update(zip(keys, values, strict=True))
 
 
 def _extend(target: Value, items: list[Value]) -> None:
     if type(target) is not list:
-        raise PickleError("a pickle that appends to what is no list")
+        raise PickleError("a pickle that appends to something other than a list")
     target += items
 
 
@@ -224,7 +224,7 @@ def _storage(key: Value) -> Storage:
         # In the format before torch 1.6 the last is the place of a view in another storage.
         case ("storage", Name(kind), str(name), str(), int(count), *view) if kind in _STORAGES and view in ([], [None]):
             return Storage(DTYPES[_STORAGES[kind]], name, count)
-    raise PickleError("a pickle with a persistent id that names no storage")
+    raise PickleError("a pickle with a persistent id that is not a storage's")
 
 
 def _called(function: Value, arguments: Value) -> Value:
@@ -246,4 +246,4 @@ def _called(function: Value, arguments: Value) -> Value:
             (Storage() as held, int(offset), tuple(shape), tuple(strides), _, _, Name(kind), *more),
         ) if kind in _DTYPES and not any(more):
             return TensorView(held, DTYPES[_DTYPES[kind]], offset, shape, strides)
-    raise PickleError("a pickle that calls what makes no tensor, or with arguments that torch does not give it")
+    raise PickleError("a pickle with a call that torch does not write for tensors")

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import onnx
 from onnx import NodeProto
 
-from lucid.inspection.read import subgraphs
 from lucid.inspection.shapes import Known
+from lucid.runtime.subgraphs import subgraphs
 
 Shapes: TypeAlias = Mapping[str, Known]
 
@@ -48,12 +48,12 @@ def cost_of(node: NodeProto, shapes: Shapes) -> Cost:
     rule = _RULES.get(node.op_type, _arithmetic)
     try:
         return Cost(rule(_View(node, shapes)))
-    except (UnknownShape, IndexError, ValueError):  # the last two: of a node with other axes than its op has
+    except (UnknownShape, IndexError, ValueError):  # the last two where a node has other axes than its op takes
         return Cost(unknown=1)
 
 
 class _View:
-    """A node with its shapes."""
+    """A node with the shapes of its inputs and outputs; each method raises UnknownShape where one is not known."""
 
     def __init__(self, node: NodeProto, shapes: Shapes) -> None:
         self._node, self._shapes = node, shapes
@@ -149,7 +149,7 @@ def _recurrent(gates: int) -> Callable[[_View], int]:
 def _attention(node: _View) -> int:
     """ONNX Attention and com.microsoft's: scores, softmax and weighted sum."""
     query = node.input(0)
-    if "num_heads" in node.attributes and "kv_num_heads" not in node.attributes and not _separate(node):
+    if "num_heads" in node.attributes and "kv_num_heads" not in node.attributes and not _has_keys(node):
         n, length, width = query  # com.microsoft Attention: one packed projection inside
         return 2 * n * length * math.prod(node.input(1)) + (4 * width + 5) * n * length * length
     heads = (
@@ -157,15 +157,16 @@ def _attention(node: _View) -> int:
     )
     n, length = query[0], query[-2]
     width = query[-1] if len(query) == 4 else query[-1] // heads
-    keys = _keys(node)
-    return n * heads * length * keys * (4 * width + 5)
+    return n * heads * length * _length_of_keys(node) * (4 * width + 5)
 
 
-def _separate(node: _View) -> bool:
+def _has_keys(node: _View) -> bool:
+    """Whether the second input is keys, and not the weight of a projection."""
     return node.has(1) and len(node.input(1)) != 2
 
 
-def _keys(node: _View) -> int:
+def _length_of_keys(node: _View) -> int:
+    """How many keys each query meets, with those of a cache: an input (N, H, L, E) after the third."""
     past = max((shape[2] for shape in node.inputs()[3:] if len(shape) == 4 and shape[1] != 1), default=0)
     present = node.input(1)[-2] if node.has(1) else node.input(0)[-2]
     return max(past + present, present)

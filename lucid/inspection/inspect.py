@@ -14,15 +14,28 @@ import onnx
 from lucid.core.targets.record import Release, release_of
 from lucid.core.targets.runtimes import OLDEST_RELEASE
 from lucid.inspection.loaders import Loader, loaders, other_loaders
-from lucid.inspection.read import all_nodes, read
+from lucid.inspection.read import read
 from lucid.inspection.shapes import free_sizes, inferred, real_inputs, shapes_of, type_text
 from lucid.inspection.tree import ModuleCost, tree_of
 from lucid.inspection.values import values_of
+from lucid.runtime.subgraphs import nodes_inside
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """The result of `inspect_model`."""
+    """The result of `inspect_model`.
+
+    Args:
+        files: the names and the bytes of the file and of those with its external data.
+        producer: the exporter and its version.
+        ir_version: that of the file.
+        opsets: the version of each domain that the file declares.
+        inputs, outputs: their types as text, by name.
+        operators: how many nodes there are of each operator, the most frequent first.
+        sizes: the values of the symbolic sizes for which operations are counted.
+        modules: the cost of the model, with that of its modules.
+        loaders: the runtimes, and whether each runs the model.
+    """
 
     files: tuple[tuple[str, int], ...]
     producer: str
@@ -46,7 +59,7 @@ class Inspection:
         return self.modules.cost.flops
 
     def as_dict(self, depth: int = 99) -> dict[str, Any]:
-        """Everything as plain data."""
+        """Everything as plain data, with modules as far as `depth` levels inside the model."""
         tree = [
             {
                 "level": level,
@@ -100,7 +113,7 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
             f"size {', '.join(unknown)}: the model's symbolic sizes are {', '.join(sorted(defaults)) or 'none'}"
         )
     bound = {**defaults, **(sizes or {})}
-    nodes = all_nodes(model.graph)
+    nodes = nodes_inside(model.graph.node)
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     operators = Counter(
         f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type for node in nodes

@@ -21,10 +21,10 @@ class Loader:
     """A runtime and whether it runs the model.
 
     Args:
-        name: of the runtime.
-        loads: None if that is unknown.
-        reason: why.
-        op: the op that is the reason, if one is; `node` is the first of these.
+        name: the runtime's, with the release where that matters.
+        loads: whether it runs the model; None if that is not known.
+        reason: why it does or does not.
+        op, node: the op that is the reason, and the name of the first such node; empty if no op is.
     """
 
     name: str
@@ -45,14 +45,13 @@ def loaders(
         operators: the standard operators among its nodes.
         declared: the oldest onnxruntime that it was exported for, if the file says so.
     """
-    opset = max((version for domain, version in opsets.items() if domain in ("", "ai.onnx")), default=1)
+    opset, foreign = _standard_opset(opsets), _foreign(opsets)
     loading = next((since for since, (newest, ir) in RELEASES.items() if newest >= opset and ir >= ir_version), None)
-    foreign = sorted(domain for domain in opsets if domain not in STANDARD + ORT_OWN)
     own = sorted(domain for domain in opsets if domain in ORT_OWN)
     versions = f"opset {opset}, IR {ir_version}"
     found = []
     if foreign:
-        found.append(Loader("onnxruntime", None, f"needs the library of custom operators for {', '.join(foreign)}"))
+        found.append(Loader("onnxruntime", None, foreign))
     elif loading is None:
         newest = release_text(max(RELEASES))
         found.append(
@@ -67,6 +66,16 @@ def loaders(
     elif not foreign:
         found.append(Loader("other ONNX runtimes", None, f"those with {versions}"))
     return tuple(found)
+
+
+def _standard_opset(opsets: Mapping[str, int]) -> int:
+    return max((version for domain, version in opsets.items() if domain in ("", "ai.onnx")), default=1)
+
+
+def _foreign(opsets: Mapping[str, int]) -> str:
+    """What a model needs for operators that are neither standard nor onnxruntime's; empty without such."""
+    domains = sorted(domain for domain in opsets if domain not in STANDARD + ORT_OWN)
+    return f"needs the library of custom operators for {', '.join(domains)}" if domains else ""
 
 
 def _first_correct(operators: Collection[str], declared: Release | None) -> tuple[Release, str]:
@@ -90,17 +99,17 @@ def other_loaders(opsets: Mapping[str, int], values: Values, declared: Release |
         values: of the model.
         declared: the oldest onnxruntime that it was exported for, if the file says so.
     """
-    return tuple(_in(runtime, opsets, values, declared) for runtime in READERS)
+    return tuple(_other_loader(runtime, opsets, values, declared) for runtime in READERS)
 
 
-def _in(runtime: Runtime, opsets: Mapping[str, int], values: Values, declared: Release | None) -> Loader:
+def _other_loader(runtime: Runtime, opsets: Mapping[str, int], values: Values, declared: Release | None) -> Loader:
     trial = runtime.trial
     assert trial is not None, "a reader was tried"
-    opset = max((version for domain, version in opsets.items() if domain in ("", "ai.onnx")), default=1)
+    opset = _standard_opset(opsets)
     if opset > trial.opset:
         return Loader(trial.name, None, f"opset {opset} was not tried, {trial.opset} and older ones were")
-    if foreign := sorted(domain for domain in opsets if domain not in STANDARD + ORT_OWN):
-        return Loader(trial.name, None, f"needs the library of custom operators for {', '.join(foreign)}")
+    if foreign := _foreign(opsets):
+        return Loader(trial.name, None, foreign)
     if trial.release is not None and declared is not None and declared > trial.release:
         return Loader(trial.name, None, f"exported for onnxruntime {release_text(declared)} and newer ones")
     found = list(_findings(runtime, values))
@@ -123,16 +132,16 @@ class _Finding(NamedTuple):
 
 def _findings(runtime: Runtime, values: Values) -> Iterator[_Finding]:
     """The faults, missing kernels and differences in a runtime's record that concern a model."""
-    said: list[tuple[Outcome, str, Pattern]] = [
+    recorded: list[tuple[Outcome, str, Pattern]] = [
         (known.outcome, f"{fault.what}: it {known.how}", PATTERNS[fault])
         for fault, known in runtime.faults.items()
         if known.outcome
     ]
     for gap in runtime.lacks:
         reason = gap.reason or gap.instead or "has no kernel: computed on the CPU, with copies"
-        said += [(gap.outcome, reason, of_types(gap.kernels, gap.types, gap.but))] * bool(gap.outcome)
-    said += [("runs", d.how, of_types(d.kernels, d.types)) for d in runtime.differs if d.kernels != "*"]
-    for outcome, reason, pattern in said:
+        recorded += [(gap.outcome, reason, of_types(gap.kernels, gap.types, gap.but))] * bool(gap.outcome)
+    recorded += [("runs", d.how, of_types(d.kernels, d.types)) for d in runtime.differs if d.kernels != "*"]
+    for outcome, reason, pattern in recorded:
         yield from (_Finding(outcome, reason, nodes) for nodes in pattern.nodes(values))
 
 

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,9 +18,10 @@ import numpy as np
 
 from lucid.core.graph.types import Array
 from lucid.core.words.progress import phase
-from lucid.inspection.read import all_nodes, read
+from lucid.inspection.read import read
 from lucid.inspection.tree import place_of
 from lucid.runtime.session import Session
+from lucid.runtime.subgraphs import nodes_inside
 
 _WARM_UP, _MIN_RUNS = 3, 10
 _STATUS = Path("/proc/self/status")
@@ -76,9 +78,8 @@ def peak_memory() -> int:
 
 def _typed(session: Session, arrays: Sequence[Array]) -> dict[str, Array]:
     """Arrays by input, in its element type: an .npz file cannot hold bfloat16 (lucid.files.npz)."""
-    kinds = [(name, dtype) for name, (dtype, _) in session.inputs.items()]
-    pairs = zip(kinds, arrays, strict=True)
-    return {name: array if dtype is None else array.astype(dtype.numpy) for (name, dtype), array in pairs}
+    pairs = zip(session.inputs.items(), arrays, strict=True)
+    return {name: array if dtype is None else array.astype(dtype.numpy) for (name, (dtype, _)), array in pairs}
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -86,15 +87,12 @@ def main(arguments: Sequence[str]) -> None:
     model, data, provider, seconds, *more = arguments
     with np.load(data, allow_pickle=False) as archive:
         arrays = list(archive.values())
-    found = measure(
-        lambda: Session(Path(model), provider),
-        lambda session: _typed(session, arrays),
-        float(seconds),
-    )
+    inputs = partial(_typed, arrays=arrays)
+    found = measure(lambda: Session(Path(model), provider), inputs, float(seconds))
     shown = asdict(found) | {f"p{percent}": found.percentile(percent) for percent in (50, 90, 99)}
     del shown["times"]
     if more:
-        shown["nodes_seconds"] = node_times(Path(model), lambda session: _typed(session, arrays), provider)
+        shown["nodes_seconds"] = node_times(Path(model), inputs, provider)
     print(json.dumps(shown))
 
 
@@ -126,15 +124,15 @@ def _of_one_run(durations: list[float]) -> float:
 
 
 def module_times(path: Path, times: Mapping[str, float]) -> tuple[dict[tuple[str, ...], float], float]:
-    """Seconds of each module, by its path, with those inside it; and how many of all are of merged nodes.
+    """Seconds of each module with those inside it, by its path; and how many of the model's are of fused nodes.
 
-    A node that onnxruntime makes of several has a name of its own: it is counted with the node that runs before it. One
-    inside a branch or loop is counted with that.
+    A node into which onnxruntime fuses several has a new name: it is counted for the module of the node that runs
+    before it. A node inside a branch or loop is counted with the If, Loop or Scan.
     """
     model = read(path).model
     place = place_of(model, path)
     top = {node.name: node for node in model.graph.node}
-    inner = {node.name for node in all_nodes(model.graph)} - top.keys()
+    inner = {node.name for node in nodes_inside(model.graph.node)} - top.keys()
     found: dict[tuple[str, ...], float] = defaultdict(float)
     merged = 0.0
     parts: tuple[str, ...] = ()

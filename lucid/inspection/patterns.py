@@ -11,32 +11,12 @@ from onnx import NodeProto, TensorProto
 from lucid.core.targets import file_readers, runtimes
 from lucid.core.targets.record import Fault
 from lucid.export.onnx_file.element_codes import onnx_code
-from lucid.inspection.read import subgraphs
 from lucid.inspection.values import ORT_OWN, Values, attributes_of
+from lucid.runtime.subgraphs import subgraphs
 
 When: TypeAlias = Callable[[NodeProto, Values], bool]
 
-_ONE_BY_ONE = frozenset(
-    [
-        "Abs",
-        "Add",
-        "Div",
-        "Erf",
-        "Exp",
-        "Log",
-        "Max",
-        "Mul",
-        "Neg",
-        "Pow",
-        "Relu",
-        "Sigmoid",
-        "Sin",
-        "Sqrt",
-        "Sub",
-        "Tanh",
-        "Where",
-    ]
-)
+_ELEMENTWISE = "Abs Add Div Erf Exp Log Max Mul Neg Pow Relu Sigmoid Sin Sqrt Sub Tanh Where"
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 _FEW_BITS = (TensorProto.UINT4, TensorProto.INT4, TensorProto.UINT2, TensorProto.INT2)
@@ -104,28 +84,28 @@ def _of_floats(node: NodeProto, values: Values) -> bool:
 
 
 def _of_unguarded_floats(node: NodeProto, values: Values) -> bool:
-    """Whether no Where puts NaN in the place of a result."""
+    """Whether no Where follows, by which an export puts NaN where the fault loses it."""
     return _of_floats(node, values) and "Where" not in _readers(node, values)
 
 
 def _of_rows_read(node: NodeProto, values: Values) -> bool:
-    """Whether something other than products, or what is chosen for them, reads the rows of a softmax."""
+    """Whether the rows of a softmax are read by other nodes than those of attention."""
     return _of_floats(node, values) and not _readers(node, values) & {"Where", "MatMul", "Squeeze", "Transpose"}
 
 
 def _fused_integers(node: NodeProto, values: Values) -> bool:
-    """Whether something is added to reduced integers of three axes, or they are multiplied."""
+    """Whether integers of three axes are reduced, and arithmetic follows that onnxruntime fuses with it."""
     follows = _readers(node, values) & {"Add", "Sub", "Mul", "Neg", "Div"}
     return bool(follows) and values.kind(node.output[0]) in _INTEGERS and len(values.shapes.get(node.input[0], ())) == 3
 
 
 def _places_read(node: NodeProto, values: Values) -> bool:
-    """Whether the places of TopK are read as they are, not ordered by one more TopK."""
+    """Whether the indices of TopK are read as they are, and not ordered by one more TopK."""
     return len(node.output) > 1 and bool(node.output[1]) and values.users.get(node.output[1]) != {"Add"}
 
 
 def _of_uncorrected_integers(node: NodeProto, values: Values) -> bool:
-    """Whether no product corrects a quotient."""
+    """Whether no Mul follows, by which an export corrects an integer quotient."""
     return _has_type(node, values, _INTEGERS) and "Mul" not in _readers(node, values)
 
 
@@ -166,11 +146,11 @@ def _between_products(node: NodeProto, values: Values) -> bool:
 
 
 def _in_place(node: NodeProto, values: Values) -> bool:
-    """Whether a step may write in place of an element, or reads none."""
+    """Whether a step may overwrite an element in place, or reads none."""
     for body in subgraphs(node):
         elements = {value.name for value in body.input[len(body.input) - _scanned(node) :]}
         read = {name for inner in body.node for name in inner.input}
-        first = {inner.input[0] for inner in body.node if inner.input and inner.op_type in _ONE_BY_ONE}
+        first = {inner.input[0] for inner in body.node if inner.input and inner.op_type in _ELEMENTWISE.split()}
         if first & elements or not read & elements:
             return True
     return False

@@ -26,8 +26,8 @@ def __dir__() -> list[str]:
 
 _COLUMNS = 4
 _LABELS = 7  # in an inch along an attention map; of more tokens every other, third, ... has one
-_ROWS = 40  # of a parity figure; more are put together by module
-_ENOUGH = 10  # rows to stay with, if there are more than 40 one level deeper
+_ROWS = 40  # bars of a parity figure; more are grouped by module
+_ENOUGH = 10  # modules that are enough, if one level deeper there are more than 40
 _LONGEST = 48  # characters of a row's name; of a longer one the end is shown
 
 
@@ -66,7 +66,7 @@ def attention(weights: Any, tokens: Sequence[str] = ()) -> Figure:
         image = axis.imshow(maps[number], vmin=0, vmax=top, cmap="Blues", interpolation="nearest")
         axis.set_title(f"head {number + 1}" if len(maps) > 1 else "", fontsize=9)
         if len(tokens) == keys:
-            lowest = number + columns >= len(maps)  # labels are below the columns and beside the rows
+            lowest = number + columns >= len(maps)  # labels are below the columns and to the left of the rows
             axis.set_xticks(*_thinned(tokens if lowest else [""] * keys, side), rotation=60, ha="right", fontsize=7)
         if len(tokens) == queries:
             axis.set_yticks(*_thinned(tokens if number % columns == 0 else [""] * queries, side), fontsize=7)
@@ -99,9 +99,9 @@ def _thinned(labels: Sequence[str], inches: float) -> tuple[list[int], list[str]
 def parity(report: ParityReport) -> Figure:
     """The largest absolute difference of each run and output of a parity report, as bars along a logarithmic axis.
 
-    Failures are red, and NaN is a longest bar. A report of more than 40 comparisons has a bar for each module, as deep
-    as about 40 bars allow: the worst of the comparisons it stands for, whose number is in brackets. Where one level
-    has too few modules and the next too many, the 40 worst of these are shown.
+    Failures are red; NaN and infinity have the longest bar. Above 40 comparisons there is a bar for each module, at the
+    deepest level with at most about 40 modules. It shows the worst comparison of the module, and in brackets how many
+    there are. Where one level has fewer than 10 modules and the next more than 40, the 40 worst of these are shown.
     """
     bars, left_out = _bars(report.comparisons)
     figure = Picture(figsize=(8, 0.26 * len(bars) + 1.2), layout="constrained")
@@ -128,8 +128,7 @@ def parity(report: ParityReport) -> Figure:
 
 
 def _bars(comparisons: Sequence[Comparison]) -> tuple[list[tuple[str, Comparison]], bool]:
-    """The comparisons with their names; where there are too many, the worst of each output or module. And whether some
-    of these are left out."""
+    """The comparisons with their names; above `_ROWS` the worst of each module. And whether modules are left out."""
     if len(comparisons) <= _ROWS:
         return [(_name(c), c) for c in comparisons], False
     paths = [tuple(_SEPARATORS.split(c.output)) for c in comparisons]

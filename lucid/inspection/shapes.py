@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -10,8 +10,8 @@ import onnx
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from lucid.core.sizes.dims import Dim, SymbolicSizeError, dim, evaluate
-from lucid.inspection.read import subgraphs
 from lucid.runtime.constant_sizes import made_of_constants
+from lucid.runtime.subgraphs import graphs_inside
 
 Known: TypeAlias = tuple[int | None, ...]
 _MAX_PROPAGATED = 1 << 20
@@ -54,13 +54,14 @@ def inferred(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
         for axis, size in enumerate(value.type.tensor_type.shape.dim):
             if not size.HasField("dim_value"):
                 _bind(size, _name(value, axis), sizes)
-    _bind_all([*bound.graph.output, *bound.graph.value_info], sizes)
-    for node in bound.graph.node:
-        for graph in subgraphs(node):
-            _bind_all([*graph.output, *graph.value_info], sizes)
+    for graph in graphs_inside(bound.graph):
+        for value in (*graph.output, *graph.value_info):
+            for size in value.type.tensor_type.shape.dim:
+                if not size.HasField("dim_value"):
+                    _bind(size, size.dim_param, sizes)
     # Data propagation takes fifty bytes or more for each element of a shape that onnx computes.
     propagate = made_of_constants(bound) <= _MAX_PROPAGATED
-    # For a model that contradicts itself; ValueError is that of a node without the inputs that its op needs.
+    # onnx raises these for a model that contradicts itself, and for a node without the inputs that its op needs.
     with suppress(onnx.shape_inference.InferenceError, ValueError):
         bound = onnx.shape_inference.infer_shapes(bound, data_prop=propagate)
     return bound
@@ -69,15 +70,16 @@ def inferred(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
 def shapes_of(model: ModelProto) -> dict[str, Known]:
     """Shapes by value name, of an `inferred` model; None for a size that cannot be known without running it."""
     found: dict[str, Known] = {}
-    _collect(model.graph, found)
+    for graph in graphs_inside(model.graph):
+        found |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+        for value in (*graph.input, *graph.value_info, *graph.output):
+            if value.type.tensor_type.HasField("shape"):
+                dims = value.type.tensor_type.shape.dim
+                found.setdefault(value.name, tuple(d.dim_value if d.HasField("dim_value") else None for d in dims))
+        for node in graph.node:
+            if node.op_type == "Constant" and node.output:
+                found.setdefault(node.output[0], _constant_shape(node))
     return found
-
-
-def _bind_all(values: Iterable[ValueInfoProto], sizes: Mapping[str, int]) -> None:
-    for value in values:
-        for size in value.type.tensor_type.shape.dim:
-            if not size.HasField("dim_value"):
-                _bind(size, size.dim_param, sizes)
 
 
 def _bind(field: onnx.TensorShapeProto.Dimension, text: str, sizes: Mapping[str, int]) -> None:
@@ -98,20 +100,6 @@ def size_of(text: str, sizes: Mapping[str, int]) -> int | None:
         return evaluate(size, sizes) if isinstance(size, Dim) else size
     except (ValueError, KeyError, SymbolicSizeError, ZeroDivisionError):
         return None  # another tool's notation
-
-
-def _collect(graph: GraphProto, found: dict[str, Known]) -> None:
-    for tensor in graph.initializer:
-        found[tensor.name] = tuple(tensor.dims)
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.tensor_type.HasField("shape"):
-            dims = value.type.tensor_type.shape.dim
-            found.setdefault(value.name, tuple(d.dim_value if d.HasField("dim_value") else None for d in dims))
-    for node in graph.node:
-        if node.op_type == "Constant" and node.output:
-            found.setdefault(node.output[0], _constant_shape(node))
-        for inner in subgraphs(node):
-            _collect(inner, found)
 
 
 def _constant_shape(node: onnx.NodeProto) -> Known:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnx import ModelProto, NodeProto, TensorProto
-from onnx.helper import tensor_dtype_to_np_dtype
 
 from lucid.inspection.cost import NOTHING, Cost, cost_of
-from lucid.inspection.read import MAX_MODULES, MAX_PATH, all_nodes
+from lucid.inspection.read import MAX_MODULES, MAX_PATH
 from lucid.inspection.shapes import Known
-from lucid.runtime.model_file import ModelError
+from lucid.runtime.model_file import ModelError, bytes_for
+from lucid.runtime.subgraphs import nodes_inside
 
-_CONSTANTS = (
-    TensorProto.INT32,
-    TensorProto.INT64,
-    TensorProto.BOOL,
-    TensorProto.STRING,
-)  # shapes, axes, masks: not weights
-_HALF_BYTES = (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1)  # two elements in a byte
+# The types of shapes, axes, masks and texts, which are not weights.
+_CONSTANTS = (TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL, TensorProto.STRING)
 
 
 @dataclass
@@ -97,13 +93,14 @@ def tree_of(model: ModelProto, shapes: dict[str, Known], path: Path) -> ModuleCo
     modules = 0
     counted: set[str] = set()
     for node in graph.node:
-        inside = all_nodes_of(node)
+        inside = nodes_inside([node])
         parameters = weight_bytes = 0
         for name in {name for each in inside for name in each.input} - counted:
             if name in sizes and sizes[name].data_type not in _CONSTANTS:
                 counted.add(name)
-                parameters += _elements(sizes[name])
-                weight_bytes += _bytes(sizes[name])
+                elements = math.prod(sizes[name].dims)
+                parameters += elements
+                weight_bytes += bytes_for(elements, sizes[name].data_type)
         cost = cost_of(node, shapes)
         place = root
         for part in (None, *parts(node)):
@@ -119,33 +116,12 @@ def tree_of(model: ModelProto, shapes: dict[str, Known], path: Path) -> ModuleCo
     return root
 
 
-def all_nodes_of(node: NodeProto) -> list[NodeProto]:
-    """A node and those of its branches and bodies."""
-    return [
-        node,
-        *(inner for attribute in node.attribute if attribute.HasField("g") for inner in all_nodes(attribute.g)),
-    ]
-
-
 def _lucid_module_path(node: NodeProto, in_metadata: bool) -> tuple[str, ...]:
     """Lucid writes modules to metadata from IR 10 on; names are `layers.0.self_attn/attention/MatMul`: module, op."""
     if in_metadata:
         return next((_split(entry.value) for entry in node.metadata_props if entry.key == "module"), ())
     module = node.name.split("/")[0] if "/" in node.name else ""
     return () if module.startswith("size ") else _split(module)  # nodes that compute a size belong to no module
-
-
-def _elements(tensor: TensorProto) -> int:
-    count = 1
-    for size in tensor.dims:
-        count *= size
-    return count
-
-
-def _bytes(tensor: TensorProto) -> int:
-    if tensor.data_type in _HALF_BYTES:
-        return (_elements(tensor) + 1) // 2
-    return _elements(tensor) * int(tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
 def folded(children: list[ModuleCost]) -> list[ModuleCost]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from lucid.core.graph.types import Array
-from lucid.inspection.read import all_nodes, subgraphs
 from lucid.inspection.shapes import Known, inferred, shapes_of
+from lucid.runtime.subgraphs import graphs_inside, nodes_inside
 
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 """The domains of standard operators."""
@@ -24,16 +24,16 @@ _SMALL = 64  # elements of a constant that is read
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a model, those within branches and loops too.
+    """The values of a model by name, also those inside branches and loops.
 
     Args:
         nodes: all nodes.
-        makers: of each computed value, the node that makes it.
-        users: of each value, the ops that read it.
-        kinds: ONNX's numbers of the element types, by value, as far as they are known.
-        constants: weights and constants by name.
+        makers: the node that computes each value, apart from constants.
+        users: the ops that read each value.
+        kinds: ONNX's numbers of the element types, as far as they are known.
+        constants: weights and constants.
         open_sizes: whether an input has a symbolic size.
-        shapes: of values, at some sizes; `others` are those at other sizes.
+        shapes, others: the shapes for some values of the symbolic sizes, and for others.
     """
 
     nodes: tuple[NodeProto, ...]
@@ -58,16 +58,16 @@ class Values:
     def constant(self, name: str) -> Array | None:
         """A small constant; None for large ones and for computed values."""
         tensor = self.constants.get(name)
-        if tensor is None or tensor.data_location == TensorProto.EXTERNAL or not _fits(tensor):
+        if tensor is None or tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > _SMALL:
             return None
         try:
             found: Array = numpy_helper.to_array(tensor)
-        except ValueError:  # other data than its shape says
+        except ValueError:  # its data does not match its shape
             return None
         return found
 
     def source(self, name: str) -> NodeProto | None:
-        """The node that makes a value, apart from those that only change its axes or type."""
+        """The node that computes a value, before any that only change its axes or type."""
         for _ in range(len(_ALIKE)):
             node = self.makers.get(name)
             if node is None or node.op_type not in _ALIKE or not node.input:
@@ -84,9 +84,8 @@ def values_of(model: ModelProto, typed: ModelProto, sizes: Mapping[str, int]) ->
         typed: `inferred`, with these sizes.
         sizes: values of its symbolic sizes.
     """
-    nodes = tuple(all_nodes(model.graph))
-    graphs = [model.graph, *(graph for node in nodes for graph in subgraphs(node))]
-    constants = {tensor.name: tensor for graph in graphs for tensor in graph.initializer}
+    nodes = tuple(nodes_inside(model.graph.node))
+    constants = {tensor.name: tensor for graph in graphs_inside(model.graph) for tensor in graph.initializer}
     for node in nodes:
         if node.op_type == "Constant" and node.output:
             for attribute in node.attribute:
@@ -116,12 +115,5 @@ def attributes_of(node: NodeProto) -> dict[str, object]:
 
 
 def _kinds(graph: GraphProto) -> dict[str, int]:
-    found = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
-    for node in graph.node:
-        for inner in subgraphs(node):
-            found |= _kinds(inner)
-    return found
-
-
-def _fits(tensor: TensorProto) -> bool:
-    return int(np.prod(tensor.dims, dtype=np.float64)) <= _SMALL
+    values = (value for each in graphs_inside(graph) for value in (*each.input, *each.value_info, *each.output))
+    return {value.name: value.type.tensor_type.elem_type for value in values}

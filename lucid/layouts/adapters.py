@@ -1,4 +1,4 @@
-"""Adapters beside an exported model: a file for each, which onnxruntime and onnxruntime-genai give to a run."""
+"""Adapters for an exported model: a file for each, which onnxruntime and onnxruntime-genai give to a run."""
 
 from __future__ import annotations
 

@@ -24,12 +24,7 @@ from lucid.testing.precision.report import OutputError
 from lucid.testing.report import ParityReport
 
 CARD = "README.md"
-# What the hub calls the library that loads a folder.
-_LIBRARIES = {
-    "transformers.js": "transformers.js",
-    "sentence-transformers": "sentence-transformers",
-    "optimum": "optimum",
-}
+_LIBRARIES = ("transformers.js", "sentence-transformers", "optimum")  # that the hub knows, by the same names
 
 
 def card_of(
@@ -93,9 +88,9 @@ def _missing_tokenizer(subject: Subject) -> list[str]:
 
 def _for_the_hub(layout: Layout, task: str) -> list[str]:
     """The lines between dashes that Hugging Face's hub reads."""
-    told = {"library_name": _LIBRARIES.get(layout.name), "pipeline_tag": _TAGS.get(task, task)}
-    lines = [f"{name}: {value}" for name, value in told.items() if value]
-    return ["\n".join(["---", *lines, "tags:", "- onnx", "---"])]
+    library = [f"library_name: {layout.name}"] * (layout.name in _LIBRARIES)
+    tag = [f"pipeline_tag: {_TAGS.get(task, task)}"] * bool(task)
+    return ["\n".join(["---", *library, *tag, "tags:", "- onnx", "---"])]
 
 
 _TAGS = {"reranking": "text-ranking", "text2text-generation": "text-generation"}  # what the hub calls these tasks
@@ -211,11 +206,11 @@ def _sources(model: Module, checkpoint: Path) -> Iterable[tuple[str, str]]:
 
 
 def _adapters(model: Module) -> list[str]:
-    """The adapters that were merged into the weights."""
+    """A line for the adapters that were merged into the weights, and one for those that a run takes."""
     if not isinstance(model, Pretrained):
         return []
-    said = {"Adapters that were merged into the weights": model.adapters, "Adapters for runs": model.kept_adapters}
-    return [f"{what}: {', '.join(map(visible, titles(folders)))}." for what, folders in said.items() if folders]
+    kinds = {"Adapters that were merged into the weights": model.adapters, "Adapters for runs": model.kept_adapters}
+    return [f"{what}: {', '.join(map(visible, titles(folders)))}." for what, folders in kinds.items() if folders]
 
 
 def _options_without_effect(model: Module) -> list[str]:
@@ -230,7 +225,7 @@ def _options_without_effect(model: Module) -> list[str]:
 
 
 def _weights(model: Module, file: Exported) -> str:
-    """Their element types, or bits."""
+    """How the weights are stored: in which element types, and quantized ones in how many bits."""
     stored = _quantized(model)
     bits = sorted({f"{weight.bits} bits" for weight in stored})
     held = {id(array) for weight in stored for array in weight.parameters()}

@@ -81,9 +81,8 @@ def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: 
     for name, part in parts.items():
         file = Path(kind.place) / f"{name}{ending}.onnx"
         files.append(export_file(part, folder, file.as_posix(), target, options, f"{file.stem}{_SIDE}"))
-    write_config(
-        model, checkpoint, folder, _for_javascript(folder / kind.place, precision) if kind.by_precision else {}
-    )
+    more = _for_javascript(folder / kind.place, precision) if kind.by_precision else {}
+    write_config(model, checkpoint, folder, more)
     return files
 
 
@@ -121,7 +120,11 @@ def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) ->
 
 
 def _check_cache(model: Pretrained[Any], shape: CacheShape, checkpoint: Path) -> None:
-    """optimum makes the first, empty cache from a few options of config.json."""
+    """Refuse a model for which optimum makes an empty cache of another shape, by a few options of config.json.
+
+    Raises:
+        ValueError: naming both shapes.
+    """
     options = read_options(files_home(checkpoint), *model.checkpoint.model_types, adapters=model.adapters)
     whole, heads = (next((options.options[name] for name in names if options.has(name)), 0) for names in _WIDTHS)
     kind = options.model_type
@@ -193,9 +196,10 @@ def _precision(model: Module, options: Options) -> tuple[str, str]:
 
 def _for_javascript(place: Path, precision: str) -> dict[str, Any]:
     """The section of config.json for transformers.js: which file to load by default, and which have side files."""
-    beside = {path.with_suffix(".onnx").name: 1 for path in sorted(place.glob(f"*{_SIDE}"))}
-    told: dict[str, Any] = {"dtype": precision}
-    return {"transformers.js_config": {**told, **({"use_external_data_format": beside} if beside else {})}}
+    section: dict[str, Any] = {"dtype": precision}
+    if with_weights := {path.with_suffix(".onnx").name: 1 for path in sorted(place.glob(f"*{_SIDE}"))}:
+        section["use_external_data_format"] = with_weights
+    return {"transformers.js_config": section}
 
 
 # What they need -------------------------------------------------------------------------------------------------------

@@ -56,10 +56,14 @@ class Subject(NamedTuple):
         return lines.replace("FOLDER", self.folder).strip() + "\n"
 
 
+def _shape(kind: TensorType) -> list[int]:
+    """A shape of this type, with 1 for each size that is known only at run time."""
+    return [1 if isinstance(size, Dim) else size for size in kind.shape]
+
+
 def zeros(kind: TensorType) -> str:
-    """An array of a type as Python writes it, with one for each size that is known at run time."""
-    sizes = [1 if isinstance(size, Dim) else size for size in kind.shape]
-    return f"np.zeros({sizes}, np.{kind.dtype.name})"
+    """An array of zeros of a type, as Python code."""
+    return f"np.zeros({_shape(kind)}, np.{kind.dtype.name})"
 
 
 _IMPORTS = "\nimport numpy as np\nimport onnxruntime\n"  # of the lines, not of this file
@@ -108,13 +112,6 @@ options.register_custom_ops_library(get_library_path())
 session = onnxruntime.InferenceSession("FILE", options)
 texts = np.array(["A cat sits on a rug.", "Interest rates rose again."], object)
 print(session.run(None, {"text": texts})[0])
-"""
-_IMAGES = f"""{_IMPORTS}
-session = onnxruntime.InferenceSession("FILE")
-inputs = {{
-ROWS
-}}  # images decoded, such as np.asarray(PIL.Image.open("image.png").convert("RGB"))[None]
-print(session.run(None, inputs)[0])
 """
 _IMAGE_TEXT = f"""{_IMPORTS}
 names = ("vision_encoder", "embed_tokens", "decoder_model_merged")
@@ -168,10 +165,12 @@ ROWS
 }}
 print(session.run(None, inputs)[0])
 """
+_DECODED = '}  # images decoded, such as np.asarray(PIL.Image.open("image.png").convert("RGB"))[None]\n'
+_IMAGES = _OTHER.replace("}\n", _DECODED)
 
 
 def onnxruntime_lines(about: Subject) -> str:
-    """A text, a step after another, or arrays of zeros where preprocessor_config.json says what they hold."""
+    """Texts that are read or continued, or arrays of zeros where preprocessor_config.json says what they hold."""
     if not about.takes_texts and about.reads_text and not about.has_tokenizer and len(about.files) == 1:
         return _OTHER.replace("ROWS", _zeros(about))
     if about.task == "image-text-to-text":
@@ -389,16 +388,11 @@ print(answer.as_numpy("OUTPUT"))
 def triton_lines(about: Subject) -> str:
     """A request with arrays of zeros."""
     inputs = [
-        f'    triton.InferInput("{name}", {_triton_shape(kind)}, "{data_type(kind)}"),'
-        for name, kind in about.inputs.items()
+        f'    triton.InferInput("{name}", {_shape(kind)}, "{data_type(kind)}"),' for name, kind in about.inputs.items()
     ]
     arrays = [f"    {zeros(kind)}," for kind in about.inputs.values()]
     lines = _TRITON.replace("INPUTS", "\n".join(inputs)).replace("ARRAYS", "\n".join(arrays))
     return lines.replace("MODEL", model_name(about.checkpoint)).replace("OUTPUT", next(iter(about.files[0].outputs)))
-
-
-def _triton_shape(kind: TensorType) -> list[int]:
-    return [1 if isinstance(size, Dim) else size for size in kind.shape]
 
 
 def lines_for(layout: str, about: Subject) -> tuple[str, str]:

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import onnx
 
 from lucid.core.targets.runtimes import ACCURACY_LEVEL
-from lucid.runtime.demands import nodes_inside
 from lucid.runtime.model_file import check_model_file
+from lucid.runtime.subgraphs import nodes_inside
 
 Model: TypeAlias = onnx.ModelProto | bytes | str | os.PathLike[str]
 _FOLDER = "session.model_external_initializers_file_folder_path"  # onnxruntime's config key

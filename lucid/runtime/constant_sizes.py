@@ -17,6 +17,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
 from lucid.core.graph.types import Array
+from lucid.runtime.subgraphs import subgraphs
 
 MAX_MADE = 1 << 28  # elements of all tensors computed from constants together: 2 GiB of int64
 _NUMBERS = (
@@ -56,9 +57,7 @@ def _entries(graph: GraphProto) -> Iterator[TensorProto | SparseTensorProto | No
             continue
         yield entry
         if isinstance(entry, NodeProto):
-            for attribute in entry.attribute:
-                graphs = ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs)
-                waiting += [_content(inner) for inner in graphs[::-1]]
+            waiting += [_content(inner) for inner in subgraphs(entry)[::-1]]
 
 
 def _content(graph: GraphProto) -> Iterator[TensorProto | SparseTensorProto | NodeProto]:
@@ -253,9 +252,9 @@ def _same_numbers(node: NodeProto, given: Sequence[Value]) -> Value:
 
 
 def _new_shape(node: NodeProto, given: Sequence[Value]) -> tuple[int, ...] | None:
-    old, told = given[0].shape, given[1].numbers if len(given) > 1 else None
+    old, numbers = given[0].shape, given[1].numbers if len(given) > 1 else None
     listed = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
-    axes = listed if told is None else told.astype(np.int64).tolist()
+    axes = listed if numbers is None else numbers.astype(np.int64).tolist()
     if node.op_type == "Reshape":
         return None if axes is None or old is None else _reshaped(old, axes)
     if node.op_type == "Squeeze" and old is not None:
@@ -274,10 +273,8 @@ def _reshaped(old: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(old) // max(rest, 1) if size == -1 else size for size in sizes)
 
 
-def _wise(compute: Callable[..., Any] | None, count: int | None = None) -> Rule:
-    """Ops element by element, of `count` inputs or of any number, which are broadcast; without `compute` what they
-    give is not read.
-    """
+def _elementwise(compute: Callable[..., Any] | None, count: int | None = None) -> Rule:
+    """Ops that broadcast `count` inputs, or any number of them; without `compute` only the shape is known."""
 
     def rule(node: NodeProto, given: Sequence[Value]) -> Value | None:
         shapes = [value.shape for value in given if value.shape is not None]
@@ -362,23 +359,23 @@ RULES: dict[str, Rule] = {
     "OneHot": _one_hot,
     "Concat": _concat,
     **dict.fromkeys(("Identity", "Cast", "CastLike", "Reshape", "Squeeze", "Unsqueeze", "Flatten"), _same_numbers),
-    "Add": _wise(np.add, 2),
-    "Sub": _wise(np.subtract, 2),
-    "Mul": _wise(np.multiply, 2),
-    "Div": _wise(np.divide, 2),
-    "Pow": _wise(np.power, 2),
-    "Mod": _wise(np.fmod, 2),
-    "Max": _wise(lambda *parts: np.maximum.reduce(np.broadcast_arrays(*parts))),
-    "Min": _wise(lambda *parts: np.minimum.reduce(np.broadcast_arrays(*parts))),
-    "Sum": _wise(lambda *parts: sum(parts)),
-    "Where": _wise(None),
-    **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Xor"), _wise(None)),
-    "Neg": _wise(np.negative, 1),
-    "Abs": _wise(np.abs, 1),
-    "Ceil": _wise(np.ceil, 1),
-    "Floor": _wise(np.floor, 1),
-    "Sqrt": _wise(np.sqrt, 1),
-    "Exp": _wise(np.exp, 1),
+    "Add": _elementwise(np.add, 2),
+    "Sub": _elementwise(np.subtract, 2),
+    "Mul": _elementwise(np.multiply, 2),
+    "Div": _elementwise(np.divide, 2),
+    "Pow": _elementwise(np.power, 2),
+    "Mod": _elementwise(np.fmod, 2),
+    "Max": _elementwise(lambda *parts: np.maximum.reduce(np.broadcast_arrays(*parts))),
+    "Min": _elementwise(lambda *parts: np.minimum.reduce(np.broadcast_arrays(*parts))),
+    "Sum": _elementwise(lambda *parts: sum(parts)),
+    **dict.fromkeys(("Where", "Equal", "And", "Or", "Xor"), _elementwise(None)),
+    **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual"), _elementwise(None)),
+    "Neg": _elementwise(np.negative, 1),
+    "Abs": _elementwise(np.abs, 1),
+    "Ceil": _elementwise(np.ceil, 1),
+    "Floor": _elementwise(np.floor, 1),
+    "Sqrt": _elementwise(np.sqrt, 1),
+    "Exp": _elementwise(np.exp, 1),
     "MatMul": _product,
     "Gather": _gather,
     "Slice": _slice,

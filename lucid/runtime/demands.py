@@ -6,12 +6,13 @@ counts what can be counted exactly from the file; for everything else a command 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import onnx
 from onnx import NodeProto, inliner
 
 from lucid.runtime.constant_sizes import MAX_MADE, made_of_constants
+from lucid.runtime.subgraphs import nodes_inside
 
 MAX_NODES = 1 << 18  # after each call of a function is replaced by its body; as many as `skeleton.MAX_ENTRIES`
 MAX_BYTES = 1 << 28  # of these nodes
@@ -37,22 +38,6 @@ def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
 
 
-def nodes_inside(nodes: Iterable[NodeProto]) -> list[NodeProto]:
-    """Nodes, each followed by those of its branches and bodies."""
-    found: list[NodeProto] = []
-    waiting = list(nodes)[::-1]
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        for attribute in node.attribute:
-            graphs = ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs)
-            waiting += [inner for graph in graphs[::-1] for inner in graph.node[::-1]]
-    return found
-
-
-# ------------------------------------------------------------------------------------------------- functions
-
-
 def _calls(model: onnx.ModelProto) -> str:
     """Count the nodes and bytes of the graph after each call is replaced by the function's body, without doing so."""
     if not model.functions:
@@ -62,11 +47,11 @@ def _calls(model: onnx.ModelProto) -> str:
     counts: dict[tuple[str, str, str], tuple[int, int, int]] = {}  # nodes, bytes, depth; callees first
 
     def count(calls: Sequence[tuple[str, str, str]], nodes: int, size: int) -> tuple[int, int, int]:
-        found = [counts[key] for key in calls]
+        inner = [counts[key] for key in calls]
         return (
-            nodes + sum(each[0] for each in found),
-            size + sum(each[1] for each in found),
-            1 + max((each[2] for each in found), default=0),
+            nodes + sum(each[0] for each in inner),
+            size + sum(each[1] for each in inner),
+            1 + max((each[2] for each in inner), default=0),
         )
 
     waiting = {key: set(calls) for key, calls in called.items()}

@@ -23,6 +23,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 from lucid.files.atomic import NotAFileError, open_regular
 from lucid.runtime.demands import demands
 from lucid.runtime.skeleton import WireError, skeleton
+from lucid.runtime.subgraphs import nodes_inside, subgraphs
 
 MAX_FILE = (1 << 31) - 1  # protobuf's
 MAX_SPARSE = 1 << 31  # bytes of a sparse tensor when dense: as much as a file could hold without sparse tensors
@@ -68,7 +69,7 @@ def check_model_file(path: str | os.PathLike[str]) -> onnx.ModelProto:
 
 
 def check_and_locate(path: Path) -> tuple[onnx.ModelProto, list[range]]:
-    """`check_model_file`, and where in the file the data of each initializer is that the model is returned without."""
+    """`check_model_file`, and which bytes of the file are each initializer's data; none if the model has it."""
     model, removed = _read(path)
     check_names(model, _show(path))
     check_stored_once(model, _show(path))
@@ -133,26 +134,16 @@ def check_names(model: onnx.ModelProto, title: str) -> None:
     _check_texts(title, model.producer_name, model.producer_version, model.domain, graph.name)
     _check_texts(title, *(text for entry in model.metadata_props for text in (entry.key, entry.value)))
     _check_texts(title, *(entry.domain for entry in model.opset_import))
-    graphs, nodes = [graph], list[NodeProto]()
+    nodes = nodes_inside([*graph.node, *(node for function in model.functions for node in function.node)])
     for function in model.functions:
-        nodes += function.node
         _check_texts(title, function.name, function.domain, *function.input, *function.output)
-    while graphs or nodes:
-        if graphs:
-            graph = graphs.pop()
-            nodes += graph.node
-            _check_texts(title, *(tensor.name for tensor in graph.initializer))
-            for value in (*graph.input, *graph.output, *graph.value_info):
-                sizes = value.type.tensor_type.shape.dim
-                _check_texts(title, value.name, *(size.dim_param for size in sizes))
-        else:
-            node = nodes.pop()
-            _check_texts(title, node.name, node.op_type, node.domain, *node.input, *node.output)
-            for attribute in node.attribute:
-                _check_texts(title, attribute.name)
-                graphs += attribute.graphs
-                if attribute.HasField("g"):
-                    graphs.append(attribute.g)
+    for node in nodes:
+        _check_texts(title, node.name, node.op_type, node.domain, *node.input, *node.output)
+        _check_texts(title, *(attribute.name for attribute in node.attribute))
+    for each in [graph, *(inner for node in nodes for inner in subgraphs(node))]:
+        _check_texts(title, *(tensor.name for tensor in each.initializer))
+        for value in (*each.input, *each.output, *each.value_info):
+            _check_texts(title, value.name, *(size.dim_param for size in value.type.tensor_type.shape.dim))
 
 
 def _check_texts(title: str, *texts: str | bytes) -> None:
@@ -225,7 +216,12 @@ def _byte_size(tensor: TensorProto, dims: Sequence[int], path: Path) -> int:
         raise _wrong(tensor, path, f"data type {tensor.data_type}", "one of a known size")
     if any(dim < 0 for dim in dims):
         raise _wrong(tensor, path, f"shape {_show(list(dims))}", "no negative size")
-    return (math.prod(dims) * _BITS[tensor.data_type] + 7) // 8
+    return bytes_for(math.prod(dims), tensor.data_type)
+
+
+def bytes_for(count: int, data_type: int) -> int:
+    """The bytes of `count` items of one of ONNX's data types, apart from texts; small items are packed."""
+    return (count * _BITS[data_type] + 7) // 8
 
 
 def _check_inline(tensor: TensorProto, bulk: int, path: Path) -> None:
@@ -255,21 +251,11 @@ def _check_inline(tensor: TensorProto, bulk: int, path: Path) -> None:
 
 def _field(data_type: int, count: int) -> tuple[str, int]:
     """The field that holds `count` items that are not raw, and its number of entries (onnx.proto, TensorProto)."""
-    match data_type:
-        case TensorProto.FLOAT:
-            return "float_data", count
-        case TensorProto.COMPLEX64:
-            return "float_data", 2 * count
-        case TensorProto.DOUBLE:
-            return "double_data", count
-        case TensorProto.COMPLEX128:
-            return "double_data", 2 * count
-        case TensorProto.INT64:
-            return "int64_data", count
-        case TensorProto.UINT32 | TensorProto.UINT64:
-            return "uint64_data", count
+    field = onnx.helper.tensor_dtype_to_field(data_type)
+    if data_type in (TensorProto.COMPLEX64, TensorProto.COMPLEX128):
+        return field, 2 * count
     # Items smaller than a byte are packed, with one byte per entry.
-    return "int32_data", (count * min(_BITS[data_type], 8) + 7) // 8
+    return field, (count * min(_BITS[data_type], 8) + 7) // 8
 
 
 def _check_external(tensor: TensorProto, bulk: int, path: Path) -> None:
@@ -366,20 +352,20 @@ def stored_tensors(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, dict[
     path = Path(path)
     model, places = check_and_locate(path)
     files = {path: _mapped(path)}
-    found: dict[str, memoryview] = {}
+    stored: dict[str, memoryview] = {}
     for tensor, place in zip(model.graph.initializer, places, strict=True):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            told = {entry.key: entry.value for entry in tensor.external_data}
-            side, start = path.parent / told["location"], int(told.get("offset", "0"))
+            entries = {entry.key: entry.value for entry in tensor.external_data}
+            side, start = path.parent / entries["location"], int(entries.get("offset", "0"))
             if side not in files:
                 files[side] = _mapped(side)
-            stop = start + int(told["length"]) if "length" in told else None
-            found[tensor.name] = files[side][start:stop]
+            stop = start + int(entries["length"]) if "length" in entries else None
+            stored[tensor.name] = files[side][start:stop]
         elif place:
-            found[tensor.name] = files[path][place.start : place.stop]
+            stored[tensor.name] = files[path][place.start : place.stop]
         else:
-            found[tensor.name] = bytes_of(tensor)
-    return model, found
+            stored[tensor.name] = bytes_of(tensor)
+    return model, stored
 
 
 def bytes_of(tensor: onnx.TensorProto) -> memoryview:

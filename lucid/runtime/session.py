@@ -351,9 +351,9 @@ def _source(model: Model) -> tuple[bytes | str, onnx.ModelProto]:
         serialized: bytes = model.SerializeToString()
         return serialized, model
     if isinstance(model, bytes):
-        told = without_data(model)
-        check_names(told, "Session")
-        return model, told
+        slim = without_data(model)
+        check_names(slim, "Session")
+        return model, slim
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(
             f"Session: the model has type {type(model).__name__}, expected an onnx.ModelProto, its bytes or a path"

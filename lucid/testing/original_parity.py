@@ -37,8 +37,8 @@ def original_parity(
 
     None where Lucid read the checkpoint, and for a file of two branches.
 
-    Texts are padded on the right, so that each position sees a token: what a position computes that sees none is
-    nobody's promise.
+    Texts are padded on the right, so that each position attends to a token: the result of one that attends to none is
+    not defined.
 
     Args:
         model: what was exported, in float32 and not quantized.

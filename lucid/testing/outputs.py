@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.types import Array, DType, bind_sizes
-from lucid.runtime.changed_models import at_level_0
+from lucid.core.graph.types import Array, DType
+from lucid.runtime.changed_models import Model, at_level_0
 from lucid.runtime.session import Session
 from lucid.testing.in_float64 import NarrowOpError, coarsest, run_in_float64
 from lucid.testing.tolerance import AS_EAGER, Comparison, compare
@@ -49,16 +49,26 @@ def compare_file(
     provider: str = "cpu",
     expected: Sequence[Array] | None = None,
 ) -> list[Comparison]:
-    """Compare the outputs of a file, exported from this graph, with those of NumPy on these inputs, which may be given.
+    """Compare the outputs of a file, exported from this graph, with those of NumPy on these inputs.
 
     A model with quantized weights is compared at accuracy level 0, as by `assert_parity`. One whose products round
     their inputs to 8 bits differs by that rounding: only `assert_parity` can tell it from a fault.
+
+    Args:
+        expected: NumPy's outputs, if they are known.
     """
-    few_bits = any(node.op.name == "quantized_linear" for node in graph.nodes())
-    exact = at_level_0(path) if few_bits else None
-    compared, config = (path, {}) if exact is None else exact
+    compared, config = in_float32(path, graph)
     session = Session(compared, provider, spinning=False, config=config)
     found = session.run(dict(zip(session.inputs, arrays, strict=True)))
-    sizes = bind_sizes([i.name for i in graph.inputs], [i.type for i in graph.inputs], arrays)
     expected = graph.run(arrays) if expected is None else expected
-    return compare_outputs(graph, arrays, found, expected, provider, sizes, None, None)
+    return compare_outputs(graph, arrays, found, expected, provider, graph.sizes_in(arrays), None, None)
+
+
+def in_float32(exported: Model, graph: Graph) -> tuple[Model, dict[str, str]]:
+    """The exported model of a graph at accuracy level 0, and the config for its session; as it is if it has that level.
+
+    Raises:
+        ModelError, OSError: as `Session`, for a file.
+    """
+    changed = at_level_0(exported) if "quantized_linear" in graph.op_names() else None
+    return (exported, {}) if changed is None else changed

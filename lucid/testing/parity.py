@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype, bind_sizes
+from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype
 from lucid.core.graph.values import Result
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
@@ -213,7 +213,7 @@ def bisect(
         taken: list[Array] = []
         run_eagerly(model, inputs, kwargs, given, taken)
         taken = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, taken, strict=True)]
-        values = bind_sizes([i.name for i in graph.inputs], [i.type for i in graph.inputs], taken)
+        values = graph.sizes_in(taken)
         for result, comparison in compare_nodes(graph, taken, file, provider, rtol, atol, wanted):
             if not comparison.passed:
                 expected = result.type.with_shape(bind(result.type.shape, values))
@@ -262,7 +262,7 @@ def compare_nodes(
         Pairs of a node's result and its comparison, whose `output` is the name in the exported model.
     """
     assembled, lowering = export_graph(graph, Target.of(target, None, None))
-    sizes = bind_sizes([i.name for i in graph.inputs], [i.type for i in graph.inputs], arrays)
+    sizes = graph.sizes_in(arrays)
     results: list[Result] = [result for node in graph.nodes() for result in node.results]
     inner = {name for node in assembled.skeleton.graph.node for name in node.output}
     names = {id(result): lowering.build.final_name(result) for result in results}
@@ -273,7 +273,7 @@ def compare_nodes(
     session = Session(with_outputs if exact is None else exact[0], provider, spinning=False, optimize=False)
     found = session.run(dict(zip([*session.inputs, *session.optional], arrays, strict=True)))
     examined = [result for result in shown if names[id(result)] in found]
-    # Nodes that compute the same are one in the exported model.
+    # The export merges nodes that compute the same, so several results may have one name.
     once = {names[id(result)]: result for result in reversed(examined)}
     reference = graph.with_outputs(once)
     found = {name: found[name] for name in reference.output_names}

@@ -23,8 +23,8 @@ from lucid.testing.weights import compare_weights, export_again
 from lucid.tracing.index_ranges import IndexRanges, largest
 from lucid.tracing.parts import TracedPart, trace_part, with_ranks
 
-# A step with a cache has two outputs for each layer: that one of hundreds of results has a rounding error of more than
-# three times eager's is usual. In SmolLM2, 30 layers, it is up to 7.5 times; a fault is thousands of times.
+# A step with a cache has two outputs for each layer, and among so many some have a rounding error of more than three
+# times the eager one's: in SmolLM2 (30 layers) up to 7.5 times. A fault gives thousands of times.
 TIMES_IN_CACHES = 10.0
 
 

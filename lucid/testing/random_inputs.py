@@ -24,7 +24,7 @@ Padding: TypeAlias = Literal["left", "right"] | None
 
 
 _PADDING: tuple[Padding, ...] = (None, "left", "right")  # of the first runs
-_SELDOM = 8  # one in so many indices is one that the model tells apart, such as that of padding
+_SELDOM = 8  # one in so many indices is one that the model treats differently, such as that of padding
 
 
 def random_inputs(
@@ -32,11 +32,11 @@ def random_inputs(
 ) -> dict[str, Array]:
     """Arrays for the inputs of a graph by name: those that are given or drawn, and random ones for the rest.
 
-    Floats are normal numbers. Integers that index a table are drawn from all of its rows, and one in eight is one that
-    the model tells apart, if there are any; integers that are compared with positions, such as lengths, are drawn from
-    all positions. Other integers, and booleans, are 0 and 1: masks, whose first row hides nothing, with padding on the
-    left in run 1, on the right in run 2, and some random rows. Those of an input bbox (..., 4) are boxes, as in
-    LayoutLM: left, top, right and bottom, of which the last two are not below the first.
+    Floats are normally distributed. Integers that index a table are drawn from all of its rows, and one in eight from
+    those that the model treats differently, such as padding; integers that are compared with positions, such as
+    lengths, are drawn from all positions. Other integers, and booleans, are 0 and 1: masks, whose first row hides
+    nothing, with padding on the left in run 1, on the right in run 2, and some random rows. An input bbox (..., 4) gets
+    boxes as in LayoutLM: left, top, right and bottom, with left <= right and top <= bottom.
     """
     drawn = given(sizes) if callable(given) else given or {}
     uses = IndexRanges(graph).uses(sizes)
@@ -47,7 +47,7 @@ def random_inputs(
         array = drawn.get(value.name)
         if array is None:
             array = _array(value.type.dtype, shape, uses.get(value.name, Use()), padding)
-            if value.default is not None:  # a factor of a change of some weight, which is as large as the weight
+            if value.default is not None:  # a factor of an adapter: their product becomes about as large as a weight
                 array = array / np.sqrt(shape[0]).astype(array.dtype)
             if value.name == "bbox" and shape[-1:] == (4,):
                 array = np.sort(array.reshape(*shape[:-1], 2, 2), axis=-2).reshape(shape)
@@ -62,9 +62,7 @@ def run_eagerly(
     given: Mapping[str, Array],
     arrays: list[Array],
 ) -> list[Array]:
-    """Run the model itself with NumPy, on its examples and on given arrays for the rest; the inputs are added to
-    `arrays`.
-    """
+    """Run the model itself with NumPy, on its example arrays, and on `given` ones for specs. Adds all to `arrays`."""
 
     def fill(path: str, kind: TensorType, example: Array | None) -> Tensor:
         arrays.append(given[path].astype(kind.dtype.numpy, copy=False) if example is None else example)
@@ -114,11 +112,10 @@ def _drawable(allowed: Range, dtype: DType) -> Range:
 
 
 def _padded(mask: Array, side: Padding) -> Array:
-    """A mask of the last axis, from a random one. From its third row on every other one remains as it was, or all
-    without a side.
+    """A mask over the last axis, from a random one, which is written to; without a side rows stay random.
 
-    The first row hides nothing, and the others pad more and more; one row alone pads a quarter. No row hides all, since
-    a mean over nothing is NaN.
+    The first row hides nothing, and those that pad hide more and more; a single row pads a quarter. With a side, every
+    other row from the third on stays random. No row hides everything: a mean over nothing is NaN.
     """
     if not mask.size:
         return mask

@@ -21,8 +21,14 @@ class ParityError(AssertionError):
 
 @dataclass(frozen=True)
 class DifferentWeight:
-    """An initializer of a file that is not the model's: how many numbers differ, the first one of them, and the
-    largest difference.
+    """An initializer of a file that is not the model's.
+
+    Args:
+        name: the initializer's.
+        count: how many of its numbers differ.
+        where: the place of the first of these.
+        got, wanted: this number in the file and in the model.
+        max_abs: the largest difference.
     """
 
     name: str
@@ -49,8 +55,8 @@ class WeightReport:
         missing: initializers of the export that the file does not have.
         changed_nodes: nodes whose attributes differ.
         declared: declared types of outputs, and metadata, that differ.
-        damaged: whether constants that are no weights differ, such as shapes, or nodes: such a file may do anything.
-        note: why the file's nodes are others; empty if they are the same.
+        damaged: whether nodes differ, or constants other than weights, such as shapes: such a file may do anything.
+        note: why the file's nodes, or all it holds, could not be compared; empty if they were.
     """
 
     compared: int
@@ -126,11 +132,11 @@ class ParityReport:
     elsewhere: Mapping[str, Mapping[str, str]]
     not_run: Mapping[str, str] = field(default_factory=dict)  # providers that do not start, and why
     rounded: Mapping[str, float] = field(default_factory=dict)
-    """By provider, how much accuracy level 4 differs from level 0, which is compared, relative to an output's largest
-    number. Empty for models without quantized weights."""
+    """By provider, how much accuracy level 4 differs from level 0, at which the model is compared, relative to an
+    output's largest number. Empty for models without quantized weights."""
     whole: Mapping[str, float] = field(default_factory=dict)
-    """By provider, how much the outputs of a model differ whose products round their inputs to 8 bits, relative to an
-    output's largest number; the comparisons are of its parts."""
+    """For a model whose products round their inputs to 8 bits, and which is therefore compared part by part: how much
+    its outputs differ by provider, relative to an output's largest number."""
 
     weights: WeightReport | None = None
     """Of a file: its stored numbers, compared with the model's."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.values import Constant
 from lucid.core.sizes.dims import Dim, Size, evaluate, identity, names_of
+from lucid.ops.convolution import WINDOWED
 from lucid.tracing.index_ranges import INDEXING, IndexRanges, largest
 
 
@@ -20,9 +21,9 @@ class Effort(NamedTuple):
 
 QUICK, THOROUGH = Effort(4e9, 4e9), Effort(4e10, 1e12)  # some tenths of a second, and some seconds
 _VALUES = (2, 3, 5, 7, 11, 13)
-_WINDOWED = ("conv", "max_pool", "average_pool")
 _TRIPLINGS = 10  # from 1 to 59,049, some seconds of sound; odd sizes stay odd, and different ones different
-_LONG, _LONGEST, _SHORTEST = 64, 4096, 16  # tokens: where no table says how many there may be, ever, and at least
+_LONG = 64  # tokens of a long run where no table limits their positions
+_LONGEST, _SHORTEST = 4096, 16  # tokens of a long run, at most and at least
 _ENDLESS = 1 << 20
 
 
@@ -37,7 +38,7 @@ def default_sizes(graph: Graph, operations: float = QUICK.longest) -> list[dict[
 
 
 def short_sizes(graph: Graph) -> list[dict[str, int]]:
-    """All ones, and twice different numbers, so that sizes that were mixed up are noticed.
+    """All ones, and twice a different number for each size, so that sizes that were mixed up are noticed.
 
     They are larger where the windows of a convolution or of pooling would not fit otherwise.
     """
@@ -88,7 +89,7 @@ def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     windows = [
         size
         for node in graph.nodes()
-        if node.op.name in _WINDOWED
+        if node.op.name in WINDOWED
         for size in node.results[0].type.shape[2:]
         if isinstance(size, Dim)
     ]
@@ -112,7 +113,7 @@ def branches(
     operations: float,
     reachable: Callable[[Mapping[str, int]], bool],
 ) -> Branches:
-    """The branches that none of some runs reaches, as far as they take this number of operations together.
+    """Sizes for the branches that no run reaches yet, as long as these take at most `operations` together.
 
     Args:
         graph: what the export computes.

@@ -19,10 +19,10 @@ from lucid.export.exporter import export_graph
 from lucid.export.target import Target
 from lucid.nn.model_parts import Draw, Step, Steps
 from lucid.ops.int8 import ROUNDING
-from lucid.runtime.changed_models import at_level_0, with_inner_values
+from lucid.runtime.changed_models import with_inner_values
 from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
-from lucid.testing.outputs import compare_outputs
+from lucid.testing.outputs import compare_outputs, in_float32
 from lucid.testing.random_inputs import random_inputs, run_eagerly
 from lucid.testing.report import ParityReport
 from lucid.testing.run_sizes import default_sizes
@@ -55,8 +55,8 @@ class Loaded(NamedTuple):
 
 def load(exported: ModelOrPath, graph: Graph, providers: Sequence[str] | None, target: Target | str = "any") -> Loaded:
     """Load what was exported of a graph."""
-    exact = at_level_0(exported) if "quantized_linear" in graph.op_names() else None
-    compared, config = (exported, {}) if exact is None else exact
+    exact, config = in_float32(exported, graph)
+    compared = exact
     cut_at: dict[str, Result] = {}
     if rounded := rounded_values(graph):
         _, lowering = export_graph(graph, Target.of(target, None, None))
@@ -64,7 +64,7 @@ def load(exported: ModelOrPath, graph: Graph, providers: Sequence[str] | None, t
         compared, more, inner = with_inner_values(compared, list(values))
         config, cut_at = {**config, **more}, {name: values[name] for name in inner}
     sessions, not_run = sessions_for(compared, providers, config)
-    others = {} if exact is None else sessions_for(exported, list(sessions), {})[0]
+    others = {} if exact is exported else sessions_for(exported, list(sessions), {})[0]
     return Loaded(sessions, not_run, others, cut_at)
 
 
@@ -161,7 +161,7 @@ class _Eager(NamedTuple):
 
 
 def _outputs(session: Session, graph: Graph, more: bool) -> list[str]:
-    """The names of a model's outputs, after which there may be more."""
+    """The names of the outputs that are compared; with `more` the session has others after them."""
     outputs = list(session.outputs)[: len(graph.outputs) if more else None]
     if len(session.inputs) + len(session.optional) != len(graph.inputs) or len(outputs) != len(graph.outputs):
         raise ValueError(
@@ -239,9 +239,9 @@ def rounded_values(graph: Graph) -> list[Result]:
 
 
 def cut(graph: Graph, values: Mapping[str, Result]) -> Graph:
-    """The graph in which products round new inputs instead of these values, which are outputs too, by their names.
+    """A graph whose products round new inputs instead of these values, which become outputs, by their names.
 
-    The inputs and outputs of the graph come first.
+    The inputs and outputs of the original graph come first.
     """
     given = {id(x): Input(f"given {name}", x.type) for name, x in values.items()}
     made: dict[int, Value] = {}

@@ -55,28 +55,27 @@ def export_again(
         ModelError, OSError: as `lucid.runtime.check_model_file`.
     """
     model = exported if isinstance(exported, onnx.ModelProto) else check_model_file(exported)
-    told = {entry.key: entry.value for entry in model.metadata_props}
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
     target = options.target
     if not isinstance(target, Target) and model.producer_name == PRODUCER:
-        target = told.get(TARGET, target)
+        target = metadata.get(TARGET, target)
     opset = next((entry.version for entry in model.opset_import if not entry.domain), None)
     try:
         wanted = Target.of(target, opset, None)
         wanted = replace(
             wanted,
-            opset=wanted.opset,
-            onnxruntime=told.get(OLDEST_RELEASE, wanted.onnxruntime),
-            accuracy_level=_accuracy_level(model, told, wanted.accuracy_level),
+            onnxruntime=metadata.get(OLDEST_RELEASE, wanted.onnxruntime),
+            accuracy_level=_accuracy_level(model, metadata, wanted.accuracy_level),
         )
         return lower(traced, replace(options, target=wanted))
     except ExportError as error:
         return f"the model cannot be exported as the file was: {error}"
 
 
-def _accuracy_level(model: onnx.ModelProto, told: Mapping[str, str], default: int) -> int:
-    """What a file says of its products with quantized weights."""
-    if told.get(ACCURACY_LEVEL, "").isdecimal():
-        return int(told[ACCURACY_LEVEL])
+def _accuracy_level(model: onnx.ModelProto, metadata: Mapping[str, str], default: int) -> int:
+    """The accuracy level of a file's products with quantized weights."""
+    if metadata.get(ACCURACY_LEVEL, "").isdecimal():
+        return int(metadata[ACCURACY_LEVEL])
     levels = (
         attribute.i
         for node in model.graph.node
@@ -109,7 +108,7 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
     made, weights = expected.assembled, expected.lowering.build.parameters
     nodes = match_nodes(model, made, weights)
     ours = _is_ours(model)
-    if not ours and (nodes.changed or not nodes.same):  # what another release or tool writes may have other constants
+    if not ours and (nodes.changed or not nodes.same):  # another release or tool may write other constants
         nodes = MatchedNodes(same=False)
     headers = {tensor.name: tensor for tensor in model.graph.initializer}
     jobs = _jobs(headers, data, nodes, made, weights)
@@ -240,7 +239,7 @@ def _is_ours(model: onnx.ModelProto) -> bool:
 
 
 def _origin(model: onnx.ModelProto, made: onnx.ModelProto, nodes: MatchedNodes) -> str:
-    """What may be the reason that a file has other nodes, and how many are compared nevertheless."""
+    """A likely reason why a file has other nodes than the export, and how many were compared all the same."""
     bits = _bits_of_weights(model)
     if bits and not _bits_of_weights(made):
         return f"the file's weights are quantized and the model's are not: give --bits {max(bits)}, or the same " + (
@@ -272,10 +271,10 @@ def _different_declarations(file: onnx.ModelProto, export: onnx.ModelProto, same
         got, wanted = _declared_type(value), _declared_type(expected)
         if got[1:] != wanted[1:] or (same_nodes and got != wanted):
             found.append(f"output {value.name}: declared as {_shown_type(got)}, expected {_shown_type(wanted)}")
-    told, made = ({entry.key: entry.value for entry in model.metadata_props} for model in (file, export))
+    stored, made = ({entry.key: entry.value for entry in model.metadata_props} for model in (file, export))
     for key in _KEYS:
-        if told.get(key) != made.get(key):
-            found.append(f"metadata {key}: {told.get(key, 'nothing')}, expected {made.get(key, 'nothing')}")
+        if stored.get(key) != made.get(key):
+            found.append(f"metadata {key}: {stored.get(key, 'nothing')}, expected {made.get(key, 'nothing')}")
     return [visible(each) for each in found]
 
 

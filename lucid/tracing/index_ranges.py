@@ -110,14 +110,14 @@ class _Ranges:
             operand = node.inputs[0]
             return None if operand is None else Range(0, self._size(operand.type.shape[attributes["axis"]]) - 1)
         operands = [None if value is None else self.known.get(id(value)) for value in node.inputs]
-        if name in _MOVED:
-            return _joined(operands[_MOVED[name]])
+        if name in MOVED:
+            return _joined(operands[MOVED[name]])
         if name == "cumsum" and operands[0] is not None and (axis := node.inputs[0]) is not None:
             length, (low, high) = self._size(axis.type.shape[attributes["axis"]]), operands[0]
             return Range(min(low, low * length), max(high, high * length))
         known = [reached for reached in operands if reached is not None]
-        if name in _COMPUTED and len(known) == len(operands):
-            return _COMPUTED[name](*known)
+        if name in COMPUTED and len(known) == len(operands):
+            return COMPUTED[name](*known)
         if name == "int_mod" and operands[1] is not None and operands[1].low > 0:
             return Range(0, operands[1].high - 1)
         return Range(0, 1) if result.type.dtype.kind == "bool" else None
@@ -167,9 +167,9 @@ class _Ranges:
                     elif other is not None:
                         before = compared.get(id(value), other)
                         compared[id(value)] = before.join(other)
-            for name in _MOVED.keys() & {node.op.name}:  # a cast mask is compared as the mask itself
+            for name in MOVED.keys() & {node.op.name}:  # a cast mask is compared as the mask itself
                 for result in node.results:
-                    for value in node.inputs[_MOVED[name]]:
+                    for value in node.inputs[MOVED[name]]:
                         if id(result) in compared:
                             compared[id(value)] = compared[id(result)]
                         told_apart.setdefault(id(value), set()).update(told_apart.get(id(result), ()))
@@ -186,8 +186,8 @@ class _Ranges:
     ) -> None:
         """Derive the ranges of operands from the range that a result may have."""
         name, operands = node.op.name, node.inputs
-        if name in _MOVED:
-            for value in operands[_MOVED[name]]:
+        if name in MOVED:
+            for value in operands[MOVED[name]]:
                 allow(value, wanted)
         elif name in ("add", "sub", "mul", "minimum", "maximum"):
             for value, other, first in ((operands[0], others[1], True), (operands[1], others[0], False)):
@@ -264,15 +264,15 @@ _MADE: dict[str, Callable[[_Ranges, Mapping[str, Any]], Range | None]] = {
     "size": lambda ranges, made: Range(ranges._size(made["size"]), ranges._size(made["size"])),
     "full": lambda ranges, made: Range(int(made["value"]), int(made["value"])),
 }
-# Ops whose results are elements of some operands.
-_ONLY = slice(0, 1)
-_MOVED = {
-    **dict.fromkeys(("cast", "reshape", "squeeze", "unsqueeze", "permute", "expand", "tile", "slice", "split"), _ONLY),
-    **dict.fromkeys(("take", "take_along", "gather_nd", "max", "min"), _ONLY),
+_FIRST = slice(0, 1)
+MOVED = {
+    **dict.fromkeys(("cast", "reshape", "squeeze", "unsqueeze", "permute", "expand", "tile", "slice", "split"), _FIRST),
+    **dict.fromkeys(("take", "take_along", "gather_nd", "max", "min"), _FIRST),
     "concat": slice(None),
     "where": slice(1, 3),
 }
-_COMPUTED: dict[str, Callable[..., Range]] = {
+"""Ops whose results are elements of operands, and of which ones."""
+COMPUTED: dict[str, Callable[..., Range]] = {
     "add": lambda x, y: Range(x.low + y.low, x.high + y.high),
     "sub": lambda x, y: Range(x.low - y.high, x.high - y.low),
     "mul": _products,
@@ -280,6 +280,7 @@ _COMPUTED: dict[str, Callable[..., Range]] = {
     "minimum": lambda x, y: Range(min(x.low, y.low), min(x.high, y.high)),
     "maximum": lambda x, y: Range(max(x.low, y.low), max(x.high, y.high)),
 }
+"""The range of a result from those of the operands, by op."""
 _Rows = Callable[[Sequence[Shape], Mapping[str, Any]], Sequence[Size]]
 # By op: which operand holds the indices, and how many rows they choose from, of which the fewest count.
 INDEXING: dict[str, tuple[int, _Rows]] = {

@@ -16,7 +16,7 @@ from lucid.core.graph.names import Names
 from lucid.core.graph.pickling import Flat, flatten, restore
 from lucid.core.graph.printing import listing
 from lucid.core.graph.pytree import fill
-from lucid.core.graph.running import run
+from lucid.core.graph.running import run, sizes_in
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Body, Constant, Input, Node, Result, Value, in_order
 from lucid.core.sizes.bounds import Bound
@@ -78,6 +78,14 @@ class Graph:
     def sizes(self) -> set[str]:
         """The names of the symbolic sizes of the inputs."""
         return names_of(size for value in self.inputs for size in value.type.shape)
+
+    def sizes_in(self, arrays: Sequence[Array]) -> dict[str, int]:
+        """The values of the symbolic sizes, from an array for each input.
+
+        Raises:
+            TypeError, ValueError: for an array that does not fit its input.
+        """
+        return sizes_in(self.inputs, arrays)
 
     def with_outputs(
         self,

@@ -12,6 +12,15 @@ from lucid.core.sizes.bounds import Bound, refuse_above
 from lucid.core.sizes.dims import bind, evaluate
 
 
+def sizes_in(inputs: Sequence[Input], arrays: Sequence[Array]) -> dict[str, int]:
+    """The values of the symbolic sizes of inputs, from an array for each.
+
+    Raises:
+        TypeError, ValueError: for an array that does not fit its input.
+    """
+    return bind_sizes([value.name for value in inputs], [value.type for value in inputs], arrays)
+
+
 def run(
     inputs: Sequence[Input],
     outputs: Sequence[Value],
@@ -27,7 +36,7 @@ def run(
     if len(arrays) != len(inputs):
         wanted = ", ".join(f"{value.name}: {value.type}" for value in inputs)
         raise ValueError(f"graph: got {len(arrays)} arrays, expected {len(inputs)} ({wanted})")
-    sizes = bind_sizes([value.name for value in inputs], [value.type for value in inputs], arrays)
+    sizes = sizes_in(inputs, arrays)
     for size, most in bounds:
         refuse_above("graph", (size, most), evaluate(size, sizes))
     values: dict[int, Array] = {id(value): array for value, array in zip(inputs, arrays, strict=True)}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.types import Array, bind_sizes
+from lucid.core.graph.types import Array
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.targets.runtimes import RUNTIMES
 from lucid.core.words.progress import phase
@@ -94,8 +94,7 @@ class _Case:
         if not entry["problem"]:
             entry |= self._parity(path, provider)
             if times is not None:
-                names, types = [i.name for i in self.graph.inputs], [i.type for i in self.graph.inputs]
-                cost = {"target": target, **cost_data(path, bind_sizes(names, types, self.arrays), times)}
+                cost = {"target": target, **cost_data(path, self.graph.sizes_in(self.arrays), times)}
         for file in files:
             file.unlink()
         return entry, cost

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from lucid.core.graph.types import DTypeLike, bind_sizes
+from lucid.core.graph.types import DTypeLike
 from lucid.core.words.progress import phase
 from lucid.export import Target
 from lucid.export.half_precision import halved
 from lucid.export.options import ExportOptions
 from lucid.layouts.tokenizing.reference import INPUTS, TEXT, Reference, reference_of
 from lucid.nn.model_parts import ModelPart
-from lucid.runtime.changed_models import at_level_0
-from lucid.testing.outputs import compare_outputs
+from lucid.testing.outputs import compare_outputs, in_float32
 from lucid.testing.report import ParityReport, WeightReport
 from lucid.testing.runs import ModelOrPath, sessions_for
 from lucid.testing.tolerance import Comparison
@@ -32,14 +31,10 @@ def check_reads_text(inputs: Mapping[str, object], task: str = "") -> None:
     others = [name for name in inputs if name not in INPUTS]
     if others or "input_ids" not in inputs:
         shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-        why = (
-            "; a decoder continues a text token by token, with its tokenizer outside"
-            if "position_ids" in others
-            else ""
-        )
+        why = "; a decoder continues a text token by token, with its tokenizer outside"
         raise ValueError(
             f"a tokenizer in the file is for models that read one text at once; this one takes {shown or 'nothing'}"
-            + why
+            + why * ("position_ids" in others)
         )
     if task in ("reranking", "question-answering"):
         raise ValueError(f"a tokenizer in the file reads one text, and the task {task} has two; leave it outside")
@@ -76,22 +71,19 @@ def text_parity(
     reference, traced = reference_of(checkpoint), trace_part(part)
     half = halved(traced, ExportOptions(target, dtype, keep_io_types))
     graph = (traced if half is None else half.traced).graph
-    ops = {node.op.name for node in graph.nodes()}
-    if any(name.startswith("int8_linear") for name in ops):
+    if any(name.startswith("int8_linear") for name in graph.op_names()):
         raise ValueError(
             "a file that takes texts cannot be compared where inputs of products are rounded to 8 bits; compare the "
             "export without its tokenizer, and write this one unchecked (--no-check)"
         )
-    exact = at_level_0(exported) if "quantized_linear" in ops else None
-    compared, config = (exported, {}) if exact is None else exact
+    compared, config = in_float32(exported, graph)
     sessions, not_run = sessions_for(compared, providers, config)
     names = [value.name for value in graph.inputs]
     comparisons: list[Comparison] = []
     for texts in _batches(reference):
         made = reference.encode(texts)
         arrays = [made[name] for name in names]
-        sizes = bind_sizes(names, [value.type for value in graph.inputs], arrays)
-        expected = graph.run(arrays)
+        sizes, expected = graph.sizes_in(arrays), graph.run(arrays)
         for provider, session in sessions.items():
             found = session.run({TEXT: np.array(texts, object)})
             comparisons += compare_outputs(graph, arrays, found, expected, provider, sizes, rtol, atol)

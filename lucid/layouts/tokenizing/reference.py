@@ -14,8 +14,8 @@ import tokenizers
 
 from lucid.core.graph.types import Array
 from lucid.generation.chat.tokenizer_files import load_tokenizer
+from lucid.layouts.checkpoint_files import files_home
 from lucid.models.checkpoints.config import read_json
-from lucid.models.checkpoints.sentence_files import read_modules
 
 TEXT = "text"
 """The input of a file that takes texts."""
@@ -78,8 +78,7 @@ def reference_of(checkpoint: str | os.PathLike[str]) -> Reference:
         FileNotFoundError, ValueError: as `lucid.generation.chat.load_tokenizer`.
     """
     path = Path(checkpoint)
-    modules = read_modules(path)
-    home = path if modules is None else modules.encoder
+    home = files_home(path)
     tokenizer = load_tokenizer(home)
     for side in ("padding_side", "truncation_side"):
         if tokenizer.options.get(side, "right") != "right":

@@ -50,13 +50,13 @@ def precision_report(
     """
     sums = _sums(model, quantized)
     floating = with_weights(model, {place: WatchedWeight(s.before, s.see_float) for place, s in sums.items()})
-    in_few_bits = with_weights(quantized, {place: WatchedWeight(s.after, s.see_after) for place, s in sums.items()})
+    rounded = with_weights(quantized, {place: WatchedWeight(s.after, s.see_after) for place, s in sums.items()})
     outputs: dict[str, OutputSums] = {}
     texts, first = TextSums(), None
     for number, call in enumerate(data):
         bound = bound_call(model, call, f"precision_report: call {number} of the data")
         first = first or bound
-        before, after = outputs_for(floating, bound), outputs_for(in_few_bits, bound)
+        before, after = outputs_for(floating, bound), outputs_for(rounded, bound)
         for name, wanted in before.items():
             outputs.setdefault(name, OutputSums()).add(number, wanted, after[name])
         if isinstance(model, CausalDecoder):
@@ -105,7 +105,7 @@ class _Sums:
         self._kept.append(wanted)
 
     def _rows(self, use: Use) -> WeightModule:
-        """The rows of the weight that a product is with: attention multiplies parts of its joined projections."""
+        """The rows of the weight that a product takes: attention multiplies with parts of its joined projections."""
         count = use.found.numpy().shape[-1]
         return self.after if count == self.after.shape[0] else self.after.slice_rows(use.first, use.first + count, "")
 
@@ -191,10 +191,10 @@ def side_by_side(before: Module, after: Module, call: BoundCall, seconds: float)
 
 
 def _session(model: Module, call: BoundCall, path: Path) -> Session:
-    """Threads that spin between runs would slow the other model down."""
+    """A model exported for the arguments of a call."""
     target = Target(PROCESSOR, onnxruntime=installed())
     to_onnx(model, *call.args, kwargs=call.kwargs, target=target, path=path, external_data=True)
-    return Session(path, spinning=False)
+    return Session(path, spinning=False)  # threads that spin between runs would slow the other model down
 
 
 def _arrays(model: Module, call: BoundCall) -> list[Array]:

@@ -50,7 +50,7 @@ class OutputSums:
         return math.sqrt(self._noise / self._signal)
 
     def error(self, name: str) -> OutputError:
-        """What was found."""
+        """The errors over all calls."""
         if not self._cosines:  # of empty batches
             return OutputError(name, self.relative, 1.0, 1.0, (0, 0))
         worst = int(np.argmin(self._cosines))
@@ -83,7 +83,7 @@ class TextSums:
             self._same += int((p.argmax(axis=1) == q.argmax(axis=1)).sum())
 
     def error(self) -> TextError | None:
-        """What was found; None if no token was predicted."""
+        """The figures over all calls; None if no token was predicted."""
         if not self._tokens:
             return None
         return TextError(

@@ -16,7 +16,7 @@ from lucid.testing.precision.outputs import OutputSums
 from lucid.testing.precision.report import PrecisionReport
 
 M = TypeVar("M", bound=Module)
-# Of the room below the target, for steps that are taken back: noises do not just add up.
+# How much of the room below the target to use up by taking steps back: their noises do not simply add up.
 _SHARES = (1.0, 0.5, 0.25, 0.125)
 _ENOUGH = 256  # numbers in the inputs of calls, such as tokens
 
@@ -50,7 +50,7 @@ class TargetError(ValueError):
 
 @phase("searching bits")
 def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], target: float) -> Found[M]:
-    """Begin with 4 bits for all weights; raise some to 8, then keep some as they are, until the outputs are near.
+    """Begin with 4 bits for all weights; raise some to 8, then keep some in float, until the error is at most `target`.
 
     The error is that of the outputs over all calls: the root of the sum of the squared differences, relative to that of
     the float outputs' squares; of several outputs the largest. It is defined for every model, and needs no labels.
@@ -167,7 +167,7 @@ def _by_path(report: PrecisionReport, stored: Mapping[WeightPlace, WeightModule]
 
 
 def _first_calls(calls: Sequence[BoundCall]) -> int:
-    """How many have so many numbers together that they tell what a weight does to the outputs."""
+    """How many of the first calls have `_ENOUGH` numbers together to measure what a weight does to the outputs."""
     numbers = 0
     for count, call in enumerate(calls, 1):
         numbers += sum(value.numpy().size for value in call.by_name.values() if isinstance(value, Tensor))
@@ -177,7 +177,7 @@ def _first_calls(calls: Sequence[BoundCall]) -> int:
 
 
 def _steps(in_4: PrecisionReport, in_8: PrecisionReport, noises: Mapping[str, float]) -> list[Step]:
-    """All weights to 8 bits, then all to float; each time those first that gain most for each byte."""
+    """Steps that raise all weights to 8 bits, then all to float; each time those first that gain most for each byte."""
     ranked = {each.paths[0]: each for each in in_4.ranking}
     widened, kept = [], []
     for wide in in_8.ranking:
