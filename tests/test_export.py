@@ -578,7 +578,7 @@ def test_a_model_that_cannot_be_exported_says_why(forward: Any, error: type[Exce
 
 
 def test_a_size_that_no_input_tells_is_an_error() -> None:
-    with pytest.raises(ValueError, match="size L cannot be told from the sizes of the inputs"):
+    with pytest.raises(ValueError, match="size L cannot be computed from the sizes of the inputs"):
         to_onnx(lambda x: x * 2, ("N", "N*L"))
 
 

@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         r"^max: dim is \(0, 1\), expected one.*; amax\(dim=...\)",
     ),
-    "two axes of max": (lambda: X.min(1, axis=0), TypeError, r"^min: dim is 1, beside axis=\(0,\), expected one axis"),
+    "two axes of max": (lambda: X.min(1, axis=0), TypeError, r"^min: dim is 1 and axis is \(0,\), expected one axis"),
     "keepdim of all": (
         lambda: X.max(keepdim=True),
         TypeError,

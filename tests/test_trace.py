@@ -190,7 +190,7 @@ def test_the_line_that_the_error_shows_works() -> None:
         (lambda x: 3, [("N",)], TypeError, "the model returned int as output"),
         (lambda x: {"a": [x, "b"]}, [("N",)], TypeError, "the model returned str as a_1"),
         (lambda x: {"a": [x], "a_0": x}, [("N",)], ValueError, "two outputs would both be called a_0"),
-        (lambda x: x, [("N*L",)], ValueError, "size L, N cannot be told from the sizes of the inputs"),
+        (lambda x: x, [("N*L",)], ValueError, "size L, N cannot be computed from the sizes of the inputs"),
         (lambda x: x, [("N/2",)], ValueError, 'size "N/2": expected a name'),
         (lambda x: x, [(-1, 3)], ValueError, "size -1 is negative"),
         (lambda x: x, [np.zeros(2, complex)], TypeError, "is not one of float32"),

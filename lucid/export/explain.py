@@ -152,7 +152,7 @@ def _grouped(entries: Sequence[_Entry]) -> list[tuple[_Entry, int]]:
 
 
 def promotions(graph: Graph) -> list[Promotion]:
-    """The first nodes at which a narrower floating-point value meets a float64 one; later nodes follow from them."""
+    """The first nodes that combine a narrower floating-point value with a float64 one; later nodes follow from them."""
     results: list[Promotion] = []
     follows: set[int] = set()
     for node in graph.nodes():

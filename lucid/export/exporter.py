@@ -152,7 +152,7 @@ class Lowered:
         return {name: kind for name, kind in build.inputs.items() if name not in build.initializers}
 
     def explain(self) -> Explanation:
-        """As the function `explain`."""
+        """The explanation of this export, as the function `explain` returns it."""
         return Explanation(
             self.lowering.build.target,
             tuple(self.lowering.decisions),

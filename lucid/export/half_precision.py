@@ -4,8 +4,8 @@ One rewrite serves every runtime. Each float32 weight becomes a constant in half
 which the runtime computes. Where it gains nothing from half precision, as on a CPU, that is float32: the cast is a node
 that runtimes compute once, when they load the file, and nothing else changes. Where it gains, it is half precision
 itself, there is no cast, and what depends on weights or on floating-point inputs is computed in it; positions, masks
-and tables of angles do not, and stay float32 until they meet what does. Sums inside ops (norms, softmax, products) are
-those of the ops in half precision, which are accumulated in float32.
+and tables of angles do not, and stay float32 until they are combined with values that do. Sums inside ops (norms,
+softmax, products) are those of the ops in half precision, which are accumulated in float32.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _members(buffer: mmap.mmap, path: Path) -> dict[str, tuple[int, int]]:
 
 
 def _directory(buffer: mmap.mmap, path: Path) -> tuple[int, int, int]:
-    """Of an archive's directory the number of entries, the bytes, and the place."""
+    """An archive's directory: how many entries and bytes it has, and where it begins."""
     at = max(len(buffer) - _END.size, 0)
     magic, _, _, _, count, size, place, _ = _END.unpack_from(buffer, at)
     if magic != b"PK\5\6":

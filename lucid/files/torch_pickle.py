@@ -228,7 +228,7 @@ def _storage(key: Value) -> Storage:
 
 
 def _called(function: Value, arguments: Value) -> Value:
-    """What torch makes by a function: a dict, or a tensor."""
+    """The result of a function that torch calls in a pickle: a dict, or a tensor."""
     match function, arguments:
         case Name("collections.OrderedDict"), ():
             return {}

@@ -166,7 +166,7 @@ def _has_keys(node: _View) -> bool:
 
 
 def _length_of_keys(node: _View) -> int:
-    """How many keys each query meets, with those of a cache: an input (N, H, L, E) after the third."""
+    """How many keys there are, with those of a cache: an input (N, H, L, E) after the third."""
     past = max((shape[2] for shape in node.inputs()[3:] if len(shape) == 4 and shape[1] != 1), default=0)
     present = node.input(1)[-2] if node.has(1) else node.input(0)[-2]
     return max(past + present, present)

@@ -194,7 +194,7 @@ class Pattern(NamedTuple):
     when: When
 
     def nodes(self, values: Values) -> Iterator[list[NodeProto]]:
-        """Those of a model, op by op."""
+        """The nodes of a model that the pattern matches, a list for each op."""
         for op in self.ops.split():
             nodes = [node for node in values.nodes if op in ("*", node.op_type) and self.when(node, values)]
             if nodes:

@@ -198,7 +198,7 @@ def _of_adapters(adapters: Mapping[Path, float]) -> dict[str, str]:
 def _weights(home: Path) -> list[Path]:
     try:
         return files_of(home)
-    except WeightsError:  # of a model of one's own: the folder has a tokenizer only
+    except WeightsError:  # a folder with a tokenizer alone, for a model that was not loaded from it
         return []
 
 

@@ -24,7 +24,7 @@ class Subject(NamedTuple):
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
-        """Those of the first file that hold numbers."""
+        """The inputs of the first file that hold numbers."""
         return self.files[0].tensors
 
     @property

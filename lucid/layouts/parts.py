@@ -69,7 +69,7 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
 
 
 def file_parts(model: Model) -> dict[str, ModelPart]:
-    """Those of a model that programs expect as several files; {} for others, decoders and encoder-decoders."""
+    """The parts of a model that programs expect as several files; {} for others, also for encoder-decoders."""
     return dict(model.file_parts()) if isinstance(model, PublishedModel) else {}
 
 

@@ -159,7 +159,7 @@ def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool | None 
     n, _, height, width = size
 
     def spread(count: Size) -> Any:
-        """From -1 to 1, to the centres of the outer pixels or to their edges."""
+        """Coordinates from -1 to 1, which are the centres of the outer pixels or their edges."""
         twice = arange(count) * 2 - (count - 1)
         steps = ops.maximum(_as_number(count, theta) - 1, 1.0) if align_corners else _as_number(count, theta)
         return twice.astype(theta.dtype) / steps

@@ -78,13 +78,13 @@ class AdaptedWeight(WeightModule):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """K and N."""
+        """K inputs and N outputs of the weight."""
         rows, columns = self.shape
         return (rows, columns) if self._use == "table" else (columns, rows)
 
     @property
     def bits(self) -> int:  # type: ignore[override]
-        """Of the weight without an adapter."""
+        """The bits of the weight without an adapter."""
         return self.base.bits if isinstance(self.base, WeightModule) else 8 * self.base.dtype.itemsize
 
     @property

@@ -86,7 +86,7 @@ class CacheShape(NamedTuple):
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Those of keys and values."""
+        """The widths of a head's keys and values."""
         return self.head_dim, self.head_dim if self.value_dim is None else self.value_dim
 
 

@@ -215,7 +215,7 @@ class Int8Weight(WeightModule):
         return ops.int8_embedding(indices, self.codes, self.scales)
 
     def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
-        """As for every weight; its inputs are rounded as those of the whole weight."""
+        """These rows as a weight of their own, whose inputs are rounded like those of the whole weight."""
         rows = copy.copy(self)
         rows.shape = (stop - start, self.shape[1])
         rows.codes, rows.scales = (whole[start:stop].named_after(whole, suffix) for whole in (self.codes, self.scales))

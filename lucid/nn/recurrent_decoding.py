@@ -32,9 +32,9 @@ class RecurrentDecoder(CausalDecoder):
 
     @property
     def state_types(self) -> Sequence[Any]:
-        """Of each layer a named tuple of the types of its state, without the batch: ``State(conv=spec(8, 3), ...)``.
+        """The types of each layer's state, as a named tuple without the batch axis: ``State(conv=spec(8, 3), ...)``.
 
-        That of a layer of attention is made by `KeyValueCache.types`.
+        `KeyValueCache.types` makes those of a layer of attention.
         """
         raise NotImplementedError(f"{type(self).__name__} has no state_types: define the property")
 
@@ -117,7 +117,7 @@ class RecurrentDecoder(CausalDecoder):
         return drawn
 
     def _positions(self, batch: int, earlier: int, new: int) -> dict[str, Array]:
-        """Those of new tokens, where attention takes them."""
+        """The position ids of new tokens; empty for a model without attention, which takes none."""
         return {"position_ids": np.tile(np.arange(earlier, earlier + new), (batch, 1))} if self.has_attention else {}
 
     def cached_output_names(self) -> list[str]:

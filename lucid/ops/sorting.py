@@ -55,7 +55,7 @@ def topk(x: Tensor, k: Size, axis: int = -1, largest: bool = True, sorted: bool 
     """The k largest (or least) elements along an axis and their indices, always in order.
 
     Raises:
-        TypeError: for a k that is no whole number.
+        TypeError: for a k that is not a whole number.
         ValueError: for more elements than the axis has.
     """
     count = as_size("topk: k", k)
@@ -95,7 +95,7 @@ def extreme(
         return (max_ if name == "max" else min_)(x, axis=axis, keepdims=keepdims)
     if axis is not None or not is_whole(dim):
         raise TypeError(
-            f"{name}: dim is {dim!r}{'' if axis is None else f', beside axis={axis!r}'}, expected one axis: "
+            f"{name}: dim is {dim!r}{'' if axis is None else f' and axis is {axis!r}'}, expected one axis: "
             f"{name}(dim=...) is a pair (values, indices); a{name}(dim=...) gives the values, over several axes too"
         )
     kept = bool(keepdim) or keepdims

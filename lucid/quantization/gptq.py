@@ -80,7 +80,7 @@ def gptq(
         damping: what is added to the diagonal, as a share of its mean: few inputs say little about what others do.
 
     Raises:
-        ValueError: as `rtn`; for a Hessian of another shape, with NaN or infinity, or that is no sum of squares: not
+        ValueError: as `rtn`; for a Hessian of another shape, with NaN or infinity, or that is no X^T X: not
             symmetric, negative on the diagonal, or singular with the damping.
     """
     check_format("gptq", bits, block)

@@ -1,4 +1,4 @@
-"""Signed bytes with a scale for each row of a weight, and unsigned bytes with one scale and zero for what meets it."""
+"""Weights as signed bytes with a scale for each row, and the inputs of their products as unsigned bytes."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many numbers."""
+        """How many numbers were added."""
         return int(self.counts.sum())
 
     def add(self, numbers: Array) -> None:
@@ -65,7 +65,7 @@ class Histogram:
 
 
 def minmax(seen: Histogram) -> tuple[float, float]:
-    """All numbers."""
+    """The range of all numbers."""
     return seen.low, seen.high
 
 

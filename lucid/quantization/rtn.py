@@ -46,7 +46,7 @@ def rtn(weight: Array, bits: int, block: int, symmetric: bool = False, search: b
 
 
 def check_weight(what: str, weight: Array) -> None:
-    """Refuse a weight that is no matrix.
+    """Refuse a weight that is not a matrix.
 
     Raises:
         ValueError: naming the shape.
@@ -185,7 +185,9 @@ def _between(low: Array, high: Array, bits: int) -> Grid:
 
 
 def as_scales(exact: Array) -> Array:
-    """As float32: 1 for 0, and not smaller below 1e-38, where few digits are left: the codes must reach as far."""
+    """Scales as float32: 1 for 0. Below 1e-38, where few digits are left, they are rounded away from 0: the codes must
+    reach as far.
+    """
     scales = np.where(exact == 0, 1, exact).astype(np.float32)
     short = (np.abs(scales) < _SMALLEST) & (np.abs(scales) < np.abs(exact))
     return np.where(short, np.nextafter(scales, np.copysign(np.float32(1), exact, dtype=np.float32)), scales)

@@ -57,7 +57,7 @@ def _entries(graph: GraphProto) -> Iterator[TensorProto | SparseTensorProto | No
             continue
         yield entry
         if isinstance(entry, NodeProto):
-            waiting += [_content(inner) for inner in subgraphs(entry)[::-1]]
+            waiting += map(_content, subgraphs(entry))
 
 
 def _content(graph: GraphProto) -> Iterator[TensorProto | SparseTensorProto | NodeProto]:
@@ -67,7 +67,7 @@ def _content(graph: GraphProto) -> Iterator[TensorProto | SparseTensorProto | No
 
 
 def _fixed_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
-    """Of the inputs whose sizes are all numbers."""
+    """The shapes of the inputs whose sizes are all numbers, by name."""
     found = {}
     for value in graph.input:
         sizes = value.type.tensor_type.shape.dim
@@ -88,7 +88,7 @@ def _dense(tensor: TensorProto) -> Value:
 
 
 def _sparse(tensor: SparseTensorProto) -> Value:
-    """It is in the file without its zeros, so all of it is made."""
+    """A sparse tensor: the file leaves out its zeros, so that all of it counts as made."""
     size, numbers = math.prod(tensor.dims), None
     held, places = _dense(tensor.values), _dense(tensor.indices)
     if size <= FEW and held.numbers is not None and places.numbers is not None:
@@ -102,7 +102,7 @@ def _sparse(tensor: SparseTensorProto) -> Value:
 
 
 def _constant(node: NodeProto) -> Value | None:
-    """Of a node `Constant`, whichever attribute holds it."""
+    """The value of a node `Constant`, whichever attribute holds it."""
     for attribute in node.attribute:
         match attribute.type:
             case AttributeProto.TENSOR:
@@ -339,7 +339,7 @@ def _slice(node: NodeProto, given: Sequence[Value]) -> Value | None:
 
 
 def _reduced(compute: Callable[[Array], Any]) -> Rule:
-    """Of one axis; of more it is left out."""
+    """Reductions, whose numbers are read for one axis at most."""
 
     def rule(node: NodeProto, given: Sequence[Value]) -> Value:
         first = given[0]

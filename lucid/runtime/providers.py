@@ -112,5 +112,5 @@ def why_inactive(name: str) -> str:
 
 
 def installed() -> str:
-    """Its first two numbers, such as "1.31", as `lucid.export.Target` takes them."""
+    """The installed release as `lucid.export.Target` takes it, such as "1.31"."""
     return ".".join(onnxruntime.__version__.split(".")[:2])

@@ -20,7 +20,7 @@ def nodes_inside(nodes: Iterable[NodeProto]) -> list[NodeProto]:
     while waiting:
         node = waiting.pop()
         found.append(node)
-        waiting += [inner for graph in subgraphs(node)[::-1] for inner in graph.node[::-1]]
+        waiting += [inner for graph in subgraphs(node) for inner in graph.node[::-1]]
     return found
 
 

@@ -173,7 +173,7 @@ def _pairs(file: _Scope, export: _Scope) -> Iterator[tuple[str, onnx.NodeProto, 
 
 
 def _element_types(node: onnx.NodeProto) -> dict[str, int]:
-    """Of the tensors among a node's attributes: in half precision a node computes something else."""
+    """The types of the tensors among a node's attributes: with other types the node computes something else."""
     return {each.name: each.t.data_type for each in node.attribute if each.type == onnx.AttributeProto.TENSOR}
 
 

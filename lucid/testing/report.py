@@ -139,7 +139,7 @@ class ParityReport:
     its outputs differ by provider, relative to an output's largest number."""
 
     weights: WeightReport | None = None
-    """Of a file: its stored numbers, compared with the model's."""
+    """How the stored numbers of a file compare with the model's; None where no file was compared."""
     branches_not_run: Sequence[str] = ()
     """Branches of the exported model that no run reached, by the sizes that choose them."""
     failing: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)

@@ -145,7 +145,7 @@ def branches(
 def branches_by_size(
     graph: Graph, thresholds: Sequence[tuple[Size, int]], runs: Sequence[Mapping[str, int]], operations: float
 ) -> Branches:
-    """The same with values of all sizes: those of the first run, except for what a branch asks for."""
+    """`branches` with values of all sizes: those of the first run, except for the sizes that choose the branch."""
     ranges, first = IndexRanges(graph), runs[0]
 
     def whole(lengths: Mapping[str, int]) -> dict[str, int]:

@@ -178,7 +178,7 @@ def _named(graph: Graph, arrays: Sequence[Array]) -> dict[str, Array]:
 
 
 def _carried(graph: Graph, steps: Steps, sizes: Mapping[str, int], before: Sequence[Array]) -> dict[str, Array]:
-    """What a step takes of the one before; zeros for the first one."""
+    """The inputs that a step takes from the one before it; zeros for the first step."""
     types = {value.name: value.type for value in graph.inputs}
     return {
         name: before[place] if before else np.zeros(bind(types[name].shape, sizes), types[name].dtype.numpy)

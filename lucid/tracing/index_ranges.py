@@ -29,7 +29,7 @@ class Range(NamedTuple):
     high: int
 
     def meet(self, other: Range) -> Range:
-        """Those in both; `low` is above `high` if there are none."""
+        """The integers in both ranges; `low` is above `high` if there are none."""
         return Range(max(self.low, other.low), min(self.high, other.high))
 
     def join(self, other: Range) -> Range:

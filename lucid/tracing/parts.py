@@ -41,7 +41,7 @@ class TracedPart:
         return [self.graph] if self.otherwise is None else [self.graph, self.otherwise.graph]
 
     def with_graphs(self, graphs: Sequence[Graph]) -> Self:
-        """The same with rewritten graphs."""
+        """The part with rewritten graphs."""
         otherwise = None if self.otherwise is None else self.otherwise._replace(graph=graphs[-1])
         return replace(self, graph=graphs[0], otherwise=otherwise)
 

@@ -210,7 +210,7 @@ def _check_sizes(inputs: Sequence[Input]) -> None:
     unknown = names_of(size for shape in shapes for size in shape) - {reading.name for reading in readings(shapes)}
     if unknown:
         raise ValueError(
-            f"trace: size {', '.join(sorted(unknown))} cannot be told from the sizes of the inputs; give one of them "
+            f"trace: size {', '.join(sorted(unknown))} cannot be computed from the sizes of the inputs; give an input "
             'an axis of this size alone, or of one that it alone decides, such as "2*L + 1"'
         )
 

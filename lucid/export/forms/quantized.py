@@ -25,7 +25,7 @@ from lucid.quantization.blocks import middle, pack, unpack
 
 @form(quantized.unpack_codes, takes="bits", name="ai.onnx Mod, Div")
 def unpack_codes(build: Builder, node: Node) -> str:
-    """In int32, because OpenVINO rounds where it shifts bytes."""
+    """Shifts in int32, because OpenVINO rounds the results of shifts of bytes."""
     packed = operand(node)
     if node.attributes["bits"] == 8:
         return build.op("Identity", packed)

@@ -100,8 +100,10 @@ class _Case:
         return entry, cost
 
     def _parity(self, path: Path, provider: str) -> dict[str, Any]:
-        """The largest difference from NumPy and the largest number of the outputs; and whether the difference is
-        allowed, which is not said of a model whose products round their inputs to 8 bits."""
+        """The largest difference from NumPy, the largest number of the outputs, and whether the difference is allowed.
+
+        The last is None for a model whose products round their inputs to 8 bits: only `assert_parity` can tell.
+        """
         compared = compare_file(self.graph, self.arrays, path, provider, self.expected)
         agrees = None if rounded_values(self.graph) else all(c.passed for c in compared)
         largest = [float(np.abs(each.astype(np.float64)).max(initial=0.0)) for each in self.expected]

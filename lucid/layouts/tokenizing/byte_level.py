@@ -53,7 +53,7 @@ def emit_byte_level(build: Builder, text: str, reference: Reference, wanted: Col
 
 
 def _repeated(build: Builder, part: str, like: str) -> str:
-    """A text for each of others."""
+    """One text as an array with the shape of another."""
     return build.op("Expand", constant(build, part), build.op("Shape", like))
 
 

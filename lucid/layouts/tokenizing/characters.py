@@ -30,22 +30,22 @@ class Characters:
 
     @cached_property
     def removed(self) -> list[str]:
-        """Those that are left out."""
+        """The characters that are left out."""
         return [character for character, text in self.becomes.items() if not text]
 
     @cached_property
     def spaces(self) -> list[str]:
-        """Those that divide words."""
+        """The characters that divide words."""
         return [character for character, text in self.becomes.items() if text and not text.strip()]
 
     @cached_property
     def alone(self) -> list[str]:
-        """Those that are words of their own."""
+        """The characters that are words of their own."""
         return [character for character, text in self.becomes.items() if text == f" {character} "]
 
     @cached_property
     def replaced(self) -> dict[str, str]:
-        """What the others become."""
+        """What each other character becomes."""
         done = {*self.removed, *self.spaces, *self.alone}
         return {character: text for character, text in self.becomes.items() if character not in done}
 

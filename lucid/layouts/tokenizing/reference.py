@@ -56,7 +56,7 @@ class Reference:
         return {name: np.asarray([getattr(one, field) for one in found], np.int64) for name, field in INPUTS.items()}
 
     def without_limit(self) -> Self:
-        """The same for texts of any length that is tried."""
+        """The reference without truncation, for texts of any length that is tried."""
         library = tokenizers.Tokenizer.from_str(self.library.to_str())
         library.no_truncation()
         return replace(self, library=library, length=_UNLIMITED)

@@ -28,7 +28,7 @@ class LayerWeight(NamedTuple):
 
     @property
     def key(self) -> str:
-        """As in `state_dict`."""
+        """The name of the weight in `state_dict`."""
         return f"{self.path}.{self.name}" if self.path else self.name
 
     @property
@@ -38,7 +38,7 @@ class LayerWeight(NamedTuple):
 
     @property
     def identity(self) -> Identity:
-        """The same for layers that share a weight."""
+        """What identifies the weight; layers that share it have equal ones."""
         return id(self.parameter), self.use == "transposed"
 
     def matches(self, pattern: str) -> bool:
@@ -81,7 +81,7 @@ class WeightPlace(NamedTuple):
 
     @property
     def layer(self) -> str:
-        """As `LayerWeight.matches` takes it: the module, or the attribute if it is not just `weight`."""
+        """The name that `LayerWeight.matches` takes: the module's path, or the attribute's if that is not `weight`."""
         return self.path if self.name == "weight" else ".".join(filter(None, self))
 
 
@@ -129,6 +129,6 @@ def unchanged_bytes(model: Module) -> dict[str, int]:
 
 
 def copy_of(model: M) -> M:
-    """The same tree of modules over the same tensors."""
+    """A copy of the tree of modules, which shares the tensors."""
     tensors = [tensor for _, tensor in (*model.named_parameters(), *model.named_buffers())]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})

@@ -142,21 +142,21 @@ class BufferedCall:
 
     @property
     def batch(self) -> Size:
-        """N."""
+        """N, the size of the batch."""
         return self.query.shape[0]
 
     @property
     def queries(self) -> Size:
-        """L."""
+        """L, the number of queries."""
         return self.query.shape[-2]
 
     @property
     def capacity(self) -> Size:
-        """C."""
+        """C, the number of slots of a buffer."""
         return self.key_buffer.shape[2]
 
     def split_query(self) -> Tensor:
-        """(N, H, L, d)."""
+        """The query with an axis of heads, (N, H, L, d)."""
         return self.query if self.options.heads is None else split_heads("query", self.query, self.options.heads)
 
     def written(self) -> tuple[Tensor, Tensor]:

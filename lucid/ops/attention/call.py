@@ -125,27 +125,27 @@ class AttentionCall:
 
     @property
     def batch(self) -> Size:
-        """N."""
+        """N, the size of the batch."""
         return self.query.shape[0]
 
     @property
     def queries(self) -> Size:
-        """L."""
+        """L, the number of queries."""
         return self.query.shape[-2]
 
     @property
     def past(self) -> Size:
-        """P."""
+        """P, the number of keys in the cache."""
         return 0 if self.past_key is None else self.past_key.shape[2]
 
     @property
     def new_keys(self) -> Size:
-        """S."""
+        """S, the number of new keys."""
         return self.key.shape[-2]
 
     @property
     def keys(self) -> Size:
-        """P + S."""
+        """P + S, the number of all keys."""
         return self.past + self.new_keys
 
     @property

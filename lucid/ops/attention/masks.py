@@ -34,7 +34,7 @@ def excluded(mask: Tensor) -> Tensor:
 
 
 def excluded_in_array(mask: Array) -> Array | None:
-    """The same of an array; None where it excludes nothing, which is known from its least number."""
+    """Where a floating mask in NumPy excludes keys; None where it excludes none, as its least number shows."""
     lowest = as_dtype(mask.dtype).lowest
     return None if mask.min() > lowest else mask <= lowest
 
@@ -105,7 +105,7 @@ class SeenKeys:
 
     @classmethod
     def of(cls, call: AttentionCall) -> Self:
-        """Those of a call."""
+        """The masks of a call to attention."""
         position = position_mask(call, is_causal=call.options.is_causal)
         joint = combined_mask(call, position)
         return cls(joint, joint is position, joint is None or (joint is position and call.options.window is None))

@@ -57,7 +57,7 @@ def in_pieces(x: Array, axes: int, compute: Callable[[Array, Array], None]) -> A
 
 
 def of_rows(x: Array, width: int, compute: Callable[[Array, Array, slice], None]) -> Array:
-    """As `in_pieces`, of x as a matrix of rows of `width` numbers; `compute` also gets which of them it has."""
+    """`in_pieces` with x as rows of `width` numbers; `compute` also gets the slice of the rows that it works on."""
     rows = x.reshape(-1, width)
     result = np.empty(rows.shape, x.dtype)
 

@@ -29,7 +29,7 @@ def quantized_linear(
     bits: int,
     block: int,
 ) -> Array:
-    """The same as the body of `ops.quantized_linear`, whose arguments have been checked."""
+    """`ops.quantized_linear` on arrays that have been checked."""
     wide = np.dtype(np.float64 if scales.dtype == np.float64 else np.float32)
     (rows, count), size = scales.shape, x.shape[-1]
     factors = scales.astype(wide, copy=False)[:, :, None]

@@ -81,7 +81,7 @@ def outputs_for(model: Module, call: BoundCall) -> dict[str, Array]:
 
 
 def bytes_of(model: Module) -> int:
-    """Of all parameters and buffers, each once."""
+    """The bytes of all parameters and buffers, each counted once."""
     tensors = {id(tensor): tensor.numpy().nbytes for tensor in model.state_dict().values()}
     return sum(tensors.values())
 
@@ -110,7 +110,7 @@ class _Sums:
         return self.after if count == self.after.shape[0] else self.after.slice_rows(use.first, use.first + count, "")
 
     def see_after(self, use: Use) -> None:
-        """The same output in the other model."""
+        """The same output in the quantized model."""
         self.in_model += squares(use.found.numpy(), self._kept.popleft())
 
 

@@ -112,7 +112,7 @@ class Ranked(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """Noise for each byte."""
+        """The noise that each byte more would take away."""
         return self.noise / max(self.bytes_more, 1)
 
 

@@ -142,7 +142,7 @@ class _Search(Generic[M]):
 
 
 def _bits(steps: Sequence[Step]) -> dict[str, int | None]:
-    """Of each weight that was raised."""
+    """The bits of each weight that was raised, by its path."""
     return {step.path: step.bits for step in steps}
 
 

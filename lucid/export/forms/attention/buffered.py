@@ -40,7 +40,7 @@ Attend: TypeAlias = Callable[[Builder, Call], Tensor]
     strategy="partial reads",
 )
 def group_query(build: Builder, node: Node) -> Taken:
-    """It reads the buffers where they are. It could write to them too, but `write_at` does, with its errors."""
+    """The node that reads the buffers in place. It could also write to them, but `write_at` does so with its checks."""
     call = _call(node)
     batch, length, width, options = call.batch, call.queries, call.key_buffer.shape[3], call.options
     refuse_wrong(build, TENSOR_SCATTER)

@@ -258,7 +258,7 @@ def _products_of_few_heads(call: Call, limits: Limits) -> Plan:
 
 
 def _products_of_few_heads_if_long(call: Call, limits: Limits) -> Plan:
-    """The same where a text turns out to be long."""
+    """Products of few heads in the branch for long texts, where the length is known only at run time."""
     if isinstance(call.queries, int):
         refuse("the number of queries is known")
     chosen = _if_long(SHARED_IF_LONG, _ON_ALL_THREADS, _least_shared(call) - 1, call, limits)
@@ -319,7 +319,7 @@ def _refuse_many_heads(call: Call, limits: Limits) -> None:
 
 
 def _least_shared(call: Call) -> int:
-    """From how many queries on the products of few heads are faster."""
+    """The least number of queries for which products of few heads are faster."""
     if call.split:
         return t.SHARED
     return t.SHARED_IF_PACKED_AND_CAUSAL if call.options.is_causal else t.SHARED_IF_PACKED
