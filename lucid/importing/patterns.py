@@ -32,7 +32,12 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float, offset: float = 0.0) 
     return ops.rms_norm(x, weight, eps=eps, offset=offset)
 
 
-LARGER = (attention, packed_attention, rms_norm, rotated)
+def with_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """`ops.unsqueeze` at several places of the result."""
+    return ops.unsqueeze(x, axes)
+
+
+LARGER = (attention, packed_attention, rms_norm, rotated, with_axes)
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
 
 
@@ -42,7 +47,8 @@ def with_larger_operations(graph: Graph, names: Mapping[str, str], constants: Ma
     for node in reversed(graph.nodes):
         if node.op == "call_function" and not node.users and any(check in str(node.target) for check in CHECKS):
             graph.erase_node(node)
-    for rule in (_identity, _norm, _weighted_norm, _rotation, written_attention_rule, attention_rule, packing_rule):
+    attentions = (written_attention_rule, attention_rule, packing_rule)  # which look at axes one by one
+    for rule in (_identity, _norm, _weighted_norm, _rotation, *attentions, _axes_of_one):
         for node in list(graph.nodes):
             if node.op == "call_function" and node.users:
                 rule(graph, node, sizes)
@@ -80,6 +86,33 @@ def _identity(graph: Graph, node: Node, sizes: Sizes) -> None:
         or (is_call(node, *AND) and is_true(other))
     )
     if nothing:
+        node.replace_all_uses_with(source)
+
+
+# Axes of size 1 -------------------------------------------------------------------------------------------------------
+
+
+def _axes_of_one(graph: Graph, node: Node, sizes: Sizes) -> None:
+    """One operation for axes that are added one after another, without those that are removed again."""
+    inner = node.args[0] if node.args else None
+    if not is_call(inner, aten.unsqueeze.default, with_axes) or not isinstance(inner, Node):
+        return
+    source, given = inner.args
+    rank, found = len(sizes.of(inner)), list(given) if isinstance(given, tuple) else [given % len(sizes.of(inner))]
+    if is_call(node, aten.unsqueeze.default):
+        new = node.args[1] % (rank + 1)
+        axes = sorted([new, *(axis + (axis >= new) for axis in found)])
+    elif is_call(node, aten.squeeze.dim, aten.squeeze.dims):
+        removed = node.args[1] if isinstance(node.args[1], (list, tuple)) else [node.args[1]]
+        gone = [axis % rank for axis in removed]
+        if not set(gone) <= set(found):
+            return
+        axes = [axis - sum(other < axis for other in gone) for axis in found if axis not in gone]
+    else:
+        return
+    if axes:
+        replace(graph, node, with_axes, (source, tuple(axes)))
+    else:
         node.replace_all_uses_with(source)
 
 

@@ -978,6 +978,22 @@ def test_a_file_of_a_stranger_runs_nothing(
     assert not Path("touched").exists()
 
 
+AXES_OF_ONE: dict[str, tuple[Callable[..., Any], int]] = {
+    "one after another": (lambda x: x[:, None, :, None].unsqueeze(-2).unsqueeze(0), 1),
+    "shared": (lambda x: (x[:, None], x[:, None, None], x[:, None, :, None]), 3),
+    "removed again": (lambda x: x.unsqueeze(0).unsqueeze(-1).squeeze(0).squeeze(-1) + 1, 0),
+    "some removed": (lambda x: x[:, None, :, None, None].squeeze((1, -1)), 1),
+    "others removed": (lambda x: x[:, :1, None].squeeze(1), 1),
+}
+
+
+@pytest.mark.parametrize("name", AXES_OF_ONE)
+def test_axes_of_size_1_are_added_by_one_operation(name: str) -> None:
+    function, count = AXES_OF_ONE[name]
+    imported = agree(Function(function).eval(), X)
+    assert sum(node.op.name.startswith("unsqueeze") for node in lucid.trace(imported).nodes()) == count
+
+
 # Bounds of sizes ------------------------------------------------------------------------------------------------------
 
 
