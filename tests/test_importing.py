@@ -364,6 +364,15 @@ def test_an_error_names_the_operator_and_the_line() -> None:
     assert caught.value.__notes__ == ["in aten.bmm.default, which torch exported from model.py:7"]
 
 
+def test_a_program_refuses_other_sizes_than_those_that_torch_fixed() -> None:
+    specs = {"x": [lucid.spec("N", 2)]}
+    program = Program({"x": [Slot(0)]}, {}, [], Slot(0), 1, specs=specs)
+    assert program([lucid.ones(5, 2)]).shape == (5, 2)
+    for other in (lucid.ones(5, 1), lucid.ones(5, 2, 2)):
+        with pytest.raises(ValueError, match=r"input x.0 has shape .*, expected \[N, 2\]: torch exported"):
+            program([other])
+
+
 def test_arrays_are_inputs_and_other_things_are_named() -> None:
     call = Call(2, TABLE["aten.transpose.int"], (Slot(0), 0, 1), {}, "aten.transpose.int", "", "model.py:7", ())
     program = Program({"pair": [Slot(0), Slot(1)]}, {}, [call], Slot(2), 3)

@@ -10,7 +10,7 @@ import traceback
 import warnings
 from ast import literal_eval
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,10 @@ def exported(
         TypeError: for examples that `forward` does not take, or that are not torch's.
     """
     try:
-        bound = inspect.signature(module.forward).bind(*examples, **kwargs).arguments
+        inputs = _by_name(inspect.signature(module.forward).bind(*examples, **kwargs))
     except TypeError as error:
         raise TypeError(f"from_torch: the examples do not fit {type(module).__name__}.forward: {error}") from error
-    for name, value in bound.items():
+    for name, value in inputs.items():
         for leaf in pytree.tree_leaves(value):
             if isinstance(leaf, (np.ndarray, Tensor)):
                 raise TypeError(
@@ -49,29 +49,81 @@ def exported(
                     "torch.from_numpy(array) makes one"
                 )
     # torch takes inputs that are one tensor as one input.
-    bound = pytree.tree_map_only(torch.Tensor, torch.clone, dict(bound))
-    axes = axes_by_name(list(bound), dynamic)
-    _check_sizes(bound, axes)
-    grown = {name: _grown(value, axes.get(name), _small(bound, axes)) for name, value in bound.items()}
-    everything = torch.export.Dim.AUTO if dynamic is None else None
-    shapes = {name: _shapes(value, axes.get(name), everything) for name, value in grown.items()}
-    positional = list(grown)[: len(examples)]
-    given = tuple(grown[name] for name in positional)
-    named = {name: value for name, value in grown.items() if name not in positional}
+    inputs = pytree.tree_map_only(torch.Tensor, torch.clone, inputs)
+    axes = axes_by_name(inputs, dynamic)
+    _check_sizes(inputs, axes)
+    small = _small(inputs, axes)
+
+    def call(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of `forward`."""
+        names = list(inputs)
+        first, rest = names[: len(examples)], names[len(examples) :]
+        return tuple(values[name] for name in first), {name: values[name] for name in rest}
+
+    def program_of(places: Sequence[int] = (), count: int = 2) -> ExportedProgram:
+        grown = {name: _grown(value, axes.get(name), small, places, count) for name, value in inputs.items()}
+        everything = torch.export.Dim.AUTO if dynamic is None else None
+        shapes = {name: _shapes(value, axes.get(name), everything) for name, value in grown.items()}
+        program = _export(module, call(grown), shapes)
+        if dynamic is None:
+            _check_grown(program, call(inputs), call(grown))
+        return program
+
     try:
-        with torch.no_grad(), Whole():
-            program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
-            program = _past_ones(module, program, (given, named), shapes)
-            different = _difference(module, program, (given, named))
+        with torch.no_grad(), Whole(), _parameters(module, list(inputs)):
+            for places, count in _growth(inputs) if dynamic is None else ():
+                with suppress(*REFUSALS):
+                    return program_of(places, count), axes
+            return program_of(), axes
+    except TorchImportError:
+        raise
     except REFUSALS as error:
         reason = _fixed_axis(str(error), axes) or f"torch cannot export {type(module).__name__}: {short(error)}"
         raise TorchImportError(f"from_torch: {reason}") from error
-    if different:
+
+
+def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """The arguments of a call by name: those of ``*rest`` are rest_0, rest_1 and so on."""
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            named |= {f"{name}_{place}": item for place, item in enumerate(value)}
+        else:
+            named |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    return named
+
+
+@contextmanager
+def _parameters(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """While `forward` has a parameter for each input: torch.export takes no dynamic axes of ``**named``."""
+    forward, own = module.forward, vars(module).get("forward")
+
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        return forward(*args, **kwargs)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    plain.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+    module.forward = plain
+    try:
+        yield
+    finally:
+        del module.forward
+        if own is not None:
+            module.forward = own
+
+
+def _export(module: torch.nn.Module, examples: Any, shapes: Any) -> ExportedProgram:
+    """The program of torch, compared with the module."""
+    given, named = examples
+    program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
+    program = _past_ones(module, program, examples, shapes)
+    if different := _difference(module, program, examples):
         raise TorchImportError(
             f"from_torch: what torch.export makes of {type(module).__name__} computes something else: {different}, for "
             "inputs like the examples; a usual reason is a line that changes a tensor in place, such as x /= y"
         )
-    return program, axes
+    return program
 
 
 def _past_ones(module: torch.nn.Module, program: ExportedProgram, examples: Any, shapes: Any) -> ExportedProgram:
@@ -142,8 +194,8 @@ def _relative(theirs: torch.Tensor, own: torch.Tensor) -> float:
 REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, LookupError)
 
 
-def axes_by_name(names: Sequence[str], dynamic: Any) -> dict[str, Any]:
-    """The axes that `dynamic` gives for each input.
+def axes_by_name(inputs: Mapping[str, Any], dynamic: Any) -> dict[str, Any]:
+    """The axes that `dynamic` gives for each input, also for each part of nested inputs.
 
     Raises:
         TorchImportError: for more entries than inputs, or names of no input.
@@ -151,18 +203,32 @@ def axes_by_name(names: Sequence[str], dynamic: Any) -> dict[str, Any]:
     if dynamic is None:
         return {}
     if isinstance(dynamic, Mapping):
-        unknown = [name for name in dynamic if name not in names]
+        unknown = [name for name in dynamic if name not in inputs]
         if unknown:
             raise TorchImportError(
-                f"from_torch: dynamic names {', '.join(map(repr, unknown))}, but the inputs are {', '.join(names)}"
+                f"from_torch: dynamic names {', '.join(map(repr, unknown))}, but the inputs are {', '.join(inputs)}"
             )
-        return dict(dynamic)
-    if isinstance(dynamic, str) or len(dynamic) > len(names):
+    elif isinstance(dynamic, str) or len(dynamic) > len(inputs):
         raise TorchImportError(
-            f"from_torch: dynamic is {dynamic!r}, expected axes for each of the inputs {', '.join(names)}, such as "
+            f"from_torch: dynamic is {dynamic!r}, expected axes for each of the inputs {', '.join(inputs)}, such as "
             '[("N", "L"), ("N", "L")]'
         )
-    return dict(zip(names, dynamic, strict=False))
+    else:
+        dynamic = dict(zip(inputs, dynamic, strict=False))
+    return {name: _part_axes(inputs[name], axes, name) for name, axes in dynamic.items()}
+
+
+def _part_axes(value: Any, axes: Any, path: str) -> Any:
+    """The axes of all parts of an input: None where `dynamic` gives none."""
+    if axes is None or not isinstance(value, (Mapping, list, tuple)):
+        return axes
+    parts, own = (each if isinstance(each, Mapping) else dict(enumerate(each)) for each in (value, axes))
+    if isinstance(axes, str) or not own.keys() <= parts.keys():
+        raise TorchImportError(
+            f"from_torch: dynamic gives {path} the axes {axes!r}, expected axes for {', '.join(map(str, parts))}"
+        )
+    full = {key: _part_axes(part, own.get(key), f"{path}.{key}") for key, part in parts.items()}
+    return full if isinstance(value, Mapping) else list(full.values())
 
 
 def _pairs(value: Any, axes: Any) -> Iterator[tuple[torch.Tensor, Any]]:
@@ -206,18 +272,40 @@ def _small(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> set[str]:
     }
 
 
-def _grown(value: Any, axes: Any, small: set[str]) -> Any:
-    """An example whose axes with these names are twice as large."""
+def _growth(inputs: Mapping[str, Any]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Places of axes of size 1 that may be batch and length, and how often to repeat them: to a size of their own."""
+    sizes = [size for tensor, _ in _pairs([*inputs.values()], None) for size in enumerate(tensor.shape)]
+    count = next(count for count in range(2, len(sizes) + 3) if count not in {size for _, size in sizes})
+    for place in (1, 0):
+        if (place, 1) in sizes:
+            yield tuple(range(place + 1)), count
+
+
+def _grown(value: Any, axes: Any, small: set[str], places: Sequence[int], count: int) -> Any:
+    """An example with axes repeated: those with small names, and those of size 1 in these places."""
     if isinstance(value, torch.Tensor):
-        for axis, name in enumerate(axes or ()):
-            if isinstance(name, str) and name in small:
-                value = torch.cat([value, value], axis)
+        names = [*(axes or ()), *[None] * value.ndim]
+        for axis, size in enumerate(value.shape):
+            if (isinstance(names[axis], str) and names[axis] in small) or (size == 1 and axis in places):
+                value = torch.cat([value] * count, axis)
         return value
     if isinstance(value, Mapping):
-        return {key: _grown(item, axes[key] if axes else None, small) for key, item in value.items()}
+        return {key: _grown(item, axes and axes[key], small, places, count) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_grown(item, axes[place] if axes else None, small) for place, item in enumerate(value))
+        items = [_grown(item, axes and axes[place], small, places, count) for place, item in enumerate(value)]
+        return type(value)(items)
     return value
+
+
+def _check_grown(program: ExportedProgram, examples: Any, grown: Any) -> None:
+    """Refuse a program in which a repeated axis of an example became a constant."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    names = program.graph_signature.user_inputs
+    for name, example, larger in zip(names, *map(pytree.tree_leaves, (examples, grown)), strict=True):
+        if isinstance(example, torch.Tensor):
+            for size, other, own in zip(example.shape, larger.shape, nodes[name].meta["val"].shape, strict=True):
+                if size != other and str(own).isdigit():  # also of symbols that have one value
+                    raise TorchImportError(f"from_torch: torch takes the size {own} of {name} as a constant")
 
 
 def _shapes(value: Any, axes: Any, everything: Any) -> Any:
@@ -266,7 +354,11 @@ _REASONS = (  # for torch's errors
         "a branch or a size depends on the values of a tensor, which a graph does not know: use torch.where, or give "
         "the number as an argument of Python",
     ),
-    (r"\.numpy\(\)", "forward leaves torch for NumPy: use functions of torch"),
+    (r"\.numpy\(\)|type SymInt", "forward leaves torch for NumPy: use functions of torch, and of math for sizes"),
+    (
+        r"__obj_flatten__",
+        "layers quantized by torch are not imported: import the module before and call lucid.quantize",
+    ),
     (
         r"not a known type",
         "an input or output is of a class that torch does not take apart: use tensors, lists, tuples and dicts",

@@ -260,7 +260,7 @@ def slice_axis(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, ste
 
 
 def select(x: Tensor, axis: int, place: Any) -> Tensor:
-    return x.select(axis, place)
+    return ops.take(x, place, axis) if isinstance(place, Tensor) else x.select(axis, place)
 
 
 def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:

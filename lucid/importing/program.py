@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lucid.core.graph.scope import entered, scope
+from lucid.core.graph.types import show_shape
 from lucid.core.sizes.bounds import Bound, refuse_above
-from lucid.core.sizes.dims import Dim, names_of
+from lucid.core.sizes.dims import Dim, Shape, names_of, same
 from lucid.importing.complex_numbers import Complex
 from lucid.nn.module import Module
 from lucid.ops.operand_conversion import as_tensor
@@ -64,17 +65,18 @@ class Program:
         slots: int,
         axes: Mapping[str, tuple[Slot, int]] | None = None,
         bounds: Sequence[Bound] = (),
+        specs: Mapping[str, Any] | None = None,
     ) -> None:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in inputs])
         self.inputs, self.weights, self.calls, self.result, self.slots = inputs, weights, calls, result, slots
-        self._axes, self._bounds = axes or {}, bounds
+        self._axes, self._bounds, self._specs = axes or {}, bounds, specs or {}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         bound = self.__signature__.bind(*arguments, **named).arguments
         values: list[Any] = [None] * self.slots
         for name, places in self.inputs.items():
-            _put(values, places, bound[name], name)
+            _put(values, places, bound[name], self._specs.get(name), name)
         self._check_sizes(values)
         for number, weight in self.weights.items():
             values[number] = getattr(weight.owner, weight.name) if isinstance(weight, Weight) else weight
@@ -113,16 +115,31 @@ def _run(call: Call, values: Sequence[Any]) -> Any:
         return call.function(*arguments, **options)
 
 
-def _put(values: list[Any], places: Any, given: Any, path: str) -> None:
-    """Put the tensors of an input, which may be nested, into their slots."""
+def _put(values: list[Any], places: Any, given: Any, specs: Any, path: str) -> None:
+    """Put the tensors of an input, which may be nested, into their slots.
+
+    Raises:
+        ValueError: for another size than torch took as a constant: the program may compute something else for it.
+    """
     if isinstance(places, Slot):  # the body of a loop takes sizes as well
-        values[places.number] = given if isinstance(given, Dim) else as_tensor(f"input {path}", given)
+        values[places.number] = given = given if isinstance(given, Dim) else as_tensor(f"input {path}", given)
+        if specs is not None and not _fits(given.shape, specs.shape):
+            raise ValueError(
+                f"input {path} has shape {show_shape(given.shape)}, expected {show_shape(specs.shape)}: torch exported "
+                "the module for these sizes; name an axis in from_torch(dynamic=...) to make it dynamic"
+            )
     elif isinstance(places, Mapping):
         for key, place in places.items():
-            _put(values, place, given[key], f"{path}.{key}")
+            _put(values, place, given[key], specs and specs[key], f"{path}.{key}")
     elif isinstance(places, (list, tuple)):
         for number, (place, item) in enumerate(zip(places, given, strict=True)):
-            _put(values, place, item, f"{path}.{number}")
+            _put(values, place, item, specs and specs[number], f"{path}.{number}")
+
+
+def _fits(shape: Shape, expected: Shape) -> bool:
+    if len(shape) != len(expected):
+        return False
+    return all(same(size, fixed) for size, fixed in zip(shape, expected, strict=True) if isinstance(fixed, int))
 
 
 def _with_values(argument: Any, values: Sequence[Any]) -> Any:

@@ -51,11 +51,8 @@ class TorchPart(Module):
 def imported_module(module: Any, examples: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic: Any) -> TorchPart:
     """What `from_torch` returns."""
     if isinstance(module, torch.nn.Module):
-        if module.training:
-            raise TorchImportError(
-                f"from_torch: {type(module).__name__} is in training mode, in which dropout and batch norms compute "
-                "something else: call module.eval() first"
-            )
+        module = getattr(module, "_orig_mod", module)  # of `torch.compile`
+        _check_module(module)
         return _imported(TorchPart(type(module).__name__), *exported(module, examples, kwargs or {}, dynamic))
     if isinstance(module, ExportedProgram):
         program = module
@@ -68,8 +65,27 @@ def imported_module(module: Any, examples: Sequence[Any], kwargs: Mapping[str, A
         )
     if examples or kwargs:
         raise TorchImportError("from_torch: an exported program has its inputs already: leave the examples out")
-    axes = axes_by_name(list(_inputs(program, _user_inputs(program, program.graph))), dynamic)
+    axes = axes_by_name(_inputs(program, _user_inputs(program, program.graph)), dynamic)
     return _imported(TorchPart("ExportedProgram"), program, axes)
+
+
+def _check_module(module: torch.nn.Module) -> None:
+    """Refuse what torch exports as something else, or with an error that names no cause."""
+    kind = type(module).__name__
+    if isinstance(module, torch.jit.ScriptModule):
+        raise TorchImportError(
+            f"from_torch: {kind} is TorchScript, expected the module of Python that it was made from"
+        )
+    for path, part in module.named_modules():
+        if part.training:
+            raise TorchImportError(
+                f"from_torch: {'.'.join(filter(None, (kind, path)))} is in training mode, in which dropout and batch "
+                "norms compute something else: call module.eval() first"
+            )
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.device.type != "cpu":
+            remedy = "holds no numbers: load the weights" if tensor.is_meta else "NumPy cannot read: call module.cpu()"
+            raise TorchImportError(f"from_torch: {name} is on device {tensor.device}, which {remedy} first")
 
 
 def _imported(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) -> TorchPart:
@@ -107,7 +123,7 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
     bounds = [(dim(" + ".join(symbols[symbol] for symbol in key)), most) for key, most in sums.items()]
     parts = [part for value in weights.values() for part in (value if isinstance(value, Complex) else [value])]
     module._constants = [*module._constants, *(part for part in parts if isinstance(part, Tensor))]
-    return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes), sizes, bounds), specs
+    return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes), sizes, bounds, specs), specs
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
@@ -148,6 +164,11 @@ def _constants(program: ExportedProgram) -> dict[str, torch.Tensor]:
 
 def _check_outputs(program: ExportedProgram, name: str) -> None:
     for output in program.graph_signature.output_specs:
+        if output.kind == OutputKind.USER_INPUT_MUTATION:
+            raise TorchImportError(
+                f"from_torch: {name} changes its input {output.target!r} in place, but a graph has no state: work on a "
+                "copy, x.clone()"
+            )
         if output.kind != OutputKind.USER_OUTPUT:
             raise TorchImportError(
                 f"from_torch: {name} changes {output.target!r} ({output.kind.name.lower().replace('_', ' ')}), but a "

@@ -444,6 +444,19 @@ def test_inputs_have_names_and_their_order() -> None:
     assert list(lucid.runtime.Session(lucid.export.to_onnx(imported)).inputs) == ["query", "memory"]
 
 
+class Row(nn.Module):
+    def forward(self, x, place):
+        return x[:, place]
+
+
+def test_an_index_may_be_an_input() -> None:
+    imported = lucid.from_torch(Row().eval(), torch.randn(2, 3), torch.tensor(1), dynamic=[("N",), ()])
+    session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    for place in (2, -1):
+        assert session.run({"x": x, "place": np.array(place)})["output"].tolist() == [2, 5, 8, 11]
+
+
 def test_inputs_by_name_and_plain_values() -> None:
     kwargs = {"mask": torch.zeros(2, 3, 5, dtype=torch.bool), "scale": 3.0}
     imported = lucid.from_torch(
@@ -457,14 +470,61 @@ def test_inputs_by_name_and_plain_values() -> None:
     lucid.testing.assert_parity(imported)
 
 
+class Sums(nn.Module):
+    def forward(self, x, *rest, **named):
+        return x + 2 * sum(rest) - named["y"]
+
+
+def test_any_number_of_inputs() -> None:
+    rows = [torch.randn(2, 3) for _ in range(4)]
+    for dynamic in (None, [("N",)] * 4, {"x": ("N",), "rest_0": ("N",), "rest_1": ("N",), "y": ("N",)}):
+        imported = lucid.from_torch(Sums().eval(), *rows[:3], kwargs={"y": rows[3]}, dynamic=dynamic)
+        assert list(imported.input_specs()) == ["x", "rest_0", "rest_1", "y"]
+        assert str(imported.input_specs()["rest_1"]).startswith("float32[N, ")
+        assert imported(*[lucid.ones(5, 3)] * 3, y=lucid.ones(5, 3)).tolist() == [[4.0] * 3] * 5
+    with pytest.raises(TorchImportError, match=r"axis 0 of rest_0 is named 'N', but the module works with size 2 only"):
+        lucid.from_torch(Wrapped(lambda *rest: rest[0] + torch.ones(2, 3)).eval(), rows[0], dynamic=[("N",)])
+
+
+class Wrapped(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *rest):
+        return self.function(*rest)
+
+
+def test_a_compiled_module_is_the_module_that_was_compiled() -> None:
+    module = made(nn.Linear(8, 4))
+    imported = lucid.from_torch(torch.compile(module), torch.randn(2, 8), dynamic=[("N",)])
+    assert list(imported.state_dict()) == ["weight", "bias"] and list(imported.input_specs()) == ["input"]
+
+
 def test_axes_are_found_without_names() -> None:
     imported = lucid.from_torch(made(nn.Linear(8, 4)), torch.randn(2, 5, 8))
     assert str(imported.input_specs()["input"]) == "float32[N, L, 8]"
 
 
-def test_examples_of_one_row_are_no_constant() -> None:
-    imported = lucid.from_torch(made(nn.Linear(8, 4)), torch.randn(1, 1, 8), dynamic=[AXES])
+@pytest.mark.parametrize("dynamic", [[AXES], None])
+def test_examples_of_one_row_are_no_constant(dynamic) -> None:
+    imported = lucid.from_torch(made(nn.Linear(8, 4)), torch.randn(1, 1, 8), dynamic=dynamic)
     assert str(imported.input_specs()["input"]) == "float32[N, L, 8]"
+
+
+@pytest.mark.parametrize("table", [torch.ones(2, 1), torch.ones(3, 1)])  # of as many rows as a doubled axis, and others
+def test_axes_of_size_one_that_the_module_needs_are_constant(table) -> None:
+    imported = lucid.from_torch(Function(lambda x: x.expand(-1, len(table), -1) + table).eval(), torch.ones(1, 1, 8))
+    assert str(imported.input_specs()["x"]) == "float32[N, 1, x_2]"
+
+
+def test_an_input_of_a_size_that_torch_fixed_is_an_error() -> None:
+    imported = lucid.from_torch(Frozen().eval(), torch.randn(2, 8))
+    message = r"input x has shape \[{}, 8\], expected \[2, 8\]: torch exported the module for these sizes"
+    with pytest.raises(ValueError, match=message.format(1)):
+        imported(lucid.ones(1, 8))
+    with pytest.raises(ValueError, match=message.format("N")):
+        lucid.export.to_onnx(imported, ("N", 8))
 
 
 class Nested(nn.Module):
@@ -784,7 +844,23 @@ class Frozen(nn.Module):
 @pytest.mark.parametrize(
     "module, examples, options, message",
     [
-        (nn.Linear(8, 4), (X,), {}, "training mode.*module.eval()"),
+        (nn.Linear(8, 4), (X,), {}, "Linear is in training mode.*module.eval()"),
+        (nn.Sequential(nn.Linear(8, 4), nn.Dropout()).eval().append(nn.Dropout()), (X,), {}, r"Sequential\.2 is in"),
+        (nn.Linear(8, 4, device="meta").eval(), (X,), {}, "weight is on device meta, which holds no numbers: load"),
+        (torch.jit.script(nn.Linear(8, 4)).eval(), (X,), {}, "TorchScript, expected the module of Python that it was"),
+        (
+            torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(8, 4))).eval(),
+            (X,),
+            {},
+            "layers quantized by torch are not imported: import the module before and call lucid.quantize",
+        ),
+        (
+            Function(lambda x: x * np.sqrt(x.shape[-1])).eval(),
+            (X,),
+            {},
+            r"leaves torch .*math for sizes .*torch.py:\d+\)$",
+        ),
+        (Function(lambda x: x.add_(1)).eval(), (X,), {}, r"changes its input 'x'.*: work on a copy, x.clone\(\)"),
         (
             Frozen().eval(),
             (torch.randn(2, 8),),
@@ -876,6 +952,18 @@ def test_an_axis_of_a_nested_input_that_has_one_size_is_named(pair, y, message) 
     axes = [[(name, "L") for name in pair], {"a": (y, "L")}]
     with pytest.raises(TorchImportError, match=f"{message}, but the module works with size 7 only"):
         lucid.from_torch(Wide().eval(), [x, x], {"a": x}, dynamic=axes)
+
+
+def test_axes_of_nested_inputs_may_be_left_out_and_are_known() -> None:
+    x = torch.randn(7, 3)
+    imported = lucid.from_torch(Wide().eval(), [x, x], {"a": x, "b": x}, dynamic={"y": {"b": ("N",)}})
+    assert {name: str(each) for name, each in imported.input_specs()["y"].items()} == {
+        "a": "float32[7, 3]",
+        "b": "float32[N, 3]",
+    }
+    for axes in ({"c": ("N",)}, ("N", "L"), "N"):
+        with pytest.raises(TorchImportError, match="dynamic gives y the axes .*, expected axes for a"):
+            lucid.from_torch(Wide().eval(), [x, x], {"a": x}, dynamic={"y": axes})
 
 
 def test_examples_that_do_not_fit_are_named() -> None:

@@ -27,6 +27,7 @@ _OPTIONAL = {
     "pyarrow": "batch",
     "uvicorn": "serve",
     "ray": "ray",
+    "torch": "torch",
     "onnxruntime-extensions": "extensions",
 }
 _CPU, _GPU = "onnxruntime", "onnxruntime-gpu"
