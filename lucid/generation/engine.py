@@ -119,7 +119,7 @@ class Completion:
             self.tokens[self.total] = token
             self.ids.append(token)
             right = place < len(proposed) and token == proposed[place]
-            self.accepted += right
+            self.accepted += int(right)
             if self._stops.ended(self.tokens[None, self.prompt_tokens : self.total])[0]:
                 return "eos" if token in self._stops.tokens else "stop"
             if len(self.ids) == self._most:
