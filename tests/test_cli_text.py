@@ -114,6 +114,21 @@ def test_the_options_of_the_checkpoint_are_taken_and_shown(call: Any, folder: Pa
     assert len(json.loads(out)["ids"]) == len(set(json.loads(out)["ids"])) == 20
 
 
+def test_drafts_from_the_prompt_change_no_token(call: Any, folder: Path, tmp_path: Path) -> None:
+    path, text = checkpoint(tmp_path), "abcabcabc"
+    for options in ([], ["--temperature", "0.8", "--seed", "3"], ["--eager"]):
+        asked = ["generate", path, text, "-n", "20", *options]
+        assert call(*asked, "--prompt-lookup-num-tokens", "4")[1] == call(*asked)[1]
+    assert call("chat", path, "-n", "9", "--prompt-lookup-num-tokens", "4", read="abab\n")[0] == 0
+    last = tmp_path / "last"
+    last.mkdir()
+    lucid.export.to_onnx(lucid.models.load(path), path=last / "model.onnx", cache="fixed", kwargs={"logits_to_keep": 1})
+    for file in path.glob("*token*"):
+        (last / file.name).write_bytes(file.read_bytes())
+    code, _, err = call("generate", last, text, "--prompt-lookup-num-tokens", "4")
+    assert code == 1 and "the file gives the logits of the last token alone; export it without logits_to_keep" in err
+
+
 def test_a_stop_string_is_not_printed(call: Any, folder: Path) -> None:
     whole = call("generate", folder, "abc", "-n", "9")[1]
     assert (

@@ -15,7 +15,7 @@ from lucid.serving.responses import RequestError
 from lucid.serving.served_model import ServedModel
 
 _SAME = (
-    *("temperature", "top_p", "min_p", "typical_p", "top_k", "no_repeat_ngram_size"),
+    *("temperature", "top_p", "min_p", "typical_p", "top_k", "no_repeat_ngram_size", "prompt_lookup_num_tokens"),
     *("repetition_penalty", "frequency_penalty", "presence_penalty", "bad_words_ids", "suppress_tokens"),
 )
 """What has its name in Python too."""
@@ -74,7 +74,10 @@ def asked(body: Fields, model: ServedModel, prompt: int, field: str, usual: int 
             raise wrong(body[name], name, f"expected ids of tokens below {size}")
     options = over(language.tokenizer.defaults, options)
     wanted = _first(body, _MAX, options.pop("max_new_tokens", usual or NEW_TOKENS))
-    options["max_new_tokens"] = _room(model, language, prompt, wanted, count, field)
+    options["max_new_tokens"] = most = _room(model, language, prompt, wanted, count, field)
+    for name in _MIN:
+        if body.get(name, 0) > most:
+            raise wrong(body[name], name, f"expected at most {most}, as many tokens as the answer may have")
     if options.get("do_sample"):
         options["seed"] = abs(body["seed"]) if "seed" in body else secrets.randbits(32)
     usage = body.get("stream_options", {}).get("include_usage", False)

@@ -64,6 +64,7 @@ OPTIONS: dict[str, Schema] = {
     **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), NUMBER),
     **dict.fromkeys(("top_k", "no_repeat_ngram_size", "seed"), whole()),
     **dict.fromkeys(("max_completion_tokens", "max_tokens", "max_new_tokens", "n", "num_return_sequences"), whole(1)),
+    "prompt_lookup_num_tokens": whole(1),
     **dict.fromkeys(("min_tokens", "min_new_tokens"), whole(0)),
     "stop": either(_SOME, items(_SOME, most=4), what="a string or a list of up to 4 strings"),
     "logit_bias": {

@@ -70,6 +70,7 @@ OPTIONS = [
     {"top_k": 3, "temperature": 2.0, "seed": 6},
     {"typical_p": 0.5, "seed": 7},
     {"suppress_tokens": [4, 5, 6, 7], "bad_words_ids": [[8], [9, 10]]},
+    {"prompt_lookup_num_tokens": 3},
 ]
 
 
@@ -311,7 +312,7 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
         (CHAT, {"tools": [TOOL], "tool_choice": {"function": {"name": [1]}}}, "tool_choice.function.name is [1]"),
         (CHAT, {"tool_choice": "required"}, "but the request has no tools; add them"),
         (CHAT, {"tools": [TOOL], "tool_choice": "required", "regex": "a"}, "that must be a call; leave one out"),
-        (TEXT, {"min_tokens": 9}, "min_new_tokens is 9, expected at most max_new_tokens=6"),
+        (TEXT, {"min_tokens": 9}, "min_tokens is 9, expected at most 6, as many tokens as the answer may have"),
         (TEXT, {"suppress_tokens": list(range(40))}, "suppress_tokens gave -inf as the largest of 40 logits"),
         (TEXT, {"regex": "a", "min_tokens": 3}, "constraint gave -inf as the largest of 40 logits"),
         (TEXT, {"prompt": ""}, "prompt: the text is empty"),

@@ -59,6 +59,7 @@ def prepared(options: AnswerCommand) -> tuple[LanguageModel, dict[str, Any]]:
     if options.seed is not None and options.temperature != 0:
         given["do_sample"] = True
     given |= {"max_new_tokens": options.max_new_tokens, "stop": options.stop}
+    given |= {"prompt_lookup_num_tokens": options.prompt_lookup_num_tokens}
     try:
         Options(**{**over({}, given), "max_new_tokens": options.max_new_tokens or max(1, options.min_new_tokens or 0)})
     except ValueError as error:
@@ -101,6 +102,7 @@ def load(options: AnswerCommand) -> LanguageModel:
         threads=options.threads,
         ignore=options.ignore_option,
         adapters=adapters_of(options),
+        drafts=options.prompt_lookup_num_tokens is not None,
         **(quantization or {}),
     )
 

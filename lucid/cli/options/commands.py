@@ -337,6 +337,14 @@ class AnswerCommand(
     stop: Annotated[
         list[str], typer.Option(metavar="TEXT", help="End the answer before this text. Repeatable.", **REPEATABLE)
     ]
+    prompt_lookup_num_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Propose so many tokens from where the last ones stood before, and read them in one step: the same "
+            "tokens, faster where an answer repeats its prompt.",
+        ),
+    ] = None
     eager: Annotated[bool, typer.Option("--eager", help="Run a checkpoint with NumPy instead of exporting it.")] = False
 
 

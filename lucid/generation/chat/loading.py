@@ -32,6 +32,7 @@ def load_language_model(
     threads: int | None = None,
     ignore: Sequence[str] = (),
     adapters: Adapters = None,
+    drafts: bool = False,
     bits: Bits | None = None,
     **quantization: Any,
 ) -> LanguageModel:
@@ -46,6 +47,8 @@ def load_language_model(
         ignore: options of a checkpoint's config to read as absent, as for `lucid.models.load`.
         adapters: folders of LoRA adapters to merge into a checkpoint, as for `lucid.models.load`; for a model that was
             exported with inputs for adapters, one file of `lucid.layouts.write_adapter`.
+        drafts: whether a checkpoint is exported with the logits of all tokens, which the option
+            `prompt_lookup_num_tokens` needs; otherwise prompts are read faster.
         bits: the bits of the weights: 4, 8, or by layer, as for `lucid.quantize`. By default the weights stay as they
             are in the checkpoint, which may be quantized.
         quantization: further arguments of `lucid.quantize`, such as ``block=64``.
@@ -72,7 +75,7 @@ def load_language_model(
         if bits is not None:
             model = quantize(model, bits, **quantization)
         if not eager:
-            model = _session(model, providers, threads)
+            model = _session(model, providers, threads, drafts)
     return LanguageModel(model, tokenizer)
 
 
@@ -128,7 +131,7 @@ def _decoder(path: Path, dequantize: bool, ignore: Sequence[str], adapters: Adap
     return model
 
 
-def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int | None) -> Session:
+def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int | None, drafts: bool) -> Session:
     """A decoder exported with its cache for the first provider and this onnxruntime, and loaded.
 
     The files are removed again. Weights in a side file are mapped, not read: a table that an embedding and the output
@@ -138,7 +141,7 @@ def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int
     target = Target(runtime.name, onnxruntime=installed())
     with tempfile.TemporaryDirectory(prefix="lucid-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "model.onnx"
-        kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep else None
+        kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep and not drafts else None
         to_onnx(
             model, path=file, cache=quickest_cache(model, runtime), target=target, kwargs=kwargs, external_data=True
         )
