@@ -73,7 +73,7 @@ class _Program:
         groups: the group of each axis of the tensors, in order; axes of one group have the same size.
         sizes: the size of each group, None if symbolic.
         inputs: the names of the inputs and their types, in the order of the tensors.
-        checked: whether `Session.run` has to convert arrays, such as bfloat16, or to hold sizes to bounds.
+        checked: whether `Session.run` has to convert arrays, such as bfloat16, or to check bounds of sizes.
         rebuild: puts the outputs into the structure that the model returns.
     """
 

@@ -262,6 +262,11 @@ def test_dim_refuses_other_text(text: str) -> None:
         dim(text)
 
 
+def test_a_sum_of_many_names_is_read_term_by_term() -> None:
+    text = " + ".join(sorted(f"a{number}" for number in range(10_000)))  # of a hostile file; adding sizes took minutes
+    assert str(dim(text)) == text
+
+
 def test_printed_polynomials_read_back() -> None:
     for size in (N, 2 * N + 1, 2 * N - 1, N * L + 3 * S, N * N):
         assert same(dim(str(size)), size)

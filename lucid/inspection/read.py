@@ -42,7 +42,7 @@ def read(path: Path) -> Slim:
 
 
 def _check_sizes(model: ModelProto, path: Path) -> None:
-    """Raise ModelError for long symbolic sizes: parsing them takes time quadratic in their length."""
+    """Raise ModelError for longer symbolic sizes than any exporter writes: their values may be as long as the file."""
     values = (value for g in graphs_inside(model.graph) for value in (*g.input, *g.output, *g.value_info))
     texts = {size.dim_param for value in values for size in value.type.tensor_type.shape.dim}
     longest, total = max(map(len, texts), default=0), sum(map(len, texts))

@@ -109,7 +109,6 @@ def _known(size: int | Dim) -> int | Dim:
     return size if isinstance(size, int) else dim(_AXES.get(str(size), str(size)))
 
 
-_LONGEST = 256  # characters of a size that is read: the file may be untrusted, and parsing takes quadratic time
 _Shape = tuple[Size | None, ...]
 
 
@@ -186,7 +185,7 @@ def _size(size: int | str) -> Size | None:
     if isinstance(size, int):
         return size
     with suppress(ValueError):
-        return dim(size) if 0 < len(size) <= _LONGEST else None
+        return dim(size)
     return None
 
 

@@ -35,8 +35,9 @@ class Limits(NamedTuple):
     """The largest values of symbolic sizes.
 
     Args:
-        explaining: of those that tables limit, by name: they explain a run that failed.
-        refusing: of sizes and their sums: above them the model may compute something else without failing.
+        explaining: how far the tables of the model reach, by name: they explain why a run failed.
+        refusing: bounds of sizes and their sums: above them a run is refused, since the model may compute something
+            else without failing.
     """
 
     explaining: Mapping[str, int]

@@ -173,17 +173,21 @@ def dim(text: str) -> Size:
     Raises:
         ValueError: for other text.
     """
-    total: Size = 0
     if not re.fullmatch(r"\s*\w+(\s*[-*+]\s*\w+)*\s*", text):
         raise ValueError(f'size "{text}": expected a name such as "N", or a sum of products such as "2*L - 1"')
+    terms: dict[tuple[Any, ...], int] = {}
     for sign, term in re.findall(r"(^|[-+])([^-+]+)", text):
-        product: Size = -1 if sign == "-" else 1
+        number, names = -1 if sign == "-" else 1, list[str]()
         for factor in (part.strip() for part in term.split("*")):
-            if not factor.isdigit() and not factor.isidentifier():
+            if factor.isdigit():
+                number *= int(factor)
+            elif factor.isidentifier():
+                names.append(factor)
+            else:
                 raise ValueError(f'size "{text}": "{factor}" is neither a number nor a name')
-            product = product * (int(factor) if factor.isdigit() else Dim({(factor,): 1}))
-        total = total + product
-    return total
+        product = tuple(sorted(names))
+        terms[product] = terms.get(product, 0) + number
+    return as_written({product: number for product, number in terms.items() if number})
 
 
 def names_of(sizes: Iterable[Size]) -> set[str]:

@@ -30,7 +30,7 @@ RELEASES: Mapping[Release, tuple[int, int]] = MappingProxyType(
 )
 OLDEST: Release = (1, 20)  # the oldest that models are exported for
 SIZE_LIMITS = "lucid.limits"  # the metadata key for the largest values of symbolic sizes, as JSON
-SIZE_BOUNDS = "lucid.bounds"  # the same for those of sizes and their sums that a session refuses to exceed
+SIZE_BOUNDS = "lucid.bounds"  # the metadata key for bounds of sizes and their sums, which a session enforces, as JSON
 OLDEST_RELEASE = "lucid.onnxruntime"  # the metadata key for the oldest release that a file was exported for
 ACCURACY_LEVEL = "lucid.accuracy_level"  # the metadata key for that of standard products with quantized weights
 DEFAULT_LEVEL = 4  # onnxruntime's own
