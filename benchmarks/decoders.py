@@ -20,7 +20,7 @@ from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama
 from lucid.runtime import Session
 
-CPU = Target("cpu", onnxruntime="1.31")
+CPU = Target("cpu", onnxruntime="1.31", rows_apart=True)
 
 
 def prompts(vocabulary: int, batch: int, length: int) -> Array:

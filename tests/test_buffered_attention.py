@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import lucid
 from lucid import ops
+from lucid.core.targets.runtimes import ROWS_APART
 from lucid.export import Target, explain, to_onnx
+from lucid.export.options import ExportOptions
+from lucid.generation.memory import memory_of
+from lucid.models.llama import Llama
 from lucid.runtime import Session, installed
+from lucid.runtime.ort_values import numpy_of, ort_value
+from lucid.testing.part_parity import part_parity
+from tests.models import goldens
 from tests.op_references import buffered_attention
 
 CAPACITY = 16
@@ -32,10 +40,14 @@ OPTIONS: list[dict[str, Any]] = [
     {"heads": 4, "kv_heads": 2, "window": 3, "sinks": np.array([-1, 0.5, 2, 90], np.float32)},
 ]
 IN_PLACE = Target("cpu", onnxruntime="1.31")
-TARGETS = [Target("any"), Target("cpu"), IN_PLACE, Target("any", opset=23), Target("portable")]
+WRITING = Target("cpu", rows_apart=True)
+TARGETS = [Target("any"), Target("cpu"), IN_PLACE, WRITING, Target("any", opset=23), Target("portable")]
 # An older onnxruntime ends the process where GroupQueryAttention reads buffers: it is not what they are exported for.
 TARGETS = [target for target in TARGETS if target.release <= Target(onnxruntime=installed()).release]
-named = {"ids": lambda given: str(given)}
+
+
+def shown(target: Target) -> str:
+    return f"{target.name}-{target.opset}-{target.onnxruntime}" + "-apart" * target.rows_apart
 
 
 def exported(target: Target, options: dict[str, Any], width: int = 8) -> Any:
@@ -59,11 +71,26 @@ def drawn(rows: int, length: int, options: dict[str, Any], width: int = 8) -> li
     return [random.standard_normal(shape, np.float32) for shape in (*new, *[(rows, kv_heads, CAPACITY, width)] * 2)]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.name}-{t.opset}-{t.onnxruntime}")
+def run(session: Session, arrays: list[np.ndarray], in_place: bool) -> dict[str, np.ndarray]:
+    """The outputs; in place the buffers are bound as inputs and outputs."""
+    inputs = dict(zip(session.inputs, arrays, strict=True))
+    if not in_place:
+        return session.run(inputs)
+    values = {name: ort_value(array.copy()) for name, array in inputs.items()}
+    output, *buffers = session.outputs
+    held = list(values.values())[3:5]
+    bound = session.bind(values, {output: "cpu", **dict(zip(buffers, held, strict=True))})
+    bound.run()
+    return {name: numpy_of(value).copy() for name, value in bound.outputs().items()}
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=shown)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target) -> None:
     session = Session(exported(target, options), threads=1)
     for rows, length, starts in CASES:
+        if target.rows_apart and rows > 1 and length > 1 and any(starts):
+            continue
         arrays, at = drawn(rows, length, options), np.array(starts)
         for row, start in enumerate(starts):  # nothing in a slot that is not filled reaches a result
             arrays[3][row, :, start:], arrays[4][row, :, start:] = 1e30, 1e30
@@ -72,12 +99,12 @@ def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target)
             at,
             **{"scale": None, "is_causal": True, "window": None, "softcap": 0.0, **options},
         )
-        got = session.run(dict(zip(session.inputs, [*arrays, at], strict=True)))
+        got = run(session, [*arrays, at], in_place=target.rows_apart)
         for found, wanted in zip(got.values(), want, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.name}-{t.opset}-{t.onnxruntime}")
+@pytest.mark.parametrize("target", TARGETS, ids=shown)
 def test_nan_stays_with_its_query(target: Target) -> None:
     """As NaN; among several new positions it may become 0, as in one kernel of onnxruntime (docs/attention.md)."""
     session = Session(exported(target, OPTIONS[0]), threads=1)
@@ -91,13 +118,46 @@ def test_nan_stays_with_its_query(target: Target) -> None:
         np.testing.assert_array_equal(got[0, 1:], right[0, 1:])
 
 
-@pytest.mark.parametrize("target", [target for target in TARGETS if target == IN_PLACE], ids=str)
+@pytest.mark.parametrize("target", [target for target in TARGETS if target in (IN_PLACE, WRITING)], ids=shown)
 @pytest.mark.parametrize("length", [1, 3])
 def test_a_batch_of_no_rows_is_an_error_in_onnxruntime(length: int, target: Target) -> None:
     """GroupQueryAttention once divided by the number of rows, which ended the process."""
     session = Session(exported(target, OPTIONS[0]), threads=1)
     with pytest.raises(Exception, match="total_sequence_length must be positive"):
         session(*drawn(0, length, OPTIONS[0]), np.zeros(0, np.int64))
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "length", "starts", "message"),
+    [
+        (1, 1, [CAPACITY], "out of range"),
+        (1, 3, [CAPACITY - 2], "out of range"),
+        (2, 1, [3, 900], "out of range"),
+        (1, 1, [-1], "out of range|must be positive"),
+        (1, 3, [-1], "too small|must be at least"),
+        (2, 3, [1, 0], "batch_size must be 1"),
+    ],
+)
+def test_the_kernel_that_writes_refuses_positions_beyond_the_buffer(
+    rows: int, length: int, starts: list[int], message: str, in_place: bool
+) -> None:
+    """And several new positions of several rows, unless they are the first."""
+    session = Session(exported(WRITING, OPTIONS[0]), threads=1)
+    with pytest.raises(Exception, match=message):
+        run(session, [*drawn(rows, length, OPTIONS[0]), np.array(starts)], in_place)
+
+
+def test_buffers_that_are_not_bound_have_zeros_after_what_is_filled() -> None:
+    session = Session(exported(WRITING, OPTIONS[0]), threads=1)
+    arrays = drawn(2, 1, OPTIONS[0])
+    _, *apart = run(session, [*arrays, np.array([5, 3])], in_place=False).values()
+    _, *bound = run(session, [*arrays, np.array([5, 3])], in_place=True).values()
+    for found, wanted, before in zip(apart, bound, arrays[3:], strict=True):
+        for row, filled in enumerate([6, 4]):
+            np.testing.assert_array_equal(found[row, :, :filled], wanted[row, :, :filled])
+            np.testing.assert_array_equal(wanted[row, :, filled:], before[row, :, filled:])
+            assert not found[row, :, filled:].any()
 
 
 @pytest.mark.parametrize("opset", [17, 24])
@@ -129,3 +189,38 @@ def test_the_form_of_a_step_is_explained() -> None:
     assert taken(Target("cpu", 25, onnxruntime="1.31")) == "expanded"  # for several rows it needs Attention too
     assert taken(newest, is_causal=False) == taken("cpu") == taken("any") == "attention over what is filled"
     assert taken("portable") == "expanded"
+    assert taken(WRITING) == "com.microsoft GroupQueryAttention, which writes the buffers"
+    assert taken(WRITING, is_causal=False) == "attention over what is filled"
+
+
+def test_a_decoder_whose_rows_are_read_apart_is_compared_by_its_steps() -> None:
+    """Not by runs of several new tokens in several rows. The file itself says so, and a fault in it is found."""
+    llama = Llama.from_pretrained(goldens.folder("llama/llama3"))
+    part, model = llama.part("fixed"), to_onnx(llama, cache="fixed", target=WRITING)
+    report = part_parity(part, model, ExportOptions("cpu"))
+    assert report.passed and report.weights is not None and not report.weights.damaged
+    assert [c.sizes["sequence_length"] > 1 for c in report.comparisons if c.output == "logits"] == [True, *[False] * 4]
+    node = next(node for node in model.graph.node if node.op_type == "GroupQueryAttention")
+    node.attribute.append(onnx.helper.make_attribute("local_window_size", 2))
+    assert not part_parity(part, model, ExportOptions("cpu")).passed
+
+
+def test_only_files_that_need_it_say_that_rows_are_read_apart() -> None:
+    def says(model: onnx.ModelProto) -> bool:
+        return ROWS_APART in {entry.key for entry in model.metadata_props}
+
+    assert says(exported(WRITING, OPTIONS[0]))
+    assert not says(exported(Target("any", rows_apart=True), OPTIONS[0]))
+    assert not says(exported(WRITING, {**OPTIONS[0], "is_causal": False}))
+
+
+def test_generation_reads_several_tokens_behind_others_row_by_row() -> None:
+    """Which the kernel that writes buffers takes; the logits are those of each row alone."""
+    llama = Llama.from_pretrained(goldens.folder("llama/llama3"))
+    memory = memory_of("a test", Session(to_onnx(llama, cache="fixed", target=WRITING), threads=1))
+    ids = np.random.default_rng(0).integers(3, 40, (2, 9))
+    together, alone = memory.slots(2, 40), memory.slots(2, 40)
+    for part in (ids[:, :4], ids[:, 4:7], ids[:, 7:]):
+        found = together.read([0, 1], list(part))
+        for row, wanted in enumerate([alone.read([row], [tokens])[0] for row, tokens in enumerate(part)]):
+            np.testing.assert_allclose(found[row], wanted, rtol=1e-5, atol=1e-6)

@@ -184,7 +184,7 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
 
 def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form refuses everything, except those that look at the node before (test_portable, test_native_forms), one
-    only for CUDA, two for half precision (test_attention_half, test_quantize), one of a newer onnxruntime
+    only for CUDA, two for half precision (test_attention_half, test_quantize), two of steps over buffers
     (test_buffered_attention), one of steps over a cache (test_attention_groups), two of constant weights
     (test_quantize, test_convolution_forms), one of positions (test_portable), five of many queries
     (test_attention_cpu), those only for OpenVINO (test_forms_for_openvino) and dropout's, which says why there is none.
@@ -212,6 +212,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("attention", "products, on all threads"),
         ("attention", "products if long, on all threads"),
         ("buffered_attention", "com.microsoft GroupQueryAttention"),
+        ("buffered_attention", "com.microsoft GroupQueryAttention, which writes the buffers"),
         ("dropout", "dropout"),
         ("group_norm", "ai.onnx GroupNormalization"),
         ("less_equal", "not greater"),

@@ -19,6 +19,7 @@ from lucid.cli.source import adapters_of, checkpoint_of
 from lucid.cli.terminal import Output
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
+from lucid.export.target import Target
 from lucid.files.locks import exclusively
 from lucid.generation.chat.loading import adapter_file, quickest_cache, runtime_of
 from lucid.layouts import write_folder
@@ -119,7 +120,7 @@ def _export(
         checkpoint,
         folder,
         layout="onnxruntime",
-        target=runtime.name,
+        target=Target(runtime.name, onnxruntime=installed(), rows_apart=True),
         cache=quickest_cache(model, runtime) if isinstance(model, CausalDecoder) else None,
         external_data=True,
         last_logits=decoder,

@@ -71,6 +71,7 @@ class Builder:
         self.parameters: set[str] = set()  # the names of initializers that are parameters, or parts of one
         self.types: dict[str, TensorType | Strings] = {}
         self.thresholds: list[tuple[Size, int]] = []  # sizes that choose a branch: one up to the number, one above
+        self.rows_apart = False  # whether it takes several new tokens behind others in a single row alone
         self.sizes: dict[str, str] = {}  # of sizes that forms compute, the vector of one number
         self._blocks: list[list[Emitted]] = [[]]
         self._memo: list[dict[Any, tuple[str, ...]]] = [{}]

@@ -42,6 +42,9 @@ class Target:
             of a row; 0 computes in float32.
         lengths: the fewest and the most queries of an attention that the model is expected to see, such as (1, 512):
             what only other lengths need is left out. Other lengths are computed all the same, but not the fastest way.
+        rows_apart: whether a run over caches of a fixed capacity has one new token a row, or several of a single row,
+            or those of prompts from position 0 on, as in `lucid.generation`. On target "cpu" the kernel of attention
+            then writes the caches: bind each as input and output. onnxruntime refuses other runs with an error.
 
     Raises:
         ExportError: for a value that does not exist, an opset that the onnxruntime release cannot load, or lengths that
@@ -55,6 +58,7 @@ class Target:
     forms: Mapping[str, str] = field(default_factory=dict, hash=False)
     accuracy_level: int = DEFAULT_LEVEL
     lengths: tuple[int, int] | None = None
+    rows_apart: bool = False
     _by_default: bool = field(default=False, init=False, repr=False, compare=False)  # nobody asked for the opset
 
     def __post_init__(self) -> None:

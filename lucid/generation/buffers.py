@@ -93,6 +93,9 @@ class Buffers:
         """
         if self._adapter != self._session.adapter:
             self._bind(self.values)
+        if len(ids) > 1 < ids.shape[1] and filled.any():  # the kernel that writes buffers takes one row
+            each = range(len(ids))
+            return np.concatenate([self.run(start + n, ids[n : n + 1], filled[n : n + 1]) for n in each])
         if ids.shape[1] > 1:
             positions = filled[:, None] + np.arange(ids.shape[1])
             bound = self._bound(start, self._arrays(ids, positions), "cpu")

@@ -34,7 +34,7 @@ _MAX_LENGTH = 2048  # positions: onnxruntime-genai allocates a cache of max_leng
 
 def write(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     """A decoder or Whisper in a folder for onnxruntime-genai."""
-    target = options.target or PROCESSOR
+    target = options.target_name or PROCESSOR
     _check_options(target, options)
     plan = _plan(model, checkpoint, options)
     tokenizer = load_tokenizer(checkpoint)
@@ -46,7 +46,7 @@ def write(model: Module, checkpoint: Path, folder: Path, options: Options) -> li
         with write_atomically(folder / name) as file:
             file.write(data)
     save_tokenizer(tokenizer, folder)
-    release = Target(target, onnxruntime=_ONNXRUNTIME)
+    release = Target(target, onnxruntime=_ONNXRUNTIME, rows_apart=True)
     return [export_file(part, folder, name, release, options, traced=traced[name]) for name, part in plan.parts.items()]
 
 

@@ -92,10 +92,10 @@ def target_of(options: Options, known: tuple[str, ...], default: str) -> Target:
     Raises:
         ValueError: for another target than those of the layout.
     """
-    target = options.target or default
+    target = options.target_name or default
     if target not in known:
         raise ValueError(f"target {target!r} is not for this layout; choose one of {', '.join(known)}")
-    return Target(target)
+    return options.target if isinstance(options.target, Target) else Target(target)
 
 
 def _plain(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:

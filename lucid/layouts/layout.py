@@ -25,7 +25,7 @@ class Options:
     """The options of the model in a folder; None stands for what suits the runtime best.
 
     Args:
-        target: a target of `to_onnx`.
+        target: a target of `to_onnx`, or its name.
         cache: the kind of the cache of a decoder.
         capacity: the most positions of a text, prompt and answer together, unless the caller asks for another number;
             also the size of a fixed cache.
@@ -36,7 +36,7 @@ class Options:
         preprocessor: what makes pixels of images within the file.
     """
 
-    target: str | None = None
+    target: Target | str | None = None
     cache: CacheKind | None = None
     capacity: int | None = None
     dtype: str | None = None
@@ -44,6 +44,11 @@ class Options:
     last_logits: bool = False
     preprocessing: Preprocessing | None = None
     preprocessor: Preprocessor | None = None
+
+    @property
+    def target_name(self) -> str | None:
+        """The name of the target."""
+        return self.target.name if isinstance(self.target, Target) else self.target
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from lucid.core.words.safe_text import encoded
 from lucid.export.options import ExportOptions
+from lucid.export.target import Target
 from lucid.files.atomic import write_atomically
 from lucid.files.folders import new_folder
 from lucid.layouts.adapters import write_kept_adapters
@@ -51,7 +52,7 @@ def write_folder(
     folder: str | os.PathLike[str],
     *,
     layout: str,
-    target: str | None = None,
+    target: Target | str | None = None,
     cache: CacheKind | None = None,
     capacity: int | None = None,
     dtype: str | None = None,

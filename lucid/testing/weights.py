@@ -18,7 +18,7 @@ import onnx
 
 from lucid.core.graph.types import Array
 from lucid.core.process.threads import share
-from lucid.core.targets.runtimes import ACCURACY_LEVEL, OLDEST_RELEASE, SIZE_LIMITS
+from lucid.core.targets.runtimes import ACCURACY_LEVEL, OLDEST_RELEASE, ROWS_APART, SIZE_LIMITS
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
 from lucid.core.words.safe_text import visible
@@ -66,6 +66,7 @@ def export_again(
             wanted,
             onnxruntime=metadata.get(OLDEST_RELEASE, wanted.onnxruntime),
             accuracy_level=_accuracy_level(model, metadata, wanted.accuracy_level),
+            rows_apart=ROWS_APART in metadata,
         )
         return lower(traced, replace(options, target=wanted))
     except ExportError as error:
@@ -254,7 +255,7 @@ def _origin(model: onnx.ModelProto, made: onnx.ModelProto, nodes: MatchedNodes) 
     )
 
 
-_KEYS = (OLDEST_RELEASE, SIZE_LIMITS, ACCURACY_LEVEL)
+_KEYS = (OLDEST_RELEASE, SIZE_LIMITS, ACCURACY_LEVEL, ROWS_APART)
 
 
 def _different_declarations(file: onnx.ModelProto, export: onnx.ModelProto, same_nodes: bool) -> list[str]:

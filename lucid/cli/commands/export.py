@@ -99,8 +99,10 @@ def _is_as_read(options: Export) -> bool:
 
 
 def _target(options: Export) -> Target:
-    """The target, with the lengths that it expects."""
+    """The target, with the lengths and rows that it expects."""
     target = target_of(options)
+    if options.rows_apart:
+        target = replace(target, opset=0, rows_apart=True)
     if options.lengths is not None:
         lengths = re.fullmatch(r"(\d{1,18}):(\d{1,18})", options.lengths)
         if lengths is None:
@@ -186,7 +188,7 @@ def _print(
 
 def _export_folder(options: Export, layout: str) -> int:
     """Write the folder, check each model in it, show."""
-    of_a_file = ("inputs", "call", "part", "opset", "lengths", "outputs")
+    of_a_file = ("inputs", "call", "part", "opset", "lengths", "rows_apart", "outputs")
     other = [name for name in of_a_file if vars(options)[name]]
     other += ["attention"] if options.attention != "auto" else []
     other += [] if options.keep_io_types else ["half-io-types"]

@@ -118,6 +118,13 @@ class Export(JsonCommand, FolderOptions, ExportedModelOptions):
             "lengths still work, but more slowly.",
         ),
     ] = None
+    rows_apart: Annotated[
+        bool,
+        of_export(
+            help="Several new tokens behind others are always those of one row, as in Lucid's generation: attention "
+            "then writes the buffers of --cache fixed itself."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ OLDEST: Release = (1, 20)  # the oldest that models are exported for
 SIZE_LIMITS = "lucid.limits"  # the metadata key for the largest values of symbolic sizes, as JSON
 SIZE_BOUNDS = "lucid.bounds"  # the metadata key for bounds of sizes and their sums, which a session enforces, as JSON
 OLDEST_RELEASE = "lucid.onnxruntime"  # the metadata key for the oldest release that a file was exported for
+ROWS_APART = "lucid.rows_apart"  # the metadata key of files that take several new tokens in one row alone
 ACCURACY_LEVEL = "lucid.accuracy_level"  # the metadata key for that of standard products with quantized weights
 DEFAULT_LEVEL = 4  # onnxruntime's own
 OWN = "com.microsoft"  # the domain of onnxruntime's own operators
@@ -74,6 +75,7 @@ ATTENTION_SOFTCAP = Fault("Attention with softcap")
 ATTENTION_WEIGHTS = Fault("Attention that returns weights")
 ATTENTION_OPEN_WEIGHTS = Fault("Attention that returns weights of a symbolic number of keys")
 ATTENTION_OF_BUFFERS = Fault("GroupQueryAttention that writes no keys")
+WRITTEN_BUFFERS = Fault("GroupQueryAttention that writes buffers")
 TENSOR_SCATTER = Fault("TensorScatter", "TensorScatter")
 FILLED_MASKS = Fault("blocks of queries with filled masks")
 FUSED_SOFTMAX = Fault("a softmax between two products, over a symbolic number of keys")
@@ -186,6 +188,7 @@ _CPU_ATTENTION = {
     ATTENTION_OF_BUFFERS: KnownFault(
         "ends the process where GroupQueryAttention has keys only in its buffers", (1, 31)
     ),
+    WRITTEN_BUFFERS: KnownFault("has not been compared", (1, 28)),
     ATTENTION_OPEN_WEIGHTS: KnownFault(
         "treats the returned weights as empty if the number of keys is symbolic, and may write them to a buffer "
         "that is too small"

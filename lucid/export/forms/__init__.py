@@ -34,6 +34,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     attention.standard,
     attention.contrib,
     attention_portable.zeros_without_keys,
+    buffered_attention.group_query_writing,
     buffered_attention.group_query,
     buffered_attention.filled_part,
     *integers.FORMS,

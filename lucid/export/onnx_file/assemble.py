@@ -19,6 +19,7 @@ from lucid.core.targets.runtimes import (
     DEFAULT_LEVEL,
     EXTENSIONS,
     OLDEST_RELEASE,
+    ROWS_APART,
     SIZE_BOUNDS,
     SIZE_LIMITS,
 )
@@ -74,6 +75,8 @@ def assemble(
     model.metadata_props.add(key=TARGET, value=build.target.name)
     if build.headers and build.target.accuracy_level != DEFAULT_LEVEL:
         model.metadata_props.add(key=ACCURACY_LEVEL, value=str(build.target.accuracy_level))
+    if build.rows_apart:
+        model.metadata_props.add(key=ROWS_APART, value="1")
     if limits := size_limits(build.graph):
         model.metadata_props.add(key=SIZE_LIMITS, value=json.dumps(limits))
     if bounds := smallest(build.graph.bounds):

@@ -138,7 +138,7 @@ def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int
     layer share is in memory once, in the layout of products.
     """
     runtime = runtime_of(providers)
-    target = Target(runtime.name, onnxruntime=installed())
+    target = Target(runtime.name, onnxruntime=installed(), rows_apart=True)
     with tempfile.TemporaryDirectory(prefix="lucid-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "model.onnx"
         kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep and not drafts else None

@@ -159,6 +159,10 @@ class BufferedCall:
         """The query with an axis of heads, (N, H, L, d)."""
         return self.query if self.options.heads is None else split_heads("query", self.query, self.options.heads)
 
+    def joined_query(self) -> Tensor:
+        """(N, L, H*d)."""
+        return self.query if self.options.heads is not None else joined_heads(self.query)
+
     def written(self) -> tuple[Tensor, Tensor]:
         """Both buffers with the new keys and values."""
         key, value, heads = self.key, self.value, self.options.key_heads

@@ -14,14 +14,14 @@ import numpy as np
 from lucid.core.graph.types import float32, int32
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import Dim, same
-from lucid.core.targets.runtimes import ATTENTION_OF_BUFFERS, TENSOR_SCATTER
-from lucid.export.builder import Builder, computed
+from lucid.core.targets.runtimes import ATTENTION_OF_BUFFERS, OWN, TENSOR_SCATTER, WRITTEN_BUFFERS
+from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, contrib_form, form, refuse, refuse_wrong
 from lucid.export.forms.attention.call import Call, refuse_scale
 from lucid.export.forms.attention.nodes import node_output
 from lucid.export.forms.attention.open_lengths import branch
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.ops import logical_or, reshape
+from lucid.ops import logical_or, minimum, reshape
 from lucid.ops.attention import buffers
 from lucid.ops.attention.buffers import BufferedCall
 from lucid.ops.attention.call import AttentionOptions
@@ -32,26 +32,49 @@ from lucid.ops.tensor.tensor import Tensor
 Attend: TypeAlias = Callable[[Builder, Call], Tensor]
 
 
-@contrib_form(
+_TAKES = "sinks heads kv_heads scale is_causal window softcap"
+
+
+@form(
     buffers.buffered_attention,
-    "GroupQueryAttention",
-    "sinks heads kv_heads scale is_causal window softcap",
-    opset=24,
+    takes=_TAKES,
+    name=f"{OWN} GroupQueryAttention, which writes the buffers",
+    kind="contrib",
+    domain=OWN,
+    kernel="GroupQueryAttention",
     strategy="partial reads",
 )
+def group_query_writing(build: Builder, node: Node) -> Taken:
+    """It reads and writes the buffers where they are, if they are bound as outputs; new memory has zeros after what is
+    filled.
+    """
+    call = _call(node)
+    refuse_wrong(build, WRITTEN_BUFFERS)
+    if not build.target.rows_apart:
+        refuse("it takes several new positions behind others in a single row: Target(rows_apart=True) promises that")
+    _refuse_options(call)
+    key, value = call.key, call.value
+    if call.options.heads is None:
+        key, value = joined_heads(key), joined_heads(value)
+    build.rows_apart = True
+    last = _last(call)
+    # The kernel refuses positions beyond this number, and would enlarge buffers that are not bound.
+    total = minimum(last.max() + 1, size_op(size=call.capacity).astype(int32))
+    names = _operands(build, call, key, value, call.key_buffer, call.value_buffer, last, total)
+    output, *written = _node(build, call, names, outputs=3)
+    kinds = (call.key_buffer.type, call.value_buffer.type)
+    present = [computed(build, name, kind) for name, kind in zip(written, kinds, strict=True)]
+    return Taken([_as_query(build, call, output), *present], "it reads and writes what is filled, without a copy")
+
+
+@contrib_form(buffers.buffered_attention, "GroupQueryAttention", _TAKES, opset=24, strategy="partial reads")
 def group_query(build: Builder, node: Node) -> Taken:
     """The node that reads the buffers in place. It could also write to them, but `write_at` does so with its checks."""
     call = _call(node)
-    batch, length, width, options = call.batch, call.queries, call.key_buffer.shape[3], call.options
+    batch, length = call.batch, call.queries
     refuse_wrong(build, TENSOR_SCATTER)
     refuse_wrong(build, ATTENTION_OF_BUFFERS)
-    refuse_scale(options.scale)
-    if call.query.dtype != float32:
-        refuse(f"it computes in float32, as the other forms do, not in {call.query.dtype}")
-    if not options.is_causal:
-        refuse("it takes only causal attention")
-    if same(width, 0) or not same(width % 8, 0) or not same(width, call.value_buffer.shape[3]):
-        refuse("the width of heads must be a multiple of 8, and the same for values")
+    _refuse_options(call)
     several = isinstance(batch, int) and batch > 1
     if several and isinstance(length, int) and length > 1:
         refuse("it takes several new positions only in a single row")
@@ -59,28 +82,14 @@ def group_query(build: Builder, node: Node) -> Taken:
     if without and not same(batch, 1) and not same(length, 1):
         refuse(f"several new positions in several rows go through Attention: {without}")
     key_buffer, value_buffer = call.written()
-    query = call.query if options.heads is not None else joined_heads(call.query)
     # Without new keys of its own, it does not write to the buffers and needs no copy of them.
-    none = build.op("ConstantOfShape", sizes_vector(build, (batch, 0, key_buffer.shape[1] * width)), value=_ZERO)
-    # In int32 before the maximum: that of no rows is then negative, which the kernel refuses, else it divides by their
-    # number.
-    last = (call.starts + (length - 1)).astype(int32)
-    operands = (query, none, none, key_buffer, value_buffer, last, last.max() + 1)
-    names: list[str | None] = list(build.names_of(operands))
-    if call.sinks is not None:
-        names += [*[None] * 4, build.name_of(call.sinks.astype(float32))]
+    width = key_buffer.shape[1] * key_buffer.shape[3]
+    none = build.op("ConstantOfShape", sizes_vector(build, (batch, 0, width)), value=_ZERO)
+    last = _last(call)
+    names = _operands(build, call, none, none, key_buffer, value_buffer, last, last.max() + 1)
 
     def in_place() -> str:
-        return build.op(
-            "GroupQueryAttention",
-            *names,
-            domain="com.microsoft",
-            num_heads=query.shape[2] // width,
-            kv_num_heads=key_buffer.shape[1],
-            scale=options.scale,
-            local_window_size=options.window,
-            softcap=options.softcap or None,
-        )
+        return _node(build, call, names, outputs=1)[0]
 
     def over_a_copy() -> str:
         return build.name_of(joined_heads(_over_filled(build, call, key_buffer, value_buffer, _one_node)))
@@ -90,11 +99,61 @@ def group_query(build: Builder, node: Node) -> Taken:
         output = in_place()
     else:
         single = build.name_of(logical_or(size_op(size=length) <= 1, size_op(size=batch) <= 1))
-        (output,) = branch(build, single, in_place, over_a_copy, [query.type])
+        (output,) = branch(build, single, in_place, over_a_copy, [call.joined_query().type])
         why += "; several new positions in several rows go through a copy"
-    joined = computed(build, output, query.type)
-    result = joined if options.heads is not None else split_heads("query", joined, int(query.shape[2] // width))
-    return Taken([result, key_buffer, value_buffer], why)
+    return Taken([_as_query(build, call, output), key_buffer, value_buffer], why)
+
+
+def _refuse_options(call: BufferedCall) -> None:
+    """Leave to the next form what GroupQueryAttention does not compute."""
+    width = call.key_buffer.shape[3]
+    refuse_scale(call.options.scale)
+    if call.query.dtype != float32:
+        refuse(f"it computes in float32, as the other forms do, not in {call.query.dtype}")
+    if not call.options.is_causal:
+        refuse("it takes only causal attention")
+    if same(width, 0) or not same(width % 8, 0) or not same(width, call.value_buffer.shape[3]):
+        refuse("the width of heads must be a multiple of 8, and the same for values")
+
+
+def _last(call: BufferedCall) -> Tensor:
+    """The last position of each row. In int32 before a maximum: that of no rows is then negative, which the kernel
+    refuses, else it divides by their number.
+    """
+    return (call.starts + (call.queries - 1)).astype(int32)
+
+
+def _operands(build: Builder, call: BufferedCall, *operands: Operand) -> list[str | None]:
+    """Those of GroupQueryAttention: the query, and what follows it."""
+    names: list[str | None] = list(build.names_of([call.joined_query(), *operands]))
+    if call.sinks is not None:
+        names += [*[None] * 4, build.name_of(call.sinks.astype(float32))]
+    return names
+
+
+def _node(build: Builder, call: BufferedCall, names: list[str | None], outputs: int) -> tuple[str, ...]:
+    options = call.options
+    return build.ops(
+        "GroupQueryAttention",
+        *names,
+        outputs=outputs,
+        domain=OWN,
+        num_heads=_heads(call),
+        kv_num_heads=call.key_buffer.shape[1],
+        scale=options.scale,
+        local_window_size=options.window,
+        softcap=options.softcap or None,
+    )
+
+
+def _heads(call: BufferedCall) -> int:
+    return int(call.joined_query().shape[2] // call.key_buffer.shape[3])
+
+
+def _as_query(build: Builder, call: BufferedCall, output: str) -> Tensor:
+    """An output of GroupQueryAttention in the layout of the query."""
+    joined = computed(build, output, call.joined_query().type)
+    return joined if call.options.heads is not None else split_heads("query", joined, _heads(call))
 
 
 @form(
