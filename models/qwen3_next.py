@@ -29,9 +29,9 @@ from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.mixtral import read_experts
 from lucid.models.parts import decoder_heads
-from lucid.models.parts.decoders import PREFIXED, TIED, Angles, CausalLM, DecoderConfig
+from lucid.models.parts.decoders import PREFIXED, TABLE, TIED, Angles, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
-from lucid.models.parts.options import FULL, check_pairs, rope, rope_section, rotary_dim
+from lucid.models.parts.options import FULL, check_pairs, rope, rope_section, rotary_dim, tied_output
 from lucid.models.parts.states import CHUNK, by_chunks, convolved, in_chunks
 from lucid.nn import functional as F
 
@@ -53,7 +53,10 @@ class Qwen3NextConfig(DecoderConfig):
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        declared, heads = MODEL_TYPES[options.model_type], options.size("num_attention_heads")
+        declared, tied = MODEL_TYPES[options.model_type], tied_output(options, table=rf"(?:\w+\.)?{TABLE}")
+        options = options.text
+        options.has("tie_word_embeddings")  # of the text model, which does not count beside that of the whole
+        heads = options.size("num_attention_heads")
         head_dim, layers = options.size("head_dim"), options.layers("num_hidden_layers")
         check_pairs(options, head_dim)
         options.only("hidden_act", "silu")
@@ -77,6 +80,7 @@ class Qwen3NextConfig(DecoderConfig):
             experts=experts,
             kinds=_kinds(options, layers),
             joined=experts is not None,
+            tied=tied,
         )
 
     def mixer(self, number: int) -> nn.Module:
@@ -113,8 +117,13 @@ class Qwen3Next(CausalLM[Qwen3NextConfig], nn.RecurrentDecoder):
             "experts.gate_up_proj": ("experts.*.gate_proj.weight", "experts.*.up_proj.weight"),
             "experts.down_proj": ("experts.*.down_proj.weight",),
         },
-        renames=[(r"\.linear_attn\.", ".self_attn."), *PREFIXED],
-        ignored_keys=[r"^model\.mtp\."],  # layers that predict further tokens
+        ignored_options=["vision_config|(image|video|vision_start|vision_end)_token_id"],
+        renames=[
+            (r"^(?:model\.)?language_model\.", "model."),  # of checkpoints that read images
+            (r"\.linear_attn\.", ".self_attn."),
+            *PREFIXED,
+        ],
+        ignored_keys=[r"^model\.(mtp|visual)\."],  # layers that predict further tokens, or read images
         tied_keys=TIED,
     )
 

@@ -123,6 +123,7 @@ def compare(kind: str, name: str, folder: Path) -> tuple[Outcome, float]:
         cls(config).save_pretrained(folder)
     except (
         AssertionError,
+        AttributeError,
         TypeError,
     ):  # a class of another module, or made of more than a config: its name is what counts
         print(f"{name}: transformers makes none from this config alone")

@@ -48,6 +48,8 @@ def classes_of(kind: str) -> list[str]:
         if mapping.startswith("MODEL") and mapping.endswith("_MAPPING_NAMES"):
             listed = names.get(kind, ())
             found |= {listed} if isinstance(listed, str) else set(listed)
+    others = {name for name in found if getattr(vars(modeling).get(name), "config_class", config) is not config}
+    found -= others  # such as that of texts alone, which the config of a model that also reads images does not make
     return sorted(found)
 
 

@@ -161,6 +161,10 @@ CLASSES = {
         "Qwen3ForCausalLM Qwen3ForQuestionAnswering Qwen3ForSequenceClassification Qwen3ForTokenClassification "
         "Qwen3Model"
     ),
+    "qwen3_5": (
+        "JevForDecision Qwen3_5ForConditionalGeneration Qwen3_5ForSequenceClassification "
+        "Qwen3_5ForTokenClassification Qwen3_5Model"
+    ),
     "qwen3_5_text": "JevForDecision Qwen3_5ForCausalLM Qwen3_5TextForSequenceClassification Qwen3_5TextModel",
     "qwen3_moe": (
         "Qwen3MoeForCausalLM Qwen3MoeForQuestionAnswering Qwen3MoeForSequenceClassification "

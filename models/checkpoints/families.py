@@ -223,6 +223,7 @@ _UNBIASED = DecoderOptions(qkv_bias=False, o_bias=False, mlp_bias=False)
 _MULTIPLIERS = ("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling")
 
 _QWEN_EXPERTS = ExpertOptions(width="moe_intermediate_size", normalized="norm_topk_prob", some_layers=True)
+_QWEN35 = ModelType(parts=DecoderParts(norm_offset=1.0, qk_norm="head", output_gate=True))
 _PARTIAL = "partial_rotary_factor"
 _GLM = DecoderOptions(o_bias=False, mlp_bias=False, partial=_PARTIAL)
 _COHERE = DecoderOptions(eps="layer_norm_eps", mlp_bias=False, multipliers=("logit_scale",))
@@ -526,7 +527,8 @@ FAMILIES: dict[str, Family] = {
                 options=DecoderOptions(experts=replace(_QWEN_EXPERTS, shared=True)),
                 gguf=stored.QWEN3_NEXT,
             ),
-            "qwen3_5_text": ModelType(parts=DecoderParts(norm_offset=1.0, qk_norm="head", output_gate=True)),
+            "qwen3_5_text": _QWEN35,
+            "qwen3_5": _QWEN35,  # the text model of a checkpoint that also reads images
         },
     ),
     "resnet": Family(tasks=_images("vision.resnet.ResNet"), types=_types("resnet")),

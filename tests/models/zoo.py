@@ -208,7 +208,7 @@ ZOO = [
     *(Entry("DeepSeek-V2", Deepseek, f"deepseek_v2/{v}", _LOGITS) for v in ("base", "grouped")),
     Entry("DeepSeek-V3", Deepseek, "deepseek_v3/base", _LOGITS),
     Entry("Qwen3-Next", Qwen3Next, "qwen3_next/base", _LOGITS),
-    Entry("Qwen3.5", Qwen3Next, "qwen3_5_text/base", _LOGITS),
+    *(Entry("Qwen3.5", Qwen3Next, f"qwen3_5_text/{v}", _LOGITS) for v in ("base", "images")),
     *(Entry("LFM2", Lfm2, f"lfm2/{v}", _LOGITS) for v in ("base", "biased")),
     *(Entry("Mamba-2", Mamba2, f"mamba2/{v}", _LOGITS) for v in ("base", "limited")),
     *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),

@@ -84,7 +84,9 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen2MoeConfig,
     Qwen2MoeForCausalLM,
+    Qwen3_5Config,
     Qwen3_5ForCausalLM,
+    Qwen3_5ForConditionalGeneration,
     Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -834,4 +836,24 @@ def qwen3_5_text() -> list[Golden]:
     rope = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0]}
     config = Qwen3_5TextConfig(**DELTA, rope_parameters=rope, tie_word_embeddings=True, **SPECIAL)
     note = "as Qwen3-Next with products apart and no experts; half of each head rotated; tied"
-    return [delta("qwen3_5_text/base", Qwen3_5ForCausalLM(config), note)]
+    return [delta("qwen3_5_text/base", Qwen3_5ForCausalLM(config), note), qwen3_5_with_images(config)]
+
+
+def qwen3_5_with_images(text: Qwen3_5TextConfig) -> Golden:
+    """A checkpoint that also reads images; the cases are texts alone."""
+    vision = {"hidden_size": 8, "intermediate_size": 12, "depth": 1, "num_heads": 2, "patch_size": 4}
+    config = Qwen3_5Config(
+        text_config=text.to_dict(),
+        vision_config=vision | {"out_hidden_size": 16, "num_position_embeddings": 4},
+        **{f"{name}_token_id": 39 - i for i, name in enumerate(("image", "video", "vision_start", "vision_end"))},
+    )
+    note = "the text model of a checkpoint that reads images: prefix `model.language_model.`, head of its own"
+    golden = delta("qwen3_5_text/images", Qwen3_5ForConditionalGeneration(config), note)
+
+    def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
+        return {"": model.model.language_model.layers}
+
+    def taps(model: nn.Module) -> dict[str, nn.Module]:
+        return {"last_hidden_state": model.model.language_model.norm}
+
+    return replace(golden, layers=layers, taps=taps, positions=None, legacy=None)
