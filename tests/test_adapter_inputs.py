@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pyarrow.parquet as pq
 import pytest
 
 import lucid
@@ -140,6 +141,35 @@ def test_a_session_has_an_adapter_of_its_own_for_all_its_runs(tmp_path: Path, ca
         Session(tmp_path / "model.onnx", adapter=adapter / "adapter_config.json")
 
 
+@pytest.mark.parametrize("cache", ["growing", "fixed"])
+def test_an_engine_keeps_what_it_has_read_for_the_adapter_that_read_it(tmp_path: Path, cache: Any) -> None:
+    adapter, file = FOLDER / "patterns", tmp_path / "a.onnx_adapter"
+    model = with_adapter_inputs(lucid.models.load(LLAMA), adapter)
+    to_onnx(model, path=tmp_path / "model.onnx", cache=cache)
+    write_adapter(model, adapter, file)
+    session, prompt = Session(tmp_path / "model.onnx", threads=1), [1, 2, 3, 4, 5, 6]
+    expected = {
+        used: lucid.generation.Generator(lucid.models.load(LLAMA, adapters=used and adapter))
+        .generate(prompt, max_new_tokens=6)[0]
+        .tolist()
+        for used in (None, file)
+    }
+    engine = lucid.generation.Engine(session, slots=3)
+    kept = []
+    for session.adapter in (None, file, file, None):
+        request = engine.submit(prompt, max_new_tokens=6)
+        assert list(request) == expected[session.adapter]
+        kept.append(request.kept)
+    assert kept == [0, 0, 5, 5]
+    changed = engine.submit(prompt, max_new_tokens=6)
+    engine.step()
+    engine.step()
+    session.adapter = file  # in the middle: nobody keeps what both have read
+    list(changed)
+    for session.adapter in (None, file):
+        assert list(engine.submit(prompt, max_new_tokens=6)) == expected[session.adapter]
+
+
 def test_exported_folders_are_asked_and_served_with_an_adapter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,6 +186,14 @@ def test_exported_folders_are_asked_and_served_with_an_adapter(
     expected, file = answer(source, str(adapter)), str(made / "patterns.onnx_adapter")
     assert answer(made, file) == expected != answer(made)
     assert "is an exported model, into which no adapter is merged; give one file" in answer(made, str(adapter))
+    (tmp_path / "rows.csv").write_text("text\nab\n")
+    for name, given in (("with", ["--adapter", file]), ("without", [])):
+        options = ["-n", "6", "-o", tmp_path / name, *given]
+        assert in_process(["map", made, tmp_path / "rows.csv", *options], monkeypatch) == 0
+    capsys.readouterr()
+    rows = [pq.read_table(tmp_path / name)["answer"].to_pylist() for name in ("with", "without")]
+    words = lucid.generation.chat.load_tokenizer(made)
+    assert rows[0] == [words.decode(json.loads(expected))] != rows[1]
     message = {"model": "made", "messages": [{"role": "user", "content": "ab"}], "max_tokens": 6, "temperature": 0}
     replies: list[Any] = []
     for given in (file, None):

@@ -165,4 +165,5 @@ def _options(predictor: Predictor) -> dict[str, Any]:
         "pooling": choices.pooling,
         "prompt": choices.prompt,
         "generation": choices.generation,
+        "adapter": predictor.plan.adapter and predictor.plan.adapter[1],
     }

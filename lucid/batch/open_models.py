@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -12,6 +13,7 @@ from lucid.batch.folder import ExportedFolder, FolderChangedError, Stamp, export
 from lucid.batch.rows import Task
 from lucid.batch.tasks import Choices, open_task
 from lucid.core.process.threads import usable_cores
+from lucid.layouts.checkpoint_files import sha256
 from lucid.runtime import Session
 
 
@@ -26,6 +28,7 @@ class Plan:
         providers: of the `Session`.
         prepack: of the `Session`.
         choices: of the task.
+        adapter: the absolute path of its file, and its SHA-256.
     """
 
     folder: str
@@ -34,6 +37,7 @@ class Plan:
     providers: tuple[str, ...]
     prepack: bool
     choices: Choices
+    adapter: tuple[str, str] | None = None
 
 
 class OpenModel:
@@ -51,11 +55,13 @@ class OpenModel:
         threads = min(plan.threads, usable_cores())
         files = (self._folder.model, self._folder.decoder)
         self._pool = ThreadPoolExecutor(threads, "lucid-batch") if threads > 1 and not self._folder.steps else None
-        each = threads if self._folder.steps else 1
-        session, decoder = (
-            None if file is None else Session(file, plan.providers, threads=each, spinning=False, prepack=plan.prepack)
-            for file in files
-        )
+        options: dict[str, Any] = {
+            "threads": threads if self._folder.steps else 1,
+            "spinning": False,
+            "prepack": plan.prepack,
+            "adapter": None if plan.adapter is None else plan.adapter[0],
+        }
+        session, decoder = (None if file is None else Session(file, plan.providers, **options) for file in files)
         assert session is not None
         self.task: Task = open_task(self._folder, session, plan.choices, decoder)
 
@@ -94,6 +100,8 @@ def _unchanged(plan: Plan) -> ExportedFolder:
     try:
         folder = exported_folder(plan.folder)
         digest = folder.digest()
+        if plan.adapter is not None and sha256(Path(plan.adapter[0])) != plan.adapter[1]:
+            raise ValueError(f"{plan.adapter[0]} has changed")
     except (OSError, ValueError) as error:
         raise FolderChangedError(f"{plan.folder}: is not what it was when the job began: {error}") from error
     if digest != plan.digest:

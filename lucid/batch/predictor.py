@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from lucid.batch.batches import BUDGET
@@ -13,6 +14,7 @@ from lucid.batch.open_models import Plan, open_model
 from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects
 from lucid.batch.tasks import Choices
 from lucid.core.graph.types import Array
+from lucid.layouts.checkpoint_files import sha256
 
 _SMALL = 256 << 20  # bytes of a model that every process may have a copy of
 
@@ -45,6 +47,7 @@ class Predictor:
         providers: of the `Session`.
         prepack: of the `Session`: faster by some percent, with a copy of most weights in each process; by default for
             models of less than 256 MiB. Larger ones stay in their file, which all processes of a machine share.
+        adapter: a file of `lucid.layouts.write_adapter`, for a model that was exported with inputs for adapters.
         generation: for models that write text, options of `Generator.generate`, such as ``{"max_new_tokens": 64}``; for
             decoders alone also ``chat``.
 
@@ -68,6 +71,7 @@ class Predictor:
         prompt: str | None = None,
         providers: str | Sequence[str] = "cpu",
         prepack: bool | None = None,
+        adapter: str | os.PathLike[str] | None = None,
         generation: Mapping[str, Any] | None = None,
     ) -> None:
         for name, number in (("batch_tokens", batch_tokens), ("threads", threads), ("max_length", max_length)):
@@ -79,7 +83,8 @@ class Predictor:
         chosen = Choices(output, task, max_length, max_characters, pooling, prompt, _frozen(generation or {}))
         found = exported_folder(folder)
         packed = found.size() < _SMALL if prepack is None else prepack
-        self.plan = Plan(str(found.path), found.digest(), threads, given, packed, chosen)
+        with_hash = None if adapter is None else (os.path.abspath(adapter), sha256(Path(adapter)))
+        self.plan = Plan(str(found.path), found.digest(), threads, given, packed, chosen, with_hash)
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, Array]:
         """The columns, with the results and `error` added.

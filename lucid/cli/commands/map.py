@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lucid.batch import Predictor, map_rows
 from lucid.cli import terminal
-from lucid.cli.errors import OK, usage
+from lucid.cli.errors import OK
 from lucid.cli.exported_source import exported_source
 from lucid.cli.options.commands import JobOptions, Map, PredictorOptions
 from lucid.cli.options.groups import values_of
@@ -20,8 +20,6 @@ def run(options: Map) -> int:
     generation = {"max_new_tokens": options.max_new_tokens, "chat": options.chat or None}
     providers = options.providers or ["cpu"]
     source = exported_source(options, options.task, providers)
-    if source.adapter is not None:
-        raise usage("--adapter: map merges adapters into checkpoints; give the checkpoint as SOURCE")
     predictor = Predictor(
         source.folder,
         options.columns or ["text"],
@@ -29,6 +27,7 @@ def run(options: Map) -> int:
         **values_of(options, PredictorOptions),
         threads=options.threads or (usable_cores() if local else 1),
         providers=providers,
+        adapter=source.adapter,
         prepack=True if local else None,  # a lone process has no use for weights that others can share
         generation={name: value for name, value in generation.items() if value is not None},
     )

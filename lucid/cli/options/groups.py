@@ -83,7 +83,7 @@ class ConfigOptions:
         of_model(
             metavar="FOLDER[:WEIGHT]",
             help="A LoRA adapter, as PEFT saves it, to merge into a checkpoint, such as sql or sql:0.5. Repeatable. "
-            "generate, chat and serve take NAME.onnx_adapter for a model that was exported with --adapter-inputs.",
+            "generate, chat, serve and map take NAME.onnx_adapter for a model that was exported with --adapter-inputs.",
             **REPEATABLE,
         ),
     ]
