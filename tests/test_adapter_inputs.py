@@ -114,6 +114,22 @@ def test_layers_of_gpt2_and_tables_take_them(tmp_path: Path) -> None:
         np.testing.assert_allclose(output(session, tmp_path / "a.onnx_adapter"), merged(source, adapter), atol=5e-5)
 
 
+def test_a_table_that_is_saved_with_its_adapter_replaces_nothing(tmp_path: Path) -> None:
+    """PEFT saves the table of an adapter of embeddings as well."""
+    source, table = goldens.folder("bert/base"), "embeddings.word_embeddings"
+    stored = lucid.load(source)[f"{table}.weight"]
+    rows, columns = stored.shape
+    tensors = {f"{table}.lora_embedding_A": numbers(2, rows), f"{table}.lora_embedding_B": numbers(columns, 2)}
+    adapter = write(tmp_path / "a", {**tensors, f"{table}.base_layer.weight": np.asarray(stored)})
+    model = with_adapter_inputs(lucid.models.load(source), adapter)
+    write_adapter(model, adapter, tmp_path / "a.onnx_adapter")
+    found = output(exported(model, tmp_path / "model.onnx"), tmp_path / "a.onnx_adapter")
+    np.testing.assert_allclose(found, merged(source, adapter), atol=5e-5)
+    changed = write(tmp_path / "b", {**tensors, f"{table}.base_layer.weight": np.asarray(stored) + 1})
+    with pytest.raises(lucid.WeightsError, match="has a weight in the place of 'embeddings.word_embeddings.weight'"):
+        with_adapter_inputs(lucid.models.load(source), changed)
+
+
 def test_a_weight_multiplies_what_an_adapter_adds(tmp_path: Path) -> None:
     model = with_adapter_inputs(lucid.models.load(LLAMA), {FOLDER / "one_layer": 0.5})
     write_adapter(model, FOLDER / "one_layer", tmp_path / "a.onnx_adapter")

@@ -17,6 +17,7 @@ from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.adapter_inputs import RANK, AdaptedWeight, adapter_inputs
 from lucid.nn.module import Module
 from lucid.nn.quantizing.layer_weights import WeightPlace, layer_weights, weight_modules, with_weights
+from lucid.ops.tensor.tensor import Tensor
 
 M = TypeVar("M", bound=Pretrained[Any])
 
@@ -39,7 +40,7 @@ def with_adapter_inputs(model: M, adapters: Adapters) -> M:
     places = _places(model)
     opened: dict[WeightPlace, AdaptedWeight] = {}
     for folder, weight in weighted(adapters).items():
-        adapter = _read_apart(folder, weight)
+        adapter = _read_apart(model, folder, weight)
         for layer, low_rank in adapter.layers.items():
             place = _place(model, adapter, layer, places)
             found, use = places[place]
@@ -60,7 +61,7 @@ def adapter_arrays(model: Module, folder: Path) -> dict[str, Array]:
         ConfigError, WeightsError, OSError: as `with_adapter_inputs`; also for a layer that takes no adapter.
     """
     weight = model.kept_adapters.get(folder, 1.0) if isinstance(model, Pretrained) else 1.0
-    places, adapter = _places(model), _read_apart(folder, weight)
+    places, adapter = _places(model), _read_apart(model, folder, weight)
     rank = max((len(layer.a) for layer in adapter.layers.values()), default=1)
     arrays = {
         name: np.zeros(bind(given.kind.shape, {RANK: rank}), given.kind.dtype.numpy)
@@ -116,10 +117,16 @@ def _place(model: Module, adapter: Adapter, layer: str, places: Mapping[WeightPl
     return place
 
 
-def _read_apart(folder: Path, weight: float) -> Adapter:
-    """An adapter that adds to weights of layers, and does nothing else."""
+def _read_apart(model: Module, folder: Path, weight: float) -> Adapter:
+    """An adapter that adds to weights of layers, and does nothing else.
+
+    PEFT also saves the tables and heads to which an adapter adds: as they are in the model, they replace nothing.
+    """
     adapter = read_adapter(folder, weight)
-    replaced = [*adapter.saved, *(f"{name}.bias" for name in adapter.biases)]
+    own = {name.removesuffix(".base"): value for name, value in model.state_dict().items()}  # of an `AdaptedWeight`
+    renamed = model.checkpoint.renamed if isinstance(model, Pretrained) else str
+    changed = [key for key, array in adapter.saved.items() if not _equals(own.get(renamed(key)), array)]
+    replaced = [*changed, *(f"{name}.bias" for name in adapter.biases)]
     what = f"a weight in the place of {show(replaced[0])}" if replaced else ""
     if adapter.rows:
         what = f"trainable_token_indices, rows of {show(next(iter(adapter.rows)))}"
@@ -130,6 +137,10 @@ def _read_apart(folder: Path, weight: float) -> Adapter:
     if what:
         raise WeightsError(f"{folder}: has {what}, which can only be merged: load(..., adapters=folder)")
     return adapter
+
+
+def _equals(own: Tensor | None, array: Array) -> bool:
+    return own is not None and np.array_equal(own.numpy().astype(np.float32), array.astype(np.float32))
 
 
 def _check(adapter: Adapter, layer: str, low_rank: LowRank, weight: AdaptedWeight) -> None:

@@ -92,11 +92,18 @@ class SentenceModules:
 
     @property
     def weights(self) -> dict[str, Array]:
-        """The weights of the layers by their names in a model, as far as they have files of their own."""
+        """The weights of the layers by their names in a model, as far as they have files of their own.
+
+        Raises:
+            ConfigError: for a bias that a layer's config says it does not have.
+        """
         found: dict[str, Array] = {}
         for layer in self.layers:
             if layer.kind == DENSE and _holds_weights(self.folder / layer.name):
                 held = lucid.load(self.folder / layer.name)
+                if "linear.bias" in held and not layer.bias:
+                    config = self.folder / layer.name / "config.json"
+                    raise ConfigError(f"{config}: option bias is False, but the weights next to it have a linear.bias")
                 found |= {f"{PREFIX}.{layer.name}.{key}": array for key, array in held.items()}
         return found
 

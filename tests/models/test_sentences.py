@@ -109,6 +109,14 @@ def test_a_dense_layer_that_is_not_understood_is_an_error(tmp_path: Path, change
         lucid.models.load(written(tmp_path, "sentences/dense", change, "2_Dense/config.json"))
 
 
+def test_a_bias_that_the_config_denies_is_an_error(tmp_path: Path) -> None:
+    source = written(tmp_path, "sentences/dense", {"bias": False}, "2_Dense/config.json")
+    with pytest.raises(
+        ConfigError, match=r"2_Dense.config\.json: option bias is False, but the weights .* linear\.bias"
+    ):
+        lucid.models.load(source)
+
+
 def test_a_dense_layer_of_another_size_or_without_weights_is_an_error(tmp_path: Path) -> None:
     source = written(tmp_path, "sentences/dense", {"out_features": 7}, "2_Dense/config.json")
     with pytest.raises(KeyError, match=r"sentence_layers\.2_Dense\.linear\.weight has shape"):
