@@ -89,14 +89,6 @@ def _arithmetic(node: _View) -> int:
     return math.prod(node.output())
 
 
-def _five_per_element(node: _View) -> int:
-    return 5 * math.prod(node.input(0))
-
-
-def _reduction(node: _View) -> int:
-    return math.prod(node.input(0))
-
-
 def _matmul(node: _View) -> int:
     return 2 * math.prod(node.output()) * node.input(0)[-1]
 
@@ -116,10 +108,6 @@ def _gemm(node: _View) -> int:
 
 def _conv(weight: int) -> Callable[[_View], int]:
     return lambda node: 2 * math.prod(node.output()) * math.prod(node.input(weight)[1:])
-
-
-def _conv_transpose(node: _View) -> int:
-    return 2 * math.prod(node.input(0)) * math.prod(node.input(1)[1:])
 
 
 def _pool(node: _View) -> int:
@@ -172,6 +160,7 @@ def _length_of_keys(node: _View) -> int:
     return max(past + present, present)
 
 
+_PRODUCTS = "MatMul MatMulInteger MatMulIntegerToFloat DynamicQuantizeMatMul MatMulNBits QLinearMatMul"
 _NORMS = """
 Softmax LogSoftmax LayerNormalization SkipLayerNormalization SimplifiedLayerNormalization RMSNormalization
 SkipSimplifiedLayerNormalization GroupNormalization InstanceNormalization BatchNormalization LpNormalization
@@ -190,28 +179,18 @@ TensorScatter Tile Transpose Trilu Unsqueeze Where DequantizeLinear QuantizeLine
 _FREE = frozenset(_MOVES.split())
 
 _RULES: dict[str, Callable[[_View], int]] = {
-    "MatMul": _matmul,
+    **dict.fromkeys(_PRODUCTS.split(), _matmul),
     "FusedMatMul": _fused_matmul,
-    "MatMulInteger": _matmul,
-    "MatMulIntegerToFloat": _matmul,
-    "DynamicQuantizeMatMul": _matmul,
-    "MatMulNBits": _matmul,
-    "QLinearMatMul": _matmul,
-    "Gemm": _gemm,
-    "FusedGemm": _gemm,
-    "Conv": _conv(1),
-    "FusedConv": _conv(1),
-    "ConvInteger": _conv(1),
+    **dict.fromkeys(("Gemm", "FusedGemm"), _gemm),
+    **dict.fromkeys(("Conv", "FusedConv", "ConvInteger"), _conv(1)),
     "QLinearConv": _conv(3),
-    "ConvTranspose": _conv_transpose,
+    "ConvTranspose": lambda node: 2 * math.prod(node.input(0)) * math.prod(node.input(1)[1:]),
     "Einsum": _einsum,
     "LSTM": _recurrent(4),
     "GRU": _recurrent(3),
     "RNN": _recurrent(1),
-    "Attention": _attention,
-    "MultiHeadAttention": _attention,
-    "GroupQueryAttention": _attention,
+    **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention"), _attention),
     **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), _pool),
-    **dict.fromkeys(_NORMS.split(), _five_per_element),
-    **dict.fromkeys(_REDUCTIONS.split(), _reduction),
+    **dict.fromkeys(_NORMS.split(), lambda node: 5 * math.prod(node.input(0))),
+    **dict.fromkeys(_REDUCTIONS.split(), lambda node: math.prod(node.input(0))),
 }

@@ -26,18 +26,6 @@ def _given(node: NodeProto, place: int) -> str:
     return node.input[place] if place < len(node.input) else ""
 
 
-def _boolean_mask(node: NodeProto, values: Values) -> bool:
-    return values.kind(_given(node, 3)) == TensorProto.BOOL
-
-
-def _causal_mask(node: NodeProto, values: Values) -> bool:
-    return bool(_given(node, 3)) and bool(attributes_of(node).get("is_causal", 0))
-
-
-def _computed_size(node: NodeProto, values: Values) -> bool:
-    return _is_computed(_given(node, 1), values)
-
-
 def _computed_weight(node: NodeProto, values: Values) -> bool:
     places = range(1, 5) if node.op_type == "BatchNormalization" else (1,)
     return any(_is_computed(_given(node, place), values) for place in places)
@@ -64,14 +52,6 @@ def _place_of_a_boolean(node: NodeProto, values: Values) -> bool:
     cast = values.makers.get(_given(node, 0))
     wide = cast is not None and cast.op_type == "Cast" and attributes_of(cast).get("to") == TensorProto.INT64
     return wide and cast is not None and values.kind(_given(cast, 0)) == TensorProto.BOOL
-
-
-def _any_of(node: NodeProto, values: Values) -> bool:
-    return True
-
-
-def _few_bits(node: NodeProto, values: Values) -> bool:
-    return _has_type(node, values, _FEW_BITS)
 
 
 def _has_type(node: NodeProto, values: Values, kinds: Collection[int]) -> bool:
@@ -114,10 +94,6 @@ def _readers(node: NodeProto, values: Values) -> set[str]:
     return {op for name in node.output for op in values.users.get(name, ())}
 
 
-def _eight_bits(node: NodeProto, values: Values) -> bool:
-    return attributes_of(node).get("bits", 4) == 8
-
-
 def _reads_around(node: NodeProto, values: Values) -> bool:
     for graph in subgraphs(node):
         own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
@@ -125,14 +101,6 @@ def _reads_around(node: NodeProto, values: Values) -> bool:
         if any(name not in own for inner in graph.node for name in inner.input):
             return True
     return False
-
-
-def _with_a_cache(node: NodeProto, values: Values) -> bool:
-    return bool(_given(node, 4)) or len(node.output) > 1
-
-
-def _open_sizes(node: NodeProto, values: Values) -> bool:
-    return values.open_sizes
 
 
 def _open_keys(node: NodeProto, values: Values) -> bool:
@@ -183,10 +151,6 @@ def _padded_blocks(node: NodeProto, values: Values) -> bool:
     return -len(weight.dims) <= axis < len(weight.dims) and weight.dims[axis] % block != 0
 
 
-def _of_onnxruntime(node: NodeProto, values: Values) -> bool:
-    return node.domain in ORT_OWN
-
-
 class Pattern(NamedTuple):
     """The nodes that a fault is about: of some ops, separated by spaces (``*``: any), where something holds."""
 
@@ -210,7 +174,7 @@ PATTERNS: Mapping[Fault, Pattern] = MappingProxyType(
         runtimes.EMPTY_CONSTANTS: Pattern("Gather", _at_no_places),
         runtimes.RESHAPED_TO_NUMBER: Pattern("Reshape", _number_of_a_product),
         runtimes.ELEMENTS_IN_PLACE: Pattern("Scan", _in_place),
-        runtimes.BRANCHES: Pattern("If", _any_of),
+        runtimes.BRANCHES: Pattern("If", lambda node, values: True),
         runtimes.ATTENTION_OPEN_KEYS: Pattern("Attention", _open_keys),
         runtimes.FUSED_SOFTMAX: Pattern("Softmax", _between_products),
         runtimes.PASSES_OVER_NAN: Pattern("ReduceMax ReduceMin ArgMax MaxPool", _of_unguarded_floats),
@@ -223,17 +187,23 @@ PATTERNS: Mapping[Fault, Pattern] = MappingProxyType(
         runtimes.NAN_IS_GREATER: Pattern("Greater GreaterOrEqual", _of_floats),
         runtimes.DIVIDED_AS_FLOAT32: Pattern("Div Mod", _of_uncorrected_integers),
         runtimes.REGIONS_OF_POSITIONS: Pattern("LessOrEqual Less GreaterOrEqual", _open_positions),
-        file_readers.ATTENTION_CACHE: Pattern("Attention", _with_a_cache),
-        file_readers.MASK_BESIDE_CAUSAL: Pattern("Attention", _causal_mask),
-        file_readers.BOOLEAN_MASK: Pattern("Attention", _boolean_mask),
+        file_readers.ATTENTION_CACHE: Pattern(
+            "Attention", lambda node, values: bool(_given(node, 4)) or len(node.output) > 1
+        ),
+        file_readers.MASK_BESIDE_CAUSAL: Pattern(
+            "Attention", lambda node, values: bool(_given(node, 3)) and bool(attributes_of(node).get("is_causal", 0))
+        ),
+        file_readers.BOOLEAN_MASK: Pattern(
+            "Attention", lambda node, values: values.kind(_given(node, 3)) == TensorProto.BOOL
+        ),
         file_readers.PLACE_OF_BOOLEAN: Pattern("ArgMax", _place_of_a_boolean),
-        file_readers.COMPUTED_SIZES: Pattern("Split TopK", _computed_size),
+        file_readers.COMPUTED_SIZES: Pattern("Split TopK", lambda node, values: _is_computed(_given(node, 1), values)),
         file_readers.COMPUTED_WEIGHTS: Pattern("BatchNormalization QuantizeLinear DequantizeLinear", _computed_weight),
-        file_readers.EIGHT_BITS: Pattern("MatMulNBits", _eight_bits),
-        file_readers.FOUR_BITS: Pattern("*", _few_bits),
-        file_readers.OPEN_SIZES: Pattern("Resize", _open_sizes),
+        file_readers.EIGHT_BITS: Pattern("MatMulNBits", lambda node, values: attributes_of(node).get("bits", 4) == 8),
+        file_readers.FOUR_BITS: Pattern("*", lambda node, values: _has_type(node, values, _FEW_BITS)),
+        file_readers.OPEN_SIZES: Pattern("Resize", lambda node, values: values.open_sizes),
         file_readers.STRIDES: Pattern("Slice", _strides),
-        file_readers.OWN_DOMAIN: Pattern("*", _of_onnxruntime),
+        file_readers.OWN_DOMAIN: Pattern("*", lambda node, values: node.domain in ORT_OWN),
     }
 )
 

@@ -271,16 +271,16 @@ class Session:
             )
         sizes: dict[str, tuple[int, str]] = {}
         for name, (dtype, shape) in types.items():
-            given, sizes_given = inputs[name]
-            if dtype is not None and given != dtype.numpy:
-                raise TypeError(f"Session: input {name} has dtype {given}, expected {dtype}; use .astype(...)")
-            fixed = [size if isinstance(size, int) else None for size in shape]
-            if len(sizes_given) != len(shape) or any(
-                f is not None and f != n for f, n in zip(fixed, sizes_given, strict=True)
-            ):
+            given_type, given = inputs[name]
+            if dtype is not None and given_type != dtype.numpy:
+                raise TypeError(f"Session: input {name} has dtype {given_type}, expected {dtype}; use .astype(...)")
+            fits = len(given) == len(shape) and all(
+                n == size for n, size in zip(given, shape, strict=True) if isinstance(size, int)
+            )
+            if not fits:
                 shown = ", ".join(str(size) for size in shape)
-                raise ValueError(f"Session: input {name} has shape {list(sizes_given)}, expected [{shown}]")
-            for axis, (size, n) in enumerate(zip(shape, sizes_given, strict=True)):
+                raise ValueError(f"Session: input {name} has shape {list(given)}, expected [{shown}]")
+            for axis, (size, n) in enumerate(zip(shape, given, strict=True)):
                 known, where = sizes.setdefault(size, (n, f"{name} axis {axis}")) if isinstance(size, str) else (n, "")
                 if known != n:
                     raise ValueError(
@@ -331,7 +331,7 @@ def _load(
 
 
 def _version(model: Model) -> tuple[int, ...] | None:
-    """Differs between a file and one that replaces it; None if there is no file."""
+    """What tells a file from one that replaces it; None if there is no file."""
     if not isinstance(model, (str, os.PathLike)):
         return None
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array
@@ -27,6 +27,11 @@ class Range(NamedTuple):
 
     low: int
     high: int
+
+    @classmethod
+    def of(cls, array: Array) -> Self:
+        """The range of the integers in an array, which is not empty."""
+        return cls(int(array.min()), int(array.max()))
 
     def meet(self, other: Range) -> Range:
         """The integers in both ranges; `low` is above `high` if there are none."""
@@ -58,7 +63,7 @@ class IndexRanges:
     def __init__(self, graph: Graph) -> None:
         self._graph, self._nodes = graph, graph.nodes()
         constants = (value for node in self._nodes for value in node.inputs if isinstance(value, Constant))
-        self._constants = {id(value): _range_of(value.array) for value in constants if _is_small(value)}
+        self._constants = {id(value): Range.of(value.array) for value in constants if _is_small(value)}
 
     def uses(self, sizes: Mapping[str, int]) -> dict[str, Use]:
         """The use of each integer input by name."""
@@ -209,10 +214,6 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
 def _is_small(constant: Constant) -> bool:
     """Whether a constant may be a table of positions: packed weights are larger."""
     return _whole(constant) and 0 < constant.array.size <= _LARGEST
-
-
-def _range_of(array: Array) -> Range:
-    return Range(int(array.min()), int(array.max()))
 
 
 def _whole(value: Value) -> bool:

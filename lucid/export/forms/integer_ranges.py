@@ -31,7 +31,7 @@ def range_of(value: Value, depth: int = _DEPTH) -> Range:
     if value.type.dtype in _OF_TYPES:
         return _OF_TYPES[value.type.dtype]
     if isinstance(value, Constant):
-        return Range(int(value.array.min()), int(value.array.max())) if value.array.size else Range(0, 0)
+        return Range.of(value.array) if value.array.size else Range(0, 0)
     if value.type.dtype.kind != "int" or not isinstance(value, Result) or not depth:
         return _ANY
     node = value.node
