@@ -149,7 +149,7 @@ def with_group_weights(config: Config) -> Config:
 def _read_format(options: Config) -> GroupFormat:
     method = options.get("quant_method", str)
     if method not in ("gptq", "awq"):
-        raise options.wrong("quant_method", f"supported: awq, gptq, mxfp4; {_OTHER}")
+        raise options.wrong("quant_method", f"supported: awq, fp8, gptq, mxfp4; {_OTHER}")
     known = (4, 8) if method == "gptq" else (4,)
     bits = options.whole("bits")
     if bits not in known:

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias,
 
 import lucid
 from lucid import DType, nn
-from lucid.models.checkpoints import mxfp4
+from lucid.models.checkpoints import fp8, mxfp4
 from lucid.models.checkpoints.adapters import AdaptedWeights, find_adapters, titles, with_adapters
 from lucid.models.checkpoints.adapters import Adapters as Adapters
 from lucid.models.checkpoints.config import ACTIVATIONS as ACTIVATIONS
@@ -299,7 +299,11 @@ def _read_base(path: Path, model_types: Sequence[str], ignore: Sequence[str]) ->
         options = Config.read(path, *model_types, ignore=ignore)
         if not options.has(OPTION):
             return options
-        readers = {METHOD: with_lucid_weights, mxfp4.METHOD: mxfp4.without_quantization}
+        readers = {
+            METHOD: with_lucid_weights,
+            mxfp4.METHOD: mxfp4.without_quantization,
+            fp8.METHOD: fp8.with_fp8_weights,
+        }
         return readers.get(str(options.get(OPTION, dict).get("quant_method")), with_group_weights)(options)
     if len(files) > 1:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")

@@ -97,7 +97,7 @@ class QuantizedFormat(Protocol):
     def shape(self, parts: Parts) -> tuple[int, int]:
         """(N, K); nothing is unpacked."""
 
-    def read(self, parts: Parts) -> Blocks | Int8:
+    def read(self, parts: Parts) -> Weight:
         """The weight."""
 
 

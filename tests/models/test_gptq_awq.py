@@ -212,7 +212,7 @@ FLOATS = "get the checkpoint in floating point; lucid.quantize makes it small"
         (
             "gptq",
             {"quant_method": "bitsandbytes"},
-            f"quant_method is 'bitsandbytes', supported: awq, gptq, mxfp4; {FLOATS}",
+            f"quant_method is 'bitsandbytes', supported: awq, fp8, gptq, mxfp4; {FLOATS}",
         ),
         ("gptq", {"checkpoint_format": "marlin"}, "checkpoint_format is 'marlin', supported: gptq, gptq_v2"),
         ("gptq", {"is_marlin_format": True}, "is_marlin_format is True, supported: False"),
