@@ -6,13 +6,15 @@ import asyncio
 import logging
 import os
 import secrets
+import sys
 import time
 from dataclasses import dataclass, fields
 from http import HTTPStatus
+from pathlib import Path
 from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -148,15 +150,32 @@ class Metrics:
         )
         self.open = Gauge("lucid_open_requests", "requests now", multiprocess_mode="livesum", registry=own)
         self.rows = Histogram("lucid_batch_rows", "rows computed together", buckets=_ROWS, registry=own)
-        self.tokens = Counter("lucid_tokens", "tokens read and written", ["kind"], registry=own)
+        self.tokens = Counter("lucid_tokens", "tokens read, kept from before, and written", ["kind"], registry=own)
+        self.busy = Gauge("lucid_busy_slots", "answers being written", multiprocess_mode="livesum", registry=own)
+        self.waiting = Gauge(
+            "lucid_waiting_answers", "answers without a slot", multiprocess_mode="livesum", registry=own
+        )
 
     def text(self) -> bytes:
         """All figures, of all workers."""
         if SHARED not in os.environ:
             return generate_latest(self._registry)
+        _forget_dead_workers(Path(os.environ[SHARED]))
         shared = CollectorRegistry()
         MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
         return generate_latest(shared)
+
+
+def _forget_dead_workers(shared: Path) -> None:
+    """Remove what workers that are gone last said of now, such as of requests that they were answering."""
+    for worker in {int(file.stem.rpartition("_")[2]) for file in shared.glob("gauge_live*_*.db")}:
+        try:
+            if sys.platform != "win32":  # where it would end the process
+                os.kill(worker, 0)
+        except ProcessLookupError:
+            mark_process_dead(worker)  # type: ignore[no-untyped-call]
+        except PermissionError:
+            continue  # another user has a process of this number now
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ KEY = "LUCID_API_KEY"
 _SETTINGS = "LUCID_SERVING"
 _PARALLELISM = "TOKENIZERS_PARALLELISM"  # off: each request has a thread; in a pool short texts wait for long ones
 _LOCAL = ("127.0.0.1", "localhost", "::1")
+_START = 30  # seconds in which a worker must open the model to replace another one, and answer its supervisor
 _HEADERS = 64 << 10  # the most bytes of a request's headers
 
 
@@ -145,6 +146,7 @@ def serve(settings: Settings, app: Starlette | None) -> None:
         "backlog": room().queue,
         "h11_max_incomplete_event_size": _HEADERS,
         "timeout_keep_alive": 30,
+        "timeout_worker_healthcheck": _START,
         "timeout_graceful_shutdown": int(settings.limits.seconds) + 1,
     }
     if app is not None:

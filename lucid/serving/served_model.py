@@ -103,6 +103,12 @@ class ServedModel:
         self.metrics.tokens.labels("read").inc(tokens)
         return await self._batcher.results(ready), tokens
 
+    def count_answers(self) -> None:
+        """Tell the metrics how many answers are written and wait; to be called whenever that may have changed."""
+        if self.language is not None:
+            self.metrics.busy.set(self.language.active)
+            self.metrics.waiting.set(self.language.waiting)
+
     def check_tokens(self, count: int, field: str) -> None:
         """Refuse a request of more tokens than one may have."""
         if count > self.limits.tokens:

@@ -92,6 +92,7 @@ class Writing:
                 "as many answers are written and wait as this server takes; try again later",
                 status=HTTPStatus.TOO_MANY_REQUESTS,
             ) from error
+        model.count_answers()
         loop = asyncio.get_running_loop()
         self._deadline = loop.time() + model.limits.seconds
         self._end = loop.call_at(self._deadline, answer.cancel)
@@ -111,6 +112,7 @@ class Writing:
         writing.add_done_callback(lambda _: found.put_nowait(None))
         try:
             while (piece := await found.get()) is not None:
+                self.model.count_answers()
                 yield piece
             await writing
             if not self.answer.ids:
@@ -121,14 +123,16 @@ class Writing:
             raise RequestError(str(error), status=status) from error
         finally:
             self.close()
-            read, written = self.answer.prompt_tokens - self.answer.kept, len(self.answer.ids)
-            self.model.metrics.tokens.labels("read").inc(read)
-            self.model.metrics.tokens.labels("written").inc(written)
+            kept, tokens = self.answer.kept, self.model.metrics.tokens
+            tokens.labels("read").inc(self.answer.prompt_tokens - kept)
+            tokens.labels("kept").inc(kept)
+            tokens.labels("written").inc(len(self.answer.ids))
 
     def close(self) -> None:
         """End the answer."""
         self._end.cancel()
         self.answer.cancel()
+        self.model.count_answers()
 
 
 def _begun(model: ServedModel, answers: Sequence[Answer]) -> list[Writing]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -42,7 +44,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[int, int]]:
             yield port, server.pid
         finally:
             server.send_signal(signal.SIGINT)
-            assert server.wait(30) in (0, 130, -signal.SIGINT)
+            assert server.wait(60) in (0, 130, -signal.SIGINT)
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
@@ -150,6 +152,55 @@ def test_openai_asks_for_structure_for_several_answers_and_for_log_probabilities
         assert text.choices[0].text == " Paris." and text.usage.completion_tokens == 2
 
 
+def test_openai_asks_for_seeds_biases_and_streams_of_completions(chat: int) -> None:
+    with client(chat) as opened:
+        asked = {"model": "served", "prompt": "The capital of France is", "max_tokens": 6}
+        drawn = [opened.completions.create(**asked, temperature=1.5, seed=seed).choices[0].text for seed in (3, 3, 4)]
+        assert drawn[0] == drawn[1] != drawn[2]
+        model = lucid.generation.chat.load_language_model(exported("smollm2", "onnxruntime"))
+        (token,) = model.tokenizer.encode(" cat")[-1:]
+        biased = opened.completions.create(**asked, temperature=0, logit_bias={str(token): 100})
+        assert biased.choices[0].text == " cat" * 6
+        whole = opened.completions.create(**asked, temperature=0, logprobs=1)
+        stream = opened.completions.create(**asked, temperature=0, logprobs=1, stream=True)
+        choices = [event.choices[0] for event in stream]
+        assert "".join(choice.text for choice in choices) == whole.choices[0].text
+        offsets = [offset for choice in choices if choice.logprobs for offset in choice.logprobs.text_offset]
+        assert offsets == whole.choices[0].logprobs.text_offset
+
+
+def test_openai_has_a_function_called() -> None:
+    """By a template that takes tools, which SmolLM2's does not."""
+    folder = shutil.copytree(exported("smollm2", "onnxruntime"), WORK / "tools")
+    about = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    about["chat_template"] = "{% if tools %}{{ tools | tojson }}{% endif %}" + about["chat_template"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
+    parameters = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
+    function = {"name": "weather", "parameters": {**parameters, "additionalProperties": False}}
+    asked = {"model": "served", "messages": [{"role": "user", "content": "How is the weather in Rome?"}]}
+    asked |= {"tools": [{"type": "function", "function": function}], "tool_choice": "required", "max_tokens": 40}
+    with serving(folder) as (port, _), client(port) as opened:
+        (choice,) = opened.chat.completions.create(**asked).choices
+        (call,) = choice.message.tool_calls
+        assert (choice.finish_reason, call.function.name) == ("tool_calls", "weather")
+        assert json.loads(call.function.arguments)["city"] in ("Paris", "Rome")
+        answered = [choice.message, {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+        asked |= {"messages": [*asked["messages"], *answered], "tool_choice": "none"}
+        assert opened.chat.completions.create(**asked).choices[0].message.content
+
+
+def test_openai_asks_for_fewer_dimensions(embeddings: int) -> None:
+    with client(embeddings) as asked:
+        whole = computed("minilm", tokens("minilm"))[:, :64]
+        expected = whole / np.linalg.norm(whole, axis=1, keepdims=True)
+        for form in ("base64", "float"):
+            found = asked.embeddings.create(model="served", input=TEXTS, dimensions=64, encoding_format=form)
+            read = [one.embedding for one in found.data]
+            if form == "base64":
+                read = [np.frombuffer(base64.b64decode(one), "<f4") for one in read]
+            close(read, expected)
+
+
 def test_triton_reads_the_model_and_infers_by_tensors_and_by_texts(embeddings: int) -> None:
     headers = MappingProxyType({"Authorization": f"Bearer {KEY}"})  # the client writes to what it is given
     with triton.InferenceServerClient(f"127.0.0.1:{embeddings}") as asked:
@@ -177,42 +228,66 @@ def test_triton_reads_the_model_and_infers_by_tensors_and_by_texts(embeddings: i
             asked.infer("served", [text], outputs=[triton.InferRequestedOutput("logits")], headers=dict(headers))
 
 
+@contextmanager
+def asking(port: int, folder: Path) -> Iterator[tuple[list[int], list[Exception]]]:
+    """Clients that ask a server all the time: the numbers of right answers, and errors; a wrong answer is raised."""
+    texts = [f"sentence number {number}" for number in range(40)]
+    expected = lucid.batch.Predictor(folder)({"text": texts})["embedding"]
+    failed: list[Exception] = []
+    right: list[int] = []
+    stop = threading.Event()
+
+    def ask(first: int) -> None:
+        number = first
+        while not stop.is_set():
+            try:
+                with client(port) as asked:
+                    found = asked.embeddings.create(model="served", input=texts[number % 40])
+            except openai.APIConnectionError as error:
+                failed.append(error)
+            else:
+                close(found.data[0].embedding, expected[number % 40])
+                right.append(number)
+            number += 1
+
+    with ThreadPoolExecutor(4) as clients:
+        asked = [clients.submit(ask, 7 * number) for number in range(4)]
+        try:
+            yield right, failed
+            after = len(right)
+            time.sleep(2)
+        finally:
+            stop.set()
+        for one in asked:
+            one.result()
+    assert len(right) > after > 0
+
+
+def until_replaced(pid: int, old: set[int]) -> None:
+    """Wait until there are two workers and none of the old ones."""
+    end = time.monotonic() + 60
+    while len(again := workers(pid)) != 2 or old & set(again):
+        assert time.monotonic() < end, "not started again"
+        time.sleep(0.1)
+
+
 def test_a_worker_that_is_killed_is_started_again_and_no_answer_is_wrong() -> None:
     """What it was answering fails; the others go on."""
     folder = exported("minilm", "onnxruntime", "--external-data")
-    texts = [f"sentence number {number}" for number in range(40)]
-    expected = lucid.batch.Predictor(folder)({"text": texts})["embedding"]
-    failed, right = [], []
-    with serving(folder, "--workers", "2") as (port, pid):
-        stop = threading.Event()
-
-        def ask(first: int) -> None:
-            number = first
-            while not stop.is_set():
-                try:
-                    with client(port) as asked:
-                        found = asked.embeddings.create(model="served", input=texts[number % 40])
-                except openai.APIConnectionError as error:
-                    failed.append(error)
-                else:
-                    close(found.data[0].embedding, expected[number % 40])
-                    right.append(number)
-                number += 1
-
-        threads = [threading.Thread(target=ask, args=(7 * number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
+    with serving(folder, "--workers", "2") as (port, pid), asking(port, folder) as (_, failed):
         first, _ = workers(pid)
         time.sleep(1)
         os.kill(first, signal.SIGKILL)
-        end = time.monotonic() + 30
-        while len(again := workers(pid)) < 2 or first in again:
-            assert time.monotonic() < end, "it was not started again"
-            time.sleep(0.1)
-        after = len(right)
-        time.sleep(2)
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert len(right) > after > 0
+        until_replaced(pid, {first})
     assert len(failed) <= 8, failed
+
+
+def test_workers_that_are_told_to_open_the_folder_again_refuse_no_request() -> None:
+    """Each goes on until its successor is ready."""
+    folder = exported("minilm", "onnxruntime", "--external-data")
+    with serving(folder, "--workers", "2") as (port, pid), asking(port, folder) as (_, failed):
+        before = set(workers(pid))
+        time.sleep(1)
+        os.kill(pid, signal.SIGHUP)
+        until_replaced(pid, before)
+    assert not failed

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import lucid
+from lucid.layouts import write_folder
 from tests.serving.servers import decoder, served
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
@@ -252,6 +253,36 @@ def test_the_next_turn_of_a_conversation_reads_only_what_is_new(folder):
         told = [*MESSAGES, first["choices"][0]["message"], {"role": "user", "content": "de"}]
         usage = server.ask("POST", CHAT, {**ASKED, "messages": told}).json["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] >= first["usage"]["prompt_tokens"]
+
+
+def test_figures_tell_what_is_written_waits_and_is_kept(folder):
+    with served(folder, slots=1) as server, ThreadPoolExecutor(1) as clients:
+        kept = [server.ask("POST", CHAT, ASKED).json["usage"] for _ in range(2)][-1]
+        assert server.figure('lucid_tokens_total{kind="kept"}') == kept["prompt_tokens_details"]["cached_tokens"] > 0
+        steps = Steps(server)
+        connection = streamed(server, LONG)
+        waiting = clients.submit(server.ask, "POST", CHAT, ASKED)
+        end = time.monotonic() + 10
+        while (server.figure("lucid_busy_slots"), server.figure("lucid_waiting_answers")) != (1, 1):
+            assert time.monotonic() < end
+        connection.close()
+        assert waiting.result().status == 200
+        steps.until(active=0)
+        assert (server.figure("lucid_busy_slots"), server.figure("lucid_waiting_answers")) == (0, 0)
+
+
+def test_a_folder_that_is_replaced_while_it_is_served_changes_no_answer(tmp_path):
+    """A server goes on with the model that it has opened; the next one opens the new folder."""
+    folder = decoder(tmp_path, cache="fixed", external_data=True)
+    with served(folder) as server:
+        before = server.ask("POST", CHAT, ASKED).json["choices"]
+        source = tmp_path / "checkpoint"
+        model = lucid.models.load(source)
+        model.load_state_dict({name: 0.5 * value.numpy() for name, value in model.state_dict().items()})
+        write_folder(model, source, folder, layout="onnxruntime", check=False, cache="fixed", external_data=True)
+        assert server.ask("POST", CHAT, ASKED).json["choices"] == before
+    with served(folder) as server:
+        assert server.ask("POST", CHAT, ASKED).json["choices"] != before
 
 
 def test_logits_that_give_no_token_are_the_fault_of_the_model(folder, monkeypatch):

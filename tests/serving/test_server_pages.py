@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -140,3 +143,26 @@ def test_the_access_log_has_a_line_for_each_request_and_nothing_that_it_holds(
         ("GET /v1/models HTTP/1.1", "200"),
         ("GET /a%0Ab%22 HTTP/1.1", "404"),
     ]
+
+
+# Figures of several workers -------------------------------------------------------------------------------------------
+
+_WORKERS = """
+import os
+from lucid.serving.guard import Metrics
+metrics = Metrics()
+metrics.open.inc()
+if (worker := os.fork()) == 0:
+    metrics.open.inc()
+    metrics.rows.observe(1)
+    os._exit(0)
+os.waitpid(worker, 0)
+print(metrics.text().decode())
+"""
+
+
+def test_requests_that_a_killed_worker_was_answering_are_not_counted_for_ever(tmp_path: Path) -> None:
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    text = subprocess.run([sys.executable, "-c", _WORKERS], env=environment, check=True, capture_output=True, text=True)
+    assert "lucid_open_requests 1.0" in text.stdout.splitlines()
+    assert "lucid_batch_rows_count 1.0" in text.stdout.splitlines()  # what it has done stays

@@ -47,6 +47,16 @@ class LanguageModel:
         self.tokenizer, self.max_positions = tokenizer, min(known, default=None)
         self._engine = Engine(model, slots, self.max_positions, queue=queue)
 
+    @property
+    def active(self) -> int:
+        """How many answers are being written."""
+        return self._engine.active
+
+    @property
+    def waiting(self) -> int:
+        """How many answers wait for a slot."""
+        return self._engine.waiting
+
     def answer(
         self,
         prompt_ids: Sequence[int],
