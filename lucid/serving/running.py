@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.supervisors import Multiprocess
 
 from lucid.core.process.threads import usable_cores
 from lucid.serving.app import application
@@ -24,7 +25,7 @@ KEY = "LUCID_API_KEY"
 _SETTINGS = "LUCID_SERVING"
 _PARALLELISM = "TOKENIZERS_PARALLELISM"  # off: each request has a thread; in a pool short texts wait for long ones
 _LOCAL = ("127.0.0.1", "localhost", "::1")
-_START = 30  # seconds in which a worker must open the model to replace another one, and answer its supervisor
+_START = 600  # seconds in which a worker must open the model, to replace another one
 _HEADERS = 64 << 10  # the most bytes of a request's headers
 
 
@@ -146,7 +147,6 @@ def serve(settings: Settings, app: Starlette | None) -> None:
         "backlog": room().queue,
         "h11_max_incomplete_event_size": _HEADERS,
         "timeout_keep_alive": 30,
-        "timeout_worker_healthcheck": _START,
         "timeout_graceful_shutdown": int(settings.limits.seconds) + 1,
     }
     if app is not None:
@@ -155,4 +155,17 @@ def serve(settings: Settings, app: Starlette | None) -> None:
     os.environ[_SETTINGS] = json.dumps(asdict(settings))
     with tempfile.TemporaryDirectory(prefix="lucid-serve-") as shared:
         os.environ[SHARED] = shared
-        uvicorn.run(f"{__name__}:configured", factory=True, workers=settings.workers, **options)
+        config = uvicorn.Config(f"{__name__}:configured", factory=True, workers=settings.workers, **options)
+        _Workers(config, [config.bind_socket()]).run()
+
+
+class _Workers(Multiprocess):
+    """uvicorn's supervisor of workers, which starts those again that end, and on SIGHUP replaces all, one by one."""
+
+    def restart_all(self) -> None:
+        """Replace the workers; a new one has longer to open the model than one that runs has to answer."""
+        usual, self.config.timeout_worker_healthcheck = self.config.timeout_worker_healthcheck, _START
+        try:
+            super().restart_all()
+        finally:
+            self.config.timeout_worker_healthcheck = usual

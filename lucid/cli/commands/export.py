@@ -28,6 +28,7 @@ from lucid.export.options import ExportOptions
 from lucid.files.atomic import is_stream
 from lucid.layouts import LAYOUTS, write_folder
 from lucid.layouts.adapters import write_kept_adapters
+from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
 from lucid.nn.quantizing.layer_weights import parameter_count
@@ -242,5 +243,11 @@ def _export_folder(options: Export, layout: str) -> int:
             print_cost(out, original, cost)
         if options.check and not costs:
             print_cost(out, original, None)
+        grows = isinstance(model, CausalDecoder) and options.cache is None and model.takes_fixed_cache
+        if grows and layout == "onnxruntime":
+            out.line(
+                "note        the cache grows, which most programs expect; lucid serve, chat and map are quicker with "
+                "--cache fixed"
+            )
         terminal.written(out, files)
     return OK if all(report.passed for report in (*reports.values(), *originals.values())) else FAILED
