@@ -15,9 +15,11 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import torch
+from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram
 from torch.export.pt2_archive import PT2ArchiveReader
 
+from lucid.importing.exporting import REFUSALS
 from lucid.importing.table import TABLE
 from lucid.importing.torch_import import TorchImportError
 
@@ -54,11 +56,12 @@ def load(path: str | PathLike[str]) -> ExportedProgram:
         if reader is not None:
             _check(path, reader)
             program = torch.export.load(path)
-    except (RuntimeError, ValueError, LookupError, AssertionError, OSError, BadZipFile, TypeError) as error:
+    except (*REFUSALS, OSError, BadZipFile, SpecViolationError) as error:
         if isinstance(error, TorchImportError):
             raise
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise TorchImportError(
-            f"from_torch: torch.export.load does not read {path}: {str(error).splitlines()[0]}; if the outputs are "
+            f"from_torch: torch.export.load does not read {path}: {reason}; if the outputs are "
             "classes of a library, import that library first"
         ) from error
     if reader is None:

@@ -1034,6 +1034,18 @@ PLANTED = {  # the record, what takes the place of what in it (a pickle, without
     "argument": (MODEL, INPUT, f'"forward_arg_names": ["a={CODE}"', "forward_arg_names .* which is no name"),
     "node": (MODEL, '{"name": "input"}', f'{{"name": "a={CODE}"}}', "name .* which is no name"),
     "comment": (MODEL, '"stack_trace": "', f'"stack_trace": "a\\r{CODE}', "stack_trace .* which is no name"),
+    "damaged table": (
+        "data/weights/model_weights_config.json",
+        '"config"',
+        '"config": true, "other"',
+        "does not read evil.pt2",
+    ),
+    "damaged outputs": (
+        MODEL,
+        '"user_output": {"arg": {"as_tensor": {"name": "',
+        '"user_output": {"arg": {"as_tensor": {"name": "x',
+        "does not read evil.pt2",
+    ),
     "older form": ("version", "", "", "older form, a pickle"),
 }
 
