@@ -155,7 +155,12 @@ def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
 def _alone(folder: Path, name: str) -> str:
     """What to do with modules that are not known: the first may be a checkpoint by itself."""
     if not (folder / name / "config.json").exists():
-        return "its library computes it, Lucid does not"
+        inside = sorted(path.parent.name for path in (folder / name).glob("*Transformer/config.json"))  # of a Router
+        return (
+            f"to read one encoder alone, give its folder: {', '.join(inside)}"
+            if inside
+            else ("its library computes it, Lucid does not")
+        )
     if name:
         return f"to read {name} alone, give the folder {folder / name}"
     return "to read the encoder alone, give the task feature-extraction"
