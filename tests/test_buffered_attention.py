@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from lucid.models.llama import Llama
 from lucid.runtime import Session, installed
 from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.testing.part_parity import part_parity
+from tests.console import in_process
 from tests.models import goldens
 from tests.op_references import buffered_attention
 
@@ -224,3 +226,15 @@ def test_generation_reads_several_tokens_behind_others_row_by_row() -> None:
         found = together.read([0, 1], list(part))
         for row, wanted in enumerate([alone.read([row], [tokens])[0] for row, tokens in enumerate(part)]):
             np.testing.assert_allclose(found[row], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_command_exports_and_verifies_a_decoder_whose_rows_are_read_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, file = goldens.folder("llama/llama3"), tmp_path / "model.onnx"
+    command = ["export", checkpoint, "-o", file, "--cache", "fixed", "--target", "cpu", "--rows-apart"]
+    assert in_process(command, monkeypatch) == 0
+    assert "GroupQueryAttention, which writes the buffers" in capsys.readouterr().out
+    assert in_process(["verify", checkpoint, file, "--cache", "fixed"], monkeypatch) == 0
+    assert in_process(["export", checkpoint, "--for", "onnxruntime", "--rows-apart"], monkeypatch) == 2
+    assert "--for onnxruntime: the layout decides rows-apart" in capsys.readouterr().err

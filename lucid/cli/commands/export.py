@@ -190,7 +190,7 @@ def _print(
 def _export_folder(options: Export, layout: str) -> int:
     """Write the folder, check each model in it, show."""
     of_a_file = ("inputs", "call", "part", "opset", "lengths", "rows_apart", "outputs")
-    other = [name for name in of_a_file if vars(options)[name]]
+    other = [name.replace("_", "-") for name in of_a_file if vars(options)[name]]
     other += ["attention"] if options.attention != "auto" else []
     other += [] if options.keep_io_types else ["half-io-types"]
     if other:
