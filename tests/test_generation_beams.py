@@ -9,6 +9,7 @@ import pytest
 
 from lucid.generation.beams import BeamSearch
 from lucid.generation.logits import Logits
+from lucid.generation.options import Options
 from lucid.generation.stops import Stops
 
 
@@ -18,7 +19,7 @@ def searched(
     """The best sequence after the token `first`, where chain[a, b] is the probability of b after a."""
     with np.errstate(divide="ignore"):
         table = np.log(np.asarray(chain, np.float64))
-    beams = BeamSearch(1, num_beams, length, padding=-1, stops=Stops(eos, (), None))
+    beams = BeamSearch(1, Options(num_beams=num_beams, max_new_tokens=length), Stops(eos, (), None))
     random = None if seed is None else np.random.default_rng(seed)
     new, last = np.zeros((num_beams, 0), np.int64), np.full(num_beams, first)
     while beams.open:
@@ -63,7 +64,7 @@ def test_a_sequence_that_ended_is_kept_while_the_search_goes_on() -> None:
 def test_the_search_ends_once_no_beam_can_beat_the_finished_ones() -> None:
     """Both finished sequences have a mean above the best running one at its length."""
     table = np.log([[0.02, 0.49, 0.49]] * 3)
-    beams = BeamSearch(1, 2, 50, padding=0, stops=Stops((1, 2), (), None))
+    beams = BeamSearch(1, Options(num_beams=2, max_new_tokens=50), Stops((1, 2), (), None))
     beams.advance(table[[0, 0]], np.zeros((2, 0), np.int64), None)
     assert not beams.open
     assert beams.best().tolist() == [[1]]
@@ -73,14 +74,14 @@ def test_prompts_of_a_batch_do_not_see_each_other() -> None:
     chains = np.random.default_rng(3).dirichlet([1.0] * 5, size=(2, 5))
     alone = [searched(chain, 0, num_beams=3, length=5, eos=(4,)) for chain in chains]
     tables = np.log(chains)
-    beams = BeamSearch(2, 3, 5, padding=-1, stops=Stops((4,), (), None))
+    beams = BeamSearch(2, Options(num_beams=3, max_new_tokens=5, pad_token_id=9), Stops((4,), (), None))
     new, last, which = np.zeros((6, 0), np.int64), np.zeros(6, np.int64), np.repeat([0, 1], 3)
     while beams.open:
         rows, last = beams.advance(tables[which, last], new, None)
         assert (rows // 3 == which).all()
         new = np.concatenate([new[rows], last[:, None]], axis=1)
     for found, expected in zip(beams.best().tolist(), alone, strict=True):
-        assert found == expected + [-1] * (len(found) - len(expected))
+        assert found == expected + [9] * (len(found) - len(expected))
 
 
 def test_more_beams_than_tokens() -> None:

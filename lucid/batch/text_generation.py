@@ -121,17 +121,19 @@ class Generation(_TextTask):
         return self._ready(ids)
 
     def batches(self, sizes: Sequence[int], budget: int) -> list[list[int]]:
-        """All rows, the longest first: one that ends makes room for another."""
+        """All rows, the longest first: one that ends makes room for another. Beams of a batch end together."""
+        if self._checked.num_beams > 1:
+            return padded_batches(sizes, budget)
         return [sorted(range(len(sizes)), key=lambda row: -sizes[row])] if sizes else []
 
     def run(self, batch: Sequence[Any], budget: int = BUDGET) -> dict[str, Results]:
         """The answers, without the tokens that end them."""
-        count = max(1, min(len(batch), budget // (max(map(len, batch)) + self._checked.max_new_tokens)))
+        session, positions, decode = self._session, self._positions, self._tokenizer.decode
         if self._checked.num_beams > 1:
-            return self._results(self._searched(batch, count))
-        engine = Engine(
-            self._session, count, self._positions, decode=self._tokenizer.decode, queue=len(batch), chunk=budget
-        )
+            generator = Generator(session, max_positions=positions, decode=decode)
+            return self._results(generator.generate(*pad_left(batch, 0), **self._options).tolist())
+        slots = max(1, min(len(batch), budget // (max(map(len, batch)) + self._checked.max_new_tokens)))
+        engine = Engine(session, slots, positions, decode=decode, queue=len(batch), chunk=budget)
         requests = [engine.prepare_row(np.array(ids), self._checked, row) for row, ids in enumerate(batch)]
         for request in requests:
             request.begin()
@@ -141,15 +143,6 @@ class Generation(_TextTask):
             if request.error is not None:
                 raise request.error
         return self._results([request.ids for request in requests])
-
-    def _searched(self, batch: Sequence[Any], count: int) -> list[list[int]]:
-        """What beams find, of so many rows at a time."""
-        generator = Generator(self._session, max_positions=self._positions, decode=self._tokenizer.decode)
-        found: list[list[int]] = []
-        for start in range(0, len(batch), count):
-            ids, mask = pad_left(batch[start : start + count], next(iter(self._tokenizer.eos_token_ids), 0))
-            found += generator.generate(ids, mask, **self._options).tolist()
-        return found
 
 
 _START = "decoder_start_token_id"

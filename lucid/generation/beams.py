@@ -8,7 +8,6 @@ A search goes on until no running beam can beat the worst of `num_beams` finishe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,15 +24,7 @@ from lucid.generation.stops import Stops
 def search(slots: Slots, prompts: Sequence[Ids], options: Options, stops: Stops) -> Ids:
     """The best sequences for prompts (L,), each in a slot: (N, new), those of a prompt one after the other."""
     count, random = options.num_beams, options.random()
-    beams = BeamSearch(
-        len(prompts),
-        count,
-        options.max_new_tokens,
-        options.padding,
-        stops,
-        options.length_penalty,
-        options.early_stopping,
-    )
+    beams = BeamSearch(len(prompts), options, stops)
     of = np.repeat(np.arange(len(prompts)), count)
     choosers = [Chooser(options, len(prompts[prompt]), row) for row, prompt in enumerate(of.tolist())]
     logits = slots.read(range(len(prompts)), prompts)[of, -1]
@@ -60,31 +51,19 @@ class BeamSearch:
     """The running beams of a batch, and the best sequences that have ended.
 
     Args:
-        batch, num_beams: N prompts, B beams for each.
-        max_new_tokens: the length at which every sequence ends.
-        padding: the id that follows the end of a sequence.
-        stops: what ends one earlier.
-        length_penalty, early_stopping: the options of these names.
+        batch: N prompts, each with B beams.
+        options: of the search.
+        stops: what ends a sequence before `max_new_tokens`.
     """
 
-    def __init__(
-        self,
-        batch: int,
-        num_beams: int,
-        max_new_tokens: int,
-        padding: int,
-        stops: Stops,
-        length_penalty: float = 1.0,
-        early_stopping: bool | Literal["never"] = False,
-    ) -> None:
-        self._stops, self._max_new_tokens, self._padding = stops, max_new_tokens, padding
-        self._length_penalty, self._early_stopping = length_penalty, early_stopping
+    def __init__(self, batch: int, options: Options, stops: Stops) -> None:
+        self._stops, self._options, num_beams = stops, options, options.num_beams
         # Enough for num_beams to run on even if the likeliest tokens of each beam all end it.
         self._candidates = max(2, 1 + len(stops.tokens)) * num_beams
         # All beams of a prompt start as the same sequence, so only the first counts.
         self._running_scores = np.full((batch, num_beams), -np.inf)
         self._running_scores[:, 0] = 0
-        self._finished = np.full((batch, num_beams, max_new_tokens), padding, np.int64)
+        self._finished = np.full((batch, num_beams, options.max_new_tokens), options.padding, np.int64)
         self._lengths = np.zeros((batch, num_beams), np.int64)
         self._finished_scores = np.full((batch, num_beams), -np.inf)
         self._open = np.ones(batch, bool)  # whether a running beam can still beat a finished sequence
@@ -124,17 +103,17 @@ class BeamSearch:
         before = _beams_at(new.reshape(batch, beams, length), parents)
         candidates = np.concatenate([before, tokens[:, :, None]], axis=2)
         ended = self._stops.ended(candidates.reshape(-1, length + 1)).reshape(chosen.shape)
-        ended |= length + 1 == self._max_new_tokens
+        ended |= length + 1 == self._options.max_new_tokens
 
-        self._finish(candidates, np.where(ended, scores, -np.inf) / (length + 1) ** self._length_penalty)
+        self._finish(candidates, np.where(ended, scores, -np.inf) / (length + 1) ** self._options.length_penalty)
         running_scores = np.where(ended, -np.inf, scores)
         kept = sampling.largest(running_scores, beams)
         self._running_scores = np.take_along_axis(running_scores, kept, axis=1)
-        reached = self._early_stopping == "never" and self._length_penalty > 0
-        best_length = self._max_new_tokens if reached else length + 1
-        best_possible = self._running_scores[:, 0] / best_length**self._length_penalty
+        reached = self._options.early_stopping == "never" and self._options.length_penalty > 0
+        best_length = self._options.max_new_tokens if reached else length + 1
+        best_possible = self._running_scores[:, 0] / best_length**self._options.length_penalty
         self._open &= best_possible > self._finished_scores.min(axis=1)
-        if self._early_stopping is True:
+        if self._options.early_stopping is True:
             self._open &= ~np.isfinite(self._finished_scores).all(axis=1)
         rows = np.take_along_axis(parents, kept, axis=1) + np.arange(batch)[:, None] * beams
         return rows.reshape(-1), np.take_along_axis(tokens, kept, axis=1).reshape(-1)
@@ -151,7 +130,7 @@ class BeamSearch:
         """
         batch, beams, _ = self._finished.shape
         length = candidates.shape[2]
-        fresh = np.full_like(self._finished, self._padding)
+        fresh = np.full_like(self._finished, self._options.padding)
         fresh[:, :, :length] = candidates[:, :beams]
         fresh_scores = np.where(self._open[:, None], scores[:, :beams], -np.inf)
         merged = np.concatenate([self._finished_scores, fresh_scores], axis=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol, Unpack
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +56,7 @@ class EncoderDecoderGenerator:
         max_positions: int | None = None,
         decoder_start_token_id: int | None = None,
     ) -> None:
-        self._encoder: Encoder
+        self._encoder: EagerEncoder | SessionEncoder
         if isinstance(model, EncoderDecoder) and decoder is None:
             self._encoder, known = EagerEncoder(model), positions_of(model)
         elif isinstance(model, Session) and isinstance(decoder, Session):
@@ -129,19 +129,6 @@ _MASK, _STATES = "attention_mask", "last_hidden_state"
 _OF_ENCODER = {"encoder_attention_mask": _MASK, "encoder_hidden_states": _STATES}
 
 
-class Encoder(Protocol):
-    """Reads the inputs of an encoder-decoder."""
-
-    @property
-    def takes_mask(self) -> bool:
-        """Whether it takes a mask of its input."""
-        ...
-
-    def run(self, inputs: Array, mask: Array | None) -> Memory:
-        """The memory of N texts, one for each of N inputs; the mask is for encoders that take one."""
-        ...
-
-
 class EagerEncoder:
     """The encoder of a model that runs on NumPy."""
 
@@ -152,6 +139,7 @@ class EagerEncoder:
         self.takes_mask = _MASK in dict(others)
 
     def run(self, inputs: Array, mask: Array | None) -> Memory:
+        """The memory of N texts, one for each of N inputs; the mask is for encoders that take one."""
         named = {self._input: Tensor.from_array(inputs.astype(self._type))}
         kept = None if mask is None else Tensor.from_array(mask)
         states = self._model.encode(**named, **({} if kept is None else {_MASK: kept}))

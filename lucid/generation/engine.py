@@ -115,17 +115,18 @@ class Completion:
         """
         self.drafted += len(proposed)
         for place, row in enumerate(logits):
-            token = self._chooser.choose(self.tokens[: self.total], row)
-            self.tokens[self.total] = token
+            total = self.total
+            token = self._chooser.choose(self.tokens[:total], row)
+            self.tokens[total] = token
             self.ids.append(token)
             right = place < len(proposed) and token == proposed[place]
             self.accepted += int(right)
-            if self._stops.ended(self.tokens[None, self.prompt_tokens : self.total])[0]:
+            if self._stops.ended(self.tokens[None, self.prompt_tokens : total + 1])[0]:
                 return "eos" if token in self._stops.tokens else "stop"
             if len(self.ids) == self._most:
                 return "length"
             if not right:
-                return None
+                break
         return None
 
 
@@ -356,14 +357,15 @@ class Engine:
 
     def _write(self) -> bool:
         """Write the next token of each request of which all but the last token is read, and of drafts what is right."""
-        for slot, request in self._running():
+        running = self._running()
+        for slot, request in running:
             if slot.filled == 0:  # of equal prompts one is read
                 source, count = _longest(
                     request, [one for one in self._slots if one is not slot and one.key == slot.key]
                 )
                 if source is not None and 2 * count >= request.prompt_tokens:
                     self._keep(slot, request, source, count)
-        writers = [pair for pair in self._running() if pair[0].filled == pair[1].total - 1 > 0]
+        writers = [pair for pair in running if pair[0].filled == pair[1].total - 1 > 0]
         parts = {slot.number: request.following(slot.filled, 1) for slot, request in writers}
         together = [pair for pair in writers if len(parts[pair[0].number]) == 1]
         alone = [[pair] for pair in writers if len(parts[pair[0].number]) > 1]  # their drafts have several lengths

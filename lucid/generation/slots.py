@@ -77,19 +77,18 @@ class BufferSlots:
         self._row = list(range(buffers.rows))  # by slot
 
     def read(self, slots: Sequence[int], parts: Sequence[Ids], last: int = 1) -> StepLogits:
-        rows = self._together(slots)
-        first, lengths = min(rows), np.array([len(part) for part in parts])
-        ids = np.zeros((max(rows) + 1 - first, lengths.max()), np.int64)
+        rows, longest = self._together(slots), max(map(len, parts))
+        first = min(rows)
         places = [row - first for row in rows]
+        ids = np.zeros((max(places) + 1, longest), np.int64)
         for place, part in zip(places, parts, strict=True):
             ids[place, : len(part)] = part  # padding, on the right, is written over by what follows
-        if (lengths < lengths.max()).any():  # the last column is padding for some: a step reads their last tokens
+        if min(map(len, parts)) < longest:  # the last column is padding for some: a step reads their last tokens
             self._run(first, ids[:, :-1])
-            self._filled[rows] += lengths - 1
-            ids = ids[np.arange(len(ids)), self._filled[first : first + len(ids)]][:, None]
-            lengths = np.ones_like(lengths)
+            self._filled[rows] += [len(part) - 1 for part in parts]
+            ids, longest = ids[np.arange(len(ids)), self._filled[first : first + len(ids)]][:, None], 1
         logits = self._run(first, ids)
-        self._filled[rows] += lengths
+        self._filled[rows] += longest
         return logits if places == list(range(len(ids))) else logits[places]
 
     def keep(self, slot: int, source: int, count: int) -> int:
