@@ -225,9 +225,12 @@ COMPLEX: dict[str, tuple[str, tuple, np.ndarray]] = {
     "joined": ("cat.default", ([Z, W], 1), np.concatenate([Z, W], 1)),
     "pairs of real numbers": ("view_as_complex.default", (X[..., :2],), X[..., 0] + 1j * X[..., 1]),
     "as pairs of real numbers": ("view_as_real.default", (Z,), np.stack([Z.real, Z.imag], -1)),
-    "Fourier transform": ("fft_fft.default", (X, None, 1), np.fft.fft(X, axis=1)),
-    "Fourier transform that keeps lengths": ("fft_fft.default", (Z, None, -1, "ortho"), np.fft.fft(Z, norm="ortho")),
-    "Fourier transform of all axes": ("fft_fftn.default", (X,), np.fft.fftn(X)),
+    "Fourier transform": ("_fft_c2c.default", (Z, [0], 0, True), np.fft.fft(Z, axis=0)),
+    "Fourier transform that keeps lengths": ("_fft_c2c.default", (Z, [1], 1, True), np.fft.fft(Z, norm="ortho")),
+    "inverse Fourier transform": ("_fft_c2c.default", (Z, [0, 1], 2, False), np.fft.ifftn(Z)),
+    "Fourier transform of real numbers": ("_fft_r2c.default", (X, [0, 1, 2], 0, False), np.fft.fftn(X)),
+    "half of it": ("_fft_r2c.default", (X, [2, 1], 0, True), np.fft.rfftn(X, axes=(2, 1))),
+    "back to real numbers": ("_fft_c2r.default", (Z, [0, 1], 2, 13), np.fft.irfftn(Z, (len(Z), 13), (0, 1))),
 }
 
 
@@ -251,11 +254,6 @@ def test_complex_tensors_are_split_by_part() -> None:
     first, second = TABLE[f"aten.split.Tensor{OF_COMPLEX}"](complex_of(Z), 4, -1)
     np.testing.assert_array_equal(first.real.numpy(), Z.real[:, :4])
     np.testing.assert_array_equal(second.imaginary.numpy(), Z.imag[:, 4:])
-
-
-def test_a_fourier_transform_of_another_size_is_refused() -> None:
-    with pytest.raises(NotImplementedError, match="a Fourier transform with size 4 and norm None"):
-        TABLE[f"aten.fft_fft.default{OF_COMPLEX}"](of(X), 4)
 
 
 def test_a_step_along_an_axis_of_unknown_size_is_refused() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lucid import ops
-from lucid.core.graph.types import float32
+from lucid.core.graph.types import DType
 from lucid.importing import functions as f
 from lucid.ops.creation import tensor as _tensor
 from lucid.ops.tensor.tensor import Tensor
@@ -86,23 +86,58 @@ def _polar(length: Tensor, angle: Tensor) -> Complex:
     return Complex(length * ops.cos(angle), length * ops.sin(angle))
 
 
-def fourier_transform(x: Any, size: Any = None, axis: int = -1, norm: str | None = None) -> Complex:
-    """torch.fft.fft: the discrete Fourier transform of an axis, as a product with a matrix."""
-    if size is not None or norm not in (None, "backward", "ortho"):
-        raise NotImplementedError(f"a Fourier transform with size {size} and norm {norm!r}")
-    last = by_part(lambda part: part.movedim(axis, -1))(x) if isinstance(x, Complex) else x.movedim(axis, -1)
-    length = (last.real if isinstance(last, Complex) else last).shape[-1]
-    places = ops.arange(length)
-    turns = (places.unsqueeze(1) * places % length).astype(float32)  # whole turns change nothing, and cost digits
-    count = _tensor(length, float32)
-    waves = _polar(1 / ops.sqrt(count) if norm == "ortho" else ops.full((), 1.0), turns * (-2 * math.pi) / count)
-    return Complex(*by_part(lambda part: part.movedim(-1, axis))(_product(ops.matmul)(last, waves)))
+def _waves(rows: Any, columns: Any, turns: Any, dtype: DType, sign: int = -1) -> Complex:
+    """exp(2 pi i sign row column / turns), a row for each number of `rows`."""
+    steps = ops.arange(rows).unsqueeze(1) * ops.arange(columns) % turns  # whole turns change nothing, and cost digits
+    return _polar(_tensor(1, dtype), steps.astype(dtype) * (sign * 2 * math.pi) / _tensor(turns, dtype))
 
 
-def _fourier_transforms(x: Any, sizes: Any = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
-    for axis in range((x.real if isinstance(x, Complex) else x).ndim) if axes is None else axes:
-        x = fourier_transform(x, sizes, axis, norm)
-    return x
+def _each(function: Function, x: Any) -> Any:
+    """A function of a real tensor, or of each part of a complex one."""
+    return Complex(*map(function, x)) if isinstance(x, Complex) else function(x)
+
+
+def _moved(x: Any, axis: int, to: int) -> Any:
+    return _each(lambda part: part.movedim(axis, to), x)
+
+
+def _scaled(x: Any, sizes: Sequence[Any], norm: int) -> Any:
+    """By torch's codes of norms: 0 is none, 1 the root of the number of elements, 2 the number."""
+    if norm == 0:
+        return x
+    count = _tensor(math.prod(sizes), (x.real if isinstance(x, Complex) else x).dtype)
+    divisor = ops.sqrt(count) if norm == 1 else count
+    return _each(lambda part: part / divisor, x)
+
+
+def _transforms(x: Complex, axes: Sequence[int], norm: int, forward: bool) -> Complex:
+    """torch._fft_c2c: the discrete Fourier transform of each axis, as a product with a matrix."""
+    sizes = [x.real.shape[axis] for axis in axes]
+    for axis, size in zip(axes, sizes, strict=True):
+        waves = _waves(size, size, size, x.real.dtype, -1 if forward else 1)
+        x = _moved(_product(ops.matmul)(_moved(x, axis, -1), waves), -1, axis)
+    return Complex(*_scaled(x, sizes, norm))
+
+
+def _of_real(x: Tensor, axes: Sequence[int], norm: int, onesided: bool) -> Complex:
+    """torch._fft_r2c: the transform of real numbers; of its last axis perhaps the first half alone."""
+    *others, axis = axes
+    size = x.shape[axis]
+    waves = _waves(size, size // 2 + 1 if onesided else size, size, x.dtype)
+    half = _moved(_product(ops.matmul)(_moved(x, axis, -1), waves), -1, axis)
+    return Complex(*_scaled(_transforms(half, others, 0, True), [x.shape[axis] for axis in axes], norm))
+
+
+def _to_real(x: Complex, axes: Sequence[int], norm: int, size: Any) -> Any:
+    """torch._fft_c2r: back to real numbers, from the first half of the last axis."""
+    *others, axis = axes
+    real, imaginary = _moved(_transforms(x, others, 0, False), axis, -1)
+    half = size // 2 + 1
+    waves, places = _waves(half, size, size, real.dtype, 1), ops.arange(half).unsqueeze(1)
+    alone = ops.logical_or(places == 0, places * 2 == size)  # the others stand for two numbers, one of them left out
+    cos, sin = (ops.where(alone, part, part * 2) for part in waves)
+    result = real[..., :half] @ cos - imaginary[..., :half] @ sin
+    return _scaled(_moved(result, -1, axis), [*(x.real.shape[other] for other in others), size], norm)
 
 
 def rows(table: Mapping[str, Function]) -> dict[str, Function]:
@@ -121,9 +156,11 @@ def rows(table: Mapping[str, Function]) -> dict[str, Function]:
         "aten.add.Tensor": _sum(operator.add),
         "aten.sub.Tensor": _sum(operator.sub),
         "aten.div.Tensor": _quotient,
-        "aten.fft_fft.default": fourier_transform,
-        "aten.fft_fft2.default": _fourier_transforms,
-        "aten.fft_fftn.default": _fourier_transforms,
+        "aten._to_copy.default": lambda x, dtype=None: _pair(x) if dtype is None else _pair(x).real.astype(dtype),
+        "aten._fft_c2c.default": _transforms,
+        "aten._fft_r2c.default": _of_real,
+        "aten._fft_c2r.default": _to_real,
+        "aten._conj_physical.default": lambda x: Complex(x.real, -x.imaginary),
     }
     own |= {name: by_part(table[name]) for name in _BY_PART}
     return {name + OF_COMPLEX: function for name, function in own.items()}
@@ -135,6 +172,13 @@ _BY_PART = (
     *("aten.reshape.default", "aten.expand.default", "aten.permute.default", "aten.transpose.int"),
     *("aten.unsqueeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.flatten.using_ints"),
     *("aten.slice.Tensor", "aten.select.int", "aten.split.Tensor", "aten.split_with_sizes.default", "aten.unbind.int"),
-    *("aten.cat.default", "aten.stack.default", "aten.repeat.default", "aten.flip.default", "aten.roll.default"),
+    *(
+        "aten.constant_pad_nd.default",
+        "aten.cat.default",
+        "aten.stack.default",
+        "aten.repeat.default",
+        "aten.flip.default",
+        "aten.roll.default",
+    ),
     *("aten.index.Tensor", "aten.index_select.default", "aten.sum.dim_IntList", "aten.mean.dim"),
 )

@@ -7,7 +7,7 @@ names of the inputs' axes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,7 +37,15 @@ def with_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return ops.unsqueeze(x, axes)
 
 
-LARGER = (attention, packed_attention, rms_norm, rotated, with_axes)
+def strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -> Tensor:
+    """torch.as_strided of a tensor that has its elements in order."""
+    places: Any = offset or 0
+    for axis, (length, step) in enumerate(zip(size, stride, strict=True)):
+        places = places + (ops.arange(length) * step).reshape(-1, *(1,) * (len(size) - 1 - axis))
+    return x.flatten()[places]
+
+
+LARGER = (attention, packed_attention, rms_norm, rotated, with_axes, strided)
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
 
 
@@ -59,6 +67,9 @@ def with_larger_operations(graph: Graph, names: Mapping[str, str], constants: Ma
 
 
 def _identity(graph: Graph, node: Node, sizes: Sizes) -> None:
+    if is_call(node, aten.as_strided.default) and node.args[0].meta["val"].is_contiguous():
+        replace(graph, node, strided, node.args)
+        return
     if is_call(node, aten.permute.default) and list(node.args[1]) == [0, 2, 1, 3]:
         node.target, node.args = aten.transpose.int, (node.args[0], 1, 2)
     source = node.args[0] if node.args else None

@@ -349,7 +349,7 @@ def _argument(argument: Any, slots: Mapping[Node, Slot]) -> Any:
     if isinstance(argument, Node):
         return slots[argument]
     if isinstance(argument, torch.dtype):
-        return dtype_of(argument)
+        return None if argument == torch.complex64 else dtype_of(argument)  # pairs of numbers have none
     if isinstance(argument, (list, tuple)):
         return [_argument(item, slots) for item in argument]
     if isinstance(argument, Mapping):
