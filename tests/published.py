@@ -112,6 +112,15 @@ _DETR = {
     "backbone": None,
     "backbone_config": {"model_type": "resnet", **_RESNET, "out_features": ["stage2"], "out_indices": [2]},
 }
+_RT_DETR = {
+    **{name: size for name, size in _DETR.items() if name.startswith(("d_", "decoder_"))},
+    **{"encoder_hidden_dim": 32, "encoder_attention_heads": 4, "encoder_ffn_dim": 40, "num_queries": 5},
+    **{"encoder_in_channels": [8, 8, 16], "decoder_in_channels": [32, 32, 32]},
+    "backbone_config": {
+        **{"model_type": "rt_detr_resnet", "hidden_sizes": [8, 8, 8, 16], "depths": [1, 1, 1, 1], "embedding_size": 8},
+        **{"out_features": ["stage2", "stage3", "stage4"], "out_indices": [2, 3, 4]},
+    },
+}
 _IMAGES_IN_TEXT = {
     "text_config": {**DECODER, "head_dim": 8, "model_type": "llama", "pad_token_id": 1},
     "vision_config": _IMAGE,
@@ -136,6 +145,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "depth_anything": _DEPTH,
     "resnet": _RESNET,
     "detr": _DETR,
+    **dict.fromkeys(("rt_detr", "rt_detr_v2"), _RT_DETR),
     **dict.fromkeys(("wav2vec2", "hubert", "wavlm"), _SOUND),
     **dict.fromkeys(("convnext", "convnextv2"), _STAGES),
     **dict.fromkeys(("clip", "siglip"), _TOWERS),
@@ -293,9 +303,18 @@ def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:
     if kind in ("wav2vec2", "hubert", "wavlm"):
         return {"input_values": rng.standard_normal((2, 120)).astype(np.float32)}
     vision = options.get("vision_config", options.get("backbone_config", options))
-    side = vision.get("image_size", 48)
+    side = vision.get("image_size", 64)
     pictures = "clip siglip clip_vision_model siglip_vision_model vit deit dinov2 swin convnext segformer dinov3_vit"
-    if kind in (*pictures.split(), "depth_anything", "dinov2_with_registers", "convnextv2", "resnet", "detr"):
+    if kind in (
+        *pictures.split(),
+        "depth_anything",
+        "dinov2_with_registers",
+        "convnextv2",
+        "resnet",
+        "detr",
+        "rt_detr",
+        "rt_detr_v2",
+    ):
         height, width = side if isinstance(side, list) else (side, side)
         pixels = rng.standard_normal((2, vision.get("num_channels", 3), height, width)).astype(np.float32)
         return {"input_ids": ids, "pixel_values": pixels} if kind in ("clip", "siglip") else {"pixel_values": pixels}

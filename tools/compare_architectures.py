@@ -73,7 +73,7 @@ def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
     mask = np.ones((2, length), int)
     mask[1, short:] = 0
     vision = options.get("vision_config") or options
-    size = vision.get("image_size", 48 if "backbone_config" in options else 16)
+    size = vision.get("image_size", 64 if "backbone_config" in options else 16)
     height, width = size if isinstance(size, list) else (size, size)
     made: dict[str, Any] = {
         "input_ids": ids.tolist(),

@@ -26,6 +26,8 @@ TABLE = Path(__file__).parents[1] / "models" / "checkpoints" / "options_read.jso
 SOURCES = Path(importlib.util.find_spec("transformers").origin or "").parent  # type: ignore[union-attr]
 SHARED = ("masking_utils", "modeling_layers", "cache_utils", "modeling_rope_utils", "backbone_utils")
 """Modules that read options of any model whose modeling file imports them."""
+BACKBONES = ("rt_detr_resnet",)
+"""Types that are a part of our models alone."""
 COMPUTED = "computed"  # in the table: a default that only running the class would tell
 _FUNCTIONS = ("getattr", "hasattr")
 _OF_KEYWORDS = ("kwargs.pop", "kwargs.get", "kwargs.setdefault")
@@ -233,7 +235,8 @@ def of_type(model_type: str) -> dict[str, Any]:
                 sections = {name: declared(classes(path)[kind]) for name, kind in kinds.items()}
                 if sections:
                     entry["sections"] = {name: of_class(section, modeling) for name, section in sections.items()}
-                others = {name: of_type(kind) for name, kind in own.sections.items() if kind in MODEL_TYPES}
+                known = (*MODEL_TYPES, *BACKBONES)
+                others = {name: of_type(kind) for name, kind in own.sections.items() if kind in known}
                 if others:
                     entry["sections"] = entry.get("sections", {}) | others
                 if keys := set(keys_of_rope(parsed(modeling))) | set(keys_of_rope(parsed(path))):

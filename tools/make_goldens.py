@@ -116,6 +116,7 @@ FAMILIES = {
     "depth_anything": dense.depth_anything,
     "resnet": detection.resnet,
     "detr": detection.detr,
+    "rt_detr": detection.rt_detr,
     "swin": vision_stages.swin,
     "convnext": vision_stages.convnext,
     "smolvlm": vision_language.smolvlm,

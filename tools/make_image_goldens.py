@@ -19,6 +19,7 @@ CASES = [
     ("SiglipImageProcessorPil", {"size": {"height": 6, "width": 6}}),
     ("ConvNextImageProcessorPil", {"size": {"shortest_edge": 7}}),
     ("SegformerImageProcessorPil", {"size": {"height": 6, "width": 5}, "do_reduce_labels": True}),
+    ("RTDetrImageProcessorPil", {"size": {"height": 7, "width": 6}}),
     ("BitImageProcessorPil", {"size": {"shortest_edge": 8}, "crop_size": {"height": 6, "width": 8}}),
 ]
 

@@ -183,6 +183,8 @@ CLASSES = {
         "RoFormerForCausalLM RoFormerForMaskedLM RoFormerForMultipleChoice RoFormerForQuestionAnswering "
         "RoFormerForSequenceClassification RoFormerForTokenClassification RoFormerModel"
     ),
+    "rt_detr": "RTDetrDecoder RTDetrForObjectDetection RTDetrHybridEncoder RTDetrModel",
+    "rt_detr_v2": "RTDetrV2Decoder RTDetrV2ForObjectDetection RTDetrV2HybridEncoder RTDetrV2Model",
     "seed_oss": (
         "SeedOssForCausalLM SeedOssForQuestionAnswering SeedOssForSequenceClassification "
         "SeedOssForTokenClassification SeedOssModel"

@@ -532,6 +532,9 @@ FAMILIES: dict[str, Family] = {
         },
     ),
     "resnet": Family(tasks=_images("vision.resnet.ResNet"), types=_types("resnet")),
+    "rt_detr": Family(
+        tasks={"object-detection": "vision.rt_detr.RTDetrForObjectDetection"}, types=_types("rt_detr", "rt_detr_v2")
+    ),
     "segformer": Family(
         tasks=_images("vision.segformer.Segformer")
         | {"image-segmentation": "vision.segformer.SegformerForSemanticSegmentation"},

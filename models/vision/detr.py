@@ -199,7 +199,7 @@ class DetrForObjectDetection(Pretrained[DetrConfig]):
         super().__init__(config)
         self.model = Detr(config)
         self.class_labels_classifier = nn.Linear(config.hidden_size, config.num_labels)
-        self.bbox_predictor = Boxes(config.hidden_size)
+        self.bbox_predictor = Perceptron(config.hidden_size, config.hidden_size, 4, 3)
 
     def forward(self, pixel_values: Tensor, pixel_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As for `Detr`."""
@@ -342,11 +342,12 @@ class DecoderLayer(EncoderLayer):
         return self.transform(self.encoder_attn_layer_norm(y + read))
 
 
-class Boxes(nn.Module):
-    """States (..., E) to boxes (..., 4) before the sigmoid."""
+class Perceptron(nn.Module):
+    """Linear layers, and a ReLU between any two."""
 
-    def __init__(self, width: int, layers: int = 3) -> None:
-        self.layers = [nn.Linear(width, width if i < layers - 1 else 4) for i in range(layers)]
+    def __init__(self, read: int, inner: int, width: int, layers: int) -> None:
+        sizes = [read, *[inner] * (layers - 1), width]
+        self.layers = [nn.Linear(before, after) for before, after in pairwise(sizes)]
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers[:-1]:

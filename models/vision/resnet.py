@@ -103,8 +103,8 @@ class ResNetForImageClassification(Pretrained[ResNetConfig]):
 class FrozenNorm(nn.BatchNorm2d):
     """A batch norm that always takes the stored statistics, and counts no batches: detectors have it so."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__(width)
+    def __init__(self, width: int, eps: float = 1e-5) -> None:
+        super().__init__(width, eps)
         del self.num_batches_tracked
 
     def forward(self, x: Tensor) -> Tensor:

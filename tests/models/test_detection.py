@@ -1,4 +1,4 @@
-"""models/vision/resnet.py and detr.py: what is special, and what they refuse."""
+"""models/vision/resnet.py, detr.py and rt_detr.py: what is special, and what they refuse."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from lucid import Tensor
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.vision.detr import DetrForObjectDetection, sines
 from lucid.models.vision.resnet import HalvingMean, ResNet, timm_config, timm_renames
+from lucid.models.vision.rt_detr import Places, RTDetrForObjectDetection, _nearest
+from lucid.testing import assert_parity
 from tests.models import goldens
 
 BACKBONE = "model.backbone.conv_encoder.model."
@@ -96,6 +98,24 @@ def test_an_odd_end_is_the_mean_of_what_is_there() -> None:
     assert HalvingMean()(image).tolist() == [[[[2.5, 4], [7, 9]]]]
 
 
+def test_points_are_read_between_places_and_outside_are_zero() -> None:
+    """An image of 1 x 2 places, and points in the middle of both, between them, at the left edge, and outside."""
+    places, weights = _nearest(lucid.tensor([[0.25, 0.75, 0.5, 0.0, 2.0]]), lucid.tensor([[2]]))
+    assert places.tolist() == [[[0, 1], [1, 1], [0, 1], [0, 0], [1, 1]]]
+    assert weights.tolist() == [[[1, 0], [1, 0], [0.5, 0.5], [0, 0.5], [0, 0]]]
+
+
+def test_anchors_stand_in_the_middle_of_places_and_not_at_the_edge() -> None:
+    logits, valid = Places([(1, 2), (1, 100)]).anchors()
+    np.testing.assert_allclose(logits.sigmoid().numpy()[:2], [[0.25, 0.5, 0.05, 0.05], [0.75, 0.5, 0.05, 0.05]])
+    assert valid.numpy()[:, 0].tolist() == [True, True, False, *[True] * 98, False]  # 0.005 is too near
+
+
+def test_any_size_of_images_is_read_where_transformers_takes_multiples_of_32() -> None:
+    model = RTDetrForObjectDetection.from_pretrained(goldens.folder("rt_detr/objects"))
+    assert_parity(model, lucid.spec(2, 3, 70, 101))
+
+
 def test_each_task_loads_its_class() -> None:
     names = {variant: type(lucid.models.load(goldens.folder(f"detr/{variant}"))).__name__ for variant in VARIANTS}
     assert names == VARIANTS
@@ -113,6 +133,12 @@ VARIANTS = {"base": "Detr", "objects": "DetrForObjectDetection", "masks": "DetrF
         ("detr/base", "", {"d_model": 18}, "expected a divisor of the width 18|expected a multiple of 4"),
         ("detr/base", "backbone_config", {"model_type": "swin"}, "supported: 'resnet' or 'timm_backbone'"),
         ("detr/base", "backbone_config", {"out_features": ["stage1"]}, "expected 'stage4' as the last"),
+        ("rt_detr/basic", "", {"learn_initial_query": True}, "supported: False"),
+        ("rt_detr/basic", "", {"eval_size": [640, 640]}, "eval_size is .640, 640., supported: None"),
+        ("rt_detr/basic", "", {"encode_proj_layers": [3]}, "expected levels from 0 to 2"),
+        ("rt_detr/basic", "", {"encoder_in_channels": [8, 8, 8]}, r"expected \[8, 12, 16\]"),
+        ("rt_detr/basic", "backbone_config", {"model_type": "hgnet_v2"}, "supported: 'rt_detr_resnet'"),
+        ("rt_detr_v2/objects", "", {"decoder_method": "discrete"}, "supported: 'default'"),
         ("detr/base", "", {"backbone_config": {"model_type": "timm_backbone", "backbone": "x"}}, "supported: resnet18"),
     ],
 )

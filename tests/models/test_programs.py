@@ -65,5 +65,7 @@ def test_every_model_is_there() -> None:
     encoders = "albert bert deberta eurobert layoutlm modernbert"
     texts = "bart deepseek falcon gemma gpt2 lfm2 llama mamba2 mixtral phi3 qwen3_next t5 transformer"
     several_senses = "clip delightful_tts siglip smolvlm wav2vec2 whisper"
-    images = [f"vision.{name}" for name in "convnext depth_anything detr dinov3 resnet segformer swin vit".split()]
+    images = [
+        f"vision.{name}" for name in "convnext depth_anything detr dinov3 resnet rt_detr segformer swin vit".split()
+    ]
     assert sorted([*f"{encoders} {texts} {several_senses}".split(), *images]) == PROGRAMS

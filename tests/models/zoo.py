@@ -46,6 +46,7 @@ from lucid.models.vision.depth_anything import DepthAnything
 from lucid.models.vision.detr import Detr, DetrForObjectDetection, DetrForSegmentation
 from lucid.models.vision.dinov3 import DINOv3
 from lucid.models.vision.resnet import ResNet, ResNetForImageClassification
+from lucid.models.vision.rt_detr import RTDetrForObjectDetection
 from lucid.models.vision.segformer import Segformer, SegformerForImageClassification, SegformerForSemanticSegmentation
 from lucid.models.vision.swin import Swin, SwinForImageClassification
 from lucid.models.vision.vit import ViT, ViTForImageClassification
@@ -242,6 +243,8 @@ ZOO = [
     Entry("ResNet", ResNet, "resnet/features", _POOLED),
     Entry("DETR", Detr, "detr/base", ("last_hidden_state", "encoder_last_hidden_state")),
     Entry("DETR", DetrForObjectDetection, "detr/objects", _OBJECTS),
+    *(Entry("RT-DETR", RTDetrForObjectDetection, f"rt_detr/{v}", _OBJECTS) for v in ("objects", "basic")),
+    Entry("RT-DETR v2", RTDetrForObjectDetection, "rt_detr_v2/objects", _OBJECTS),
     Entry("DETR", DetrForSegmentation, "detr/masks", (*_OBJECTS, "pred_masks")),
     *(Entry("CLIP", CLIP, f"clip/{v}", _SIMILARITIES) for v in ("quick_gelu", "gelu")),
     Entry("CLIP: towers", CLIPVisionModel, "clip/images", ("image_embeds", "last_hidden_state")),

@@ -1,4 +1,4 @@
-"""ResNet and DETR: objects of images, each with a class and a box."""
+"""ResNet, DETR and RT-DETR: objects of images, each with a class and a box."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from transformers import (
     ResNetConfig,
     ResNetForImageClassification,
     ResNetModel,
+    RTDetrConfig,
+    RTDetrForObjectDetection,
+    RTDetrResNetConfig,
+    RTDetrV2Config,
+    RTDetrV2ForObjectDetection,
 )
 
 from .core import Case, Golden, normal
@@ -55,6 +60,33 @@ def resnet() -> list[Golden]:
         golden("features", ResNetModel(basic), ["last_hidden_state", "pooler_output"], "layers of two convolutions"),
         golden("classifier", classifier, ["logits"], "bottlenecks that halve in the first stage and convolution; gelu"),
     ]
+
+
+def rt_detr() -> list[Golden]:
+    stages = {"embedding_size": 8, "hidden_sizes": [8, 8, 12, 16], "depths": [1, 2, 1, 1], "out_indices": [2, 3, 4]}
+    sizes = {"encoder_hidden_dim": 8, "encoder_in_channels": [8, 12, 16], "decoder_in_channels": [8, 8, 8]}
+    sizes |= {"encoder_ffn_dim": 12, "encoder_attention_heads": 2, "d_model": 16, "num_queries": 2, "num_labels": 3}
+    sizes |= {"decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 12, "decoder_n_points": 2}
+    sizes |= {"num_denoising": 2}
+
+    def golden(variant: str, kind: str, note: str, layer: str, seed: int, **more: object) -> Golden:
+        backbone = RTDetrResNetConfig(**stages, layer_type=layer)
+        made, config = (RTDetrForObjectDetection, RTDetrConfig) if kind == "rt_detr" else _SECOND
+        model = settled(made(config(**sizes, backbone_config=backbone, **more)))
+        images = cases(seed, (32, 64), (96, 32))
+        return Golden(f"{kind}/{variant}", model, images, ["logits", "pred_boxes"], lambda _: {}, note)
+
+    wide = {"hidden_expansion": 0.5}
+    return [
+        golden("objects", "rt_detr", "bottlenecks", "bottleneck", 1430),
+        golden("basic", "rt_detr", "layers of two convolutions, narrow blocks", "basic", 1440, **wide),
+        golden(
+            "objects", "rt_detr_v2", "the second version", "basic", 1450, decoder_offset_scale=0.4, decoder_n_levels=3
+        ),
+    ]
+
+
+_SECOND = (RTDetrV2ForObjectDetection, RTDetrV2Config)
 
 
 def detr() -> list[Golden]:

@@ -22,6 +22,7 @@ from tests.published import Array, inputs_of, weights_of
 _AUTO = {
     "text-generation": transformers.AutoModelForCausalLM,
     "text2text-generation": transformers.AutoModelForSeq2SeqLM,
+    "object-detection": transformers.AutoModelForObjectDetection,
     "depth-estimation": transformers.AutoModelForDepthEstimation,
     "image-text-to-text": transformers.AutoModelForImageTextToText,
     "automatic-speech-recognition": transformers.AutoModelForSpeechSeq2Seq,

@@ -21,11 +21,12 @@ from lucid.models.checkpoints.config import read_json
 from lucid.nn.model_parts import ModelPart
 
 CONFIG = "preprocessor_config.json"
-_KNOWN = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb", "do_reduce_labels")
+_OF_TRAINING = ("do_reduce_labels", "do_convert_annotations")
+_KNOWN = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb", *_OF_TRAINING)
 _LARGEST = 1 << 14  # pixels of a side
 # How the names of classes and models begin for which one number is the side of a square, or the shorter side.
 _SQUARE, _BY_EDGE = ("vit", "swin", "siglip"), ("clip", "convnext", "bit", "dinov2")
-_UNCROPPED = ("segformer",)  # which take whole images
+_UNCROPPED = ("segformer", "rtdetr", "rt_detr")  # which take whole images
 _WHOLE = 384  # from this size on ConvNeXt takes the whole image
 
 
