@@ -47,7 +47,12 @@ class Sample(torch.nn.Module):
         given = iter(tensors)
         leaves = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
         arguments, options = pytree.tree_unflatten(leaves, self.tree)
-        return self.operator(*arguments, **options)
+        return pytree.tree_map_only(torch.Tensor, _as_real, self.operator(*arguments, **options))
+
+
+def _as_real(x: torch.Tensor) -> torch.Tensor:
+    """Pairs in the places of complex numbers, which no graph returns."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
 
 def name_of(info: OpInfo) -> str:
