@@ -38,6 +38,8 @@ class Entry:
             shape = (first if batch is None else batch, *rest)
             if name == "attention_mask":
                 found[name] = np.ones(shape, np.int64)
+            elif name == "bbox":
+                found[name] = np.sort(rng.integers(0, 1000, shape), axis=-1)  # corners in their order
             elif name.endswith("_ids"):
                 found[name] = rng.integers(5, 1000, shape)
                 found[name][:, : self.image_tokens] = self.options.get("image_token_id", 0)
@@ -86,6 +88,13 @@ ZOO = [
         "AlbertModel",
         _text(),
         _layers(4, hidden_size=768, intermediate_size=3072, num_attention_heads=12),
+    ),
+    Entry(
+        "LayoutLM base",
+        "layoutlm",
+        "LayoutLMModel",
+        {"input_ids": (1, 128), "bbox": (1, 128, 4), "attention_mask": (1, 128)},
+        _layers(4),
     ),
     Entry("ModernBERT base", "modernbert", "ModernBertModel", _text(length=512), _layers(4)),
     Entry("EuroBERT 210M", "eurobert", "EuroBertModel", _text(), _layers(4)),
@@ -227,6 +236,22 @@ ZOO = [
         },
     ),
     Entry("SegFormer B0", "segformer", "SegformerModel", _image(size=512), {}),
+    Entry("ResNet-50", "resnet", "ResNetModel", _image(), {}),
+    Entry(
+        "DETR ResNet-50, half",
+        "detr",
+        "DetrForObjectDetection",
+        _image(size=480),
+        {"backbone_config": {"model_type": "resnet"}, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.0},
+    ),
+    Entry(
+        "RT-DETR ResNet-50",
+        "rt_detr",
+        "RTDetrForObjectDetection",
+        _image(size=640),
+        {"decoder_layers": 3},
+        "RT-DETR v2",
+    ),
     Entry("Swin tiny", "swin", "SwinModel", _image(), {"depths": [2, 2, 2, 2]}),
     Entry("ConvNeXt tiny", "convnext", "ConvNextModel", _image(), {"depths": [2, 2, 2, 2]}),
     Entry("ConvNeXt V2 tiny", "convnextv2", "ConvNextV2Model", _image(), {"depths": [2, 2, 2, 2]}),
