@@ -321,6 +321,8 @@ def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:
     if kind in ("smolvlm", "idefics3"):
         ids[:, 1] = options["image_token_id"]
         return {"input_ids": ids, "pixel_values": rng.standard_normal((2, 1, 3, side, side)).astype(np.float32)}
+    if kind == "layoutlm":
+        return {"input_ids": ids, "bbox": np.sort(rng.integers(0, 1000, (*ids.shape, 4)), axis=-1)}
     if "d_model" in options:
         return {"input_ids": ids, "decoder_input_ids": decoder_ids}
     return {"input_ids": ids}

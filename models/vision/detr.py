@@ -120,7 +120,6 @@ class Detr(Pretrained[DetrConfig]):
         family=FAMILIES["detr"],
         read=DetrConfig.read,
         ignored_options=[
-            "(class|bbox|giou)_cost|(mask|dice|bbox|giou)_loss_coefficient|eos_coefficient|init_.*",
             "use_pretrained_backbone|backbone_kwargs|freeze_batch_norm_2d|features_only|stage_names",
         ],
         renames=[(r"^(detr\.)?model\.", ""), *timm_renames(r"^backbone\.conv_encoder\.model\.")],

@@ -31,7 +31,7 @@ from lucid import Size, Tensor, TensorType, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import with_labels
+from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.vision.detr import EncoderLayer, Perceptron
@@ -104,23 +104,21 @@ class RTDetrForObjectDetection(Pretrained[RTDetrConfig]):
     places as there are queries: with 300 of them 128 x 128 pixels are too few.
     """
 
-    checkpoint = with_labels(
-        Checkpoint(
-            family=FAMILIES["rt_detr"],
-            read=RTDetrConfig.read,
-            ignored_options=[
-                "auxiliary_loss|num_denoising|label_noise_ratio|box_noise_scale|matcher_.*|focal_loss_.*|weight_loss_.*",
-                "use_focal_loss|eos_coefficient|initializer_.*|disable_custom_kernels|with_box_refine|feat_strides",
-                "freeze_backbone_batch_norms|backbone|use_timm_backbone|use_pretrained_backbone|backbone_kwargs|stage_names",
-            ],
-            # Heads of all but the last layer are for training; others are stored twice.
-            ignored_keys=[
-                r"^(class|bbox)_embed\.|^model\.decoder\.class_embed\.|^model\.denoising_class_embed\.",
-                r"\.num_batches_tracked$",
-            ],
-        ),
-        "object-detection",
-        r"model\.enc_score_head\.weight",
+    checkpoint = Checkpoint(
+        family=FAMILIES["rt_detr"],
+        read=reading_labels(RTDetrConfig.read, r"model\.enc_score_head\.weight"),
+        ignored_options=[
+            "auxiliary_loss|num_denoising|label_noise_ratio|box_noise_scale|matcher_.*|focal_loss_.*|weight_loss_.*",
+            "use_focal_loss|eos_coefficient|initializer_.*|disable_custom_kernels|with_box_refine|feat_strides",
+            "freeze_backbone_batch_norms|backbone|use_timm_backbone|use_pretrained_backbone|backbone_kwargs|stage_names",
+        ],
+        # Heads of all but the last layer are for training; others are stored twice.
+        ignored_keys=[
+            r"^(class|bbox)_embed\.|^model\.decoder\.class_embed\.|^model\.denoising_class_embed\.",
+            r"\.num_batches_tracked$",
+        ],
+        head="object-detection",
+        head_keys=[r"^model\.enc_score_head\.weight"],
     )
     output_names: ClassVar[Sequence[str]] = ("logits", "pred_boxes")
 
