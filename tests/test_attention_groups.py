@@ -93,4 +93,4 @@ def test_explanation_says_where_the_plain_node_is_as_fast() -> None:
     kinds = {x: lucid.spec(*s) for x, s in shapes({}, False, {"N": 1, "L": 4, "P": 9}).items()}
     (decision,) = lucid.export.explain(call({}, False), kwargs=kinds, target="cpu").attention
     assert decision.taken == "ai.onnx Attention"
-    assert "only where there is a single query" in dict(decision.refused)["groups as queries"]
+    assert "only with a single query" in dict(decision.refused)["groups as queries"]
