@@ -95,7 +95,8 @@ def ours(options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> t
 
 
 def difference(found: Array, expected: Array) -> float:
-    """The largest difference, relative to the largest number."""
+    """The largest difference, relative to the largest number; 0 between zeros."""
     if found.shape != expected.shape:
         return float("inf")
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
+    gap = np.abs(found - expected).max()
+    return float(gap / np.abs(expected).max()) if gap != 0 else 0.0
