@@ -177,7 +177,7 @@ def shortcut(c: ResNetConfig, before: int, width: int, stride: int, first: bool)
 
 
 class HalvingMean(nn.Module):
-    """The mean of squares of four places, at an odd end of those that are there: (N, C, H, W) to half the size."""
+    """Average pooling in windows of 2 x 2, (N, C, H, W) to half the size; an odd end has smaller windows."""
 
     def forward(self, x: Tensor) -> Tensor:
         return ops.average_pool(x, kernel_shape=(2, 2), strides=(2, 2), pads=(0, 0, 1, 1), count_include_pad=0)

@@ -268,7 +268,7 @@ class Encoder(nn.Module):
         return found
 
     def attend(self, image: Tensor, layers: Sequence[EncoderLayer]) -> Tensor:
-        """What the places of an image make of each other."""
+        """Self-attention between the places of an image."""
         _, width, *size = image.shape
         x, positions = image.flatten(2).mT, self.positions(image.shape[2], image.shape[3]).astype(image.dtype)
         for layer in layers:

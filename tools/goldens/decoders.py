@@ -193,6 +193,18 @@ def legacy_rope(config: dict[str, object]) -> dict[str, object]:
     return older | {"torch_dtype": config["dtype"], "transformers_version": "4.44.0"}
 
 
+def of_language_model(golden: Golden) -> Golden:
+    """A golden whose layers are those of the text model within a model that reads images."""
+
+    def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
+        return {"": model.model.language_model.layers}
+
+    def taps(model: nn.Module) -> dict[str, nn.Module]:
+        return {"last_hidden_state": model.model.language_model.norm}
+
+    return replace(golden, layers=layers, taps=taps, positions=None, legacy=None)
+
+
 def causal(name: str, model: PreTrainedModel, note: str, **more: object) -> Golden:
     def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
         return {"": model.model.layers}
@@ -659,14 +671,7 @@ def with_images() -> Golden:
     )
     note = "the text model of a checkpoint that reads images: prefix `model.language_model.`, head tied"
     golden = causal("gemma3/images", Gemma3ForConditionalGeneration(config), note)
-
-    def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
-        return {"": model.model.language_model.layers}
-
-    def taps(model: nn.Module) -> dict[str, nn.Module]:
-        return {"last_hidden_state": model.model.language_model.norm}
-
-    return replace(golden, layers=layers, taps=taps, positions=None, legacy=None)
+    return of_language_model(golden)
 
 
 def gemma3_legacy(config: dict[str, object]) -> dict[str, object]:
@@ -849,11 +854,4 @@ def qwen3_5_with_images(text: Qwen3_5TextConfig) -> Golden:
     )
     note = "the text model of a checkpoint that reads images: prefix `model.language_model.`, head of its own"
     golden = delta("qwen3_5_text/images", Qwen3_5ForConditionalGeneration(config), note)
-
-    def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
-        return {"": model.model.language_model.layers}
-
-    def taps(model: nn.Module) -> dict[str, nn.Module]:
-        return {"last_hidden_state": model.model.language_model.norm}
-
-    return replace(golden, layers=layers, taps=taps, positions=None, legacy=None)
+    return of_language_model(golden)
