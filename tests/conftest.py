@@ -16,6 +16,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Each worker has a core, so BLAS threads would only wait for each other. Read when NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# No test asks the network for a model.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -54,6 +54,7 @@ PLACES = {
     "transformers": ("lucid.importing",),
     "matplotlib": ("lucid.inspection.plot",),
     "gguf": ("lucid.models",),
+    "huggingface_hub": ("lucid.files.hub_download",),
     "tokenizers": ("lucid.models", "lucid.generation.chat", "lucid.layouts.tokenizing"),
     "jinja2": ("lucid.generation.chat",),
     "pyarrow": ("lucid.batch",),
@@ -197,8 +198,8 @@ def test_no_import_cycles() -> None:
 
 # What imports a module by name at run time: `lucid`, on first use; the command, which imports the user's code too; an
 # op read from a pickle, which imports the module that defined it, as pickle does for functions; checkpoints, which need
-# one model of many, one of another distribution, or the reader of GGUF files; layouts and constraints, of which some
-# need an extra; and a session, for a model with operators of onnxruntime-extensions.
+# one model of many, one of another distribution, or the reader of GGUF files; layouts, constraints and names of
+# the hub, which need an extra; and a session, for a model with operators of onnxruntime-extensions.
 LOADERS = {
     "lucid",
     "lucid.batch.mapping",
@@ -206,6 +207,7 @@ LOADERS = {
     "lucid.cli.commands.doctor",
     "lucid.cli.on_demand",
     "lucid.cli.python_source",
+    "lucid.files.hub",
     "lucid.generation.constraints",
     "lucid.importing.torch_import",
     "lucid.layouts.checkpoint_files",

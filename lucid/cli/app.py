@@ -73,5 +73,6 @@ def run_command(options: Command) -> int:
     with command_module("progress").shown_on_terminal():
         with phase("starting"):
             module = command_module(f"commands.{COMMANDS[type(options)]}")
-        code: int = module.run(options)
+            hub = command_module("hub_source")
+        code: int = module.run(hub.with_local_source(options))
     return code

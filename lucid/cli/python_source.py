@@ -22,7 +22,7 @@ from lucid.core.words.suggestions import did_you_mean, near, or_check, paths_nea
 from lucid.core.words.user_code import located_errors
 from lucid.nn.module import Module
 
-_FORMS = "a checkpoint (a folder or a GGUF file), FILE.py:Name, package.module:name or nn.Name"
+_FORMS = "a checkpoint (a folder, a GGUF file or OWNER/NAME of the hub), FILE.py:Name, package.module:name or nn.Name"
 
 
 def is_import(source: str) -> bool:

@@ -18,8 +18,10 @@ from lucid.cli.terminal import Output
 from lucid.core.process import random
 from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import did_you_mean, or_check
+from lucid.files.hub import hub_name, published_name
 from lucid.files.weights import load
 from lucid.importing import from_transformers
+from lucid.layouts.checkpoint_files import name_of
 from lucid.models.checkpoints.adapter_files import CONFIG
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule
@@ -155,7 +157,7 @@ def _adapter(text: str) -> tuple[str, float]:
         number = float(weight)
     except ValueError:
         folder, number = text, 1.0
-    if not Path(folder).exists():
+    if not Path(folder).exists() and hub_name(folder) is None:
         raise usage(f"--adapter {text}: there is no folder {folder!r}{or_check(folder)}")
     return folder, number
 
@@ -172,14 +174,15 @@ def checkpoint_of(source: str) -> Path | None:
 
 
 def beside(source: str, ending: str, may_exist: bool = False) -> Path:
-    """Where a command without -o writes: next to a checkpoint, named after it."""
+    """Where a command without -o writes: next to a checkpoint, named after it; here for one of the hub's cache."""
     checkpoint = checkpoint_of(source)
     if checkpoint is None:
         if not is_import(source):
             raise no_such_source(source)
         raise usage(f"SOURCE {source!r} is no checkpoint to name the file after; give it, as -o model{ending}")
     path = checkpoint if checkpoint.name not in ("", "..") else Path(os.path.abspath(checkpoint))
-    output = path.with_name((path.name if path.is_dir() else path.stem) + ending)
+    folder = Path() if published_name(checkpoint) else path.parent
+    output = folder / (name_of(path) + ending)
     if os.path.lexists(output) and not may_exist:
         raise usage(f"{output} exists; give -o to write it again, or elsewhere")
     return output

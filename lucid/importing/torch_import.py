@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from lucid.core.graph.types import TensorType
+from lucid.files.hub import local_checkpoint
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
 
@@ -68,10 +68,10 @@ def from_transformers(
     """A checkpoint as transformers reads it, imported by `from_torch`, with the inputs and outputs of our own models.
 
     For model types that `lucid.models.load` does not know; where it does, it needs no torch, and its files are leaner.
-    Nothing is asked of the network.
+    Nothing else is asked of the network.
 
     Args:
-        folder: a folder with config.json and weights, as transformers saves it.
+        folder: a folder with config.json and weights, as transformers saves it, or a name of Hugging Face's hub.
         task: what the model is for, as Hugging Face's hub calls it; by default what `architectures` of config.json
             says.
         architecture: the class of transformers, such as "PhiForCausalLM", instead of that in config.json.
@@ -95,6 +95,6 @@ def from_transformers(
         )
     modules = import_module("lucid.importing.transformers_checkpoints")
     imported: PublishedModel = modules.imported_checkpoint(
-        Path(folder), task, architecture, trust_remote_code, inputs or {}
+        local_checkpoint(folder), task, architecture, trust_remote_code, inputs or {}
     )
     return imported

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from lucid.files.hub import folder_name
 from lucid.models.checkpoints.adapter_inputs import adapter_arrays
 from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.module import Module
@@ -21,7 +22,7 @@ def write_kept_adapters(model: Module, folder: Path) -> list[Path]:
         ConfigError, WeightsError, OSError: as `write_adapter`.
     """
     kept = list(model.kept_adapters) if isinstance(model, Pretrained) else []
-    files = {folder / f"{adapter.resolve().name}{ENDING}": adapter for adapter in kept}
+    files = {folder / f"{folder_name(adapter)}{ENDING}": adapter for adapter in kept}
     if len(files) != len(kept):
         raise ValueError(f"two adapters would be written as one file: {', '.join(map(str, kept))}; rename a folder")
     for path, adapter in files.items():

@@ -14,6 +14,7 @@ from typing import Any
 
 from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import open_regular, write_atomically
+from lucid.files.hub import folder_name
 from lucid.files.weights import WeightsError, files_of
 from lucid.models.checkpoints.adapter_files import CONFIG as ADAPTER_CONFIG
 from lucid.models.checkpoints.adapter_files import weights_file
@@ -61,9 +62,9 @@ def text_module(name: str) -> Any:
 
 
 def name_of(checkpoint: Path) -> str:
-    """The name of a checkpoint's folder or file; for a link, that of the link."""
+    """The name of a checkpoint's folder or file; for a link, that of the link, and of the hub's cache the hub's."""
     path = Path(os.path.abspath(checkpoint))
-    return path.name if path.is_dir() else path.stem
+    return folder_name(path) if path.is_dir() else path.stem
 
 
 def files_home(checkpoint: Path) -> Path:
@@ -172,7 +173,8 @@ def sources(checkpoint: Path, adapters: Mapping[Path, float] = MappingProxyType(
     base = base_of(home)
     if base is not None:
         own = {path.name: sha256(path) for path in (home / name for name in OTHER_FILES) if path.is_file()}
-        return {f"{base.name}/{file}": digest for file, digest in sources(base).items()} | own | _of_adapters(adapters)
+        of_base = {f"{folder_name(base)}/{file}": digest for file, digest in sources(base).items()}
+        return of_base | own | _of_adapters(adapters)
     found = [home / name for name in (CONFIG, *OTHER_FILES)]
     if is_gguf(checkpoint):
         found += sorted(checkpoint.glob("*.gguf"))
@@ -189,7 +191,7 @@ def sources(checkpoint: Path, adapters: Mapping[Path, float] = MappingProxyType(
 
 def _of_adapters(adapters: Mapping[Path, float]) -> dict[str, str]:
     return {
-        f"{folder.resolve().name}/{path.name}": sha256(path)
+        f"{folder_name(folder)}/{path.name}": sha256(path)
         for folder in adapters
         for path in (folder / ADAPTER_CONFIG, weights_file(folder))
     }

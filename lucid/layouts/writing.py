@@ -14,6 +14,7 @@ from lucid.export.options import ExportOptions
 from lucid.export.target import Target
 from lucid.files.atomic import write_atomically
 from lucid.files.folders import new_folder
+from lucid.files.hub import local_checkpoint
 from lucid.layouts.adapters import write_kept_adapters
 from lucid.layouts.card import CARD, card_of
 from lucid.layouts.checkpoint_files import files_home, text_module
@@ -73,7 +74,7 @@ def write_folder(
 
     Args:
         model: what to export.
-        checkpoint: the folder or GGUF file with its config and tokenizer, from which it was loaded.
+        checkpoint: the folder, GGUF file or name of the hub with its config and tokenizer, from which it was loaded.
         folder: where to write. An existing folder is replaced as a whole, if it is empty or holds only what Lucid wrote
             there; it stays as it is until the new one is complete.
         layout: a name in `LAYOUTS`, such as "transformers.js".
@@ -99,7 +100,7 @@ def write_folder(
     """
     if layout not in LAYOUTS:
         raise ValueError(f"layout {layout!r} does not exist: choose one of {', '.join(LAYOUTS)}")
-    source, output = Path(checkpoint), Path(folder)
+    source, output = local_checkpoint(checkpoint), Path(folder)
     _check_apart(source, output)
     chosen = LAYOUTS[layout]
     options = Options(target, cache, capacity, dtype, external_data, last_logits)

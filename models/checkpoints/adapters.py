@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from lucid import WeightsError
+from lucid.files.hub import folder_name, local_checkpoint
 from lucid.files.weights import NAMES
 from lucid.models.checkpoints.adapter_experts import expert_changes
 from lucid.models.checkpoints.adapter_files import CONFIG, WEIGHTS, Adapter, LowRank, Rows, read_adapter
@@ -66,7 +67,7 @@ def weighted(adapters: Adapters) -> dict[Path, float]:
     if adapters is None or isinstance(adapters, (str, os.PathLike)):
         adapters = [] if adapters is None else [adapters]
     weights = list(adapters.values()) if isinstance(adapters, Mapping) else [1.0 for _ in adapters]
-    folders = [Path(folder) for folder in adapters]
+    folders = [local_checkpoint(folder) for folder in adapters]
     for folder, weight in zip(folders, weights, strict=True):
         if sum(folder.resolve() == other.resolve() for other in folders) > 1:
             raise ConfigError(f"{folder}: is given twice as an adapter; give it once, with the sum of the weights")
@@ -78,7 +79,7 @@ def weighted(adapters: Adapters) -> dict[Path, float]:
 def titles(adapters: Mapping[Path, float]) -> list[str]:
     """Adapters for people: the name of each folder, and its weight where that is not 1."""
     return [
-        folder.resolve().name + ("" if weight == 1 else f" (weight {weight:g})") for folder, weight in adapters.items()
+        folder_name(folder) + ("" if weight == 1 else f" (weight {weight:g})") for folder, weight in adapters.items()
     ]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid import DType, float32
+from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.adapters import Adapters
 from lucid.models.checkpoints.lucid_format import write_checkpoint
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
@@ -31,7 +32,8 @@ def load(
 
     Args:
         source: a folder with config.json and weights (safetensors, or else pytorch_model.bin), a GGUF file, a folder
-            with one, or the folder of a LoRA adapter, if the `base_model_name_or_path` in it is a folder here.
+            with one, or the folder of a LoRA adapter, if the `base_model_name_or_path` in it is a folder here; or the
+            name of one on Hugging Face's hub: ``"owner/name"``, also with a revision, ``"owner/name@v1.0"``.
         task: what the model is for, as Hugging Face's hub calls it: feature-extraction, text-classification, fill-mask,
             ... By default sentence-similarity if the folder has a modules.json of sentence-transformers, and else what
             `architectures` of config.json says.
@@ -54,11 +56,12 @@ def load(
         ConfigError: for an unknown type, listing those that are known; an option that is not supported; a class or code
             that is not transformers'; a task that is unknown or that the weights do not hold, listing those that there
             are; an adapter that is not LoRA, or has an option that cannot be merged.
-        ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
+        ModuleNotFoundError: for a GGUF file without the extra `gguf`, and a name of the hub without the extra `hub`.
         KeyError: listing all weights that are missing, unexpected or of another shape.
         WeightsError: for an invalid weights file, or an adapter of another base model.
         OSError: if a file is missing.
     """
+    source = local_checkpoint(source)
     modules = read_modules(source) if task in (None, *TASKS) else None
     options = read_options(source if modules is None else modules.encoder, ignore=ignore, adapters=adapters)
     if architecture is not None:
@@ -82,6 +85,7 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
         ConfigError, ModuleNotFoundError, WeightsError: as `load`.
         OSError: if a file is missing or cannot be written.
     """
+    source = local_checkpoint(source)
     modules = read_modules(source) if model.checkpoint.task in TASKS else None
     encoder = source if modules is None else modules.encoder
     options = read_options(encoder, adapters=model.adapters)

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias,
 
 import lucid
 from lucid import DType, nn
+from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints import fp8, mxfp4
 from lucid.models.checkpoints.adapters import AdaptedWeights, find_adapters, titles, with_adapters
 from lucid.models.checkpoints.adapters import Adapters as Adapters
@@ -154,7 +155,8 @@ class Pretrained(nn.PublishedModel, Generic[C]):
         place of a parameter, where it holds what is stored exactly.
 
         Args:
-            folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json.
+            folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json; or the
+                name of one on Hugging Face's hub, as for `lucid.models.load`.
             dtype: the element type of the parameters, and of the scales of quantized weights. "auto": of each
                 parameter that of the checkpoint, whose arrays are used without a copy: they stay in the mapped file
                 (but those of single experts are joined, which is a copy).
@@ -210,10 +212,10 @@ class Pretrained(nn.PublishedModel, Generic[C]):
         adapters: Adapters = None,
     ) -> Self:
         """The model; `more` are weights from other files, by their names in it."""
-        known = cls.checkpoint
+        known, source = cls.checkpoint, local_checkpoint(folder)
 
         def read_config(ignore: Sequence[str]) -> tuple[Config, C]:
-            options = _read_options(Path(folder), known.model_types, ignore, adapters, dtype == "auto")
+            options = _read_options(source, known.model_types, ignore, adapters, dtype == "auto")
             config = read(options)
             options.done(known.ignored_options)
             return options, config
@@ -273,7 +275,8 @@ def read_options(
     Raises:
         ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
     """
-    return read_or_list_refusals(lambda without: _read_options(Path(source), known, without, adapters), ignore)
+    path = local_checkpoint(source)
+    return read_or_list_refusals(lambda without: _read_options(path, known, without, adapters), ignore)
 
 
 def _read_options(

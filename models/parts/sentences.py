@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
+from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.config import Array
 from lucid.models.checkpoints.pretrained import Adapters, Auto, Config, Pretrained
 from lucid.models.checkpoints.sentence_files import DENSE, DENSE_ACTIVATIONS, MASK, POOLING, SentenceLayer, read_modules
@@ -34,6 +35,7 @@ class OfModules(Pretrained[L]):
         Raises:
             ConfigError: also for a module or an option of one that is not known.
         """
+        folder = local_checkpoint(folder)
         modules = read_modules(folder)
         if modules is None:
             return super().from_pretrained(folder, dtype, dequantize=dequantize, ignore=ignore, adapters=adapters)
@@ -41,7 +43,7 @@ class OfModules(Pretrained[L]):
         def read(options: Config) -> Any:
             return replace(cls.checkpoint.read(options), sentence_layers=modules.layers)
 
-        weights = modules.weights | cls.weights_beside(Path(folder))
+        weights = modules.weights | cls.weights_beside(folder)
         model = cls._from_checkpoint(modules.encoder, read, dequantize, dtype, weights, ignore, adapters)
         return model if dtype in (lucid.float32, "auto") else model.to(dtype)
 

@@ -20,6 +20,7 @@ from lucid.cli.source import beside, checkpoint_in
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array
 from lucid.files.atomic import open_regular
+from lucid.files.hub import published_name
 from lucid.inspection.report.report import TARGETS
 from lucid.inspection.report.report import report as write_report
 from lucid.nn.decoding import CausalDecoder
@@ -55,7 +56,7 @@ def run(options: Report) -> int:
         tokens=labels,
         targets=targets,
         seconds=options.seconds,
-        name=options.source,
+        name=options.source if checkpoint is None else published_name(checkpoint) or options.source,
         floating=floating,
         calls=None if floating is None else text_calls(options.text, checkpoint, isinstance(model, CausalDecoder)),
     )

@@ -332,7 +332,8 @@ class AnswerCommand(
         str,
         argument(
             metavar="SOURCE",
-            help="A decoder with its tokenizer: a checkpoint folder, a GGUF file, or an exported folder or ONNX file.",
+            help="A decoder with its tokenizer: a checkpoint (a folder, a GGUF file, or OWNER/NAME of Hugging Face's "
+            "hub), or an exported folder or ONNX file.",
         ),
     ]
     max_new_tokens: Annotated[

@@ -78,6 +78,10 @@ class JsonCommand(Command):
 class ConfigOptions:
     """How a checkpoint is read."""
 
+    revision: Annotated[
+        str | None,
+        of_model(metavar="REVISION", help="A branch, tag or commit of a checkpoint on Hugging Face's hub."),
+    ] = None
     adapter: Annotated[
         list[str],
         of_model(
@@ -110,7 +114,7 @@ class SourceOptions:
         argument(
             metavar="SOURCE",
             help="A model: lucid.models.bert:Bert, package.module:factory, "
-            "nn.MultiHeadAttention, or a checkpoint: a folder or a GGUF file.",
+            "nn.MultiHeadAttention, or a checkpoint: a folder, a GGUF file, or OWNER/NAME of Hugging Face's hub.",
             autocompletion=_modules_of_nn,
         ),
     ]
@@ -246,8 +250,8 @@ class DeployedOptions(WeightOptions, ConfigOptions):
         Path,
         argument(
             metavar="SOURCE",
-            help="A folder that lucid export --for wrote; or a checkpoint, a folder or a GGUF file, which is exported "
-            "to a cache folder at its first use.",
+            help="A folder that lucid export --for wrote; or a checkpoint (a folder, a GGUF file, or OWNER/NAME of "
+            "Hugging Face's hub), which is exported to a cache folder at its first use.",
         ),
     ]
 

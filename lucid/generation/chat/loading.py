@@ -13,6 +13,7 @@ from lucid.core.targets.runtimes import CPU, tuned_for
 from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import or_check
 from lucid.export import Target, to_onnx
+from lucid.files.hub import local_checkpoint
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import decoder_name, load_tokenizer
 from lucid.models import load
@@ -41,7 +42,8 @@ def load_language_model(
     Args:
         source: a checkpoint (a folder with config.json and safetensors, a GGUF file, or a folder with one), which is
             exported with its cache for the first provider; or an exported model (an ONNX file, or a folder with one)
-            with tokenizer.json and the checkpoint's configs next to it. A folder with both is an exported model.
+            with tokenizer.json and the checkpoint's configs next to it. A folder with both is an exported model. A
+            checkpoint may also be the name of one on Hugging Face's hub, as for `lucid.models.load`.
         eager: run a checkpoint with NumPy instead of exporting it.
         providers, threads: of the `Session`.
         ignore: options of a checkpoint's config to read as absent, as for `lucid.models.load`.
@@ -60,7 +62,7 @@ def load_language_model(
         ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
         ProviderError: for a provider that does not exist or does not work.
     """
-    path = Path(source)
+    path = local_checkpoint(source)
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {os.fspath(source)!r}{or_check(source)}")
     exported = None if eager else _exported(path)

@@ -12,6 +12,7 @@ import tokenizers
 
 from lucid.core.words.safe_text import visible
 from lucid.files.atomic import open_regular, write_atomically
+from lucid.files.hub import local_checkpoint
 from lucid.generation import defaults
 from lucid.generation.chat.template import ChatTemplate
 from lucid.generation.chat.tokenizer import Tokenizer
@@ -32,14 +33,15 @@ def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
 
     Args:
         source: a folder with tokenizer.json (a checkpoint, or an exported model with the same files next to it), a GGUF
-            file, or a folder with one. Files that the folder of an adapter does not have are those of its base model.
+            file, a folder with one, or the name of a checkpoint on Hugging Face's hub. Files that the folder of an
+            adapter does not have are those of its base model.
 
     Raises:
         FileNotFoundError: if there is no tokenizer.
         ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
         ValueError: for a file that is not what its name says, such as a ConfigError for a GGUF file.
     """
-    path = Path(source)
+    path = local_checkpoint(source)
     if find_file(path, "tokenizer.json").exists():
         return _from_folder(path)
     files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]

@@ -15,6 +15,7 @@ from lucid import Tensor
 from lucid.core.graph.types import Array, TensorType
 from lucid.core.process import random
 from lucid.core.words.safe_text import visible
+from lucid.files.hub import local_checkpoint
 from lucid.layouts.images.pillow import FILTERS, length, resize
 from lucid.models.checkpoints.adapters import find_file
 from lucid.models.checkpoints.config import read_json
@@ -67,7 +68,7 @@ class Preprocessor:
             ConfigError: for a file that is not JSON.
             NotExactError: for options that are not known, or a filter other than bilinear and bicubic.
         """
-        path = find_file(Path(folder), CONFIG)
+        path = find_file(local_checkpoint(folder), CONFIG)
         if not path.is_file():
             raise FileNotFoundError(f"{folder}: has no {CONFIG}, which says how images become pixels")
         return cls._read(read_json(path), path)

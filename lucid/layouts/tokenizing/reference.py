@@ -13,6 +13,7 @@ import numpy as np
 import tokenizers
 
 from lucid.core.graph.types import Array
+from lucid.files.hub import local_checkpoint
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.layouts.checkpoint_files import files_home
 from lucid.models.checkpoints.config import read_json
@@ -77,7 +78,7 @@ def reference_of(checkpoint: str | os.PathLike[str]) -> Reference:
         NotExpressedError: for one that pads or cuts on the left, or that does not say how long a text may be.
         FileNotFoundError, ValueError: as `lucid.generation.chat.load_tokenizer`.
     """
-    path = Path(checkpoint)
+    path = local_checkpoint(checkpoint)
     home = files_home(path)
     tokenizer = load_tokenizer(home)
     for side in ("padding_side", "truncation_side"):
