@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from lucid.models.checkpoints.families import FAMILIES, DecoderOptions, Windows
+from lucid.models.checkpoints.declarations import DecoderOptions, Windows
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads

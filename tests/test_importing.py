@@ -27,7 +27,7 @@ from lucid.importing import scatter_functions as scattering
 from lucid.importing.complex_numbers import OF_COMPLEX, Complex
 from lucid.importing.program import Call, Program, Slot
 from lucid.importing.table import TABLE
-from lucid.models.checkpoints import refusals
+from lucid.models.checkpoints import config_file
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.nn.model_parts import ModelPart
 from lucid.ops.elementwise import expm1, log1p
@@ -414,7 +414,7 @@ def test_a_checkpoint_that_only_torch_reads_is_an_error_that_says_how(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "unheard_of"}')
-    monkeypatch.setattr(refusals, "find_spec", lambda name: "there" if installed else None)
+    monkeypatch.setattr(config_file, "find_spec", lambda name: "there" if installed else None)
     with pytest.raises(
         ConfigError, match=r"is 'unheard_of', torch may read it: lucid export FOLDER --via torch, "
     ) as told:

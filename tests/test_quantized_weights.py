@@ -23,7 +23,7 @@ from lucid.models.wav2vec2 import WeightNorm
 from lucid.nn import functional as F
 from lucid.nn.quantizing.layer_weights import parameter_count, unchanged_bytes
 from lucid.ops.tensor.tensor import Tensor
-from lucid.quantization import rtn
+from lucid.quantization import Blocks, rtn
 from lucid.runtime import Session
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
@@ -380,3 +380,10 @@ def test_the_models_without_published_checkpoints(model: nn.Module) -> None:
     assert floats(small) == [f"{path}.weight" for path in convolutions]
     for target in ("any", "cpu"):
         lucid.testing.assert_parity(small, target=target, providers=["CPUExecutionProvider"])
+
+
+def test_blocks_are_moved_along_the_inputs_as_they_are() -> None:
+    rng = np.random.default_rng(0)
+    codes, order = rng.integers(0, 16, (3, 96), np.uint8), np.roll(np.arange(96), 32)
+    blocks = Blocks(codes, rng.random((3, 3), np.float32), None, 4, 32, rng.random((3, 3), np.float32))
+    np.testing.assert_array_equal(blocks.columns(order).dequantized(), blocks.dequantized()[:, order])

@@ -75,8 +75,8 @@ FILES = {
     "folder are refused before anything is used",
     "GPTQ, AWQ": "weights in 4 bits, GPTQ's also in 8, stay as they are; in groups of neighbours (no `desc_act`), AWQ's of "
     "version gemm; anything else is an error ([how](howto/smaller.md#quantized-checkpoints))",
-    "GGUF": "a GGUF file in the place of the folder: Llama, Mistral, Qwen2 and Qwen3; Q4_0, Q4_1 and Q8_0 as they are, other types in float32 "
-    "([how](howto/gguf.md))",
+    "GGUF": "a GGUF file in the place of the folder: the decoders that llama.cpp has too; Q4_0 to Q8_0 and the "
+    "K-quants as they are, other types in float32 ([how](howto/gguf.md))",
     "pytorch_model.bin": "what `torch.save` wrote, before and since torch 1.6, is read without torch; the pickle inside is never "
     "run, and anything but tensors is an error; safetensors come first",
     "names": "initializers of an exported model are named by the checkpoint's keys; `[q]` or similar follows for a part "

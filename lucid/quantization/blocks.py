@@ -78,6 +78,13 @@ class Blocks:
         zeros, minimums = (None if part is None else part[order] for part in (self.zeros, self.minimums))
         return replace(self, codes=self.codes[order], scales=self.scales[order], zeros=zeros, minimums=minimums)
 
+    def columns(self, order: Array) -> Blocks:
+        """The columns of these indices, in their order: whole blocks, each as it is."""
+        blocks = order[:: self.block] // self.block
+        zeros, minimums = (None if part is None else part[:, blocks] for part in (self.zeros, self.minimums))
+        codes, scales = self.codes[:, order], self.scales[:, blocks]
+        return replace(self, codes=codes, scales=scales, zeros=zeros, minimums=minimums)
+
     def dequantized(self) -> Array:
         """The weight that the codes stand for, (N, K) float32."""
         wide = in_blocks(self.codes, self.block).astype(np.float32)

@@ -9,11 +9,11 @@ from lucid.models.checkpoints import option_table as option_table
 from lucid.models.checkpoints.config import ACTIVATIONS as ACTIVATIONS
 from lucid.models.checkpoints.config import Config as Config
 from lucid.models.checkpoints.config import ConfigError as ConfigError
-from lucid.models.checkpoints.families import GGUF as GGUF
-from lucid.models.checkpoints.families import DecoderOptions as DecoderOptions
-from lucid.models.checkpoints.families import DecoderParts as DecoderParts
-from lucid.models.checkpoints.families import Family as Family
-from lucid.models.checkpoints.families import ModelType as ModelType
+from lucid.models.checkpoints.declarations import GGUF as GGUF
+from lucid.models.checkpoints.declarations import DecoderOptions as DecoderOptions
+from lucid.models.checkpoints.declarations import DecoderParts as DecoderParts
+from lucid.models.checkpoints.declarations import Family as Family
+from lucid.models.checkpoints.declarations import ModelType as ModelType
 from lucid.models.checkpoints.labels import with_labels as with_labels
 from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.pretrained import Checkpoint as Checkpoint

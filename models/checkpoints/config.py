@@ -32,7 +32,7 @@ from typing import Any, TypeVar, overload
 import lucid
 from lucid import Tensor
 from lucid.models.checkpoints.config_file import MAX_CONFIG as MAX_CONFIG
-from lucid.models.checkpoints.config_file import MAX_NAMED, OptionError, cut, shown, without_options
+from lucid.models.checkpoints.config_file import MAX_NAMED, OptionError, by_torch, cut, shown, without_options
 from lucid.models.checkpoints.config_file import ConfigError as ConfigError
 from lucid.models.checkpoints.config_file import names_of as names_of
 from lucid.models.checkpoints.config_file import parse_json as parse_json
@@ -41,7 +41,6 @@ from lucid.models.checkpoints.config_file import show as show
 from lucid.models.checkpoints.options_read import HARMLESS, OptionsRead, options_read
 from lucid.models.checkpoints.quantized_weights import Array as Array
 from lucid.models.checkpoints.quantized_weights import Weight
-from lucid.models.checkpoints.refusals import by_torch
 from lucid.models.checkpoints.registry import find_family, known_types
 from lucid.nn import functional as F
 

@@ -11,169 +11,18 @@ The reader of GGUF files, layouts and batch jobs read their facts here, so none 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import replace
+from typing import Literal
 
 from lucid.models.checkpoints import gguf_architectures as stored
-from lucid.models.checkpoints.gguf_architectures import GGUF as GGUF
-
-Windows: TypeAlias = Literal[
-    "none", "all", "switched", "typed", "halves", "quarters", "patterned", "earlier", "later", "unrotated"
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecoderParts:
-    """What tells one decoder of rotary positions from another; the defaults are Llama's.
-
-    Args:
-        norm: an "rms" norm, a "layer" norm, one "without_bias" or one "without_weights".
-        norms: where those of a layer stand: "before" attention and feed-forward network, "after" them, "around" them,
-            or "enclosing" them, the same under GLM-4's names. Attention and network that read the same states have one
-            norm that is "shared", or one each, "parallel".
-        norm_offset: what is added to the weights of norms, which are stored without it.
-        qk_norm: norms on queries and keys: of each "head", of each head with weights of its own, "each", or of "all" at
-            once.
-        interleaved: whether rotary positions turn pairs of neighbours, and not the two halves of a head.
-        qkv: whether products make queries, keys and values "apart", "joined", or "grouped": joined, with the rows of
-            each group of heads together.
-        mlp: a "gated" network, one whose first product makes the gate and what it scales, "joined", or a "plain" one.
-        sinks: whether each head has one more score, a parameter, that takes from the weights of all keys.
-        head_bias: whether the output layer has a bias.
-        output_gate: whether gates, made with the queries, multiply what attention gives.
-    """
-
-    norm: Literal["rms", "layer", "without_bias", "without_weights"] = "rms"
-    norms: Literal["before", "after", "around", "enclosing", "shared", "parallel"] = "before"
-    norm_offset: float = 0.0
-    qk_norm: Literal["head", "each", "all"] | None = None
-    interleaved: bool = False
-    qkv: Literal["apart", "joined", "grouped"] = "apart"
-    mlp: Literal["gated", "joined", "plain"] = "gated"
-    sinks: bool = False
-    head_bias: bool = False
-    output_gate: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExpertOptions:
-    """Which options tell the experts of a decoder in the config.json of one model_type.
-
-    Args:
-        width: the option with the inner width of one.
-        normalized: whether the weights of a token's experts add up to 1, or the option that says it.
-        some_layers: whether decoder_sparse_step and mlp_only_layers name layers without experts.
-        shared: whether one more expert, as wide as shared_expert_intermediate_size, sees all tokens.
-        clamped: whether they have biases and the limited gates of gpt-oss.
-        scores: what makes weights of the router's logits.
-    """
-
-    width: str = "intermediate_size"
-    normalized: bool | str = True
-    some_layers: bool = False
-    shared: bool = False
-    clamped: bool = False
-    scores: Literal["softmax", "sigmoid"] = "softmax"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecoderOptions:
-    """Which options tell the other parts of such a decoder in the config.json of one model_type.
-
-    Args:
-        eps: what norms add to the variance, or the option that says it.
-        qkv_bias, o_bias, mlp_bias: whether projections have biases, or the option that says it.
-        theta: the option with the base of rotary positions.
-        partial: the option that says which part of a head is rotated; None for all.
-        windows: which layers have the window sliding_window: "none"; "all"; "switched", all if use_sliding_window is
-            true; "typed", those of layer_types, by default all, or every second, "halves", or all but every fourth,
-            "quarters", or all but every sliding_window_pattern-th, "patterned"; if use_sliding_window is true
-            "earlier", every second before max_window_layers, "later", from there on, or "unrotated", those without
-            positions.
-        window_rope: the base of rotary positions of layers with a window, if they have their own.
-        unrotated: the layers without positions: "listed" by no_rope_layers or no_rope_layer_interval, or those that
-            have no "window".
-        scaled: whether positions are scaled where config.json does not say how.
-        query_growth: whether queries grow with their positions, by llama_4_scaling_beta.
-        parallel, qk_norm: the option that says whether layers have the `norms`, and queries and keys the `qk_norm`, of
-            `DecoderParts`; norms are "before" otherwise.
-        clipped: whether the option clip_qkv limits queries, keys and values.
-        multipliers: the options that are multipliers of scores, embeddings, residuals and logits.
-        experts: how feed-forward networks that are mixtures of experts are described, in a type that has them.
-    """
-
-    eps: float | str = "rms_norm_eps"
-    qkv_bias: bool | str = "attention_bias"
-    o_bias: bool | str = "attention_bias"
-    mlp_bias: bool | str = "mlp_bias"
-    theta: str = "rope_theta"
-    partial: str | None = None
-    windows: Windows = "none"
-    window_rope: float | None = None
-    unrotated: Literal["listed", "window"] | None = None
-    scaled: bool = False
-    query_growth: bool = False
-    parallel: str | None = None
-    qk_norm: str | None = None
-    clipped: bool = False
-    multipliers: tuple[str, ...] = ()
-    experts: ExpertOptions | None = None
-
-
-LLAMA_PARTS, LLAMA_OPTIONS = DecoderParts(), DecoderOptions()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelType:
-    """What sets the checkpoints of one model_type apart.
-
-    Args:
-        published_code: whether checkpoints were published with code that transformers has as its own since then.
-        offset_positions: whether positions begin after the number of the padding token, so that two of
-            max_position_embeddings are not for tokens.
-        gguf: how llama.cpp stores the model; None where GGUF files are not read.
-        genai: whether onnxruntime-genai knows the type and runs it as any other decoder; one of another type is its
-            "decoder". Its "gpt2" is not so: that takes the keys and values of a layer as one tensor.
-        parts, options: of a decoder of rotary positions.
-        optimum: the options that optimum needs for the first, empty cache, besides the width and the heads.
-        only: the one task of checkpoints that hold a part of the model.
-        like: a type of transformers whose options and defaults config.json has, for a type that transformers lacks.
-    """
-
-    published_code: bool = False
-    offset_positions: bool = False
-    gguf: GGUF | None = None
-    genai: bool = False
-    parts: DecoderParts = LLAMA_PARTS
-    options: DecoderOptions = LLAMA_OPTIONS
-    optimum: tuple[Literal["num_key_value_heads", "head_dim"], ...] = ()
-    only: str | None = None
-    like: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """The classes of one model.
-
-    Args:
-        tasks: its classes by task; the first is the model itself, the others have a head. ``"bert.Bert"`` is a class of
-            the file bert.py of `lucid.models`, ``"package.module:Class"`` one from outside.
-        types: what is known of the checkpoints that they read, by the model_type of config.json.
-    """
-
-    tasks: Mapping[str, str]
-    types: Mapping[str, ModelType]
-
-    @property
-    def task(self) -> str:
-        """What the model itself is for."""
-        return next(iter(self.tasks))
-
-    @property
-    def model(self) -> str:
-        """The class of the model itself, as file and name."""
-        return self.tasks[self.task]
+from lucid.models.checkpoints.declarations import (
+    GGUF,
+    DecoderOptions,
+    DecoderParts,
+    ExpertOptions,
+    Family,
+    ModelType,
+)
 
 
 def _types(*names: str) -> dict[str, ModelType]:
@@ -312,7 +161,11 @@ FAMILIES: dict[str, Family] = {
     "dinov3": Family(tasks={"image-feature-extraction": "vision.dinov3.DINOv3"}, types=_types("dinov3_vit")),
     "falcon": Family(
         tasks=_decoder("falcon.Falcon"),
-        types={"falcon": ModelType(parts=DecoderParts(norm="layer", qkv="grouped", mlp="plain"), optimum=_KV_HEADS)},
+        types={
+            "falcon": ModelType(
+                parts=DecoderParts(norm="layer", qkv="grouped", mlp="plain"), gguf=stored.FALCON, optimum=_KV_HEADS
+            )
+        },
     ),
     "gemma": Family(
         tasks=_decoder("gemma.Gemma", "question-answering") | {"sentence-similarity": "gemma.GemmaSentenceEncoder"},
@@ -329,7 +182,7 @@ FAMILIES: dict[str, Family] = {
             "gemma3": ModelType(parts=DecoderParts(norms="around", norm_offset=1.0, qk_norm="head")),
         },
     ),
-    "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types=_types("gpt2")),
+    "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types={"gpt2": ModelType(gguf=stored.GPT2)}),
     "layoutlm": Family(
         tasks={
             "feature-extraction": "layoutlm.LayoutLM",
@@ -354,7 +207,9 @@ FAMILIES: dict[str, Family] = {
                 genai=True,
                 optimum=_KV_HEADS,
             ),
-            "mistral": ModelType(options=replace(_UNBIASED, windows="all"), genai=True, optimum=_KV_HEADS),
+            "mistral": ModelType(
+                options=replace(_UNBIASED, windows="all"), gguf=stored.MISTRAL3, genai=True, optimum=_KV_HEADS
+            ),
             "qwen2": ModelType(
                 options=replace(_UNBIASED, qkv_bias=True, windows="later"),
                 gguf=GGUF("qwen2"),
@@ -383,15 +238,19 @@ FAMILIES: dict[str, Family] = {
                 gguf=stored.OLMO2,
             ),
             "ministral": ModelType(options=replace(_UNBIASED, windows="typed")),
-            "ministral3": ModelType(options=replace(_UNBIASED, windows="all", scaled=True, query_growth=True)),
+            "ministral3": ModelType(
+                options=replace(_UNBIASED, windows="all", scaled=True, query_growth=True), gguf=stored.MINISTRAL3
+            ),
             "olmo": ModelType(
                 parts=DecoderParts(norm="without_weights"),
                 options=DecoderOptions(eps=1e-5, mlp_bias=False, clipped=True),
+                gguf=stored.OLMO,
                 genai=True,
             ),
             "olmo3": ModelType(
                 parts=DecoderParts(norms="after", qk_norm="all"),
                 options=DecoderOptions(mlp_bias=False, windows="quarters", window_rope=500000.0),
+                gguf=stored.OLMO3,
             ),
             "cohere": ModelType(
                 parts=DecoderParts(norm="without_bias", norms="shared", qk_norm="each", interleaved=True),
@@ -404,7 +263,12 @@ FAMILIES: dict[str, Family] = {
                 options=replace(_COHERE, windows="patterned", unrotated="window"),
                 gguf=stored.COHERE2,
             ),
-            "glm": ModelType(parts=DecoderParts(interleaved=True, mlp="joined"), options=_GLM, optimum=_KV_HEADS),
+            "glm": ModelType(
+                parts=DecoderParts(interleaved=True, mlp="joined"),
+                options=_GLM,
+                gguf=stored.CHATGLM,
+                optimum=_KV_HEADS,
+            ),
             "glm4": ModelType(
                 parts=DecoderParts(norms="enclosing", interleaved=True, mlp="joined"), options=_GLM, gguf=stored.GLM4
             ),
@@ -426,6 +290,7 @@ FAMILIES: dict[str, Family] = {
                     parallel="use_parallel_residual",
                     qk_norm="qk_layernorm",
                 ),
+                gguf=stored.STABLELM,
                 optimum=_KV_HEADS,
             ),
             "nemotron": ModelType(
@@ -457,6 +322,7 @@ FAMILIES: dict[str, Family] = {
                     partial="rotary_pct",
                     parallel="use_parallel_residual",
                 ),
+                gguf=stored.GPT_NEOX,
             ),
             "seed_oss": ModelType(options=DecoderOptions(o_bias="attention_out_bias"), gguf=stored.SEED_OSS),
         },
@@ -496,6 +362,7 @@ FAMILIES: dict[str, Family] = {
             ),
             "gpt_oss": ModelType(
                 parts=DecoderParts(sinks=True),
+                gguf=stored.GPT_OSS,
                 optimum=("num_key_value_heads", "head_dim"),
                 options=DecoderOptions(
                     mlp_bias=False, windows="halves", scaled=True, experts=ExpertOptions(clamped=True)
@@ -508,7 +375,7 @@ FAMILIES: dict[str, Family] = {
             "text-generation": "mamba2.Mamba2",
             "feature-extraction": "mamba2.Mamba2States",
         },
-        types=_types("mamba2"),
+        types={"mamba2": ModelType(gguf=stored.MAMBA2)},
     ),
     "modernbert": Family(
         tasks=_encoder("modernbert.ModernBert") | _retrieval("modernbert.ModernBert"), types=_types("modernbert")
@@ -527,7 +394,7 @@ FAMILIES: dict[str, Family] = {
                 options=DecoderOptions(experts=replace(_QWEN_EXPERTS, shared=True)),
                 gguf=stored.QWEN3_NEXT,
             ),
-            "qwen3_5_text": _QWEN35,
+            "qwen3_5_text": replace(_QWEN35, gguf=stored.QWEN35),
             "qwen3_5": _QWEN35,  # the text model of a checkpoint that also reads images
         },
     ),

@@ -14,6 +14,7 @@ ignored.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lucid.models.checkpoints.config import Array, Config, ConfigError, show
-from lucid.models.checkpoints.families import GGUF, MODEL_TYPES
+from lucid.models.checkpoints.families import MODEL_TYPES
+from lucid.models.checkpoints.gguf_architectures import GGUF
 from lucid.models.checkpoints.gguf_file import Header, Strings, Value, read_header
 from lucid.models.checkpoints.options_read import options_read
 from lucid.models.checkpoints.quantized_weights import as_array
@@ -40,11 +42,10 @@ _OPTIONS = {  # metadata, after the architecture's name and a dot, to the option
     "attention.key_length": "head_dim",
     "rope.freq_base": "rope_theta",
 }
-_BARE = ("dt_bias", "A_log", "e_score_correction_bias", "sinks")  # keys that are parameters of their module
 _MAY_BE_ABSENT = ("attention.head_count_kv", "attention.key_length", "rope.freq_base")
 _HARMLESS = re.compile(
-    r"tensor_data_layout|rope\.scaling\.finetuned"
-)  # metadata that changes nothing in a forward pass
+    r"tensor_data_layout|rope\.scaling\.finetuned|rope\.dimension_sections"
+)  # metadata that changes nothing in a forward pass; sections are of positions in images
 _KEYS = {  # tensors to Hugging Face's keys; after a dot those of a layer, "blk.0" here and "model.layers.0." there
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
@@ -53,6 +54,7 @@ _KEYS = {  # tensors to Hugging Face's keys; after a dot those of a layer, "blk.
     ".attn_q": "self_attn.q_proj",
     ".attn_k": "self_attn.k_proj",
     ".attn_v": "self_attn.v_proj",
+    ".attn_qkv": "self_attn.[qkv]_proj",  # the rows of all three
     ".attn_output": "self_attn.o_proj",
     ".attn_q_norm": "self_attn.q_norm",
     ".attn_k_norm": "self_attn.k_norm",
@@ -62,8 +64,10 @@ _KEYS = {  # tensors to Hugging Face's keys; after a dot those of a layer, "blk.
     ".ffn_down": "mlp.down_proj",
 }
 _LONG_ROPE = {"long_factor": "rope_factors_long.weight", "short_factor": "rope_factors_short.weight"}
-_TURNED = {".attn_q": "attention.head_count", ".attn_k": "attention.head_count_kv"}
-"""Tensors of a layer whose rows rotary positions turn in pairs, and the metadata with their number of heads."""
+_TURNED = (".attn_q", ".attn_k")
+"""Tensors of a layer whose rows rotary positions turn in pairs."""
+_FLAT = (".A_log", ".mixer.D", ".mixer.norm.weight")
+"""The ends of keys of vectors that files have with another axis."""
 
 
 def read_config(path: str | os.PathLike[str], *model_types: str, ignore: Sequence[str] = ()) -> Config:
@@ -85,8 +89,8 @@ def read_config(path: str | os.PathLike[str], *model_types: str, ignore: Sequenc
     if widened := header.widened():
         _log.info("%s: dequantized to float32: %s", path, widened)
     options = source.options()
-    reads = options_read(type_of(source.model_type).like or source.model_type)
-    config = Config(options, str(path), lambda: weights, lambda: weights.shapes, reads, strict=True).without(ignore)
+    config = Config(options, str(path), lambda: weights, lambda: weights.shapes, source.reads, strict=True)
+    config = config.without(ignore)
     config.expect_type(model_types)
     return config
 
@@ -142,6 +146,13 @@ class _Source:
         self.model_type, self.stored = next(filter(self._is_marked, kinds), None) or next(
             (kind for kind in kinds if kind[1].when is None), kinds[0]
         )
+        self.reads = options_read(type_of(self.model_type).like or self.model_type)
+        further, layers = (
+            header.metadata.get(f"{self.name}.{name}") for name in ("nextn_predict_layers", "block_count")
+        )
+        self._layers: int | None = None  # without those at the end that predict further tokens
+        if isinstance(further, int) and isinstance(layers, int) and 0 < further < layers:
+            self._layers = layers - further
         self._apart = {self.stored.frequencies, *_LONG_ROPE.values()} & header.tensors.keys()
         parts = header.metadata.get("split.count", 1)
         if not isinstance(parts, int) or parts > 1:
@@ -167,54 +178,70 @@ class _Source:
         stored = self.stored
         names = {**_OPTIONS, stored.eps[0]: stored.eps[1], **stored.options}
         required = {*_OPTIONS, stored.eps[0], *stored.required}.difference(_MAY_BE_ABSENT)
-        for name in names:
-            if name in required and name not in own:
+        for name, option in names.items():
+            if name in required and option is not None and name not in own:
                 raise ConfigError(
                     f"{self.header.path}: metadata {self.name}.{name} is missing or 0; get an intact copy"
                 )
+        width, heads = own.get("embedding_length"), own.get("attention.head_count")
         options: dict[str, Any] = {"model_type": self.model_type, **stored.implied}
-        options |= {option: own.pop(name) for name, option in names.items() if name in own}
+        for name, option in names.items():
+            value = own.pop(name, None)
+            if value is not None and option is not None:
+                options[option] = value
         options |= {
             option: True for option, end in stored.flags.items() if any(n.endswith(end) for n in self.header.tensors)
         }
-        options.setdefault("num_key_value_heads", options["num_attention_heads"])
+        if (option := names["attention.head_count_kv"]) is not None and self._is_read(option):
+            options.setdefault(option, heads)
+        if self._layers is not None:
+            del own["nextn_predict_layers"]
+            options[str(names["block_count"])] = self._layers
         options |= self._vocabulary(own.pop("vocab_size", None))
         options |= _scaling(own)
         if self.name in _CONVERTED:
             _CONVERTED[self.name](options, own)
-        self._check_heads(options, own)
+        if isinstance(width, int) and isinstance(heads, int):  # else what reads the options says so
+            self._check_heads(options, own, width, heads)
         options |= self._long_rope(own)
         if stored.frequencies is not None and stored.frequencies in self._apart:
             options["rope_scaling"] = self._llama3_scaling(stored.frequencies, options.get("rope_theta", 10000.0))
         return options | {f"{self.name}.{name}": v for name, v in own.items() if not _HARMLESS.fullmatch(name)}
 
+    def _is_read(self, option: str) -> bool:
+        """Whether models of the type have an option."""
+        return self.reads is None or option in self.reads.read
+
     def key(self, name: str) -> str:
         """Hugging Face's key of a tensor, with a ``*`` for the number of an expert."""
-        found = re.fullmatch(r"(?:blk\.(0|[1-9]\d{0,8})(?=\.\w))?(\.?[\w.]+?)(?:\.(weight|bias))?", name)
-        own = None if found is None else {**_KEYS, **self.stored.keys}.get(found[2])
-        if found is None or own is None or (found[3] is None) != (own.endswith(_BARE) and not name.endswith(".bias")):
+        found = re.fullmatch(r"(?:blk\.(0|[1-9]\d{0,8})(?=\.\w))?(\.?[\w.]+?)(\.weight|\.bias)?", name)
+        number, stem, suffix = ("", "", "") if found is None else found.groups("")
+        keys = {**_KEYS, **self.stored.keys}
+        own = keys.get(f"{stem}{suffix}", f"{keys[stem]}{suffix}" if stem in keys else None)
+        if own is None:
             raise ConfigError(
                 f"{self.header.path}: tensor {show(name)} is not supported here, so the results could be wrong; "
                 "get the model's config.json and safetensors"
             )
-        layer = "" if found[1] is None else f"model.layers.{found[1]}."
-        return f"{layer}{own}" if own.endswith(_BARE) else f"{layer}{own}.{found[3]}"
+        return f"{self.stored.layers}.{number}.{own}" if number else own
 
     def pieces(self) -> dict[str, _Piece]:
         """The weights by Hugging Face's keys."""
         pieces: dict[str, _Piece] = {}
         for name, entry in self.header.tensors.items():
-            if name in self._apart:
+            if name in self._apart or self._is_further(name):
                 continue
             key, shape = self.key(name), entry.shape
             if "*" in key and len(shape) == 3:
                 experts = {key.replace("*", str(i)): partial(self.header.weight, name, i) for i in range(shape[0])}
                 pieces |= {each: _Piece(shape[1:], read) for each, read in experts.items()}
-            elif key.endswith((".conv.weight", ".conv1d.weight", ".shared_expert_gate.weight")):
-                shape = (shape[0], 1, *shape[1:]) if "conv" in key else (1, *shape[-1:])
-                pieces[key] = _Piece(shape, partial(self._reshaped, name, shape))
+            elif "[qkv]" in key:
+                for letter, rows in zip("qkv", self._rows_of_qkv(name, shape[0]), strict=True):
+                    part = _Piece((rows.size, *shape[1:]), partial(self._rows, name, rows))
+                    pieces[key.replace("[qkv]", letter)] = part
             else:
-                pieces[key] = _Piece(shape, partial(self.weight, name))
+                shape = self._shape(key, shape)
+                pieces[key] = _Piece(shape, partial(self.weight, name, shape))
         for end, (first, second, shape_of, join) in _JOINED.items():
             for key in [key for key in pieces if key.endswith(first)]:
                 stem = key.removesuffix(first)
@@ -224,29 +251,99 @@ class _Source:
                     pieces[stem + end] = _Piece(shape_of(*(part.shape for part in parts)), read)
         return pieces
 
-    def _reshaped(self, name: str, shape: tuple[int, ...]) -> Array:
-        return self.header.array(name).reshape(shape)
+    def _is_further(self, name: str) -> bool:
+        """Whether a tensor is of a layer that predicts further tokens."""
+        found = re.match(r"blk\.(\d{1,9})\.", name)
+        return found is not None and self._layers is not None and int(found[1]) >= self._layers
 
-    def weight(self, name: str) -> Array | Blocks:
-        """A tensor, its rows in Hugging Face's order."""
+    def _shape(self, key: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """That of the model."""
+        if key.endswith((".conv.weight", ".conv1d.weight")):
+            return (shape[0], 1, *shape[1:])
+        if key.endswith(".shared_expert_gate.weight"):
+            return (1, *shape[-1:])
+        if key.endswith(_FLAT):
+            return (math.prod(shape),)
+        return shape[::-1] if self._is_transposed(shape, key) else shape
+
+    def _is_transposed(self, shape: Sequence[int], name: str) -> bool:
+        return self.stored.transposed and len(shape) == 2 and re.search(r"\.\d+\.", name) is not None
+
+    def weight(self, name: str, shape: tuple[int, ...]) -> Array | Blocks:
+        """A tensor, its rows in Hugging Face's order. Products in blocks have outputs before inputs in any model."""
         weight = self.header.weight(name)
-        if not isinstance(weight, Blocks):
-            if self.stored.norm_offset and name.endswith("norm.weight") and not name.endswith(".ssm_norm.weight"):
-                weight = weight - np.float32(self.stored.norm_offset)
-            if name.endswith(".ssm_a"):
-                weight = np.log(-weight.reshape(-1))
-        layer = re.fullmatch(r"blk\.\d+(\.\w+)\.\w+", name)
-        if self.stored.pairs == "halves" or layer is None or layer[1] not in _TURNED:
-            return weight
-        default = self.header.metadata[f"{self.name}.attention.head_count"]
-        heads = self.header.metadata.get(f"{self.name}.{_TURNED[layer[1]]}", default)
-        if not isinstance(heads, int) or heads < 1 or weight.shape[0] % (2 * heads):
-            raise ConfigError(
-                f"{self.header.path}: tensor {show(name)} has {weight.shape[0]} rows, expected a multiple of twice the "
-                f"{show(heads)} heads; get an intact copy of the file"
-            )
-        order = np.arange(weight.shape[0]).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
+        layer = re.fullmatch(r"blk\.\d+(\.\w+?)(\.(?:weight|bias))?", name)
+        order = None if layer is None else self._order(name, layer[1], weight.shape)
+        columns = layer is not None and self.stored.rows.get(layer[1]) == "tiled columns"
+        if columns and isinstance(weight, Blocks) and self._count("ssm.state_size") % weight.block:
+            weight = weight.dequantized()
+        if isinstance(weight, Blocks):
+            return weight if order is None else weight.columns(order) if columns else weight.rows(order)
+        if order is not None:
+            weight = weight[:, order] if columns else weight[order]
+        if self.stored.norm_offset and name.endswith("norm.weight") and not name.endswith(".ssm_norm.weight"):
+            weight = weight - np.float32(self.stored.norm_offset)
+        if name.endswith(".ssm_a"):
+            weight = np.log(-weight)
+        return (weight.T if self._is_transposed(weight.shape, name) else weight).reshape(shape)
+
+    def _rows(self, name: str, order: Array) -> Array | Blocks:
+        weight = self.header.weight(name)
         return weight.rows(order) if isinstance(weight, Blocks) else weight[order]
+
+    def _rows_of_qkv(self, name: str, rows: int) -> Iterator[Array]:
+        """Those of queries, keys and values."""
+        heads, kv_heads = self._heads()
+        width, begin = self._share(name, rows, heads + 2 * kv_heads), 0
+        for letter, size in zip("qkv", (heads * width, kv_heads * width, kv_heads * width), strict=True):
+            order = self._order(name, f".attn_{letter}", (size,))
+            yield begin + (np.arange(size) if order is None else order)
+            begin += size
+
+    def _order(self, name: str, end: str, shape: Sequence[int]) -> Array | None:
+        """The places of the model's rows, or columns, in a tensor of a layer; None where they are the same."""
+        if self.stored.pairs == "neighbours" and end in _TURNED:
+            heads = self._heads()[_TURNED.index(end)]
+            self._share(name, shape[0], 2 * heads)
+            return np.arange(shape[0]).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
+        kind = self.stored.rows.get(end)
+        if kind is None:
+            return None
+        size = shape[-1] if kind == "tiled columns" else shape[0]
+        if kind == "grouped":
+            heads, groups = self._heads()
+            width = self._share(name, size, heads + 2 * groups)
+            self._share(name, heads, groups)
+            parts = np.split(np.arange(size), [heads * width, (heads + groups) * width])
+            return np.concatenate([part.reshape(groups, -1) for part in parts], 1).reshape(-1)
+        groups, heads = self._count("ssm.group_count"), self._count("ssm.time_step_rank")
+        values = min(size, self._count("ssm.inner_size"))  # they come last
+        self._share(name, values, heads)
+        tiles = np.arange(size - values, size).reshape(self._share(name, heads, groups), groups, -1)
+        return np.concatenate([np.arange(size - values), tiles.swapaxes(0, 1).reshape(-1)])
+
+    def _heads(self) -> tuple[int, int]:
+        """Those of queries, and those of keys and values."""
+        heads = self._count("attention.head_count")
+        return heads, self._count("attention.head_count_kv", heads)
+
+    def _count(self, name: str, default: int | None = None) -> int:
+        value = self.header.metadata.get(f"{self.name}.{name}", default)
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(
+                f"{self.header.path}: metadata {self.name}.{name} is {show(value)}, expected a whole number from 1; "
+                "get an intact copy of the file"
+            )
+        return value
+
+    def _share(self, name: str, size: int, parts: int) -> int:
+        """A size that parts have equal shares of, divided by their number."""
+        if size % parts:
+            raise ConfigError(
+                f"{self.header.path}: tensor {show(name)} has {size} rows or heads, expected a multiple of {parts}, as "
+                "the metadata says; get an intact copy of the file"
+            )
+        return size // parts
 
     def _text(self, key: str) -> str:
         value = self.header.metadata.get(key)
@@ -297,18 +394,17 @@ class _Source:
         told = own.pop("rope.scaling.attn_factor", None)
         return {"rope_scaling": {"type": "longrope", "attention_factor": told, **factors}}
 
-    def _check_heads(self, options: dict[str, Any], own: dict[str, object]) -> None:
+    def _check_heads(self, options: dict[str, Any], own: dict[str, object], width: int, heads: int) -> None:
         """All of a head is turned by its position, and values are as wide as keys: llama.cpp knows others."""
-        width, heads = options["hidden_size"], options["num_attention_heads"]
-        if not isinstance(width, int) or not isinstance(heads, int):
-            return  # what reads the options says so
         head_dim = options.get("head_dim", width // heads)
-        if self.stored.partial and isinstance(head_dim, int) and head_dim:
+        if self.reads is not None and self.reads.default("head_dim") is not None:  # another one
+            options["head_dim"] = head_dim
+        if self.stored.partial is not None and isinstance(head_dim, int) and head_dim:
             turned = own.pop("rope.dimension_count", head_dim)
             if not isinstance(turned, int):
                 raise ConfigError(f"{self.header.path}: metadata {self.name}.rope.dimension_count is {show(turned)}")
             # Half a feature more: the product with the width is rounded down.
-            options["partial_rotary_factor"] = 1.0 if turned == head_dim else (turned + 0.5) / head_dim
+            options[self.stored.partial] = 1.0 if turned == head_dim else (turned + 0.5) / head_dim
         if self.stored.scalar_layers is not None:
             whole = options["num_hidden_layers"] == self.stored.scalar_layers
             options["query_pre_attn_scalar"] = width // heads if whole else head_dim
@@ -332,9 +428,9 @@ def _scaling(own: dict[str, object]) -> dict[str, object]:
     if kind == "none" or (kind == "linear" and factor == 1.0):
         return {}
     scaling = {"rope_type": kind, "factor": factor, "original_max_position_embeddings": trained}
-    for name in ("beta_fast", "beta_slow"):
+    for name, option in (("beta_fast",) * 2, ("beta_slow",) * 2, ("attn_factor", "attention_factor")):
         if f"rope.scaling.yarn_{name}" in own:
-            scaling[name] = own.pop(f"rope.scaling.yarn_{name}")
+            scaling[option] = own.pop(f"rope.scaling.yarn_{name}")
     return {"rope_scaling": scaling if kind == "yarn" else {"rope_type": kind, "factor": factor}}
 
 
@@ -363,14 +459,54 @@ def _deepseek2(options: dict[str, Any], own: dict[str, object]) -> None:
         del own["expert_gating_func"]
 
 
-def _qwen3_next(options: dict[str, Any], own: dict[str, object]) -> None:
-    """The width of a head's values; the file has that of all heads."""
-    width, heads = options.get("linear_value_head_dim"), options.get("linear_num_value_heads")
-    if isinstance(width, int) and isinstance(heads, int) and heads and width % heads == 0:
-        options["linear_value_head_dim"] = width // heads
+def _mistral3(options: dict[str, Any], own: dict[str, object]) -> None:
+    """The growth of queries, and what takes back YaRN's factor of scores."""
+    growth = own.pop("attention.temperature_scale", None)
+    if "rope_scaling" in options and growth is not None:
+        factors = dict.fromkeys(("mscale", "mscale_all_dim"), own.pop("rope.scaling.yarn_log_multiplier", 0.0))
+        options["rope_scaling"] |= {"llama_4_scaling_beta": growth, **factors}
 
 
-_CONVERTED = {"lfm2": _lfm2, "deepseek2": _deepseek2, "qwen3next": _qwen3_next}
+def _olmo2(options: dict[str, Any], own: dict[str, object]) -> None:
+    """Of OLMo 3: the layers with a window have positions that are not scaled."""
+    if options["model_type"] == "olmo3":
+        base = own.pop("rope.freq_base_swa", options.get("rope_theta"))
+        options["rope_parameters"] = {"sliding_attention": {"rope_theta": base, "rope_type": "default"}}
+        slides = own.pop("attention.sliding_window_pattern", None)
+        if isinstance(slides, list):
+            options["layer_types"] = ["sliding_attention" if each else "full_attention" for each in slides]
+
+
+def _gpt_oss(options: dict[str, Any], own: dict[str, object]) -> None:
+    """All published models have YaRN's bounds as they are, not as whole numbers."""
+    if "rope_scaling" in options:
+        options["rope_scaling"]["truncate"] = False
+
+
+def _width_of_one(total: str, count: str) -> Callable[[dict[str, Any], dict[str, object]], None]:
+    """The width of a head, of which the file has that of all heads."""
+
+    def convert(options: dict[str, Any], own: dict[str, object]) -> None:
+        width, heads = options.get(total), options.get(count)
+        if isinstance(width, int) and isinstance(heads, int) and heads and width % heads == 0:
+            options[total] = width // heads
+            if options["model_type"] == "mamba2" and options["hidden_size"]:
+                options["expand"] = width // options["hidden_size"]
+
+    return convert
+
+
+_DELTA_HEADS = _width_of_one("linear_value_head_dim", "linear_num_value_heads")
+_CONVERTED = {
+    "lfm2": _lfm2,
+    "deepseek2": _deepseek2,
+    "qwen3next": _DELTA_HEADS,
+    "qwen35": _DELTA_HEADS,
+    "mamba2": _width_of_one("head_dim", "num_heads"),
+    "mistral3": _mistral3,
+    "olmo2": _olmo2,
+    "gpt-oss": _gpt_oss,
+}
 
 
 def _join(join: Callable[..., Array], parts: Sequence[_Piece]) -> Array:
@@ -400,11 +536,20 @@ _JOINED: dict[str, tuple[str, str, Callable[..., tuple[int, ...]], Callable[...,
         _of_heads,
     ),
     "self_attn.in_proj_qkvz.weight": (
-        "self_attn.in_proj_qkv.weight",
-        "self_attn.in_proj_z.weight",
+        "self_attn.in_proj_qkvz.qkv.weight",
+        "self_attn.in_proj_qkvz.z.weight",
         lambda qkv, gates: (qkv[0] + gates[0], qkv[-1]),
         _of_key_heads,
     ),
+    **{
+        f"mlp.gate_up{end}": (
+            f"mlp.gate_up.gate.{kind}",
+            f"mlp.gate_up.up.{kind}",
+            lambda gates, ups: (gates[0], gates[1] + ups[1], *gates[2:]),
+            lambda _, gates, ups: np.stack([gates, ups], 2).reshape(len(gates), -1, *gates.shape[2:]),
+        )
+        for end, kind in (("", "weight"), ("_bias", "bias"))
+    },
 }
 """Keys whose weights the file has in two tensors, by their ends, and the shape and the numbers of both as one."""
 

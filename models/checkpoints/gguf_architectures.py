@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 Pairs: TypeAlias = Literal["halves", "neighbours"]
+Order: TypeAlias = Literal["grouped", "tiled", "tiled columns"]
 SILU: Mapping[str, object] = {"hidden_act": "silu"}
 
 
@@ -26,13 +27,20 @@ class GGUF:
         when: metadata or the end of a tensor's name that only the files of this type have, where other types have the
             same architecture.
         eps: the metadata with what norms add to the variance, and the option of config.json.
-        options: metadata, after the architecture's name and a dot, to the option of config.json.
+        options: metadata, after the architecture's name and a dot, to the option of config.json; None for what
+            llama.cpp asks for and the model does not have.
         required: those of them that every file has.
         implied: options with the value that llama.cpp's code has for this architecture.
         flags: options that are true where the file has a tensor, by the end of its name.
-        keys: tensors to keys of the model, besides those that all decoders have; after a dot those of a layer.
+        keys: tensors to keys of the model, besides those that all decoders have; after a dot those of a layer. A name
+            with ``.weight`` or ``.bias`` is that of the whole tensor.
+        layers: what the model calls its layers.
+        rows: tensors of a layer whose rows are in another order there: queries, keys and values "grouped" in the model,
+            or the heads of values "tiled" over those of keys there; "tiled columns" for the columns.
+        transposed: whether products have inputs before outputs in the model.
         norm_offset: what is added to the weights of norms there.
-        partial: whether rope.dimension_count may tell a part of a head.
+        partial: the option with the part of a head that is rotated, where rope.dimension_count may tell one.
+        variants: other files of the type, each with its `when`.
         scalar_layers: of Gemma, the number of layers of the model whose scores are not scaled by the width of a head.
     """
 
@@ -40,15 +48,19 @@ class GGUF:
     pairs: Pairs = "halves"
     frequencies: str | None = None
     when: str | None = None
-    eps: tuple[str, str] = ("attention.layer_norm_rms_epsilon", "rms_norm_eps")
-    options: Mapping[str, str] = field(default_factory=dict)
+    eps: tuple[str, str | None] = ("attention.layer_norm_rms_epsilon", "rms_norm_eps")
+    options: Mapping[str, str | None] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     implied: Mapping[str, object] = field(default_factory=lambda: SILU)
-    flags: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
+    layers: str = "model.layers"
+    rows: Mapping[str, Order] = field(default_factory=dict)
+    transposed: bool = False
     norm_offset: float = 0.0
-    partial: bool = False
+    partial: str | None = None
     scalar_layers: int | None = None
+    variants: tuple[GGUF, ...] = ()
 
 
 _EPSILON = "attention.layer_norm_epsilon"
@@ -80,10 +92,15 @@ _CAPS = {
 }
 _BIASES = {"attention_bias": ".attn_q.bias", "mlp_bias": ".ffn_up.bias"}
 _WINDOW = ("attention.sliding_window",)
+_PARTIAL = "partial_rotary_factor"
+_QKV = {".attn_qkv": "self_attn.qkv_proj"}
+_GROUPED: Mapping[str, Order] = {".attn_qkv": "grouped"}
 _GELU = {"hidden_activation": "gelu_pytorch_tanh"}
 
 LLAMA = GGUF("llama", "neighbours", "rope_freqs.weight", flags=_BIASES)
 MIXTRAL = replace(LLAMA, when="expert_count", options=_LOCAL, flags={}, keys=_EXPERTS)
+MISTRAL3 = GGUF("mistral3", "neighbours")
+MINISTRAL3 = replace(MISTRAL3, when="attention.temperature_scale")
 SMOLLM3 = GGUF("smollm3", "neighbours", flags=_BIASES)
 GRANITE = GGUF("granite", "neighbours", options=_SCALES, flags=_BIASES)
 GRANITE_MOE = GGUF("granitemoe", "neighbours", options={**_SCALES, **_LOCAL}, keys=_EXPERTS)
@@ -96,7 +113,13 @@ QWEN2_MOE = GGUF(
 )
 QWEN3_MOE = GGUF("qwen3moe", options=_COUNTED, implied={**SILU, "norm_topk_prob": True}, keys=_EXPERTS)
 OLMOE = GGUF("olmoe", options=_COUNTED | {"feed_forward_length": "intermediate_size"}, keys=_EXPERTS)
+OLMO = GGUF("olmo", "neighbours", eps=(_EPSILON, None), options={"attention.clamp_kqv": "clip_qkv"})
 OLMO2 = GGUF("olmo2", keys=_AFTER)
+OLMO3 = replace(
+    OLMO2,
+    when="attention.sliding_window",
+    options={"attention.sliding_window": "sliding_window"},
+)
 SEED_OSS = GGUF(
     "seed_oss",
     flags={**_BIASES, "attention_out_bias": ".attn_output.bias"},
@@ -120,15 +143,20 @@ COHERE2 = GGUF(
     options={"logit_scale": "logit_scale", "attention.sliding_window": "sliding_window"},
     required=_WINDOW,
 )
-GLM4 = GGUF(
-    "glm4",
+CHATGLM = GGUF(
+    "chatglm",
     implied={**SILU, "attention_bias": False},
-    flags={"attention_bias": ".attn_q.bias"},
-    partial=True,
+    flags={"attention_bias": (".attn_q.bias", ".attn_qkv.bias")},
+    partial=_PARTIAL,
+    keys={".ffn_up": "mlp.gate_up_proj"},
+)
+GLM4 = replace(
+    CHATGLM,
+    architecture="glm4",
     keys={
+        **CHATGLM.keys,
         ".post_attention_norm": "post_self_attn_layernorm",
         ".post_ffw_norm": "post_mlp_layernorm",
-        ".ffn_up": "mlp.gate_up_proj",
     },
 )
 NEMOTRON = GGUF(
@@ -137,17 +165,127 @@ NEMOTRON = GGUF(
     implied={"hidden_act": "relu2"},
     flags=_BIASES,
     norm_offset=1.0,
-    partial=True,
+    partial=_PARTIAL,
 )
-PHI2 = GGUF("phi2", eps=(_EPSILON, "layer_norm_eps"), implied={"hidden_act": "gelu_new"}, partial=True)
+STABLELM = GGUF(
+    "stablelm",
+    eps=(_EPSILON, "layer_norm_eps"),
+    options={"use_parallel_residual": "use_parallel_residual"},
+    implied={**SILU, "use_qkv_bias": False, "qk_layernorm": False},
+    flags={"use_qkv_bias": ".attn_q.bias", "qk_layernorm": ".attn_q_norm.weight"},
+    partial=_PARTIAL,
+)
+GPT_NEOX = GGUF(
+    "gptneox",
+    eps=(_EPSILON, "layer_norm_eps"),
+    options={"use_parallel_residual": "use_parallel_residual", "rope.freq_base": "rotary_emb_base"},
+    implied={"hidden_act": "gelu"},
+    keys=_QKV,
+    rows=_GROUPED,
+    partial="rotary_pct",
+)
+FALCON = GGUF(
+    "falcon",
+    eps=(_EPSILON, "layer_norm_epsilon"),
+    options={"feed_forward_length": "ffn_hidden_size", "attention.head_count_kv": "num_kv_heads"},
+    implied={"activation": "gelu", "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1},
+    keys=_QKV,
+    rows=_GROUPED,
+)
+FALCON = replace(
+    FALCON,
+    variants=(
+        replace(
+            FALCON,
+            when=".attn_norm_2.weight",
+            implied={**FALCON.implied, "num_ln_in_parallel_attn": 2},
+            keys={**_QKV, ".attn_norm": "post_attention_layernorm", ".attn_norm_2": "input_layernorm"},
+        ),
+    ),
+)
+GPT2 = GGUF(
+    "gpt2",
+    eps=(_EPSILON, "layer_norm_epsilon"),
+    options={
+        "embedding_length": "n_embd",
+        "feed_forward_length": "n_inner",
+        "block_count": "n_layer",
+        "context_length": "n_positions",
+        "attention.head_count": "n_head",
+    },
+    implied={"activation_function": "gelu_new"},
+    keys={
+        "token_embd": "transformer.wte",
+        "position_embd": "transformer.wpe",
+        "output_norm": "transformer.ln_f",
+        ".attn_norm": "ln_1",
+        ".attn_qkv": "attn.c_attn",
+        ".attn_output": "attn.c_proj",
+        ".ffn_norm": "ln_2",
+        ".ffn_up": "mlp.c_fc",
+        ".ffn_down": "mlp.c_proj",
+    },
+    layers="transformer.h",
+    transposed=True,
+)
+MAMBA2 = GGUF(
+    "mamba2",
+    eps=("attention.layer_norm_rms_epsilon", "layer_norm_epsilon"),
+    options={
+        "context_length": None,
+        "feed_forward_length": None,
+        "attention.head_count": None,
+        "ssm.conv_kernel": "conv_kernel",
+        "ssm.state_size": "state_size",
+        "ssm.group_count": "n_groups",
+        "ssm.time_step_rank": "num_heads",
+        "ssm.inner_size": "head_dim",  # of all heads together
+    },
+    required=("ssm.time_step_rank", "ssm.inner_size"),
+    implied={**SILU, "use_conv_bias": False},
+    flags={"use_conv_bias": ".ssm_conv1d.bias", "use_bias": ".ssm_in.bias"},
+    keys={
+        "token_embd": "backbone.embeddings",
+        "output_norm": "backbone.norm_f",
+        ".attn_norm": "norm",
+        ".ssm_in": "mixer.in_proj",
+        ".ssm_conv1d": "mixer.conv1d",
+        ".ssm_dt.bias": "mixer.dt_bias",
+        ".ssm_a": "mixer.A_log",
+        ".ssm_d": "mixer.D",
+        ".ssm_norm": "mixer.norm",
+        ".ssm_out": "mixer.out_proj",
+    },
+    layers="backbone.layers",
+)
+GPT_OSS = GGUF(
+    "gpt-oss",
+    options={
+        **_LOCAL,
+        "expert_feed_forward_length": "intermediate_size",
+        "attention.sliding_window": "sliding_window",
+    },
+    required=_WINDOW,
+    implied={},
+    keys={
+        ".post_attention_norm": "post_attention_layernorm",
+        ".attn_sinks.weight": "self_attn.sinks",
+        ".ffn_gate_inp": "mlp.router",
+        ".ffn_gate_exps": "mlp.gate_up.gate",
+        ".ffn_up_exps": "mlp.gate_up.up",
+        ".ffn_down_exps.weight": "mlp.down",
+        ".ffn_down_exps.bias": "mlp.down_bias",
+    },
+)
+PHI2 = GGUF("phi2", eps=(_EPSILON, "layer_norm_eps"), implied={"hidden_act": "gelu_new"}, partial=_PARTIAL)
 PHI3 = GGUF(
     "phi3",
     options={
         "attention.sliding_window": "sliding_window",
         "rope.scaling.original_context_length": "original_max_position_embeddings",
     },
-    keys={".attn_qkv": "self_attn.qkv_proj", ".ffn_up": "mlp.gate_up_proj"},
-    partial=True,
+    keys={**_QKV, ".ffn_up": "mlp.gate_up_proj"},
+    partial=_PARTIAL,
 )
 GEMMA = GGUF("gemma", implied={"hidden_act": "gelu_pytorch_tanh"}, norm_offset=1.0)
 GEMMA2 = GGUF("gemma2", options=_CAPS, required=_WINDOW, implied=_GELU, keys=_AROUND, norm_offset=1.0, scalar_layers=46)
@@ -187,7 +325,7 @@ DEEPSEEK2 = GGUF(
     },
     keys={
         **_EXPERTS,
-        ".exp_probs_b": "mlp.gate.e_score_correction_bias",
+        ".exp_probs_b.bias": "mlp.gate.e_score_correction_bias",
         **{f".ffn_{name}_shexp": f"mlp.shared_experts.{name}_proj" for name in ("gate", "up", "down")},
         ".attn_q_a": "self_attn.q_a_proj",
         ".attn_q_b": "self_attn.q_b_proj",
@@ -211,10 +349,19 @@ DEEPSEEK3 = replace(
     required=(*DEEPSEEK2.required, "expert_group_count", "expert_group_used_count"),
     implied={**DEEPSEEK2.implied, "norm_topk_prob": False},
 )
-QWEN3_NEXT = GGUF(
-    "qwen3next",
+_DELTA_NET = {
+    ".post_attention_norm": "post_attention_layernorm",
+    ".attn_qkv": "self_attn.in_proj_qkv",
+    ".attn_gate": "self_attn.in_proj_z",
+    ".ssm_conv1d": "self_attn.conv1d",
+    ".ssm_dt.bias": "self_attn.dt_bias",
+    ".ssm_a": "self_attn.A_log",
+    ".ssm_norm": "self_attn.norm",
+    ".ssm_out": "self_attn.out_proj",
+}
+QWEN35 = GGUF(
+    "qwen35",
     options={
-        **QWEN2_MOE.options,
         "full_attention_interval": "full_attention_interval",
         "ssm.conv_kernel": "linear_conv_kernel_dim",
         "ssm.state_size": "linear_key_head_dim",
@@ -222,20 +369,28 @@ QWEN3_NEXT = GGUF(
         "ssm.time_step_rank": "linear_num_value_heads",
         "ssm.inner_size": "linear_value_head_dim",  # of all heads together
     },
+    required=("ssm.group_count", "ssm.time_step_rank", "ssm.inner_size"),
+    keys={**_DELTA_NET, ".ssm_beta": "self_attn.in_proj_b", ".ssm_alpha": "self_attn.in_proj_a"},
+    rows={
+        **dict.fromkeys((".attn_qkv", ".attn_gate", ".ssm_beta", ".ssm_alpha"), "tiled"),
+        **dict.fromkeys((".ssm_conv1d", ".ssm_dt", ".ssm_a"), "tiled"),
+        ".ssm_out": "tiled columns",
+    },
+    norm_offset=1.0,
+    partial=_PARTIAL,
+)
+QWEN3_NEXT = replace(
+    QWEN35,
+    architecture="qwen3next",
+    options={**QWEN2_MOE.options, **QWEN35.options},
     implied={**SILU, "norm_topk_prob": True},
     keys={
         **QWEN2_MOE.keys,
-        ".post_attention_norm": "post_attention_layernorm",
-        ".attn_qkv": "self_attn.in_proj_qkv",
-        ".attn_gate": "self_attn.in_proj_z",
+        **_DELTA_NET,
         ".ssm_in": "self_attn.in_proj_qkvz",
+        ".attn_qkv": "self_attn.in_proj_qkvz.qkv",
+        ".attn_gate": "self_attn.in_proj_qkvz.z",
         ".ssm_ba": "self_attn.in_proj_ba",
-        ".ssm_conv1d": "self_attn.conv1d",
-        ".ssm_dt": "self_attn.dt_bias",
-        ".ssm_a": "self_attn.A_log",
-        ".ssm_norm": "self_attn.norm",
-        ".ssm_out": "self_attn.out_proj",
     },
-    norm_offset=1.0,
-    partial=True,
+    rows={},
 )

@@ -42,15 +42,15 @@ from lucid.models.checkpoints.config import MAX_NUMBER as MAX_NUMBER
 from lucid.models.checkpoints.config import Config as Config
 from lucid.models.checkpoints.config import ConfigError as ConfigError
 from lucid.models.checkpoints.config import names_of
+from lucid.models.checkpoints.config_file import read_or_list_refusals
+from lucid.models.checkpoints.declarations import Family
 from lucid.models.checkpoints.expert_weights import ExpertWeights
-from lucid.models.checkpoints.families import Family
 from lucid.models.checkpoints.gptq_awq import OPTION, with_group_weights
 from lucid.models.checkpoints.load_into import building, parameter_keys
 from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.lucid_format import METHOD, with_lucid_weights
 from lucid.models.checkpoints.options_read import transformers_version
 from lucid.models.checkpoints.quantized_weights import Weight
-from lucid.models.checkpoints.refusals import read_or_list_refusals
 
 C = TypeVar("C")
 Auto: TypeAlias = Literal["auto"]

@@ -18,7 +18,8 @@ from importlib import import_module
 from typing import Any
 
 from lucid.models.checkpoints.config_file import ConfigError
-from lucid.models.checkpoints.families import FAMILIES, GGUF, MODEL_TYPES, Family, ModelType
+from lucid.models.checkpoints.declarations import GGUF, Family, ModelType
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
 
 GROUP = "lucid.models"
 """The group of entry points."""
@@ -100,7 +101,12 @@ def known_types() -> list[str]:
 def gguf_types(architecture: str) -> list[tuple[str, GGUF]]:
     """The types of GGUF files of a general.architecture, and how each is stored; types of distributions come last."""
     stored = ((name, type_of(name).gguf) for name in known_types())
-    return [(name, gguf) for name, gguf in stored if gguf is not None and gguf.architecture == architecture]
+    return [
+        (name, each)
+        for name, gguf in stored
+        if gguf is not None and gguf.architecture == architecture
+        for each in (gguf, *gguf.variants)
+    ]
 
 
 def installed_types() -> Iterator[tuple[str, str, str]]:

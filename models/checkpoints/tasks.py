@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from lucid.core.words.suggestions import did_you_mean
 from lucid.models.checkpoints.architectures import CLASSES, TRANSFORMERS
 from lucid.models.checkpoints.config import Config, ConfigError, show
+from lucid.models.checkpoints.config_file import by_torch
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Pretrained
-from lucid.models.checkpoints.refusals import by_torch
 from lucid.models.checkpoints.registry import family_of, type_of
 from lucid.models.checkpoints.sentence_files import MODULE_TASKS, SENTENCES
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 import lucid
 from lucid import DType, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
-from lucid.models.checkpoints.families import LLAMA_PARTS, DecoderParts
+from lucid.models.checkpoints.declarations import LLAMA_PARTS, DecoderParts
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Adapters, Auto, Config, Pretrained
 from lucid.models.checkpoints.sentence_files import LAST_TOKEN, SentenceLayer
 from lucid.models.parts.options import Rope, tied

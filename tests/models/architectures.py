@@ -17,7 +17,7 @@ import numpy as np
 
 import lucid
 from lucid import Tensor
-from lucid.models.checkpoints.refusals import by_torch
+from lucid.models.checkpoints.config_file import by_torch
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,15 @@ from gguf import (
     MODEL_ARCH,
     MODEL_ARCH_NAMES,
     ExpertGatingFuncType,
+    GGMLQuantizationType,
     GGUFWriter,
     RopeScalingType,
     get_tensor_name_map,
 )
+from gguf.quants import quantize
 
 import lucid
+from lucid import nn
 from lucid.models.checkpoints.pretrained import ConfigError
 from tests.models import goldens
 from tests.models.test_gguf import write
@@ -62,6 +65,8 @@ class Case:
         prepared: what makes weights that llama.cpp can have.
         turned: whether queries and keys have the rows of their heads in pairs.
         offset: what is added to the weights of norms.
+        joined: whether one tensor has queries, keys and values.
+        based: whether the file has the base of rotary positions.
     """
 
     variant: str
@@ -72,6 +77,8 @@ class Case:
     prepared: Callable[[Weights], Weights] = dict
     turned: bool = False
     offset: float = 0.0
+    joined: bool = False
+    based: bool = True
 
 
 def even(weights: Weights) -> Weights:
@@ -83,9 +90,27 @@ def even(weights: Weights) -> Weights:
     return kept | {f"model.layers.{each}.{key}": w for each in layers for key, w in network.items()}
 
 
+def wide(weights: Weights) -> Weights:
+    """GPT-2's weights twice as wide: a row of blocks has 32 inputs at least."""
+    double = any(key.startswith("transformer.h.") for key in weights)
+    return {
+        key: np.tile(weight, [2 if double and size % 16 == 0 else 1 for size in weight.shape])
+        for key, weight in weights.items()
+    }
+
+
+WIDE = {"gpt2/base": {"n_embd": 32, "n_inner": 128}}
 SHARED = {"expert_shared_feed_forward_length": "shared_expert_intermediate_size"}
 WINDOW = {"sliding_window": "sliding_window"}
 CAPS = {"attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"}
+PARALLEL = {"parallel_residual": "use_parallel_residual"}
+FALCON = {"feed_forward_length": "ffn_hidden_size", "head_count_kv": "num_kv_heads"}
+STATES = {
+    "ssm_conv_kernel": "linear_conv_kernel_dim",
+    "ssm_state_size": "linear_key_head_dim",
+    "ssm_group_count": "linear_num_key_heads",
+    "ssm_time_step_rank": "linear_num_value_heads",
+}
 DEEPSEEK = {
     **EXPERTS,
     "expert_count": "n_routed_experts",
@@ -143,7 +168,50 @@ CASES = [
         (LAYER, "layer_norm_eps"),
         {"layer_types": None},
     ),
+    Case("glm/base", MODEL_ARCH.CHATGLM),
+    Case("glm/base", MODEL_ARCH.CHATGLM, joined=True),
     Case("glm4/base", MODEL_ARCH.GLM4),
+    Case("olmo/base", MODEL_ARCH.OLMO, {"clamp_kqv": "clip_qkv"}, eps=(LAYER, "eps"), turned=True),
+    Case("olmo3/base", MODEL_ARCH.OLMO2, WINDOW),
+    Case("mistral/full", MODEL_ARCH.MISTRAL3, turned=True),
+    Case("ministral3/base", MODEL_ARCH.MISTRAL3, turned=True),
+    Case("stablelm/base", MODEL_ARCH.STABLELM, PARALLEL, (LAYER, "layer_norm_eps"), based=False),
+    Case("stablelm/parallel", MODEL_ARCH.STABLELM, PARALLEL, (LAYER, "layer_norm_eps"), based=False),
+    Case("gpt_neox/base", MODEL_ARCH.GPTNEOX, PARALLEL, (LAYER, "layer_norm_eps"), based=False),
+    Case(
+        "falcon/base",
+        MODEL_ARCH.FALCON,
+        FALCON,
+        (LAYER, "layer_norm_epsilon"),
+        {"num_kv_heads": 1},  # which is not read where all queries share the keys
+        based=False,
+    ),
+    Case("falcon/grouped", MODEL_ARCH.FALCON, FALCON, (LAYER, "layer_norm_epsilon"), based=False),
+    Case(
+        "gpt2/base",
+        MODEL_ARCH.GPT2,
+        {
+            "context_length": "n_positions",
+            "embedding_length": "n_embd",
+            "feed_forward_length": "n_inner",
+            "block_count": "n_layer",
+            "head_count": "n_head",
+        },
+        (LAYER, "layer_norm_epsilon"),
+        {"n_inner": 64},
+    ),
+    Case(
+        "mamba2/base",
+        MODEL_ARCH.MAMBA2,
+        {
+            "ssm_conv_kernel": "conv_kernel",
+            "ssm_state_size": "state_size",
+            "ssm_group_count": "n_groups",
+            "ssm_time_step_rank": "num_heads",
+        },
+        (RMS, "layer_norm_epsilon"),
+    ),
+    Case("gpt_oss/base", MODEL_ARCH.GPT_OSS, {**LOCAL, **WINDOW, "expert_feed_forward_length": "intermediate_size"}),
     Case("nemotron/base", MODEL_ARCH.NEMOTRON, eps=(LAYER, "norm_eps"), offset=1.0),
     Case("phi/base", MODEL_ARCH.PHI2, eps=(LAYER, "layer_norm_eps")),
     Case("phi3/base", MODEL_ARCH.PHI3, {**WINDOW, "rope_scaling_orig_ctx_len": "original_max_position_embeddings"}),
@@ -174,22 +242,16 @@ CASES = [
     Case(
         "qwen3_next/base",
         MODEL_ARCH.QWEN3NEXT,
-        {
-            **EXPERTS,
-            **SHARED,
-            "ssm_conv_kernel": "linear_conv_kernel_dim",
-            "ssm_state_size": "linear_key_head_dim",
-            "ssm_group_count": "linear_num_key_heads",
-            "ssm_time_step_rank": "linear_num_value_heads",
-        },
+        {**EXPERTS, **SHARED, **STATES},
         changed={"mlp_only_layers": []},
         prepared=even,
         offset=1.0,
     ),
+    Case("qwen3_5_text/base", MODEL_ARCH.QWEN35, STATES, offset=1.0),
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.variant.replace("/", "-"))
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.variant.replace('/', '-')}{'-joined' * case.joined}")
 def test_it_is_the_model_of_config_json_and_safetensors(case: Case, tmp_path: Path) -> None:
     options, weights = prepared(case)
     (tmp_path / "config.json").write_text(json.dumps(options))
@@ -202,12 +264,43 @@ def test_it_is_the_model_of_config_json_and_safetensors(case: Case, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("variant", "layer", "joined"),
+    [
+        ("gpt_neox/base", "self_attn.qkv_proj", False),
+        ("gpt2/base", "attn.c_attn", False),
+        ("phi/base", "self_attn.v_proj", True),
+    ],
+)
+def test_products_stay_quantized_in_the_order_of_the_model(
+    variant: str, layer: str, joined: bool, tmp_path: Path
+) -> None:
+    (case,) = (case for case in CASES if case.variant == variant)
+    case = replace(case, joined=joined, prepared=wide, changed={**case.changed, **WIDE.get(variant, {})})
+    options, weights = prepared(case)
+    (tmp_path / "config.json").write_text(json.dumps(options))
+    lucid.save(tmp_path / "model.safetensors", weights)
+    got = lucid.models.load(as_gguf(case, tmp_path / "model.gguf", quantized=True))
+    assert {type(m.weight) for name, m in got.named_modules() if name.endswith(layer)} == {nn.QuantizedWeight}
+    floats = lucid.models.load(tmp_path / "model.gguf", dequantize=True).state_dict()
+    for key, tensor in lucid.models.load(tmp_path).state_dict().items():
+        np.testing.assert_allclose(floats[key].numpy(), tensor.numpy(), atol=np.abs(tensor.numpy()).max() / 200)
+
+
+def test_layers_that_predict_further_tokens_are_left_out(tmp_path: Path) -> None:
+    case = CASES[-1]
+    more = {"block_count": 3, "nextn_predict_layers": 1}
+    names = {"blk.2.nextn.eh_proj.weight": np.zeros((16, 32), np.float32)}
+    path = as_gguf(case, tmp_path / "model.gguf", more, names)
+    assert lucid.models.load(path).config == lucid.models.load(goldens.folder(case.variant)).config
+
+
+@pytest.mark.parametrize(
     ("variant", "wrong", "error"),
     [
         ("deepseek_v3/base", {"expert_gating_func": ExpertGatingFuncType.SOFTMAX}, "deepseek2.expert_gating_func = 1"),
         ("deepseek_v3/base", {"expert_group_count": 0}, "metadata deepseek2.expert_group_count is missing or 0"),
         ("gemma3/base", {"sliding_window": 0}, "metadata gemma3.attention.sliding_window is missing or 0"),
-        ("olmo2/base", {"sliding_window": 4}, "olmo2.attention.sliding_window = 4"),
+        ("olmo2/base", {"logit_scale": 2.0}, "olmo2.logit_scale = 2"),
         ("qwen3_next/base", {"ssm_inner_size": 25}, r"in_proj_qkvz.weight has shape \[72, 16\], expected"),
     ],
 )
@@ -228,18 +321,28 @@ def prepared(case: Case) -> tuple[dict[str, Any], Weights]:
     return options, case.prepared({key: np.array(weight) for key, weight in lucid.load(folder).items()})
 
 
-def as_gguf(case: Case, path: Path, wrong: Mapping[str, object] | None = None) -> Path:
+def as_gguf(
+    case: Case,
+    path: Path,
+    wrong: Mapping[str, object] | None = None,
+    more: Mapping[str, Array] | None = None,
+    quantized: bool = False,
+) -> Path:
     options, weights = prepared(case)
     writer = GGUFWriter(path, MODEL_ARCH_NAMES[case.arch])
     for name, value in {**metadata(case, options), **(wrong or {})}.items():
         getattr(writer, f"add_{name}")(value)
-    table = get_tensor_name_map(case.arch, options["num_hidden_layers"])
+    table = get_tensor_name_map(case.arch, options.get("num_hidden_layers", options.get("n_layer")))
     for key, array in converted(case, options, weights):
         name = table.get_name(key, try_suffixes=(".weight", ".bias"))
         assert name is not None, key
-        writer.add_tensor(name, np.ascontiguousarray(array))
+        blocks = quantized and array.ndim == 2 and array.shape[1] % 32 == 0 and name.startswith("blk.")
+        kind = GGMLQuantizationType.Q8_0 if blocks else GGMLQuantizationType.F32
+        writer.add_tensor(name, quantize(np.ascontiguousarray(array), kind), raw_dtype=kind)
+    for name, array in (more or {}).items():
+        writer.add_tensor(name, array)
     for name in ("long", "short"):
-        if f"{name}_factor" in options["rope_parameters"]:
+        if f"{name}_factor" in options.get("rope_parameters", ()):
             factors = options["rope_parameters"][f"{name}_factor"]
             writer.add_tensor(f"rope_factors_{name}.weight", np.array(factors, np.float32))
     return write(writer, path)
@@ -249,11 +352,19 @@ def metadata(case: Case, options: Mapping[str, Any]) -> dict[str, Any]:
     """By the names of the library's writer."""
     named = {**USUAL, case.eps[0]: case.eps[1], **case.adds}
     told = {name: options[option] for name, option in named.items() if option in options}
+    if options["model_type"] in ("gpt2", "mamba2"):
+        wide = {"ssm_inner_size": 2 * options.get("hidden_size", 0), "head_count": 0, "feed_forward_length": 0}
+        return {**wide, "context_length": 1 << 20, **told} if case.arch == MODEL_ARCH.MAMBA2 else told
     if "num_experts" in options or options["model_type"] == "qwen3_moe":
         told["expert_count"] = options.get("num_experts", options.get("num_local_experts"))
     rope = options["rope_parameters"]
     rope = rope.get("full_attention", rope)
-    told["rope_freq_base"] = rope["rope_theta"]
+    if case.based:
+        told["rope_freq_base"] = rope["rope_theta"]
+    if rope["rope_type"] == "yarn":
+        told |= {"rope_scaling_type": RopeScalingType.YARN, "rope_scaling_factor": rope["factor"]}
+        told["rope_scaling_orig_ctx_len"] = rope["original_max_position_embeddings"]
+        told |= {f"rope_scaling_yarn_{name}": rope[name] for name in ("beta_fast", "beta_slow") if name in rope}
     head_dim = options.get("head_dim", options["hidden_size"] // options["num_attention_heads"])
     if "head_dim" in options:
         told |= {"key_length": head_dim, "value_length": head_dim}
@@ -268,12 +379,16 @@ def metadata(case: Case, options: Mapping[str, Any]) -> dict[str, Any]:
         told |= {"value_length": options["kv_lora_rank"], "value_length_mla": options["v_head_dim"]}
         told["key_length_mla"] = options["qk_nope_head_dim"] + head_dim
     if options["model_type"] == "deepseek_v3":
-        told |= {"rope_scaling_type": RopeScalingType.YARN, "rope_scaling_factor": rope["factor"]}
-        told["rope_scaling_orig_ctx_len"] = rope["original_max_position_embeddings"]
         told["rope_scaling_yarn_log_mul"] = 0.1 * rope["mscale_all_dim"]
-        told |= {f"rope_scaling_yarn_{name}": rope[name] for name in ("beta_fast", "beta_slow")}
         told["expert_gating_func"] = ExpertGatingFuncType.SIGMOID
-    if options["model_type"] == "qwen3_next":
+    if options["model_type"] == "olmo":
+        told["layer_norm_eps"] = 1e-5
+    if options["model_type"] == "olmo3":
+        told["sliding_window_pattern"] = [kind == "sliding_attention" for kind in options["layer_types"]]
+    if options["model_type"] == "ministral3":
+        told["rope_scaling_yarn_log_mul"] = rope["mscale_all_dim"]
+        told["attn_temperature_scale"] = rope["llama_4_scaling_beta"]
+    if "linear_num_key_heads" in options:
         told["ssm_inner_size"] = options["linear_value_head_dim"] * options["linear_num_value_heads"]
         told["full_attention_interval"] = 2
     return told
@@ -281,12 +396,15 @@ def metadata(case: Case, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def converted(case: Case, options: Mapping[str, Any], weights: Weights) -> Iterator[tuple[str, Array]]:
     """Weights under Hugging Face's keys or those that llama.cpp's converter gives to parts of them."""
-    heads = {"q": options["num_attention_heads"], "k": options["num_key_value_heads"]}
+    counts = options.get("num_attention_heads", 0), options.get("num_key_value_heads", options.get("num_kv_heads"))
+    heads = {"q": counts[0], "k": counts[1] or counts[0], "v": counts[1] or counts[0]}
     experts: dict[str, dict[int, Array]] = {}
     for key, array in weights.items():
         expert = re.match(r"(.*\.experts)\.(\d+)\.(.*)", key)
         if key == "lm_head.weight" and options["tie_word_embeddings"]:
             continue
+        if "linear_attn" in key and case.arch == MODEL_ARCH.QWEN35:
+            array = tiled(key, options, array)
         if expert is not None:
             experts.setdefault(f"{expert[1]}.{expert[3]}", {})[int(expert[2])] = array
         elif case.turned and (found := re.search(r"self_attn\.([qk])_proj\.", key)):
@@ -297,6 +415,29 @@ def converted(case: Case, options: Mapping[str, Any], weights: Weights) -> Itera
         elif key.endswith("block_sparse_moe.input_linear.weight"):
             for part, half in zip(("gate", "up"), np.split(array, 2, 1), strict=True):
                 yield key.replace("block_sparse_moe.input_linear", f"mlp.experts.{part}_proj"), half
+        elif found := re.fullmatch(r"(.*self_attn\.[qk]_layernorm)\.norms\.(\d+)(\.weight)", key):
+            experts.setdefault(f"{found[1]}{found[3]}", {})[int(found[2])] = array
+        elif key.endswith(("query_key_value.weight", "query_key_value.bias")):
+            share = heads["q"] // heads["k"]
+            groups = array.reshape(heads["k"], share + 2, -1, *array.shape[1:])
+            parts = np.split(groups, [share, share + 1], 1)
+            yield key, np.concatenate([part.reshape(-1, *array.shape[1:]) for part in parts])
+        elif case.joined and (found := re.search(r"self_attn\.([qkv])_proj\.", key)):
+            if found[1] == "q":
+                parts = [weights[key.replace("q_proj", f"{letter}_proj")] for letter in "qkv"]
+                yield key.replace("q_proj", "qkv_proj"), np.concatenate(parts)
+        elif case.arch == MODEL_ARCH.GPT2 and re.search(r"\.c_\w+\.weight$", key):
+            yield key, array.T
+        elif case.arch == MODEL_ARCH.MAMBA2 and key.endswith((".D", "mixer.norm.weight", "A_log")):
+            array = -np.exp(array) if key.endswith("A_log") else array
+            yield key, array.reshape(options["n_groups"], -1) if "norm" in key else array[:, None]
+        elif case.arch == MODEL_ARCH.GPT_OSS and (found := re.fullmatch(r"(.*experts\.)(\w+?)_proj(_bias)?", key)):
+            array = array if found[3] else array.swapaxes(1, 2)
+            parts = {"gate": array[:, ::2], "up": array[:, 1::2]} if found[2] == "gate_up" else {"down": array}
+            for name, part in parts.items():
+                yield f"{found[1]}{name}_proj.{'bias' if found[3] else 'weight'}", part
+        elif key.endswith(".sinks"):
+            yield f"{key}.weight", array
         elif key.endswith("conv1d.weight") or key.endswith("conv.conv.weight"):
             yield key, array[:, 0]
         elif key.endswith("shared_expert_gate.weight"):
@@ -328,3 +469,15 @@ def parts_of_key_heads(key: str, options: Mapping[str, Any], array: Array) -> It
     *qkv, gate = (part.reshape(-1, array.shape[-1]) for part in np.split(rows, [width, 2 * width, 2 * width + each], 1))
     yield key.replace("qkvz", "qkv"), np.concatenate(qkv)
     yield key.replace("qkvz", "z"), gate
+
+
+def tiled(key: str, options: Mapping[str, Any], array: Array) -> Array:
+    """The heads of values one after the other over all heads of keys, not those of each together."""
+    groups, heads = options["linear_num_key_heads"], options["linear_num_value_heads"]
+    if key.endswith("out_proj.weight"):
+        return tiled("", options, array.T).T
+    if key.endswith("norm.weight"):
+        return array
+    before = len(array) - (heads * options["linear_value_head_dim"] if "qkv" in key or "conv1d" in key else len(array))
+    own = array[before:].reshape(groups, heads // groups, -1, *array.shape[1:])
+    return np.concatenate([array[:before], own.swapaxes(0, 1).reshape(-1, *array.shape[1:])])

@@ -17,7 +17,8 @@ import lucid
 from lucid.layouts import write_folder
 from lucid.models.bart import Bart
 from lucid.models.checkpoints.config import Config, ConfigError
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, Family
+from lucid.models.checkpoints.declarations import Family
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
 from lucid.models.checkpoints.options_read import OptionsRead, options_read
 from lucid.models.checkpoints.registry import family_of
 from lucid.models.checkpoints.tasks import class_of

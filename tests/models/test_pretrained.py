@@ -14,7 +14,7 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.models.bert import SentenceEncoder
-from lucid.models.checkpoints.families import Family, ModelType
+from lucid.models.checkpoints.declarations import Family, ModelType
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
 from lucid.models.parts.decoders import CausalLM
 from lucid.nn import functional as F
