@@ -173,7 +173,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "shared_expert_intermediate_size": 8,
     },
     "qwen3_5_text": _DELTA,
-    "qwen3_5": {"text_config": _DELTA, "vision_config": _IMAGE},
+    "qwen3_5": {"text_config": _DELTA, "vision_config": {**_IMAGE, "depth": 1, "num_heads": 4, "out_hidden_size": 32}},
     "lfm2": {**DECODER, "num_hidden_layers": 3, "block_multiple_of": 8, "block_ff_dim": 48},
     "mixtral": {**DECODER, "num_local_experts": 4},
     "qwen3_moe": {**DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},

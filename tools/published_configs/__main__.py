@@ -4,7 +4,7 @@
     python -m tools.published_configs freeze NAME ...       only these sets, the others as they are
     python -m tools.published_configs changes               tries one-option changes of all model types, and writes
                                                             tests/goldens/published/changes.json and the page
-    python -m tools.published_configs changes bert t5       of these
+    python -m tools.published_configs changes bert t5       of these, the others as they are
 
 Needs torch and transformers. Each set becomes a tiny model with the same options. `freeze` requires that transformers
 answers bit for bit the same with and without the options that Lucid ignores, and Lucid within 2e-5 of it; `changes` that no
@@ -85,8 +85,9 @@ def freeze(names: list[str]) -> None:
 
 
 def change(kinds: list[str]) -> None:
-    """Try changes, and say what is wrong; of all types, write how many there were of each verdict."""
-    total: Counter[str] = Counter()
+    """Try changes of model types, say what is wrong, and write how many there were of each verdict."""
+    path = ROOT / "changes.json"
+    wrong = 0
     for kind in kinds or MODEL_TYPES:
         verdicts: Counter[str] = Counter()
         for found in findings({"model_type": kind, **NEEDED.get(kind, {})}):
@@ -94,16 +95,13 @@ def change(kinds: list[str]) -> None:
             if found.verdict == "WRONG":
                 print(f"{kind}: {found.option} = {found.value!r}: {found.detail}")
         print(f"{kind}: {', '.join(f'{n} {verdict}' for verdict, n in sorted(verdicts.items()))}", flush=True)
-        total += verdicts
-    if not kinds:
-        told = {
-            "transformers": transformers.__version__,
-            "types": len(MODEL_TYPES),
-            "verdicts": dict(sorted(total.items())),
-        }
-        (ROOT / "changes.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-        make_page()
-    raise SystemExit(int(bool(total["WRONG"])))
+        wrong += verdicts["WRONG"]
+        types = json.loads(path.read_text("utf-8"))["types"] | {kind: dict(sorted(verdicts.items()))}
+        lines = [f"  {json.dumps(known)}: {json.dumps(types[known])}" for known in MODEL_TYPES if known in types]
+        about = f' "transformers": {json.dumps(transformers.__version__)},\n "types": {{\n'
+        path.write_text("{\n" + about + ",\n".join(lines) + "\n }\n}\n", "utf-8")
+    make_page()
+    raise SystemExit(int(wrong > 0))
 
 
 def main(arguments: list[str]) -> None:

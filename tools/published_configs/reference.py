@@ -27,6 +27,10 @@ _AUTO = {
     "image-text-to-text": transformers.AutoModelForImageTextToText,
     "automatic-speech-recognition": transformers.AutoModelForSpeechSeq2Seq,
 }
+_OF_TYPE = {
+    "qwen3_5": transformers.AutoModelForImageTextToText.from_config,
+    "siglip_text_model": transformers.SiglipTextModel._from_config,
+}
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure
@@ -40,8 +44,13 @@ class Answer(NamedTuple):
     shapes: dict[str, tuple[int, ...]]
 
 
-def theirs(options: Mapping[str, Any], inputs: Mapping[str, Array] | None = None) -> Answer:
+def theirs(options: Mapping[str, Any], inputs: Mapping[str, Array] | None = None, dtype: str = "float32") -> Answer:
     """What transformers answers for these options, with the weights of `weights_of`, by default for `inputs_of`.
+
+    Args:
+        options: of config.json.
+        inputs: other inputs.
+        dtype: in which it computes.
 
     Raises:
         Refused: if it does not take them.
@@ -52,15 +61,17 @@ def theirs(options: Mapping[str, Any], inputs: Mapping[str, Array] | None = None
     try:
         config = transformers.AutoConfig.for_model(kind, **given)
         config._attn_implementation = "eager"
-        auto = _AUTO.get(known.task, transformers.AutoModel)
-        model = auto.from_config(config, attn_implementation="eager")
+        make = _OF_TYPE.get(kind) or _AUTO.get(known.task, transformers.AutoModel).from_config
+        model = make(config, attn_implementation="eager")
         with tempfile.TemporaryDirectory() as folder:  # weights have other names in files than in memory
             model.save_pretrained(folder)
             file = Path(folder) / "model.safetensors"
             shapes = {name: tuple(array.shape) for name, array in lucid.load(file).items() if array.dtype.kind == "f"}
             lucid.save(file, weights_of(shapes), {"format": "pt"})
-            model = type(model).from_pretrained(folder, config=config, attn_implementation="eager").eval()
-        return Answer(_run(model, class_of(family_of(kind).model).output_names, inputs or inputs_of(options)), shapes)
+            model = type(model).from_pretrained(folder, config=config, attn_implementation="eager")
+        model = model.eval().to(getattr(torch, dtype))
+        names = class_of(family_of(kind).model).output_names
+        return Answer(_run(model, names, _cast(inputs or inputs_of(options), dtype)), shapes)
     except Exception as error:  # whatever transformers says to strange options
         raise Refused(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
 
@@ -76,7 +87,13 @@ def _run(model: Any, names: Any, inputs: Mapping[str, Array]) -> Array:
     return answer
 
 
-def ours(options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> tuple[Array, tuple[str, ...]]:
+def _cast(inputs: Mapping[str, Array], dtype: str) -> dict[str, Array]:
+    return {name: array.astype(dtype) if array.dtype.kind == "f" else array for name, array in inputs.items()}
+
+
+def ours(
+    options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]], dtype: str = "float32"
+) -> tuple[Array, tuple[str, ...]]:
     """What Lucid answers for the same, and which options it ignored.
 
     Raises:
@@ -89,7 +106,8 @@ def ours(options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> t
             model = lucid.models.load(folder)
         except ConfigError as error:
             raise Refused(str(error).split("config.json")[-1].lstrip(":, ")) from error
-        result = model(**{name: lucid.tensor(array) for name, array in inputs_of(options).items()})
+        inputs = _cast(inputs_of(options), dtype)
+        result = model.to(dtype)(**{name: lucid.tensor(array) for name, array in inputs.items()})
     output = result[0] if isinstance(result, tuple) else result
     return output.numpy(), model.unread.ignored
 
