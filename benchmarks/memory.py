@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +10,8 @@ from typing import Self
 
 import numpy as np
 from threadpoolctl import threadpool_limits
+
+from lucid.core.process.memory import peak_memory
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -24,30 +24,21 @@ class Peak:
 
     def __enter__(self) -> Self:
         if _RESET.exists():
-            _RESET.write_text("5")  # the high-water mark starts again from here
+            _RESET.write_text("5", encoding="utf-8")  # the high-water mark starts again from here
         self._before = _now()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.bytes = max(0, _highest() - self._before)
+        self.bytes = max(0, peak_memory() - self._before)
         self.at_the_end = max(0, _now() - self._before)
 
 
 def _now() -> int:
-    return _status("VmRSS") if _STATUS.exists() else _highest()
-
-
-def _highest() -> int:
-    if _STATUS.exists():
-        return _status("VmHWM")
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _status(name: str) -> int:
-    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(name))
+    if not _STATUS.exists():
+        return peak_memory()
+    line = next(line for line in _STATUS.read_text(encoding="ascii").splitlines() if line.startswith("VmRSS"))
     return int(line.split()[1]) * 1024
 
 

@@ -372,7 +372,7 @@ def main() -> None:
     signal.signal(signal.SIGPROF, stopped)
     torch.set_num_threads(1)
     path = Path(sys.argv[1])
-    results = json.loads(path.read_text()) if path.exists() else {}
+    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for kind in types() if sys.argv[2:] == ["all"] else sys.argv[2:]:
         if kind == "times":
             continue
@@ -385,7 +385,7 @@ def main() -> None:
         else:
             continue
         print(kind, results[kind], flush=True)
-        path.write_text(json.dumps(results, indent=1))
+        path.write_text(json.dumps(results, indent=1), encoding="utf-8")
         gc.collect()
     PAGE.write_text(page({kind: {"stage": "untried"} for kind in types()} | results), encoding="utf-8")
 

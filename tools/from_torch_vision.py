@@ -220,12 +220,12 @@ def stopped(*_: Any) -> None:
 def main() -> None:
     signal.signal(signal.SIGALRM, stopped)
     path = Path(sys.argv[1])
-    results = json.loads(path.read_text()) if path.exists() else {}
+    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for name in sys.argv[2:] or MODELS:
         if name not in results:
             results[name] = tried(name)
             print(name, results[name], flush=True)
-            path.write_text(json.dumps(results, indent=1))
+            path.write_text(json.dumps(results, indent=1), encoding="utf-8")
     PAGE.write_text(page(results), encoding="utf-8")
 
 

@@ -149,7 +149,7 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[int, int]]:
 
 def workers(pid: int) -> list[int]:
     """The processes of a server that serve."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
     return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 

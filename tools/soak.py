@@ -38,7 +38,9 @@ def python(code: str, *arguments: object) -> str:
 
 def resident(kind: str = "VmRSS") -> float:
     """MB of memory: VmRSS is the current value, VmHWM the peak since the last reset."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(kind))
+    line = next(
+        line for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines() if line.startswith(kind)
+    )
     return int(line.split()[1]) / 1024
 
 

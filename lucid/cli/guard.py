@@ -32,7 +32,8 @@ def supervise(report: Callable[[str, int], int]) -> None:
     if command not in COMMANDS or sys.platform != "linux" or "numpy" in sys.modules:
         return
     seconds = _limit(SECONDS, _OWN.get(command, _RUNNING))
-    memory = _limit(MEMORY, _half_of_memory() / (1 << 30)) * (1 << 30)
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
+    memory = _limit(MEMORY, half / (1 << 30)) * (1 << 30)
     watched = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     parent = os.getpid()
@@ -88,10 +89,6 @@ def _limit(variable: str, default: float) -> float:
     except ValueError:
         sys.exit(f"lucid: {variable} is {text[:40]!r}, expected a number; 0 for no limit")
     return value if value > 0 else float("inf")
-
-
-def _half_of_memory() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
 
 
 def _memory(process: int) -> int:

@@ -185,11 +185,11 @@ def unseen() -> Iterator[None]:
     """What is typed meanwhile is not shown; the next question reads it."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         yield
-        return
-    before = termios.tcgetattr(sys.stdin)
-    without_echo = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, without_echo)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+    else:
+        before = termios.tcgetattr(sys.stdin)
+        without_echo = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, without_echo)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

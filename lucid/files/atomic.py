@@ -294,7 +294,8 @@ def _open_stream(path: str, _: int) -> int:
         if error.errno != errno.ENXIO:
             raise
         raise OSError(error.errno, f"cannot write {path}: the pipe has no reader; start its reader first") from error
-    os.set_blocking(descriptor, True)
+    if sys.platform != "win32":  # there it was opened blocking
+        os.set_blocking(descriptor, True)
     return descriptor
 
 

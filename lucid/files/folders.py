@@ -161,20 +161,24 @@ def _exchange(new: Path, old: Path) -> None:
 
 
 def _in_one_step(new: Path, old: Path) -> None:
-    library = ctypes.CDLL(None, use_errno=True) if sys.platform != "win32" else None
-    names = os.fsencode(new), os.fsencode(old)
-    try:
-        if sys.platform == "linux" and library is not None:
-            failed = library.renameat2(_THIS_FOLDER, names[0], _THIS_FOLDER, names[1], _EXCHANGE)
-        elif sys.platform == "darwin" and library is not None:
-            failed = library.renamex_np(*names, _SWAP)
-        else:
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    except AttributeError:  # a C library without the function
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from None
-    if failed:
-        code = ctypes.get_errno()
+    if code := _error_of_exchange(os.fsencode(new), os.fsencode(old)):
         raise OSError(code, os.strerror(code), str(new), None, str(old))
+
+
+def _error_of_exchange(new: bytes, old: bytes) -> int:
+    """The error number of the system's call; 0 if it has exchanged the names."""
+    if sys.platform == "win32":  # has no such call
+        return errno.ENOSYS
+    else:
+        library = ctypes.CDLL(None, use_errno=True)
+        try:
+            if sys.platform == "darwin":
+                failed = library.renamex_np(new, old, _SWAP)
+            else:
+                failed = library.renameat2(_THIS_FOLDER, new, _THIS_FOLDER, old, _EXCHANGE)
+        except AttributeError:  # a C library without the function
+            return errno.ENOSYS
+        return ctypes.get_errno() if failed else 0
 
 
 def _in_three_steps(new: Path, old: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import resource
 import sys
 import time
 from collections import defaultdict
@@ -17,6 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from lucid.core.graph.types import Array
+from lucid.core.process.memory import peak_memory
 from lucid.core.words.progress import phase
 from lucid.inspection.read import read
 from lucid.inspection.tree import place_of
@@ -24,7 +23,6 @@ from lucid.runtime.session import Session
 from lucid.runtime.subgraphs import nodes_inside
 
 _WARM_UP, _MIN_RUNS = 3, 10
-_STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -64,16 +62,6 @@ def measure(
     times = repeat(lambda: session.run(arrays), seconds)
     after = peak_memory()
     return Measurement(times, after, after - before)
-
-
-def peak_memory() -> int:
-    """The peak memory of this process, in bytes."""
-    if _STATUS.exists():  # Linux; getrusage would also count the parent's memory at the time of fork
-        found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text(encoding="ascii"))
-        if found:
-            return int(found[1]) * 1024
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _typed(session: Session, arrays: Sequence[Array]) -> dict[str, Array]:

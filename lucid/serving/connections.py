@@ -54,12 +54,11 @@ class Room:
 
 def ask_for_files() -> None:
     """Raise this process's limit of open files, at most to what is enough."""
-    if sys.platform == "win32":
-        return
-    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _ENOUGH if most == resource.RLIM_INFINITY else min(_ENOUGH, most)
-    if files != resource.RLIM_INFINITY and files < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+    if sys.platform != "win32":
+        files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _ENOUGH if most == resource.RLIM_INFINITY else min(_ENOUGH, most)
+        if files != resource.RLIM_INFINITY and files < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 @cache
@@ -67,12 +66,13 @@ def room() -> Room:
     """The room of this process, by the files that it may open and has open when it is first asked."""
     if sys.platform == "win32":  # has no limit of this kind
         return Room(None)
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return Room(None)
-    free = max(0, files - len(os.listdir("/dev/fd")))
-    queue = min(_QUEUE, max(1, free // 8))
-    return Room(files, queue, max(1, free - _ROUNDS * queue - min(_OWN, free // 4)))
+    else:
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files == resource.RLIM_INFINITY:
+            return Room(None)
+        free = max(0, files - len(os.listdir("/dev/fd")))
+        queue = min(_QUEUE, max(1, free // 8))
+        return Room(files, queue, max(1, free - _ROUNDS * queue - min(_OWN, free // 4)))
 
 
 class Connection(H11Protocol):

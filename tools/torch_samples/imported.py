@@ -200,13 +200,13 @@ def main() -> None:
     warnings.simplefilter("ignore")  # torch's own, about its samples
     torch.set_num_threads(1)
     path, chosen = Path(sys.argv[1]), sys.argv[2:]
-    results = json.loads(path.read_text()) if path.exists() else {}
+    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for info in op_db:
         name = name_of(info)
         if name not in results if not chosen else name in chosen:
             results[name] = tried(info)
             print(name, dict(results[name]["counts"]), results[name]["reasons"].get("differs", ""), flush=True)
-            path.write_text(json.dumps(results, indent=1))
+            path.write_text(json.dumps(results, indent=1), encoding="utf-8")
     PAGE.write_text(page(results), encoding="utf-8")
 
 

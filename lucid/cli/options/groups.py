@@ -4,6 +4,7 @@ Of a class's bases the last comes first in the help, as in the order of a datacl
 typer reads the annotations as objects, so this module has no `from __future__ import annotations`.
 """
 
+import sys
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import partial
@@ -38,8 +39,16 @@ def values_of(options: object, group: type) -> dict[str, Any]:
 
 
 def file_or_stdout(path: Path | None) -> Path | None:
-    """The file that -o names; `-` is the standard output."""
-    return Path("/dev/stdout") if path == Path("-") else path
+    """The file that -o names; `-` is the standard output.
+
+    Raises:
+        BadParameter: for `-` on Windows, where the standard output has no path.
+    """
+    if path != Path("-"):
+        return path
+    if sys.platform == "win32":
+        raise typer.BadParameter("Windows has no path for the standard output; give the name of a file")
+    return Path("/dev/stdout")
 
 
 def folder_not_stdout(path: Any) -> Any:

@@ -117,7 +117,7 @@ def _worst(numbers: Sequence[float]) -> float | None:
 
 def _measure(path: Path, data: Path, provider: str, seconds: float, *, nodes: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "lucid.inspection.measure", str(path), str(data), provider, str(seconds)]
-    done = subprocess.run([*command, *["nodes"] * nodes], capture_output=True, text=True, timeout=_TIMEOUT)
+    done = subprocess.run([*command, *["nodes"] * nodes], capture_output=True, encoding="utf-8", timeout=_TIMEOUT)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         return {"problem": lines[-1] if lines else f"ended with {done.returncode}"}
