@@ -72,9 +72,13 @@ def test_help_shows_all_commands_and_examples(shown):
     assert lucid("--version").stdout.startswith("lucid 0.")
 
 
-def test_export_ends_with_a_table(tmp_path):
+def test_export_shows_inputs_outputs_parity_and_the_file_and_more_if_it_is_asked(tmp_path, shown):
     path = tmp_path / "mha.onnx"
-    out = lucid("export", *MHA, "-o", path).stdout
+    calm = shown("export", *MHA, "-o", path)
+    assert len(calm.splitlines()) == 10
+    assert "MatMul" not in calm and "Attention" not in calm
+    out = lucid("export", *MHA, "--verbose", "-o", path).stdout
+    assert set(calm.splitlines()) <= set(out.splitlines())
     for expected in (
         "query",
         "float32[N, L, 16]",

@@ -90,7 +90,7 @@ MEANT = {
     "export linear -o a.onnx": "there is no such file or folder; did you mean nn.Linear?",
     "export check-point": "there is no such file or folder; did you mean checkpoint?",
     "export checkpoin -o a.onnx": "there is no such file or folder; did you mean checkpoint?",
-    "export xyz -o a.onnx": "no such file or folder; give a checkpoint (a folder, a GGUF file or OWNER/NAME of the hub), FILE.py:Name",
+    "export xyz -o a.onnx": "no such file or folder; give a checkpoint (a folder, a GGUF file or OWNER/NAME of",
     "export nn.Linear": "is no checkpoint to name the file after; give it, as -o model.onnx",
     "export nte.py:Net -o a.onnx": "there is no file 'nte.py'; did you mean net.py?",
     "export net.py:Nte -o a.onnx": "net.py has no 'Nte'; did you mean Net?",

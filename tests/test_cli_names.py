@@ -119,7 +119,7 @@ def failing(x):
 def test_brackets_are_no_markup(tmp_path, monkeypatch, capsys):
     """A file called m[v1].onnx was reported as m.onnx, and a module called a[/b] raised."""
     (tmp_path / "net.py").write_text(SOURCE)
-    command = [LUCID, "export", "net.py:Net", "-i", "x:N,L,8", "-o", "m[v1].onnx"]
+    command = [LUCID, "export", "net.py:Net", "-i", "x:N,L,8", "-o", "m[v1].onnx", "--verbose"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     harmless(done.stdout + done.stderr)

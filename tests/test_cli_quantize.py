@@ -48,7 +48,7 @@ def logits(source: Path) -> Any:
 def test_a_folder_is_a_checkpoint_with_its_tokenizer(call: Any, llama: Path, tmp_path: Path) -> None:
     folder = tmp_path / "small"
     code, out, err = call("quantize", llama, "--bits", "4", "--block", "16", "-o", folder)
-    assert (code, err) == (0, "") and "quantized" in out and "model.safetensors" in out
+    assert (code, err) == (0, "") and "quantized" in out and "small, 4 files, " in out
     names = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
     small = lucid.quantize(lucid.models.load(llama), 4, block=16)

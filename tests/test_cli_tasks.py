@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
 import lucid
 from lucid.models.checkpoints.pretrained import ADAPTERS
+from lucid.runtime import Session
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
 from tests.models import goldens
@@ -88,8 +90,8 @@ def test_the_commands_take_the_task(call: Any, source: Path, tmp_path: Path) -> 
 
 def test_a_quantised_sentence_encoder_keeps_its_layers(call: Any, tmp_path: Path) -> None:
     folder = goldens.folder("sentences/cls")
-    code, out, _ = call("quantize", folder, "--bits", "8", "--block", "16", "-o", "small")
-    assert code == 0 and "1_Pooling/config.json" in out
+    code, out, _ = call("quantize", folder, "--bits", "8", "--block", "16", "--verbose", "-o", "small")
+    assert code == 0 and "            1_Pooling/config.json, " in out
     again: Any = lucid.models.load(tmp_path / "small")
     assert again.sentence_layers["1_Pooling"].modes == ("cls",)
 
@@ -245,3 +247,19 @@ def test_two_architectures_are_an_error_that_asks_for_a_task(call: Any, source: 
     code, _, err = call("export", source)
     assert code == 1 and "'BertForMaskedLM', 'BertModel', expected one; give a task that it has: feature-extra" in err
     assert call("export", source, "--task", "fill-mask", "--no-check")[0] == 0
+
+
+def test_what_a_tokenizer_gives_fits_a_single_file(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "bert.onnx"
+    assert in_process(["export", goldens.folder("bert/base"), "-o", file], monkeypatch) == 0
+    ids = np.array([[1, 2, 3]])
+    given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": ids // 2}
+    eager = lucid.models.load(goldens.folder("bert/base"))(
+        **{name: lucid.tensor(array) for name, array in given.items()}
+    )
+    np.testing.assert_allclose(Session(file).run(given)["last_hidden_state"], eager.numpy(), atol=1e-5)
+    assert in_process(["verify", goldens.folder("bert/base"), file], monkeypatch) == 0
+    assert (
+        in_process(["export", goldens.folder("bert/base"), "-i", "input_ids:int64:N,L", "-o", file], monkeypatch) == 0
+    )
+    assert list(Session(file).inputs) == ["input_ids"]

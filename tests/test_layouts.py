@@ -239,7 +239,20 @@ def test_the_card_says_how_the_folder_was_made_from_what_and_how_exact_it_is(tmp
 
 def test_a_card_without_a_comparison_says_so(tmp_path: Path) -> None:
     card = (written(tmp_path, "bert/base", "onnxruntime") / "README.md").read_text()
-    assert "Not measured" in card and "compared" not in card.lower()
+    assert "Not measured (`--no-check`)" in card and "compared" not in card.lower()
+
+
+def test_the_card_keeps_what_the_source_says_to_the_hub(tmp_path: Path) -> None:
+    whole(tmp_path / "tiny", "bert/base")
+    (tmp_path / "tiny" / "README.md").write_text(
+        "---\nlanguage:\n- en\nlicense: other\nlicense_name: tiny-1\nbase_model: some/base\ndatasets:\n- x\n"
+        "tags: [legal, onnx]\nlibrary_name: keras\n---\n\nlicense: mit\n"
+    )
+    head = (written(tmp_path, "bert/base", "onnxruntime") / "README.md").read_text().split("---")[1]
+    assert head.split("\n")[1:-1] == [
+        "license: other", "license_name: tiny-1", "language:", "- en", "base_model: some/base",
+        "pipeline_tag: feature-extraction", "tags:", "- onnx", "- legal",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", ["onnxruntime", "optimum", "sentence-transformers", "triton"])

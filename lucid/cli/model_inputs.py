@@ -13,6 +13,7 @@ from lucid.core.graph.types import DTYPES, TensorType, spec
 from lucid.core.targets.runtimes import GENERAL
 from lucid.export import Target
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
 from lucid.tracing.inner_outputs import part_with_outputs
 from lucid.tracing.parts import ModelPart, part_of
 from lucid.tracing.trace import Model
@@ -133,4 +134,12 @@ def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
     if missing:
         example = " ".join(f"--input {name}:float32:N,..." for name in missing)
         raise usage(f"the model does not know its inputs: describe them, as in {example}")
-    return {**specs, **plain}
+    return {**_of_tokenizer(model, specs), **specs, **plain}
+
+
+def _of_tokenizer(model: Model, given: Mapping[str, TensorType]) -> Mapping[str, TensorType]:
+    """All inputs of a model whose tokenizer makes more than it needs, such as `token_type_ids`; {} for others."""
+    if given or not isinstance(model, PublishedModel):
+        return {}
+    inputs = model.full_input_specs()
+    return inputs if inputs.keys() != model.input_specs().keys() else {}

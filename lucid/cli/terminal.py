@@ -152,14 +152,25 @@ def files_json(files: Iterable[Path]) -> list[dict[str, Any]]:
 
 def written(out: Output, files: Sequence[Path]) -> None:
     """Print the files that a command has written with their sizes; on a terminal also how long it took."""
-    sizes = [bytes_of(file) for file in files]
-    lines = [("written", str(file), count) for file, count in zip(files, sizes, strict=True)]
-    if len(files) > 1:
-        lines.append(("total", f"{len(files)} files", sum(count or 0 for count in sizes)))
-    took = f", in {time.monotonic() - _START:.1f} s" if sys.stdout.isatty() else ""
-    for number, (what, name, count) in enumerate(lines, 1):
-        text = name if count is None else f"{name}, {size(count)}"
-        out.line(f"{what:<12}{text}{took if number == len(lines) else ''}")
+    for file in files:
+        count = bytes_of(file)
+        out.line(
+            f"written     {file}{'' if count is None else f', {size(count)}'}{_took() if file == files[-1] else ''}"
+        )
+
+
+def written_folder(out: Output, folder: Path, verbose: bool) -> None:
+    """The same for a folder, of which `verbose` also lists the files."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if verbose:
+        for file in files:
+            out.line(f"{'':<12}{file.relative_to(folder)}, {size(file.stat().st_size)}")
+    total = size(sum(file.stat().st_size for file in files))
+    out.line(f"written     {folder}, {len(files)} files, {total}{_took()}")
+
+
+def _took() -> str:
+    return f", in {time.monotonic() - _START:.1f} s" if sys.stdout.isatty() else ""
 
 
 def size(count: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 from lucid.core.graph.types import TensorType
 from lucid.core.version import __version__
@@ -13,6 +14,7 @@ from lucid.export.builder import Strings
 from lucid.layouts.checkpoint_files import name_of, sources
 from lucid.layouts.layout import Exported, Layout
 from lucid.layouts.loading_code import Subject, lines_for
+from lucid.layouts.source_card import source_card
 from lucid.models.checkpoints.adapters import titles
 from lucid.models.checkpoints.config import names_of
 from lucid.models.checkpoints.pretrained import Pretrained, Unread
@@ -50,7 +52,7 @@ def card_of(
     subject = Subject(folder.name, task, checkpoint, tuple(files))
     language, lines = lines_for(layout.name, subject)
     parts = [
-        *_for_the_hub(layout, task),
+        *_for_the_hub(layout, task, checkpoint),
         f"# {visible(name)} for {layout.about}",
         f"{visible(name)} as ONNX: `{_class_of(model)}`" + (f", for the task {task}." if task else "."),
         "## Loading it",
@@ -86,11 +88,13 @@ def _missing_tokenizer(subject: Subject) -> list[str]:
     ]
 
 
-def _for_the_hub(layout: Layout, task: str) -> list[str]:
-    """The lines between dashes that Hugging Face's hub reads."""
+def _for_the_hub(layout: Layout, task: str, checkpoint: Path) -> list[str]:
+    """The lines between dashes that Hugging Face's hub reads, with the licence and the tags of the source's card."""
+    source = source_card(checkpoint)
     library = [f"library_name: {layout.name}"] * (layout.name in _LIBRARIES)
     tag = [f"pipeline_tag: {_TAGS.get(task, task)}"] * bool(task)
-    return ["\n".join(["---", *library, *tag, "tags:", "- onnx", "---"])]
+    tags = [f"- {name}" for name in dict.fromkeys(["onnx", *source.tags])]
+    return ["\n".join(["---", *source.lines, *library, *tag, "tags:", *tags, "---"])]
 
 
 _TAGS = {"reranking": "text-ranking", "text2text-generation": "text-generation"}  # what the hub calls these tasks
@@ -116,9 +120,10 @@ def _rows(types: Mapping[str, TensorType | Strings]) -> list[tuple[str, str]]:
 
 def _agreement(model: Module, files: Sequence[Exported]) -> str:
     """The comparison of the files with the exported model, which may be quantized."""
-    measured = [(file.file, file.parity) for file in files if file.parity is not None]
+    measured = [(file.file, file.parity) for file in files if _was_compared(file.parity)]
     if not measured:
-        return "Not measured (`--no-check`)."
+        reasons = dict.fromkeys(why for file in files if file.parity for why in file.parity.not_run.values())
+        return f"Not measured: {'; '.join(reasons)}." if reasons else "Not measured (`--no-check`)."
     rows = [(f"`{name}`", *_figures(parity)) for name, parity in measured]
     texts = any(len(file.tensors) < len(file.inputs) for file in files)
     what = "texts, read by the checkpoint's own tokenizer for NumPy," if texts else "random inputs of several sizes"
@@ -133,9 +138,13 @@ def _agreement(model: Module, files: Sequence[Exported]) -> str:
         + "".join(
             f"\n\n`{file.file}` was also compared with {model.read_by}: {_originally(file.original)}."
             for file in files
-            if file.original is not None and isinstance(model, PublishedModel)
+            if _was_compared(file.original) and isinstance(model, PublishedModel)
         )
     )
+
+
+def _was_compared(report: ParityReport | None) -> TypeGuard[ParityReport]:
+    return report is not None and bool(report.comparisons)
 
 
 def _quantized(model: Module) -> list[WeightModule]:
@@ -195,7 +204,7 @@ def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Seq
     ]
     if isinstance(model, PublishedModel) and model.read_by:
         rows.append(("read by", model.read_by))
-    if first.parity is not None:
+    if _was_compared(first.parity):
         rows.append(("compared with", f"onnxruntime {installed()}"))
     return by + _table(("", ""), rows)
 

@@ -89,7 +89,7 @@ def _export_file(options: Export) -> int:
         terminal.print_json({**data, "parity": parity_json(report) if report else None, "quantizing": cost_json(cost)})
     else:
         out = terminal.console(beside=output)
-        _print(out, data, explanation, report, by_torch, original if options.check else None, cost)
+        _print(out, data, explanation, report, by_torch, original if options.check else None, cost, options.verbose)
     return FAILED if any(each and not each.passed for each in (report, by_torch)) else OK
 
 
@@ -168,8 +168,21 @@ def _print(
     by_torch: ParityReport | None,
     source: Module | None,
     cost: QuantizingCost | None,
+    verbose: bool,
 ) -> None:
     out.inputs_and_outputs(data["inputs"], data["outputs"])
+    if verbose:
+        _print_nodes(out, data, explanation)
+    if report is not None:
+        print_parity(out, report, brief=True)
+    if by_torch is not None:
+        print_parity(out, by_torch, brief=True, other="torch")
+    print_cost(out, source, cost)
+    terminal.written(out, [Path(file["name"]) for file in data["files"]])
+
+
+def _print_nodes(out: terminal.Output, data: Mapping[str, Any], explanation: Explanation) -> None:
+    """Print the operators, the forms that were taken and refused, and what the file declares."""
     rows = [(name, count) for name, count in data["nodes"].items()]
     out.table(("operator", "count>"), rows, title=f"{sum(data['nodes'].values())} nodes")
     if explanation.tells:
@@ -179,12 +192,6 @@ def _print(
     opsets = ", ".join(f"{domain} {version}" for domain, version in data["opsets"].items())
     out.line(f"opset       {opsets} (IR {data['ir_version']})")
     out.line(f"parameters  {data['parameters']:,}")
-    if report is not None:
-        print_parity(out, report, brief=True)
-    if by_torch is not None:
-        print_parity(out, by_torch, brief=True, other="torch")
-    print_cost(out, source, cost)
-    terminal.written(out, [Path(file["name"]) for file in data["files"]])
 
 
 def _export_folder(options: Export, layout: str) -> int:
@@ -249,5 +256,5 @@ def _export_folder(options: Export, layout: str) -> int:
                 "note        the cache grows, which most programs expect; lucid serve, chat and map are quicker with "
                 "--cache fixed"
             )
-        terminal.written(out, files)
+        terminal.written_folder(out, output, options.verbose)
     return OK if all(report.passed for report in (*reports.values(), *originals.values())) else FAILED

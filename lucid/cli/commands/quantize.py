@@ -62,7 +62,7 @@ def run(options: Quantize) -> int:
     if options.json:
         terminal.print_json(data)
     else:
-        _print(terminal.console(beside=output), data, output)
+        _print(terminal.console(beside=output), data, output, options.verbose)
     return OK
 
 
@@ -112,7 +112,7 @@ def _write(model: Module, checkpoint: Path | None, output: Path, target: str) ->
         copy_files(checkpoint, folder, (PROMPTS,))
 
 
-def _print(out: terminal.Output, data: Mapping[str, Any], output: Path) -> None:
+def _print(out: terminal.Output, data: Mapping[str, Any], output: Path, verbose: bool) -> None:
     before, after = data["bytes_before"], data["bytes_after"]
     out.line(f"weights     {terminal.size(before)}, quantized {terminal.size(after)} ({after / before:.0%})")
     unchanged = data["bytes_unchanged"]
@@ -123,4 +123,7 @@ def _print(out: terminal.Output, data: Mapping[str, Any], output: Path) -> None:
         out.line(f"error       {data['error']:.3g} of the outputs")
         bits = ", ".join(f"{json_module.dumps(name)}: {width}" for name, width in data["bits"].items())
         out.line(f"bits={{{bits}}}")
-    terminal.written(out, sorted(path for path in output.rglob("*") if path.is_file()) if output.is_dir() else [output])
+    if output.is_dir():
+        terminal.written_folder(out, output, verbose)
+    else:
+        terminal.written(out, [output])

@@ -110,7 +110,11 @@ class ConfigOptions:
     ]
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", help="Also list merged adapters, and the options of config.json that nobody reads."),
+        typer.Option(
+            "--verbose",
+            help="Show more: merged adapters, the options of config.json that nobody reads, and of an exported file "
+            "its operators and why these.",
+        ),
     ] = False
 
 
