@@ -8,12 +8,20 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from io import StringIO
+from itertools import count
 from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
 
 import lucid
 from lucid import nn
+from lucid.cli.progress import _Phases
 from lucid.core.words.progress import Advance, listening, phase
 from lucid.export import to_onnx
+from lucid.testing.precision.search import fewest_bits
 from tests.console import LUCID
 
 
@@ -96,6 +104,33 @@ def test_a_terminal_sees_each_phase_with_its_time_and_the_total(tmp_path):
     assert phases == ["starting", "building the model", "tracing", "lowering", "writing", *checks]
     assert re.search(r"written     big.onnx, 16.0 MiB, in \d+\.\d s\r\n$", plain)
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h"), "the cursor is shown again"
+
+
+def test_the_clock_goes_on_after_an_inner_total_is_reached(monkeypatch):
+    listener, clock = _Phases(), count()
+    listener._console = Console(file=StringIO(), force_terminal=True)
+    monkeypatch.setattr(
+        "lucid.cli.progress.Progress", partial(Progress, get_time=lambda: next(clock), auto_refresh=False)
+    )
+    with listening(listener), phase("outer"):
+        with phase("inner", 2, "rows") as advance:
+            advance(2)
+        (task,) = listener._progress.tasks
+        first = task.elapsed
+        assert not task.finished and task.elapsed > first
+
+
+def test_a_search_for_bits_shows_its_rounds():
+    lucid.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(32, 32) for _ in range(4)))
+    calls = [{"x": lucid.randn(4, 32)} for _ in range(2)]
+    recorder = Recorder()
+    with listening(recorder):
+        fewest_bits(model, lambda bits: lucid.quantize(model, bits), calls, 0.01)
+    rounds = [name for name in recorder.done if name.startswith("round ")]
+    assert len(rounds) >= 2 and rounds[1].startswith("round 2 (error 0.")
+    assert all(recorder.done[name] == [1, 1] for name in rounds), "a text is done"
+    assert recorder.done["each weight alone"] == [1] * 4
 
 
 def test_ctrl_c_leaves_a_clean_terminal(tmp_path):

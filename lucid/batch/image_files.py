@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from lucid.batch.rows import RowError
-from lucid.batch.source import Part, Rows
+from lucid.batch.source import Part, Rows, part_size
 from lucid.batch.storage import read_file
 from lucid.core.words.safe_text import encodable
 
@@ -35,10 +35,12 @@ class ImageSource:
 
     def parts(self, rows: int) -> list[Part]:
         """As `Source.parts`."""
-        starts = range(0, self.total, rows)
-        return [
-            Part(first, len(names), "", names=names) for first in starts if (names := self.files[first : first + rows])
-        ]
+        parts: list[Part] = []
+        first = 0
+        while names := self.files[first : first + part_size(first, rows)]:
+            parts.append(Part(first, len(names), "", names=names))
+            first += len(names)
+        return parts
 
     def read(self, part: Part) -> Iterator[Rows]:
         """As `Source.read`."""

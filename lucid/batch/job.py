@@ -21,16 +21,12 @@ from lucid.batch.rows import ERROR, with_results
 from lucid.batch.source import Part, Source
 from lucid.batch.storage import make_folder, names_in, read_file, size_and_version, writing
 from lucid.core.version import __version__
-from lucid.core.words.progress import Advance
+from lucid.core.words.progress import Advance, unheard
 
 JOB_FILE = "_lucid_map.json"
 """The file that describes the job in its folder; readers of Parquet skip names that begin with an underscore."""
 
 _MANY = 1000  # above so many input files, only their names are compared
-
-
-def _unheard(rows: int) -> None:
-    """Progress of parts that another process computes is not reported."""
 
 
 class Computed(NamedTuple):
@@ -61,7 +57,7 @@ class Job:
     output: str
     schema: pa.Schema
 
-    def compute(self, part: Part, advance: Advance = _unheard) -> Computed:
+    def compute(self, part: Part, advance: Advance = unheard) -> Computed:
         """Compute a part and write it.
 
         Args:
@@ -78,10 +74,9 @@ class Job:
             pq.ParquetWriter(file, self.schema, use_dictionary=repeating) as writer,
         ):
             for rows in self.source.read(part):
-                results = self.predictor.predict(rows.values)
+                results = self.predictor.predict(rows.values, advance)
                 errors += sum(reason is not None for reason in results[ERROR])
                 writer.write_batch(with_results(rows.passed, self.schema, results))
-                advance(len(rows.values))
         return Computed(part.rows, errors)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from lucid.batch.rows import RowError
-from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column
+from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column, part_size
 from lucid.batch.storage import open_file
 from lucid.core.words.progress import phase
 
@@ -99,7 +99,7 @@ class LineSource:
         for file, places, count in zip(self.files, self._places, self._rows, strict=True):
             chosen: list[_Place] = []
             for place in places:
-                if not chosen or place.first - chosen[-1].first >= rows:
+                if not chosen or place.first - chosen[-1].first >= part_size(before + chosen[-1].first, rows):
                     chosen.append(place)
             ends = [place.first for place in chosen[1:]] + [count]
             for place, end in zip(chosen, ends, strict=True):

@@ -19,7 +19,7 @@ from lucid.batch.parquet import ParquetSource
 from lucid.batch.predictor import Predictor
 from lucid.batch.rows import result_schema
 from lucid.batch.source import Part, Source, check_ids
-from lucid.batch.storage import address, files_at
+from lucid.batch.storage import address, files_at, names_in
 from lucid.core.words.progress import Advance, phase
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
@@ -76,7 +76,8 @@ def map_rows(
         engine: "local" is this process; "ray" is Ray Data, which needs the extra `ray`.
         resume: continue an interrupted job: missing part files are computed.
         id_column: a column whose values must be unique ids, which is checked first; that takes 8 bytes a row.
-        part_rows: the rows of a file of results; by default there are 64 files or more.
+        part_rows: the most rows of a file of results; by default there are 64 files or more. The first files have 64
+            rows, so that little is lost if a job is interrupted early.
         workers: processes of "ray"; by default one for each GPU or for as many cores as the predictor has threads.
         cluster: the address of a Ray cluster; by default RAY_ADDRESS of the environment, or one is started here.
 
@@ -87,7 +88,8 @@ def map_rows(
         ValueError: for files of several kinds or without rows, ids that are missing or twice, and a job that differs
             from the one that began in the folder.
         FolderChangedError: if the folder of the model changes while the job runs.
-        OSError: for a file that cannot be read or written. What is written by then stays, and `resume` goes on.
+        OSError: for a file that cannot be read or written. What is written by then stays, and `resume` goes on; a note
+            of this error, and of a KeyboardInterrupt, says how many rows are complete.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine {engine!r} does not exist: choose one of {', '.join(ENGINES)}")
@@ -104,8 +106,10 @@ def map_rows(
         try:
             with phase("computing rows", sum(part.rows for part in parts), "rows") as advance:
                 written = list(runner.run(job, parts, advance))
-        except OSError as error:
-            error.add_note(f"what is in {os.fspath(output)} is complete; resume (--resume) goes on with the rest")
+        except (OSError, KeyboardInterrupt) as error:
+            there = names_in(job.output)
+            done = f"{rows.total - sum(part.rows for part in parts if part.name not in there):,} of {rows.total:,} rows"
+            error.add_note(f"{done} are complete in {os.fspath(output)}; resume (--resume) goes on with the rest")
             raise
     computed, errors = (sum(counts) for counts in zip(Computed(0, 0), *written, strict=True))
     return Summary(rows.total, computed, errors, time.monotonic() - start)

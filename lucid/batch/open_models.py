@@ -13,6 +13,7 @@ from lucid.batch.folder import ExportedFolder, FolderChangedError, Stamp, export
 from lucid.batch.rows import Task
 from lucid.batch.tasks import Choices, open_task
 from lucid.core.process.threads import usable_cores
+from lucid.core.words.progress import Advance
 from lucid.layouts.checkpoint_files import sha256
 from lucid.runtime import Session
 
@@ -75,10 +76,13 @@ class OpenModel:
             self._folder = _unchanged(self._plan)
             self._stamp = self._folder.stamp()
 
-    def run(self, batches: list[list[Any]], budget: int) -> list[dict[str, Any]]:
-        """The results of each batch of rows that are ready."""
-        run = partial(self.task.run, budget=budget)
-        return list(map(run, batches) if self._pool is None else self._pool.map(run, batches))
+    def run(self, batches: list[list[Any]], budget: int, advance: Advance) -> list[dict[str, Any]]:
+        """The results of each batch of rows that are ready; `advance` is called with the rows of each."""
+        run, found = partial(self.task.run, budget=budget), []
+        for batch, results in zip(batches, (map if self._pool is None else self._pool.map)(run, batches), strict=True):
+            found.append(results)
+            advance(len(batch))
+        return found
 
 
 _MOST = 4  # models in the memory of a process

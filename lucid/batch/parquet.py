@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column
+from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column, part_size
 from lucid.batch.storage import open_file
 
 _BUFFER = 1 << 20  # bytes that are read of a column at a time
@@ -48,8 +48,10 @@ class ParquetSource:
         """As `Source.parts`; a part is of one file."""
         parts, first = [], 0
         for file, count in zip(self.files, self._rows, strict=True):
-            for start in range(0, count, rows):
-                parts.append(Part(first + start, min(rows, count - start), file, start))
+            start = 0
+            while start < count:
+                parts.append(Part(first + start, min(part_size(first + start, rows), count - start), file, start))
+                start += parts[-1].rows
             first += count
         return parts
 

@@ -14,6 +14,7 @@ from lucid.batch.open_models import Plan, open_model
 from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects
 from lucid.batch.tasks import Choices
 from lucid.core.graph.types import Array
+from lucid.core.words.progress import Advance, unheard
 from lucid.layouts.checkpoint_files import sha256
 
 _SMALL = 256 << 20  # bytes of a model that every process may have a copy of
@@ -120,8 +121,10 @@ class Predictor:
         on_cpu = self.plan.providers == ("cpu",)
         return open_model(self.plan if on_cpu else replace(self.plan, providers=("cpu",), prepack=False)).task
 
-    def predict(self, rows: Sequence[Sequence[Any] | RowError]) -> dict[str, Array]:
+    def predict(self, rows: Sequence[Sequence[Any] | RowError], advance: Advance = unheard) -> dict[str, Array]:
         """The results and `error` for rows; a row is its values, or the reason why it has none.
+
+        `advance` is called after each batch, with how many rows more are computed.
 
         Raises:
             ValueError: for more or fewer columns than the model reads.
@@ -144,7 +147,9 @@ class Predictor:
             except RowError as error:
                 reasons[place] = str(error)
         chosen = model.task.batches([one.size for _, one in ready], self.batch_tokens)
-        found = model.run([[ready[each][1].data for each in batch] for batch in chosen], self.batch_tokens)
+        advance(len(rows) - len(ready))
+        batches = [[ready[each][1].data for each in batch] for batch in chosen]
+        found = model.run(batches, self.batch_tokens, advance)
         results: dict[str, list[Any]] = {name: [None] * len(rows) for name in model.task.columns}
         for batch, computed in zip(chosen, found, strict=True):
             for name, values in computed.items():

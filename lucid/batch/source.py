@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lucid.batch.rows import RowError
 
+_FIRST = 64
 CHUNK = 4096
 """How many rows are read, sorted and computed at a time: the more, the less padding."""
 
@@ -74,10 +75,18 @@ class Source(Protocol):
     total: int
 
     def parts(self, rows: int) -> list[Part]:
-        """All rows, in parts of so many, or of a few more where this divides them better."""
+        """All rows, in parts of `part_size`, or of a few more where this divides them better."""
 
     def read(self, part: Part) -> Iterator[Rows]:
         """The rows of a part, in their order, a chunk at a time."""
+
+
+def part_size(first: int, rows: int) -> int:
+    """The rows of a part that begins at row `first`: as many as come before it, from 64 to `rows`.
+
+    So an interruption loses less than half of what has been computed, however early it comes.
+    """
+    return min(rows, max(_FIRST, first))
 
 
 def check_names(names: Sequence[str], where: str) -> None:

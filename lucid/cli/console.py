@@ -40,8 +40,8 @@ def main() -> None:
     except CommandError as error:
         _trace(error)
         code = _report(str(error), error.code)
-    except KeyboardInterrupt:
-        code = _report("interrupted", _INTERRUPTED)
+    except KeyboardInterrupt as error:
+        code = _report("\n".join(["interrupted", *vars(error).get("__notes__", [])]), _INTERRUPTED)
     except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()
         code = OK

@@ -11,12 +11,14 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress_bar import ProgressBar
+from rich.table import Column
 from rich.text import Text
 
 from lucid.core.words.progress import Advance, listening
 from lucid.core.words.safe_text import visible
 
 _EVERY = 30.0  # seconds between two lines of a log
+_WIDE = 110  # columns of a terminal in which a bar has room next to numbers
 
 
 def shown_on_terminal() -> AbstractContextManager[None]:
@@ -48,10 +50,12 @@ class _Phases:
     @contextmanager
     def _outermost(self, total: int | None, unit: str) -> Iterator[Advance]:
         start = time.monotonic()
-        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), _Bar(), _Speed(), TimeElapsedColumn()
+        name = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+        bar = [_Bar()] if self._console.width >= _WIDE else []
+        columns = SpinnerColumn(), name, *bar, _Speed(), TimeElapsedColumn()
         # What the command prints goes above the line; what a pipe reads stays as it is.
         with Progress(*columns, console=self._console, transient=True, redirect_stdout=sys.stdout.isatty()) as progress:
-            progress.add_task(self._names[-1], total=None, unit="")
+            progress.add_task(self._names[-1], total=None, unit="", began=start)
             self._progress = progress
             try:
                 with self._described(progress, total, unit) as advance:
@@ -65,14 +69,15 @@ class _Phases:
     def _described(self, progress: Progress, total: int | None, unit: str) -> Iterator[Advance]:
         """The line shows these names, and a bar if there is a total; at the end what it showed before."""
         (task,) = progress.tasks
-        before = task.description, task.total, task.completed, task.fields["unit"]
-        progress.update(task.id, description=": ".join(self._names), unit=unit)
+        before = task.description, task.fields["unit"], task.fields["began"], task.total, task.completed
+        progress.update(task.id, description=": ".join(self._names), unit=unit, began=time.monotonic())
         task.total, task.completed = total, 0
         try:
             yield lambda done: progress.advance(task.id, done)
         finally:
-            progress.update(task.id, description=before[0], unit=before[3])
-            task.total, task.completed = before[1:3]
+            progress.update(task.id, description=before[0], unit=before[1], began=before[2])
+            task.total, task.completed = before[3:]
+            task.finished_time = None  # rich ends the clock with the first total that is reached
 
 
 class _Bar(BarColumn):
@@ -89,7 +94,7 @@ class _Speed(ProgressColumn):
         unit = task.fields["unit"]
         if not unit or task.total is None:
             return Text("")
-        return Text(so_far(task.completed, task.total, unit, task.elapsed or 0.0), style="dim")
+        return Text(so_far(task.completed, task.total, unit, time.monotonic() - task.fields["began"]), style="dim")
 
 
 def so_far(done: float, total: float, unit: str, seconds: float) -> str:

@@ -11,12 +11,15 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from lucid.core.words.progress import listening
 from tests.batch.folders import exported
 from tests.console import in_process
 
@@ -252,6 +255,22 @@ def test_object_stores_are_read_and_written_by_their_addresses(predictor, parque
     assert batch.map_rows(predictor, "memory://in/*.parquet", "memory://out", resume=True).computed == 0
 
 
+def test_the_first_files_are_small_and_progress_is_told_by_batches(predictor, tmp_path):
+    texts = [f"text {row % 7} {'abc ' * (row % 5)}" for row in range(1000)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
+    told: list[int] = []
+
+    @contextmanager
+    def listener(name: str, total: int | None, unit: str) -> Iterator[Any]:
+        yield told.append if name == "computing rows" else lambda done: None
+
+    with listening(listener):
+        batch.map_rows(predictor, tmp_path / "in.parquet", tmp_path / "out", part_rows=400)
+    files = sorted((tmp_path / "out").glob("part-*.parquet"))
+    assert [pq.read_metadata(file).num_rows for file in files] == [64, 64, 128, 256, 400, 88]
+    assert sum(told) == 1000 and len(told) > 2 * len(files)
+
+
 # Interruptions --------------------------------------------------------------------------------------------------------
 
 
@@ -264,17 +283,18 @@ class Interrupted:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._predictor, name)
 
-    def predict(self, rows: Any) -> Any:
+    def predict(self, rows: Any, advance: Any) -> Any:
         self._left -= 1
         if self._left < 0:
             raise KeyboardInterrupt
-        return self._predictor.predict(rows)
+        return self._predictor.predict(rows, advance)
 
 
 def test_an_interrupted_job_goes_on_and_nothing_is_lost_or_twice(predictor, parquet, tmp_path):
     out = tmp_path / "out"
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         batch.map_rows(Interrupted(predictor, 2), parquet, out, part_rows=8)
+    assert caught.value.__notes__ == [f"16 of 50 rows are complete in {out}; resume (--resume) goes on with the rest"]
     assert pq.read_table(out)["id"].to_pylist() == list(range(16)), "it can be read at any moment"
     with pytest.raises(FileExistsError, match="has the results of an earlier job; --resume goes on with it"):
         batch.map_rows(predictor, parquet, out)
@@ -315,7 +335,7 @@ def test_a_process_that_ends_in_the_middle_goes_on_where_it_was(predictor, folde
     assert 3 <= before < 300
     if sent == signal.SIGINT:
         assert job.returncode == 130
-        assert f"the files in {out} are complete; --resume continues with the rest" in said
+        assert f"{before} of 300 rows are complete in {out}; resume (--resume) goes on with the rest" in said
     assert batch.map_rows(predictor, tmp_path / "in.parquet", out, resume=True)[:2] == (300, 300 - before)
     found = pq.read_table(out)
     assert found["id"].to_pylist() == list(range(300))
@@ -333,7 +353,7 @@ def test_a_full_disk_leaves_what_is_complete(predictor, parquet, tmp_path):
             batch.map_rows(predictor, parquet, out, part_rows=50)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert caught.value.__notes__ == [f"what is in {out} is complete; resume (--resume) goes on with the rest"]
+    assert caught.value.__notes__ == [f"0 of 50 rows are complete in {out}; resume (--resume) goes on with the rest"]
     assert [path.name for path in out.iterdir()] == ["_lucid_map.json"]
     assert batch.map_rows(predictor, parquet, out, resume=True).computed == 50
 
@@ -464,7 +484,7 @@ def test_a_log_is_told_now_and_then(folder, parquet, tmp_path, monkeypatch, caps
         == 0
     )
     told = capsys.readouterr().err.splitlines()
-    assert told[0].startswith("40 of 50 rows, ") and told[0].endswith(" s left") and told[1].startswith("50 of 50 rows")
+    assert told[0].startswith("4 of 50 rows, ") and told[0].endswith(" s left") and told[-1].startswith("50 of 50 rows")
 
 
 def test_without_ray_the_error_says_what_to_install(predictor, parquet, tmp_path, monkeypatch):

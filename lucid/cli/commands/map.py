@@ -31,14 +31,8 @@ def run(options: Map) -> int:
         prepack=True if local else None,  # a lone process has no use for weights that others can share
         generation={name: value for name, value in generation.items() if value is not None},
     )
-    try:
-        with in_a_log():
-            summary = map_rows(predictor, options.source, options.output, **values_of(options, JobOptions))
-    except KeyboardInterrupt:
-        terminal.Output(error=True).line(
-            f"the files in {options.output} are complete; --resume continues with the rest"
-        )
-        raise
+    with in_a_log():
+        summary = map_rows(predictor, options.source, options.output, **values_of(options, JobOptions))
     if options.json:
         terminal.print_json({"folder": options.output, **summary._asdict()})
         return OK

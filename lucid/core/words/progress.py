@@ -13,6 +13,10 @@ Advance: TypeAlias = Callable[[int], object]
 """Called with how much of the total was done since the last call."""
 
 
+def unheard(done: int) -> None:
+    """An `Advance` that tells nobody."""
+
+
 class Listener(Protocol):
     """The receiver of phases. A phase is a block of code; phases inside it belong to it."""
 
@@ -34,7 +38,7 @@ def phase(name: str, total: int | None = None, unit: str = "") -> Iterator[Advan
     """
     listener = _listener.get()
     if listener is None:
-        yield lambda done: None
+        yield unheard
     else:
         with listener(name, total, unit) as advance:
             yield advance

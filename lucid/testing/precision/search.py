@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Generic, NamedTuple, TypeVar
 
-from lucid.core.words.progress import phase
+from lucid.core.words.progress import Advance, phase, unheard
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule
 from lucid.nn.quantizing.calibration import BoundCall, Call, bound_call
@@ -107,14 +108,20 @@ class _Search(Generic[M]):
         self._places = _by_path(in_4, self._weights[4])
         self._calls = [bound_call(model, call, f"call {number} of the data") for number, call in enumerate(calls)]
         self._expected = [outputs_for(model, call) for call in self._calls]
+        self._rounds = count(1)
+        self._told = f"{in_4.error:.2g} in 4 bits"
 
     def noises(self) -> dict[str, float]:
         """The noise of the outputs that each weight alone causes in 4 bits, over the first calls."""
-        count, stored = _first_calls(self._calls), self._weights[4]
-        return {
-            path: self._error(with_weights(self._model, {place: stored[place] for place in places}), count) ** 2
-            for path, places in self._places.items()
-        }
+        first, stored = _first_calls(self._calls), self._weights[4]
+        found = {}
+        with phase("each weight alone", len(self._places), "weights") as advance:
+            for path, places in self._places.items():
+                found[path] = (
+                    self._error(with_weights(self._model, {each: stored[each] for each in places}), first) ** 2
+                )
+                advance(1)
+        return found
 
     def model_after(self, steps: Sequence[Step]) -> M:
         """The model in 4 bits after these steps."""
@@ -128,16 +135,21 @@ class _Search(Generic[M]):
         return with_weights(self._model, chosen)
 
     def error_after(self, steps: Sequence[Step]) -> float:
-        """The error of the model after these steps, over all calls."""
-        return self._error(self.model_after(steps), len(self._calls))
+        """The error of the model after these steps, over all calls: a round of the search."""
+        with phase(f"round {next(self._rounds)} (error {self._told})", len(self._calls), "texts") as advance:
+            error = self._error(self.model_after(steps), len(self._calls), advance)
+        raised = sum(bits == 8 for bits in _bits(steps).values())
+        self._told = f"{error:.2g} with {raised} weights in 8 bits, {len(_bits(steps)) - raised} in float"
+        return error
 
-    def _error(self, tried: Module, count: int) -> float:
+    def _error(self, tried: Module, first: int, advance: Advance = unheard) -> float:
         """The error of the outputs over the first calls."""
         sums = {name: OutputSums() for name in self._expected[0]}
-        for number, (call, expected) in enumerate(zip(self._calls[:count], self._expected, strict=False)):
+        for number, (call, expected) in enumerate(zip(self._calls[:first], self._expected, strict=False)):
             outputs = outputs_for(tried, call)
             for name, each in sums.items():
                 each.add(number, expected[name], outputs[name])
+            advance(1)
         return max(each.relative for each in sums.values())
 
 
@@ -169,10 +181,10 @@ def _by_path(report: PrecisionReport, stored: Mapping[WeightPlace, WeightModule]
 def _first_calls(calls: Sequence[BoundCall]) -> int:
     """How many of the first calls have `_ENOUGH` numbers together to measure what a weight does to the outputs."""
     numbers = 0
-    for count, call in enumerate(calls, 1):
+    for number, call in enumerate(calls, 1):
         numbers += sum(value.numpy().size for value in call.by_name.values() if isinstance(value, Tensor))
         if numbers >= _ENOUGH:
-            return count
+            return number
     return len(calls)
 
 
