@@ -41,6 +41,9 @@ TITLES = {
     "exports": "Time to export",
     "large": "Export of large models to a file",
     "install": "Import time and size on disk",
+    "gpu_attention": "Attention on a GPU, (N, H, L, d)",
+    "gpu_models": "Whole models on a GPU, published depths and widths, random weights",
+    "gpu_generation": "SmolLM2-360M on a GPU, float16, 64 new tokens, texts x tokens in the prompt",
 }
 
 GOALS = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,7 @@ torch.set_grad_enabled(False)
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)
 
 VERSION = torch.__version__
+CUDA = torch.version.cuda
 ExportError = torch.onnx.errors.OnnxExporterError
 
 
@@ -41,6 +43,14 @@ def attention(*arrays: Any, is_causal: bool = False, visible: Any = None) -> Cal
     tensors = [torch.from_numpy(array) for array in arrays]
     mask = None if visible is None else torch.from_numpy(visible)
     return lambda: F.scaled_dot_product_attention(*tensors, attn_mask=mask, is_causal=is_causal and mask is None)
+
+
+def attention_on(
+    device: str, *arrays: Any, is_causal: bool, visible: Any = None
+) -> tuple[Callable[[], object], torch.nn.Module]:
+    """torch's fused attention on a device (`call_on`), and the module that is exported."""
+    module = Attention(is_causal)
+    return call_on(device, module, None, *arrays, *([] if visible is None else [visible])), module
 
 
 def attention_with(
@@ -138,6 +148,33 @@ def call(module: torch.nn.Module, *arrays: Any) -> Callable[[], object]:
     """A call of a module on arrays."""
     tensors = [torch.from_numpy(array) for array in arrays]
     return lambda: module(*tensors)
+
+
+class _OnDevice:
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self._tensor.cpu().numpy()
+        return array if dtype is None else array.astype(dtype)
+
+
+def call_on(device: str, module: torch.nn.Module, dtype: str | None, *arrays: Any) -> Callable[[], object]:
+    """A call of a module on a device; it ends when the device has finished, and its first output stays there.
+
+    float32 products are TF32, as in onnxruntime's CUDA provider.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = True
+    module.to(device, None if dtype is None else getattr(torch, dtype))
+    tensors = [torch.from_numpy(np.array(array)).to(device) for array in arrays]
+
+    def run() -> object:
+        found = module(*tensors)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        return _OnDevice(found[0] if isinstance(found, tuple) else found)
+
+    return run
 
 
 def export(

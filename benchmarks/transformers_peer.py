@@ -107,6 +107,22 @@ class TransformersDecoding(Decoding):
         return found.numpy()[:, self._filled :]
 
 
+def generation_on(device: str, model: Any) -> Callable[[Array, int], Array]:
+    """Greedy generation in half precision on a device, as users call it; the new tokens."""
+    model.generation_config.eos_token_id = None
+    half = model.to(device, torch.float16)
+
+    def generate(ids: Array, count: int) -> Array:
+        prompt = torch.from_numpy(ids).to(device)
+        with torch.no_grad():
+            found = half.generate(
+                prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, do_sample=False, pad_token_id=0
+            )
+        return found.cpu().numpy()[:, ids.shape[1] :]
+
+    return generate
+
+
 def encoder(name: str, folder: Path) -> Any:
     """A model of usual widths with random weights, whose checkpoint is written to a folder; some have fewer layers."""
     t = transformers

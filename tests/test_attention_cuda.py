@@ -106,6 +106,39 @@ def test_what_the_kernel_lacks_is_expanded(options: dict[str, Any], dtype: str, 
     assert reason in dict(decision.refused)["ai.onnx Attention"]
 
 
+def over_past(dtype: str, width: int, value_width: int) -> tuple[Any, dict[str, lucid.TensorType]]:
+    """Causal attention of new positions over a growing cache."""
+
+    def model(query: Any, key: Any, value: Any, past_key: Any, past_value: Any) -> Any:
+        return ops.attention(query, key, value, None, None, past_key, past_value, is_causal=True)
+
+    shapes = {"query": ("L", width), "key": ("L", width), "value": ("L", value_width)}
+    shapes |= {"past_key": ("P", width), "past_value": ("P", value_width)}
+    return model, {name: lucid.spec("N", 4, *shape, dtype=dtype) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "value_width", "node"),
+    [
+        *[("float16", 64, 64, True), ("float16", 8, 4, True), ("float16", 8, 6, False), ("float16", 6, 8, False)],
+        *[("bfloat16", 64, 128, True), ("bfloat16", 64, 6, False), ("float32", 6, 6, True), ("float32", 5, 6, False)],
+    ],
+)
+def test_past_keys_are_joined_in_steps_of_8_bytes(dtype: str, width: int, value_width: int, node: bool) -> None:
+    """In other widths onnxruntime 1.31.1 reads other numbers; found on a GPU."""
+    model, kinds = over_past(dtype, width, value_width)
+    (decision,) = explain(model, kwargs=kinds, target="cuda").attention
+    assert (decision.taken == "ai.onnx Attention") == node
+    if not node:
+        assert "joins past and new keys 8 bytes at a time" in dict(decision.refused)["ai.onnx Attention"]
+
+
+def test_what_cuda_lacks_in_bfloat16_is_computed_in_float32() -> None:
+    """onnxruntime would not load the file."""
+    exported = to_onnx(lucid.log, lucid.spec("N", dtype="bfloat16"), target="cuda")
+    assert [node.op_type for node in exported.graph.node] == ["Cast", "Log", "Cast"]
+
+
 def test_releases_without_a_cuda_kernel_take_the_com_microsoft_ops() -> None:
     """Before 1.25 onnxruntime would compute Attention on the CPU, with copies."""
     old = Target("cuda", onnxruntime="1.24")
@@ -189,3 +222,23 @@ def test_weights_on_cuda(case: Case) -> None:
 def test_attention_stays_on_the_gpu(dtype: str) -> None:
     exported = to_onnx(ops.attention, *specs(dtype), kwargs={"heads": 8, "is_causal": True}, target="cuda")
     assert not Session(exported, "cuda").elsewhere()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("value_width", [6, 8, 64])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_past_keys_on_cuda(dtype: str, value_width: int) -> None:
+    model, kinds = over_past(dtype, 64, value_width)
+    session = Session(to_onnx(model, kwargs=kinds, target="cuda"), [("cuda", {"use_tf32": 0})])
+    for n, new, past in ((1, 1, 5), (2, 3, 5), (2, 1, 12), (3, 5, 0)):
+        rng = np.random.default_rng(past)
+        sizes = {"N": n, "L": new, "P": past}
+        feeds = {
+            name: rng.standard_normal([sizes.get(str(size), size) for size in kind.shape]).astype(kind.dtype.numpy)
+            for name, kind in kinds.items()
+        }
+        exact = {name: array.astype(np.float64) for name, array in feeds.items()}
+        want, _ = reference(**exact, is_causal=True)
+        got, _, _ = session.run(feeds).values()  # and the keys and values for the next step
+        atol = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
+        np.testing.assert_allclose(got.astype(np.float64), want, atol=atol, err_msg=str(sizes))

@@ -193,6 +193,26 @@ def test_every_node_is_placed(session: Session) -> None:
     assert session.elsewhere() == {}
 
 
+def test_a_provider_may_have_options_of_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = []
+
+    class Recorded(onnxruntime.InferenceSession):
+        def __init__(self, source: Any, options: Any, providers: Any) -> None:
+            passed.extend(providers)
+            super().__init__(source, options, providers)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Recorded)
+    session = Session(to_onnx(nn.Linear(2, 2)), [("cpu", {"use_arena": 0})])
+    assert session.providers == ("CPUExecutionProvider",)
+    assert passed == [("CPUExecutionProvider", {"use_arena": "0"})]
+
+
+@pytest.mark.parametrize("given", [3, ("cpu",), ("cpu", 3)], ids=str)
+def test_what_names_no_provider_is_an_error(given: Any) -> None:
+    with pytest.raises(TypeError, match='expected a name such as "cpu", or a pair of a name and a mapping'):
+        Session(to_onnx(nn.Linear(2, 2)), [given])
+
+
 def test_a_provider_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(ProviderError, match="provider 'tpu' does not exist; available here: cpu"):
         Session(to_onnx(nn.Linear(2, 2)), "tpu")

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Never, TypeAlias
 
 import numpy as np
 import onnx
@@ -28,6 +28,9 @@ from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.requirements import Limits, config_of, extensions_path, limits_of, needs_extensions, without_data
 from lucid.runtime.runs import NOT_COMPUTED, BoundRun, Runs
+
+Provider: TypeAlias = str | tuple[str, Mapping[str, Any]]
+"""A provider's name, or its name and onnxruntime's options for it."""
 
 _OPTIONS = (
     "threads",
@@ -53,7 +56,8 @@ class Session:
     Args:
         model: a model, its bytes, or the path of a file. A file is checked before onnxruntime reads it; external
             weights must be in its folder.
-        providers: "cpu", "cuda" or onnxruntime's full names, in order of preference; the CPU by default.
+        providers: "cpu", "cuda" or onnxruntime's full names, in order of preference; the CPU by default. A pair of a
+            name and a mapping gives a provider onnxruntime's options for it: ``[("cuda", {"use_tf32": 0})]``.
         threads: threads that compute one op; by default one per physical core.
         spinning: whether threads busy-wait for the next op: faster alone, slower with other thread pools.
         memory_arena: whether freed memory is kept for the next run.
@@ -82,7 +86,7 @@ class Session:
     def __init__(
         self,
         model: Model,
-        providers: str | Sequence[str] | None = None,
+        providers: str | Sequence[Provider] | None = None,
         *,
         threads: int | None = None,
         spinning: bool = True,
@@ -98,7 +102,8 @@ class Session:
     ) -> None:
         if unknown:
             raise TypeError(f"Session: option {', '.join(unknown)} does not exist; choose from {', '.join(_OPTIONS)}")
-        wanted = _wanted(providers)
+        settings = _wanted(providers)
+        wanted = list(settings)
         options = session_options(
             threads=threads,
             spinning=spinning,
@@ -113,7 +118,7 @@ class Session:
 
         self._runs = Runs(flush_denormals)
         with self._runs.mode(), phase("loading into onnxruntime"):
-            self._session, self._limits = _load(model, options, wanted, config or {})
+            self._session, self._limits = _load(model, options, settings, config or {})
         if flush_denormals and not denormals.AVAILABLE and not denormals.flushing():
             warnings.warn(_HALF_FLUSHED, RuntimeWarning, stacklevel=2)
         inactive = [name for name in wanted if name not in self._session.get_providers()]
@@ -291,18 +296,33 @@ class Session:
                 refuse_above("Session", bound, evaluate(bound[0], {name: n for name, (n, _) in sizes.items()}))
 
 
-def _wanted(providers: str | Sequence[str] | None) -> list[str]:
-    """The full names of the providers, which are all available."""
-    given = ["cpu"] if providers is None else [providers] if isinstance(providers, str) else list(providers)
+def _wanted(providers: str | Sequence[Provider] | None) -> dict[str, dict[str, str]]:
+    """The full names of the providers, which are all available, each with its options."""
+    given: Sequence[Provider] = (
+        ["cpu"] if providers is None else [providers] if isinstance(providers, str) else providers
+    )
     if not given:
         raise _providers.ProviderError('Session: providers is empty; name at least one, such as "cpu"')
-    wanted = list(dict.fromkeys(_providers.full_name(name) for name in given))
-    _providers.check_available(wanted)
+    wanted: dict[str, dict[str, str]] = {}
+    for one in given:
+        match one:
+            case str(name) | [str(name), {}]:
+                settings = {} if isinstance(one, str) else {key: str(value) for key, value in one[1].items()}
+                wanted[_providers.full_name(name)] = settings
+            case _:
+                raise TypeError(
+                    f'Session: providers has {one!r}, expected a name such as "cpu", or a pair of a name and a '
+                    'mapping of its options, such as ("cuda", {"use_tf32": 0})'
+                )
+    _providers.check_available(list(wanted))
     return wanted
 
 
 def _load(
-    model: Model, options: onnxruntime.SessionOptions, providers: Sequence[str], config: Mapping[str, str]
+    model: Model,
+    options: onnxruntime.SessionOptions,
+    providers: Mapping[str, Mapping[str, str]],
+    config: Mapping[str, str],
 ) -> tuple[Any, Limits]:
     """onnxruntime's session, and the largest values of the model's symbolic sizes.
 
@@ -320,7 +340,7 @@ def _load(
             for key, value in config_of(about).items():
                 if key not in config:  # the caller's own entries count
                     options.add_session_config_entry(key, value)
-            return onnxruntime.InferenceSession(source, options, providers=providers), limits_of(about)
+            return onnxruntime.InferenceSession(source, options, list(providers.items())), limits_of(about)
         except Exception as error:
             if version is None or version == _version(model):
                 if isinstance(error, InvalidProtobuf):

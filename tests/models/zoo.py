@@ -81,7 +81,7 @@ class Entry(NamedTuple):
             for case in goldens.cases(self.variant)
         )
 
-    def exported_error(self, target: str, providers: str = "cpu", opset: int | None = None) -> float:
+    def exported_error(self, target: str, providers: Any = "cpu", opset: int | None = None) -> float:
         """The same for the model exported once for a target, over all cases with the inputs that it has."""
         session = lucid.runtime.Session(self.exported(target, opset), providers, spinning=False)
         errors = []

@@ -13,6 +13,7 @@ from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import same
 from lucid.core.targets.runtimes import (
     ATTENTION_CROSS,
+    ATTENTION_JOINED_WIDTHS,
     ATTENTION_OF_GROUPS,
     ATTENTION_OPEN_WEIGHTS,
     ATTENTION_SINGLE,
@@ -124,6 +125,9 @@ def refuse_inexact(limits: Limits, call: Call) -> None:
         refuse_wrong(limits, ATTENTION_CROSS)
     if call.grouped:
         refuse_wrong(limits, ATTENTION_OF_GROUPS)
+    widths = (call.width, call.value_width)
+    if call.past_key is not None and not all(same(width * call.dtype.itemsize % 8, 0) for width in widths):
+        refuse_wrong(limits, ATTENTION_JOINED_WIDTHS)
 
 
 def refuse_unfit_for_multi_head(call: Call) -> None:
