@@ -15,6 +15,7 @@ import pytest
 import lucid
 from lucid import nn, ops
 from lucid.core.graph.types import Array
+from lucid.core.sizes.bounds import Bound
 from lucid.core.sizes.dims import dim
 from lucid.core.targets.runtimes import SIZE_BOUNDS
 from lucid.export import to_onnx
@@ -458,12 +459,14 @@ def test_further_outputs_of_a_file_are_not_compared_with_the_original() -> None:
 # Bounds of sizes ------------------------------------------------------------------------------------------------------
 
 
-def test_a_program_refuses_sizes_above_its_bounds_eagerly_and_in_files() -> None:
+def test_a_program_refuses_sizes_outside_of_its_bounds_eagerly_and_in_files() -> None:
     calls = [Call(2, ops.concat, ([Slot(0), Slot(1)],), {"axis": 1}, "cat", "", "", ())]
-    axes = {"L": (Slot(0), 1), "P": (Slot(1), 1)}
     module = nn.Module()
-    places, bounds = {"x": Slot(0), "past": Slot(1)}, [(dim("L + P"), 5), (dim("L"), 4)]
-    module.forward = Program(places, {}, calls, Slot(2), 3, axes, bounds)  # type: ignore[method-assign]
+    places, bounds = (
+        {"x": Slot(0), "past": Slot(1)},
+        [([(Slot(0), 1), (Slot(1), 1)], Bound(dim("L + P"), 3, 5)), ([(Slot(0), 1)], Bound(dim("L"), 1, 4))],
+    )
+    module.forward = Program(places, {}, calls, Slot(2), 3, bounds)  # type: ignore[method-assign]
 
     def runs(graph: lucid.Graph) -> list[Callable[..., object]]:
         return [graph, pickle.loads(pickle.dumps(graph)), Session(to_onnx(graph))]
@@ -475,12 +478,27 @@ def test_a_program_refuses_sizes_above_its_bounds_eagerly_and_in_files() -> None
             assert run(ones[:, :2], ones[:, :3]) is not None
             with pytest.raises(ValueError, match=r"\w: .+ is 7, expected at most 5: .+ truncate the input"):
                 run(ones[:, :3], ones[:, :4])
-        assert {str(size) for size, _ in graph.bounds} == set(names)
+            with pytest.raises(ValueError, match=r"\w: .+ is 1, expected at least 3: .+ pad the input"):
+                run(ones[:, :0], ones[:, :1])
+        assert {str(size) for size, *_ in graph.bounds} == set(names)
     with pytest.raises(ValueError, match=r"from_torch: L is 5, expected at most 4"):
         lucid.trace(module, ("N", 5), ("N", 0))
 
 
-@pytest.mark.parametrize("text", ["{", "[7]", '{"L": "7"}', '{"L": -1}', '{"L//2": 1}', '{"M": 1}', '{"": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[7]",
+        '{"L": "7"}',
+        '{"L": 1}',
+        '{"L": [9, "1"]}',
+        '{"L": [0, -1]}',
+        '{"L//2": [0, 1]}',
+        '{"M": [0, 1]}',
+        '{"": [0, 1]}',
+    ],
+)
 def test_bounds_that_are_none_change_nothing(text: str) -> None:
     model = to_onnx(nn.Linear(4, 4), ("L", 4))
     model.metadata_props.add(key=SIZE_BOUNDS, value=text)

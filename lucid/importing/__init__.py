@@ -5,10 +5,10 @@ here and nowhere else, and only when one of them is called.
 """
 
 from lucid.core.words import package_names as _public
-from lucid.importing.table import register as register
 from lucid.importing.torch_import import TorchImportError as TorchImportError
 from lucid.importing.torch_import import from_torch as from_torch
 from lucid.importing.torch_import import from_transformers as from_transformers
+from lucid.importing.torch_import import register as register
 
 __all__ = _public.offered(globals())
 

@@ -9,7 +9,7 @@ import re
 import traceback
 import warnings
 from ast import literal_eval
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from io import StringIO
 from pathlib import Path
@@ -28,17 +28,22 @@ from lucid.ops.tensor.tensor import Tensor
 
 
 def exported(
-    module: torch.nn.Module, examples: Sequence[Any], kwargs: Mapping[str, Any], dynamic: Any
+    module: torch.nn.Module,
+    examples: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic: Any,
+    forward: Callable[..., Any] | None = None,
 ) -> tuple[ExportedProgram, dict[str, Any]]:
-    """A module as torch exports it, and the names of axes by input.
+    """A module as torch exports it, or a function in the place of its `forward`, and the names of axes by input.
 
     Raises:
         TorchImportError: where torch cannot export the module, an axis with a name has one size only, or an input has
             fewer axes than names.
         TypeError: for examples that `forward` does not take, or that are not torch's.
     """
+    forward = forward or module.forward
     try:
-        inputs = _by_name(inspect.signature(module.forward).bind(*examples, **kwargs))
+        inputs = _by_name(inspect.signature(forward).bind(*examples, **kwargs))
     except TypeError as error:
         raise TypeError(f"from_torch: the examples do not fit {type(module).__name__}.forward: {error}") from error
     for name, value in inputs.items():
@@ -48,6 +53,7 @@ def exported(
                     f"from_torch: example {name} has type {type_name(leaf)}, expected a tensor of torch; "
                     "torch.from_numpy(array) makes one"
                 )
+    module = _with_parameters(module, forward, list(inputs))
     # torch takes inputs that are one tensor as one input.
     inputs = pytree.tree_map_only(torch.Tensor, torch.clone, inputs)
     axes = axes_by_name(inputs, dynamic)
@@ -70,7 +76,7 @@ def exported(
         return program
 
     try:
-        with torch.no_grad(), Whole(), _parameters(module, list(inputs)):
+        with torch.no_grad(), Whole():
             for places, count in _growth(inputs) if dynamic is None else ():
                 with suppress(*REFUSALS):
                     return program_of(places, count), axes
@@ -94,23 +100,19 @@ def _by_name(bound: inspect.BoundArguments) -> dict[str, Any]:
     return named
 
 
-@contextmanager
-def _parameters(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
-    """While `forward` has a parameter for each input: torch.export takes no dynamic axes of ``**named``."""
-    forward, own = module.forward, vars(module).get("forward")
+def _with_parameters(module: torch.nn.Module, forward: Callable[..., Any], names: Sequence[str]) -> torch.nn.Module:
+    """A module with the same parts, whose `forward` has a parameter for each input: torch.export takes no dynamic axes
+    of ``**named``.
+    """
 
     def plain(*args: Any, **kwargs: Any) -> Any:
         return forward(*args, **kwargs)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     plain.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
-    module.forward = plain
-    try:
-        yield
-    finally:
-        del module.forward
-        if own is not None:
-            module.forward = own
+    same: torch.nn.Module = object.__new__(type(module))
+    vars(same).update(vars(module), forward=plain)
+    return same
 
 
 def _export(module: torch.nn.Module, examples: Any, shapes: Any) -> ExportedProgram:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from lucid.tracing.index_ranges import largest
 
 LONGEST = 4096
+
+
+class Limits(NamedTuple):
+    """The smallest and the largest value of a size or a sum of sizes; None if there is no largest one."""
+
+    least: int
+    most: int | None
 
 
 def _equalities(graph: Graph) -> Iterator[tuple[Any, Any]]:
@@ -52,65 +60,136 @@ def decide_extremes(graph: Graph) -> None:
                 break
 
 
-def largest_sums(program: ExportedProgram) -> dict[tuple[str, ...], int]:
-    """The largest sums of sizes, by the symbols of torch, for which its program holds: by guards, and by ranges.
+def limits_of_sums(program: ExportedProgram) -> dict[tuple[str, ...], Limits]:
+    """The ranges of sums of sizes, by the symbols of torch, for which its program holds: by guards, and by ranges.
 
-    A guard counts if it depends on the sum of its symbols alone. Lower ends of ranges do not: torch keeps sizes apart
-    from 0 and 1, for which programs compute the same. Nor do inequalities of torch's own code, which are about memory.
+    A guard counts if it depends on the sum of its symbols alone. Inequalities of torch's own code are about memory, and
+    its lower limits keep sizes apart from 0 and 1, for which programs compute the same: neither counts.
     """
-    environment = _environment(program.graph)
-    hints = {
+    environment, hints = _environment(program.graph), _hints(program)
+    found: dict[tuple[str, ...], Limits] = {}
+    by_torch: dict[tuple[str, ...], int] = {}  # lower ends that its own code asked for
+    for guard, condition in _conditions(environment, hints):
+        symbols = sorted(condition.free_symbols, key=str)
+        least, most = _range(condition, symbols, sum(hints[symbol] for symbol in symbols))
+        key = tuple(map(str, symbols))
+        if _is_torch(guard):
+            by_torch[key], least = max(least, by_torch.get(key, 1)), 1
+        if least > 1 or most is not None:
+            found[key] = _both(Limits(least, most), found.get(key))
+    in_sums = {symbol for key in found if len(key) > 1 for symbol in key}
+    for symbol, values in program.range_constraints.items():  # where guards are lost, in a file, and declared ones
+        key = (str(symbol),)
+        least = 1 if values.lower <= max(2, by_torch.get(key, 1)) else int(values.lower)
+        most = None if str(symbol) in in_sums or values.upper >= _PERIODS else int(values.upper)
+        if symbol in hints and (least > 1 or most is not None):
+            found[key] = _both(Limits(least, most), found.get(key))
+    return found
+
+
+def _both(own: Limits, other: Limits | None) -> Limits:
+    limits = [each.most for each in (own, other) if each is not None and each.most is not None]
+    return Limits(max(own.least, 1 if other is None else other.least), min(limits, default=None))
+
+
+def _hints(program: ExportedProgram) -> dict[Any, int]:
+    """The sizes of the examples, by torch's symbols."""
+    return {
         _expression(size): size.node.hint
         for node in program.graph.nodes
         if node.op == "placeholder"
         for size in getattr(node.meta.get("val"), "shape", ())
         if isinstance(size, torch.SymInt) and isinstance(_expression(size), sympy.Symbol)
     }
-    found: dict[tuple[str, ...], int] = {}
-    guards = [guard for guard in (environment.guards if environment else ()) if not _is_about_memory(guard)]
-    for condition in (part.xreplace(environment.replacements) for guard in guards for part in _parts(guard.expr)):
-        if condition.free_symbols and condition.free_symbols <= hints.keys():
-            symbols = sorted(condition.free_symbols, key=str)
-            most = _largest_sum(condition, symbols, sum(hints[symbol] for symbol in symbols))
-            if most is not None:
-                key = tuple(map(str, symbols))
-                found[key] = min(most, found.get(key, most))
-    in_sums = {symbol for key in found if len(key) > 1 for symbol in key}
-    for symbol, values in program.range_constraints.items():  # where guards are lost, in a file, and declared ones
-        if symbol in hints and str(symbol) not in in_sums and values.upper < _PERIODS:
-            found[str(symbol),] = min(int(values.upper), found.get((str(symbol),), int(values.upper)))
-    return found
+
+
+def _conditions(environment: Any, hints: Mapping[Any, int]) -> Iterator[tuple[Any, Any]]:
+    """Guards with the conditions on sizes of the inputs that they consist of."""
+    for guard in environment.guards if environment else ():
+        if _is_torch(guard) and isinstance(guard.expr, sympy.Ne):  # such as that a view is not of a whole tensor
+            continue
+        parts = guard.expr.args if isinstance(guard.expr, sympy.And) else [guard.expr]
+        for condition in (part.xreplace(environment.replacements) for part in parts):
+            if condition.free_symbols and condition.free_symbols <= hints.keys():
+                yield guard, condition
 
 
 _PERIODS = 5040 << 12
 """A guard about remainders, which holds for a size, holds for one that is larger by this."""
+_NEAR = 32
 
 
-def _largest_sum(condition: Any, symbols: Sequence[Any], start: int) -> int | None:
-    """The largest sum of symbols for which a condition holds, as it does for `start`; None if it always does, or
-    depends on more than the sum.
-    """
+def _range(condition: Any, symbols: Sequence[Any], start: int) -> Limits:
+    """The sums of symbols for which a condition holds, as it does for `start`; it may depend on more than the sum."""
     total = sympy.Symbol("total", integer=True, positive=True)
     alone = condition.xreplace({symbols[0]: total - sum(symbols[1:])})
     alone = alone.func(*map(sympy.expand, alone.args)) if isinstance(alone, sympy.Rel) else alone
+    if alone.free_symbols != {total}:
+        return Limits(1, None)
 
-    def holds(more: int) -> bool:
-        return bool(alone.xreplace({total: sympy.Integer(start + more)}) == sympy.true)
+    def holds(size: int) -> bool:
+        return _holds(alone, total, size)
 
-    if alone.free_symbols != {total} or holds(_PERIODS):
-        return None
-    return start - 1 + largest(_PERIODS, lambda number: holds(number - 1))
+    most = None
+    if not holds(start + _PERIODS):
+        most = start - 1 + largest(_PERIODS, lambda number: holds(start - 1 + number))
+    if holds(1):
+        return Limits(1, most)
+    least = start + 1 - largest(start, lambda number: holds(start + 1 - number))
+    near = range(least, least + _NEAR if most is None else min(least + _NEAR, most + 1))
+    monotone = all(map(holds, near)) and not any(map(holds, range(max(1, least - _NEAR), least)))
+    return Limits(least if monotone else 1, most)
 
 
-def _parts(condition: Any) -> Sequence[Any]:
-    """The conditions that hold together."""
-    return condition.args if isinstance(condition, sympy.And) else [condition]
+def _holds(condition: Any, symbol: Any, size: int) -> bool:
+    try:
+        return bool(condition.xreplace({symbol: sympy.Integer(size)}) == sympy.true)
+    except ZeroDivisionError:  # a size that is divided by a part of itself
+        return False
 
 
-def _is_about_memory(guard: Any) -> bool:
-    """Whether torch's own code asked that two sizes differ, as for views of a whole tensor."""
+def steps(program: ExportedProgram) -> dict[str, tuple[int, int]]:
+    """For torch's symbols the step and the remainder of the only sizes for which its program holds, such as (3, 0).
+
+    Left out are symbols that may have any size, and those whose sizes depend on other axes.
+    """
+    environment, hints = _environment(program.graph), _hints(program)
+    by_symbol: dict[Any, list[Any]] = {}
+    for guard, condition in _conditions(environment, hints):
+        needed = not _is_torch(guard) or guard.sloc.framework_loc.name == "infer_size"  # others choose a way to reshape
+        if needed and condition.has(*_REMAINDERS):
+            for symbol in condition.free_symbols:
+                by_symbol.setdefault(symbol, []).append(condition)
+    found = {}
+    for symbol, conditions in by_symbol.items():
+        others = set().union(*(condition.free_symbols for condition in conditions)) - {symbol}
+        sizes = ({other: sympy.Integer(hints[other] + more) for other in others} for more in range(4))
+        own = {_step(symbol, hints[symbol], [condition.xreplace(each) for condition in conditions]) for each in sizes}
+        step = own.pop()
+        if not own and step > 1:
+            found[str(symbol)] = step, hints[symbol] % step
+    return found
+
+
+_REMAINDERS = (Mod, PythonMod, FloorDiv)
+_LARGEST_STEP = 64
+
+
+def _step(symbol: Any, size: int, conditions: Sequence[Any]) -> int:
+    """The distance of the sizes, from this one on, for which conditions hold; 1 if there is no such distance."""
+
+    def hold(more: int) -> bool:
+        return all(_holds(condition, symbol, size + more) for condition in conditions)
+
+    step = next(filter(hold, range(1, _LARGEST_STEP + 1)), 1)
+    regular = step > 1 and all(hold(more) == (more % step == 0) for more in range(step + 1, 3 * step + 1))
+    return step if regular else 1
+
+
+def _is_torch(guard: Any) -> bool:
+    """Whether torch's own code asked."""
     place = getattr(guard.sloc.framework_loc, "filename", "")
-    return isinstance(guard.expr, sympy.Ne) and place.startswith(str(Path(torch.__file__).parent))
+    return place.startswith(str(Path(torch.__file__).parent))
 
 
 def past_ones(program: ExportedProgram, examples: Sequence[Any]) -> list[Any] | None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from lucid.core.graph.scope import entered, scope
 from lucid.core.graph.types import show_shape
-from lucid.core.sizes.bounds import Bound, refuse_above
-from lucid.core.sizes.dims import Dim, Shape, names_of, same
+from lucid.core.sizes.bounds import Bound
+from lucid.core.sizes.dims import Dim, Shape, same
 from lucid.importing.complex_numbers import Complex
 from lucid.nn.module import Module
 from lucid.ops.operand_conversion import as_tensor
@@ -52,8 +52,7 @@ class Program:
     """What an imported module computes, called as torch's `forward` is.
 
     It stands in the place of a module's method `forward` and has a signature, so that inputs have torch's names.
-    `bounds` are sums of sizes, which have names, with the largest values for which torch's program holds; `axes` are
-    where the inputs have these sizes.
+    `bounds` are of sums of sizes, each with the axes that are added: other sums torch's program does not hold for.
     """
 
     def __init__(
@@ -63,14 +62,13 @@ class Program:
         calls: Sequence[Call],
         result: Any,
         slots: int,
-        axes: Mapping[str, tuple[Slot, int]] | None = None,
-        bounds: Sequence[Bound] = (),
+        bounds: Sequence[tuple[Sequence[tuple[Slot, int]], Bound]] = (),
         specs: Mapping[str, Any] | None = None,
     ) -> None:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in inputs])
         self.inputs, self.weights, self.calls, self.result, self.slots = inputs, weights, calls, result, slots
-        self._axes, self._bounds, self._specs = axes or {}, bounds, specs or {}
+        self._bounds, self._specs = bounds, specs or {}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         bound = self.__signature__.bind(*arguments, **named).arguments
@@ -92,13 +90,12 @@ class Program:
 
     def _check_sizes(self, values: Sequence[Any]) -> None:
         """Hold the sizes of the inputs to their bounds: at once, or, while tracing, those of the graph's runs."""
-        for size, most in self._bounds:
-            places = [self._axes[name] for name in names_of([size])]
+        for places, bound in self._bounds:
             value = sum(values[slot.number].shape[axis] for slot, axis in places)
             if isinstance(value, int):
-                refuse_above("from_torch", (size, most), value)
+                bound.check("from_torch", value)
             elif (here := scope.get()) is not None and here.bounds is not None:
-                here.bounds.append((value, most))
+                here.bounds.append(bound._replace(size=value))
 
 
 _FAULTS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError)

@@ -91,7 +91,7 @@ def _check_graph(path: Any, value: Any, key: str) -> None:
     if isinstance(value, dict):
         operators = [value[name] for name in ("target", "as_operator") if name in value and "arg" not in value]
         for operator in operators if "inputs" in value or "as_operator" in value else ():
-            known = str(operator).removeprefix("torch.ops.") in TABLE
+            known = str(operator).startswith("torch.ops.") and operator.removeprefix("torch.ops.") in TABLE
             if not known and not _OPERATORS.fullmatch(str(operator)):
                 raise _refused(path, f"calls {operator!r}, which is no operator that is known")
         for name, item in value.items():

@@ -1,7 +1,7 @@
 """The table: for each operator of an exported torch program, the function of Lucid that computes the same.
 
 Operators have the names of `torch.export`, such as `aten.add.Tensor`; arithmetic on sizes has the names of Python's
-functions. `register` adds a row.
+functions.
 """
 
 from __future__ import annotations
@@ -26,22 +26,6 @@ from lucid.ops import elementwise
 from lucid.ops.tensor.tensor import Tensor
 
 Function: TypeAlias = Callable[..., Any]
-
-
-def register(name: str, function: Function) -> None:
-    """Add a row to the table, or replace one.
-
-    Args:
-        name: the operator, as the error of `from_torch` names it: `"aten.cummax.default"`, `"mylib.norm.default"`.
-        function: what computes it. It gets the operator's arguments in their order, tensors as `lucid.Tensor`, without
-            those about devices and memory, and returns what the operator returns.
-
-    Raises:
-        TypeError: for a name that is no text, or a function that cannot be called.
-    """
-    if not isinstance(name, str) or not callable(function):
-        raise TypeError(f"register: got {name!r} and {function!r}, expected an operator's name and a function")
-    TABLE[name] = function
 
 
 TABLE: dict[str, Function] = {

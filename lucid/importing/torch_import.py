@@ -1,15 +1,17 @@
-"""`from_torch` and `from_transformers`, which need torch when they are called, and only then."""
+"""`from_torch`, `from_transformers` and `register`, which need torch when they are called, and only then."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from lucid.core.graph.types import TensorType
+from lucid.core.words.suggestions import did_you_mean
 from lucid.files.hub import local_checkpoint
+from lucid.importing.table import TABLE
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
 
@@ -39,7 +41,8 @@ def from_torch(
         kwargs: arguments of `forward` by name: tensors, or Python values, which become constants.
         dynamic: for each input, the names of its axes and numbers for fixed ones: ``[("N", "L"), ("N", "L")]``, or a
             mapping from inputs to axes. Equal names mean equal sizes. Without it, all axes that torch finds to be
-            dynamic are: N is the first, L the second, and axes of equal size in the examples share a name.
+            dynamic are: N is the first, L the second, and axes of equal size in the examples share a name. An axis
+            whose size has to be a multiple of 3 is named "3*L".
 
     Returns:
         A module with the inputs of `forward`, by name; its outputs have the structure of torch's.
@@ -98,3 +101,34 @@ def from_transformers(
         local_checkpoint(folder), task, architecture, trust_remote_code, inputs or {}
     )
     return imported
+
+
+def register(name: str, function: Callable[..., Any]) -> None:
+    """Add a row to the table, or replace one.
+
+    Args:
+        name: the operator, as the error of `from_torch` names it: `"aten.cummax.default"`, `"mylib.norm.default"`. The
+            library that defines it has to be imported.
+        function: what computes it. It gets the operator's arguments in their order, tensors as `lucid.Tensor`, without
+            those about devices and memory, and returns what the operator returns.
+
+    Raises:
+        TypeError: for a name that is no text, or a function that cannot be called.
+        ValueError: for an operator that torch does not have, where torch is installed.
+    """
+    if not isinstance(name, str) or not callable(function):
+        raise TypeError(f"register: got {name!r} and {function!r}, expected an operator's name and a function")
+    if name not in TABLE and find_spec("torch") is not None and not _is_operator(name):
+        raise ValueError(
+            f"register: torch has no operator {name!r}{did_you_mean(name, TABLE)}; expected a name such as "
+            "'aten.cummax.default': import the library that defines the operator first"
+        )
+    TABLE[name] = function
+
+
+def _is_operator(name: str) -> bool:
+    torch = import_module("torch")
+    found = torch.ops
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return isinstance(found, torch._ops.OpOverload)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -16,11 +16,12 @@ from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
 from lucid.core.graph.types import DType, as_dtype, bfloat16, spec
-from lucid.core.sizes.dims import dim
+from lucid.core.sizes.bounds import Bound
+from lucid.core.sizes.dims import dim, evaluate, names_of
 from lucid.core.words.other_libraries import type_name
 from lucid.importing.complex_numbers import OF_COMPLEX, Complex
 from lucid.importing.exporting import REFUSALS, axes_by_name, exported, fixed_axis, quiet, short
-from lucid.importing.guards import decide_extremes, largest_sums
+from lucid.importing.guards import decide_extremes, limits_of_sums, steps
 from lucid.importing.patterns import LARGER, with_larger_operations
 from lucid.importing.program import Call, Program, Slot, Weight
 from lucid.importing.program_files import load
@@ -99,11 +100,12 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
 
     A module may get several programs of one torch module.
     """
-    sums, program = largest_sums(program), _decomposed(program)  # decomposing adds guards that no result needs
+    limits, fitting = limits_of_sums(program), steps(program)
+    program = _decomposed(program)  # which adds guards that no result needs
     _check_outputs(program, module._kind)
     graph = copy.deepcopy(program.graph)
     inputs = _inputs(program, _user_inputs(program, graph))
-    specs, symbols = _specs(inputs, axes)
+    specs, symbols = _specs(inputs, axes, fitting)
     decide_extremes(graph)
     with_larger_operations(graph, symbols, _constants(program))
     graph.eliminate_dead_code()
@@ -115,15 +117,18 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
     result = pytree.tree_unflatten([_argument(value, slots) for value in output.args[0]], program.call_spec.out_spec)
     places = {key: _argument(value, slots) for key, value in inputs.items()}
     sizes = {
-        symbols.get(str(size.node.expr), ""): (slots[node], axis)
+        str(size.node.expr): (slots[node], axis)
         for node in _leaves(inputs)
         for axis, size in enumerate(node.meta["val"].shape)
         if isinstance(size, torch.SymInt)
     }
-    bounds = [(dim(" + ".join(symbols[symbol] for symbol in key)), most) for key, most in sums.items()]
+    bounds = [
+        ([sizes[symbol] for symbol in key], Bound(dim(" + ".join(symbols[symbol] for symbol in key)), *own))
+        for key, own in limits.items()
+    ]
     parts = [part for value in weights.values() for part in (value if isinstance(value, Complex) else [value])]
     module._constants = [*module._constants, *(part for part in parts if isinstance(part, Tensor))]
-    return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes), sizes, bounds, specs), specs
+    return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes), bounds, specs), specs
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:
@@ -198,21 +203,30 @@ def _leaves(value: Any) -> list[Node]:
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Node)]
 
 
-def _specs(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _specs(
+    inputs: Mapping[str, Any], axes: Mapping[str, Any], steps: Mapping[str, tuple[int, int]]
+) -> tuple[dict[str, Any], dict[str, str]]:
     """The specs of the inputs, and a name for each of torch's symbols.
 
     Names that are given come first; other symbols are N and L for the first two axes of an input. Axes in one place
-    whose examples have the same size share a name.
+    whose examples have the same size share a name. A symbol that has a step is named by it, such as 3*L.
     """
     names: dict[str, str] = {}
-    alike: dict[tuple[int, Any], str] = {}
+    alike: dict[tuple[Any, ...], str] = {}
 
     def take_names(node: Node, own: Any, path: str) -> None:
         for axis, (size, name) in enumerate(zip(node.meta["val"].shape, own or (), strict=False)):
             if isinstance(name, str) and isinstance(size, int):
                 raise TorchImportError(f"from_torch: {fixed_axis(axis, path, name, size)}")
             if isinstance(name, str):
-                _take_name(names, str(size.node.expr), name)
+                symbol = str(size.node.expr)
+                if not _fits(name, *steps.get(symbol, (1, 0))):
+                    raise TorchImportError(
+                        f"from_torch: axis {axis} of {path} is named {name!r}, but the module works with sizes "
+                        f"{_stepwise(name, *steps[symbol])} only{_dividing_line(node, symbol)}: name it "
+                        f"{_stepwise(name, *steps[symbol])!r}, or mend the line that needs it"
+                    )
+                _take_name(names, symbol, name)
 
     def tensor_spec(node: Node, own: Any, path: str) -> Any:
         tensor = node.meta["val"]
@@ -220,8 +234,9 @@ def _specs(inputs: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[dict[str
             if not isinstance(size, int):
                 for symbol in re.findall(_SYMBOL, str(size.node.expr)):
                     if symbol not in names:
-                        place = (axis, size.node.hint)
-                        alike.setdefault(place, _free_name(axis, path, names.values()))
+                        step = steps.get(symbol, (1, 0))
+                        place = (axis, size.node.hint, step)
+                        alike.setdefault(place, _stepwise(_free_name(axis, path, names.values()), *step))
                         names[symbol] = alike[place]
         sizes = [size if isinstance(size, int) else named_size(str(size.node.expr), names) for size in tensor.shape]
         return spec(*sizes, dtype=dtype_of(tensor.dtype))
@@ -256,9 +271,33 @@ def named_size(expression: str, names: Mapping[str, str]) -> str:
     return re.sub(_SYMBOL, lambda found: names.get(found.group(), found.group()), expression)
 
 
-def _free_name(axis: int, path: str, taken: Any) -> str:
+def _free_name(axis: int, path: str, taken: Iterable[str]) -> str:
     usual = ("N", "L")[axis] if axis < 2 else ""
-    return usual if usual and usual not in taken else re.sub(r"\W", "_", f"{path}_{axis}")
+    used = names_of(map(dim, taken))
+    return usual if usual and usual not in used else re.sub(r"\W", "_", f"{path}_{axis}")
+
+
+def _fits(name: str, step: int, remainder: int) -> bool:
+    """Whether a size has this remainder, whatever its names stand for."""
+    size = dim(name)
+    values = (evaluate(size, dict.fromkeys(names_of([size]), value)) for value in range(step))
+    return all(value % step == remainder for value in values)
+
+
+def _stepwise(name: str, step: int, remainder: int) -> str:
+    """The sizes with a step, such as 3*L or 2*L + 1."""
+    return (name if step == 1 else f"{step}*{name}") + (f" + {remainder}" if remainder else "")
+
+
+def _dividing_line(node: Node, symbol: str) -> str:
+    """The user's line that first divides a size, in brackets; nothing if none does."""
+    for call in node.graph.nodes:
+        value = call.meta.get("val")
+        sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+        texts = [str(size.node.expr) for size in sizes if isinstance(size, torch.SymInt)]
+        if any(re.search(rf"\b{symbol}\b.*(//|%)|Mod\({symbol}\b", text) for text in texts) and _line(call):
+            return f" ({_line(call)})"
+    return ""
 
 
 def _bodies(graph: Graph, owner: torch.fx.GraphModule, slots: Mapping[Node, Slot]) -> dict[int, Program]:

@@ -12,7 +12,7 @@ from transformers import DynamicCache
 
 from lucid.core.graph.types import Array, TensorType, int64
 from lucid.core.sizes.dims import Size
-from lucid.importing.exporting import exported, short
+from lucid.importing.exporting import exported
 from lucid.importing.program import Program, Weight
 from lucid.importing.torch_import import TorchImportError
 from lucid.importing.torch_modules import TorchPart, added, dtype_of
@@ -75,12 +75,8 @@ class FromTransformers(TorchPart, PublishedModel):
     def _program_of(
         self, model: torch.nn.Module, step: Callable[..., Any], examples: Mapping[str, Any], axes: Mapping[str, Any]
     ) -> tuple[Program, Mapping[str, Any]]:
-        """The program of a function that stands in the place of a model's `forward` while it is exported."""
-        model.forward = step
-        try:
-            program, specs = added(self, *exported(model, (), examples, axes))
-        finally:
-            del model.forward
+        """The program of a function that takes the place of a model's `forward`."""
+        program, specs = added(self, *exported(model, (), examples, axes, step))
         self.keys_read |= {weight.key for weight in program.weights.values() if isinstance(weight, Weight)}
         return program, specs
 
@@ -188,8 +184,15 @@ def cache_option(name: str, parameters: Mapping[str, Any]) -> str:
     """What a class of transformers calls its cache."""
     found = next((each for each in ("past_key_values", "cache") if each in parameters), None)
     if found is None:
-        raise TorchImportError(f"{name} takes no cache of keys and values, so it cannot continue a text step by step")
+        raise _without_cache(name)
     return found
+
+
+def _without_cache(name: str) -> TorchImportError:
+    return TorchImportError(
+        f"{name} takes no cache of keys and values, such as models that keep states, so it cannot continue a text step "
+        "by step; lucid.from_torch(model, ...) imports one call of it"
+    )
 
 
 def _step(name: str, model: torch.nn.Module) -> Callable[..., Any]:
@@ -228,7 +231,7 @@ def _cache_shape(name: str, model: torch.nn.Module) -> CacheShape:
         with torch.no_grad():
             present = step(ids, torch.ones_like(ids), torch.arange(2).expand(1, 2), [])["present"]
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise TorchImportError(f"{name} takes no cache of keys and values: {short(error)}") from error
+        raise _without_cache(name) from error
     shapes = {tuple(tensor.shape) for pair in present for tensor in pair if tensor is not None}
     if len(shapes) != 1 or any(tensor is None for pair in present for tensor in pair):
         found = ", ".join(map(str, sorted(shapes))) or "none"

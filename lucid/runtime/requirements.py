@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -32,12 +32,12 @@ def config_of(model: onnx.ModelProto) -> dict[str, str]:
 
 
 class Limits(NamedTuple):
-    """The largest values of symbolic sizes.
+    """The values that symbolic sizes may have.
 
     Args:
         explaining: how far the tables of the model reach, by name: they explain why a run failed.
-        refusing: bounds of sizes and their sums: above them a run is refused, since the model may compute something
-            else without failing.
+        refusing: bounds of sizes and their sums: outside of them a run is refused, since the model may compute
+            something else without failing.
     """
 
     explaining: Mapping[str, int]
@@ -47,21 +47,23 @@ class Limits(NamedTuple):
 def limits_of(model: onnx.ModelProto) -> Limits:
     """The largest values of sizes from the model's metadata; malformed entries are left out."""
     bounds = list[Bound]()
-    for text, most in _numbers(model, SIZE_BOUNDS).items():
+    for text, limits in _by_name(model, SIZE_BOUNDS).items():
         with suppress(ValueError):
-            bounds.append((dim(text), most))
-    return Limits(_numbers(model, SIZE_LIMITS), bounds)
+            match limits:
+                case [int(least), int() | None as most] if (most is None or most > 0) and least >= 0:
+                    bounds.append(Bound(dim(text), least, most))
+    largest = {name: limit for name, limit in _by_name(model, SIZE_LIMITS).items() if is_whole(limit) and limit > 0}
+    return Limits(largest, bounds)
 
 
-def _numbers(model: onnx.ModelProto, key: str) -> dict[str, int]:
-    """The positive numbers by name that the metadata have under a key."""
+def _by_name(model: onnx.ModelProto, key: str) -> dict[str, Any]:
+    """What the metadata have under a key; nothing if it is malformed."""
     text = next((entry.value for entry in model.metadata_props if entry.key == key), "{}")
     try:
         limits = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    pairs = limits.items() if isinstance(limits, dict) else ()
-    return {name: limit for name, limit in pairs if is_whole(limit) and limit > 0}
+    return limits if isinstance(limits, dict) else {}
 
 
 def without_data(model: bytes) -> onnx.ModelProto:

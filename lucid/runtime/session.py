@@ -14,7 +14,6 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidProtobuf
 
 from lucid.core.graph.types import Array, bfloat16
-from lucid.core.sizes.bounds import refuse_above
 from lucid.core.sizes.dims import evaluate, names_of
 from lucid.core.words.progress import phase
 from lucid.core.words.safe_text import encodable
@@ -165,7 +164,7 @@ class Session:
             KeyError: for missing or unknown input names.
             ModelError: for a file that holds no adapter for this model.
             TypeError, ValueError: for an array of another type or shape than its input, different sizes for one
-                symbolic size, a size for which the model has no positions, or one above the bounds in its file.
+                symbolic size, a size for which the model has no positions, or one outside of the bounds in its file.
             RunCancelled: if another thread called `cancel`.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
@@ -293,7 +292,7 @@ class Session:
                     )
         for bound in self._limits.refusing:
             if names_of(bound[:1]) <= sizes.keys():
-                refuse_above("Session", bound, evaluate(bound[0], {name: n for name, (n, _) in sizes.items()}))
+                bound.check("Session", evaluate(bound.size, {name: n for name, (n, _) in sizes.items()}))
 
 
 def _wanted(providers: str | Sequence[Provider] | None) -> dict[str, dict[str, str]]:

@@ -40,7 +40,7 @@ def default_sizes(graph: Graph, operations: float = QUICK.longest) -> list[dict[
 def short_sizes(graph: Graph) -> list[dict[str, int]]:
     """All ones, and twice a different number for each size, so that sizes that were mixed up are noticed.
 
-    They are larger where the windows of a convolution or of pooling would not fit otherwise.
+    They are larger where the windows of a convolution or of pooling would not fit otherwise, or a bound asks for it.
     """
     names = sorted(graph.sizes())
     if not names:
@@ -84,17 +84,18 @@ def operations_per_token(graph: Graph) -> int:
 
 
 def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes, tripled until each convolution and pooling of the graph has a window."""
+    """The sizes, tripled until each convolution and pooling of the graph has a window, and bounds are reached."""
     found = dict(sizes)
-    windows = [
-        size
+    needed: list[tuple[Size, int]] = [
+        (size, 1)
         for node in graph.nodes()
         if node.op.name in WINDOWED
         for size in node.results[0].type.shape[2:]
         if isinstance(size, Dim)
     ]
+    needed += [(size, least) for size, least, _ in graph.bounds]
     for _ in range(_TRIPLINGS):
-        short = names_of(size for size in windows if evaluate(size, found) < 1)
+        short = names_of(size for size, least in needed if evaluate(size, found) < least)
         found = {name: 3 * size if name in short else size for name, size in found.items()}
     return found
 

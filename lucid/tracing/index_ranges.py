@@ -70,10 +70,10 @@ class IndexRanges:
         return _Ranges(self._graph, self._nodes, self._constants, sizes).uses()
 
     def fits(self, sizes: Mapping[str, int]) -> bool:
-        """Whether sizes are within the graph's bounds, and tables hold all positions that it computes, as far as their
+        """Whether sizes are up to the graph's bounds, and tables hold all positions that it computes, as far as their
         range is known.
         """
-        if any(evaluate(size, sizes) > most for size, most in self._graph.bounds):
+        if any(most is not None and evaluate(size, sizes) > most for size, _, most in self._graph.bounds):
             return False
         ranges = _Ranges(self._graph, self._nodes, self._constants, sizes)
         if not all(start >= 0 and stop <= size for start, stop, size in ranges.slices()):

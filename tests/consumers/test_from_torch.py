@@ -21,6 +21,7 @@ from torch.nn import functional as F
 
 import lucid
 from lucid.importing import TorchImportError, register
+from lucid.importing.table import TABLE
 
 AXES = ("N", "L")
 
@@ -839,6 +840,30 @@ def test_an_unknown_operator_is_named_with_its_line_and_can_be_registered() -> N
     agree(module, X)
 
 
+@pytest.mark.parametrize("name", ["aten.logcumsumexp", "aten.logcumsumexp.defualt", "os.system", "no_such.op.default"])
+def test_a_row_for_no_operator_of_torch_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"register: torch has no operator '{name}'.* import the library"):
+        register(name, lucid.ones_like)
+    assert name not in TABLE
+
+
+class Plain(nn.Linear):
+    seen: dict[str, Any]
+
+    def forward(self, x):
+        self.seen |= vars(owner)
+        return super().forward(x)
+
+
+owner = Plain(8, 4).eval()
+
+
+def test_a_module_is_not_changed_while_torch_exports_it() -> None:
+    owner.seen = {}
+    imported = lucid.from_torch(owner, torch.randn(2, 8), dynamic=[("N",)])
+    assert "weight" in imported.state_dict() and "_parameters" in owner.seen and "forward" not in owner.seen
+
+
 class Frozen(nn.Module):
     def forward(self, x):
         return x + torch.ones(2, 8)
@@ -1150,6 +1175,52 @@ def test_sizes_for_which_torch_computes_something_else_are_refused(module, name,
             run(*_rows(*longer))
     with pytest.raises(ValueError, match=rf"is {sum(longer)}, expected at most {sum(fitting)}"):
         lucid.compile(imported)(*map(lucid.tensor, _rows(*longer)))
+
+
+def test_sizes_below_those_of_a_branch_are_refused_and_those_below_torch_s_own_checks_are_not() -> None:
+    module = Function(lambda x: (x[:, 3:], 2 * x if x.shape[1] >= 5 else x)).eval()
+    imported = lucid.from_torch(module, torch.randn(2, 7), dynamic=[("N", "L")])
+    session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+    lucid.testing.assert_parity(imported)
+    for run in (lambda x: imported(lucid.tensor(x)), lucid.trace(imported), session):
+        assert run(*_rows(5)) is not None
+        with pytest.raises(ValueError, match="L is 4, expected at least 5"):
+            run(*_rows(4))
+    longest = lucid.from_torch(Function(lambda x: x[:, :9]).eval(), torch.randn(2, 12), dynamic=[("N", "L")])
+    assert longest(lucid.ones(2, 4)).shape == (2, 4)
+
+
+def test_declared_ranges_are_enforced() -> None:
+    lengths = {0: torch.export.Dim("N"), 1: torch.export.Dim("L", min=4, max=9)}
+    program = torch.export.export(Function(torch.tanh).eval(), (torch.randn(2, 7),), dynamic_shapes=(lengths,))
+    for length, limit in ((3, "least 4"), (10, "most 9")):
+        with pytest.raises(ValueError, match=f"L is {length}, expected at {limit}"):
+            lucid.from_torch(program)(lucid.ones(1, length))
+
+
+STEPS: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "reshape": (lambda x: x.reshape(x.shape[0], 3, -1), "3*L"),
+    "unflatten": (lambda x: x.unflatten(1, (-1, 3)).sum(2), "3*L"),
+    "a branch": (lambda x: 2 * x if x.shape[1] % 2 else x, "2*L + 1"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_sizes_that_have_to_be_multiples_are_named_so(name: str) -> None:
+    function, size = STEPS[name]
+    module, example = Function(function).eval(), torch.randn(2, 9)
+    for dynamic in (None, [("N", size)]):
+        imported = lucid.from_torch(module, example, dynamic=dynamic)
+        assert str(imported.input_specs()["x"]) == f"float32[N, {size}]"
+    lucid.testing.assert_parity(imported)
+    x = torch.randn(3, 15)
+    np.testing.assert_array_equal(imported(lucid.tensor(x.numpy())).numpy(), module(x).numpy())
+    with pytest.raises(
+        TorchImportError, match="axis 1 of x is named 'L', .* with sizes (.*) only.*name it '(.*)', or"
+    ) as e:
+        lucid.from_torch(module, example, dynamic=[("N", "L")])
+    assert str(e.value).count(size) == 2
+    assert (Path(__file__).name in str(e.value)) == (name != "a branch")
 
 
 def test_sizes_without_a_bound_have_none() -> None:

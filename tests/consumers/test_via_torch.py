@@ -93,7 +93,9 @@ def test_a_decoder_with_its_cache_writes_what_transformers_does(tmp_path: Path, 
 
 def test_states_are_no_cache_of_keys_and_values(tmp_path: Path) -> None:
     folder = saved(tmp_path, "MambaForCausalLM", state_size=4)
-    with pytest.raises(TorchImportError, match="MambaForCausalLM takes no cache of keys and values"):
+    with pytest.raises(
+        TorchImportError, match="MambaForCausalLM takes no cache of keys and values, such as models that keep"
+    ):
         from_transformers(folder)
 
 

@@ -108,7 +108,7 @@ class Graph:
         `watch` is called with every result of a node and its array.
 
         Raises:
-            TypeError, ValueError: for an array that does not fit its input, or a size above its bound.
+            TypeError, ValueError: for an array that does not fit its input, or a size outside of its bound.
         """
         return run(self.inputs, self.outputs, arrays, watch, self.bounds)
 

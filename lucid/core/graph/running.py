@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lucid.core.graph.loop_bodies import bound
 from lucid.core.graph.types import Array, bind_sizes, show_shape
 from lucid.core.graph.values import Constant, Input, Node, Result, Value, in_order
-from lucid.core.sizes.bounds import Bound, refuse_above
+from lucid.core.sizes.bounds import Bound
 from lucid.core.sizes.dims import bind, evaluate
 
 
@@ -31,14 +31,14 @@ def run(
     """The outputs for these arrays of the inputs; each value is dropped after its last use. `watch` sees every result.
 
     Raises:
-        TypeError, ValueError: for an array that does not fit its input, or a size above its bound.
+        TypeError, ValueError: for an array that does not fit its input, or a size outside of its bound.
     """
     if len(arrays) != len(inputs):
         wanted = ", ".join(f"{value.name}: {value.type}" for value in inputs)
         raise ValueError(f"graph: got {len(arrays)} arrays, expected {len(inputs)} ({wanted})")
     sizes = sizes_in(inputs, arrays)
-    for size, most in bounds:
-        refuse_above("graph", (size, most), evaluate(size, sizes))
+    for bound_of_size in bounds:
+        bound_of_size.check("graph", evaluate(bound_of_size.size, sizes))
     values: dict[int, Array] = {id(value): array for value, array in zip(inputs, arrays, strict=True)}
     nodes = in_order(outputs)
     uses = Counter(id(value) for value in (*(value for node in nodes for value in node.inputs), *outputs))

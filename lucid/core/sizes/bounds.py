@@ -1,29 +1,40 @@
-"""Bounds: the largest values of sizes, or of sums of sizes, for which a graph computes what its model does."""
+"""Bounds: the smallest and largest sizes, or sums of sizes, for which a graph computes what its model does."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import NamedTuple
 
 from lucid.core.sizes.dims import Size
 
-Bound: TypeAlias = tuple[Size, int]
-"""A size, and its largest value."""
+
+class Bound(NamedTuple):
+    """A size with its smallest and largest value; None if there is no largest one."""
+
+    size: Size
+    least: int
+    most: int | None
+
+    def check(self, where: str, value: int) -> None:
+        """Raise a ValueError for a value outside of the bound."""
+        if value < self.least or (self.most is not None and value > self.most):
+            above = value >= self.least
+            limit, remedy, examples = (
+                (f"at most {self.most}", "truncate", "longer")
+                if above
+                else (f"at least {self.least}", "pad", "shorter")
+            )
+            raise ValueError(
+                f"{where}: {self.size} is {value}, expected {limit}: for others, the model may compute something else; "
+                f"{remedy} the input, or import the model with {examples} examples"
+            )
 
 
-def refuse_above(where: str, bound: Bound, value: int) -> None:
-    """Raise a ValueError for a value above a bound."""
-    size, most = bound
-    if value > most:
-        raise ValueError(
-            f"{where}: {size} is {value}, expected at most {most}: for more, the model may compute something else; "
-            "truncate the input, or import the model with longer examples"
-        )
-
-
-def smallest(bounds: Iterable[Bound]) -> dict[str, int]:
-    """The smallest bound of each size, by its text."""
-    found: dict[str, int] = {}
-    for size, most in bounds:
-        found[str(size)] = min(most, found.get(str(size), most))
+def smallest(bounds: Iterable[Bound]) -> dict[str, tuple[int, int | None]]:
+    """The least and the most of each size, by its text, that hold for all of its bounds."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for size, least, most in bounds:
+        other_least, other_most = found.get(str(size), (0, None))
+        limits = [limit for limit in (most, other_most) if limit is not None]
+        found[str(size)] = max(least, other_least), min(limits, default=None)
     return found
