@@ -65,6 +65,7 @@ from lucid.ops.indexing import take_elements as _take_elements
 from lucid.ops.tensor.tensor import Tensor as Tensor
 from lucid.ops.tensor.tensor import TracedValueError as TracedValueError
 from lucid.tracing.trace import trace as trace
+from lucid.tracing.written_attention import attention_as_written as attention_as_written
 
 # torch offers these as functions and as methods; here they are the methods, which take the tensor first.
 abs = _torch_names(Tensor.abs)

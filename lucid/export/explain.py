@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lucid.core.graph.graph import Graph
+from lucid.core.graph.graph import Graph, Remark
 from lucid.core.graph.types import DType, float64
 from lucid.core.graph.values import Constant, Input, Result, Value
 from lucid.core.words import html
@@ -25,7 +25,7 @@ class Promotion:
     instead: str
 
 
-_Entry = TypeVar("_Entry", Decision, Promotion)
+_Entry = TypeVar("_Entry", Decision, Promotion, Remark)
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Explanation:
         promotions: where the model computes in float64 because of one operand.
         weights: in which type weights are stored, if that is not their own.
         limits: results that differ on the runtime in every form, by ONNX op.
+        remarks: attention that is written out: where it becomes the op, and where not, why and what to write.
     """
 
     target: Target
@@ -45,6 +46,7 @@ class Explanation:
     promotions: tuple[Promotion, ...] = ()
     weights: str = ""
     limits: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     @property
     def attention(self) -> tuple[Decision, ...]:
@@ -56,7 +58,7 @@ class Explanation:
         head = self._head()
         if not self.tells:
             return f"{head}\n{_NOTHING}"
-        titles = [*map(title, shown), *map(title, self.promotions)]
+        titles = [*map(title, shown), *map(title, self.promotions), *map(title, self.remarks)]
         width = max(map(len, titles), default=0) + 2
         lines = [head]
         for decision, count in _grouped(shown):
@@ -66,11 +68,15 @@ class Explanation:
         for promotion, count in _grouped(self.promotions):
             lines.append(f"{title(promotion):<{width}}in float64, with {promotion.narrow} operands{_alike(count)}")
             lines += [f"{'':<{width}}{label:<10}{text}" for label, text in _reasons(promotion)]
+        for remark, count in _grouped(self.remarks):
+            lines.append(f"{title(remark):<{width}}{remark.decision}{_alike(count)}")
+            lines += [f"{'':<{width}}{label:<10}{text}" for label, text in _reasons(remark)]
         return "\n".join([*lines, *(f"limit     {limit}" for limit in self.limits)])
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [(title(d), d.taken, d.nodes, _cell(d)) for d in self._shown()]
         rows += [(title(p), f"in float64, with {p.narrow} operands", "", _cell(p)) for p in self.promotions]
+        rows += [(title(r), r.decision, "", _cell(r)) for r in self.remarks]
         table = html.table(("node", "form", "ONNX nodes", "why"), rows) if rows else html.paragraph(_NOTHING)
         return "".join(
             [html.paragraph(self._head()), table, *(html.paragraph(f"limit: {each}") for each in self.limits)]
@@ -78,8 +84,8 @@ class Explanation:
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything to report: a choice of forms, a wider or narrower type, or a limit."""
-        return bool(self._shown() or self.promotions or self.weights or self.limits)
+        """Whether there is anything to report: a choice of forms, a wider or narrower type, a remark, or a limit."""
+        return bool(self._shown() or self.promotions or self.weights or self.remarks or self.limits)
 
     def _shown(self) -> list[Decision]:
         others = [d for d in self.decisions if d.op not in _ATTENTION]
@@ -96,10 +102,10 @@ FEW_BITS = ("quantized_linear", "quantized_embedding", "int8_linear_dynamic", "i
 _NOTHING = "every op has one form"
 
 
-def _reasons(entry: Decision | Promotion) -> list[tuple[str, str]]:
+def _reasons(entry: Decision | Promotion | Remark) -> list[tuple[str, str]]:
     """The lines below an entry, each with its label."""
-    if isinstance(entry, Promotion):
-        return [("because", entry.because), ("instead", entry.instead)]
+    if not isinstance(entry, Decision):
+        return [(label, text) for label, text in (("because", entry.because), ("instead", entry.instead)) if text]
     return [
         *[("because", entry.note)] * bool(entry.note),
         *(("inside", line) for line in inside(entry)),
@@ -107,7 +113,7 @@ def _reasons(entry: Decision | Promotion) -> list[tuple[str, str]]:
     ]
 
 
-def _cell(entry: Decision | Promotion) -> str:
+def _cell(entry: Decision | Promotion | Remark) -> str:
     return "\n".join(f"{label}: {text}" for label, text in _reasons(entry))
 
 
@@ -124,7 +130,7 @@ def inside(decision: Decision) -> list[str]:
     return lines
 
 
-def title(entry: Decision | Promotion) -> str:
+def title(entry: Decision | Promotion | Remark) -> str:
     """Where something was decided: the module's path and the op."""
     return place_of(entry.path, entry.op)
 
@@ -140,6 +146,8 @@ def _grouped(entries: Sequence[_Entry]) -> list[tuple[_Entry, int]]:
     for entry in entries:
         if isinstance(entry, Decision):
             key: tuple[object, ...] = (entry.op, entry.taken, entry.refused, entry.note, tuple(inside(entry)))
+        elif isinstance(entry, Remark):
+            key = entry[1:]
         else:
             key = (entry.op, entry.narrow, entry.because, entry.instead)
         groups.setdefault(key, []).append(entry)

@@ -125,7 +125,8 @@ def explain(
 
     Returns:
         The form taken for each op that has several, and why the others were refused; where the model computes in
-        float64 because of one operand; in which type weights are stored; and the limits of the runtime.
+        float64 because of one operand; in which type weights are stored; attention that is written out; and the limits
+        of the runtime.
 
     Raises:
         ExportError, SymbolicSizeError, TracedValueError: as `to_onnx`.
@@ -159,6 +160,7 @@ class Lowered:
             tuple(promotions(self.traced.joint())),
             "" if self.half is None else self.half.note,
             self._limits(),
+            tuple(remark for graph in self.traced.graphs for remark in graph.remarks),
         )
 
     def _limits(self) -> tuple[str, ...]:

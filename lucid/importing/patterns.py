@@ -1,8 +1,8 @@
-"""Patterns: torch programs with larger operations, so that the exporter sees attention, norms and rotations.
+"""Patterns: torch programs with larger operations, so that the exporter sees norms and rotations.
 
-torch exports what a model's code does step by step: masks from positions, heads split, repeated and joined, norms from
-powers and means. A pattern is replaced only where the result is the same for every input; sizes are compared by the
-names of the inputs' axes.
+torch exports what a model's code does step by step: norms from powers and means. A pattern is replaced only where the
+result is the same for every input; sizes are compared by the names of the inputs' axes. Attention is found later, when
+the module is traced (`lucid.tracing.written_attention`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,6 @@ import torch
 from torch.fx import Graph, Node
 
 from lucid import ops
-from lucid.importing.attention_patterns import (
-    attention,
-    attention_rule,
-    packed_attention,
-    packing_rule,
-    rotated,
-    written_attention_rule,
-)
 from lucid.importing.functions import END
 from lucid.importing.matching import AND, VIEWS, Sizes, aten, element_type, is_call, is_sum, is_true, number, replace
 from lucid.ops.tensor.tensor import Tensor
@@ -30,6 +22,14 @@ from lucid.ops.tensor.tensor import Tensor
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float, offset: float = 0.0) -> Tensor:
     """`ops.rms_norm` over the last axis."""
     return ops.rms_norm(x, weight, eps=eps, offset=offset)
+
+
+def rotated(x: Tensor, cos: Tensor, sin: Tensor, half: int) -> Tensor:
+    """`ops.rotary_embedding` by tables (1 or N, 1, L, 2 * half) whose halves are equal."""
+    cos, sin = (table[:, 0, :, :half] for table in (cos, sin))
+    if isinstance(cos.shape[0], int) and cos.shape[0] == 1:
+        cos, sin = cos[0], sin[0]
+    return ops.rotary_embedding(x, cos, sin)
 
 
 def with_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -45,18 +45,17 @@ def strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any =
     return x.flatten()[places]
 
 
-LARGER = (attention, packed_attention, rms_norm, rotated, with_axes, strided)
+LARGER = (rms_norm, rotated, with_axes, strided)
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
 
 
-def with_larger_operations(graph: Graph, names: Mapping[str, str], constants: Mapping[str, torch.Tensor]) -> None:
-    """Replace what is recognised, in place; `constants` are tensors by the name of their placeholder."""
-    sizes = Sizes(names, constants)
+def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
+    """Replace what is recognised, in place."""
+    sizes = Sizes(names)
     for node in reversed(graph.nodes):
         if node.op == "call_function" and not node.users and any(check in str(node.target) for check in CHECKS):
             graph.erase_node(node)
-    attentions = (written_attention_rule, attention_rule, packing_rule)  # which look at axes one by one
-    for rule in (_identity, _norm, _weighted_norm, _rotation, *attentions, _axes_of_one):
+    for rule in (_identity, _norm, _weighted_norm, _rotation, _axes_of_one):
         for node in list(graph.nodes):
             if node.op == "call_function" and node.users:
                 rule(graph, node, sizes)

@@ -107,7 +107,7 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
     inputs = _inputs(program, _user_inputs(program, graph))
     specs, symbols = _specs(inputs, axes, fitting)
     decide_extremes(graph)
-    with_larger_operations(graph, symbols, _constants(program))
+    with_larger_operations(graph, symbols)
     graph.eliminate_dead_code()
     nodes = [node for node in graph.nodes if node.op != "output"]
     slots = {node: Slot(number) for number, node in enumerate(nodes)}
@@ -155,13 +155,6 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
         if not new:
             return program
         written |= new
-
-
-def _constants(program: ExportedProgram) -> dict[str, torch.Tensor]:
-    """Buffers and constant tensors by the names of their placeholders."""
-    known = dict(program.named_buffers()) | program.constants
-    own = {item.arg.name: known.get(item.target) for item in program.graph_signature.input_specs if item.target}
-    return {name: value for name, value in own.items() if isinstance(value, torch.Tensor)}
 
 
 # Inputs and outputs ---------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from lucid.nn.adapter_inputs import adapter_inputs, given_adapter
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
+from lucid.tracing.written_attention import with_written_attention
 
 Model: TypeAlias = Module | Callable[..., Any]
 Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
@@ -80,7 +81,10 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
         outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
         found.append((outputs, flatten_tree(result, lambda value: isinstance(value, Tensor))[0], bounds))
     used = _used(adapted, [Graph([], outputs, names) for outputs, *_ in found]) if adapted else []
-    graphs = [Graph([*graph_inputs.values(), *used], outputs, names, *others) for outputs, *others in found]
+    graphs = [
+        with_written_attention(Graph([*graph_inputs.values(), *used], outputs, names, *others))
+        for outputs, *others in found
+    ]
     for graph in graphs:
         _check_origin(graph)
     return graphs

@@ -7,7 +7,7 @@ There is no other record of nodes, so a graph has no dead code, and two threads 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,16 @@ from lucid.core.sizes.dims import names_of
 from lucid.core.words import html
 
 
+class Remark(NamedTuple):
+    """What tracing decided about the nodes of a module, why, and what to write for another decision."""
+
+    path: str
+    op: str
+    decision: str
+    because: str = ""
+    instead: str = ""
+
+
 class Graph:
     """A traced model: inputs, outputs and the nodes between them.
 
@@ -37,14 +47,17 @@ class Graph:
         names: Names | None = None,
         structure: Any = None,
         bounds: Sequence[Bound] = (),
+        remarks: Sequence[Remark] = (),
     ) -> None:
         """`structure` is what the function returned, with each tensor replaced by the number of its output; `bounds`
-        are sizes with the largest values for which the graph computes what the function does.
+        are sizes with the largest values for which the graph computes what the function does; `remarks` are for
+        `explain`.
         """
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs.values())
         self.output_names = tuple(outputs)
         self.bounds = tuple(bounds)
+        self.remarks = tuple(remarks)
         self._names = names or Names()
         self._structure = (0 if len(outputs) == 1 else tuple(range(len(outputs)))) if structure is None else structure
 
@@ -56,7 +69,7 @@ class Graph:
     def __reduce__(self) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
         """Support copies and pickles of graphs of any depth, with their names and shared arrays."""
         flat = flatten(self.nodes(), self.inputs, self.outputs, self._names.get)
-        return _restored, (flat, self.output_names, self._structure, self.bounds)
+        return _restored, (flat, self.output_names, self._structure, self.bounds, self.remarks)
 
     def nodes(self) -> list[Node]:
         """The nodes in an order in which they can run."""
@@ -92,11 +105,16 @@ class Graph:
         outputs: Mapping[str, Value],
         inputs: Sequence[Input] | None = None,
         names: Sequence[tuple[str, Array]] = (),
+        bounds: Sequence[Bound] = (),
+        remarks: Sequence[Remark] = (),
     ) -> Graph:
-        """The graph with other outputs, such as rewritten or inner values; a rewrite may also give inputs and names."""
+        """The graph with other outputs, such as rewritten or inner values; a rewrite may also give inputs, and more
+        names, bounds and remarks.
+        """
         structure = self._structure if tuple(outputs) == self.output_names else None
         known = self._names.extended(names) if names else self._names
-        return Graph(self.inputs if inputs is None else inputs, outputs, known, structure, self.bounds)
+        more = (*self.bounds, *bounds), (*self.remarks, *remarks)
+        return Graph(self.inputs if inputs is None else inputs, outputs, known, structure, *more)
 
     def rebuild(self, values: Sequence[Any]) -> Any:
         """The structure that the traced function returned, around the given values."""
@@ -131,9 +149,11 @@ class Graph:
         return html.listing(str(self))
 
 
-def _restored(flat: Flat, output_names: Sequence[str], structure: Any, bounds: Sequence[Bound]) -> Graph:
+def _restored(
+    flat: Flat, output_names: Sequence[str], structure: Any, bounds: Sequence[Bound], remarks: Sequence[Remark]
+) -> Graph:
     inputs, outputs, named = restore(flat)
-    return Graph(inputs, dict(zip(output_names, outputs, strict=True)), Names(named), structure, bounds)
+    return Graph(inputs, dict(zip(output_names, outputs, strict=True)), Names(named), structure, bounds, remarks)
 
 
 def verify(inputs: Sequence[Input], outputs: Sequence[Value]) -> None:

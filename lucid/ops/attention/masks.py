@@ -20,6 +20,7 @@ import numpy as np
 from lucid.core.graph.types import Array, DType, as_dtype, bool_, broadcast, float32, int64, same_shape, show_shape
 from lucid.core.sizes.dims import Shape, Size
 from lucid.ops.attention.call import AttentionCall
+from lucid.ops.attention.mask_bounds import may_exclude
 from lucid.ops.creation import arange_op, full
 from lucid.ops.elementwise import logical_and, logical_not, logical_or, where
 from lucid.ops.neural import softmax
@@ -108,7 +109,10 @@ class SeenKeys:
         """The masks of a call to attention."""
         position = position_mask(call, is_causal=call.options.is_causal)
         joint = combined_mask(call, position)
-        return cls(joint, joint is position, joint is None or (joint is position and call.options.window is None))
+        by_position = joint is position
+        if joint is None or by_position:
+            return cls(joint, by_position, joint is None or call.options.window is None)
+        return cls(joint, by_position, joint.dtype.kind == "float" and not may_exclude(joint))
 
     def bias(self, dtype: DType) -> Tensor:
         """What the joint mask adds to scores of a type: the lowest number to hidden ones, so weights of a query that
@@ -121,7 +125,7 @@ class SeenKeys:
             # The zero has axes because OpenVINO does not compile a model in which it is the same constant as that of
             # the hidden weights.
             return where(self.joint, np.zeros((1, 1), dtype.numpy), dtype.lowest)
-        return where(self._excluded, dtype.lowest, self.joint.astype(dtype))
+        return self.joint.astype(dtype) if self.every else where(self._excluded, dtype.lowest, self.joint.astype(dtype))
 
     def weights(self, scores: Tensor, sinks: Tensor | None = None) -> Tensor:
         """The weights of scores: 0 for hidden keys. `sinks` as for `softmax_with`."""
@@ -132,6 +136,8 @@ class SeenKeys:
             return weights if self.every else where(self.joint, weights, 0.0)
         if self.joint.dtype == bool_:
             return where(self.joint, softmax_with(sinks, scores + self.bias(scores.dtype)), 0.0)
+        if self.every:
+            return softmax_with(sinks, scores + self.bias(scores.dtype))
         return where(self._excluded, 0.0, softmax_with(sinks, scores + self.bias(scores.dtype)))
 
     def queries(self) -> Tensor | None:

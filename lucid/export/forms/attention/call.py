@@ -24,6 +24,7 @@ from lucid.core.targets.runtimes import (
 from lucid.export.form import Limits, refuse, refuse_wrong
 from lucid.ops import attention
 from lucid.ops.attention.call import AttentionCall, AttentionOptions
+from lucid.ops.attention.mask_bounds import may_exclude
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -45,8 +46,15 @@ class Call(AttentionCall):
 
     @property
     def masked(self) -> bool:
-        """Whether a query may see no key at all."""
+        """Whether more than causality hides keys."""
         return self.mask is not None or self.key_mask is not None or self.options.window is not None
+
+    @property
+    def may_see_nothing(self) -> bool:
+        """Whether a query may see no key at all."""
+        masks = [mask for mask in (self.mask, self.key_mask) if mask is not None]
+        hides = self.options.window is not None or self.options.is_causal or len(masks) > 1
+        return self.masked and (hides or masks[0].dtype.kind != "float" or may_exclude(masks[0]))
 
     @property
     def grouped(self) -> bool:
@@ -115,7 +123,7 @@ def refuse_inexact(limits: Limits, call: Call) -> None:
         refuse_wrong(limits, ATTENTION_WEIGHTS)
     if call.options.need_weights and not isinstance(call.keys, int):
         refuse_wrong(limits, ATTENTION_OPEN_WEIGHTS)
-    if call.masked:
+    if call.may_see_nothing:
         refuse_wrong(limits, ATTENTION_UNSEEN)
     if call.options.softcap:
         refuse_wrong(limits, ATTENTION_SOFTCAP)

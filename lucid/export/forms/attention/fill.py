@@ -75,8 +75,10 @@ def sees_a_key(build: Builder, call: Call) -> Tensor | None:
         return None
     if call.mask is None:
         return queries_by_key_mask(call).astype(float32)
-    joint = SeenKeys.of(call).joint
-    assert joint is not None
+    seen = SeenKeys.of(call)
+    joint = seen.joint
+    if joint is None or seen.every:
+        return None
     while joint.ndim < 4:
         joint = unsqueeze(joint, 0)
     if not all(isinstance(size, int) for size in joint.shape):  # onnxruntime's minimum of nothing keeps an axis of 0

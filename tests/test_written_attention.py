@@ -1,0 +1,343 @@
+"""Attention that is written out: the usual ways to write it become the op and compute the same; others stay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+import lucid.nn.functional as F
+from lucid import nn
+from lucid.export import explain, to_onnx
+from lucid.testing import assert_parity
+
+HEADS = ("N", 4, "L", 8)
+MEMORY = ("N", 4, "S", 8)
+LOW = lucid.finfo(lucid.float32).min
+TABLE = lucid.tril(lucid.ones(32, 32)).view(1, 1, 32, 32)
+BIAS = lucid.tensor(np.random.default_rng(0).standard_normal((1, 4, 32, 32)).astype(np.float32))
+Model = Callable[..., Any]
+
+
+def attend(mask: Model = lambda scores: scores, scale: float = 8**-0.5) -> Model:
+    """Attention of heads with a step between the scaled products and the softmax."""
+
+    def forward(q: Any, k: Any, v: Any, *more: Any) -> Any:
+        return mask(q @ k.transpose(-2, -1) * scale, *more).softmax(-1) @ v
+
+    return forward
+
+
+def triangle(scores: Any) -> Any:
+    return lucid.ones(scores.shape[-2], scores.shape[-1], dtype=lucid.bool_).tril()
+
+
+def added_triangle(scores: Any, low: float = -math.inf) -> Any:
+    return scores + lucid.triu(lucid.full(scores.shape[-2:], low), 1)
+
+
+def positions(scores: Any) -> tuple[Any, Any]:
+    rows = lucid.arange(scores.shape[-2])
+    return rows[:, None], rows[None, :]
+
+
+def behind(scores: Any) -> Any:
+    row, column = positions(scores)
+    return scores.masked_fill(column > row, LOW)
+
+
+def near(scores: Any) -> Any:
+    row, column = positions(scores)
+    return lucid.where((column <= row) & (row - column < 3), scores, -math.inf)
+
+
+def buffer(scores: Any) -> Any:
+    length = scores.shape[-1]
+    return scores.masked_fill(TABLE[:, :, :length, :length] == 0, -math.inf)
+
+
+def with_bias(scores: Any) -> Any:
+    length = scores.shape[-1]
+    return scores + BIAS[:, :, :length, :length]
+
+
+def keys_filled(scores: Any, keys: Any) -> Any:
+    return scores.masked_fill(~keys[:, None, None, :], LOW)
+
+
+def keys_and_triangle(scores: Any, keys: Any) -> Any:
+    return lucid.where(keys[:, None, None, :] & triangle(scores), scores, -1e9)
+
+
+def keys_added(scores: Any, keys: Any) -> Any:
+    return scores + (1.0 - keys[:, None, None, :].float()) * LOW
+
+
+def bias_and_keys(scores: Any, keys: Any) -> Any:
+    length = scores.shape[-1]
+    return scores + (BIAS[:, :, :length, :length] + lucid.where(keys[:, None, None, :], 0.0, LOW))
+
+
+def zeroed(q: Any, k: Any, v: Any, keys: Any) -> Any:
+    seen = keys[:, None, None, :]
+    scores = (q @ k.mT / 8**0.5).masked_fill(~seen, -math.inf)
+    return scores.softmax(-1).masked_fill(~seen, 0.0) @ v
+
+
+def capped(scores: Any) -> Any:
+    return behind(lucid.tanh(scores / 30) * 30)
+
+
+def repeated(q: Any, k: Any, v: Any) -> Any:
+    k = lucid.repeat_interleave(k, 2, 1)
+    n, h, s, d = v.shape
+    v = v[:, :, None].expand(n, h, 2, s, d).reshape(n, 2 * h, s, d)
+    return F.softmax(q @ k.mT / math.sqrt(8), dim=-1, dtype=lucid.float32).to(q.dtype) @ v
+
+
+def grouped(q: Any, k: Any, v: Any) -> Any:
+    n, h, length, d = q.shape
+    q = q.reshape(n, 2, h // 2, length, d)
+    return ((q @ k[:, :, None].mT) * d**-0.5).softmax(-1).matmul(v[:, :, None]).reshape(n, h, length, d)
+
+
+def flattened(q: Any, k: Any, v: Any) -> Any:
+    n, h, length, d = q.shape
+    q, k, v = (x.reshape(n * h, x.shape[2], d) for x in (q, k, v))
+    scores = lucid.bmm(q, k.transpose(1, 2)).view(n, h, length, -1) + TABLE[:, :, :1, :1]
+    return lucid.bmm(scores.view(n * h, length, -1).softmax(-1), v).view(n, h, length, d)
+
+
+def by_einsum(q: Any, k: Any, v: Any) -> Any:
+    scores = lucid.einsum("bhid,bhjd->bhij", q, k) * 8**-0.5
+    return lucid.einsum("bhij,bhjd->bhid", scores.softmax(-1), v)
+
+
+def by_einsum_of_rows(q: Any, k: Any, v: Any) -> Any:
+    weights = lucid.einsum("bihd,bjhd->bhij", q, k).div(8**0.5).softmax(-1)
+    return lucid.einsum("bhij,bjhd->bihd", weights, v)
+
+
+def latents(k: Any, v: Any) -> Any:
+    """Queries of the model itself, as Perceiver has them, which every row of the batch shares."""
+    return (BIAS[:, :, :5, :8] @ k.mT * 8**-0.5).softmax(-1) @ v
+
+
+KEYS = lucid.spec("N", "L", dtype="bool")
+ROWS = ("N", "L", 4, 8)
+# What is written, the inputs, and the operands and options that the op gets.
+SEEN: dict[str, tuple[Model, tuple[Any, ...], set[str]]] = {
+    "plain": (attend(), (HEADS,) * 3, set()),
+    "cross": (attend(), (HEADS, MEMORY, MEMORY), set()),
+    "T5's, not scaled, with a bias": (attend(with_bias, 1.0), (HEADS,) * 3, {"mask", "scale"}),
+    "queries scaled": (lambda q, k, v: (q * 8**-0.5 @ k.mT).softmax(-1) @ v, (HEADS,) * 3, set()),
+    "queries and keys scaled": (lambda q, k, v: (q / 8**0.25 @ (k / 8**0.25).mT).softmax(-1) @ v, (HEADS,) * 3, set()),
+    "a single head": (lambda q, k, v: ((q @ k.mT) / 3).softmax(-1) @ v, (("N", "L", 8),) * 3, {"scale"}),
+    "no batch": (lambda q, k, v: ((q @ k.mT) * 8**-0.5).softmax(-1) @ v, (("L", 8),) * 3, set()),
+    "a triangle of ones": (
+        attend(lambda s: lucid.where(triangle(s), s, -math.inf)),
+        (HEADS,) * 3,
+        {"is_causal"},
+    ),
+    "an added triangle": (attend(added_triangle), (HEADS,) * 3, {"is_causal"}),
+    "positions": (attend(behind), (HEADS,) * 3, {"is_causal"}),
+    "a buffer": (attend(buffer), (HEADS,) * 3, {"is_causal"}),
+    "a window": (attend(near), (HEADS,) * 3, {"is_causal", "window"}),
+    "a triangle of memory": (attend(lambda s: lucid.where(triangle(s), s, LOW)), (HEADS, MEMORY, MEMORY), {"mask"}),
+    "a softcap": (attend(capped), (HEADS,) * 3, {"is_causal", "softcap"}),
+    "an input": (attend(lambda s, m: s + m), (*(HEADS,) * 3, ("N", 1, "L", "L")), {"mask"}),
+    "keys filled": (attend(keys_filled), (*(HEADS,) * 3, KEYS), {"mask"}),
+    "keys of -inf": (
+        attend(lambda s, keys: s.masked_fill(~keys[:, None, None, :], -math.inf)),
+        (*(HEADS,) * 3, KEYS),
+        {"key_mask"},
+    ),
+    "keys and a triangle of -inf": (
+        attend(lambda s, keys: lucid.where(keys[:, None, None, :] & triangle(s), s, -math.inf)),
+        (*(HEADS,) * 3, KEYS),
+        {"key_mask", "is_causal"},
+    ),
+    "keys added": (attend(keys_added), (*(HEADS,) * 3, KEYS), {"mask"}),
+    "keys and a triangle": (attend(keys_and_triangle), (*(HEADS,) * 3, KEYS), {"mask"}),
+    "keys and a bias": (attend(bias_and_keys), (*(HEADS,) * 3, KEYS), {"mask"}),
+    "weights set to 0": (zeroed, (*(HEADS,) * 3, KEYS), {"key_mask"}),
+    "repeated heads": (repeated, (HEADS, ("N", 2, "L", 8), ("N", 2, "L", 8)), set()),
+    "groups of heads": (grouped, (HEADS, ("N", 2, "L", 8), ("N", 2, "L", 8)), set()),
+    "batch and heads joined": (flattened, (HEADS,) * 3, {"mask", "scale"}),
+    "einsum": (by_einsum, (HEADS,) * 3, set()),
+    "einsum of rows": (by_einsum_of_rows, (ROWS,) * 3, set()),
+    "latent queries": (latents, (MEMORY,) * 2, set()),
+}
+
+
+def attention_of(model: Any, *inputs: Any) -> dict[str, Any]:
+    """The operands and options of the only attention in a graph, which has no other softmax."""
+    nodes = lucid.trace(model, *inputs).nodes()
+    assert not [node for node in nodes if node.op.name == "softmax"]
+    (node,) = (node for node in nodes if node.op.name == "attention")
+    return dict(zip(lucid.ops.attention.arguments, node.inputs, strict=False)) | dict(node.attributes)
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_is_written_out_becomes_the_op(name: str) -> None:
+    model, inputs, special = SEEN[name]
+    asked = {key for key, value in attention_of(model, *inputs).items() if value not in (None, False, 0.0)}
+    assert asked - {"query", "key", "value", "heads", "kv_heads"} == special
+
+
+def padded_on_the_right(sizes: Any) -> dict[str, np.ndarray]:
+    return {"more.0": np.arange(sizes["L"]) <= np.arange(sizes["N"])[:, None]}
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+@pytest.mark.parametrize("name", SEEN)
+def test_it_computes_what_is_written(name: str, target: str) -> None:
+    model, inputs, _ = SEEN[name]
+    draw = padded_on_the_right if "-inf" in name else None  # with NaN there is no parity
+    assert_parity(model, *inputs, target=target, draw=draw)
+
+
+# Where a query sees no key, the op gives 0. What is written gives the mean of all values, or NaN, which becomes 0.
+UNSEEN = [name for name, (_, inputs, _) in SEEN.items() if len(inputs) == 4]
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "cuda", "portable"])
+@pytest.mark.parametrize("name", UNSEEN)
+def test_queries_that_see_no_key_get_what_is_written(name: str, target: str) -> None:
+    model, inputs, _ = SEEN[name]
+    rng = np.random.default_rng(1)
+    heads = [lucid.tensor(rng.standard_normal((3, 4, 6, 8)).astype(np.float32)) for _ in range(3)]
+    keys = lucid.tensor(np.array([[False] * 6, [False, False, True, True, False, True], [True] * 6]))
+    if inputs[3] is not KEYS:
+        keys = lucid.where(keys[:, None, None, :] & lucid.ones(6, 6, dtype=lucid.bool_).tril(), 0.0, LOW)
+    want = model(*heads, keys).numpy()
+    assert np.isnan(want).any() == ("-inf" in name)
+    got = lucid.runtime.Session(to_onnx(model, *inputs, target=target), "cpu")(*heads, keys).numpy()
+    np.testing.assert_allclose(got, np.nan_to_num(want), rtol=1e-5, atol=2e-6)
+
+
+def low_score(scores: Any) -> Any:
+    return lucid.where(triangle(scores), scores, -3.0)
+
+
+def scaled_late(scores: Any) -> Any:
+    return added_triangle(scores, -1e4) * 0.5
+
+
+def keys_apart(scores: Any, keys: Any) -> Any:
+    return lucid.where(triangle(scores), scores, LOW) + lucid.where(keys[:, None, None, :], 0.0, LOW)
+
+
+def other_keys_zeroed(q: Any, k: Any, v: Any, keys: Any) -> Any:
+    weights = keys_filled(q @ k.mT, keys).softmax(-1)
+    return lucid.where(triangle(weights), weights, 0.0) @ v
+
+
+def with_weights(q: Any, k: Any, v: Any) -> Any:
+    weights = (q @ k.mT).softmax(-1)
+    return weights @ v, weights
+
+
+def in_half(q: Any, k: Any, v: Any) -> Any:
+    q, k, v = (x.to(lucid.float16) for x in (q, k, v))
+    return (q @ k.mT).softmax(-1, dtype=lucid.float32).to(q.dtype) @ v
+
+
+# What is nearly attention, the inputs, and why it stays as it is.
+NEARLY: dict[str, tuple[Model, tuple[Any, ...], str]] = {
+    "a low score": (attend(low_score), (HEADS,) * 3, "set to -3, which is a score like others"),
+    "scaled late": (attend(scaled_late), (HEADS,) * 3, "scores are multiplied after a mask"),
+    "masks apart": (attend(keys_apart), (*(HEADS,) * 3, KEYS), "several masks hide keys apart from each other"),
+    "others set to 0": (other_keys_zeroed, (*(HEADS,) * 3, KEYS), "set to 0 by another condition than scores"),
+    "weights returned": (with_weights, (HEADS,) * 3, "its weights are used elsewhere"),
+    "half precision": (in_half, (HEADS,) * 3, "rounded to another element type on the way"),
+}
+
+
+@pytest.mark.parametrize("name", NEARLY)
+def test_what_is_nearly_attention_stays_and_explain_says_what_to_write(name: str) -> None:
+    model, inputs, because = NEARLY[name]
+    assert not [node for node in lucid.trace(model, *inputs).nodes() if node.op.name == "attention"]
+    (remark,) = explain(model, *inputs).remarks
+    assert remark.decision == "stays as it is written"
+    assert because in remark.because
+    assert "scaled_dot_product_attention" in remark.instead or "lucid.ops.attention(" in remark.instead
+    assert f"because   {remark.because}" in str(explain(model, *inputs))
+
+
+OTHERS: dict[str, Model] = {
+    "over queries": lambda q, k, v: (q @ k.mT).softmax(-2) @ v,
+    "no product": lambda q, k, v: (q * k).softmax(-1) @ v.mT,
+    "log weights": lambda q, k, v: (q @ k.mT).log_softmax(-1) @ v,
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_uses_of_a_softmax_are_left_alone(name: str) -> None:
+    graph = lucid.trace(OTHERS[name], *(HEADS,) * 3)
+    assert "attention" not in graph.op_names()
+    assert graph.remarks == ()
+
+
+def test_queries_and_keys_that_were_widened_are_attention_of_half_precision() -> None:
+    """As float16 models write it who fear overflow; `ops.attention` itself widens them."""
+
+    def widened(q: Any, k: Any, v: Any) -> Any:
+        weights = (q.float() @ k.float().mT * 8**-0.5).softmax(-1)
+        return weights.to(q.dtype) @ v
+
+    inputs = [lucid.spec(*HEADS, dtype="float16")] * 3
+    attention_of(widened, *inputs)
+    assert_parity(widened, *inputs)
+
+
+class Block(nn.Module):
+    """nanoGPT's attention (Karpathy 2022), with its buffer."""
+
+    def __init__(self) -> None:
+        self.c_attn, self.c_proj = nn.Linear(32, 96), nn.Linear(32, 32)
+        self.register_buffer("bias", TABLE)
+
+    def forward(self, x: Any) -> Any:
+        n, length, width = x.size()
+        q, k, v = (y.view(n, length, 4, 8).transpose(1, 2) for y in self.c_attn(x).split(32, dim=2))
+        att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        att = att.masked_fill(self.bias[:, :, :length, :length] == 0, float("-inf"))
+        y = F.dropout(F.softmax(att, dim=-1), 0.1, self.training) @ v
+        return self.c_proj(y.transpose(1, 2).contiguous().view(n, length, width))
+
+
+def test_a_block_of_gpt_has_6_nodes_instead_of_23() -> None:
+    block, x = Block(), ("N", "L", 32)
+    seen = attention_of(block, x)
+    assert (seen["heads"], seen["is_causal"]) == (4, True)
+    with lucid.attention_as_written():
+        written = to_onnx(block, x)
+    assert (len(written.graph.node), len(to_onnx(block, x).graph.node)) == (23, 6)
+    for target in ("any", "cpu", "portable"):
+        assert_parity(block, x, target=target)
+
+
+def test_a_table_still_limits_the_length() -> None:
+    """The op needs no table, but for more than 32 positions what is written fails."""
+    session = lucid.runtime.Session(to_onnx(Block(), ("N", "L", 32)))
+    with pytest.raises(ValueError, match="L is 33, expected at most 32"):
+        session(np.zeros((1, 33, 32), np.float32))
+
+
+def test_explain_names_the_module() -> None:
+    model = nn.Sequential(Block(), Block())
+    text = str(explain(model, ("N", "L", 32), target="cpu"))
+    assert "0/softmax    becomes attention, as it is between its two products   (2 alike)" in text
+    assert "becomes attention" in explain(model, ("N", "L", 32))._repr_html_()
+
+
+def test_it_can_be_left_as_it_is_written() -> None:
+    with lucid.attention_as_written():
+        graph = lucid.trace(attend(), *(HEADS,) * 3)
+    assert graph.op_names() == {"permute", "matmul", "mul", "softmax"}
+    assert graph.remarks == ()
