@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 import lucid
 from lucid import Size, Tensor, TensorType, nn, ops
@@ -36,6 +36,15 @@ from lucid.models.speech.wav import WavError as WavError
 from lucid.models.speech.wav import read_wav as read_wav
 
 GROUP, LAYER = "group", "layer"  # values of feat_extract_norm
+
+
+class XVectorConfig(NamedTuple):
+    """Channels, frames and steps between them of the convolutions that read the states, and the width of a vector."""
+
+    channels: tuple[int, ...]
+    kernels: tuple[int, ...]
+    dilations: tuple[int, ...]
+    width: int
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,7 @@ class Wav2Vec2Config(SoundConfig):
     position_kernel: int = option.size("num_conv_pos_embeddings", 128)
     position_groups: int = option.heads("num_conv_pos_embedding_groups", 16)
     norm_first: bool = option.flag("do_stable_layer_norm", False)  # within layers; what transformers calls stable
+    xvector: XVectorConfig | None = None  # of a head that tells speakers apart
     num_buckets: int = 0  # of distances that have a bias, which each layer gates by what it reads (WavLM); 0: none
     max_distance: int = 0  # from which distances share a bias
     projection_norm: bool = option.flag("feat_proj_layer_norm", absent=True)  # which some HuBERTs do without
@@ -72,6 +82,15 @@ class Wav2Vec2Config(SoundConfig):
             return cls.from_rows(options)
         buckets, distance = options.whole("num_buckets", low=4, high=1 << 16), options.whole("max_bucket_distance")
         return cls.from_rows(options, num_buckets=buckets, max_distance=distance)
+
+    @classmethod
+    def read_xvector(cls, options: Config) -> Self:
+        """The same for vectors of speakers."""
+        channels = options.sizes("tdnn_dim")
+        kernels, dilations = (options.sizes(f"tdnn_{name}", len(channels)) for name in ("kernel", "dilation"))
+        xvector = XVectorConfig(channels, kernels, dilations, options.size("xvector_output_dim"))
+        weighted = options.get("use_weighted_layer_sum", bool, False)
+        return replace(cls.read_classifier(options), xvector=xvector, weighted_layers=weighted)
 
     @classmethod
     def read_classifier(cls, options: Config) -> Self:
@@ -401,6 +420,72 @@ class Wav2Vec2ForAudioFrameClassification(OnSounds[Wav2Vec2Config]):
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.wav2vec2.input_specs()
+
+
+class Wav2Vec2ForXVector(OnSounds[Wav2Vec2Config]):
+    """Sound (N, samples) to scores and a vector of who speaks, (N, width) each (Snyder et al. 2018, "X-Vectors")."""
+
+    checkpoint = replace(
+        _WITH_HEAD,
+        read=Wav2Vec2Config.read_xvector,
+        ignored_keys=[*_WITH_HEAD.ignored_keys, r"^objective\."],  # of training
+        head="audio-xvector",
+        head_keys=[r"^tdnn\.0\.kernel\.weight$"],
+    )
+    output_names: ClassVar[Sequence[str]] = ("logits", "embeddings")
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        super().__init__(config)
+        xvector = config.xvector
+        assert xvector is not None
+        self.wav2vec2, channels = Wav2Vec2(config), xvector.channels
+        self.add_weights(config.num_layers)
+        self.projector = nn.Linear(config.hidden_size, channels[0])
+        sizes = zip((channels[0], *channels), channels, xvector.kernels, xvector.dilations, strict=False)
+        self.tdnn = [TimeDelay(*each) for each in sizes]
+        self.feature_extractor = nn.Linear(2 * channels[-1], xvector.width)
+        self.classifier = nn.Linear(xvector.width, xvector.width)
+
+    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        x, kept = self.wav2vec2.frames(input_values, attention_mask)
+        states = self.wav2vec2.encoder.states_read(x, kept, self.layer_weights is not None)
+        x = self.projector(self.summed(states))
+        for layer in self.tdnn:
+            x = layer(x)
+        vectors = self.feature_extractor(ops.concat(self._mean_and_deviation(x, kept), -1))
+        return self.classifier(vectors), vectors
+
+    def _mean_and_deviation(self, x: Tensor, kept: Tensor | None) -> list[Tensor]:
+        """Over the frames (N, L, C) that were kept: as in transformers, less those that kernels take, not dilated.
+
+        A single frame deviates by 0, where transformers gives NaN.
+        """
+        if kept is None:
+            return [x.mean(1), x.var(1, correction=1).sqrt()]
+        assert self.config.xvector is not None
+        taken = sum(self.config.xvector.kernels) - len(self.config.xvector.kernels)
+        frames = kept.astype(lucid.int64).sum(1, keepdims=True) - taken
+        counted = (lucid.arange(x.shape[1]) < frames).astype(x.dtype).unsqueeze(2)
+        count = counted.sum(1)
+        mean = (x * counted).sum(1) / ops.maximum(count, 1)
+        squares = ((x - mean.unsqueeze(1)) ** 2 * counted).sum(1)
+        return [mean, (squares / ops.maximum(count - 1, 1)).sqrt()]
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.wav2vec2.input_specs()
+
+
+class TimeDelay(nn.Module):
+    """A convolution whose kernel is stored as a matrix, and ReLU: (N, L, C) to (N, L', C')."""
+
+    def __init__(self, before: int, channels: int, kernel: int, dilation: int) -> None:
+        self.shape, self.dilation = (channels, kernel, before), dilation
+        self.kernel = nn.Linear(before * kernel, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.kernel.weight.reshape(*self.shape).mT
+        y = ops.conv(x.mT, weight, self.kernel.bias, strides=(1,), pads=(0, 0), dilations=(self.dilation,), group=1)
+        return ops.relu(y.mT)
 
 
 def main() -> None:

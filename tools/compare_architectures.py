@@ -83,6 +83,7 @@ def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
         "decoder_input_ids": rng.choice(usual, (2, 4)).tolist(),
         "pixel_values": {"shape": [2, vision.get("num_channels", 3), height, width]},
         "pixel_mask": [[[1] * width] * height, [[1] * width] * (height // 2) + [[0] * width] * (height - height // 2)],
+        "bool_masked_pos": rng.integers(0, 2, (2, height * width // vision.get("patch_size", 1) ** 2)).tolist(),
         "input_values": {"shape": [2, 1600]},
         "input_features": {"shape": [2, options.get("num_mel_bins", 8), 2 * options.get("max_source_positions", 8)]},
     }
@@ -108,6 +109,15 @@ def compare(kind: str, name: str, folder: Path) -> tuple[Outcome, float]:
 
     options = {**config_of(kind), "architectures": [name], "id2label": {"0": "A", "1": "B", "2": "C"}}
     options.pop("transformers_version", None)
+    if name.endswith("ForMaskedImageModeling"):
+        options["encoder_stride"] = 4  # the pixels of a token, each way
+    if name.endswith("ForXVector"):
+        options |= {
+            "tdnn_dim": [12, 8, 10],
+            "tdnn_kernel": [3, 2, 1],
+            "tdnn_dilation": [1, 2, 1],
+            "xvector_output_dim": 6,
+        }
     if name.endswith("ForQuestionAnswering"):
         options["id2label"] = {"0": "A", "1": "B"}
     options["label2id"] = {label: int(number) for number, label in options["id2label"].items()}

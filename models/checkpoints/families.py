@@ -421,7 +421,10 @@ FAMILIES: dict[str, Family] = {
         },
     ),
     "smolvlm": Family(tasks={"image-text-to-text": "smolvlm.SmolVLM"}, types=_types("smolvlm", "idefics3")),
-    "swin": Family(tasks=_images("vision.swin.Swin"), types=_types("swin")),
+    "swin": Family(
+        tasks=_images("vision.swin.Swin") | {"masked-im": "vision.swin.SwinForMaskedImageModeling"},
+        types=_types("swin"),
+    ),
     "t5": Family(
         tasks={
             "text2text-generation": "t5.T5",
@@ -433,13 +436,17 @@ FAMILIES: dict[str, Family] = {
         },
         types=_types("t5", "mt5", "umt5"),
     ),
-    "vit": Family(tasks=_images("vision.vit.ViT"), types=_types("vit", "deit", "dinov2", "dinov2_with_registers")),
+    "vit": Family(
+        tasks=_images("vision.vit.ViT") | {"masked-im": "vision.vit.ViTForMaskedImageModeling"},
+        types=_types("vit", "deit", "dinov2", "dinov2_with_registers"),
+    ),
     "wav2vec2": Family(
         tasks={
             "feature-extraction": "wav2vec2.Wav2Vec2",
             "automatic-speech-recognition": "wav2vec2.Wav2Vec2ForCTC",
             "audio-classification": "wav2vec2.Wav2Vec2ForSequenceClassification",
             "audio-frame-classification": "wav2vec2.Wav2Vec2ForAudioFrameClassification",
+            "audio-xvector": "wav2vec2.Wav2Vec2ForXVector",
         },
         types=_types("wav2vec2", "hubert", "wavlm"),
     ),

@@ -33,6 +33,8 @@ _TASKS = {  # how transformers' names end, and what for; of several tasks it is 
     "MTModel": ("text2text-generation",),
     "ForImageClassification": ("image-classification",),
     "ForImageClassificationWithTeacher": ("image-classification",),
+    "ForMaskedImageModeling": ("masked-im",),
+    "ForXVector": ("audio-xvector",),
     "ForSemanticSegmentation": ("image-segmentation",),
     "ForSegmentation": ("image-segmentation",),
     "ForObjectDetection": ("object-detection",),

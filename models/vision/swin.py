@@ -25,21 +25,20 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import classify_images
-from lucid.models.parts.options import read_image_size, read_patch_size
+from lucid.models.parts.masked_images import MaskedImages, PatchConfig, for_masked_images, mask_token, with_hidden
+from lucid.models.parts.options import read_patch_size
 
 
 @dataclass(frozen=True)
-class SwinConfig(option.OptionTable):
+class SwinConfig(PatchConfig):
     """The sizes of a model; the defaults are those of Swin tiny."""
 
     hidden_size: int = option.size("embed_dim", 96)  # of the first stage; each stage is twice as wide as the one before
     depths: tuple[int, ...] = option.sizes("depths", (2, 2, 6, 2))
     num_heads: tuple[int, ...] = option.sizes("num_heads", (3, 6, 12, 24), like="depths")
-    image_size: tuple[int, int] = option.row(read_image_size, "image_size", (224, 224))
     window_size: int = 7
     mlp_ratio: float = option.real("mlp_ratio", 4.0, low=1e-3, high=1e3)
     patch_size: int = option.row(read_patch_size, "patch_size", 4, of="image_size")
-    num_channels: int = option.size("num_channels", 3)
     activation: str = option.activation("hidden_act", "gelu")
     eps: float = option.real("layer_norm_eps", 1e-5)
     qkv_bias: bool = option.flag("qkv_bias", True)
@@ -84,11 +83,15 @@ class Swin(Pretrained[SwinConfig]):
         self.layernorm = nn.LayerNorm(config.widths[-1], config.eps)
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.embeddings(pixel_values)
+        x = self.layernorm(self.patches(pixel_values).flatten(1, 2))
+        return x, x.mean(1)
+
+    def patches(self, pixel_values: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Those of the last stage before the last norm, (N, h, w, E)."""
+        x = self.embeddings(pixel_values, mask)
         for stage in self.encoder["layers"]:
             x = stage(x)
-        x = self.layernorm(x.flatten(1, 2))
-        return x, x.mean(1)
+        return x
 
     def input_specs(self) -> Mapping[str, TensorType]:
         dtype = self.embeddings.patch_embeddings["projection"].weight.dtype
@@ -120,6 +123,24 @@ class SwinForImageClassification(Pretrained[SwinConfig]):
         return self.swin.input_specs()
 
 
+class SwinForMaskedImageModeling(MaskedImages[SwinConfig]):
+    """Images (N, num_channels, H, W), and which patches are hidden (N, patches), to images of the same shape."""
+
+    checkpoint = for_masked_images(Swin.checkpoint, SwinConfig.read, [])
+
+    def __init__(self, config: SwinConfig) -> None:
+        super().__init__(config)
+        self.swin = Swin(config)
+        self.add_decoder(config.widths[-1])
+
+    def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None) -> Tensor:
+        x = self.swin.patches(pixel_values, bool_masked_pos)
+        return self.images(self.swin.layernorm(x.flatten(1, 2)), *x.shape[1:3])
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.masked_specs(self.swin.input_specs())
+
+
 class Embeddings(nn.Module):
     """Images to patches, normalised: (N, C, H, W) to (N, h, w, hidden_size). Sizes are filled up to whole patches."""
 
@@ -128,12 +149,13 @@ class Embeddings(nn.Module):
         self.patch_size = patch
         self.patch_embeddings = {"projection": nn.Conv2d(config.num_channels, width, patch, stride=patch)}
         self.norm = nn.LayerNorm(width)
+        self.mask_token = mask_token(config, width)
         self.position_embeddings = None
         if config.learned_positions:
             patches = (height // patch) * (length // patch)
             self.position_embeddings = nn.init.normal_(nn.init.new_parameter(1, patches, width))
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
+    def forward(self, pixel_values: Tensor, mask: Tensor | None = None) -> Tensor:
         if pixel_values.ndim != 4 or any(isinstance(size, Dim) for size in pixel_values.shape[2:]):
             shape = ", ".join(map(str, pixel_values.shape))
             raise ValueError(
@@ -142,6 +164,8 @@ class Embeddings(nn.Module):
             )
         x = self.patch_embeddings["projection"](_filled(pixel_values, self.patch_size, axes=(2, 3)))
         x = self.norm(x.permute(0, 2, 3, 1))
+        if mask is not None:
+            x = with_hidden(x.flatten(1, 2), self.mask_token, mask).reshape(x.shape)
         if self.position_embeddings is None:
             return x
         return (x.flatten(1, 2) + self.position_embeddings).reshape(x.shape)

@@ -24,12 +24,12 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import classify_images
-from lucid.models.parts.options import read_image_size, read_patch_size
+from lucid.models.parts.masked_images import MaskedImages, PatchConfig, for_masked_images, mask_token, with_hidden
 from lucid.nn import functional as F
 
 
 @dataclass(frozen=True)
-class ViTConfig(option.OptionTable):
+class ViTConfig(PatchConfig):
     """The sizes of a model and its family, its model_type; the defaults are those of ViT-B/16."""
 
     family: str = "vit"
@@ -37,9 +37,6 @@ class ViTConfig(option.OptionTable):
     intermediate_size: int = 3072
     num_layers: int = option.layers("num_hidden_layers", 12)
     num_heads: int = option.heads("num_attention_heads", 12)
-    image_size: tuple[int, int] = option.row(read_image_size, "image_size", (224, 224))
-    patch_size: int = option.row(read_patch_size, "patch_size", 16, of="image_size")
-    num_channels: int = option.size("num_channels", 3)
     activation: str = option.activation("hidden_act", "gelu")
     eps: float = option.real("layer_norm_eps", 1e-12)
     qkv_bias: bool = option.flag("qkv_bias", True)
@@ -102,9 +99,9 @@ class ViT(Pretrained[ViTConfig]):
             raise ValueError(f"ViT: pixel_values have height and width {given}, the model was trained on {size}")
         return self.layernorm(self.hidden_states(pixel_values)[-1])
 
-    def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
+    def hidden_states(self, pixel_values: Tensor, mask: Tensor | None = None) -> list[Tensor]:
         """The input of the first layer, and the output of each layer, (N, tokens, hidden_size)."""
-        states: list[Tensor] = [self.embeddings(pixel_values)]
+        states: list[Tensor] = [self.embeddings(pixel_values, mask)]
         for layer in self.encoder["layer"]:
             states.append(layer(states[-1]))
         return states
@@ -153,6 +150,24 @@ class ViTForImageClassification(Pretrained[ViTConfig]):
         return self.vit.input_specs()
 
 
+class ViTForMaskedImageModeling(MaskedImages[ViTConfig]):
+    """Images (N, num_channels, H, W), and which patches are hidden (N, patches), to images of the same shape."""
+
+    checkpoint = for_masked_images(ViT.checkpoint, ViTConfig.read, [(r"^deit\.", "vit.")])
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__(config)
+        self.vit = ViT(config)
+        self.add_decoder(config.hidden_size)
+
+    def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None) -> Tensor:
+        x = self.vit.layernorm(self.vit.hidden_states(pixel_values, bool_masked_pos)[-1])
+        return self.images(x[:, self.vit.embeddings.extra :], *self.vit.embeddings.grid)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.masked_specs(self.vit.input_specs())
+
+
 class Embeddings(nn.Module):
     """Images (N, C, H, W) to tokens: the class token, DeiT's distillation token, one for each patch; plus positions."""
 
@@ -167,17 +182,18 @@ class Embeddings(nn.Module):
         self.register_tokens = (
             nn.init.new_parameter(1, config.registers, config.hidden_size) if config.registers else None
         )
+        self.mask_token = mask_token(config, config.hidden_size)
         self.extra = 1 if self.distillation_token is None else 2
         tokens = self.grid[0] * self.grid[1] + self.extra
         self.position_embeddings = nn.init.normal_(nn.init.new_parameter(1, tokens, config.hidden_size))
         self.patch_embeddings = {"projection": nn.Conv2d(config.num_channels, config.hidden_size, patch, stride=patch)}
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
+    def forward(self, pixel_values: Tensor, mask: Tensor | None = None) -> Tensor:
         patches = self.patch_embeddings["projection"](pixel_values)  # (N, width, h, w)
         n, width, height, length = patches.shape
         firsts = [token for token in (self.cls_token, self.distillation_token) if token is not None]
         tokens = [token.expand(n, 1, width) for token in firsts]
-        x = ops.concat([*tokens, patches.flatten(2).mT], 1)
+        x = ops.concat([*tokens, with_hidden(patches.flatten(2).mT, self.mask_token, mask)], 1)
         x = x + self._positions(height, length)
         if self.register_tokens is None:
             return x

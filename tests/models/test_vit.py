@@ -11,8 +11,10 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.vision.vit import ViT, ViTForImageClassification, stretch
+from lucid.models.vision.swin import SwinConfig, SwinForMaskedImageModeling
+from lucid.models.vision.vit import ViT, ViTConfig, ViTForImageClassification, ViTForMaskedImageModeling, stretch
 from lucid.runtime import Session
+from lucid.testing import assert_parity
 from tests.models import goldens
 
 ENCODERS = ["vit/base", "deit/base", "dinov2/base", "dinov2/swiglu"]
@@ -94,3 +96,23 @@ def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[
     config.write_text(json.dumps(json.loads(config.read_text()) | changes))
     with pytest.raises(ConfigError, match=message):
         ViT.from_pretrained(tmp_path / "model")
+
+
+SMALL = {"image_size": (8, 16), "patch_size": 4, "hidden_size": 16}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ViTForMaskedImageModeling(ViTConfig(**SMALL, num_layers=1, num_heads=2, intermediate_size=24, pixels=4)),
+        SwinForMaskedImageModeling(SwinConfig(**SMALL, depths=(1, 1), num_heads=(2, 4), window_size=1, pixels=8)),
+    ],
+    ids=["vit", "swin"],
+)
+def test_hidden_patches_are_restored_alike_in_a_file(model: lucid.nn.Module) -> None:
+    assert_parity(model, target="portable")
+    pixels, hidden = lucid.ones(1, 3, 8, 16), np.zeros((1, 8), bool)
+    assert model(pixels).shape == (1, 3, 8, 16)
+    np.testing.assert_array_equal(model(pixels, lucid.tensor(hidden)).numpy(), model(pixels).numpy())
+    hidden[0, 5] = True
+    assert not np.allclose(model(pixels, lucid.tensor(hidden)).numpy(), model(pixels).numpy())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,14 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.wav2vec2 import Wav2Vec2, Wav2Vec2ForCTC, Wav2Vec2ForSequenceClassification
+from lucid.models.wav2vec2 import (
+    Wav2Vec2,
+    Wav2Vec2ForCTC,
+    Wav2Vec2ForSequenceClassification,
+    Wav2Vec2ForXVector,
+    XVectorConfig,
+)
+from lucid.testing import assert_parity
 from tests.models import goldens
 
 
@@ -92,3 +100,15 @@ def test_sound_of_several_channels_is_refused() -> None:
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Wav2Vec2ForSequenceClassification.from_pretrained(edited("wav2vec2/classifier", tmp_path, **changes))
+
+
+def test_the_vector_of_a_speaker_is_that_of_the_sound_alone_and_of_a_file() -> None:
+    config = Wav2Vec2.from_pretrained(goldens.folder("wav2vec2/ctc")).config
+    xvector = XVectorConfig((12, 8), (3, 2), (1, 1), 6)
+    model = Wav2Vec2ForXVector(replace(config, xvector=xvector))
+    assert_parity(model, target="portable")
+    sound, mask = np.zeros((1, 200), np.float32), np.zeros((1, 200), np.int64)
+    sound[:, :101], mask[:, :101] = np.random.default_rng(0).normal(size=101), 1
+    alone, padded = model(lucid.Tensor(sound[:, :101])), model(lucid.Tensor(sound), lucid.Tensor(mask))
+    for one, other in zip(alone, padded, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-6)

@@ -1,0 +1,81 @@
+"""Images of which some patches are hidden, and their restored pixels: the head of masked image modeling.
+
+SimMIM (Xie et al. 2022): a vector that is learned stands for each hidden patch, and one convolution makes the pixels
+of its square of each token that the encoder gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
+
+import lucid
+from lucid import Size, Tensor, TensorType, nn, ops
+from lucid.models.checkpoints import option_table as option
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.parts.options import read_image_size, read_patch_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchConfig(option.OptionTable):
+    """The base of the configs of encoders that cut images into patches."""
+
+    image_size: tuple[int, int] = option.row(read_image_size, "image_size", (224, 224))
+    patch_size: int = option.row(read_patch_size, "patch_size", 16, of="image_size")
+    num_channels: int = option.size("num_channels", 3)
+    pixels: int = 0  # the side of the square that the head restores of a token; 0: a model without the head
+
+
+C = TypeVar("C", bound=PatchConfig)
+
+
+class MaskedImages(Pretrained[C]):
+    """The base of the models: images, and which patches are hidden, to whole images (N, num_channels, H, W)."""
+
+    output_names: ClassVar[tuple[str, ...]] = ("reconstruction",)
+
+    def add_decoder(self, width: int) -> None:
+        """The convolution over tokens of this width."""
+        c = self.config
+        self.decoder = {"0": nn.Conv2d(width, c.pixels**2 * c.num_channels, 1)}
+
+    def images(self, x: Tensor, rows: Size, columns: Size) -> Tensor:
+        """From tokens (N, rows * columns, width)."""
+        side, channels = self.config.pixels, self.config.num_channels
+        x = self.decoder["0"](x.mT.reshape(x.shape[0], x.shape[2], rows, columns))
+        x = x.reshape(x.shape[0], channels, side, side, rows, columns).permute(0, 1, 4, 2, 5, 3)
+        return x.reshape(x.shape[0], channels, rows * side, columns * side)
+
+    def masked_specs(self, specs: Mapping[str, TensorType]) -> dict[str, TensorType]:
+        """The inputs of the encoder and the mask, (N, patches), true for a hidden patch."""
+        height, width = (size // self.config.patch_size for size in self.config.image_size)
+        return {**specs, "bool_masked_pos": lucid.spec("N", height * width, dtype=lucid.bool_)}
+
+
+def mask_token(config: PatchConfig, width: int) -> nn.Parameter | None:
+    """The vector of hidden patches, (1, 1, width), of a model that has any."""
+    return nn.init.normal_(nn.init.new_parameter(1, 1, width)) if config.pixels else None
+
+
+def with_hidden(x: Tensor, token: Tensor | None, mask: Tensor | None) -> Tensor:
+    """Vectors of patches (N, P, E), the hidden ones replaced."""
+    return x if token is None or mask is None else ops.where((mask != 0).unsqueeze(-1), token, x)
+
+
+def for_masked_images(base: Checkpoint[Any], read: Callable[[Config], Any], renames: Any) -> Checkpoint[Any]:
+    """The checkpoint of a model with the head, whose config is otherwise read by `read`."""
+
+    def read_pixels(options: Config) -> Any:
+        config = read(options)
+        return replace(config, pixels=options.whole("encoder_stride", high=max(config.image_size)))
+
+    keys = [key for key in base.ignored_keys if "relative" in key]
+    return replace(
+        base,
+        read=read_pixels,
+        renames=renames,
+        ignored_keys=keys,
+        head="masked-im",
+        head_keys=[r"^decoder\.0\.weight$"],
+    )
