@@ -179,11 +179,9 @@ def test_a_whole_module() -> None:
 
 
 def close(got: np.ndarray, want: np.ndarray, dtype: str, where: object) -> None:
-    if dtype == "float32":
-        check(got, want, where)
-    else:
-        assert not np.isnan(got).any(), where
-        np.testing.assert_allclose(got.astype(np.float64), want, atol=4e-3, err_msg=str(where))
+    assert not np.isnan(got).any(), where
+    atol = {"float32": 5e-6, "float16": 4e-3}[dtype]  # the GPU's exp and tanh are off by up to two units each
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=0, atol=atol, err_msg=str(where))
 
 
 @pytest.mark.gpu
@@ -222,6 +220,33 @@ def test_weights_on_cuda(case: Case) -> None:
 def test_attention_stays_on_the_gpu(dtype: str) -> None:
     exported = to_onnx(ops.attention, *specs(dtype), kwargs={"heads": 8, "is_causal": True}, target="cuda")
     assert not Session(exported, "cuda").elsewhere()
+
+
+@pytest.mark.parametrize(
+    ("shape", "approximate", "dtype", "node"),
+    [
+        *[(("N", 8), "tanh", "float16", True), (("N", 7), "tanh", "float16", False)],
+        *[(("N", 7), "none", "float16", True), (("N", 7), "tanh", "float32", True)],
+    ],
+)
+def test_gelu_by_tanh_needs_an_even_number_of_halves(shape: Any, approximate: str, dtype: str, node: bool) -> None:
+    """onnxruntime 1.31.1 does not compute the last of an odd number; found on a GPU."""
+    exported = to_onnx(ops.gelu, lucid.spec(*shape, dtype=dtype), kwargs={"approximate": approximate}, target="cuda")
+    assert ("Gelu" in {node.op_type for node in exported.graph.node}) == node
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_gelu_of_any_number_of_elements_on_cuda(dtype: str, approximate: str) -> None:
+    spec = lucid.spec("N", dtype=dtype)
+    session = Session(to_onnx(ops.gelu, spec, kwargs={"approximate": approximate}, target="cuda"), "cuda")
+    for count in (1, 2, 3, 7, 8, 255, 257, 4097):
+        x = np.linspace(-3, 3, count).astype(spec.dtype.numpy)
+        (got,) = session.run({"x": x}).values()
+        want = ops.gelu(lucid.tensor(x), approximate=approximate).numpy()
+        atol = {"float32": 1e-6, "float16": 4e-3, "bfloat16": 3e-2}[dtype]
+        np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), atol=atol, err_msg=str(count))
 
 
 @pytest.mark.gpu

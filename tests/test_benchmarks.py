@@ -21,6 +21,7 @@ from benchmarks import (
     few_bits,
     forms,
     lengths,
+    on_gpu,
     processes,
     products,
     report,
@@ -317,6 +318,14 @@ def test_the_pages_show_the_measured_results(tmp_path: Path) -> None:
         copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
         report.update_page(copy, ordered)
         assert copy.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+
+
+def test_the_page_of_gpus_shows_the_measured_results(tmp_path: Path) -> None:
+    page = tmp_path / "gpu.md"
+    page.write_text((on_gpu.DOCS / "gpu.md").read_text())
+    on_gpu.update_page(page, [Results.load(file) for file in sorted(on_gpu.GPUS.glob("*.json"))])
+    assert page.read_text() == (on_gpu.DOCS / "gpu.md").read_text()
+    assert page.read_text().count(", driver ") == 3
 
 
 def test_the_page_that_a_person_reads_is_short() -> None:

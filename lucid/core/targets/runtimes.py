@@ -53,6 +53,7 @@ NAN_BETWEEN_TWO = Fault("the larger or smaller of NaN and a number")
 EXP_OF_NAN = Fault("Exp of NaN")
 SOFTMAX_OF_NAN = Fault("Softmax and LogSoftmax of rows with NaN")
 GELU_OF_INFINITY = Fault("Gelu of infinity")
+GELU_OF_ODD_HALVES = Fault("Gelu by tanh of an odd number of float16 elements")
 NAN_IS_GREATER = Fault("Greater and GreaterOrEqual of NaN")
 ORDER_OF_TIES = Fault("TopK of equal elements")
 DIVIDED_AS_FLOAT32 = Fault("quotients and remainders of integers")
@@ -219,6 +220,7 @@ _CUDA_FAULTS = {
     ATTENTION_OF_GROUPS: KnownFault("has no kernel for grouped heads in every element type and size", (1, 28)),
     ATTENTION_CROSS: KnownFault("does not align causal queries in the same way in all its kernels", (1, 28)),
     ATTENTION_WEIGHTS: KnownFault("has no kernel for Attention that returns weights"),
+    GELU_OF_ODD_HALVES: KnownFault("computes pairs, and leaves out the last element (1.31)"),
     ATTENTION_JOINED_WIDTHS: KnownFault("joins past and new keys 8 bytes at a time, and reads others (1.31)"),
 }
 _OPENVINO_FAULTS = {

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from lucid.core.graph.types import DType, float64
+from lucid.core.graph.types import DType, float16, float64
 from lucid.core.graph.values import Node, Result
 from lucid.core.sizes.dims import Size, same
-from lucid.core.targets.runtimes import NAN_BETWEEN_TWO
+from lucid.core.targets.runtimes import GELU_OF_ODD_HALVES, NAN_BETWEEN_TWO
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import Form, form, one_node, operand, refuse, refuse_wrong
 from lucid.ops import elementwise, expand, interpolation, neural, rotary_embedding, take
@@ -27,7 +27,14 @@ def dropout(build: Builder, node: Node) -> NoReturn:
 relu = one_node(neural.relu, "Relu")
 softplus = one_node(neural.softplus, "Softplus")
 log_softmax = one_node(neural.log_softmax, "LogSoftmax", "axis")
-gelu = one_node(neural.gelu, "Gelu", "approximate", name="ai.onnx Gelu", opset=20)
+
+
+@form(neural.gelu, takes="approximate", name="ai.onnx Gelu", opset=20, kernel="Gelu")
+def gelu(build: Builder, node: Node) -> str:
+    kind, approximate = operand(node).type, node.attributes["approximate"]
+    if approximate == "tanh" and kind.dtype == float16 and not any(same(size % 2, 0) for size in kind.shape):
+        refuse_wrong(build, GELU_OF_ODD_HALVES)
+    return build.op("Gelu", *node.inputs, approximate=approximate)
 
 
 def _hard(op: Op[..., Any], onnx: str, **options: Any) -> Form:
