@@ -22,6 +22,7 @@ from lucid.core.graph.graph import Graph, Remark
 from lucid.core.graph.types import DType, same_shape
 from lucid.core.graph.values import Constant, Node, Result, Value
 from lucid.core.process.context import holding
+from lucid.core.sizes.bounds import Bound
 from lucid.core.sizes.dims import Dim, Shape, Size, product, same
 from lucid.ops.attention.call import AttentionOptions
 from lucid.ops.attention.mask_bounds import may_exclude, next_to_lowest, raised
@@ -107,16 +108,16 @@ def with_written_attention(graph: Graph) -> Graph:
         return graph
     rule = _WrittenAttention()
     new = rewritten(rewritten(graph, rule), simpler_operands)
-    bounds = _table_bounds(graph).items() - _table_bounds(new).items() if new is not graph else ()
+    bounds = sorted(_table_bounds(graph) - _table_bounds(new), key=str) if new is not graph else []
     outputs = dict(zip(new.output_names, new.outputs, strict=True))
-    return new.with_outputs(outputs, bounds=sorted(bounds, key=str), remarks=rule.remarks)
+    return new.with_outputs(outputs, bounds=bounds, remarks=rule.remarks)
 
 
-def _table_bounds(graph: Graph) -> dict[Size, int]:
+def _table_bounds(graph: Graph) -> set[Bound]:
     """The largest sizes for which the tables of masks are large enough, of which a mask by position needs none."""
     slices = [node for node in graph.nodes() if node.op is slice_op and isinstance(node.inputs[0], Constant)]
     return {
-        cut.stop: int(operand(node).type.shape[cut.axis])
+        Bound(cut.stop, 0, int(operand(node).type.shape[cut.axis]))
         for node in slices
         for cut in node.attributes["cuts"]
         if isinstance(cut.stop, Dim)
