@@ -320,3 +320,21 @@ def test_only_models_import_their_private_modules() -> None:
 def test_files_keep_a_readable_size() -> None:
     long = {name_of(p): n for p in FILES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 600}
     assert not long
+
+
+def test_messages_name_no_page_that_an_installed_wheel_lacks() -> None:
+    """Docstrings and comments may: they are for readers of the sources."""
+    found = [
+        f"{name_of(path)}: {node.value!r}"
+        for path in FILES
+        for node in nodes_of(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "docs/" in node.value and "://" not in node.value and "\n" not in node.value
+    ]
+    docstrings = {
+        ast.get_docstring(node, clean=False)
+        for path in FILES
+        for node in nodes_of(path)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+    }
+    assert [line for line in found if line.partition(": ")[2].strip("'\"") not in docstrings] == []

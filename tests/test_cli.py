@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import numpy as np
 import onnx
 import pytest
 
+from lucid.cli.commands.doctor import EXTRAS
 from lucid.files.weights import save
 from lucid.runtime import Session
 from tests.console import LUCID, in_process
@@ -220,6 +223,19 @@ def test_doctor_is_content_here(data):
     assert names["CPUExecutionProvider"]["good"]
     assert int(names["newest opset"]["text"].split()[0]) >= 23
     assert names["CUDAExecutionProvider"]["good"] or names["CUDAExecutionProvider"]["remedy"]
+
+
+def test_doctor_knows_what_every_extra_adds():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    adds = {
+        extra: {re.match(r"[\w-]+", each)[0] for each in each_adds if not each.startswith("lucid-onnx")}
+        for extra, each_adds in extras.items()
+    }
+    assert {extra: set(names) for extra, names in EXTRAS.items()} == {
+        extra: names
+        for extra, names in adds.items()
+        if extra not in ("cpu", "gpu", "cli", "demo", "docs", "bench", "dev")
+    }
 
 
 def doctor_beside(packages):

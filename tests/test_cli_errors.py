@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from lucid.files.weights import save
 from tests.console import LUCID, in_process
+from tests.models import goldens
 
 LINEAR = ["nn.Linear", "--set", "in_features=2", "--set", "out_features=2"]
 
@@ -184,3 +187,15 @@ def test_debug_shows_the_traceback(folder, monkeypatch, capsys):
     assert code == 1
     assert "Traceback" in shown
     assert "ZeroDivisionError" in shown
+
+
+def test_an_error_that_lucid_raises_shows_no_type(tmp_path, monkeypatch, capsys):
+    """Whatever its type is, its message says what to do; errors that were not foreseen name theirs."""
+    folder = shutil.copytree(goldens.folder("bert/base"), tmp_path / "tiny")
+    save(folder / "model.safetensors", {"embeddings.nothing": np.zeros(2, np.float32)})
+    assert in_process(["export", folder, "-o", tmp_path / "x.onnx"], monkeypatch) == 1
+    told = capsys.readouterr().err
+    assert "embeddings.nothing" in told and "KeyError" not in told and "--debug" not in told
+    (tmp_path / "net.py").write_text("def net(x): return {}['start']\n")
+    assert in_process(["export", "net.py:net", "-i", "x:N", "-o", "x.onnx"], monkeypatch, tmp_path) == 1
+    assert "(KeyError" in capsys.readouterr().err

@@ -29,7 +29,7 @@ LINEAR = kind("Linear", "torch.nn.modules.linear", kind("Module", "torch.nn.modu
 OWN = type("Own", (type(LINEAR),), {})()  # a class of the user's, derived from torch's
 X = lucid.ones(2, 3)
 WRITE = r"torch's (Tensor|Parameter).*; write lucid\.tensor\(x\.detach\(\)\.cpu\(\)\.numpy\(\)\)"
-MAKE = r"torch's (Linear|Own).*; Lucid runs modules of its own: make the model with lucid\.nn, .*coming-from\.md"
+MAKE = r"torch's (Linear|Own).*; Lucid runs modules of its own: make the model with lucid\.nn, save the weights"
 
 TENSORS: dict[str, Callable[[Any], Any]] = {
     "add": lambda t: X + t,

@@ -128,8 +128,8 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices, decode
 def _task_of_an_encoder(session: Session, where: str) -> str:
     if "input_ids" not in session.inputs:
         raise ValueError(
-            f"{where}: its encoder reads {', '.join(session.inputs)}, and rows are texts; for speech see "
-            "docs/howto/whisper.md"
+            f"{where}: its encoder reads {', '.join(session.inputs)}, and rows are texts; for speech "
+            "see lucid.models.speech"
         )
     return "text-generation"
 

@@ -54,11 +54,19 @@ def _report_uncaught(kind: type[BaseException], error: BaseException, _: Traceba
     """Called by Python for an uncaught error, before it ends the process with exit code 1."""
     _trace(error)
     clear = isinstance(error, (ValueError, OSError)) or kind.__module__.startswith(("lucid.", "onnxruntime."))
-    clear |= isinstance(error, ModuleNotFoundError) and error.name is None  # Lucid's own: it says what to install
+    clear |= _raised_by_lucid(error)
     notes = vars(error).get("__notes__", [])  # such as the line of the user's code
     where = "" if notes or "--debug" in sys.argv else "; --debug shows where"
     hint = "" if clear else f" ({kind.__name__}{where})"
     _report("\n".join([short(error) + hint, *notes]), FAILED)
+
+
+def _raised_by_lucid(error: BaseException) -> bool:
+    """Whether a statement `raise` of Lucid made the error: its message says what to do, whatever its type."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if not frames or not frames[-1][0].f_globals.get("__name__", "").startswith("lucid."):
+        return False
+    return (traceback.extract_tb(error.__traceback__)[-1].line or "").startswith("raise ")
 
 
 def _report(message: str, code: int) -> int:

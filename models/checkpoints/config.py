@@ -157,7 +157,7 @@ class Config:
         known = find_family(kind)
         if kind in model_types or (known and not model_types):
             return
-        remedy = f"supported: {', '.join(model_types or known_types())}; docs/howto/own-model.md shows how one is added"
+        remedy = f"supported: {', '.join(model_types or known_types())}; lucid.models.register adds one of your own"
         if known is None and self.where.endswith(".json"):
             remedy = f"{by_torch()}; {remedy}"  # first: the command shows the beginning of a long message
         raise self.wrong("model_type", remedy)

@@ -491,7 +491,10 @@ def test_wrong_options_and_columns(sentences, options, columns, error, message):
 @pytest.mark.parametrize(
     ("variant", "message"),
     [
-        ("whisper/base", "its encoder reads input_features, and rows are texts; for speech see docs/howto/whisper.md"),
+        (
+            "whisper/base",
+            "its encoder reads input_features, and rows are texts; for speech see lucid.models.speech",
+        ),
         ("tasks/bert_token_classification", "makes logits of input_ids, .* which is none of the tasks over rows"),
     ],
 )

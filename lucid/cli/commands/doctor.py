@@ -18,18 +18,20 @@ from lucid.core.version import __version__
 from lucid.core.words.progress import phase
 
 _NEEDED = ("numpy", "onnx", "ml_dtypes", "threadpoolctl", "typer", "rich")
-_OPTIONAL = {
-    "tokenizers": "chat",
-    "jinja2": "chat",
-    "llguidance": "structured",
-    "matplotlib": "plot",
-    "gguf": "gguf",
-    "pyarrow": "batch",
-    "uvicorn": "serve",
-    "ray": "ray",
-    "torch": "torch",
-    "onnxruntime-extensions": "extensions",
+EXTRAS = {
+    "chat": ("tokenizers", "jinja2"),
+    "structured": ("llguidance",),
+    "batch": ("pyarrow", "fsspec", "pillow"),
+    "ray": ("ray",),
+    "serve": ("uvicorn", "starlette", "prometheus-client"),
+    "extensions": ("onnxruntime-extensions",),
+    "hub": ("huggingface_hub",),
+    "gguf": ("gguf",),
+    "torch": ("torch",),
+    "plot": ("matplotlib",),
 }
+"""What each extra of people who use Lucid adds to the others; those for work on Lucid itself are not here."""
+
 _CPU, _GPU = "onnxruntime", "onnxruntime-gpu"
 
 
@@ -66,9 +68,11 @@ def _findings() -> Iterator[Finding]:
     yield Finding("python", True, f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
     for name in _NEEDED:
         yield _package(name)
-    for name, extra in _OPTIONAL.items():
-        version = _version(name)
-        yield Finding(name, True if version else None, version or f"not installed (extra {extra})")
+    for extra, names in EXTRAS.items():
+        for name in names:
+            version = _version(name)
+            missing = f"not installed: pip install 'lucid-onnx[{extra}]'"
+            yield Finding(name, True if version else None, version or missing)
     yield from _runtime()
     yield from _model_types()
 

@@ -450,7 +450,7 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOp
     source: Annotated[
         list[str],
         argument(
-            metavar="INPUT...",
+            metavar="INPUT",
             help="Files, folders or patterns, also in object stores (s3://...): Parquet, JSON lines, CSV or images.",
         ),
     ]

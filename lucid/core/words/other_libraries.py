@@ -19,7 +19,7 @@ _TO_NUMPY = {
 }
 MODULES = (
     "Lucid runs modules of its own: make the model with lucid.nn, save the weights as safetensors there and load them: "
-    "model.load_state_dict(lucid.load(path)); docs/howto/coming-from.md"
+    "model.load_state_dict(lucid.load(path))"
 )
 FROM_TORCH = "; or let lucid.from_torch(module, *examples) make it of torch's"
 
