@@ -43,5 +43,9 @@ def _module(checkpoint: Checkpoint) -> FromTransformers:
     if checkpoint.task == TEXT_TO_TEXT:
         return TorchEncoderDecoder(checkpoint)
     if checkpoint.task == SPEECH and checkpoint.model.config.is_encoder_decoder:
-        raise TorchImportError(f"{checkpoint.class_name}: an encoder-decoder of sounds is not exported by torch")
+        raise TorchImportError(
+            f"{checkpoint.class_name}: an encoder-decoder of sounds is not imported in parts; import it as one model "
+            f"without a cache: lucid.from_torch(model, kwargs={{'{checkpoint.model.main_input_name}': ..., "
+            "'decoder_input_ids': ..., 'use_cache': False})"
+        )
     return TorchModel(checkpoint)

@@ -212,6 +212,14 @@ def test_refusals(tmp_path: Path, options: dict[str, Any], message: str) -> None
         from_transformers(saved(tmp_path, "RoFormerModel", num_hidden_layers=1), **options)
 
 
+def test_an_encoder_decoder_of_sounds_is_refused_with_the_way_to_import_it_whole(tmp_path: Path) -> None:
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4}
+    sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+    folder = saved(tmp_path, "MoonshineForConditionalGeneration", **sides)
+    with pytest.raises(TorchImportError, match=r"without a cache: lucid.from_torch\(model, kwargs=.'input_values'"):
+        from_transformers(folder)
+
+
 def test_the_pooling_of_a_sentence_encoder_is_not_left_out_in_silence(tmp_path: Path) -> None:
     folder = saved(tmp_path, "BertModel")
     (folder / "modules.json").write_text("[]")
