@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -18,6 +19,9 @@ sys.dont_write_bytecode = False
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # No test asks the network for a model.
 os.environ["HF_HUB_OFFLINE"] = "1"
+if "LUCID_CACHE" not in os.environ:  # what commands export is kept for all workers, not for the user
+    _CACHE = tempfile.TemporaryDirectory(prefix="lucid-cache-")
+    os.environ["LUCID_CACHE"] = _CACHE.name
 
 import pytest
 from hypothesis import HealthCheck, settings

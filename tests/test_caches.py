@@ -10,6 +10,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.export import explain, to_onnx
+from lucid.generation.models import logits_of
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.nn import functional as F
@@ -302,6 +303,20 @@ def test_logits_of_the_last_positions_only(entry: Any) -> None:
     step["position_ids"] = np.tile(np.arange(TEXT), (2, 1))
     found = session.run({**step, **buffers_of(decoder.empty_cache(2, TEXT))})["logits"]
     np.testing.assert_allclose(found, whole[:, -1:], rtol=2e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("cache", ["growing", "fixed"])
+def test_an_export_with_the_logits_of_some_positions_takes_fewer_tokens(cache: Any) -> None:
+    decoder = Llama.from_pretrained(goldens.folder("llama/llama2"))
+    session = Session(to_onnx(decoder, cache=cache, kwargs={"logits_to_keep": 4}), threads=1)
+    assert logits_of(session.outputs["logits"][1]) == 4
+    for length in (TEXT, 4, 2):
+        ids = tokens(decoder)[:, :length]
+        step = {"input_ids": ids.numpy(), "attention_mask": np.ones((2, length), np.int64)}
+        step["position_ids"] = np.tile(np.arange(length), (2, 1))
+        past = buffers_of(decoder.empty_cache(2, TEXT if cache == "fixed" else None))
+        found = session.run({**step, **past})["logits"]
+        np.testing.assert_allclose(found, decoder(ids).numpy()[:, -4:], rtol=2e-5, atol=5e-6)
 
 
 @ids_of

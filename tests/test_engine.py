@@ -131,6 +131,20 @@ def test_drafts_need_positions_that_can_be_taken_back_and_the_logits_of_all() ->
             Engine(given).submit([3, 4], max_new_tokens=2, prompt_lookup_num_tokens=3)
 
 
+def test_a_file_with_the_logits_of_some_tokens_verifies_drafts_of_one_less() -> None:
+    llama = Llama.from_pretrained(goldens.folder("llama/llama2"))
+    made = Engine(Session(to_onnx(llama, cache="fixed", kwargs={"logits_to_keep": 4}), threads=1))
+    (word,) = prompts(4)
+    drafted = []
+    request = made.submit(word * 4, max_new_tokens=24, prompt_lookup_num_tokens=10)
+    while request.ended_by is None:
+        before = request.drafted
+        made.step()
+        drafted.append(request.drafted - before)
+    assert request.ids == Generator(llama).generate(word * 4, max_new_tokens=24)[0].tolist()
+    assert max(drafted) == 3 and request.accepted
+
+
 def test_equal_prompts_are_read_once() -> None:
     made, (prompt,) = engine(slots=3, chunk=100), prompts(9)
     requests = [made.submit(prompt, max_new_tokens=5, do_sample=True, seed=seed) for seed in range(3)]

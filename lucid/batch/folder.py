@@ -10,13 +10,12 @@ from typing import Any, TypeAlias
 
 from lucid.core.words.suggestions import or_check
 from lucid.generation.models import CACHE, STATE
-from lucid.layouts.checkpoint_files import CONFIG, OTHER_FILES, PROMPTS, sha256
+from lucid.layouts.checkpoint_files import CONFIG, OTHER_FILES, PROMPTS, onnx_files, sha256
 from lucid.runtime.model_file import check_model_file
 
 Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 """Of each file its name, bytes, time of change and number; equal stamps are of equal contents."""
 
-_PLACES = (".", "onnx")  # where layouts have their ONNX files
 _MODEL = "model.onnx"
 _ENCODER, _DECODER = "encoder_model", "decoder_model_merged"
 
@@ -88,11 +87,6 @@ def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
     others = [path / name for name in (CONFIG, *OTHER_FILES, PROMPTS)]
     files = (*models, *beside, *(one for one in others if one.is_file()))
     return ExportedFolder(path, model, files, decoder, steps)
-
-
-def onnx_files(folder: Path) -> list[Path]:
-    """The ONNX files of a folder of one of the layouts; none for a checkpoint."""
-    return sorted(file for place in _PLACES for file in (folder / place).glob("*.onnx"))
 
 
 def _models_in(folder: Path) -> tuple[Path, Path | None]:

@@ -1,4 +1,4 @@
-"""SOURCE of `serve` and `map`: an exported folder, or a checkpoint that is exported to a cache folder once."""
+"""SOURCE of the commands that run exported models: one, or a checkpoint that is exported to a cache folder once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lucid import models
-from lucid.batch.folder import onnx_files
 from lucid.cli.errors import usage
+from lucid.cli.kept_exports import cache_folder, make_room, room_of_cache, use
 from lucid.cli.options.groups import DeployedOptions, WeightOptions, values_of
 from lucid.cli.quantizing import quantize_arguments
 from lucid.cli.source import adapters_of, checkpoint_of
@@ -21,15 +21,13 @@ from lucid.core.version import __version__
 from lucid.core.words.progress import phase
 from lucid.export.target import Target
 from lucid.files.locks import exclusively
-from lucid.generation.chat.loading import adapter_file, quickest_cache, runtime_of
+from lucid.generation.chat.loading import adapter_file, as_decoder, quickest_cache, runtime_of
+from lucid.generation.lookup import VERIFIED
 from lucid.layouts import write_folder
-from lucid.layouts.checkpoint_files import name_of
+from lucid.layouts.checkpoint_files import name_of, onnx_files
 from lucid.nn import CausalDecoder
 from lucid.nn.quantizing.quantize import quantize
 from lucid.runtime.providers import installed
-
-CACHE = "LUCID_CACHE"
-"""The variable with the folder where exports of checkpoints are kept."""
 
 
 class ExportedSource(NamedTuple):
@@ -40,37 +38,34 @@ class ExportedSource(NamedTuple):
     adapter: Path | None
 
 
-def exported_source(options: DeployedOptions, task: str | None, providers: Sequence[str]) -> ExportedSource:
-    """The exported folder of SOURCE; a checkpoint is exported first, unless it has been, which a line says.
+def exported_source(
+    options: DeployedOptions, task: str | None, providers: Sequence[str], decoder: bool = False
+) -> ExportedSource:
+    """The exported model of SOURCE; a checkpoint is exported first, unless it has been, and a line says so.
 
     The folder of a checkpoint is named after a hash of everything that decides what is in it: the names, sizes and
     times of its files, the options, the version of Lucid and the release of onnxruntime. Of several processes that need
     it one exports, and the others wait for it.
+
+    Raises:
+        ValueError: with `decoder`, for the checkpoint of a model that does not continue texts.
     """
     path = options.folder
     checkpoint = checkpoint_of(str(path))
-    if checkpoint is None or (path.is_dir() and onnx_files(path)):
+    if checkpoint is None or any(file.parent == path or not decoder for file in onnx_files(path)):
         if quantize_arguments(options, None, decoder=False) is not None:
             raise usage(f"--bits {options.bits}: {path} is no checkpoint; the weights of an exported folder stay as is")
         return ExportedSource(path, path.resolve().name, adapter_file(adapters_of(options), path))
-    name, digest = name_of(path), _digest(options, path, task, providers)
+    room, name, digest = room_of_cache(), name_of(path), _digest(options, path, task, providers)
     folder, notes = cache_folder() / f"{name}-{digest[:16]}", Output(error=True)
     with exclusively(folder):
-        if folder.is_dir():
-            notes.line(f"exported    before, to {folder}")
-            return ExportedSource(folder, name, None)
-        start = time.monotonic()
-        _export(options, path, task, providers, folder)
-        notes.line(f"exported    to {folder} in {time.monotonic() - start:.1f} s; the next start finds it there")
+        if not folder.is_dir():
+            start = time.monotonic()
+            _export(options, path, task, providers, folder, decoder)
+            notes.line(f"exported    to {folder} in {time.monotonic() - start:.1f} s; the next start finds it there")
+        use(folder)
+    make_room(room)
     return ExportedSource(folder, name, None)
-
-
-def cache_folder() -> Path:
-    """The folder of exported checkpoints, which is made: LUCID_CACHE, or `lucid` in the user's folder of caches."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
-    folder = Path(os.environ.get(CACHE) or Path(home, "lucid"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _digest(options: DeployedOptions, checkpoint: Path, task: str | None, providers: Sequence[str]) -> str:
@@ -99,7 +94,7 @@ def _seen(paths: Iterable[Path]) -> list[tuple[Any, ...]]:
 
 
 def _export(
-    options: DeployedOptions, checkpoint: Path, task: str | None, providers: Sequence[str], folder: Path
+    options: DeployedOptions, checkpoint: Path, task: str | None, providers: Sequence[str], folder: Path, decoder: bool
 ) -> None:
     """Write the folder as serving needs it: for the first provider, with the quickest cache, weights in a side file."""
     with phase("reading weights"):
@@ -110,8 +105,8 @@ def _export(
             ignore=options.ignore_option,
             adapters=adapters_of(options),
         )
-    decoder = isinstance(model, CausalDecoder)
-    quantization = quantize_arguments(options, checkpoint, decoder)
+    continues = isinstance(as_decoder(model, checkpoint) if decoder else model, CausalDecoder)
+    quantization = quantize_arguments(options, checkpoint, continues)
     if quantization is not None:
         model = quantize(model, **quantization)
     runtime = runtime_of(providers)
@@ -123,6 +118,6 @@ def _export(
         target=Target(runtime.name, onnxruntime=installed(), rows_apart=True),
         cache=quickest_cache(model, runtime) if isinstance(model, CausalDecoder) else None,
         external_data=True,
-        last_logits=decoder,
+        logits_to_keep=1 + VERIFIED if continues else None,
         check=False,
     )

@@ -45,8 +45,8 @@ def names(path: Path, file: BinaryIO | int) -> bool:
         return False
 
 
-def lock(file: BinaryIO | int, wait: bool = False) -> bool | None:
-    """Take the lock of an open file, or of a folder by its descriptor.
+def lock(file: BinaryIO | int, wait: bool = False, shared: bool = False) -> bool | None:
+    """Take the lock of an open file, or of a folder by its descriptor; several may share it.
 
     True: this process has it. False: another one holds it. None: the file system has no locks.
     """
@@ -54,7 +54,7 @@ def lock(file: BinaryIO | int, wait: bool = False) -> bool | None:
         return None
     else:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             return False
         except OSError:  # a network file system without flock

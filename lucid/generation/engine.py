@@ -51,9 +51,9 @@ class Completion:
         drafted, accepted: how many tokens prompt lookup proposed, and how many of them the model chose.
     """
 
-    def __init__(self, engine: Engine, prompt: Ids, options: Options, stops: Stops, row: int = 0) -> None:
+    def __init__(self, engine: Engine, prompt: Ids, options: Options, stops: Stops, row: int, drafted: int) -> None:
         self._engine, self._stops, self._most = engine, stops, options.max_new_tokens
-        self._lookup = options.prompt_lookup_num_tokens or 0
+        self._lookup = min(options.prompt_lookup_num_tokens or 0, drafted)
         self.prompt_tokens, self.kept, self.drafted, self.accepted = len(prompt), 0, 0, 0
         self.tokens = np.concatenate([prompt, np.zeros(self._most, np.int64)])  # the prompt and room for what follows
         self.ids: list[int] = []
@@ -249,13 +249,11 @@ class Engine:
             ValueError: beyond the capacity, for stop strings without `decode`, and drafts that cannot be verified.
         """
         check_positions(len(ids), options.max_new_tokens, self.capacity)
-        if options.prompt_lookup_num_tokens and self._memory.no_drafts is not None:
-            raise ValueError(
-                f"generate: prompt_lookup_num_tokens is {options.prompt_lookup_num_tokens}, but "
-                f"{self._memory.no_drafts}"
-            )
+        most, reason = self._memory.drafts
+        if options.prompt_lookup_num_tokens and not most:
+            raise ValueError(f"generate: prompt_lookup_num_tokens is {options.prompt_lookup_num_tokens}, but {reason}")
         stops = Stops(options.eos_tokens, options.stop_strings, self._decode)
-        return Completion(self, ids, options, stops, row)
+        return Completion(self, ids, options, stops, row, most)
 
     def add(self, request: Completion) -> None:
         """Take a request: `Completion.begin` calls it.
@@ -406,6 +404,11 @@ class Engine:
                 if slot.filled < request.total:
                     continue
                 with self._faults_of((slot, request)):
+                    if len(rows) <= len(proposed):
+                        raise ValueError(
+                            f"generate: the file gives the logits of {len(rows)} tokens, expected "
+                            f"{1 + len(proposed)} for a draft; export it without logits_to_keep"
+                        )
                     reason = request.add(rows[len(rows) - 1 - len(proposed) :], proposed)
                     slot.filled = request.total - 1
                     if len(proposed):

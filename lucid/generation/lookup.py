@@ -6,6 +6,8 @@ import numpy as np
 
 from lucid.generation.prompts import Ids
 
+VERIFIED = 7
+"""How many tokens of a draft a decoder verifies that is exported to generate text; more are rarely right."""
 _SIZES = (3, 2)  # of n-grams; a single token says too little
 
 

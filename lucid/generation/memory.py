@@ -11,8 +11,8 @@ from lucid.core.words.other_libraries import check_model
 from lucid.generation.buffers import Buffers
 from lucid.generation.encoder_output import Encoded
 from lucid.generation.growing import Decoder, EagerDecoder, SessionDecoder
-from lucid.generation.models import CACHE, STATE, capacity_of, heads_of, is_fixed, some_of, state_shape
-from lucid.generation.slots import BufferSlots, GrowingSlots, Slots
+from lucid.generation.models import CACHE, STATE, capacity_of, heads_of, is_fixed, logits_of, some_of, state_shape
+from lucid.generation.slots import BufferSlots, Drafts, GrowingSlots, Slots
 from lucid.nn import CausalDecoder, EncoderDecoder
 from lucid.runtime.session import Session
 
@@ -49,7 +49,7 @@ class BufferMemory(NamedTuple):
         buffers = Buffers(session, self.caches, self.heads, count, first, encoded)
         if encoded is not None:
             return BufferSlots(buffers, most, lambda slot: slot, _OF_ENCODER)
-        return BufferSlots(buffers, most, lambda slot: session.adapter, _last_alone(session))
+        return BufferSlots(buffers, most, lambda slot: session.adapter, _drafts_of(session))
 
 
 class GrowingMemory(NamedTuple):
@@ -66,20 +66,21 @@ class GrowingMemory(NamedTuple):
             empty = decoder.rows(empty, np.repeat(np.arange(count // times), times))
         if self.encoded:
             return GrowingSlots(decoder, empty, count, lambda slot: slot, _OF_ENCODER)
-        no_drafts = None if session is None else _last_alone(session)
+        drafts = Drafts() if session is None else _drafts_of(session)
         if not decoder.separable:
-            no_drafts = "the model has states, from which a token cannot be taken back"
-        return GrowingSlots(decoder, empty, count, lambda slot: session and session.adapter, no_drafts)
+            drafts = Drafts(0, "the model has states, from which a token cannot be taken back")
+        return GrowingSlots(decoder, empty, count, lambda slot: session and session.adapter, drafts)
 
 
-_OF_ENCODER = "drafts are for decoders without an encoder"
+_OF_ENCODER = Drafts(0, "drafts are for decoders without an encoder")
 
 
-def _last_alone(session: Session) -> str | None:
-    """Why a session verifies no drafts, if it gives the logits of a fixed number of tokens."""
-    if isinstance(session.outputs["logits"][1][1], int):
-        return "the file gives the logits of the last token alone; export it without logits_to_keep"
-    return None
+def _drafts_of(session: Session) -> Drafts:
+    """What a session verifies: one token less than it gives logits of."""
+    count = logits_of(session.outputs["logits"][1])
+    if count == 1:
+        return Drafts(0, "the file gives the logits of the last token alone; export it without logits_to_keep")
+    return Drafts() if count is None else Drafts(count - 1)
 
 
 def memory_of(user: str, model: CausalDecoder | Session | Memory) -> Memory:

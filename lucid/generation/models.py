@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from lucid.runtime.session import Session
@@ -11,12 +11,20 @@ from lucid.runtime.session import Session
 CACHE = re.compile(r"past_key_values\.\d+\.(decoder\.)?(key|value)")
 STATE = re.compile(r"past_key_values\.\d+\.(conv|ssm|recurrent)")  # of a layer that carries a state of one size
 CROSS_CACHE = re.compile(r"past_key_values\.\d+\.encoder\.(key|value)")
+_FEWER = re.compile(r"min\(\w+, (\d+)\)")  # the size that `kept_positions` gives
 
 
 def capacity_of(session: Session) -> int | None:
     """How many positions a session's buffers hold; None where it takes any number, or a growing cache."""
     found = [shape[2] for name, (_, shape) in session.inputs.items() if CACHE.fullmatch(name)]
     return found[0] if found and isinstance(found[0], int) else None
+
+
+def logits_of(shape: Sequence[int | str | None]) -> int | None:
+    """Of how many of the last tokens a step gives logits (N, L or fewer, vocab); None for all."""
+    size = shape[1]
+    limited = _FEWER.fullmatch(size) if isinstance(size, str) else None
+    return int(limited[1]) if limited else size if isinstance(size, int) else None
 
 
 def is_fixed(session: Session, past: str, present: str) -> bool:

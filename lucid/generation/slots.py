@@ -6,6 +6,7 @@ are a batch, which is made anew when others join or leave.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -20,17 +21,24 @@ from lucid.generation.prompts import Ids
 V = TypeVar("V")
 
 
+class Drafts(NamedTuple):
+    """How many tokens of a draft a step verifies at most; if none, why."""
+
+    most: int = sys.maxsize
+    reason: str = ""
+
+
 @runtime_checkable
 class Slots(Protocol):
     """Texts in numbered slots, empty at first.
 
     Attributes:
         key: of a slot: what its memory depends on beside its tokens, such as an adapter.
-        no_drafts: why drafts cannot be verified; None if they can.
+        drafts: those that can be verified.
     """
 
     key: Callable[[int], object]
-    no_drafts: str | None
+    drafts: Drafts
 
     def read(self, slots: Sequence[int], parts: Sequence[Ids], last: int = 1) -> StepLogits:
         """Read the next tokens (L,) of some slots: of several at once one of each, or what each begins with.
@@ -65,13 +73,11 @@ class BufferSlots:
     Args:
         buffers: with a row for each slot.
         most: how many positions a row has in the end; None for any number.
-        key, no_drafts: as for `Slots`.
+        key, drafts: as for `Slots`.
     """
 
-    def __init__(
-        self, buffers: Buffers, most: int | None, key: Callable[[int], object], no_drafts: str | None = None
-    ) -> None:
-        self.key, self.no_drafts = key, no_drafts
+    def __init__(self, buffers: Buffers, most: int | None, key: Callable[[int], object], drafts: Drafts) -> None:
+        self.key, self.drafts = key, drafts
         self.buffers, self._most = buffers, most
         self._filled = np.zeros(buffers.rows, np.int64)  # by row
         self._row = list(range(buffers.rows))  # by slot
@@ -163,7 +169,7 @@ class GrowingSlots(Generic[V]):
         decoder: continues a batch.
         empty: its keys and values of no tokens, with a row for each slot.
         count: how many slots there are.
-        key, no_drafts: as for `Slots`.
+        key, drafts: as for `Slots`.
     """
 
     def __init__(
@@ -172,9 +178,9 @@ class GrowingSlots(Generic[V]):
         empty: V,
         count: int,
         key: Callable[[int], object],
-        no_drafts: str | None = None,
+        drafts: Drafts,
     ) -> None:
-        self.key, self.no_drafts = key, no_drafts
+        self.key, self.drafts = key, drafts
         self._decoder = decoder
         self._empty = Grown(empty, np.zeros((count, 0), np.int64))
         self._at = [(self._empty, slot) for slot in range(count)]  # the batch of each slot, and its row there

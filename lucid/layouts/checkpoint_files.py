@@ -204,6 +204,11 @@ def _weights(home: Path) -> list[Path]:
         return []
 
 
+def onnx_files(folder: Path) -> list[Path]:
+    """The ONNX files of a folder of one of the layouts; none for a checkpoint."""
+    return sorted(file for place in (".", "onnx") for file in (folder / place).glob("*.onnx"))
+
+
 def sha256(path: Path) -> str:
     """The hash of a file, as `sha256sum` prints it."""
     found = hashlib.sha256()

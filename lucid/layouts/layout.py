@@ -31,7 +31,7 @@ class Options:
             also the size of a fixed cache.
         dtype: "float16" or "bfloat16", in which weights are stored.
         external_data: whether weights are in a side file; beyond 2 GiB they always are.
-        last_logits: whether a decoder gives the logits of the last token alone, which is all that generation reads.
+        logits_to_keep: of how many of the last tokens a decoder gives logits, or of all.
         preprocessing: what computes inputs within the file, such as a tokenizer.
         preprocessor: what makes pixels of images within the file.
     """
@@ -41,7 +41,7 @@ class Options:
     capacity: int | None = None
     dtype: str | None = None
     external_data: bool = False
-    last_logits: bool = False
+    logits_to_keep: int | None = None
     preprocessing: Preprocessing | None = None
     preprocessor: Preprocessor | None = None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Dim, Size, dim
+from lucid.generation.models import logits_of
 from lucid.layouts.images import with_preprocessor
 from lucid.layouts.layout import Options
 from lucid.models.parts.sentences import PooledEncoder
@@ -34,7 +35,7 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
 
     Args:
         model: an encoder, a model with a head, a decoder or an encoder-decoder.
-        options: `cache`, `capacity`, `last_logits` and `preprocessor` are obeyed.
+        options: `cache`, `capacity`, `logits_to_keep` and `preprocessor` are obeyed.
         states: whether a sentence encoder also returns the states of its tokens, for runtimes that pool themselves.
         cached: whether a decoder has a cache where `options` do not ask for one.
 
@@ -53,8 +54,8 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
         return parts
     if isinstance(model, CausalDecoder) and (cached or options.cache is not None):
         part = model.part(options.cache or "growing", options.capacity)
-        if options.last_logits and model.takes_logits_to_keep:
-            part = part._replace(inputs={**part.inputs, "logits_to_keep": 1})
+        if options.logits_to_keep is not None and model.takes_logits_to_keep:
+            part = _with_logits(part, options.logits_to_keep)
         return {MODEL: part}
     if isinstance(model, EncoderDecoder):
         if options.cache == "fixed":
@@ -81,8 +82,13 @@ def states_and_embedding(model: PooledEncoder[Any], inputs: Mapping[str, Any]) -
 def with_last_logits(part: ModelPart, model: CausalDecoder | EncoderDecoder) -> ModelPart:
     """A step of a model that gives the logits of the last token of each row alone, as onnxruntime-genai calls it."""
     if isinstance(model, EncoderDecoder):
-        return part._replace(inputs={**part.inputs, "logits_to_keep": 1})  # all prompts of a batch are of one length
+        return _with_logits(part, 1)  # all prompts of a batch are of one length
     return part._replace(function=MethodType(_last_tokens, model))
+
+
+def _with_logits(part: ModelPart, count: int) -> ModelPart:
+    """A step that gives the logits of so many last tokens."""
+    return part._replace(inputs={**part.inputs, "logits_to_keep": count})
 
 
 def _last_tokens(
@@ -128,11 +134,12 @@ def part_in_file(
     shapes = {name: tuple(map(_size, sizes)) for name, sizes in inputs.items()}
     for part in _parts(model, shapes):
         if list(part.outputs or ()) == list(outputs) and _fits(input_types(part.function, kwargs=part.inputs), shapes):
-            return (
-                with_last_logits(part, model)
-                if isinstance(model, (CausalDecoder, EncoderDecoder)) and _last_only(outputs)
-                else part
-            )
+            if "logits" not in outputs or not isinstance(model, (CausalDecoder, EncoderDecoder)):
+                return part
+            count = logits_of(outputs["logits"])
+            if count == 1:
+                return with_last_logits(part, model)
+            return part if count is None else _with_logits(part, count)
     known = known_inputs(model)
     if not shapes.keys() <= known.keys():
         return None
@@ -140,11 +147,6 @@ def part_in_file(
     if isinstance(model, PooledEncoder) and len(outputs) > len(model.output_names):
         return states_and_embedding(model, taken)
     return ModelPart(model, taken)
-
-
-def _last_only(outputs: Mapping[str, Sequence[int | str]]) -> bool:
-    """Whether a step gives the logits of one token, however many it takes."""
-    return "logits" in outputs and tuple(outputs["logits"][1:2]) == (1,)
 
 
 def _parts(model: Model, shapes: Mapping[str, _Shape]) -> Iterator[ModelPart]:

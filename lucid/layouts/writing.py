@@ -58,7 +58,7 @@ def write_folder(
     capacity: int | None = None,
     dtype: str | None = None,
     external_data: bool = False,
-    last_logits: bool = False,
+    logits_to_keep: int | None = None,
     with_tokenizer: bool = False,
     with_preprocessor: bool = False,
     check: bool = True,
@@ -78,7 +78,7 @@ def write_folder(
         folder: where to write. An existing folder is replaced as a whole, if it is empty or holds only what Lucid wrote
             there; it stays as it is until the new one is complete.
         layout: a name in `LAYOUTS`, such as "transformers.js".
-        target, cache, capacity, dtype, external_data, last_logits: as `Options`; the defaults suit the runtime best.
+        target, cache, capacity, dtype, external_data, logits_to_keep: as `Options`; the defaults suit the runtime best.
         with_tokenizer: whether the file takes texts: it contains the checkpoint's tokenizer as operators of
             onnxruntime-extensions. For layout "onnxruntime" and models that read one text at once.
         with_preprocessor: whether the file takes decoded images, (N, height, width, 3) uint8, and resizes and scales
@@ -103,7 +103,7 @@ def write_folder(
     source, output = local_checkpoint(checkpoint), Path(folder)
     _check_apart(source, output)
     chosen = LAYOUTS[layout]
-    options = Options(target, cache, capacity, dtype, external_data, last_logits)
+    options = Options(target, cache, capacity, dtype, external_data, logits_to_keep)
     if (with_tokenizer or with_preprocessor) and not chosen.preprocesses:
         names = ", ".join(repr(name) for name, known in LAYOUTS.items() if known.preprocesses)
         raise ValueError(

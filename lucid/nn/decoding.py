@@ -12,7 +12,7 @@ from lucid import ops
 from lucid.core.graph.types import Array, TensorType, int64, show_shape, spec
 from lucid.core.process import random
 from lucid.core.process.context import evaluating
-from lucid.core.sizes.dims import Size, dim, evaluate, names_of, same
+from lucid.core.sizes.dims import Size, dim, evaluate, names_of, same, sym_min
 from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache, empty_caches
 from lucid.nn.model_parts import CacheKind, ModelPart, Step, Steps, buffer_sizes, carried_outputs, consecutive
 from lucid.nn.module import Module
@@ -216,4 +216,4 @@ def kept_positions(x: Tensor, keep: int | Tensor | None) -> Tensor:
         raise ValueError(
             f"logits_to_keep is {keep!r}, expected a whole number of 1 or more, one position for each row, or None"
         )
-    return x[:, -keep:]
+    return x[:, -1:] if keep == 1 else x[:, x.shape[1] - sym_min(x.shape[1], keep) :]

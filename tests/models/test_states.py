@@ -128,7 +128,7 @@ def test_a_step_is_exported_and_verified(
 @pytest.mark.parametrize(("variant", "state"), [("mamba2/base", "0.ssm"), ("lfm2/base", "1.key")])
 def test_a_chat_exports_it_with_its_states(variant: str, state: str) -> None:
     model = load(variant)
-    session = _session(model, None, 1, drafts=False)
+    session = _session(model, None, 1)
     assert f"past_key_values.{state}" in session.inputs
     found = Generator(session).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False)
     assert found.tolist() == Generator(model).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False).tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import json
 import os
 import socket
@@ -74,14 +76,48 @@ def test_a_checkpoint_is_exported_once_to_a_cache_folder(
     first = started()
     (folder,) = caches.iterdir()
     assert first == f"exported    to {folder}" and folder.name.startswith("smol-")
-    assert started("--port", "8001") == "exported    before"
+    assert started("--port", "8001") == ""
     settings, app = starts[-1]
     assert (settings.folder, app.state.model.name) == (str(folder), "smol")
     assert isinstance(app.state.model.language._engine._memory, BufferSlots)  # the quickest cache, without being asked
+    language, repeated = app.state.model.language, {"prompt_ids": [3, 4, 5] * 3, "max_new_tokens": 8}
+    assert list(language.answer(**repeated, prompt_lookup_num_tokens=3)) == list(language.answer(**repeated))
     os.utime(source / "config.json", (1, 1))
     for change in (["--bits", "8"], ["--task", "text-generation"], []):
         assert started(*change).startswith("exported    to ")
     assert len(list(caches.iterdir())) == 4
+
+
+def test_the_cache_has_room_for_the_exports_used_last_and_those_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caches = tmp_path / "caches"
+    monkeypatch.setenv("LUCID_CACHE", str(caches))
+    for age, name in enumerate(["last-" + "3" * 16, "old-" + "2" * 16, "oldest-" + "1" * 16, "somebody's"]):
+        (caches / name).mkdir(parents=True)
+        (caches / name / "model.onnx").write_bytes(bytes(400_000))
+        os.utime(caches / name, (10 - age, 10 - age))
+    holder = os.open(caches / ("oldest-" + "1" * 16), os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_SH)  # as another process that serves it
+    command = ["generate", checkpoint(tmp_path / "smol"), "abc", "-n", "1"]
+    monkeypatch.setenv("LUCID_CACHE_GB", "0.0007")
+    assert in_process(command, monkeypatch) == 0
+    os.close(holder)
+    left = sorted(path.name for path in caches.iterdir())
+    assert [name.rpartition("-")[0] for name in left] == ["last", "oldest", "smol", ""] and left[-1] == "somebody's"
+    monkeypatch.setenv("LUCID_CACHE_GB", "many")
+    assert in_process(command, monkeypatch) == 2
+    assert "LUCID_CACHE_GB is 'many', expected a number of GB from 0 on" in capsys.readouterr().err
+
+
+def test_chat_generate_and_serve_export_once_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served_by(monkeypatch)
+    caches, source = tmp_path / "caches", checkpoint(tmp_path / "smol")
+    monkeypatch.setenv("LUCID_CACHE", str(caches))
+    monkeypatch.setattr("sys.stdin", io.StringIO("ab\n"))
+    for command in (["generate", source, "abc", "-n", "1"], ["chat", source, "-n", "1"], ["serve", source]):
+        assert in_process(command, monkeypatch) == 0
+    assert len(list(caches.iterdir())) == 1
 
 
 def test_starts_at_the_same_time_export_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

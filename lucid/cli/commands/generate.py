@@ -7,11 +7,11 @@ import secrets
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
+from lucid.cli.exported_source import exported_source
 from lucid.cli.options.commands import AnswerCommand, ConstraintOptions, Generate, RepetitionOptions, SamplingOptions
 from lucid.cli.options.groups import values_of
 from lucid.cli.quantizing import quantize_arguments
@@ -92,17 +92,19 @@ def structure_of(options: AnswerCommand) -> dict[str, Any]:
 
 def load(options: AnswerCommand) -> LanguageModel:
     """The model, ready to run."""
-    quantization = quantize_arguments(options, Path(options.source), decoder=True)
-    if options.eager and (options.providers or options.threads):
+    quantization = quantize_arguments(options, options.folder, decoder=True)
+    if not options.eager:
+        source = exported_source(options, None, options.providers or ["cpu"], decoder=True)
+        return load_language_model(
+            source.folder, adapters=source.adapter, providers=options.providers or None, threads=options.threads
+        )
+    if options.providers or options.threads:
         raise usage("--eager runs NumPy: leave out --provider and --threads")
     return load_language_model(
-        options.source,
-        eager=options.eager,
-        providers=options.providers or None,
-        threads=options.threads,
+        options.folder,
+        eager=True,
         ignore=options.ignore_option,
         adapters=adapters_of(options),
-        drafts=options.prompt_lookup_num_tokens is not None,
         **(quantization or {}),
     )
 

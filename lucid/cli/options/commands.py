@@ -13,7 +13,6 @@ import typer
 from lucid.cli.options.groups import (
     REPEATABLE,
     Command,
-    ConfigOptions,
     DeployedOptions,
     ExportedModelOptions,
     InputOptions,
@@ -25,7 +24,6 @@ from lucid.cli.options.groups import (
     SessionOptions,
     SizeOptions,
     TargetName,
-    WeightOptions,
     argument,
     file_or_stdout,
     folder_not_stdout,
@@ -323,19 +321,9 @@ class ConstraintOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerCommand(
-    Command, SessionOptions, ConfigOptions, WeightOptions, ConstraintOptions, RepetitionOptions, SamplingOptions
-):
-    """A command that runs a decoder with its tokenizer."""
+class AnswerCommand(Command, SessionOptions, DeployedOptions, ConstraintOptions, RepetitionOptions, SamplingOptions):
+    """A command that runs a decoder with its tokenizer. SOURCE may also be an ONNX file."""
 
-    source: Annotated[
-        str,
-        argument(
-            metavar="SOURCE",
-            help="A decoder with its tokenizer: a checkpoint (a folder, a GGUF file, or OWNER/NAME of Hugging Face's "
-            "hub), or an exported folder or ONNX file.",
-        ),
-    ]
     max_new_tokens: Annotated[
         int | None,
         typer.Option(

@@ -16,10 +16,12 @@ from lucid.export import Target, to_onnx
 from lucid.files.hub import local_checkpoint
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import decoder_name, load_tokenizer
+from lucid.generation.lookup import VERIFIED
 from lucid.models import load
 from lucid.models.checkpoints.adapters import Adapters, weighted
 from lucid.nn import CausalDecoder
 from lucid.nn.model_parts import CacheKind
+from lucid.nn.module import Module
 from lucid.nn.quantizing.quantize import Bits, quantize
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name, installed
@@ -33,7 +35,6 @@ def load_language_model(
     threads: int | None = None,
     ignore: Sequence[str] = (),
     adapters: Adapters = None,
-    drafts: bool = False,
     bits: Bits | None = None,
     **quantization: Any,
 ) -> LanguageModel:
@@ -49,8 +50,6 @@ def load_language_model(
         ignore: options of a checkpoint's config to read as absent, as for `lucid.models.load`.
         adapters: folders of LoRA adapters to merge into a checkpoint, as for `lucid.models.load`; for a model that was
             exported with inputs for adapters, one file of `lucid.layouts.write_adapter`.
-        drafts: whether a checkpoint is exported with the logits of all tokens, which the option
-            `prompt_lookup_num_tokens` needs; otherwise prompts are read faster.
         bits: the bits of the weights: 4, 8, or by layer, as for `lucid.quantize`. By default the weights stay as they
             are in the checkpoint, which may be quantized.
         quantization: further arguments of `lucid.quantize`, such as ``block=64``.
@@ -73,11 +72,12 @@ def load_language_model(
         adapter = adapter_file(adapters, exported)
         model: CausalDecoder | Session = Session(exported, providers, threads=threads, adapter=adapter)
     else:
-        model = _decoder(path, bits is not None, ignore, adapters)
+        with phase("reading weights"):
+            model = as_decoder(load(path, dequantize=bits is not None, ignore=ignore, adapters=adapters), path)
         if bits is not None:
             model = quantize(model, bits, **quantization)
         if not eager:
-            model = _session(model, providers, threads, drafts)
+            model = _session(model, providers, threads)
     return LanguageModel(model, tokenizer)
 
 
@@ -122,9 +122,12 @@ def _exported(path: Path) -> Path | None:
     return files[0] if files else None
 
 
-def _decoder(path: Path, dequantize: bool, ignore: Sequence[str], adapters: Adapters) -> CausalDecoder:
-    with phase("reading weights"):
-        model = load(path, dequantize=dequantize, ignore=ignore, adapters=adapters)
+def as_decoder(model: Module, path: Path) -> CausalDecoder:
+    """The model of a checkpoint, as it is.
+
+    Raises:
+        ValueError: unless it continues texts.
+    """
     if not isinstance(model, CausalDecoder):
         raise ValueError(
             f"{path}: is the checkpoint of a {type(model).__name__}, which does not continue texts; expected a "
@@ -133,7 +136,7 @@ def _decoder(path: Path, dequantize: bool, ignore: Sequence[str], adapters: Adap
     return model
 
 
-def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int | None, drafts: bool) -> Session:
+def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int | None) -> Session:
     """A decoder exported with its cache for the first provider and this onnxruntime, and loaded.
 
     The files are removed again. Weights in a side file are mapped, not read: a table that an embedding and the output
@@ -143,7 +146,7 @@ def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int
     target = Target(runtime.name, onnxruntime=installed(), rows_apart=True)
     with tempfile.TemporaryDirectory(prefix="lucid-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "model.onnx"
-        kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep and not drafts else None
+        kwargs = {"logits_to_keep": 1 + VERIFIED} if model.takes_logits_to_keep else None
         to_onnx(
             model, path=file, cache=quickest_cache(model, runtime), target=target, kwargs=kwargs, external_data=True
         )

@@ -1,0 +1,77 @@
+"""The cache folder of exported checkpoints: where it is, which of its folders are used, and how large it may become."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from lucid.cli.errors import usage
+from lucid.files.locks import exclusively, lock
+
+CACHE = "LUCID_CACHE"
+"""The variable with the folder where exports of checkpoints are kept."""
+MOST = "LUCID_CACHE_GB"
+"""The variable with its size in GB, beyond which folders are removed."""
+_USUAL = 50.0
+_NAME = re.compile(r".+-[0-9a-f]{16}")
+
+
+def cache_folder() -> Path:
+    """The folder of exported checkpoints, which is made: LUCID_CACHE, or `lucid` in the user's folder of caches."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
+    folder = Path(os.environ.get(CACHE) or Path(home, "lucid"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def use(folder: Path) -> None:
+    """Keep a folder until this process ends; afterwards it is the one that was used last."""
+    os.utime(folder)
+    if sys.platform != "win32":
+        lock(os.open(folder, os.O_RDONLY), wait=True, shared=True)  # the system closes it
+
+
+def make_room(room: float) -> None:
+    """Remove folders that no process uses, the least recently used first, until the others have at most so many bytes.
+
+    Where the system or the file system has no locks, as on Windows, all stay.
+    """
+    with exclusively(cache_folder() / "room"):
+        kept = [path for path in cache_folder().iterdir() if path.is_dir() and _NAME.fullmatch(path.name)]
+        for folder in sorted(kept, key=lambda path: -path.stat().st_mtime_ns):
+            room -= sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+            if room < 0:
+                _remove(folder)
+
+
+def room_of_cache() -> float:
+    """The bytes that the cache may have.
+
+    Raises:
+        CommandError: for a size that is no number.
+    """
+    told = os.environ.get(MOST) or str(_USUAL)
+    try:
+        most = float(told)
+    except ValueError:
+        most = -1.0
+    if not most >= 0:
+        raise usage(f"{MOST} is {told!r}, expected a number of GB from 0 on")
+    return most * 1e9
+
+
+def _remove(folder: Path) -> None:
+    if sys.platform == "win32":
+        return
+    with exclusively(folder) as alone:  # a process that looks for it waits, and then exports it again
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            if alone and lock(descriptor):
+                unnamed = folder.with_name(f".{folder.name}.removed")  # half of it is never taken for the whole
+                folder.rename(unnamed)
+                shutil.rmtree(unnamed)
+        finally:
+            os.close(descriptor)
