@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import sys
@@ -189,7 +190,7 @@ class Limits:
         requests: the most requests at a time; those beyond are refused at once.
 
     Raises:
-        ValueError: for a number that is not above 0.
+        ValueError: for a number that is not above 0, or not finite.
     """
 
     body: int = 4 << 20
@@ -200,5 +201,5 @@ class Limits:
     def __post_init__(self) -> None:
         for field in fields(self):
             number = getattr(self, field.name)
-            if not number > 0:
-                raise ValueError(f"Limits: {field.name} is {number!r}, expected a number above 0")
+            if not 0 < number < math.inf:
+                raise ValueError(f"Limits: {field.name} is {number!r}, expected a finite number above 0")

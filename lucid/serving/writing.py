@@ -190,6 +190,7 @@ async def _merged(writings: Sequence[Writing]) -> AsyncIterator[tuple[int, Piece
                 number, piece = await found.get()
                 if number < 0:
                     await asyncio.gather(*(task for task in tasks if task.done()))
+                await asyncio.sleep(0)  # a client that has gone is noticed before the next piece is sent
                 yield number, piece
                 if piece is None:
                     break

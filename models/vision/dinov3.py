@@ -96,8 +96,8 @@ class DINOv3(Pretrained[DINOv3Config]):
         frequencies = 2 * math.pi * c.rope_theta ** (-lucid.arange(quarter).astype("float32") / quarter)
 
         def along(count: int | Dim) -> Tensor:  # from -1 to 1, by each frequency
-            total = lucid.arange(count, count + 1).astype("float32")  # as a tensor, since it may be symbolic
-            return ((lucid.arange(count).astype("float32") + 0.5) / total * 2 - 1).unsqueeze(1) * frequencies
+            shares = (lucid.arange(count).astype("float32") + 0.5) / lucid.tensor(count)
+            return (shares * 2 - 1).unsqueeze(1) * frequencies
 
         down, across = along(rows).unsqueeze(1), along(columns).unsqueeze(0)
         both = ops.concat([part.expand(rows, columns, quarter) for part in (down, across)], -1)

@@ -176,7 +176,7 @@ class Places:
         """The logits of a box in the middle of each place, (S, 4), and whether it is well inside the image, (S, 1)."""
         found = list[Tensor]()
         for level, (height, width) in enumerate(self.sizes):
-            rows, columns = ((lucid.arange(n).astype("float32") + 0.5) / total(n) for n in (height, width))
+            rows, columns = ((lucid.arange(n).astype("float32") + 0.5) / lucid.tensor(n) for n in (height, width))
             shape = (height, width)
             middle = [columns.unsqueeze(0).expand(*shape), rows.unsqueeze(1).expand(*shape)]
             side = ops.full_like(middle[0], 0.05 * 2.0**level)
@@ -191,13 +191,8 @@ class Places:
         for height, width in self.sizes:
             firsts.append(firsts[-1] + height * width)
         heights, widths = zip(*self.sizes, strict=True)
-        rows, columns, starts = (ops.concat([total(n) for n in row], 0) for row in (heights, widths, firsts[:-1]))
+        rows, columns, starts = (lucid.tensor(list(row)) for row in (heights, widths, firsts[:-1]))
         return rows.unsqueeze(1), columns.unsqueeze(1), starts.unsqueeze(1)
-
-
-def total(size: Size) -> Tensor:
-    """A size, which may be symbolic, as a tensor of one number."""
-    return lucid.arange(size, size + 1)
 
 
 class ConvNorm(nn.Module):
@@ -354,7 +349,7 @@ class PointAttention(nn.Module):
 
 
 def _nearest(points: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """The places before and after each point along an axis, and the weights of both: 0 outside the image.
+    """The places before and after each point along an axis, and the weights of both; of one outside the image 0 and 0.
 
     Points are (..., levels, points), from 0 to 1; both results have a last axis of two.
     """
@@ -362,8 +357,9 @@ def _nearest(points: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
     before = ops.floor(points)
     part, last = points - before, (sizes - 1).astype(points.dtype).unsqueeze(1)
     places = ops.stack([before, before + 1], -1)
-    weights = ops.where((places >= 0) & (places <= last), ops.stack([1 - part, part], -1), 0.0)
-    return ops.minimum(ops.maximum(places, 0.0), last).astype(lucid.int64), weights
+    inside = (places >= 0) & (places <= last)  # NaN is not
+    weights = ops.where(inside, ops.stack([1 - part, part], -1), 0.0)
+    return ops.where(inside, places, 0.0).astype(lucid.int64), weights
 
 
 def main() -> None:

@@ -214,8 +214,8 @@ class Embeddings(nn.Module):
 
 def stretch(stored: int, wanted: int | Dim) -> Tensor:
     """(wanted, stored): bicubic interpolation of stored points at the wanted ones (Keys 1981, with a = -0.75)."""
-    a, total = -0.75, lucid.arange(wanted, wanted + 1)  # the size as a tensor, since it may be symbolic
-    centre = (lucid.arange(wanted).astype("float32") + 0.5) * (stored / total) - 0.5
+    a = -0.75
+    centre = (lucid.arange(wanted).astype("float32") + 0.5) * (stored / lucid.tensor(wanted)) - 0.5
     points = ops.floor(centre).unsqueeze(1) + lucid.tensor([-1.0, 0.0, 1.0, 2.0])  # the four around each centre
     x = abs(centre.unsqueeze(1) - points)
     weights = _cubic(x, a).unsqueeze(2)
@@ -229,7 +229,7 @@ def smooth(stored: int, wanted: int | Dim) -> Tensor:
 
     As torch's `interpolate` does with antialias, and Pillow.
     """
-    step = stored / lucid.arange(wanted, wanted + 1)
+    step = stored / lucid.tensor(wanted)
     centre = ((lucid.arange(wanted).astype("float32") + 0.5) * step).unsqueeze(1)
     x = abs(lucid.arange(stored).astype("float32") + 0.5 - centre) / ops.maximum(step, 1.0)
     weights = ops.where(x < 2, _cubic(x, -0.5), 0.0)

@@ -101,8 +101,17 @@ def test_an_odd_end_is_the_mean_of_what_is_there() -> None:
 def test_points_are_read_between_places_and_outside_are_zero() -> None:
     """An image of 1 x 2 places, and points in the middle of both, between them, at the left edge, and outside."""
     places, weights = _nearest(lucid.tensor([[0.25, 0.75, 0.5, 0.0, 2.0]]), lucid.tensor([[2]]))
-    assert places.tolist() == [[[0, 1], [1, 1], [0, 1], [0, 0], [1, 1]]]
+    assert places.tolist() == [[[0, 1], [1, 0], [0, 1], [0, 0], [0, 0]]]
     assert weights.tolist() == [[[1, 0], [1, 0], [0.5, 0.5], [0, 0.5], [0, 0]]]
+
+
+def test_nan_in_an_image_is_nan_in_what_is_found() -> None:
+    model = RTDetrForObjectDetection.from_pretrained(goldens.folder("rt_detr/objects"))
+    pixels = np.zeros((1, 3, 64, 96), np.float32)
+    pixels[0, 1, 5, 7] = np.nan
+    exported = lucid.runtime.Session(lucid.export.to_onnx(model), threads=1)
+    for results in (model(lucid.tensor(pixels)), exported(pixels)):
+        assert all(np.isnan(result.numpy()).all() for result in results)
 
 
 def test_anchors_stand_in_the_middle_of_places_and_not_at_the_edge() -> None:

@@ -200,6 +200,36 @@ def test_a_stream_whose_reader_has_gone_before_it_begins_leaves_its_slot(folder)
     assert asyncio.run(several()) == [200] * 3
 
 
+def test_a_stream_sends_one_piece_before_it_can_hear_that_its_reader_has_gone(folder):
+    """Also where many are written: the loop has its turn after each."""
+    app = lucid.serving.application(folder, threads=1)
+    headers = [(b"host", b"a"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": CHAT, "headers": headers, "query_string": b""}
+
+    async def heard() -> list[bool]:
+        turned, heard = asyncio.Event(), []
+        incoming = [{"type": "http.request", "body": json.dumps({**LONG, "stream": True}).encode()}]
+        turned.set()
+
+        async def receive() -> dict:
+            return incoming.pop(0) if incoming else await asyncio.Event().wait()
+
+        async def send(message: dict) -> None:
+            if not message.get("body"):
+                return
+            heard.append(turned.is_set())
+            while len(heard) == 2 and app.state.model.language.active:  # until the whole answer is written
+                await asyncio.sleep(0.01)
+            turned.clear()
+            asyncio.get_running_loop().call_soon(turned.set)
+
+        await app(scope, receive, send)
+        return heard[:-1]  # the last one only says that it is the last
+
+    pieces = asyncio.run(heard())
+    assert len(pieces) > 10 and all(pieces)
+
+
 @pytest.mark.parametrize("end", ["the time is over", "the reader has gone"])
 def test_an_answer_without_text_ends_at_its_next_token(folder, end, monkeypatch):
     """Special tokens give no piece of text."""

@@ -151,9 +151,11 @@ def limited(folder, **limits):
     return served(folder, name="tiny", limits=lucid.serving.Limits(**limits))
 
 
-@pytest.mark.parametrize("limits", [{"body": 0}, {"tokens": -1}, {"seconds": 0.0}, {"requests": 0}])
-def test_limits_are_above_0(limits):
-    with pytest.raises(ValueError, match=rf"Limits: {next(iter(limits))} is -?\d\S*, expected a number above 0"):
+@pytest.mark.parametrize(
+    "limits", [{"body": 0}, {"tokens": -1}, {"seconds": 0.0}, {"seconds": float("inf")}, {"requests": 0}]
+)
+def test_limits_are_finite_and_above_0(limits):
+    with pytest.raises(ValueError, match=rf"Limits: {next(iter(limits))} is \S+, expected a finite number above 0"):
         lucid.serving.Limits(**limits)
 
 
