@@ -114,7 +114,7 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
     **{f"nn.BatchNorm{axes}d": {"bias": "torch's name for affine=False"} for axes in (1, 2)},
     "nn.GroupNorm": {"bias": "there is a weight and a bias, or none"},
     **{f"nn.Conv{axes}d": {"padding_mode": "padding is zeros"} for axes in (1, 2, 3)},
-    **{f"nn.ConvTranspose{axes}d": {"padding_mode": "padding is zeros"} for axes in (1, 2)},
+    **{f"nn.ConvTranspose{axes}d": {"padding_mode": "padding is zeros"} for axes in (1, 2, 3)},
     "nn.AvgPool2d": {"divisor_override": "multiply the result"},
     "nn.TransformerEncoder": dict.fromkeys(("enable_nested_tensor", "mask_check"), _MEMORY),
 }

@@ -14,7 +14,6 @@ from lucid import ops
 from lucid.core.graph.types import DType, bool_, broadcast, float32, int64
 from lucid.core.graph.values import Constant, Result, Value
 from lucid.core.sizes.dims import Dim, Size, same, sym_max, sym_min
-from lucid.core.torch_names.no_grad_and_finfo import finfo
 from lucid.nn import functional as F
 from lucid.ops.creation import tensor as _tensor
 from lucid.ops.tensor.tensor import Tensor
@@ -171,22 +170,8 @@ def fmod(x: Tensor, y: Any) -> Tensor:
     return ops.where(x < 0, -(-x % y), x % y)
 
 
-def nan_to_num(x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """Numbers in the places of NaN and of infinities: 0 and the largest ones of the type by default."""
-    if x.dtype.kind != "float":
-        return x
-    limits = finfo(x.dtype)
-    high, low = (limits.max if posinf is None else posinf), (limits.min if neginf is None else neginf)
-    x = ops.where(ops.isnan(x), 0.0 if nan is None else nan, x)
-    return ops.where(x == float("inf"), high, ops.where(x == -float("inf"), low, x))
-
-
 def clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
     return ops.clamp(x, low, high)
-
-
-def trunc(x: Tensor) -> Tensor:
-    return x if x.dtype.kind != "float" else ops.where(x < 0, ops.ceil(x), ops.floor(x))
 
 
 def addmm(x: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
@@ -197,18 +182,6 @@ def addmm(x: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Ten
 
 def einsum(equation: str, operands: Sequence[Tensor], path: Any = None) -> Tensor:
     return ops.einsum(equation, *operands)
-
-
-def addcmul(x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
-    return x + (a * b if value == 1 else a * b * value)
-
-
-def addcdiv(x: Tensor, a: Tensor, b: Tensor, value: Any = 1) -> Tensor:
-    return x + (a / b if value == 1 else a / b * value)
-
-
-def lerp(x: Tensor, end: Tensor, weight: Any) -> Any:
-    return x + weight * (end - x)
 
 
 def trilinear(
@@ -368,15 +341,6 @@ def select_scatter(x: Tensor, source: Tensor, axis: int, place: int) -> Tensor:
 
 def repeat_interleave(x: Tensor, repeats: Any, axis: int | None = None, output_size: Any = None) -> Tensor:
     return x.repeat_interleave(repeats, axis)
-
-
-def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    x = x.movedim((axis1, axis2), (-2, -1))
-    rows, columns = x.shape[-2:]
-    length = sym_min(rows - max(-offset, 0), columns - max(offset, 0))
-    places = ops.arange(length)
-    flat = x.reshape(*x.shape[:-2], rows * columns)
-    return flat[..., (places + max(-offset, 0)) * columns + places + max(offset, 0)]
 
 
 # Reductions -----------------------------------------------------------------------------------------------------------

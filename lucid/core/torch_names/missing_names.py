@@ -27,36 +27,44 @@ _FORMULAS = {  # of activations
 }
 _SHUFFLE = "write x.reshape(n, c // r**2, r, r, h, w).permute(0, 1, 4, 2, 5, 3).reshape(n, c // r**2, h * r, w * r)"
 
+_ALONE = (
+    "count_nonzero",
+    "diag",
+    "diag_embed",
+    "diagonal",
+    "exp2",
+    "fliplr",
+    "flipud",
+    "frac",
+    "log10",
+    "ravel",
+    "trunc",
+)
+_PAIRS = ("cross", "dot", "inner", "isclose", "isin", "kron", "logaddexp", "mv")
+
 _SAME = {  # of torch's names that are both functions and methods: what to write, of tensors x and y
     "addmm": "write x + a @ b",
     "addmv": "write x + a @ b",
-    "addcmul": "write x + value * a * b",
-    "addcdiv": "write x + value * a / b",
     "bitwise_left_shift": "write x * 2**n",
     "bitwise_right_shift": "write x // 2**n",
     "copy": "tensors are never changed in place, so a copy is not needed; write x itself",
     "expm1": "write lucid.exp(x) - 1",
-    "fliplr": "write x.flip(1)",
-    "flipud": "write x.flip(0)",
-    "fix": "write lucid.where(x < 0, x.ceil(), x.floor())",
+    "fix": "write lucid.trunc(x)",
     "floor_divide": "write x // y",
-    "fmod": "write x - y * q with q = x / y rounded towards 0: lucid.where(x / y < 0, (x / y).ceil(), (x / y).floor())",
+    "fmod": "write x - y * lucid.trunc(x / y)",
     "index_copy": "write x.scatter(dim, indices, values), with indices as large as values",
     "index_fill": "write lucid.where(mask, value, x), with a mask that is true at the indices",
     "is_floating_point": 'write x.dtype.kind == "float"',
     "kthvalue": "write x.sort(dim)[0].select(dim, k - 1)",
-    "lerp": "write x + weight * (y - x)",
     "log1p": "write lucid.log(1 + x)",
     "logsumexp": "write (lucid.exp(x - m)).sum(dim).log() + m.squeeze(dim) with m = x.amax(dim, keepdim=True)",
     "median": "write x.sort(dim)[0].select(dim, (x.shape[dim] - 1) // 2)",
     "nanmean": "write lucid.where(x.isnan(), 0, x).sum(dim) / (~x.isnan()).sum(dim)",
     "nansum": "write lucid.where(x.isnan(), 0, x).sum(dim)",
-    "ravel": "write x.flatten()",
     "rot90": "write x.transpose(0, 1).flip(0), which is one turn of the first two axes",
     "remainder": "write x % y",
     "swapdims": "write x.transpose(dim0, dim1)",
     "true_divide": "write x / y",
-    "trunc": "write lucid.where(x < 0, x.ceil(), x.floor())",
 }
 
 # By the place where torch has the name.
@@ -64,7 +72,8 @@ ABSENT: dict[str, dict[str, str]] = {
     "Tensor": {
         **_SAME,
         **{name: f"write x.to(lucid.{kind})" for name, kind in {"char": "int8", "byte": "uint8"}.items()},
-        **{name: f"write lucid.{name}(x, y)" for name in ("atan2", "hypot")},
+        **{name: f"write lucid.{name}(x, y)" for name in ("atan2", "hypot", *_PAIRS)},
+        **{name: f"write lucid.{name}(x)" for name in _ALONE},
         "fill_": "tensors are never changed in place; write x = lucid.full_like(x, value)",
         **dict.fromkeys(
             ("backward", "grad", "grad_fn", "requires_grad", "requires_grad_", "register_hook", "retain_grad"),
@@ -73,6 +82,10 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("cuda", "is_cuda", "get_device", "pin_memory", "share_memory_"), _NO_DEVICES),
         **dict.fromkeys(("masked_select", "unique"), _UNKNOWN_SIZE),
         **dict.fromkeys(("normal_", "uniform_", "trunc_normal_"), "write nn.init.normal_(parameter) and so on"),
+        "lerp": "write lucid.lerp(x, end, weight)",
+        **{name: f"write lucid.{name}(x, a, b, value=1)" for name in ("addcmul", "addcdiv")},
+        "nan_to_num": "write lucid.nan_to_num(x)",
+        "take_along_dim": "write lucid.take_along_dim(x, indices, dim)",
         "copy_": "tensors are never changed in place; write x = other, or parameter.assign(array)",
         "zero_": "tensors are never changed in place; write x = lucid.zeros_like(x)",
         **dict.fromkeys(
@@ -83,7 +96,6 @@ ABSENT: dict[str, dict[str, str]] = {
         "unfold": "write x.gather(...), or for a known length lucid.stack([x[..., i : i + size] for i in range(0, "
         "length - size + 1, step)], -2); F.unfold has the windows of images",
         **dict.fromkeys(("view_as_complex", "view_as_real"), _NO_COMPLEX),
-        "diagonal": 'write lucid.einsum("...ii->...i", x)',
         "apply_": "write what computes the new value in ops: Python functions of single numbers are not exported",
         "stride": "tensors have no strides; write x.reshape(...) or x.permute(...)",
         "as_strided": "tensors have no strides; write x.reshape(...), x.permute(...) or slices",
@@ -91,9 +103,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "lucid": {
         **_SAME,
         "iinfo": "write numpy.iinfo(x.dtype.numpy)",
-        "column_stack": "write lucid.cat(tensors, 1), of vectors lucid.stack(tensors, 1)",
-        "dstack": "write lucid.cat(tensors, 2), of matrices lucid.stack(tensors, 2)",
-        **dict.fromkeys(("row_stack", "vstack"), "write lucid.cat(tensors, 0), of vectors lucid.stack(tensors)"),
+        "row_stack": "write lucid.vstack(tensors)",
         **dict.fromkeys(("autograd", "optim", "enable_grad"), _NO_GRADIENTS),
         **dict.fromkeys(("cuda", "mps", "device", "distributed"), _NO_DEVICES),
         **dict.fromkeys(("unique", "masked_select"), _UNKNOWN_SIZE),
@@ -105,7 +115,6 @@ ABSENT: dict[str, dict[str, str]] = {
             _NO_COMPLEX,
         ),
         "polar": "there are no complex numbers; write the cosine and the sine as two tensors",
-        "diagonal": 'write lucid.einsum("...ii->...i", x)',
         "as_tensor": "write lucid.tensor(data)",
         "empty_like": "write lucid.zeros_like(x)",
         "clone": "tensors are never changed in place, so a copy is not needed; write x itself",

@@ -1,0 +1,295 @@
+"""Functions of torch that are a line of other ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from lucid.core.graph.types import show_shape
+from lucid.core.sizes.dims import product, same, sym_min
+from lucid.ops.creation import arange
+from lucid.ops.elementwise import abs_, add, ceil, exp, floor, isfinite, isnan, log, log1p, maximum, sub, where
+from lucid.ops.indexing import take, take_along
+from lucid.ops.linalg import matmul
+from lucid.ops.op import function
+from lucid.ops.operand_conversion import as_tensor
+from lucid.ops.rearranging import movedim
+from lucid.ops.shaping import concat, flatten, normalize_axis, pad, permute, reshape, unsqueeze
+from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike
+
+# Elements -------------------------------------------------------------------------------------------------------------
+
+
+@function
+def trunc(x: Tensor) -> Tensor:
+    """Each element rounded towards 0."""
+    return x if x.dtype.kind == "int" else where(x < 0, ceil(x), floor(x))
+
+
+@function
+def frac(x: Tensor) -> Tensor:
+    """What `trunc` leaves of each element."""
+    return sub(x, trunc(x))
+
+
+@function
+def exp2(x: Tensor) -> Tensor:
+    """2 to the power of each element."""
+    return 2.0**x
+
+
+@function
+def log10(x: Tensor) -> Tensor:
+    """Logarithm to base 10."""
+    return log(x) * (1 / math.log(10))
+
+
+@function
+def logaddexp(x: Tensor, other: TensorLike) -> Tensor:
+    """log(exp(x) + exp(other)), which does not overflow."""
+    y = as_tensor("logaddexp", other)
+    apart = maximum(x, y) + log1p(exp(-abs_(x - y)))
+    return where(x == y, x + math.log(2), apart)  # infinities have no difference
+
+
+@function
+def lerp(x: Tensor, end: TensorLike, weight: TensorLike) -> Tensor:
+    """x + weight * (end - x)."""
+    return x + weight * (as_tensor("lerp", end) - x)
+
+
+@function
+def addcmul(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
+    """x + value * tensor1 * tensor2."""
+    return add(x, as_tensor("addcmul", tensor1) * tensor2 * value)
+
+
+@function
+def addcdiv(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
+    """x + value * tensor1 / tensor2."""
+    return add(x, as_tensor("addcdiv", tensor1) / tensor2 * value)
+
+
+@function
+def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """Numbers in the places of NaN and infinities: 0, and the largest and the lowest number of the type."""
+    if x.dtype.kind != "float":
+        return x
+    x = where(isnan(x), 0.0 if nan is None else nan, x)
+    x = where(x == math.inf, x.dtype.largest if posinf is None else posinf, x)
+    return where(x == -math.inf, x.dtype.lowest if neginf is None else neginf, x)
+
+
+@function
+def isclose(x: Tensor, other: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Where |x - other| <= atol + rtol * |other|; infinities are close to themselves only."""
+    y = as_tensor("isclose", other)
+    close = (x == y) | (isfinite(y) & (abs_(x - y) <= atol + rtol * abs_(y))) if x.dtype.kind == "float" else x == y
+    return close | (isnan(x) & isnan(y)) if equal_nan else close
+
+
+@function
+def isin(elements: Tensor, test_elements: TensorLike, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Which elements are among others; `invert`: which are not. `assume_unique` changes nothing."""
+    among = (unsqueeze(elements, -1) == flatten(as_tensor("isin", test_elements))).any(-1)
+    return ~among if invert else among
+
+
+@function
+def count_nonzero(x: Tensor, axis: Axes = None) -> Tensor:
+    """How many elements are not 0, of all or along axes."""
+    return (x != 0).sum(axis)
+
+
+# Products -------------------------------------------------------------------------------------------------------------
+
+
+def _check_vectors(name: str, *vectors: Tensor) -> None:
+    if any(vector.ndim != 1 for vector in vectors):
+        raise ValueError(f"{name}: got {' and '.join(map(str, (v.type for v in vectors)))}, expected vectors")
+
+
+@function
+def dot(x: Tensor, tensor: TensorLike) -> Tensor:
+    """The sum of the products of two vectors' elements.
+
+    Raises:
+        ValueError: for other than vectors of one length.
+    """
+    y = as_tensor("dot", tensor)
+    _check_vectors("dot", x, y)
+    return matmul(x, y)
+
+
+@function
+def mv(x: Tensor, vec: TensorLike) -> Tensor:
+    """The product of a matrix and a vector.
+
+    Raises:
+        ValueError: for other than a vector of as many elements as the matrix has columns.
+    """
+    vector = as_tensor("mv", vec)
+    _check_vectors("mv", vector)
+    return matmul(x, vector)
+
+
+@function
+def inner(x: Tensor, other: TensorLike) -> Tensor:
+    """The sums of products along the last axes of both; a product with a number."""
+    y = as_tensor("inner", other)
+    return x * y if not x.ndim or not y.ndim else tensordot(x, y, ([-1], [-1]))
+
+
+@function
+def tensordot(a: Tensor, b: TensorLike, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
+    """The sums of products along axes of both: the last ones of a and the first ones of b, or one list for each.
+
+    Raises:
+        ValueError: for axes that differ in number or size.
+    """
+    b = as_tensor("tensordot", b)
+    pairs = (range(a.ndim - axes, a.ndim), range(axes)) if isinstance(axes, int) else axes
+    left, right = (
+        [normalize_axis("tensordot", axis, x.ndim) for axis in each] for x, each in zip((a, b), pairs, strict=True)
+    )
+    if len(left) != len(right) or not all(same(a.shape[i], b.shape[j]) for i, j in zip(left, right, strict=True)):
+        raise ValueError(
+            f"tensordot: axes {left} of {show_shape(a.shape)} and {right} of {show_shape(b.shape)} differ in number or "
+            "size"
+        )
+    kept_left = [axis for axis in range(a.ndim) if axis not in left]
+    kept_right = [axis for axis in range(b.ndim) if axis not in right]
+    shape = (*(a.shape[axis] for axis in kept_left), *(b.shape[axis] for axis in kept_right))
+    summed = product(a.shape[axis] for axis in left)
+    rows = reshape(permute(a, [*kept_left, *left]), (product(a.shape[axis] for axis in kept_left), summed))
+    columns = reshape(permute(b, [*right, *kept_right]), (summed, product(b.shape[axis] for axis in kept_right)))
+    return reshape(matmul(rows, columns), shape)
+
+
+@function
+def kron(x: Tensor, other: TensorLike) -> Tensor:
+    """The Kronecker product: blocks of `other`, each times an element of x."""
+    y = as_tensor("kron", other)
+    rank = max(x.ndim, y.ndim)
+    left = reshape(x, (*(1,) * (rank - x.ndim), *x.shape))
+    right = reshape(y, (*(1,) * (rank - y.ndim), *y.shape))
+    wide = unsqueeze(left, range(1, 2 * rank, 2)) * unsqueeze(right, range(0, 2 * rank, 2))
+    return reshape(wide, [a * b for a, b in zip(left.shape, right.shape, strict=True)])
+
+
+@function
+def cross(x: Tensor, other: TensorLike, axis: int | None = None) -> Tensor:
+    """The cross product of vectors of three elements, along an axis or by default the first one of that size.
+
+    Raises:
+        ValueError: for an axis of another size.
+    """
+    y = as_tensor("cross", other)
+    threes = [place for place, size in enumerate(x.shape) if same(size, 3)]
+    place = normalize_axis("cross", axis, x.ndim) if axis is not None else threes[0] if threes else -1
+    if place not in threes or not same(y.shape[place - x.ndim], 3):
+        raise ValueError(f"cross: got {x.type} and {y.type}, expected axes of 3 elements to multiply")
+    first, second = ([v.narrow(place - x.ndim, i, 1) for i in range(3)] for v in (x, y))
+    parts = [first[i] * second[j] - first[j] * second[i] for i, j in ((1, 2), (2, 0), (0, 1))]
+    return concat(parts, place)
+
+
+@function
+def cdist(
+    x1: Tensor, x2: TensorLike, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> Tensor:
+    """The distances (..., A, B) of each row of x1 (..., A, d) from each row of x2 (..., B, d), by the p-norm.
+    `compute_mode` changes nothing: products are not used, as they lose digits.
+    """
+    y = as_tensor("cdist", x2)
+    return (unsqueeze(x1, -2) - unsqueeze(y, -3)).norm(p, -1)
+
+
+# Places ---------------------------------------------------------------------------------------------------------------
+
+
+@function
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The elements whose place along dim2 is that along dim1 plus `offset`, as the last axis."""
+    x = movedim(x, (dim1, dim2), (-2, -1))
+    rows, columns = x.shape[-2:]
+    first, second = max(-offset, 0), max(offset, 0)
+    places = arange(sym_min(rows - first, columns - second))
+    return take(reshape(x, (*x.shape[:-2], rows * columns)), (places + first) * columns + places + second, -1)
+
+
+@function
+def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last axis of x on a diagonal and 0 elsewhere; their axes are dim1 and dim2."""
+    length = x.shape[-1] + abs(offset)
+    places = arange(length)
+    before = [0] * (x.ndim - 1)
+    by_row = pad(x, before=(*before, max(-offset, 0)), after=(*before, max(offset, 0)))
+    on_diagonal = places == unsqueeze(places, 1) + offset
+    return movedim(where(on_diagonal, unsqueeze(by_row, -1), np.zeros((), x.dtype.numpy)), (-2, -1), (dim1, dim2))
+
+
+@function
+def diag(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The diagonal of a matrix, or a matrix with a vector on its diagonal.
+
+    Raises:
+        ValueError: for other than a vector or a matrix.
+    """
+    if x.ndim not in (1, 2):
+        raise ValueError(f"diag: got {x.type}, expected a vector or a matrix; diagonal(x) takes more axes")
+    return diag_embed(x, diagonal) if x.ndim == 1 else _diagonal(x, diagonal)
+
+
+_diagonal = diagonal
+
+
+@function
+def take_along_dim(x: Tensor, indices: TensorLike, axis: int | None = None) -> Tensor:
+    """Elements of x at indices along an axis, where the other axes broadcast; without one, of x flattened."""
+    indices = as_tensor("take_along_dim", indices)
+    return take_along(flatten(x), flatten(indices), axis=0) if axis is None else take_along(x, indices, axis=axis)
+
+
+@function
+def ravel(x: Tensor) -> Tensor:
+    """All elements in a row."""
+    return flatten(x)
+
+
+@function
+def fliplr(x: Tensor) -> Tensor:
+    """The second axis turned round."""
+    return x.flip(1)
+
+
+@function
+def flipud(x: Tensor) -> Tensor:
+    """The first axis turned round."""
+    return x.flip(0)
+
+
+def _with_axes(name: str, parts: Sequence[TensorLike], least: int) -> list[Tensor]:
+    """Tensors of at least so many axes: new ones of size 1 come first."""
+    tensors = [as_tensor(name, part) for part in parts]
+    return [reshape(x, (*(1,) * (least - x.ndim), *x.shape)) for x in tensors]
+
+
+@function
+def vstack(parts: Sequence[TensorLike]) -> Tensor:
+    """Tensors joined along their first axis; vectors are rows."""
+    return concat(_with_axes("vstack", parts, 2), 0)
+
+
+@function
+def column_stack(parts: Sequence[TensorLike]) -> Tensor:
+    """Tensors joined along their second axis; vectors are columns."""
+    return concat([unsqueeze(x, 1) if x.ndim == 1 else x for x in _with_axes("column_stack", parts, 1)], 1)
+
+
+@function
+def dstack(parts: Sequence[TensorLike]) -> Tensor:
+    """Tensors joined along their third axis, which matrices get."""
+    return concat([unsqueeze(x, 2) if x.ndim == 2 else x for x in _with_axes("dstack", parts, 2)], 2)
