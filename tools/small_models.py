@@ -85,6 +85,23 @@ FACTS: dict[str, dict[str, Any]] = {
     "rt_detr_v2": {"encoder_layers": 1},
     "d_fine": {"encoder_layers": 1},
     "table-transformer": RESNET,
+    "zamba2": {
+        **{"layers_block_type": ["linear_attention", "hybrid"], "n_mamba_heads": 4, "mamba_d_state": 16},
+        **{"hybrid_layer_ids": [1], "num_mem_blocks": 1},
+    },
+    "zoedepth": {
+        "backbone_config": {
+            **{
+                "model_type": "beit",
+                "num_hidden_layers": 4,
+                "out_indices": [1, 2, 3, 4],
+                "reshape_hidden_states": False,
+            },
+            "use_relative_position_bias": True,
+        },
+        **{"neck_hidden_sizes": [8, 16, 32, 64], "num_attractors": [4, 2, 2, 1], "fusion_hidden_size": 32},
+        **{"bottleneck_features": 32, "bin_embedding_dim": 16},
+    },
 }
 """What a config needs besides its sizes."""
 SHAPES: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -105,6 +122,7 @@ SHAPES: dict[str, dict[str, tuple[Any, ...]]] = {
     "speech-encoder-decoder": {"input_values": ("T",), "decoder_input_ids": ("M",)},
     "speech_to_text": {"input_features": (60, 80), "decoder_input_ids": ("M",)},
     "speecht5": {"input_values": (4000,), "decoder_input_ids": ("M",)},
+    "vit_mae": {"pixel_values": (3, 32, 32), "noise": (16,)},
     "wav2vec2-bert": {"input_features": (60, 160)},
 }
 """The axes after the first of inputs that the tool cannot guess."""

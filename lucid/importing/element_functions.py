@@ -134,6 +134,19 @@ def nanmedian(x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tens
     return (value, place) if keepdim else (value.squeeze(axis), place.squeeze(axis))
 
 
+def mode(x: Tensor, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The element that is there most often, the smallest one of several, and its last place."""
+    if not x.ndim:
+        return x, ops.full((), 0, int64)
+    moved = x.movedim(axis, -1)
+    alike = moved.unsqueeze(-1) == moved.unsqueeze(-2)
+    counts = alike.sum(-1)
+    value = ops.where(counts == counts.amax(-1, True), moved, moved.amax(-1, True)).amin(-1, True)
+    place = x.shape[axis] - 1 - (moved == value).astype(int32).flip(-1).argmax(-1, True)
+    value, place = value.movedim(-1, axis), place.movedim(-1, axis)
+    return (value, place) if keepdim else (value.squeeze(axis), place.squeeze(axis))
+
+
 def nanmedian_of_all(x: Tensor) -> Any:
     return nanmedian(x.flatten(), 0)[0]
 

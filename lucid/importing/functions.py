@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucid import ops
-from lucid.core.graph.types import DType, bool_, broadcast, float32, int64
+from lucid.core.graph.types import DType, bool_, broadcast, float32, int32, int64
 from lucid.core.graph.values import Constant, Result, Value
 from lucid.core.sizes.dims import Dim, Size, same, sym_max, sym_min
 from lucid.nn import functional as F
@@ -135,10 +135,6 @@ def to_dtype(x: Tensor, dtype: DType | None = None, *ignored: Any, **named: Any)
     return to_copy(x, dtype)
 
 
-def type_as(x: Tensor, other: Tensor) -> Tensor:
-    return x.astype(other.dtype)
-
-
 # Arithmetic -----------------------------------------------------------------------------------------------------------
 
 
@@ -168,10 +164,6 @@ def fmod(x: Tensor, y: Any) -> Tensor:
     """The remainder with the sign of x."""
     y = ops.abs(y) if isinstance(y, Tensor) else abs(y)
     return ops.where(x < 0, -(-x % y), x % y)
-
-
-def clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
-    return ops.clamp(x, low, high)
 
 
 def addmm(x: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
@@ -276,16 +268,8 @@ def cat(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
     return kept[0] if len(kept) == 1 else ops.concat(kept or parts, axis)
 
 
-def stack(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
-    return ops.stack(parts, axis)
-
-
 def split(x: Tensor, sizes: Any, axis: int = 0) -> Sequence[Tensor]:
     return x.split(list(sizes) if isinstance(sizes, (list, tuple)) else sizes, axis)
-
-
-def repeat(x: Tensor, repeats: Sequence[Size]) -> Tensor:
-    return ops.repeat(x, repeats)
 
 
 def flip(x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -405,11 +389,37 @@ def vector_norm(
 def linalg_norm(
     x: Tensor, order: Any = None, axis: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
-    """torch.linalg.norm; matrix norms other than Frobenius' are not here."""
-    pair = isinstance(axis, (list, tuple)) and len(axis) == 2
-    if order is not None and (pair or (axis is None and x.ndim == 2)):
-        raise NotImplementedError(f"linalg_norm: the matrix norm {order!r}")
-    return vector_norm(x, 2 if order is None else order, axis, keepdim, dtype)
+    """torch.linalg.norm; of matrix norms Frobenius' and the largest and smallest sums of rows and columns."""
+    pair = tuple(axis) if isinstance(axis, (list, tuple)) and len(axis) == 2 else (0, 1)
+    if order is None or not (pair == axes_of(axis) or (axis is None and x.ndim == 2)):
+        return vector_norm(x, 2 if order is None else order, axis, keepdim, dtype)
+    if abs(order) not in (1, math.inf):
+        raise NotImplementedError(f"linalg_norm: the matrix norm {order!r}, which takes singular values")
+    added, chosen = pair if abs(order) == 1 else pair[::-1]
+    sums = ops.abs(x if dtype is None else x.astype(dtype)).sum(added, True)
+    norm = sums.amax(chosen, True) if order > 0 else sums.amin(chosen, True)
+    return norm if keepdim else norm.squeeze(pair)
+
+
+def inverse(x: Tensor, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    """The inverses of matrices of up to 3 rows, by their cofactors, and zeros in the places of LAPACK's codes."""
+    n = x.shape[-1]
+    if not isinstance(n, int) or not 0 < n <= 3:
+        raise NotImplementedError(
+            f"linalg.inv of {n} rows, expected up to 3, for which there is a closed form: compute it before the module "
+            "is imported, or register a function"
+        )
+    a = [[x[..., row, column] for column in range(n)] for row in range(n)]
+    if n == 1:
+        cofactors = [[ops.ones_like(a[0][0])]]
+    elif n == 2:
+        cofactors = [[a[1][1], -a[1][0]], [-a[0][1], a[0][0]]]
+    else:
+        turns = ((1, 2), (2, 0), (0, 1))
+        cofactors = [[a[i][k] * a[j][m] - a[i][m] * a[j][k] for k, m in turns] for i, j in turns]
+    determinant = sum((a[0][column] * cofactors[0][column] for column in range(1, n)), a[0][0] * cofactors[0][0])
+    rows = [ops.stack([cofactors[row][column] for row in range(n)], -1) for column in range(n)]
+    return ops.stack(rows, -2) / determinant[..., None, None], ops.full(x.shape[:-2], 0, int32)
 
 
 def weight_norm(v: Tensor, g: Tensor, axis: int = 0) -> Tensor:
@@ -456,39 +466,11 @@ def cumsum(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
     return x.cumsum(axis, dtype) if x.ndim else x.sum(dtype=dtype)
 
 
-def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
-    return x.argmax(axis, keepdim)
-
-
-def argmin(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
-    return x.argmin(axis, keepdim)
-
-
-def sort(x: Tensor, axis: int = -1, descending: bool = False) -> Any:
-    return x.sort(axis, descending)
-
-
 def sort_stable(x: Tensor, stable: bool | None = True, dim: int = -1, descending: bool = False) -> Any:
     return x.sort(dim, descending)
 
 
-def argsort(x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
-    return x.argsort(axis, descending)
-
-
-def topk(x: Tensor, k: Size, axis: int = -1, largest: bool = True, ordered: bool = True) -> Any:
-    return x.topk(k, axis, largest)
-
-
 # Choices --------------------------------------------------------------------------------------------------------------
-
-
-def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
-    return x.masked_fill(mask, value)
-
-
-def scatter(x: Tensor, axis: int, index: Tensor, source: Any) -> Tensor:
-    return x.scatter(axis, index, source)
 
 
 def gather(x: Tensor, axis: int, index: Tensor, sparse_grad: bool = False) -> Tensor:

@@ -151,24 +151,23 @@ def grid_sampler(x: Tensor, grid: Tensor, mode: int, padding_mode: int, align_co
     return F.grid_sample(x, grid, modes[mode], paddings[padding_mode], align_corners)
 
 
-def upsample(mode: str, align: bool) -> Function:
+def upsample(mode: str, align: bool, antialias: bool = False) -> Function:
     """The vector overloads: the size, or factors."""
 
     def upsample(x: Tensor, size: Any, *options: Any) -> Tensor:
         corners, factors = options if align else (None, *options)
-        return F.interpolate(
-            x, None if size is None else tuple(size), None if factors is None else tuple(factors), mode, corners
-        )
+        wanted = None if size is None else tuple(size)
+        return F.interpolate(x, wanted, None if factors is None else tuple(factors), mode, corners, antialias=antialias)
 
     return upsample
 
 
-def upsample_size(mode: str, align: bool) -> Function:
+def upsample_size(mode: str, align: bool, antialias: bool = False) -> Function:
     """The plain overloads: the size and, for a few, the corners; factors that follow give the same size."""
 
     def upsample(x: Tensor, size: Sequence[Size], *options: Any) -> Tensor:
         corners = options[0] if align else None
-        return F.interpolate(x, tuple(size), None, mode, corners)
+        return F.interpolate(x, tuple(size), None, mode, corners, antialias=antialias)
 
     return upsample
 

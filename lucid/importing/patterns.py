@@ -16,6 +16,8 @@ from torch.fx import Graph, Node
 from lucid import ops
 from lucid.importing.functions import END
 from lucid.importing.matching import AND, VIEWS, Sizes, aten, element_type, is_call, is_sum, is_true, number, replace
+from lucid.importing.scatter_functions import put
+from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -37,16 +39,31 @@ def with_axes(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     return ops.unsqueeze(x, axes)
 
 
-def strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -> Tensor:
-    """torch.as_strided of a tensor that has its elements in order."""
+def _places(size: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
     places: Any = offset or 0
     for axis, (length, step) in enumerate(zip(size, stride, strict=True)):
         places = places + (ops.arange(length) * step).reshape(-1, *(1,) * (len(size) - 1 - axis))
-    return x.flatten()[places]
+    return places
 
 
-LARGER = (rms_norm, rotated, with_axes, strided)
-CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
+def strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -> Tensor:
+    """torch.as_strided of a tensor that has its elements in order."""
+    return x.flatten()[_places(size, stride, offset)]
+
+
+def strided_scatter(x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequence[Any], offset: Any = 0) -> Tensor:
+    """torch.as_strided_scatter of a tensor that has its elements in order."""
+    places = as_tensor("as_strided_scatter", _places(size, stride, offset))
+    return put(x, places, source.expand(places.shape))
+
+
+LARGER = (rms_norm, rotated, with_axes, strided, strided_scatter)
+_STRIDED = {
+    aten.as_strided.default: strided,
+    aten.as_strided_copy.default: strided,
+    aten.as_strided_scatter.default: strided_scatter,
+}
+CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range", "_linalg_check_errors")
 
 
 def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
@@ -66,8 +83,8 @@ def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
 
 
 def _identity(graph: Graph, node: Node, sizes: Sizes) -> None:
-    if is_call(node, aten.as_strided.default) and node.args[0].meta["val"].is_contiguous():
-        replace(graph, node, strided, node.args)
+    if node.target in _STRIDED and node.args[0].meta["val"].is_contiguous():
+        replace(graph, node, _STRIDED[node.target], node.args)
         return
     if is_call(node, aten.permute.default) and list(node.args[1]) == [0, 2, 1, 3]:
         node.target, node.args = aten.transpose.int, (node.args[0], 1, 2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -89,7 +90,7 @@ TABLE: dict[str, Function] = {
     "aten._to_copy.default": f.to_copy,
     "aten.to.dtype": f.to_dtype,
     "aten.to.dtype_layout": f.to_copy,
-    "aten.type_as.default": f.type_as,
+    "aten.type_as.default": Tensor.type_as,
     "prims.convert_element_type.default": f.to_copy,
     # arithmetic
     "aten.add.Tensor": f.scaled(operator.add),
@@ -157,12 +158,12 @@ TABLE: dict[str, Function] = {
     "aten.copysign.Scalar": elements.copysign,
     "aten.angle.default": elements.angle,
     "aten.trunc.default": ops.trunc,
-    "aten.clamp.default": f.clamp,
-    "aten.clamp.Tensor": f.clamp,
-    "aten.clamp_min.default": lambda x, low: f.clamp(x, low),
-    "aten.clamp_min.Tensor": lambda x, low: f.clamp(x, low),
-    "aten.clamp_max.default": lambda x, high: f.clamp(x, None, high),
-    "aten.clamp_max.Tensor": lambda x, high: f.clamp(x, None, high),
+    "aten.clamp.default": ops.clamp,
+    "aten.clamp.Tensor": ops.clamp,
+    "aten.clamp_min.default": lambda x, low: ops.clamp(x, low),
+    "aten.clamp_min.Tensor": lambda x, low: ops.clamp(x, low),
+    "aten.clamp_max.default": lambda x, high: ops.clamp(x, None, high),
+    "aten.clamp_max.Tensor": lambda x, high: ops.clamp(x, None, high),
     "aten.maximum.default": ops.maximum,
     "aten.minimum.default": ops.minimum,
     "aten.max.other": ops.maximum,
@@ -250,11 +251,11 @@ TABLE: dict[str, Function] = {
     "aten.unbind.int": Tensor.unbind,
     "aten.cat.default": f.cat,
     "aten.concat.default": f.cat,
-    "aten.stack.default": f.stack,
+    "aten.stack.default": ops.stack,
     "aten.meshgrid.default": lambda parts: ops.meshgrid(*parts),
     "aten.meshgrid.indexing": lambda parts, indexing="ij": ops.meshgrid(*parts, indexing=indexing),
-    "aten.repeat.default": f.repeat,
-    "aten.tile.default": f.repeat,
+    "aten.repeat.default": ops.repeat,
+    "aten.tile.default": ops.repeat,
     "aten.repeat_interleave.self_int": f.repeat_interleave,
     "aten.repeat_interleave.self_Tensor": f.repeat_interleave,
     "aten.flip.default": f.flip,
@@ -282,11 +283,11 @@ TABLE: dict[str, Function] = {
     "aten.index_add.default": lambda x, axis, index, source, alpha=1: x.index_add(axis, index, source, alpha=alpha),
     "aten.gather.default": f.gather,
     "aten.take_along_dim.default": lambda x, index, axis=None: x.gather(axis, index),
-    "aten.scatter.src": f.scatter,
-    "aten.scatter.value": f.scatter,
+    "aten.scatter.src": Tensor.scatter,
+    "aten.scatter.value": Tensor.scatter,
     "aten.scatter_add.default": Tensor.scatter_add,
-    "aten.masked_fill.Scalar": f.masked_fill,
-    "aten.masked_fill.Tensor": f.masked_fill,
+    "aten.masked_fill.Scalar": Tensor.masked_fill,
+    "aten.masked_fill.Tensor": Tensor.masked_fill,
     "aten.scatter_reduce.two": scattering.scatter_reduce,
     "aten.index_reduce.default": scattering.index_reduce,
     "aten.put.default": scattering.put,
@@ -324,6 +325,8 @@ TABLE: dict[str, Function] = {
     "aten.var_mean.correction": f.var_mean,
     "aten.var_mean.dim": lambda x, axis, unbiased=True, keepdim=False: f.var_mean(x, axis, int(unbiased), keepdim),
     "aten.linalg_norm.default": f.linalg_norm,
+    "aten.linalg_inv.default": lambda x: f.inverse(x)[0],
+    "aten.linalg_inv_ex.default": f.inverse,
     "aten._weight_norm.default": f.weight_norm,
     "aten.linalg_vector_norm.default": f.vector_norm,
     "aten.norm.ScalarOpt_dim": f.vector_norm,
@@ -343,17 +346,18 @@ TABLE: dict[str, Function] = {
     "aten.median.default": elements.median_of_all,
     "aten.median.dim": elements.median,
     "aten.kthvalue.default": elements.kthvalue,
+    "aten.mode.default": elements.mode,
     "aten.bucketize.Tensor": elements.bucketize,
     "aten.bucketize.Scalar": elements.bucketize,
     "aten.searchsorted.Tensor": elements.searchsorted,
     "aten.searchsorted.Scalar": elements.searchsorted,
     "aten.histc.default": f.histc,
-    "aten.argmax.default": f.argmax,
-    "aten.argmin.default": f.argmin,
-    "aten.sort.default": f.sort,
+    "aten.argmax.default": Tensor.argmax,
+    "aten.argmin.default": Tensor.argmin,
+    "aten.sort.default": Tensor.sort,
     "aten.sort.stable": f.sort_stable,
-    "aten.argsort.default": f.argsort,
-    "aten.topk.default": f.topk,
+    "aten.argsort.default": Tensor.argsort,
+    "aten.topk.default": Tensor.topk,
     # products
     "aten.matmul.default": ops.matmul,
     "aten.mm.default": ops.matmul,
@@ -418,6 +422,10 @@ TABLE: dict[str, Function] = {
     "aten.upsample_nearest2d.default": layers.upsample_size("nearest", False),
     "aten.upsample_bilinear2d.default": layers.upsample_size("bilinear", True),
     "aten.upsample_bicubic2d.default": layers.upsample_size("bicubic", True),
+    "aten._upsample_bilinear2d_aa.vec": layers.upsample("bilinear", True, antialias=True),
+    "aten._upsample_bicubic2d_aa.vec": layers.upsample("bicubic", True, antialias=True),
+    "aten._upsample_bilinear2d_aa.default": layers.upsample_size("bilinear", True, antialias=True),
+    "aten._upsample_bicubic2d_aa.default": layers.upsample_size("bicubic", True, antialias=True),
     "aten.pixel_shuffle.default": layers.pixel_shuffle,
     "aten.pixel_unshuffle.default": layers.pixel_unshuffle,
     "aten.dropout.default": layers.dropout,
@@ -455,3 +463,24 @@ TABLE: dict[str, Function] = {
     "aten.prelu.default": layers.prelu,
 }
 TABLE |= complex_numbers.rows(TABLE)
+
+_BY_VALUES = (
+    "has results whose number depends on the values of a tensor: keep one shape, as torch.where(condition, a, b) or a "
+    "product with the mask does, or compute it before the module"
+)
+_OF_MATRICES = (
+    "has no operator in ONNX: compute it before the module, whose input its result becomes, write it in products and "
+    "sums, or add a function with lucid.importing.register"
+)
+_REMEDIES = {
+    r"aten\.(_?unique\w*|nonzero|masked_select|argwhere)\.": _BY_VALUES,
+    r"aten\.(_?linalg_(det|slogdet|solve\w*|lu\w*|ldl\w*|cholesky\w*|eig\w*|svd\w*|qr|pinv|matrix_exp|lstsq)"
+    r"|cholesky\w*|lu_\w+|geqrf|ormqr|triangular_solve)\.": _OF_MATRICES,
+}
+
+
+def remedy(name: str) -> str:
+    """What to do instead of an operator that no function can compute; empty for others and for those with a row."""
+    if name in TABLE:
+        return ""
+    return next((text for pattern, text in _REMEDIES.items() if re.match(pattern, name)), "")

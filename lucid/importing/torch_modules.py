@@ -25,7 +25,7 @@ from lucid.importing.guards import decide_extremes, limits_of_sums, steps
 from lucid.importing.patterns import LARGER, with_larger_operations
 from lucid.importing.program import Call, Program, Slot, Weight
 from lucid.importing.program_files import load
-from lucid.importing.table import TABLE
+from lucid.importing.table import TABLE, remedy
 from lucid.importing.torch_import import TorchImportError
 from lucid.nn.module import Module, Parameter, WeightUse
 from lucid.ops.tensor.tensor import Tensor
@@ -149,6 +149,7 @@ def _decomposed(program: ExportedProgram) -> ExportedProgram:
             for part in program.graph_module.modules()  # the branches of a cond and the steps of a scan among them
             for node in part.graph.nodes
             if isinstance(node.target, torch._ops.OpOverload) and operator_name(node) not in TABLE
+            if not remedy(operator_name(node))
         } - set(written)
         known = torch.export.default_decompositions() if lacking else {}
         new = {operator: known[operator] for operator in lacking if operator in known}
@@ -339,6 +340,9 @@ def _calls(graph: Graph, slots: Mapping[Node, Slot]) -> list[Call]:
                 f"from_torch: {operator_name(node)} ({_line(node) or 'no line'}) draws random numbers: a graph has "
                 "none, so take them as an input"
             )
+    for name, line in missing.items():
+        if reason := remedy(name):
+            raise TorchImportError(f"from_torch: {name} ({line or 'no line'}) {reason}")
     if missing:
         listed = "; ".join(f"{name} ({line or 'no line'})" for name, line in missing.items())
         raise TorchImportError(
@@ -433,19 +437,21 @@ def _weights(
     own = {item.arg.name: item for item in program.graph_signature.input_specs}
     known: dict[Any, Tensor] = {}
     weights: dict[int, Weight | Tensor | Complex] = {}
-    for key, value in program.state_dict.items():
+    state = {key: value for key, value in program.state_dict.items() if not value.is_complex()}
+    for key, value in state.items():
         _place(module, key, _tensor(value, known), kinds)
+    constants = program.constants | {key: value for key, value in program.state_dict.items() if key not in state}
     for node, slot in slots.items():
         if node.op != "placeholder" or own[node.target].kind == InputKind.USER_INPUT or not node.users:
             continue
         key = own[node.target].target
-        if key in program.state_dict:
+        if key in state:
             owner = module
             *path, name = key.split(".")
             for step in path:
                 owner = vars(owner)[step]
             weights[slot.number] = Weight(owner, name, key)
-        elif isinstance(constant := program.constants.get(key), torch.Tensor):
+        elif isinstance(constant := constants.get(key), torch.Tensor):
             weights[slot.number] = (
                 Complex(*(_tensor(part, known) for part in torch.view_as_real(constant.resolve_conj()).unbind(-1)))
                 if constant.is_complex()

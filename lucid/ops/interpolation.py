@@ -7,16 +7,16 @@ same elements are taken; for known sizes they are constants of the exported mode
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from lucid.core.graph.types import float32, float64, int64, show_shape
+from lucid.core.graph.types import DType, float32, float64, int64, show_shape
 from lucid.core.sizes.dims import Shape, Size, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.convolution import adaptive_average_pool
 from lucid.ops.creation import arange_op
-from lucid.ops.elementwise import at_least_float32, floor, maximum, minimum
+from lucid.ops.elementwise import at_least_float32, floor, maximum, minimum, where
 from lucid.ops.indexing import take_op
 from lucid.ops.op import composite
 from lucid.ops.operand_conversion import as_tensor
@@ -53,6 +53,8 @@ def interpolate(
         align_corners: whether the first and last elements keep their positions; else positions are those of element
             centres. Not for the nearest modes and "area".
         recompute_scale_factor: positions by the rounded sizes instead of the factor.
+        antialias: whether an axis that becomes shorter is smoothed before, for "bilinear" and "bicubic": each new
+            element is a mean of all elements that it replaces, with the weights of Pillow's resize.
 
     Raises:
         TypeError: for integers, unless the mode is one of the nearest ones.
@@ -64,8 +66,8 @@ def interpolate(
             f"interpolate: mode is {mode!r} for {show_shape(x.shape)}, expected one of {', '.join(_MODES)} for "
             "(N, C, *spatial) with as many spatial axes as the mode is for"
         )
-    if antialias:
-        raise ValueError("interpolate: antialias=True is not supported; leave it out, or resize before the model")
+    if antialias and mode not in _FILTERS:
+        raise ValueError(f"interpolate: antialias=True is for modes {' and '.join(_FILTERS)}, not for {mode!r}")
     if align_corners is not None and _MODES[mode] is None:
         raise ValueError(f"interpolate: align_corners is not for mode {mode!r}; leave it out")
     if (size is None) == (scale_factor is None):
@@ -81,6 +83,10 @@ def interpolate(
     if recompute_scale_factor:
         factors = [None] * axes
     if all(map(same, x.shape[2:], sizes)) and all(factor in (None, 1) for factor in factors):
+        return x
+    if antialias:
+        for axis, (wanted, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
+            x = _smoothed(x, axis, wanted, factor, mode, bool(align_corners))
         return x
     return resize(x, sizes=tuple(sizes), factors=tuple(factors), mode=mode, align_corners=bool(align_corners))
 
@@ -124,6 +130,38 @@ def _scaled(size: Size, factor: float) -> Size:
     return size * ratio.numerator // ratio.denominator
 
 
+def _smoothed(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, align_corners: bool) -> Tensor:
+    """Resize one axis by a product with a table of weights (size, wanted)."""
+    size, (filter_of, reach) = x.shape[axis], _FILTERS[mode]
+    dtype = float64 if x.dtype == float64 else float32
+    step = _step(size, wanted, factor, align_corners, dtype)
+    width = maximum(step, 1.0)
+    centre = (arange_op(start=0, stop=wanted).astype(dtype) + 0.5) * step
+    offset = arange_op(start=0, stop=size).astype(dtype).unsqueeze(1) + 0.5 - centre
+    weights = where(abs(offset) < reach * width, filter_of(abs(offset / width)), 0.0)
+    weights = (weights / weights.sum(0)).astype(x.dtype)
+    return (x.movedim(axis, -1) @ weights).movedim(-1, axis)
+
+
+_FILTERS: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {  # of distances, and how far they reach
+    "bilinear": (lambda x: 1 - x, 1.0),
+    "bicubic": (lambda x: where(x < 1, (1.5 * x - 2.5) * x * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2), 2.0),
+}
+
+
+def _step(size: Size, wanted: Size, factor: float | None, align_corners: bool, dtype: DType) -> Tensor:
+    """How far the positions of two new elements are apart."""
+    if align_corners:
+        if same(wanted, 1):
+            return Tensor(0.0, dtype)
+        return _number(size - 1).astype(dtype) / maximum(_number(wanted - 1), 1).astype(dtype)
+    return _number(size).astype(dtype) / _number(wanted).astype(dtype) if factor is None else Tensor(1 / factor, dtype)
+
+
+def _number(size: Size) -> Tensor:
+    return as_tensor("interpolate", size)
+
+
 def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, align_corners: bool) -> Tensor:
     """Resize one axis."""
     size = x.shape[axis]
@@ -131,17 +169,11 @@ def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, 
         return x
     dtype = float64 if x.dtype == float64 and not mode.startswith("nearest") else float32
 
-    def number(size: Size) -> Tensor:
-        return as_tensor("interpolate", size)
-
-    last, place = number(size) - 1, arange_op(start=0, stop=wanted).astype(dtype)
+    last, place = _number(size) - 1, arange_op(start=0, stop=wanted).astype(dtype)
+    step = _step(size, wanted, factor, align_corners, dtype)
     if align_corners:
-        step = number(size - 1).astype(dtype) / maximum(number(wanted - 1), 1).astype(dtype)
-        at = place * (step if not same(wanted, 1) else 0.0)
+        at = place * step
     else:
-        step = number(size).astype(dtype) / number(wanted).astype(dtype)
-        if factor is not None:
-            step = Tensor(1.0 / factor, dtype)
         middle = 0.0 if mode == "nearest" else 0.5  # of an element
         at = (place + middle) * step - (0.0 if mode.startswith("nearest") else middle)
     if mode.startswith("nearest"):

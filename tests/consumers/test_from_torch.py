@@ -309,6 +309,21 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "Fourier transforms back": lambda x: (torch.fft.irfft2(torch.fft.rfft2(x) * 2), torch.fft.ifft(x).real),
     "Fourier transforms of lengths": lambda x: (torch.fft.rfft(x, dim=1).abs().sum(1), torch.fft.hfft(x, n=6)),
     "strided": lambda x: x.as_strided((x.shape[0], 3, 2), (x.shape[1] * 8, 2, 1), 1),
+    "smoothed": lambda x: (
+        F.interpolate(x[:, None], (3, 5), mode="bilinear", antialias=True),
+        F.interpolate(x[:, None], (3, 11), mode="bicubic", antialias=True, align_corners=True),
+        F.interpolate(x.unflatten(2, (2, 4)), scale_factor=0.6, mode="bicubic", antialias=True),
+    ),
+    "inverses": lambda x: (
+        torch.linalg.inv(x[..., :1, None] + 5),
+        torch.linalg.inv(x[..., :4].unflatten(2, (2, 2)) + 3 * torch.eye(2)),
+        torch.inverse(x[:, :1, None, :3].expand(x.shape[0], 1, 3, 3) + 5 * torch.eye(3)),
+    ),
+    "modes": lambda x: (*(2 * x).round().mode(-1), *x.long().mode(1, True)),
+    "strided copies": lambda x: (
+        torch.as_strided_copy(x, (x.shape[0], 3, 2), (x.shape[1] * 8, 2, 1), 1),
+        torch.as_strided_scatter(x, 2 * x[:, 0, :6].reshape(-1, 3, 2), (x.shape[0], 3, 2), (x.shape[1] * 8, 2, 1), 1),
+    ),
     "unit matrices": lambda x: torch.eye(x.shape[1]) + torch.eye(x.shape[1], 8)[:, :1],
     "the end of a table": lambda x: x + torch.arange(160.0).reshape(20, 8)[max(20 - x.shape[1], 0) :],
     "every third column": lambda x: _interleaved(x),
@@ -405,6 +420,21 @@ def test_weights_have_torch_keys_and_memory() -> None:
     names = {weight.name for weight in lucid.export.to_onnx(imported).graph.initializer}
     assert {"embed.weight", "blocks.0.weight.T", "blocks.1.bias"} <= names
     assert str(imported).startswith("Tied(\n  (embed): Embedding()")
+
+
+class Turned(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.arange(8.0)[:, None] * torch.tensor([1.0, 0.1, 0.01, 0.001])
+        self.register_buffer("waves", torch.polar(torch.ones(8, 4), angles))
+
+    def forward(self, x):
+        pairs = torch.view_as_complex(x.unflatten(-1, (4, 2)))
+        return torch.view_as_real(pairs * self.waves[: x.shape[1]]).flatten(-2)
+
+
+def test_a_complex_buffer_is_a_constant() -> None:
+    assert agree(Turned().eval(), X).state_dict() == {}
 
 
 def test_nodes_have_the_paths_of_modules() -> None:
@@ -935,6 +965,25 @@ class Frozen(nn.Module):
             "no function for aten.exp.default of complex",
         ),
         (Function(lambda x: torch.fft.fft(x)).eval(), (X,), {}, "has complex outputs: return torch.view_as_real"),
+        (
+            Function(torch.unique).eval(),
+            (X,),
+            {},
+            r"aten._unique2.default \(.*whose number depends on .*: keep one shape",
+        ),
+        (Function(torch.nonzero).eval(), (X,), {}, r"aten.nonzero.default \(.*whose number depends on the values"),
+        (
+            Function(torch.linalg.qr).eval(),
+            (X,),
+            {},
+            r"aten.linalg_qr.default \(.*has no operator in ONNX: compute it be",
+        ),
+        (
+            Function(lambda x: torch.linalg.solve(x @ x.mT, x)).eval(),
+            (X,),
+            {},
+            r"aten.*linalg_solve\w*.default \(.*has no operator in ONNX",
+        ),
     ],
 )
 def test_refusals(module, examples, options, message) -> None:
