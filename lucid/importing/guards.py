@@ -74,22 +74,22 @@ def limits_of_sums(program: ExportedProgram) -> dict[tuple[str, ...], Limits]:
         least, most = _range(condition, symbols, sum(hints[symbol] for symbol in symbols))
         key = tuple(map(str, symbols))
         if _is_torch(guard):
-            by_torch[key], least = max(least, by_torch.get(key, 1)), 1
-        if least > 1 or most is not None:
+            by_torch[key], least = max(least, by_torch.get(key, 0)), 0
+        if least or most is not None:
             found[key] = _both(Limits(least, most), found.get(key))
     in_sums = {symbol for key in found if len(key) > 1 for symbol in key}
     for symbol, values in program.range_constraints.items():  # where guards are lost, in a file, and declared ones
         key = (str(symbol),)
-        least = 1 if values.lower <= max(2, by_torch.get(key, 1)) else int(values.lower)
+        least = 0 if values.lower <= max(2, by_torch.get(key, 0)) else int(values.lower)
         most = None if str(symbol) in in_sums or values.upper >= _PERIODS else int(values.upper)
-        if symbol in hints and (least > 1 or most is not None):
+        if symbol in hints and (least or most is not None):
             found[key] = _both(Limits(least, most), found.get(key))
     return found
 
 
 def _both(own: Limits, other: Limits | None) -> Limits:
     limits = [each.most for each in (own, other) if each is not None and each.most is not None]
-    return Limits(max(own.least, 1 if other is None else other.least), min(limits, default=None))
+    return Limits(max(own.least, 0 if other is None else other.least), min(limits, default=None))
 
 
 def _hints(program: ExportedProgram) -> dict[Any, int]:
@@ -125,7 +125,7 @@ def _range(condition: Any, symbols: Sequence[Any], start: int) -> Limits:
     alone = condition.xreplace({symbols[0]: total - sum(symbols[1:])})
     alone = alone.func(*map(sympy.expand, alone.args)) if isinstance(alone, sympy.Rel) else alone
     if alone.free_symbols != {total}:
-        return Limits(1, None)
+        return Limits(0, None)
 
     def holds(size: int) -> bool:
         return _holds(alone, total, size)
@@ -134,11 +134,11 @@ def _range(condition: Any, symbols: Sequence[Any], start: int) -> Limits:
     if not holds(start + _PERIODS):
         most = start - 1 + largest(_PERIODS, lambda number: holds(start - 1 + number))
     if holds(1):
-        return Limits(1, most)
+        return Limits(0, most)
     least = start + 1 - largest(start, lambda number: holds(start + 1 - number))
     near = range(least, least + _NEAR if most is None else min(least + _NEAR, most + 1))
     monotone = all(map(holds, near)) and not any(map(holds, range(max(1, least - _NEAR), least)))
-    return Limits(least if monotone else 1, most)
+    return Limits(least if monotone else 0, most)
 
 
 def _holds(condition: Any, symbol: Any, size: int) -> bool:

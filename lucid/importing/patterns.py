@@ -7,7 +7,7 @@ the module is traced (`lucid.tracing.written_attention`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -58,7 +58,7 @@ def strided_scatter(x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequ
 
 
 LARGER = (rms_norm, rotated, with_axes, strided, strided_scatter)
-_STRIDED = {
+_STRIDED: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: strided,
     aten.as_strided_copy.default: strided,
     aten.as_strided_scatter.default: strided_scatter,

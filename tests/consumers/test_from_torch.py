@@ -1215,6 +1215,7 @@ def test_sizes_for_which_torch_computes_something_else_are_refused(module, name,
     imported = lucid.from_torch(module.eval(), *examples, dynamic=[("N", "L"), ("N", "P")][: len(fitting)])
     graph = lucid.trace(imported)
     session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+    assert imported(*[lucid.ones(2, 0)] * len(fitting)).shape == (2, 0)  # as of a cache before the first token
     wanted = module(*map(torch.from_numpy, _rows(*fitting))).numpy()
     np.testing.assert_array_equal(imported(*map(lucid.tensor, _rows(*fitting))).numpy(), wanted)
     np.testing.assert_array_equal(session(*_rows(*fitting)).numpy(), wanted)
