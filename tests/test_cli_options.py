@@ -20,6 +20,7 @@ from lucid.layouts import write_folder
 from lucid.serving import Limits
 from lucid.serving.running import Settings
 from lucid.testing import assert_parity
+from tests.console import in_process
 
 
 @pytest.mark.parametrize(
@@ -52,3 +53,17 @@ def test_no_two_groups_of_a_command_declare_an_option() -> None:
             bases = [base for base in command.__mro__[1:] if base is not object]
             declared = [name for base in bases for name in inspect.get_annotations(base)]
             assert len(declared) == len(set(declared)), command
+
+
+def test_items_of_a_list_are_inputs_by_number(tmp_path, monkeypatch, capsys):
+    (tmp_path / "net.py").write_text("def step(x, past): return x + past[0] * past[1]\n")
+    step = ["export", "net.py:step", "-i", "x:N,4", "-i", "past.1:N,4", "-o", "net.onnx"]
+    assert in_process([*step, "-i", "past.0:N,4"], monkeypatch, tmp_path) == 0
+    assert "past.0   float32[N, 4]" in capsys.readouterr().out
+    for more, says in (
+        ("past.2:N,4", "past.0 is missing; number the items of past from 0"),
+        ("past:N,4", "give either past or its items"),
+        ("past.:N,4", "or NAME.0:... for the first item of a list"),
+    ):
+        assert in_process([*step, "-i", more], monkeypatch, tmp_path) == 2
+        assert says in capsys.readouterr().err

@@ -354,7 +354,8 @@ def test_explain_tells_the_row_taken_and_why_the_others_were_refused() -> None:
         1/gelu  expanded: 5 nodes
                 refused   ai.onnx Gelu: needs opset 20, this export asks for 18"""
     )
-    assert str(explain(lambda x: x + 1, ("N",))) == "target any, opset 23, onnxruntime >= 1.28\nevery op has one form"
+    head, end = str(explain(lambda x: x + 1, ("N",))).splitlines()
+    assert head == "target any, opset 23, onnxruntime >= 1.28" and end.startswith("no form was refused: each node has ")
 
 
 def test_explain_has_one_decision_for_each_attention() -> None:

@@ -302,3 +302,8 @@ def test_a_bound_session_reads_and_writes_arrays_where_they_are() -> None:
     assert numpy_of(bound.outputs()["output"]).tolist() == y.tolist()
     with pytest.raises(ValueError, match=r"input x has shape \[1, 4\], expected \[N, 3\]"):
         session.bind({"x": ort_value(np.zeros((1, 4), np.float32))}, {"output": "cpu"})
+
+
+def test_a_session_shows_what_it_takes_and_gives_and_where_it_runs():
+    session = lucid.runtime.Session(lucid.export.to_onnx(lucid.nn.Linear(3, 2), ("N", 3)))
+    assert repr(session) == "Session(x: float32[N, 3]) -> (output: float32[N, 2]) on CPUExecutionProvider"

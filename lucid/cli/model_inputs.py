@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,8 @@ from lucid.tracing.trace import Model
 
 _DIGITS = 18  # of a size: what int64 holds
 _WORDS = {"true": True, "false": False, "none": None}
-_FORM = "expected NAME:DTYPE:SIZES, such as query:float32:N,L,512"
+_FORM = "expected NAME:DTYPE:SIZES, such as query:float32:N,L,512, or NAME.0:... for the first item of a list"
+_NAME = re.compile(r"[^\W\d]\w*(\.\d{1,4})*")
 
 
 def settings(option: str, texts: Sequence[str]) -> dict[str, Any]:
@@ -45,12 +47,13 @@ def _value(text: str) -> Any:
         return text
 
 
-def inputs(texts: Sequence[str]) -> dict[str, TensorType]:
-    """`NAME:DTYPE:SIZES` texts, or `NAME:SIZES` for float32."""
+def inputs(texts: Sequence[str]) -> dict[str, Any]:
+    """`NAME:DTYPE:SIZES` texts, or `NAME:SIZES` for float32; `NAME.0` and `NAME.1` are the items of a list, also of
+    lists."""
     types: dict[str, TensorType] = {}
     for text in texts:
         name, *rest = text.split(":")
-        if not name.isidentifier() or len(rest) not in (1, 2):
+        if not _NAME.fullmatch(name) or len(rest) not in (1, 2):
             raise usage(f"--input {text!r}: {_FORM}")
         if name in types:
             raise usage(f"--input {text!r}: {name} is given twice")
@@ -61,7 +64,28 @@ def inputs(texts: Sequence[str]) -> dict[str, TensorType]:
             types[name] = spec(*map(_size, rest[-1].split(",") if rest[-1] else []), dtype=dtype)
         except ValueError as error:
             raise usage(f"--input {text!r}: {error}") from error
-    return types
+    found: dict[str, Any] = {}
+    for name, kind in types.items():
+        *outer, last = name.split(".")
+        place = found
+        for part in outer:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise usage(f"--input {name}: {part} is an input already; give either {part} or its items")
+        if last in place:
+            raise usage(f"--input {name}: it has items already; give either {name} or its items")
+        place[last] = kind
+    return {name: _as_lists(name, items) for name, items in found.items()}
+
+
+def _as_lists(name: str, items: Any) -> Any:
+    """Items by number as a list."""
+    if not isinstance(items, dict):
+        return items
+    numbers = [str(number) for number in range(len(items))]
+    if missing := sorted(set(numbers) - items.keys()):
+        raise usage(f"--input: {name}.{missing[0]} is missing; number the items of {name} from 0")
+    return [_as_lists(f"{name}.{number}", items[number]) for number in numbers]
 
 
 def _size(text: str) -> str | int:

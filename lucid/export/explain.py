@@ -99,7 +99,7 @@ class Explanation:
 
 _ATTENTION = ("attention", "buffered_attention")
 FEW_BITS = ("quantized_linear", "quantized_embedding", "int8_linear_dynamic", "int8_linear_rows", "int8_linear_static")
-_NOTHING = "every op has one form"
+_NOTHING = "no form was refused: each node has the form that is best for the target"
 
 
 def _reasons(entry: Decision | Promotion | Remark) -> list[tuple[str, str]]:

@@ -150,6 +150,14 @@ class Session:
         tensors = tuple(map(Tensor.from_array, results.values()))
         return tensors[0] if len(tensors) == 1 else tensors
 
+    def __repr__(self) -> str:
+        def listed(values: Mapping[str, tuple[Any, Sequence[Any]]]) -> str:
+            return ", ".join(
+                f"{name}: {dtype}[{', '.join(map(str, sizes))}]" for name, (dtype, sizes) in values.items()
+            )
+
+        return f"Session({listed(self.inputs)}) -> ({listed(self.outputs)}) on {', '.join(self.providers)}"
+
     def run(
         self, inputs: Mapping[str, Tensor | Array], adapter: str | os.PathLike[str] | None = None
     ) -> dict[str, Array]:
