@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import (
@@ -117,6 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines = SECTIONS[name](bench)
         results.machine = machine.describe(bench.threads, results.machine) | {"core_to_core_ns": cores.nearest}
         for section in dict.fromkeys([name, *(line.section for line in lines)]):
+            results.machine["dates"] = {**results.machine["dates"], section: f"{datetime.now(UTC):%Y-%m-%d}"}
             put = results.renew if options.rows else results.replace
             put(section, [line for line in lines if line.section == section])
             if results.of(section):
@@ -147,7 +149,7 @@ def write_pages() -> None:
     for file, measured in machines.items():
         file.with_suffix(".md").write_text(report.machine_page(measured), encoding="utf-8")
     ordered = sorted(machines.values(), key=lambda measured: -len(measured.lines))  # on every machine the same
-    for page in (DOCS / "benchmarks.md", folder / "goals.md", DOCS.parent / "README.md"):
+    for page in report.PAGES:
         report.update_page(page, ordered)
 
 

@@ -1,11 +1,8 @@
-"""Costs other than run time: memory, exports, imports, disk."""
+"""Costs other than run time: memory, exports, imports."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import re
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 import lucid
@@ -100,40 +97,8 @@ def large(bench: Bench) -> list[Line]:
 
 
 def install(bench: Bench) -> list[Line]:
-    """Import time and size on disk."""
+    """Import time."""
     modules = ["lucid", "lucid.nn", "lucid.export", "lucid.runtime", *(["torch"] if peers.torch is not None else [])]
     runs = 3 if bench.quick else 7
     seconds = {name: Quartiles.of([1e3 * probe.imports(name) for _ in range(runs)]) for name in modules}
-    sizes = {
-        "Lucid and all it needs": _size(["numpy", "onnx", "ml_dtypes", "threadpoolctl", "onnxruntime"])
-        + _package_size()
-    }
-    if peers.torch is not None:
-        sizes["torch and its exporter"] = _size(["torch", "onnx", "onnxscript"])
-    return [
-        Line("install", "import", "ms", {name: Cell(value) for name, value in seconds.items()}),
-        Line("install", "on disk", "MB", {name: Cell(Quartiles.of([size / MB])) for name, size in sizes.items()}),
-    ]
-
-
-def _size(names: Iterable[str]) -> float:
-    """Bytes of installed distributions and of all that they require."""
-    seen: set[str] = set()
-    open_names, total = list(names), 0.0
-    while open_names:
-        name = re.sub(r"[-_.]+", "-", open_names.pop()).lower()
-        if name in seen:
-            continue
-        seen.add(name)
-        try:
-            found = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # required on other systems only
-        files = [Path(str(found.locate_file(file))) for file in found.files or []]
-        total += sum(file.stat().st_size for file in files if file.suffix != ".pyc" and file.exists())
-        open_names += [re.split(r"[^\w.-]", wanted)[0] for wanted in found.requires or [] if "extra ==" not in wanted]
-    return total
-
-
-def _package_size() -> float:
-    return float(sum(file.stat().st_size for file in Path(lucid.__file__).parent.rglob("*.py")))
+    return [Line("install", "import", "ms", {name: Cell(value) for name, value in seconds.items()})]

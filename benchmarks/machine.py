@@ -34,7 +34,7 @@ def describe(threads: int, before: dict[str, Any]) -> dict[str, Any]:
 
     `before`: an earlier result; a shared machine reaches its best only now and then.
     """
-    versions = {}
+    versions = dict(before.get("versions", {}))
     for name in LIBRARIES:
         try:
             versions[name] = importlib.metadata.version(name)
@@ -49,6 +49,7 @@ def describe(threads: int, before: dict[str, Any]) -> dict[str, Any]:
         "threads": threads,
         "versions": versions,
         "sgemm_gflops": peak,
+        "dates": before.get("dates", {}),
     }
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import sizes
 from benchmarks.results import Cell, Line, Results
+
+_ROOT = Path(__file__).parents[1]
+PAGES = [_ROOT / name for name in ("README.md", "docs/benchmarks.md", "docs/benchmarks/goals.md", "docs/install.md")]
 
 TITLES = {
     "causal": "Causal attention, (1, 12, L, 64), a graph for each L",
@@ -40,7 +45,7 @@ TITLES = {
     "memory": "Peak memory over the inputs, causal, 12 heads of 64",
     "exports": "Time to export",
     "large": "Export of large models to a file",
-    "install": "Import time and size on disk",
+    "install": "Import time",
     "gpu_attention": "Attention on a GPU, (N, H, L, d)",
     "gpu_models": "Whole models on a GPU, published depths and widths, random weights",
     "gpu_generation": "SmolLM2-360M on a GPU, float16, 64 new tokens, texts x tokens in the prompt",
@@ -159,11 +164,13 @@ def headlines(machines: Sequence[Results]) -> list[list[str]]:
     """What README shows: of each machine that measured exports, some figures of Lucid and of torch."""
     shown = [results for results in machines if results.of("exports")]
     subjects = {
-        "MiniLM-L6 exported to a file, ms": ("exports", "MiniLM-L6", "torch export"),
         "MiniLM-L6 run, ratio to torch": ("minilm", "", ""),
         "causal attention, 512 positions, ratio to torch": ("causal", "L = 512", "torch export 23"),
     }
     rows = [["", *(_name(results) for results in shown)]]
+    files = [next(line for line in results.of("exports") if line.work.startswith("MiniLM-L6")) for results in shown]
+    exports = [line.cells["Lucid"].value.median / line.cells["torch export"].value.median for line in files]
+    rows.append(["MiniLM-L6 exported to a file, ratio to torch export", *(f"{ratio:.2f}" for ratio in exports)])
     for title, (section, work, other) in subjects.items():
         cells = []
         for results in shown:
@@ -182,7 +189,7 @@ def _range(cells: Sequence[Cell]) -> str:
 
 def update_page(page: Path, machines: Sequence[Results]) -> None:
     """Put the tables of all machines into a page, each between ``<!-- table: NAME -->`` and ``<!-- end -->``. A name is
-    "machines", "overview", "headlines", "goals", or a section, whose goals are then shown.
+    "machines", "overview", "headlines", "goals", "sizes", or a section, whose goals are then shown.
     """
     text = page.read_text(encoding="utf-8")
 
@@ -193,6 +200,8 @@ def update_page(page: Path, machines: Sequence[Results]) -> None:
             body = _markdown(overview(machines))
         elif match[1] == "headlines":
             body = _markdown(headlines(machines))
+        elif match[1] == "sizes":
+            body = _markdown(sizes.table(json.loads(sizes.FILE.read_text(encoding="utf-8"))))
         elif match[1] == "goals":
             body = _markdown(goals(machines))
         else:
@@ -204,7 +213,13 @@ def update_page(page: Path, machines: Sequence[Results]) -> None:
 
 def machine_page(results: Results) -> str:
     """Every table of one machine, as a page."""
-    sections = [f"## {title}\n\n{markdown(results, name)}\n" for name, title in TITLES.items() if results.of(name)]
+    dates: dict[str, str] = results.machine.get("dates", {})
+    measured = {name: f"Measured {date}.\n\n" for name, date in dates.items()}
+    sections = [
+        f"## {title}\n\n{measured.get(name, '')}{markdown(results, name)}\n"
+        for name, title in TITLES.items()
+        if results.of(name)
+    ]
     return "\n".join([f"# {_name(results)}\n\n{PREAMBLE}\n\n{machine(results)}\n", *sections])
 
 

@@ -7,7 +7,7 @@ cache and answers with onnxruntime. Where there is no terminal, one question is 
 from __future__ import annotations
 
 import importlib.util
-import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -25,11 +25,12 @@ def checkpoint() -> Path:
 
 def main() -> None:
     """Start the conversation."""
-    command = [str(Path(sys.executable).with_name("lucid")), "chat", str(checkpoint())]
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        os.execv(command[0], command)
-    print(QUESTION, flush=True)
-    sys.exit(subprocess.run(command, input=QUESTION, text=True).returncode)
+    command = [sys.executable, "-m", "lucid", "chat", str(checkpoint())]
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print(QUESTION, flush=True)
+        sys.exit(subprocess.run(command, input=QUESTION, encoding="utf-8").returncode)
+    sys.argv[1:] = command[3:]
+    runpy.run_module("lucid", run_name="__main__")
 
 
 if __name__ == "__main__":

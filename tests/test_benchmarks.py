@@ -25,6 +25,7 @@ from benchmarks import (
     processes,
     products,
     report,
+    sizes,
     streams,
     whole_models,
 )
@@ -298,7 +299,7 @@ def test_headlines_are_those_of_machines_that_measured_exports() -> None:
     there = Results({**MACHINE, "processor": "q"}, [causal])
     head, *rows = report.headlines([here, there])
     assert head == ["", "p"]
-    assert [row[1] for row in rows] == ["80; torch export: 4000", "0.50 to 0.70", "0.60; torch export 23: 0.90"]
+    assert [row[1] for row in rows] == ["0.02", "0.50 to 0.70", "0.60; torch export 23: 0.90"]
 
 
 def test_each_machine_has_a_page_with_all_its_tables() -> None:
@@ -313,7 +314,7 @@ def test_the_pages_show_the_measured_results(tmp_path: Path) -> None:
     for file, results in machines.items():
         assert file.with_suffix(".md").read_text(encoding="utf-8") == report.machine_page(results)
     ordered = sorted(machines.values(), key=lambda measured: -len(measured.lines))
-    for page in (FIGURES.with_suffix(".md"), FIGURES / "goals.md", FIGURES.parents[1] / "README.md"):
+    for page in report.PAGES:
         copy = tmp_path / page.name
         copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
         report.update_page(copy, ordered)
@@ -326,6 +327,22 @@ def test_the_page_of_gpus_shows_the_measured_results(tmp_path: Path) -> None:
     on_gpu.update_page(page, [Results.load(file) for file in sorted(on_gpu.GPUS.glob("*.json"))])
     assert page.read_text() == (on_gpu.DOCS / "gpu.md").read_text()
     assert page.read_text().count(", driver ") == 3
+
+
+def test_the_file_of_sizes_has_each_installation() -> None:
+    """`python -m benchmarks.sizes` measures them again."""
+    data = json.loads(sizes.FILE.read_text(encoding="utf-8"))
+    assert [*data["megabytes"]] == [*sizes.INSTALLATIONS] and min(data["megabytes"].values()) > 50
+    assert sizes.table({**data, "megabytes": {"a": 7}})[1] == ["a", "7"]
+
+
+def test_what_is_added_to_an_environment_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def install(command: list[str], **_: object) -> None:
+        (Path(command[4]).parents[1] / command[-1]).write_bytes(bytes(3_000_000))
+
+    monkeypatch.setattr(sizes.subprocess, "run", install)
+    monkeypatch.setattr(sizes.venv, "create", lambda folder: folder.mkdir())
+    assert sizes._megabytes(tmp_path / "new", (("one",), ("two",))) == 6
 
 
 def test_the_page_that_a_person_reads_is_short() -> None:

@@ -177,6 +177,21 @@ def test_the_installation_names_every_extra_and_pages_only_these():
             assert set(named.split(",")) <= extras, name_of(page)
 
 
+def test_pages_name_the_wheel_that_is_built():
+    named = {
+        found for page in PAGES for found in re.findall(r"lucid_onnx-([^-]+)-py3", page.read_text(encoding="utf-8"))
+    }
+    assert named == {lucid.__version__}
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "index.md"], ids=name_of)
+def test_measured_figures_of_the_first_pages_are_generated(page):
+    """Those in tables between markers are (tests/test_benchmarks.py compares them), and those of blocks are printed."""
+    text = re.sub(r"<!-- table: .*?<!-- end -->|```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    measured = r"\d (?:ms|s|MB|MiB|GB|GiB|%)(?!\w)|\d(?:x|%)(?!\w)|\ba (?:third|quarter|fifth|tenth) of"
+    assert re.findall(measured, text) == []
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in PAGES[1:]:
