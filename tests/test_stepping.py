@@ -10,6 +10,7 @@ from lucid import Tensor
 from lucid.export import to_onnx
 from lucid.runtime import RunCancelled, Session, session
 from lucid.runtime.ort_values import numpy_of, ort_value
+from lucid.runtime.runs import quiet
 from lucid.runtime.stepping import Carried, Stepping
 
 
@@ -114,3 +115,8 @@ def test_what_is_carried_stays_on_the_gpu() -> None:
     assert {value.device_name() for value in carried.values.values()} == {"cuda"}
     outputs, _ = steps.run({"x": column(0, 0)}, carried)
     assert outputs["total"][:, 0].tolist() == [22, 11]
+
+
+def test_a_run_asks_for_no_option_that_is_absent() -> None:
+    """The error that onnxruntime's Python would catch takes longer than all else in a run of a small model."""
+    assert quiet().get_run_config_entry("gpu_graph_id") == "0"

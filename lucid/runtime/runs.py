@@ -28,6 +28,8 @@ def quiet() -> onnxruntime.RunOptions:
     """Options of a run whose errors are exceptions, and not also lines that onnxruntime prints."""
     options = onnxruntime.RunOptions()
     options.log_severity_level = _FATAL
+    # As by default. Where it is absent, the Python of onnxruntime 1.32 raises and catches an error in each run.
+    options.add_run_config_entry("gpu_graph_id", "0")
     return options
 
 
