@@ -278,7 +278,7 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         "compared with torch eagerly and in onnxruntime at sizes that torch did not see. The types are those that optimum, onnxruntime-genai and",
         "transformers.js name in their own tables, and some more.",
         "",
-        f"Of the {known} types that torch exports, {count['agrees']} agree ({100 * count['agrees'] / max(1, known):.0f} %).",
+        f"Of the {known} types that torch exports, {count['agrees']} agree ({100 * count['agrees'] // max(1, known)} %).",
         "",
         "| Types | |",
         "|---|---|",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lucid import ops
-from lucid.core.graph.types import DType
+from lucid.core.graph.types import DType, float32
 from lucid.importing import functions as f
 from lucid.ops.creation import tensor as _tensor
 from lucid.ops.tensor.tensor import Tensor
@@ -92,6 +92,13 @@ def _waves(rows: Any, columns: Any, turns: Any, dtype: DType, sign: int = -1) ->
     return _polar(_tensor(1, dtype), steps.astype(dtype) * (sign * 2 * math.pi) / _tensor(turns, dtype))
 
 
+def _to_copy(x: Any, dtype: DType | None = None) -> Any:
+    """To a real type, or, without one, to complex numbers."""
+    if dtype is not None:
+        return _pair(x).real.astype(dtype)
+    return _pair(x if isinstance(x, Complex) or x.dtype.kind == "float" else x.astype(float32))
+
+
 def _each(function: Function, x: Any) -> Any:
     """A function of a real tensor, or of each part of a complex one."""
     return Complex(*map(function, x)) if isinstance(x, Complex) else function(x)
@@ -156,7 +163,7 @@ def rows(table: Mapping[str, Function]) -> dict[str, Function]:
         "aten.add.Tensor": _sum(operator.add),
         "aten.sub.Tensor": _sum(operator.sub),
         "aten.div.Tensor": _quotient,
-        "aten._to_copy.default": lambda x, dtype=None: _pair(x) if dtype is None else _pair(x).real.astype(dtype),
+        "aten._to_copy.default": _to_copy,
         "aten._fft_c2c.default": _transforms,
         "aten._fft_r2c.default": _of_real,
         "aten._fft_c2r.default": _to_real,

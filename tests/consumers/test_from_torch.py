@@ -304,6 +304,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "complex numbers": lambda x: torch.view_as_real(
         torch.view_as_complex(x.unflatten(-1, (4, 2))) * torch.polar(x[..., :4], x[..., 4:])[:, :1] / (2 + 1j)
     ).flatten(-2),
+    "complex numbers of integers": lambda x: torch.view_as_real(x.long().cfloat()),
     "a complex constant": lambda x: torch.view_as_real(x * torch.tensor(0.5 + 2j)),
     "Fourier transforms": lambda x: (torch.fft.fftn(x, dim=(1, 2)).real, torch.fft.fft(x, norm="ortho").imag),
     "Fourier transforms back": lambda x: (torch.fft.irfft2(torch.fft.rfft2(x) * 2), torch.fft.ifft(x).real),
