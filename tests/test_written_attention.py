@@ -82,6 +82,15 @@ def bias_and_keys(scores: Any, keys: Any) -> Any:
     return scores + (BIAS[:, :, :length, :length] + lucid.where(keys[:, None, None, :], 0.0, LOW))
 
 
+def keys_apart(scores: Any, keys: Any) -> Any:
+    """As in GPT-2."""
+    return lucid.where(triangle(scores), scores, LOW) + lucid.where(keys[:, None, None, :], 0.0, LOW)
+
+
+def keys_far_apart(scores: Any, keys: Any) -> Any:
+    return lucid.where(triangle(scores), scores, -1e9) + lucid.where(keys[:, None, None, :], 0.0, LOW)
+
+
 def zeroed(q: Any, k: Any, v: Any, keys: Any) -> Any:
     seen = keys[:, None, None, :]
     scores = (q @ k.mT / 8**0.5).masked_fill(~seen, -math.inf)
@@ -164,6 +173,7 @@ SEEN: dict[str, tuple[Model, tuple[Any, ...], set[str]]] = {
     "keys added": (attend(keys_added), (*(HEADS,) * 3, KEYS), {"mask"}),
     "keys and a triangle": (attend(keys_and_triangle), (*(HEADS,) * 3, KEYS), {"mask"}),
     "keys and a bias": (attend(bias_and_keys), (*(HEADS,) * 3, KEYS), {"mask"}),
+    "masks apart": (attend(keys_apart), (*(HEADS,) * 3, KEYS), {"mask"}),
     "weights set to 0": (zeroed, (*(HEADS,) * 3, KEYS), {"key_mask"}),
     "repeated heads": (repeated, (HEADS, ("N", 2, "L", 8), ("N", 2, "L", 8)), set()),
     "groups of heads": (grouped, (HEADS, ("N", 2, "L", 8), ("N", 2, "L", 8)), set()),
@@ -228,10 +238,6 @@ def scaled_late(scores: Any) -> Any:
     return added_triangle(scores, -1e4) * 0.5
 
 
-def keys_apart(scores: Any, keys: Any) -> Any:
-    return lucid.where(triangle(scores), scores, LOW) + lucid.where(keys[:, None, None, :], 0.0, LOW)
-
-
 def other_keys_zeroed(q: Any, k: Any, v: Any, keys: Any) -> Any:
     weights = keys_filled(q @ k.mT, keys).softmax(-1)
     return lucid.where(triangle(weights), weights, 0.0) @ v
@@ -251,7 +257,7 @@ def in_half(q: Any, k: Any, v: Any) -> Any:
 NEARLY: dict[str, tuple[Model, tuple[Any, ...], str]] = {
     "a low score": (attend(low_score), (HEADS,) * 3, "set to -3, which is a score like others"),
     "scaled late": (attend(scaled_late), (HEADS,) * 3, "scores are multiplied after a mask"),
-    "masks apart": (attend(keys_apart), (*(HEADS,) * 3, KEYS), "several masks hide keys apart from each other"),
+    "masks apart": (attend(keys_far_apart), (*(HEADS,) * 3, KEYS), "several masks hide keys apart from each other"),
     "others set to 0": (other_keys_zeroed, (*(HEADS,) * 3, KEYS), "set to 0 by another condition than scores"),
     "weights returned": (with_weights, (HEADS,) * 3, "its weights are used elsewhere"),
     "half precision": (in_half, (HEADS,) * 3, "rounded to another element type on the way"),

@@ -371,28 +371,43 @@ def _mask(
     masks: Sequence[_Mask], kept: Tensor | None, batch: Shape, lengths: tuple[Size, Size], dtype: DType
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """The mask of attention and its options by position, for what masks do with scores of this type."""
-    found = [(mask, _condition(mask, dtype)) for mask in masks]
-    terms = [_fitted(mask.term, mask.leading, batch) for mask, condition in found if condition is None]
-    conditions = [each for _, each in found if each is not None and each.interval != EVERYWHERE]
+    steps = [(mask, _condition(mask, dtype)) for mask in masks]
+    steps = [(mask, each) for mask, each in steps if each is None or each.interval != EVERYWHERE]
+    terms = [raised(_fitted(mask.term, mask.leading, batch)) for mask, each in steps if each is None]
+    conditions = [each for _, each in steps if each is not None]
     seen = [_fitted(each.seen, each.mask.leading, batch) for each in conditions]
-    total = reduce(lambda x, y: x + y, map(raised, terms)) if terms else None
-    if total is not None and total.dtype != dtype:
-        raise _NotSameError(f"{total.dtype} numbers are added to {dtype} scores", _OP)
+    for term in terms:
+        if term.dtype != dtype:
+            raise _NotSameError(f"{term.dtype} numbers are added to {dtype} scores", _OP)
+    total = reduce(add, terms) if terms else None
     bounded = total is None or not may_exclude(total)
     if kept is not None:
         if len(conditions) != 1 or not _is_same(conditions[0].seen, kept) or not bounded:
             raise _NotSameError("weights are set to 0 by another condition than scores", _OP)
         return _joined(seen, total, dtype.lowest), {}
-    if not conditions:
-        return (total if total is None or bounded else maximum(total, next_to_lowest(dtype))), {}
     is_nan = all(each.low == -math.inf for each in conditions)
     if bounded and (is_nan or _every_query_sees(conditions, lengths)):
-        options = _by_position(conditions, lengths)
+        options = _by_position(conditions, lengths) if conditions else {}
         return _joined([] if options else seen, total, dtype.lowest), options
-    infinite = any(each.low == -math.inf for each in conditions)
-    if not bounded or infinite or any(each.mask.low is None for each in conditions[1:]):
+    if len(steps) > 1 and any(each.low > dtype.lowest / 2 for each in conditions):
         raise _NotSameError("several masks hide keys apart from each other", f"one condition, a & b, in {_OP}")
-    return _joined(seen, total, next_to_lowest(dtype), Tensor(np.zeros((), dtype.numpy))), {}
+    return _in_order(steps, batch, dtype), {}
+
+
+def _in_order(steps: Sequence[tuple[_Mask, _Condition | None]], batch: Shape, dtype: DType) -> Tensor:
+    """What the steps of masking make of scores of 0, where a single one that hides a key does not exclude it."""
+    joint, zero, hidden = None, Tensor(np.zeros((), dtype.numpy)), next_to_lowest(dtype)
+    for mask, condition in steps:
+        if condition is None:
+            term = raised(_fitted(mask.term, mask.leading, batch))
+            term = maximum(term, hidden) if may_exclude(term) else term
+        else:
+            chosen = zero if mask.low is None or joint is None else joint
+            seen = _fitted(condition.seen, mask.leading, batch)
+            term = where(seen, chosen, hidden if condition.low > -math.inf else condition.low)
+        joint = term if joint is None or mask.low is not None else joint + term
+    assert joint is not None
+    return joint
 
 
 def _condition(mask: _Mask, dtype: DType) -> _Condition | None:
@@ -436,9 +451,8 @@ def _by_position(conditions: Sequence[_Condition], lengths: tuple[Size, Size]) -
     return position_options(interval) if known and interval.low <= 0 <= interval.high else {}
 
 
-def _joined(seen: Sequence[Tensor], total: Tensor | None, hidden: float, zero: Tensor | None = None) -> Tensor | None:
-    """Conditions and numbers as one mask: booleans if there are no numbers, and no zero in their place."""
-    total = zero if total is None else total
+def _joined(seen: Sequence[Tensor], total: Tensor | None, hidden: float) -> Tensor | None:
+    """Conditions and numbers as one mask: booleans if there are no numbers."""
     if not seen or total is None:
         return reduce(logical_and, seen) if seen else total
     return where(reduce(logical_and, seen), total, hidden)
