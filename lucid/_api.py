@@ -1,5 +1,7 @@
 """The names in `lucid` besides its packages (`lucid.nn`, `lucid.export` and so on); loaded on first use."""
 
+import math as _math
+
 from lucid.core.graph.graph import Graph as Graph
 from lucid.core.graph.types import DType as DType
 from lucid.core.graph.types import TensorType as TensorType
@@ -22,7 +24,27 @@ from lucid.core.sizes.dims import SymbolicSizeError as SymbolicSizeError
 from lucid.core.sizes.dims import sym_max as sym_max
 from lucid.core.sizes.dims import sym_min as sym_min
 from lucid.core.torch_names.argument_names import torch_names as _torch_names
+from lucid.core.torch_names.namespaces import accelerator as accelerator
+from lucid.core.torch_names.namespaces import autocast as autocast
+from lucid.core.torch_names.namespaces import autograd as autograd
+from lucid.core.torch_names.namespaces import backends as backends
+from lucid.core.torch_names.namespaces import channels_last as channels_last
+from lucid.core.torch_names.namespaces import compiler as compiler
+from lucid.core.torch_names.namespaces import contiguous_format as contiguous_format
+from lucid.core.torch_names.namespaces import cuda as cuda
+from lucid.core.torch_names.namespaces import device as device
+from lucid.core.torch_names.namespaces import distributed as distributed
+from lucid.core.torch_names.namespaces import is_autocast_enabled as is_autocast_enabled
+from lucid.core.torch_names.namespaces import is_grad_enabled as is_grad_enabled
+from lucid.core.torch_names.namespaces import jit as jit
+from lucid.core.torch_names.namespaces import library as library
+from lucid.core.torch_names.namespaces import mps as mps
+from lucid.core.torch_names.namespaces import onnx as onnx
+from lucid.core.torch_names.namespaces import preserve_format as preserve_format
+from lucid.core.torch_names.namespaces import strided as strided
+from lucid.core.torch_names.namespaces import xpu as xpu
 from lucid.core.torch_names.no_grad_and_finfo import finfo as finfo
+from lucid.core.torch_names.no_grad_and_finfo import iinfo as iinfo
 from lucid.core.torch_names.no_grad_and_finfo import inference_mode as inference_mode
 from lucid.core.torch_names.no_grad_and_finfo import no_grad as no_grad
 from lucid.files.weights import WeightsError as WeightsError
@@ -40,6 +62,7 @@ from lucid.ops import hstack as hstack
 from lucid.ops import hypot as hypot
 from lucid.ops import linspace as linspace
 from lucid.ops import log as log
+from lucid.ops import logsumexp as logsumexp
 from lucid.ops import matmul as matmul
 from lucid.ops import maximum as maximum
 from lucid.ops import meshgrid as meshgrid
@@ -81,16 +104,34 @@ from lucid.ops.composed import take_along_dim as take_along_dim
 from lucid.ops.composed import tensordot as tensordot
 from lucid.ops.composed import trunc as trunc
 from lucid.ops.composed import vstack as vstack
+from lucid.ops.creation import BoolTensor as BoolTensor
+from lucid.ops.creation import DoubleTensor as DoubleTensor
+from lucid.ops.creation import FloatTensor as FloatTensor
+from lucid.ops.creation import IntTensor as IntTensor
+from lucid.ops.creation import LongTensor as LongTensor
 from lucid.ops.creation import arange as arange
 from lucid.ops.creation import empty as empty
+from lucid.ops.creation import empty_like as empty_like
 from lucid.ops.creation import eye as eye
 from lucid.ops.creation import full as full
+from lucid.ops.creation import get_default_dtype as get_default_dtype
+from lucid.ops.creation import is_tensor as is_tensor
+from lucid.ops.creation import normal as normal
 from lucid.ops.creation import ones as ones
 from lucid.ops.creation import rand as rand
+from lucid.ops.creation import rand_like as rand_like
 from lucid.ops.creation import randn as randn
+from lucid.ops.creation import randn_like as randn_like
+from lucid.ops.creation import scalar_tensor as scalar_tensor
 from lucid.ops.creation import tensor as tensor
 from lucid.ops.creation import zeros as zeros
+from lucid.ops.einsum import addmm as addmm
+from lucid.ops.elementwise import expm1 as expm1
+from lucid.ops.elementwise import log1p as log1p
 from lucid.ops.indexing import take_elements as _take_elements
+from lucid.ops.norms import linalg as linalg
+from lucid.ops.rearranging import diff as diff
+from lucid.ops.sorting import bucketize as bucketize
 from lucid.ops.tensor.tensor import Tensor as Tensor
 from lucid.ops.tensor.tensor import TracedValueError as TracedValueError
 from lucid.tracing.trace import trace as trace
@@ -116,6 +157,7 @@ broadcast_to = _torch_names(Tensor.broadcast_to)
 ceil = _torch_names(Tensor.ceil)
 chunk = _torch_names(Tensor.chunk)
 clamp = _torch_names(Tensor.clamp)
+clone = _torch_names(Tensor.clone)
 cos = _torch_names(Tensor.cos)
 cosh = _torch_names(Tensor.cosh)
 cumsum = _torch_names(Tensor.cumsum)
@@ -191,12 +233,15 @@ unbind = _torch_names(Tensor.unbind)
 unflatten = _torch_names(Tensor.unflatten)
 unsqueeze = _torch_names(Tensor.unsqueeze)
 var = _torch_names(Tensor.var)
-bmm, clip, moveaxis = _torch_names(Tensor.matmul), clamp, movedim
+bmm, clip, moveaxis, multiply = _torch_names(Tensor.matmul), clamp, movedim, mul
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 cat = concatenate = concat
 pow = _pow
-take = _take_elements
+take, as_tensor = _take_elements, tensor
+
+inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 
 # torch's names of element types.
+dtype = DType
 double, float, half = float64, float32, float16
 long, int, bool = int64, int32, bool_

@@ -73,6 +73,17 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "Tanh": (nn.Tanh(), (X,)),
     "Sigmoid": (nn.Sigmoid(), (X,)),
     "LeakyReLU": (nn.LeakyReLU(), (X,)),
+    **{name: (getattr(nn, name)(), (X,)) for name in ("ReLU6", "Hardswish", "Hardsigmoid", "Mish", "ELU", "Softplus")},
+    "PReLU": (nn.PReLU(8), (IMAGES,)),
+    "LogSoftmax": (nn.LogSoftmax(), (X,)),
+    "PixelShuffle": (nn.PixelShuffle(2), (IMAGES,)),
+    **{f"{name}1d": (getattr(nn, f"{name}1d")(2), (X,)) for name in ("ZeroPad", "ReflectionPad", "ReplicationPad")},
+    **{
+        f"{name}2d": (getattr(nn, f"{name}2d")(2), (IMAGES,)) for name in ("ZeroPad", "ReflectionPad", "ReplicationPad")
+    },
+    "ConstantPad1d": (nn.ConstantPad1d(2, 1.0), (X,)),
+    "ConstantPad2d": (nn.ConstantPad2d((1, 0, 2, 1), 1.0), (IMAGES,)),
+    "Dropout2d": (nn.Dropout2d(0.1).eval(), (IMAGES,)),
     "Softmax": (nn.Softmax(), (X,)),
     "GLU": (nn.GLU(), (X,)),
     "GatedMLP": (nn.GatedMLP(8, 16), ()),

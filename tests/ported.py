@@ -411,4 +411,105 @@ LINES: dict[str, tuple[str, Line]] = {
             nn.ReLU(inplace=True)(x),
         ),
     ),
+    "activations as modules": (
+        "x image",
+        lambda t, F, nn, x, image: (
+            *(module(4 * x) for module in (nn.ReLU6(), nn.Hardswish(), nn.Hardsigmoid(), nn.Mish(), nn.ELU(0.5))),
+            nn.Softplus(2.0)(x),
+            nn.PReLU(2)(image),
+            nn.LogSoftmax(dim=1)(x),
+            F.mish(x),
+            F.prelu(image, t.tensor([0.1, 0.2])),
+        ),
+    ),
+    "images moved and padded": (
+        "image",
+        lambda t, F, nn, x: (
+            nn.PixelShuffle(2)(t.cat([x, x], 1)),
+            nn.ZeroPad2d((1, 0, 2, 1))(x),
+            nn.ConstantPad2d(1, 2.5)(x),
+            nn.ReflectionPad2d(2)(x),
+            nn.ReplicationPad2d((0, 1, 2, 0))(x),
+        ),
+    ),
+    "pools of partial windows": (
+        "image sound",
+        lambda t, F, nn, x, sound: (
+            F.max_pool2d(x, 2, stride=1, ceil_mode=True),
+            F.max_pool2d(x, (3, 4), stride=2, padding=1, ceil_mode=True),
+            F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True),
+            F.avg_pool2d(x, 2, stride=2, divisor_override=3),
+            nn.MaxPool1d(3, 2, ceil_mode=True)(sound),
+            nn.AvgPool1d(3, 2, 1, True, False)(sound),
+            F.adaptive_avg_pool2d(x, (1, 1)),
+        ),
+    ),
+    "sums of exponentials and near zero": (
+        "x",
+        lambda t, F, nn, x: (
+            t.logsumexp(x * 100, dim=-1),
+            (x - t.inf).logsumexp((0, 2), keepdim=True),
+            t.expm1(x * 1e-4),
+            t.log1p(x.abs() * 1e-4),
+        ),
+    ),
+    "products and a sum": (
+        "x kernel",
+        lambda t, F, nn, x, k: (
+            t.addmm(x[0, 0], x[1], k.reshape(9, 4).t()[:, :4], beta=0.5, alpha=2),
+            x.baddbmm(x @ x.mT, x),
+            x[0].addmm(x[0] @ x[0].t(), x[1]),
+        ),
+    ),
+    "differences and places": (
+        "x ids mask v",
+        lambda t, F, nn, x, i, m, v: (
+            t.diff(x),
+            t.diff(i, prepend=i[:, :1], dim=1),
+            t.diff(m, n=2, dim=-1),
+            t.bucketize(v, t.tensor([-1.0, 0.0, 0.5])),
+            t.bucketize(i, t.tensor([0, 2]), right=True, out_int32=True),
+        ),
+    ),
+    "norms": (
+        "image",
+        lambda t, F, nn, x: (
+            t.linalg.vector_norm(x, ord=2, dim=(1, 2), keepdim=True),
+            t.linalg.norm(x, dim=-1),
+            t.linalg.norm(x, ord=1, dim=1),
+            t.linalg.norm(x, dim=(2, 3)),
+        ),
+    ),
+    "tensors of an element type": (
+        "x",
+        lambda t, F, nn, x: (
+            t.LongTensor([[1, 2], [3, 4]]),
+            t.FloatTensor([1, 2]) + x[0, 0, 0],
+            t.scalar_tensor(2, dtype=x.dtype),
+            t.as_tensor([1.5], dtype=t.float64),
+            t.zeros(2, dtype=t.get_default_dtype()),
+        ),
+    ),
+    "where a model is run": (
+        "x",
+        lambda t, F, nn, x: (
+            x if t.is_tensor(x) and not t.cuda.is_available() and not t.jit.is_scripting() else 2 * x,
+            x if not (t.distributed.is_initialized() or t.is_autocast_enabled() or x.is_cuda) else 2 * x,
+            x.to(t.device("cpu")),
+            x.detach().contiguous(memory_format=t.contiguous_format),
+        ),
+    ),
+    "a function with its own gradient": ("x", lambda t, F, nn, x: doubled(t).apply(x, 3)),
 }
+
+
+def doubled(t: Any) -> Any:
+    """x * n, with a gradient of its own."""
+
+    class Doubled(t.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, x: Any, n: int) -> Any:
+            ctx.save_for_backward(x)
+            return x * n
+
+    return Doubled

@@ -54,14 +54,9 @@ DELIBERATE: dict[str, dict[str, str]] = {
     "nn.MultiHeadAttention.forward": {
         "need_weights=False for True": "weights cost time, and take the fast forms away",
     },
-    "nn.Embedding": {"dtype for padding_idx": "padding_idx is for training; a number there is refused"},
     **{
         f"nn.BatchNorm{axes}d": {"dtype for track_running_stats": "they always are; a flag there is refused"}
         for axes in (1, 2)
-    },
-    **{
-        f"nn.Conv{axes}d": {"dtype for padding_mode": "zeros are the only padding; a name there is refused"}
-        for axes in (1, 2, 3)
     },
     "nn.Softmax": {"axis=-1 for None": _AXIS},
     "functional.softmax": {"axis=-1 for None": _AXIS},
@@ -113,9 +108,7 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
     },
     **{f"nn.BatchNorm{axes}d": {"bias": "torch's name for affine=False"} for axes in (1, 2)},
     "nn.GroupNorm": {"bias": "there is a weight and a bias, or none"},
-    **{f"nn.Conv{axes}d": {"padding_mode": "padding is zeros"} for axes in (1, 2, 3)},
     **{f"nn.ConvTranspose{axes}d": {"padding_mode": "padding is zeros"} for axes in (1, 2, 3)},
-    "nn.AvgPool2d": {"divisor_override": "multiply the result"},
     "nn.TransformerEncoder": dict.fromkeys(("enable_nested_tensor", "mask_check"), _MEMORY),
 }
 

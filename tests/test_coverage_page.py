@@ -40,6 +40,7 @@ def test_every_module_is_on_it() -> None:
     public = {name for name, value in vars(nn).items() if isinstance(value, type)}
     bases = {
         "Module",
+        "Buffer",
         "Parameter",
         "RopeScaling",
         "PublishedModel",

@@ -8,6 +8,7 @@ from typing import Any
 
 from lucid import ops
 from lucid.core.graph.types import DType, float32, int32, int64
+from lucid.ops.sorting import bucketize
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -155,13 +156,6 @@ def median_of_all(x: Tensor) -> Any:
     return median(x.flatten(), 0)[0]
 
 
-def bucketize(x: Any, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Any:
-    """How many boundaries are below each number; with `right`, below or equal."""
-    x = x if isinstance(x, Tensor) else ops.full((), x, boundaries.dtype)
-    below = boundaries <= x.unsqueeze(-1) if right else boundaries < x.unsqueeze(-1)
-    return below.sum(-1).astype(int32 if out_int32 else int64)
-
-
 def searchsorted(
     boundaries: Tensor, x: Any, out_int32: bool = False, right: bool = False, side: str | None = None, **sorter: Any
 ) -> Any:
@@ -169,4 +163,4 @@ def searchsorted(
         boundaries = boundaries.unsqueeze(-2)
     if any(value is not None for value in sorter.values()):
         raise NotImplementedError("searchsorted with a sorter")
-    return bucketize(x, boundaries, out_int32, right or side == "right")
+    return bucketize(x, boundaries, out_int32=out_int32, right=right or side == "right")

@@ -445,14 +445,6 @@ def softmax_half(x: Tensor, axis: int, half_to_float: bool) -> Tensor:
     return x.softmax(axis)
 
 
-def logsumexp(x: Tensor, axis: Any, keepdim: bool = False) -> Tensor:
-    axes = axes_of(axis)
-    top = x.amax(axes, True)
-    top = ops.where(ops.isfinite(top), top, ops.zeros_like(top))
-    total = ops.log(ops.exp(x - top).sum(axes, True)) + top
-    return total if keepdim else total.squeeze(axes)
-
-
 def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor:
     """How many numbers are in each of `bins` equal parts of low to high."""
     if not low < high:

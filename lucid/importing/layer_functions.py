@@ -172,14 +172,6 @@ def upsample_size(mode: str, align: bool, antialias: bool = False) -> Function:
     return upsample
 
 
-def pixel_shuffle(x: Tensor, factor: int) -> Tensor:
-    *leading, channels, height, width = x.shape
-    x = x.reshape(*leading, channels // (factor * factor), factor, factor, height, width)
-    rank = len(leading)
-    x = x.permute(*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
-    return x.reshape(*leading, channels // (factor * factor), height * factor, width * factor)
-
-
 def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
     *leading, channels, height, width = x.shape
     x = x.reshape(*leading, channels, height // factor, factor, width // factor, factor)
@@ -194,12 +186,6 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 def hardtanh(x: Tensor, low: Any = -1, high: Any = 1) -> Tensor:
     return ops.clamp(x, low, high)
-
-
-def prelu(x: Tensor, weight: Tensor) -> Tensor:
-    if weight.ndim == 1 and x.ndim > 1:
-        weight = weight.reshape(-1, *(1,) * (x.ndim - 2))
-    return ops.where(x > 0, x, x * weight)
 
 
 def im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:

@@ -17,79 +17,12 @@ from lucid.ops.tensor.tensor import Tensor
 Function = Callable[..., Any]
 
 
-def _ends(x: Tensor, sizes: Any, strides: Any, pads: Any, dilations: Any, ceil_mode: bool) -> tuple[int, ...]:
-    """The padding at the ends of axes: with `ceil_mode`, so much more that the last, partial windows count as well."""
-    ends = []
-    for size, k, stride, pad, dilation in zip(x.shape[-len(sizes) :], sizes, strides, pads, dilations, strict=True):
-        reach = dilation * (k - 1) + 1
-        more = stride - 1 if ceil_mode else 0
-        if more and stride > reach - pad:  # torch drops a window that would begin beyond the axis
-            if not isinstance(size, int):
-                raise NotImplementedError(
-                    f"pooling with ceil_mode, windows of {reach} and steps of {stride}: an open size"
-                )
-            last = -(-(size + 2 * pad - reach) // stride) * stride
-            more = last + reach - size - 2 * pad if last < size + pad else 0
-        ends.append(pad + max(more, 0))
-    return tuple(ends)
-
-
-def _reaching(x: Tensor, kernel: Sequence[int], pads: Sequence[int], ceil_mode: bool) -> tuple[int, ...]:
-    """The sizes of windows; with `ceil_mode` one that is longer than its padded axis holds all of it, not more."""
-    axes = zip(x.shape[-len(kernel) :], kernel, pads, strict=True)
-    return tuple(min(k, size + 2 * pad) if ceil_mode and isinstance(size, int) else k for size, k, pad in axes)
-
-
-def average_pool(rank: int) -> Function:
-    def pool(
-        x: Tensor,
-        kernel: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor: Any = None,
-    ) -> Tensor:
-        sizes, strides, pads = pair(kernel, rank), pair(stride or kernel, rank), pair(padding, rank)
-        sizes = _reaching(x, sizes, pads, ceil_mode)
-        ends = _ends(x, sizes, strides, pads, (1,) * rank, ceil_mode)
-        counted = bool(divisor) or (count_include_pad and not ceil_mode)
-        if count_include_pad and not counted:  # what ceil_mode adds never counts, the padding does
-            x = F.pad(x, tuple(size for pad in reversed(pads) for size in (pad, pad)))
-            ends, pads = tuple(end - pad for end, pad in zip(ends, pads, strict=True)), (0,) * rank
-        batched = x if x.ndim == rank + 2 else x.unsqueeze(0)
-        means = ops.average_pool(
-            batched, kernel_shape=sizes, strides=strides, pads=pads + ends, count_include_pad=int(counted)
-        )
-        means = means * (math.prod(sizes) / divisor) if divisor else means
-        return means if x.ndim == rank + 2 else means.squeeze(0)
-
-    return pool
-
-
-def max_pool(rank: int) -> Function:
-    def pool(
-        x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-    ) -> Tensor:
-        sizes, strides, pads = pair(kernel, rank), pair(stride or kernel, rank), pair(padding, rank)
-        dilations = pair(dilation, rank)
-        ends = _ends(x, sizes, strides, pads, dilations, ceil_mode)
-        batched = x if x.ndim == rank + 2 else x.unsqueeze(0)
-        maxima = ops.max_pool(batched, kernel_shape=sizes, strides=strides, pads=pads + ends, dilations=dilations)
-        return maxima if x.ndim == rank + 2 else maxima.squeeze(0)
-
-    return pool
-
-
-def adaptive_average_pool(x: Tensor, size: Sequence[int]) -> Tensor:
-    batched = x if x.ndim == len(size) + 2 else x.unsqueeze(0)
-    means = ops.adaptive_average_pool(batched, output_size=tuple(size))
-    return means if x.ndim == len(size) + 2 else means.squeeze(0)
+_MAXIMA = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
 
 
 def max_pool_with_places(rank: int) -> Function:
     """The maxima, and their places in the flattened spatial axes."""
-    pool = max_pool(rank)
+    pool = _MAXIMA[rank - 1]
 
     def both(
         x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
@@ -149,7 +82,7 @@ def adaptive_max_pool(x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
         maxima = x.amax(tuple(range(-len(size), 0)), True)
     elif all(same(axis % cells, 0) for axis, cells in zip(x.shape[-len(size) :], size, strict=True)):
         steps = tuple(int(axis // cells) for axis, cells in zip(x.shape[-len(size) :], size, strict=True))
-        maxima = max_pool(len(size))(x, steps)
+        maxima = _MAXIMA[len(size) - 1](x, steps)
     else:
         maxima = _windows(x, tables).amax(-1)
     return maxima, _places(x, tables)

@@ -23,7 +23,7 @@ from lucid.importing import pooling_functions as pooling
 from lucid.importing import scatter_functions as scattering
 from lucid.nn import functional as F
 from lucid.nn.recurrent import GRU, LSTM, RNN
-from lucid.ops import elementwise
+from lucid.ops import elementwise, sorting
 from lucid.ops.tensor.tensor import Tensor
 
 Function: TypeAlias = Callable[..., Any]
@@ -336,7 +336,7 @@ TABLE: dict[str, Function] = {
     "aten._safe_softmax.default": f.safe_softmax,
     "aten.log_softmax.int": f.log_softmax,
     "aten._log_softmax.default": lambda x, axis, half: x.log_softmax(axis),
-    "aten.logsumexp.default": f.logsumexp,
+    "aten.logsumexp.default": ops.logsumexp,
     "aten.cumsum.default": f.cumsum,
     "aten.cumprod.default": elements.cumprod,
     "aten.cummax.default": elements.running_extreme(operator.ge),
@@ -347,8 +347,8 @@ TABLE: dict[str, Function] = {
     "aten.median.dim": elements.median,
     "aten.kthvalue.default": elements.kthvalue,
     "aten.mode.default": elements.mode,
-    "aten.bucketize.Tensor": elements.bucketize,
-    "aten.bucketize.Scalar": elements.bucketize,
+    "aten.bucketize.Tensor": sorting.bucketize,
+    "aten.bucketize.Scalar": sorting.bucketize,
     "aten.searchsorted.Tensor": elements.searchsorted,
     "aten.searchsorted.Scalar": elements.searchsorted,
     "aten.histc.default": f.histc,
@@ -394,17 +394,17 @@ TABLE: dict[str, Function] = {
     "aten.conv_transpose1d.default": F.conv_transpose1d,
     "aten.conv_transpose2d.input": F.conv_transpose2d,
     "aten.conv_transpose3d.input": F.conv_transpose3d,
-    "aten.avg_pool1d.default": pooling.average_pool(1),
-    "aten.avg_pool2d.default": pooling.average_pool(2),
-    "aten.avg_pool3d.default": pooling.average_pool(3),
-    "aten.max_pool1d.default": pooling.max_pool(1),
-    "aten.max_pool2d.default": pooling.max_pool(2),
-    "aten.max_pool3d.default": pooling.max_pool(3),
-    "aten.adaptive_avg_pool1d.default": pooling.adaptive_average_pool,
-    "aten.adaptive_avg_pool2d.default": pooling.adaptive_average_pool,
-    "aten.adaptive_avg_pool3d.default": pooling.adaptive_average_pool,
-    "aten._adaptive_avg_pool2d.default": pooling.adaptive_average_pool,
-    "aten._adaptive_avg_pool3d.default": pooling.adaptive_average_pool,
+    "aten.avg_pool1d.default": F.avg_pool1d,
+    "aten.avg_pool2d.default": F.avg_pool2d,
+    "aten.avg_pool3d.default": F.avg_pool3d,
+    "aten.max_pool1d.default": F.max_pool1d,
+    "aten.max_pool2d.default": F.max_pool2d,
+    "aten.max_pool3d.default": F.max_pool3d,
+    "aten.adaptive_avg_pool1d.default": F.adaptive_avg_pool1d,
+    "aten.adaptive_avg_pool2d.default": F.adaptive_avg_pool2d,
+    "aten.adaptive_avg_pool3d.default": F.adaptive_avg_pool3d,
+    "aten._adaptive_avg_pool2d.default": F.adaptive_avg_pool2d,
+    "aten._adaptive_avg_pool3d.default": F.adaptive_avg_pool3d,
     "aten.adaptive_max_pool1d.default": pooling.adaptive_max_pool,
     "aten.adaptive_max_pool2d.default": pooling.adaptive_max_pool,
     "aten.adaptive_max_pool3d.default": pooling.adaptive_max_pool,
@@ -426,7 +426,7 @@ TABLE: dict[str, Function] = {
     "aten._upsample_bicubic2d_aa.vec": layers.upsample("bicubic", True, antialias=True),
     "aten._upsample_bilinear2d_aa.default": layers.upsample_size("bilinear", True, antialias=True),
     "aten._upsample_bicubic2d_aa.default": layers.upsample_size("bicubic", True, antialias=True),
-    "aten.pixel_shuffle.default": layers.pixel_shuffle,
+    "aten.pixel_shuffle.default": F.pixel_shuffle,
     "aten.pixel_unshuffle.default": layers.pixel_unshuffle,
     "aten.dropout.default": layers.dropout,
     "aten.feature_dropout.default": layers.dropout,
@@ -448,7 +448,7 @@ TABLE: dict[str, Function] = {
     "aten.relu6.default": F.relu6,
     "aten.gelu.default": lambda x, approximate="none": F.gelu(x, approximate),
     "aten.silu.default": ops.silu,
-    "aten.mish.default": lambda x: x * ops.tanh(ops.softplus(x)),
+    "aten.mish.default": F.mish,
     "aten.elu.default": lambda x, alpha=1, scale=1, input_scale=1: F.elu(x, alpha),
     "aten.leaky_relu.default": F.leaky_relu,
     "aten.selu.default": lambda x: layers.SELU_SCALE * F.elu(x, layers.SELU_ALPHA),
@@ -460,7 +460,7 @@ TABLE: dict[str, Function] = {
     "aten.softplus.default": F.softplus,
     "aten.log_sigmoid.default": F.logsigmoid,
     "aten.glu.default": F.glu,
-    "aten.prelu.default": layers.prelu,
+    "aten.prelu.default": F.prelu,
 }
 TABLE |= complex_numbers.rows(TABLE)
 

@@ -3,40 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self, overload
 
 from lucid.core.words.other_libraries import advice, type_name
 from lucid.nn.module import Module
 
 
-class ModuleList(Module):
-    """A list of modules; their parameters are named ``0.weight``, ``1.weight`` and so on."""
+class _Container(Module):
+    """Modules by name, in order."""
 
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
-        self._items = [_checked(type(self).__name__, index, module) for index, module in enumerate(modules)]
+    _items: dict[str, Module]
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        return ((str(index), module) for index, module in enumerate(self._items))
+        return iter(self._items.items())
 
-    def append(self, module: Module) -> None:
-        """Add a module at the end."""
-        self._items.append(_checked("ModuleList", len(self._items), module))
-
-    def __getitem__(self, index: int) -> Module:
-        return self._items[index]
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a module under a name, at the end or in the place of one."""
+        if module is not None:
+            self._items[name] = _checked(type(self).__name__, name, module)
 
     def __len__(self) -> int:
         return len(self._items)
 
+
+class ModuleList(_Container):
+    """A list of modules; their parameters are named ``0.weight``, ``1.weight`` and so on."""
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        self._items = {}
+        self.extend(modules)
+
+    def append(self, module: Module) -> None:
+        """Add a module at the end."""
+        self._items[str(len(self))] = _checked(type(self).__name__, len(self), module)
+
+    def extend(self, modules: Iterable[Module]) -> None:
+        """Add modules at the end."""
+        for module in modules:
+            self.append(module)
+
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> Module | Self:
+        if isinstance(index, int):
+            return list(self._items.values())[index]
+        part = type(self)()
+        part._items = {str(place): module for place, module in enumerate(list(self._items.values())[index])}
+        return part
+
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._items)
+        return iter(self._items.values())
 
 
 class Sequential(ModuleList):
-    """Modules that run one after the other, each on the result of the one before."""
+    """Modules that run one after the other, each on the result of the one before: given one by one, or in one dict."""
 
-    def __init__(self, *modules: Module) -> None:
-        super().__init__(modules)
+    def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
+        by_name = modules[0] if len(modules) == 1 and isinstance(modules[0], Mapping) else None
+        super().__init__(() if by_name is not None else modules)  # type: ignore[arg-type]  # no dicts among several
+        for name, module in (by_name or {}).items():
+            self.add_module(name, module)
 
     def forward(self, x: Any) -> Any:
         for module in self:
@@ -45,27 +73,21 @@ class Sequential(ModuleList):
 
     def input_specs(self) -> Mapping[str, Any]:
         """The inputs of the first module."""
-        first = self._items[0].input_specs() if self._items else {}
+        first = next(iter(self)).input_specs() if len(self) else {}
         return {"x": next(iter(first.values()))} if len(first) == 1 else {}
 
 
-class ModuleDict(Module):
+class ModuleDict(_Container):
     """Modules by name."""
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         self._items = {name: _checked("ModuleDict", name, module) for name, module in (modules or {}).items()}
-
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        return iter(self._items.items())
 
     def __getitem__(self, name: str) -> Module:
         return self._items[name]
 
     def __setitem__(self, name: str, module: Module) -> None:
         self._items[name] = _checked("ModuleDict", name, module)
-
-    def __len__(self) -> int:
-        return len(self._items)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)
@@ -83,7 +105,7 @@ class ModuleDict(Module):
         return self._items.items()
 
 
-def _checked(container: str, place: int | str, module: Module) -> Module:
+def _checked(container: str, place: int | str, module: Any) -> Module:
     if not isinstance(module, Module):
         raise TypeError(
             f"{container}: item {place} is {type_name(module)}, expected a module; "

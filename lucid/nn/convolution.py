@@ -13,6 +13,7 @@ from lucid.nn import init
 from lucid.nn._checks import check_positive
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
+from lucid.ops.rearranging import pad
 from lucid.ops.tensor.tensor import Tensor
 
 Ints: TypeAlias = int | Sequence[int]
@@ -197,6 +198,9 @@ class _Convolution(Spatial):
         return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
 
 
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
+
 class _Conv(_Convolution):
     @torch_names_and("device")
     def __init__(
@@ -209,19 +213,29 @@ class _Conv(_Convolution):
         dilation: Ints = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
+        *,
         dtype: DTypeLike | None = None,
     ) -> None:
+        if padding_mode not in _PADDING_MODES:
+            expected = ", ".join(map(repr, _PADDING_MODES))
+            raise ValueError(f"{type(self).__name__}: padding_mode is {padding_mode!r}, expected one of {expected}")
+        self.padding_mode = padding_mode
         self._set_sizes(in_channels, out_channels, kernel_size, stride, dilation, groups)
         self.padding = pads_of(type(self).__name__, padding, self.kernel_size, self.stride, self.dilation)
         self._set_parameters(out_channels, in_channels, bias, dtype)
 
     def over(self, x: Tensor) -> Tensor:
+        pads = self.padding
+        if self.padding_mode != "zeros":
+            sides = zip(reversed(pads[: self.axes]), reversed(pads[self.axes :]), strict=True)
+            x, pads = pad(x, tuple(size for pair in sides for size in pair), self.padding_mode), (0,) * len(pads)
         return ops.conv(
             x,
             self.weight,
             self.bias,
             strides=self.stride,
-            pads=self.padding,
+            pads=pads,
             dilations=self.dilation,
             group=self.groups,
         )
@@ -233,6 +247,7 @@ class Conv1d(_Conv):
     Args:
         padding: zeros on both sides; "valid" for none; "same" (with stride 1) for L' = L.
         groups: the number of groups of channels; each is convolved separately.
+        padding_mode: what the padding holds: "zeros", or "reflect", "replicate" or "circular" as in `F.pad`.
     """
 
     axes = 1

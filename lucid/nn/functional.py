@@ -19,6 +19,15 @@ from lucid.nn._image_sampling import affine_grid as affine_grid
 from lucid.nn._image_sampling import grid_sample as grid_sample
 from lucid.nn._image_sampling import unfold as unfold
 from lucid.nn._multi_head_attention import multi_head_attention_forward as multi_head_attention_forward
+from lucid.nn._pools import adaptive_avg_pool1d as adaptive_avg_pool1d
+from lucid.nn._pools import adaptive_avg_pool2d as adaptive_avg_pool2d
+from lucid.nn._pools import adaptive_avg_pool3d as adaptive_avg_pool3d
+from lucid.nn._pools import avg_pool1d as avg_pool1d
+from lucid.nn._pools import avg_pool2d as avg_pool2d
+from lucid.nn._pools import avg_pool3d as avg_pool3d
+from lucid.nn._pools import max_pool1d as max_pool1d
+from lucid.nn._pools import max_pool2d as max_pool2d
+from lucid.nn._pools import max_pool3d as max_pool3d
 from lucid.nn.cache import cache_key_mask as cache_key_mask
 from lucid.nn.cache import cache_positions as cache_positions
 from lucid.nn.cache import cache_span as cache_span
@@ -45,7 +54,13 @@ from lucid.ops.shaping import normalize_axis
 from lucid.ops.tensor.tensor import Tensor, TracedValueError
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "affine_grid",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
     "cache_key_mask",
     "cache_positions",
     "cache_span",
@@ -74,10 +89,16 @@ __all__ = [
     "log_softmax",
     "logsigmoid",
     "mask_of_new_tokens",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "mish",
     "multi_head_attention_forward",
     "normalize",
     "one_hot",
     "pad",
+    "pixel_shuffle",
+    "prelu",
     "present_caches",
     "relu",
     "relu6",
@@ -230,6 +251,30 @@ def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:
 def hardswish(x: Tensor, inplace: bool = False) -> Tensor:
     """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019)."""
     return ops.hardswish(x)
+
+
+@torch_names
+def mish(x: Tensor, inplace: bool = False) -> Tensor:
+    """x * tanh(softplus(x)) (Misra 2019)."""
+    return x * ops.tanh(ops.softplus(x))
+
+
+@torch_names
+def prelu(x: Tensor, weight: Tensor) -> Tensor:
+    """x where it is positive, else a weight times x: one number, or one for each channel, axis 1 (He et al. 2015)."""
+    if weight.ndim == 1 and x.ndim > 1:
+        weight = weight.reshape(-1, *(1,) * (x.ndim - 2))
+    return ops.where(x > 0, x, x * weight)
+
+
+@torch_names
+def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
+    """(..., C * r * r, H, W) to (..., C, H * r, W * r), r the factor (Shi et al. 2016)."""
+    *leading, channels, height, width = x.shape
+    x = x.reshape(*leading, channels // upscale_factor**2, upscale_factor, upscale_factor, height, width)
+    rank = len(leading)
+    x = x.permute(*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
+    return x.reshape(*leading, channels // upscale_factor**2, height * upscale_factor, width * upscale_factor)
 
 
 @torch_names

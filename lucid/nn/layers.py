@@ -41,13 +41,25 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A table of vectors: integer indices (...) to (..., embedding_dim)."""
+    """A table of vectors: integer indices (...) to (..., embedding_dim).
+
+    `padding_idx` and `_freeze` are torch's, about gradients: kept, and without an effect.
+    """
 
     quantizable: ClassVar = {"weight": "table"}
 
-    @torch_names_and("device", "padding_idx", "scale_grad_by_freq", "sparse")
-    def __init__(self, num_embeddings: int, embedding_dim: int, dtype: DTypeLike | None = None) -> None:
+    @torch_names_and("device", "scale_grad_by_freq", "sparse")
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        *,
+        dtype: DTypeLike | None = None,
+        _freeze: bool = False,
+    ) -> None:
         check_positive("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
+        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
         self.weight = init.normal_(new_parameter(num_embeddings, embedding_dim, dtype=dtype))
 
     def forward(self, indices: Tensor) -> Tensor:

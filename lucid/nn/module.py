@@ -15,7 +15,7 @@ from lucid.core.process.context import is_evaluating
 from lucid.core.torch_names.argument_names import forward_arguments
 from lucid.core.words import html
 from lucid.core.words.other_libraries import type_name
-from lucid.ops.tensor.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -51,12 +51,45 @@ def scoped(method: C) -> C:
 
 
 class Parameter(Tensor):
-    """A tensor that a module learns: it appears in `state_dict` and, under its key, in the exported model."""
+    """A tensor that a module learns: it appears in `state_dict` and, under its key, in the exported model.
 
-    __slots__ = ()
+    `requires_grad` is kept and changes nothing: there are no gradients. Only parameters have `zero_`,
+    `fill_` and `copy_`, which replace all of their values.
+    """
 
-    def __init__(self, data: Any, dtype: DTypeLike | None = None) -> None:
+    __slots__ = ("requires_grad",)
+
+    def __init__(self, data: Any, requires_grad: bool = True, *, dtype: DTypeLike | None = None) -> None:
         super().__init__(data, dtype)
+        self.requires_grad = requires_grad
+
+    @property
+    def data(self) -> Self:
+        """This parameter; assigning to it replaces the values."""
+        return self
+
+    @data.setter
+    def data(self, values: Tensor) -> None:
+        self._set(values.numpy(), array_type(values.dtype.numpy, values.numpy().shape))
+
+    def copy_(self, source: TensorLike) -> Self:
+        """Replace the values by others, which are broadcast and take this element type."""
+        return self.fill_(source)
+
+    def fill_(self, value: TensorLike) -> Self:
+        """Replace every value."""
+        array = np.broadcast_to(Tensor(value).numpy(), self.numpy().shape)
+        self.assign(convert(array, self.dtype, "parameter").copy())
+        return self
+
+    def zero_(self) -> Self:
+        """Replace every value by 0."""
+        return self.fill_(0)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Keep a flag that changes nothing."""
+        self.requires_grad = requires_grad
+        return self
 
     def assign(self, array: Array) -> None:
         """Replace the values; the shape stays, the element type is the array's.
@@ -70,6 +103,20 @@ class Parameter(Tensor):
         if array.shape != self.shape:
             raise ValueError(f"parameter: got shape {show_shape(array.shape)}, expected {show_shape(self.shape)}")
         self._set(array, array_type(array.dtype, array.shape))
+
+
+class Buffer(Tensor):
+    """A tensor that belongs to a module and is not learned, as any tensor that is assigned to an attribute.
+
+    With `persistent=False` it is no part of `state_dict`: the module computes it, and no file has it.
+    """
+
+    __slots__ = ("persistent",)
+
+    def __init__(self, data: Any, *, persistent: bool = True) -> None:
+        known = data if isinstance(data, Tensor) else Tensor(data)
+        self._set(known.numpy(), known.type, None, known.origin)
+        self.persistent = persistent
 
 
 class Module:
@@ -137,6 +184,22 @@ class Module:
             if isinstance(value, (Module, list, tuple, dict)):  # most are not: tensors and options
                 yield from _modules_in(name, value)
 
+    def children(self) -> Iterator[Module]:
+        """The modules directly inside."""
+        return (module for _, module in self.named_children())
+
+    def get_submodule(self, path: str) -> Module:
+        """The module inside at a dotted path.
+
+        Raises:
+            KeyError: for a path without a module.
+        """
+        return dict(self.named_modules())[path]
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Assign a module to an attribute of this name, which need not be one of Python's names."""
+        vars(self)[name] = module
+
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """This module and all inside it by path, each once, parents first."""
         seen: set[int] = set()
@@ -187,25 +250,24 @@ class Module:
         return (parameter for _, parameter in self.named_parameters())
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors of the state that are not parameters."""
+        """The tensors that are not parameters, persistent or not."""
         return ((name, t) for name, t in self._named_tensors() if not isinstance(t, Parameter))
 
     def buffers(self) -> Iterator[Tensor]:
-        """The tensors of the state that are not parameters."""
+        """The tensors that are not parameters, persistent or not."""
         return (tensor for _, tensor in self.named_buffers())
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Assign a tensor that belongs to the state and is not learned, as ``self.name = tensor`` does.
+        """Assign a tensor that is not learned, as ``self.name = tensor`` does; part of the state if `persistent`."""
+        setattr(self, name, tensor if persistent or tensor is None else Buffer(tensor, persistent=False))
 
-        Raises:
-            ValueError: with `persistent=False`; the message says how to assign such a tensor.
-        """
-        if not persistent and not name.startswith("_"):
-            raise ValueError(
-                f"{type(self).__name__}: buffer {name} with persistent=False: a tensor that is not part of the state "
-                f"has a name with an underscore in front; write self._{name} = ..."
-            )
-        setattr(self, name, tensor)
+    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
+        """Assign a parameter, as ``self.name = parameter`` does."""
+        setattr(self, name, parameter)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """This module: there are no gradients."""
+        return self
 
     def apply(self, function: Callable[[Module], object]) -> Self:
         """Call a function with every module inside, children first, then with this one."""
@@ -216,8 +278,9 @@ class Module:
     # State ------------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All parameters and buffers by dotted path; a shared one appears under each of its names."""
-        return dict(self._named_tensors())
+        """All parameters and persistent buffers by dotted path; a shared one appears under each of its names."""
+        named = self._named_tensors()
+        return {name: tensor for name, tensor in named if not isinstance(tensor, Buffer) or tensor.persistent}
 
     def renamed_keys(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hook for modules that also read other state keys: convert this module's entries of a state dict to its own.

@@ -86,6 +86,7 @@ class _BatchNorm(Module):
     ) -> None:
         name = type(self).__name__
         check_positive(name, num_features=num_features)
+        self.num_features = num_features
         check_probability(name, "momentum", momentum)
         self.eps, self.momentum = eps, momentum
         self.weight = new_parameter(num_features, dtype=dtype, value=1.0) if affine else None

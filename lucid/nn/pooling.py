@@ -8,11 +8,10 @@ from lucid import ops
 from lucid.core.graph.types import TensorType, float32
 from lucid.nn._checks import check_positive
 from lucid.nn._image_sampling import unfold
+from lucid.nn._pools import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
 from lucid.nn.convolution import Ints, Spatial, per_axis
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
-
-_WHOLE_WINDOWS = "pad the input to a whole number of windows"
 
 
 class _Pool(Spatial):
@@ -28,11 +27,6 @@ class _Pool(Spatial):
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-    def _refuse(self, argument: str, value: bool, hint: str) -> None:
-        """Refuse an argument that exists only to keep torch's order."""
-        if value:
-            raise ValueError(f"{type(self).__name__}: {argument}=True is not supported; {hint}")
-
 
 class _MaxPool(_Pool):
     def __init__(
@@ -45,18 +39,14 @@ class _MaxPool(_Pool):
         ceil_mode: bool = False,
     ) -> None:
         super().__init__(kernel_size, stride, padding)
-        self._refuse("return_indices", return_indices, "F.unfold gives the windows")
-        self._refuse("ceil_mode", ceil_mode, _WHOLE_WINDOWS)
+        if return_indices:
+            raise ValueError(f"{type(self).__name__}: return_indices=True is not supported; F.unfold gives the windows")
         self.dilation = per_axis(type(self).__name__, "dilation", dilation, self.axes)
+        self.ceil_mode = ceil_mode
 
     def over(self, x: Tensor) -> Tensor:
-        return ops.max_pool(
-            x,
-            kernel_shape=self.kernel_size,
-            strides=self.stride,
-            pads=self.padding * 2,
-            dilations=self.dilation,
-        )
+        pool = (max_pool1d, max_pool2d)[self.axes - 1]
+        return pool(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
 
 class _AveragePool(_Pool):
@@ -67,20 +57,14 @@ class _AveragePool(_Pool):
         padding: Ints = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
+        divisor_override: float | None = None,
     ) -> None:
         super().__init__(kernel_size, stride, padding)
-        hint = f"{_WHOLE_WINDOWS} (count_include_pad is the argument after ceil_mode)"
-        self._refuse("ceil_mode", ceil_mode, hint)
-        self.count_include_pad = count_include_pad
+        self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
 
     def over(self, x: Tensor) -> Tensor:
-        return ops.average_pool(
-            x,
-            kernel_shape=self.kernel_size,
-            strides=self.stride,
-            pads=self.padding * 2,
-            count_include_pad=int(self.count_include_pad),
-        )
+        pool, options = (avg_pool1d, avg_pool2d)[self.axes - 1], (self.count_include_pad, self.divisor_override)
+        return pool(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, *options)
 
 
 class MaxPool1d(_MaxPool):

@@ -57,6 +57,7 @@ from lucid.ops.creation import ones_like as ones_like
 from lucid.ops.creation import tril as tril
 from lucid.ops.creation import triu as triu
 from lucid.ops.creation import zeros_like as zeros_like
+from lucid.ops.einops_backend import define_backend as _define_backend
 from lucid.ops.einsum import baddbmm as baddbmm
 from lucid.ops.einsum import einsum as einsum
 from lucid.ops.einsum import outer as outer
@@ -147,6 +148,7 @@ from lucid.ops.reduction import all_ as _all
 from lucid.ops.reduction import any_ as _any
 from lucid.ops.reduction import argmax as argmax
 from lucid.ops.reduction import cumsum as cumsum
+from lucid.ops.reduction import logsumexp as logsumexp
 from lucid.ops.reduction import max_ as _max
 from lucid.ops.reduction import mean as mean
 from lucid.ops.reduction import min_ as _min
@@ -188,6 +190,8 @@ from lucid.ops.trigonometry import sinh as sinh
 
 abs, pow, round = _abs, _pow, _round
 all, any, max, min, sum = _all, _any, _max, _min, _sum
+_define_backend()
+
 __all__ = _public.offered(globals())
 
 

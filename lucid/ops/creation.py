@@ -20,6 +20,7 @@ from lucid.core.graph.types import (
     dtype_of_scalar,
     float32,
     float64,
+    int32,
     int64,
     show_shape,
 )
@@ -313,6 +314,9 @@ def ones_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     return full_like(x, 1, dtype=dtype)
 
 
+empty_like = zeros_like
+
+
 def generator(where: str) -> np.random.Generator:
     """The random generator of this thread.
 
@@ -347,6 +351,84 @@ def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
         TracedValueError: while tracing, as they would be constants of the model.
     """
     return _as_tensor(generator("rand").random(as_shape(shape)), dtype)
+
+
+@torch_names_and(*_UNUSED)
+def randn_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
+    """Standard normal random numbers, of the shape of `x` and, unless another is given, its element type."""
+    return randn(*x.shape, dtype=x.dtype if dtype is None else dtype)  # type: ignore[arg-type]  # sizes are known
+
+
+@torch_names_and(*_UNUSED)
+def rand_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
+    """Uniform random numbers from 0 to 1, of the shape of `x` and, unless another is given, its element type."""
+    return rand(*x.shape, dtype=x.dtype if dtype is None else dtype)  # type: ignore[arg-type]  # sizes are known
+
+
+@torch_names_and(*UNUSED)
+def normal(
+    mean: float | Tensor, std: float | Tensor = 1.0, shape: Sequence[int] = (), *, dtype: DTypeLike = float32
+) -> Tensor:
+    """Normal random numbers with a mean and a standard deviation, which may be tensors."""
+    sizes = next((x.shape for x in (mean, std) if isinstance(x, Tensor)), shape)
+    return randn(*sizes, dtype=dtype) * std + mean
+
+
+@torch_names_and(*UNUSED)
+def scalar_tensor(value: Scalar | Dim, *, dtype: DTypeLike | None = None) -> Tensor:
+    """A number as a tensor, float32 unless an element type is given."""
+    return tensor(value, float32 if dtype is None else dtype)
+
+
+def is_tensor(x: object) -> bool:
+    """Whether it is a tensor of Lucid."""
+    return isinstance(x, Tensor)
+
+
+def get_default_dtype() -> DType:
+    """float32, the element type of Python's floats."""
+    return float32
+
+
+class _Typed(Tensor):
+    """torch's names for tensors of an element type: from data, or zeros of a shape given as numbers."""
+
+    __slots__ = ()
+    _kind: DType
+
+    def __init__(self, *data: Any) -> None:
+        sizes = data and all(isinstance(size, int) and not isinstance(size, bool) for size in data)
+        super().__init__(np.zeros(data) if sizes else data[0] if data else [], self._kind)
+
+
+class FloatTensor(_Typed):
+    """A float32 tensor: of data, or of a shape: ``FloatTensor([1, 2])``, ``FloatTensor(2, 3)``."""
+
+    __slots__, _kind = (), float32
+
+
+class DoubleTensor(_Typed):
+    """A float64 tensor: of data, or of a shape."""
+
+    __slots__, _kind = (), float64
+
+
+class LongTensor(_Typed):
+    """An int64 tensor: of data, or of a shape."""
+
+    __slots__, _kind = (), int64
+
+
+class IntTensor(_Typed):
+    """An int32 tensor: of data, or of a shape."""
+
+    __slots__, _kind = (), int32
+
+
+class BoolTensor(_Typed):
+    """A tensor of booleans: of data, or of a shape."""
+
+    __slots__, _kind = (), bool_
 
 
 def _as_tensor(values: Any, dtype: DTypeLike) -> Tensor:

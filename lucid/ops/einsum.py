@@ -9,7 +9,6 @@ from typing import Any
 
 from lucid.core.graph.types import float32, promote, show_shape
 from lucid.core.sizes.dims import Size, product, same
-from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.creation import arange
 from lucid.ops.elementwise import logical_and, mul
 from lucid.ops.indexing import take
@@ -158,7 +157,13 @@ def outer(x: Tensor, other: Tensor) -> Tensor:
     return mul(unsqueeze(x, 1), unsqueeze(other, 0))
 
 
-@torch_names
+@function
+def addmm(x: Tensor, mat1: TensorLike, mat2: TensorLike, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * x + alpha * (mat1 @ mat2)``; of half precision computed in float32 and rounded once."""
+    return baddbmm(x, mat1, mat2, beta=beta, alpha=alpha)
+
+
+@function
 def baddbmm(x: Tensor, batch1: TensorLike, batch2: TensorLike, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * x + alpha * (batch1 @ batch2)``; of half precision computed in float32 and rounded once."""
     tensors = [x, as_tensor("baddbmm", batch1), as_tensor("baddbmm", batch2)]

@@ -373,6 +373,7 @@ def log2(x: Tensor) -> Tensor:
     return where(pow_(2.0, whole) == wide, whole, quotient).astype(x.dtype)
 
 
+@function
 def expm1(x: Tensor) -> Tensor:
     """exp(x) - 1, accurate near 0: tanh(x / 2) is (exp(x) - 1) / (exp(x) + 1). Half precision as float32."""
     x = _real(x)
@@ -380,6 +381,7 @@ def expm1(x: Tensor) -> Tensor:
     return (tanh(wide * 0.5) * (exp(wide) + 1)).astype(x.dtype)
 
 
+@function
 def log1p(x: Tensor) -> Tensor:
     """log(1 + x), accurate near 0 (Kahan): log(u) x / (u - 1) where u = 1 + x is neither 1 nor infinite.
 

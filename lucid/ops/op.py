@@ -23,6 +23,7 @@ from lucid.core.graph.values import Attributes, Input, Origin
 from lucid.core.process.context import holding
 from lucid.core.process.numpy_errstate import without_warnings
 from lucid.core.sizes.dims import identity
+from lucid.core.sizes.limits import known_limits
 from lucid.core.torch_names.argument_names import in_our_names, torch_names
 from lucid.ops.checked_calls import CheckedCall, call_key
 from lucid.ops.operand_conversion import (
@@ -311,7 +312,7 @@ class _Application:
         self, op: Op[..., Any], inputs: tuple[TensorType | None, ...], attributes: tuple[tuple[str, Any], ...]
     ) -> None:
         self.op, self.inputs, self.attributes = op, inputs, attributes
-        self.key = op, inputs, identity(attributes)
+        self.key = op, inputs, identity(attributes), tuple(known_limits().items())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Application) and self.key == other.key

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import broadcast, show_shape
+from lucid.core.graph.types import bool_, broadcast, show_shape
 from lucid.core.sizes.dims import Dim, Size, as_size, product, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.creation import arange_op, size_op
@@ -284,3 +284,17 @@ def _repeated(x: Tensor, axis: int, before: Size, after: Size, mode: str) -> Ten
     else:
         source = place % size_op(size=size)
     return take_op(x, source, axis=axis)
+
+
+@function
+def diff(x: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """The differences of neighbours along an axis, `n` times; of booleans whether they differ.
+
+    `prepend` and `append` are joined to the axis before.
+    """
+    parts = [part for part in (prepend, x, append) if part is not None]
+    x = concat(parts, axis) if len(parts) > 1 else x
+    for _ in range(n):
+        later, earlier = (narrow(x, axis, start, x.shape[axis] - 1) for start in (1, 0))
+        x = later ^ earlier if x.dtype is bool_ else later - earlier
+    return x

@@ -11,7 +11,7 @@ import numpy as np
 from lucid.core.graph.types import Array, DType, TensorType, as_dtype, bool_, float64, int64, show_shape, uint8
 from lucid.core.sizes.dims import Size, product, same
 from lucid.core.torch_names.argument_names import torch_names
-from lucid.ops.elementwise import abs_, at_least_float32, check_kind, maximum, pow_, sqrt, where
+from lucid.ops.elementwise import abs_, at_least_float32, check_kind, exp, isfinite, log, maximum, pow_, sqrt, where
 from lucid.ops.op import Op, function, primitive
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.shaping import each_axis, normalize_axis, squeeze
@@ -171,6 +171,16 @@ def std(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = Fa
         return sqrt(sum_(centred * centred, axis=axes, keepdims=keepdims)) / divisor
 
     return _scaled(deviation, wide, axes, keepdims).astype(x.dtype)
+
+
+@function
+def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The logarithm of the sum of exp(x) over axes, without overflow; of infinities alone it is that infinity."""
+    axes = _every("logsumexp", x, axis)
+    top = max_(x, axis=axes, keepdims=True)
+    top = where(isfinite(top), top, 0)
+    total = log(sum_(exp(x - top), axis=axes, keepdims=True)) + top
+    return total if keepdims else squeeze(total, axes)
 
 
 @function

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid.core.graph.types import Array, TensorType, int64, is_whole, show_shape
+from lucid.core.graph.types import Array, TensorType, int32, int64, is_whole, show_shape
 from lucid.core.sizes.dims import Size, as_size
 from lucid.ops.elementwise import maximum, minimum, neg
 from lucid.ops.op import function, primitive
+from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.reduction import argmax, max_, min_
 from lucid.ops.shaping import normalize_axis, reshape
-from lucid.ops.tensor.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 
 class Ordered(NamedTuple):
@@ -111,3 +112,11 @@ def place_of_extreme(x: Tensor, name: str, axis: int | None, keepdims: bool) -> 
         return index(x, axis=axis, keepdims=keepdims)
     place = index(reshape(x, (-1,)), axis=0)
     return reshape(place, (1,) * x.ndim) if keepdims else place
+
+
+@function
+def bucketize(x: TensorLike, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """How many boundaries, which ascend, are below each number; with `right`, below or equal (int64 or int32)."""
+    x = as_tensor("bucketize", x, None if isinstance(x, Tensor) else boundaries.dtype).unsqueeze(-1)
+    below = boundaries <= x if right else boundaries < x
+    return below.sum(-1, dtype=int32 if out_int32 else int64)

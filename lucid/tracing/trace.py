@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,8 +16,9 @@ from lucid.core.graph.types import Array, TensorType, as_dtype, spec
 from lucid.core.graph.values import Input, Value
 from lucid.core.process.context import evaluating
 from lucid.core.process.threads import single_threaded_blas
-from lucid.core.sizes.bounds import Bound
+from lucid.core.sizes.bounds import Bound, bounds_of
 from lucid.core.sizes.dims import Dim, names_of
+from lucid.core.sizes.limits import Limits, within
 from lucid.core.sizes.readings import readings
 from lucid.core.words.other_libraries import check_model
 from lucid.core.words.progress import phase
@@ -69,14 +70,22 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
     owner = owner_of(models[0])
     adapted = {name: Input(name, *given) for name, given in adapter_inputs(owner).items()}
     _check_sizes([*graph_inputs.values(), *adapted.values()])
+    limits = _limits(graph_inputs.values())
     adapter = {name: Tensor.from_value(value) for name, value in adapted.items()}
     names = Names(() if owner is None else ((key, tensor.numpy()) for key, tensor in owner.state_dict().items()))
     paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
     found = list[tuple[dict[str, Value], Any, list[Bound]]]()
     for model, (call, named) in zip(models, calls, strict=True):
         # One BLAS thread: the rounding of a product of constants depends on the number of threads.
-        scope = Scope("", paths, names, bounds := list[Bound]())
-        with evaluating(), entered(scope), single_threaded_blas(), located_errors(), given_adapter(adapter):
+        scope = Scope("", paths, names, bounds := bounds_of(limits))
+        with (
+            within(limits),
+            evaluating(),
+            entered(scope),
+            single_threaded_blas(),
+            located_errors(),
+            given_adapter(adapter),
+        ):
             result = model(*call, **named)
         outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
         found.append((outputs, flatten_tree(result, lambda value: isinstance(value, Tensor))[0], bounds))
@@ -207,6 +216,19 @@ def _replace(path: str, value: Any, make: Make, top: bool = False) -> Any:
     if isinstance(value, dict):
         return {key: _replace(f"{path}.{key}", item, make, top) for key, item in value.items()}
     return value
+
+
+def _limits(inputs: Iterable[Input]) -> dict[str, Limits]:
+    """The limits of sizes by name that specs gave.
+
+    Raises:
+        ValueError: for two of one size.
+    """
+    limits = dict[str, Limits]()
+    for size in (size for value in inputs for size in value.type.shape):
+        if isinstance(size, Dim) and size.limits and limits.setdefault(str(size), size.limits) != size.limits:
+            raise ValueError(f"trace: size {size} has limits {limits[str(size)]} and {size.limits}; give the same ones")
+    return limits
 
 
 def _check_sizes(inputs: Sequence[Input]) -> None:

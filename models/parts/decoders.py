@@ -243,7 +243,7 @@ class Decoder(nn.Module):
     def __init__(self, c: DecoderConfig) -> None:
         embedding = nn.TiedEmbedding if c.tied else nn.Embedding
         self.config = c
-        self.embed_tokens = embedding(c.vocab_size, c.hidden_size, c.dtype)
+        self.embed_tokens = embedding(c.vocab_size, c.hidden_size, dtype=c.dtype)
         self.layers = [Layer(c, number) for number in range(len(c.windows))]
         self.norm = _norm(c, c.hidden_size)
         self.rope = _rope(c, Rope(c.rope_theta, c.rope_scaling))

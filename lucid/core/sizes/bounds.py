@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from lucid.core.sizes.dims import Size
+from lucid.core.sizes.dims import Dim, Size
+from lucid.core.sizes.limits import Limits
 
 
 class Bound(NamedTuple):
@@ -26,8 +28,16 @@ class Bound(NamedTuple):
             )
             raise ValueError(
                 f"{where}: {self.size} is {value}, expected {limit}: for others, the model may compute something else; "
-                f"{remedy} the input, or import the model with {examples} examples"
+                f"{remedy} the input, or trace the model with other limits or import it with {examples} examples"
             )
+
+
+def bounds_of(limits: Mapping[str, Limits]) -> list[Bound]:
+    """The limits of named sizes as bounds."""
+    return [
+        Bound(Dim({(name,): 1}), least, None if most == math.inf else int(most))
+        for name, (least, most) in limits.items()
+    ]
 
 
 def smallest(bounds: Iterable[Bound]) -> dict[str, tuple[int, int | None]]:

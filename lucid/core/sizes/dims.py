@@ -19,6 +19,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex, TypeAlias, Union
 
 from lucid.core.process.cache_keys import type_key
+from lucid.core.sizes.limits import Limits, known_limits
 from lucid.core.sizes.operations import Terms, extreme, floordiv, in_order, is_counted, is_polynomial, mod, plain, text
 from lucid.core.sizes.polynomials import add, constant, multiply
 
@@ -33,11 +34,12 @@ class SymbolicSizeError(TypeError):
 class Dim:
     """An integer polynomial over named sizes. Made by `dim`, or by arithmetic on other Dims."""
 
-    __slots__ = ("_key", "_terms")
+    __slots__ = ("_key", "_terms", "limits")
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, limits: Limits | None = None) -> None:
         self._terms = in_order(terms)
         self._key = ""
+        self.limits = limits  # of a name, as its text gave them
 
     @property
     def terms(self) -> Terms:
@@ -170,9 +172,17 @@ def _is_size(value: object) -> bool:
 def dim(text: str) -> Size:
     """A size from text: a name (``"N"``), or products that are added and subtracted (``"2*L + 1"``, ``"2*L - 1"``).
 
+    A name may have limits: ``"L <= 64"``, ``"2 <= L"`` or ``"2 <= L <= 64"``.
+
     Raises:
-        ValueError: for other text.
+        ValueError: for other text, or limits that no size is within.
     """
+    if limited := re.fullmatch(r"\s*(?:(\d+)\s*<=\s*)?([^\W\d]\w*)\s*(?:<=\s*(\d+)\s*)?", text):
+        least, name, most = limited.groups()
+        limits = (int(least or 0), math.inf if most is None else int(most)) if least or most else None
+        if limits and limits[0] > limits[1]:
+            raise ValueError(f'size "{text}": no size is within these limits')
+        return Dim({(name,): 1}, limits)
     if not re.fullmatch(r"\s*\w+(\s*[-*+]\s*\w+)*\s*", text):
         raise ValueError(f'size "{text}": expected a name such as "N", or a sum of products such as "2*L - 1"')
     terms: dict[tuple[Any, ...], int] = {}
@@ -325,17 +335,20 @@ def _names(terms: Terms) -> set[str]:
 
 
 def _sign(difference: Size) -> int | None:
-    """-1, 0 or 1 if the sign is certain for all sizes of zero or more, else None."""
+    """-1, 0 or 1 if the sign is certain for all sizes within their limits, by default of zero or more, else None."""
     if isinstance(difference, int):
         return (difference > 0) - (difference < 0)
     terms = plain(difference.terms)
-    number, counted = terms.get((), 0), is_counted(terms)
-    coefficients = [c for monomial, c in terms.items() if monomial]
-    if counted and number > 0 and all(c > 0 for c in coefficients):
-        return 1
-    if counted and number < 0 and all(c < 0 for c in coefficients):
-        return -1
-    return None
+    if not is_counted(terms):
+        return None
+    low = high = float(terms.get((), 0))
+    for monomial, coefficient in terms.items():
+        if monomial:
+            limits = [known_limits().get(str(atom), (0, math.inf)) for atom in monomial]
+            ends = math.prod(least for least, _ in limits), math.prod(most for _, most in limits)
+            low += coefficient * ends[coefficient < 0]
+            high += coefficient * ends[coefficient > 0]
+    return 1 if low > 0 else -1 if high < 0 else 0 if low == high == 0 else None
 
 
 def _decide(a: Dim, operator: str, b: Size) -> int:
@@ -352,7 +365,7 @@ def _decide(a: Dim, operator: str, b: Size) -> int:
     if sign is None:
         raise SymbolicSizeError(
             f"whether {a} {operator} {b} is known only at run time: a traced model cannot branch on it; "
-            "fix the size with a number in lucid.spec(...), or compute with lucid.where(...); the larger or smaller of "
-            "two sizes is lucid.sym_max(...) or lucid.sym_min(...)"
+            'fix the size with a number in lucid.spec(...), give its limits there, such as "2 <= L <= 64", or compute '
+            "with lucid.where(...); the larger or smaller of two sizes is lucid.sym_max(...) or lucid.sym_min(...)"
         )
     return sign

@@ -19,13 +19,11 @@ _UNKNOWN_SIZE = (
 _FORMULAS = {  # of activations
     "CELU": "write lucid.where(x > 0, x, alpha * ((x / alpha).exp() - 1))",
     "Hardtanh": "write x.clamp(-1, 1)",
-    "Mish": "write x * F.softplus(x).tanh()",
     "SELU": "write 1.0507009873554805 * F.elu(x, 1.6732632423543772)",
     "Softmin": "write F.softmax(-x, dim)",
     "Softsign": "write x / (1 + x.abs())",
     "Tanhshrink": "write x - x.tanh()",
 }
-_SHUFFLE = "write x.reshape(n, c // r**2, r, r, h, w).permute(0, 1, 4, 2, 5, 3).reshape(n, c // r**2, h * r, w * r)"
 
 _ALONE = (
     "count_nonzero",
@@ -43,12 +41,10 @@ _ALONE = (
 _PAIRS = ("cross", "dot", "inner", "isclose", "isin", "kron", "logaddexp", "mv")
 
 _SAME = {  # of torch's names that are both functions and methods: what to write, of tensors x and y
-    "addmm": "write x + a @ b",
     "addmv": "write x + a @ b",
     "bitwise_left_shift": "write x * 2**n",
     "bitwise_right_shift": "write x // 2**n",
     "copy": "tensors are never changed in place, so a copy is not needed; write x itself",
-    "expm1": "write lucid.exp(x) - 1",
     "fix": "write lucid.trunc(x)",
     "floor_divide": "write x // y",
     "fmod": "write x - y * lucid.trunc(x / y)",
@@ -56,8 +52,6 @@ _SAME = {  # of torch's names that are both functions and methods: what to write
     "index_fill": "write lucid.where(mask, value, x), with a mask that is true at the indices",
     "is_floating_point": 'write x.dtype.kind == "float"',
     "kthvalue": "write x.sort(dim)[0].select(dim, k - 1)",
-    "log1p": "write lucid.log(1 + x)",
-    "logsumexp": "write (lucid.exp(x - m)).sum(dim).log() + m.squeeze(dim) with m = x.amax(dim, keepdim=True)",
     "median": "write x.sort(dim)[0].select(dim, (x.shape[dim] - 1) // 2)",
     "nanmean": "write lucid.where(x.isnan(), 0, x).sum(dim) / (~x.isnan()).sum(dim)",
     "nansum": "write lucid.where(x.isnan(), 0, x).sum(dim)",
@@ -79,9 +73,9 @@ ABSENT: dict[str, dict[str, str]] = {
             ("backward", "grad", "grad_fn", "requires_grad", "requires_grad_", "register_hook", "retain_grad"),
             _NO_GRADIENTS,
         ),
-        **dict.fromkeys(("cuda", "is_cuda", "get_device", "pin_memory", "share_memory_"), _NO_DEVICES),
+        **dict.fromkeys(("cuda", "get_device", "pin_memory", "share_memory_"), _NO_DEVICES),
         **dict.fromkeys(("masked_select", "unique"), _UNKNOWN_SIZE),
-        **dict.fromkeys(("normal_", "uniform_", "trunc_normal_"), "write nn.init.normal_(parameter) and so on"),
+        **dict.fromkeys(("trunc_normal_", "exponential_", "random_"), "write nn.init.normal_(parameter) and so on"),
         "lerp": "write lucid.lerp(x, end, weight)",
         **{name: f"write lucid.{name}(x, a, b, value=1)" for name in ("addcmul", "addcdiv")},
         "nan_to_num": "write lucid.nan_to_num(x)",
@@ -92,7 +86,6 @@ ABSENT: dict[str, dict[str, str]] = {
             ("values", "indices"),
             "max(axis=...) gives the values alone, max(dim=...) values and indices",
         ),
-        "data": "tensors have no gradients to bypass: write x itself",
         "unfold": "write x.gather(...), or for a known length lucid.stack([x[..., i : i + size] for i in range(0, "
         "length - size + 1, step)], -2); F.unfold has the windows of images",
         **dict.fromkeys(("view_as_complex", "view_as_real"), _NO_COMPLEX),
@@ -102,7 +95,6 @@ ABSENT: dict[str, dict[str, str]] = {
     },
     "lucid": {
         **_SAME,
-        "iinfo": "write numpy.iinfo(x.dtype.numpy)",
         "row_stack": "write lucid.vstack(tensors)",
         **dict.fromkeys(("autograd", "optim", "enable_grad"), _NO_GRADIENTS),
         **dict.fromkeys(("cuda", "mps", "device", "distributed"), _NO_DEVICES),
@@ -115,14 +107,8 @@ ABSENT: dict[str, dict[str, str]] = {
             _NO_COMPLEX,
         ),
         "polar": "there are no complex numbers; write the cosine and the sine as two tensors",
-        "as_tensor": "write lucid.tensor(data)",
-        "empty_like": "write lucid.zeros_like(x)",
-        "clone": "tensors are never changed in place, so a copy is not needed; write x itself",
         "broadcast_tensors": "write x.broadcast_to(shape) for each; operations on tensors broadcast by themselves",
-        "normal": "write lucid.randn(...) * std + mean",
-        "linalg": "write lucid.norm(x, p, dim) for norms; decompositions are for training and are not part of a model",
         **dict.fromkeys(("bernoulli", "randint", "randint_like", "randperm", "poisson"), _RANDOM),
-        **dict.fromkeys(("randn_like", "rand_like"), "write lucid.randn(*x.shape) or lucid.rand(*x.shape)"),
         "multinomial": "random numbers would be fixed in an exported model; lucid.generation samples tokens",
     },
     "nn": {
@@ -139,26 +125,9 @@ ABSENT: dict[str, dict[str, str]] = {
             ),
             _NO_LOSS,
         ),
-        "Buffer": "a tensor that a module assigns to an attribute is a buffer: self.scale = lucid.ones(3)",
         "DataParallel": _NO_DEVICES,
-        **{
-            name: f"write F.{function} in forward; it has no parameters"
-            for name, function in {
-                "ELU": "elu(x, alpha)",
-                "Hardsigmoid": "hardsigmoid(x)",
-                "Hardswish": "hardswish(x)",
-                "LogSigmoid": "logsigmoid(x)",
-                "LogSoftmax": "log_softmax(x, dim)",
-                "ReLU6": "relu6(x)",
-                "Softplus": "softplus(x, beta)",
-                "ZeroPad2d": "pad(x, (left, right, top, bottom))",
-                "ConstantPad1d": "pad(x, (left, right), value=value)",
-                "ReflectionPad1d": 'pad(x, (left, right), "reflect")',
-            }.items()
-        },
+        "LogSigmoid": "write F.logsigmoid(x) in forward; it has no parameters",
         **_FORMULAS,
-        "PReLU": "write lucid.where(x < 0, x * self.weight, x), with the weight as a parameter",
-        "PixelShuffle": _SHUFFLE,
         "utils": "nn.utils is for training and for gradients; without them a model runs as it is: leave out "
         "clip_grad_norm_, write weight_norm's product into the weight once (weight = g * v / v.norm(...)), "
         "pad_sequence as F.pad and lucid.stack, and give lengths in place of a packed sequence",
@@ -175,25 +144,12 @@ ABSENT: dict[str, dict[str, str]] = {
             ),
             _NO_LOSS,
         ),
-        **{
-            name: f"write nn.{module}(x)"
-            for name, module in {
-                "avg_pool1d": "AvgPool1d(kernel_size)",
-                "avg_pool2d": "AvgPool2d(kernel_size)",
-                "max_pool1d": "MaxPool1d(kernel_size)",
-                "max_pool2d": "MaxPool2d(kernel_size)",
-                "adaptive_avg_pool1d": "AdaptiveAvgPool1d(output_size)",
-                "adaptive_avg_pool2d": "AdaptiveAvgPool2d(output_size)",
-            }.items()
-        },
         **{name.lower(): formula for name, formula in _FORMULAS.items()},
         "group_norm": "write ops.group_norm(x, weight, bias, groups=groups)",
         "batch_norm": "write ops.batch_norm(x, mean, variance, weight, bias)",
         "instance_norm": "write ops.group_norm(x, weight, bias, groups=x.shape[1])",
         "cosine_similarity": "write (F.normalize(x, dim=dim) * F.normalize(y, dim=dim)).sum(dim)",
         "gumbel_softmax": "random numbers would be fixed in an exported model; give them as an input",
-        "pixel_shuffle": _SHUFFLE,
-        "prelu": "write lucid.where(x < 0, x * weight, x)",
         "upsample": "write F.interpolate(x, size, scale_factor, mode)",
     },
 }

@@ -1,9 +1,11 @@
-"""`no_grad`, `inference_mode` and `finfo`: names of torch that ported code uses around its computations."""
+"""`no_grad`, `inference_mode`, `finfo` and `iinfo`: names of torch that ported code uses around its computations."""
 
 from __future__ import annotations
 
 from contextlib import ContextDecorator
 from typing import Any
+
+import numpy as np
 
 from lucid.core.graph.types import DTypeLike, as_dtype
 
@@ -19,6 +21,21 @@ class no_grad(ContextDecorator):  # noqa: N801  # torch's name
 
 
 inference_mode = no_grad
+
+
+class iinfo:  # noqa: N801  # NumPy's and torch's name
+    """The limits of a type of integers: `min` and `max`.
+
+    Raises:
+        TypeError: for another type.
+    """
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        type_ = as_dtype(dtype)
+        if type_.kind not in ("int", "uint"):
+            raise TypeError(f"iinfo: got {type_}, expected a type of integers")
+        self.dtype, limits = type_, np.iinfo(type_.numpy)
+        self.bits, self.min, self.max = limits.bits, int(limits.min), int(limits.max)
 
 
 class finfo:  # noqa: N801  # NumPy's and torch's name

@@ -90,6 +90,23 @@ class MovingMethods(TensorValue, Generic[T]):
         """Each element repeated in place, along an axis or of all elements in a row."""
         return self._op("repeat_interleave", repeats, axis)
 
+    # Sums of products ---------------------------------------------------------------------------------------------
+
+    @torch_names
+    def logsumexp(self, axis: Axes = None, keepdims: Flag = False) -> T:
+        """The logarithm of the sum of exp(x) over axes, all of them by default."""
+        return self._op("logsumexp", axis, keepdims)
+
+    @torch_names
+    def addmm(self, mat1: Any, mat2: Any, *, beta: Number = 1, alpha: Number = 1) -> T:
+        """``beta * x + alpha * (mat1 @ mat2)`` for this tensor x."""
+        return self._op("addmm", mat1, mat2, beta=beta, alpha=alpha)
+
+    @torch_names
+    def baddbmm(self, batch1: Any, batch2: Any, *, beta: Number = 1, alpha: Number = 1) -> T:
+        """``beta * x + alpha * (batch1 @ batch2)`` for this tensor x."""
+        return self._op("baddbmm", batch1, batch2, beta=beta, alpha=alpha)
+
     # Order and places ---------------------------------------------------------------------------------------------
 
     @torch_names

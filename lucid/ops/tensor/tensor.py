@@ -26,9 +26,7 @@ from lucid.core.graph.types import (
 from lucid.core.graph.values import Constant, Origin, Value
 from lucid.core.sizes.dims import Dim, Size
 from lucid.core.torch_names.argument_names import (
-    CPU,
     NO_AXES,
-    Device,
     refuse_former_order,
     torch_names,
     torch_names_and,
@@ -222,6 +220,8 @@ class Tensor(MovingMethods["Tensor"]):
 
     exp = _unary("exp", "e to the power of each element.")
     log = _unary("log", "Natural logarithm.")
+    expm1 = _unary("expm1", "exp(x) - 1, accurate near 0.")
+    log1p = _unary("log1p", "log(1 + x), accurate near 0.")
     log2 = _unary("log2", "The logarithm to base 2.")
     sqrt = _unary("sqrt", "Square root.")
     rsqrt = _unary("rsqrt", "1 / sqrt(x).")
@@ -351,27 +351,23 @@ class Tensor(MovingMethods["Tensor"]):
     int = _unary("int", "The same numbers in int32; fractions are cut off.", "to", "int32")
     bool = _unary("bool", "Whether each element is not 0.", "to", "bool")
 
-    @property
-    def device(self) -> Device:
-        """The CPU, for code that makes other tensors there: ``device=x.device``."""
-        return CPU
-
-    def cpu(self) -> Self:
-        """This tensor: there are no other devices."""
-        return self
-
-    def detach(self) -> Self:
-        """This tensor: it has no gradient."""
-        return self
-
     @torch_names_and("memory_format")
-    def contiguous(self) -> Self:
-        """This tensor: how it lies in memory is not part of a model."""
-        return self
+    def clone(self) -> Tensor:
+        """The same values in a tensor of its own."""
+        copy = _new(Tensor)
+        copy._set(self._array, self.type, self._value, self._origin)
+        return copy
 
-    @torch_names_and("memory_format")
-    def clone(self) -> Self:
-        """This tensor: tensors are never changed in place, so a copy is not needed."""
+    def normal_(self, mean: Number = 0.0, std: Number = 1.0) -> Self:
+        """Replace the values of this known tensor by normal random numbers: initial values, as in `nn.init`."""
+        return self._initialise(_call("randn", *self.shape) * std + mean)
+
+    def uniform_(self, low: Number = 0.0, high: Number = 1.0) -> Self:
+        """Replace the values of this known tensor by random numbers between two bounds, as in `nn.init`."""
+        return self._initialise(_call("rand", *self.shape) * (high - low) + low)
+
+    def _initialise(self, values: Tensor) -> Self:
+        self._set(convert(values.numpy(), self.dtype, "tensor"), self.type)
         return self
 
     # Creation: the functions of the same names in `lucid`, and tensors like this one ------------------------------

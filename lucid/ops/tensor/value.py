@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Self, TypeAlias
 
 import numpy as np
 
@@ -11,7 +11,7 @@ import lucid.ops.tensor.numpy_protocols as numpy_protocols
 from lucid.core.graph.types import Array, DType, TensorType, normalize_axis, show_shape
 from lucid.core.graph.values import Constant, Origin, Value
 from lucid.core.sizes.dims import Shape, product
-from lucid.core.torch_names.argument_names import torch_names
+from lucid.core.torch_names.argument_names import CPU, Device, torch_names, torch_names_and
 from lucid.core.words.other_libraries import misplaced_tensor
 
 Whole: TypeAlias = int  # methods named `int`, `float` and `bool` hide the types in the class `Tensor`
@@ -85,6 +85,34 @@ class TensorValue:
     def numel(self) -> Any:
         """The number of elements, which may be symbolic while tracing."""
         return product(self.shape)
+
+    @property
+    def device(self) -> Device:
+        """The CPU, for code that makes other tensors there: ``device=x.device``."""
+        return CPU
+
+    @property
+    def is_cuda(self) -> Flag:
+        """False: arrays of NumPy are not on a device."""
+        return False
+
+    @property
+    def data(self) -> Self:
+        """This tensor: it has no gradient."""
+        return self
+
+    def detach(self) -> Self:
+        """This tensor: it has no gradient."""
+        return self
+
+    def cpu(self) -> Self:
+        """This tensor: there are no other devices."""
+        return self
+
+    @torch_names_and("memory_format")
+    def contiguous(self) -> Self:
+        """This tensor: how it lies in memory is not part of a model."""
+        return self
 
     def numpy(self) -> Array:
         """The array (not a copy).

@@ -1,0 +1,166 @@
+"""Activations and other layers that only call a function, under torch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from lucid.core.graph.types import DTypeLike
+from lucid.core.torch_names.argument_names import torch_names, torch_names_and
+from lucid.nn import functional as F
+from lucid.nn.init import new_parameter
+from lucid.nn.layers import Dropout
+from lucid.nn.module import Module
+from lucid.ops.creation import ones
+from lucid.ops.tensor.tensor import Tensor
+
+
+class ReLU6(Module):
+    """min(max(x, 0), 6)."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        """`inplace` changes nothing: the result is always a new tensor."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu6(x)
+
+
+class Hardswish(ReLU6):
+    """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.hardswish(x)
+
+
+class Hardsigmoid(ReLU6):
+    """min(max(x + 3, 0), 6) / 6."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.hardsigmoid(x)
+
+
+class Mish(ReLU6):
+    """x * tanh(softplus(x)) (Misra 2019)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.mish(x)
+
+
+class ELU(Module):
+    """x where it is positive, else alpha * (exp(x) - 1) (Clevert et al. 2015)."""
+
+    @torch_names_and("inplace")
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.elu(x, self.alpha)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}"
+
+
+class Softplus(Module):
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        self.beta, self.threshold = beta, threshold
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softplus(x, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class PReLU(Module):
+    """x where it is positive, else a learned weight times x, one for all channels or one each (He et al. 2015)."""
+
+    @torch_names_and("device")
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, dtype: DTypeLike | None = None) -> None:
+        self.weight = new_parameter(num_parameters, dtype=dtype, value=init)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.prelu(x, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.weight.shape[0]}"
+
+
+class LogSoftmax(Module):
+    """The logarithm of softmax along an axis."""
+
+    @torch_names
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.log_softmax(x, self.axis)
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}"
+
+
+class PixelShuffle(Module):
+    """(..., C * r * r, H, W) to (..., C, H * r, W * r), r the `upscale_factor` (Shi et al. 2016)."""
+
+    def __init__(self, upscale_factor: int) -> None:
+        self.upscale_factor = upscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pixel_shuffle(x, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class _Pad(Module):
+    """Padding of the last axes; `padding` is one number, or two for each axis, the last axis first."""
+
+    axes: ClassVar[int]
+    mode: ClassVar[str] = "constant"
+    value: float = 0.0
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        self.padding = (padding,) * 2 * self.axes if isinstance(padding, int) else tuple(padding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x, self.padding, self.mode, **({"value": self.value} if self.mode == "constant" else {}))
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}"
+
+
+def _pad_class(name: str, mode: str, axes: int) -> Any:
+    doc = f"Pads the last {axes} axes (`F.pad`, mode {mode!r}): one number, or two for each axis, the last axis first."
+    return type(name, (_Pad,), {"axes": axes, "mode": mode, "__doc__": doc, "__module__": __name__})
+
+
+ZeroPad1d, ZeroPad2d = (_pad_class(f"ZeroPad{axes}d", "constant", axes) for axes in (1, 2))
+ReflectionPad1d, ReflectionPad2d = (_pad_class(f"ReflectionPad{axes}d", "reflect", axes) for axes in (1, 2))
+ReplicationPad1d, ReplicationPad2d = (_pad_class(f"ReplicationPad{axes}d", "replicate", axes) for axes in (1, 2))
+
+
+class _ConstantPad(_Pad):
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+
+class ConstantPad1d(_ConstantPad):
+    """Pads the last axis with a number."""
+
+    axes = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """Pads the last two axes with a number."""
+
+    axes = 2
+
+
+class Dropout2d(Dropout):
+    """Zeroes whole channels of (N, C, H, W) with probability p while training; the identity in evaluation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * F.dropout(ones(*x.shape[:2], *(1,) * (x.ndim - 2)), self.p) if self.training and self.p else x

@@ -1,0 +1,201 @@
+"""What ported code does around its computations: initial values, containers, limits of sizes, einops."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, nn
+from lucid.export import to_onnx
+from lucid.nn import functional as F
+from lucid.ops import einops_backend
+from lucid.runtime import Session
+from lucid.testing import assert_parity
+
+
+def test_an_embedding_takes_torchs_arguments_by_place() -> None:
+    table = nn.Embedding(10, 4, 0, _freeze=True)
+    assert (table.num_embeddings, table.embedding_dim, table.padding_idx) == (10, 4, 0)
+    assert table(lucid.tensor([1, 2])).shape == (2, 4)
+
+
+def test_a_parameter_keeps_whether_it_requires_a_gradient() -> None:
+    assert nn.Parameter(lucid.ones(2)).requires_grad
+    assert not nn.Parameter(lucid.ones(2), requires_grad=False).requires_grad
+    assert not nn.Parameter(lucid.ones(2), False).requires_grad_(False).requires_grad
+    assert nn.Linear(2, 2).requires_grad_(False).weight.shape == (2, 2)
+
+
+def test_initial_values_are_set_in_place() -> None:
+    lucid.manual_seed(0)
+    weight = nn.Linear(3, 2).weight
+    assert weight.data.fill_(2).tolist() == [[2, 2, 2]] * 2
+    assert weight.zero_().tolist() == [[0, 0, 0]] * 2
+    assert weight.copy_(lucid.arange(3)).tolist() == [[0, 1, 2]] * 2
+    weight.data.normal_(mean=5.0, std=0.1)
+    assert 4 < weight.numpy().min() < weight.numpy().max() < 6
+    weight.data = lucid.ones(4, 3)
+    assert weight.shape == (4, 3)
+    drawn = lucid.empty(1000).uniform_(2, 3)
+    assert 2 <= drawn.numpy().min() < 2.1 < 2.9 < drawn.numpy().max() < 3
+
+
+def test_a_clone_has_values_of_its_own() -> None:
+    x = lucid.ones(3)
+    x.clone().normal_()
+    assert x.tolist() == [1, 1, 1]
+
+
+def test_values_that_are_computed_never_change_in_place() -> None:
+    with pytest.raises(AttributeError, match=r"never changed in place; write x = lucid\.full_like\(x, value\)"):
+        lucid.ones(3).fill_(1)
+    with pytest.raises(lucid.TracedValueError, match="randn: random numbers that are drawn in forward"):
+        lucid.trace(lambda x: x.normal_(), (3,))
+
+
+def test_containers_take_names_slices_and_further_modules() -> None:
+    layers = nn.ModuleList([nn.ReLU()])
+    layers.extend([nn.Linear(2, 3), nn.Tanh()])
+    assert [type(layer).__name__ for layer in layers[1:]] == ["Linear", "Tanh"]
+    assert list(layers.state_dict()) == ["1.weight", "1.bias"]
+    named = nn.Sequential(OrderedDict(first=nn.Linear(2, 3), then=nn.ReLU()))
+    named.add_module("last", nn.Linear(3, 1))
+    assert list(named.state_dict()) == ["first.weight", "first.bias", "last.weight", "last.bias"]
+    assert named(lucid.ones(4, 2)).shape == (4, 1)
+    assert named.get_submodule("last") is list(named.children())[-1]
+
+
+def test_a_function_asks_whether_it_is_traced() -> None:
+    def model(x: Tensor) -> Tensor:
+        traced = lucid.jit.is_tracing() and lucid.compiler.is_compiling() and lucid.onnx.is_in_onnx_export()
+        return x * 2 if traced else x
+
+    assert model(lucid.ones(1)).item() == 1
+    assert lucid.trace(model, (1,))(np.ones(1, np.float32)).item() == 2
+    assert lucid.jit.script(model) is model
+    assert lucid.compiler.disable(recursive=False)(model) is model
+
+
+def test_autocast_is_refused_unless_it_is_off() -> None:
+    with lucid.autocast("cpu", enabled=False):
+        assert lucid.ones(1).dtype == lucid.get_default_dtype()
+    with pytest.raises(ValueError, match=r"autocast: convert the model, model\.to\(lucid\.float16\), or export it"):
+        lucid.autocast("cpu")
+
+
+def test_another_device_is_refused() -> None:
+    assert lucid.device("cpu").type == "cpu"
+    with pytest.raises(ValueError, match=r"device: device is 'cuda:0', but tensors have no device"):
+        lucid.device("cuda:0")
+
+
+# Limits of sizes ------------------------------------------------------------------------------------------------------
+
+
+def positioned(x: Tensor) -> Tensor:
+    """A model that refuses long inputs, and treats a single position in its own way."""
+    if x.shape[1] > 64:
+        raise ValueError("too long")
+    return x.sum(1) if x.shape[1] > 1 else x[:, 0]
+
+
+def test_a_branch_on_a_size_is_decided_by_its_limits() -> None:
+    with pytest.raises(lucid.SymbolicSizeError, match=r'give its limits there, such as "2 <= L <= 64"'):
+        lucid.trace(positioned, lucid.spec("N", "L"))
+    session = Session(to_onnx(positioned, lucid.spec("N", "2 <= L <= 64")))
+    assert session(np.ones((2, 64), np.float32)).tolist() == [64, 64]
+    with pytest.raises(ValueError, match="Session: L is 1, expected at least 2: for others, the model may compute"):
+        session(np.ones((2, 1), np.float32))
+    with pytest.raises(ValueError, match="Session: L is 65, expected at most 64: for others, the model may compute"):
+        session(np.ones((2, 65), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("limits", "decided"),
+    [
+        ("L <= 8", lambda length: length < 9),
+        ("2 <= L", lambda length: 2 * length - 3 > 0),
+        ("3 <= L <= 8", lambda length: length * length - 64 <= 0),
+        ("3 <= L <= 8", lambda length: 8 - length >= 0),
+        ("3 <= L <= 3", lambda length: length == 3),
+    ],
+)
+def test_limits_decide_sums_and_products(limits: str, decided: object) -> None:
+    def model(x: Tensor) -> Tensor:
+        assert decided(x.shape[0])  # type: ignore[operator]
+        return x + 1
+
+    lucid.trace(model, lucid.spec(limits))
+
+
+def test_limits_hold_only_for_their_trace() -> None:
+    lucid.trace(lambda x: x if x.shape[0] <= 8 else x + 1, lucid.spec("L <= 8"))
+    with pytest.raises(lucid.SymbolicSizeError):
+        lucid.trace(lambda x: x if x.shape[0] <= 8 else x + 1, lucid.spec("L"))
+
+
+def test_limits_without_a_size_and_two_of_one_size_are_refused() -> None:
+    with pytest.raises(ValueError, match='size "9 <= L <= 8": no size is within these limits'):
+        lucid.spec("9 <= L <= 8")
+    with pytest.raises(ValueError, match=r"trace: size L has limits \(0, 8\) and \(0, 9\); give the same ones"):
+        lucid.trace(lambda x, y: x + y, lucid.spec("L <= 8"), lucid.spec("L <= 9"))
+
+
+# Convolutions and pools -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_a_convolution_pads_with_its_input(mode: str) -> None:
+    conv, x = nn.Conv2d(2, 3, (3, 2), padding=(1, 1), padding_mode=mode), lucid.randn(2, 2, 5, 4)
+    padded = F.conv2d(F.pad(x, (1, 1, 1, 1), mode), conv.weight, conv.bias)
+    np.testing.assert_array_equal(conv(x), padded)
+    assert_parity(conv, ("N", 2, 5, 4))
+
+
+def test_windows_of_which_the_last_may_not_count_need_a_known_size() -> None:
+    pool = nn.MaxPool1d(2, 2, padding=1, ceil_mode=True)
+    assert pool(lucid.arange(5).float().reshape(1, 1, 5)).tolist() == [[[0, 2, 4]]]
+    with pytest.raises(NotImplementedError, match="of an axis of size L: .* give it a number in lucid.spec"):
+        lucid.trace(pool, (1, 1, "L"))
+
+
+# einops ---------------------------------------------------------------------------------------------------------------
+
+EINOPS = """
+class AbstractBackend:
+    pass
+"""
+
+
+def test_a_backend_of_einops_is_there_once_einops_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for einops, which finds backends as einops does; `tests/consumers/test_einops.py` has the real one."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "einops"]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "einops").mkdir()
+    (tmp_path / "einops" / "__init__.py").write_text("")
+    (tmp_path / "einops" / "_backends.py").write_text(EINOPS)
+    monkeypatch.syspath_prepend(tmp_path)
+    others = [finder for finder in sys.meta_path if not isinstance(finder, einops_backend._WhenImported)]
+    monkeypatch.setattr(sys, "meta_path", [einops_backend._WhenImported(), *others])
+    _backends = import_module("einops._backends")
+
+    (kind,) = _backends.AbstractBackend.__subclasses__()
+    backend = kind()
+    assert kind.framework_name in sys.modules
+    assert backend.is_appropriate_type(lucid.ones(1))
+    assert not backend.is_appropriate_type(np.ones(1))
+
+    def heads(x: Tensor) -> Tensor:  # rearrange(x, "n l (h d) -> n h l d", h=2), then its mean, repeated
+        n, length, width = backend.shape(x)
+        split = backend.transpose(backend.reshape(x, (n, length, 2, width // 2)), (0, 2, 1, 3))
+        mean = backend.reduce(split, "mean", (2,))
+        return backend.add_axes(mean, 4, {2: length}) + backend.einsum("nhld->nhld", split)
+
+    assert heads(lucid.randn(2, 3, 8)).shape == (2, 2, 3, 4)
+    assert_parity(heads, ("N", "L", 8))
