@@ -20,8 +20,11 @@ import pytest
 
 from lucid.cli.commands.doctor import EXTRAS
 from lucid.files.weights import save
+from lucid.layouts import write_folder
+from lucid.models import load as load_model
 from lucid.runtime import Session
 from tests.console import LUCID, in_process
+from tests.models import goldens
 
 ROOT = Path(__file__).parents[1]
 MHA = ("nn.MultiHeadAttention", "--set", "embed_dim=16", "--set", "num_heads=4")
@@ -371,3 +374,17 @@ def test_a_checkpoint_is_a_source(
     ]:
         assert in_process(["export", bert, *given, "-o", tmp_path / "bert.onnx"], monkeypatch) == 2
         assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_inspect_and_bench_take_folders_and_bench_decodes(tmp_path, data, shown):
+    folder, source = tmp_path / "made", goldens.folder("llama/llama2")
+    model = load_model(source)
+    write_folder(model, source, folder, layout="onnxruntime", check=False)
+    (inspected,) = data("inspect", folder)["files"]
+    assert "past_key_values.0.key" in inspected["inputs"]
+    (measured,) = data("bench", folder, "--seconds", 0.01, "--size", "sequence_length=5")["files"]
+    assert measured["prompt_tokens"] == 5 and measured["runs"] >= 3
+    assert measured["tokens_per_second"] > 0 < measured["seconds_to_first_token"]
+    assert "tokens/s" in shown("bench", folder / "model.onnx", "--seconds", 0.01, "--size", "sequence_length=5")
+    (tmp_path / "empty").mkdir()
+    assert "has no ONNX file" in data("inspect", tmp_path / "empty", code=2)["error"]

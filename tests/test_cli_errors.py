@@ -126,7 +126,6 @@ FAILURES = {
     "no folder": (["export", *LINEAR, "-i", "x:N,2", "-o", "none/a.onnx"], "folder 'none' does not exist"),
     "folder as file": (["export", *LINEAR, "-i", "x:N,2", "-o", "sub.py"], "'sub.py' is a folder"),
     "not there": (["inspect", "none.onnx"], "there is no file 'none.onnx'"),
-    "model is a folder": (["inspect", "sub.py"], "expected a regular file, got a folder"),
     "empty": (["inspect", "empty.onnx"], "'empty.onnx': 0 bytes"),
     "no model": (["inspect", "text.onnx"], "not an ONNX model"),
     "truncated": (["bench", "cut.onnx"], "not an ONNX model, or a truncated one"),
@@ -199,3 +198,10 @@ def test_an_error_that_lucid_raises_shows_no_type(tmp_path, monkeypatch, capsys)
     (tmp_path / "net.py").write_text("def net(x): return {}['start']\n")
     assert in_process(["export", "net.py:net", "-i", "x:N", "-o", "x.onnx"], monkeypatch, tmp_path) == 1
     assert "(KeyError" in capsys.readouterr().err
+
+
+def test_a_folder_without_an_onnx_file_is_a_wrong_command_line(tmp_path, monkeypatch, capsys):
+    assert failing(["inspect", "."], tmp_path, monkeypatch, capsys) == (
+        2,
+        ".: has no ONNX file; give an ONNX file, or the folder that `lucid export --for` wrote",
+    )

@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from lucid.cli.errors import usage
@@ -105,6 +106,16 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
                 raise usage(f"--size {text!r}: {name} is given twice")
             values[name] = int(value)
     return values
+
+
+def model_files(path: Path) -> list[Path]:
+    """The file, or the ONNX files of a folder."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.rglob("*.onnx") if file.is_file())
+    if not files:
+        raise usage(f"{path}: has no ONNX file; give an ONNX file, or the folder that `lucid export --for` wrote")
+    return files
 
 
 def check_known(sizes: Mapping[str, int], known: set[str]) -> None:

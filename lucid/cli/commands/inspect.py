@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lucid.cli import terminal
-from lucid.cli.errors import OK
-from lucid.cli.model_inputs import check_known
+from lucid.cli.errors import OK, usage
+from lucid.cli.model_inputs import check_known, model_files
 from lucid.cli.model_inputs import sizes as read_sizes
 from lucid.cli.options.commands import Bench, Inspect
 from lucid.cli.runtime_trials import loads_here
@@ -21,19 +21,27 @@ _SIGNS = {True: ("yes", "green"), False: ("no", "red"), None: ("maybe", "yellow"
 
 def run(options: Inspect) -> int:
     """Inspect and show; returns the exit code."""
-    page = options.graph
+    page, files = options.graph, model_files(options.model)
     if page is not None:
         terminal.check_apart(page, options.json)
-    with phase("reading the file"):
-        inspection = inspected(options)
-    inspection = replace(inspection, loaders=(*inspection.loaders, loads_here(options.model)))
+        if len(files) > 1:
+            raise usage(f"--graph: {options.model} holds {len(files)} ONNX files; give the path of one")
+    inspections = []
+    for file in files:
+        with phase("reading the file"):
+            inspection = inspected(replace(options, model=file))
+        inspections.append(replace(inspection, loaders=(*inspection.loaders, loads_here(file))))
     if page is not None:
-        graph_page(options.model, page)
+        graph_page(files[0], page)
     if options.json:
-        terminal.print_json(inspection.as_dict(options.depth))
+        found = [inspection.as_dict(options.depth) for inspection in inspections]
+        terminal.print_json({"folder": str(options.model), "files": found} if options.model.is_dir() else found[0])
         return OK
     out = terminal.console(beside=page)
-    _print(out, inspection, options.depth)
+    for number, inspection in enumerate(inspections):
+        if number:
+            out.line()
+        _print(out, inspection, options.depth)
     if page is not None:
         out.line()
         terminal.written(out, [page])

@@ -11,7 +11,7 @@ import onnx
 
 from lucid.cli import terminal
 from lucid.cli.errors import FAILED, OK, usage
-from lucid.cli.model_inputs import check_known, part, target_of
+from lucid.cli.model_inputs import check_known, model_files, part, target_of
 from lucid.cli.model_inputs import sizes as read_sizes
 from lucid.cli.options.commands import Verify
 from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
@@ -39,7 +39,7 @@ _TEXTS = "the file takes texts, so its nodes are not compared one by one: export
 def run(options: Verify) -> int:
     """Compare a file, or all files of a folder, and find the first differences; returns the exit code."""
     runs = [read_sizes([text]) for text in options.sizes]
-    files = {file: check_model_file(file) for file in _files(options.model)}
+    files = {file: check_model_file(file) for file in model_files(options.model)}
     model, _ = load_quantized(options)
     folder, data, passed = options.model.is_dir(), [], True
     for file, proto in files.items():
@@ -109,16 +109,6 @@ def _sizes(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:
         name: [size.dim_value if size.HasField("dim_value") else size.dim_param for size in shape]
         for name, shape in shapes.items()
     }
-
-
-def _files(path: Path) -> list[Path]:
-    """The file, or the ONNX files of a folder."""
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.rglob("*.onnx") if file.is_file())
-    if not files:
-        raise usage(f"{path}: has no ONNX file; give an ONNX file, or the folder that `lucid export --for` wrote")
-    return files
 
 
 def _first_difference(compared: ModelPart, path: Path, report: ParityReport, **options: Any) -> Divergence | None:

@@ -381,7 +381,10 @@ class SessionOptions(ProviderOptions):
 class ModelFile:
     """An exported model."""
 
-    model: Annotated[Path, argument(metavar="MODEL.ONNX", help="An ONNX file.")]
+    model: Annotated[
+        Path,
+        argument(metavar="MODEL.ONNX", help="An ONNX file; for inspect and bench also the folder of one or several."),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
