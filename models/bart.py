@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -32,9 +32,18 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts import text_encoders as text
+from lucid.models.parts.decoders import LanguageModel
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models.parts.options import tied_output
-from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig, Step, TwoStacks, key_mask_of
+from lucid.models.parts.seq2seq_layers import (
+    AloneLayer,
+    DecoderLayer,
+    EncoderLayer,
+    StackConfig,
+    Step,
+    TwoStacks,
+    key_mask_of,
+)
 from lucid.nn import functional as F
 
 Positions: TypeAlias = "lucid.Size | Tensor"
@@ -61,11 +70,13 @@ class BartConfig(option.OptionTable):
     num_labels: int = 0
 
     @classmethod
-    def read(cls, options: Config) -> Self:
-        """From config.json; what the families differ in is told by the model type."""
+    def read(cls, options: Config, alone: bool = False) -> Self:
+        """From config.json; what the families differ in is told by the model type. `alone`: of a decoder without its
+        encoder.
+        """
         kind = options.model_type
-        options.only("is_encoder_decoder", True)
-        options.only("is_decoder", False)
+        options.only("is_encoder_decoder", True, *((False,) if alone else ()))
+        options.only("is_decoder", False, *((True,) if alone else ()))
         if kind == "marian":  # a decoder with a vocabulary and vectors of its own
             options.only("share_encoder_decoder_embeddings", True)
             options.only("decoder_vocab_size", options.size("vocab_size"))
@@ -92,6 +103,13 @@ class BartConfig(option.OptionTable):
             tied=tied_output(options, table=r"(?:model\.)?shared\.weight"),
             decoder_start_token_id=start,
         )
+
+    @classmethod
+    def read_alone(cls, options: Config) -> Self:
+        """The same for a decoder that continues texts, which M2M-100 does not have."""
+        if options.model_type == "m2m_100":
+            raise options.wrong("model_type", "supported for text-generation: bart, marian, mbart")
+        return cls.read(options, alone=True)
 
     @classmethod
     def read_on_texts(cls, options: Config) -> Self:
@@ -258,14 +276,79 @@ class BartForQuestionAnswering(BartOnTexts):
         return text.start_and_end(self.qa_outputs(self.states(input_ids, attention_mask)))
 
 
-class EncoderDecoder(nn.Module):
+class BartForCausalLM(LanguageModel[BartConfig]):
+    """The decoder without its encoder: token ids to the logits of the token that follows each."""
+
+    checkpoint = replace(
+        Bart.checkpoint,
+        read=BartConfig.read_alone,
+        head="text-generation",
+        ignored_keys=[*Bart.checkpoint.ignored_keys, r"^model\.encoder\.", r"\.encoder_attn", r"^final_logits_bias$"],
+        tied_keys={key: table for key, table in Bart.checkpoint.tied_keys.items() if ".encoder." not in key},
+    )
+
+    def __init__(self, config: BartConfig) -> None:
+        super().__init__(config)
+        self.model, width = DecoderAlone(config), config.decoder.hidden_size
+        self.lm_head = None if config.tied else nn.Linear(width, config.vocab_size, bias=False)
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        past_key_values: Sequence[nn.Cache] | None,
+    ) -> tuple[Tensor, list[nn.Cache]]:
+        caches = F.layer_caches(past_key_values, position_ids, len(self.model.decoder.layers))
+        one_shot = position_ids is None and past_key_values is None
+        positions = input_ids.shape[1] if one_shot else F.cache_positions(input_ids, position_ids, caches)
+        x, present = self.model(input_ids, positions, caches, F.cache_key_mask(attention_mask, caches))
+        return x, F.present_caches(past_key_values, present)
+
+    @property
+    def table(self) -> Tensor:
+        return self.model.shared.weight
+
+    @property
+    def cache_shape(self) -> nn.CacheShape:
+        stack = self.config.decoder
+        return nn.CacheShape(stack.num_layers, stack.num_heads, stack.hidden_size // stack.num_heads, self.table.dtype)
+
+
+class Embedded(nn.Module):
+    """The vectors of tokens, and positions that are computed, if they are."""
+
+    def __init__(self, config: BartConfig) -> None:
+        width = config.encoder.hidden_size
+        self.shared = (nn.TiedEmbedding if config.tied else nn.Embedding)(config.vocab_size, width)
+        self.scale = math.sqrt(width) if config.scaled_embeddings else 1.0
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """The vectors of tokens."""
+        x = self.shared(input_ids)
+        return x if self.scale == 1 else x * self.scale
+
+
+class DecoderAlone(Embedded):
+    """The decoder without its encoder: (N, L) token ids to (N, L, hidden_size), and the caches of the layers."""
+
+    def __init__(self, config: BartConfig) -> None:
+        super().__init__(config)
+        self.decoder = Decoder(config, computed_positions(config), AloneLayer)
+
+    def forward(
+        self, input_ids: Tensor, positions: Positions, caches: Sequence[nn.Cache | None], key_mask: Tensor | None
+    ) -> Step:
+        return self.decoder(self.embed(input_ids), positions, [(cache, None) for cache in caches], key_mask)
+
+
+class EncoderDecoder(Embedded):
     """Encoder and decoder, which share the vectors of tokens, without the output layer."""
 
     def __init__(self, config: BartConfig) -> None:
-        self.shared = (nn.TiedEmbedding if config.tied else nn.Embedding)(config.vocab_size, config.encoder.hidden_size)
-        computed = None if config.learned_positions else SinesAndCosines(config, config.encoder.hidden_size)
+        super().__init__(config)
+        computed = computed_positions(config)
         self.encoder, self.decoder = Encoder(config, computed), Decoder(config, computed)
-        self.scale = math.sqrt(config.encoder.hidden_size) if config.scaled_embeddings else 1.0
         self.counted_padding = config.counted_padding
 
     def forward(
@@ -289,11 +372,6 @@ class EncoderDecoder(nn.Module):
     ) -> Step:
         """The decoder's vectors for new tokens at these positions, and the caches of the layers with them."""
         return self.decoder(self.embed(input_ids), positions, caches, key_mask)
-
-    def embed(self, input_ids: Tensor) -> Tensor:
-        """The vectors of tokens."""
-        x = self.shared(input_ids)
-        return x if self.scale == 1 else x * self.scale
 
     def places(self, input_ids: Tensor) -> Positions:
         """Of the encoder's tokens; where the model counts without padding, (N, L), and padding has -1."""
@@ -345,25 +423,32 @@ class Encoder(Stack):
 class Decoder(Stack):
     """The decoder's layers."""
 
-    def __init__(self, config: BartConfig, positions: nn.Module | None) -> None:
+    def __init__(
+        self, config: BartConfig, positions: nn.Module | None, layer: type[DecoderLayer | AloneLayer] = DecoderLayer
+    ) -> None:
         super().__init__(config, config.decoder, positions)
-        self.layers = [DecoderLayer(config.decoder) for _ in range(config.decoder.num_layers)]
+        self.layers = [layer(config.decoder) for _ in range(config.decoder.num_layers)]
 
     def forward(
         self,
         x: Tensor,
         positions: Positions,
-        layers: Sequence[tuple[nn.Cache | None, Tensor | nn.KeyValueCache]],
-        source_key_mask: Tensor | None,
+        layers: Sequence[tuple[nn.Cache | None, Any]],
+        key_mask: Tensor | None,
     ) -> Step:
         """The vectors of new tokens, and the caches with them. `layers` has the cache of each layer, and the encoder's
-        output or its keys and values.
+        output or its keys and values; `key_mask` is that of the encoder, or without one that of the texts.
         """
         x, present = self.embedded(x, positions), []
         for layer, (past, source) in zip(self.layers, layers, strict=True):
-            x, cache = layer(x, past, source, source_key_mask)
+            x, cache = layer(x, past, source, key_mask)
             present.append(cache)
         return self.normed(x), present
+
+
+def computed_positions(config: BartConfig) -> SinesAndCosines | None:
+    """None for a model that has learned them."""
+    return None if config.learned_positions else SinesAndCosines(config, config.encoder.hidden_size)
 
 
 class SinesAndCosines(nn.Module):

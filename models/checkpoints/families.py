@@ -82,6 +82,7 @@ FAMILIES: dict[str, Family] = {
     "bart": Family(
         tasks={
             "text2text-generation": "bart.Bart",
+            "text-generation": "bart.BartForCausalLM",
             "feature-extraction": "bart.BartStates",
             "text-classification": "bart.BartForSequenceClassification",
             "question-answering": "bart.BartForQuestionAnswering",

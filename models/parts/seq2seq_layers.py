@@ -149,6 +149,16 @@ class DecoderLayer(Layer):
         return self.feed_forward(x), cache
 
 
+class AloneLayer(Layer):
+    """The layer of a decoder without an encoder: causal self-attention to what `key_mask` (N, S) does not hide."""
+
+    def forward(
+        self, x: Tensor, cache: nn.Cache | None, source: None = None, key_mask: Tensor | None = None
+    ) -> tuple[Tensor, nn.Cache | None]:
+        x, cache = self.attend(x, cache, is_causal=True, key_mask=key_mask)
+        return self.feed_forward(x), cache
+
+
 class Projections(nn.Module):
     """The projections of an attention layer."""
 

@@ -12,8 +12,11 @@ import pytest
 
 import lucid
 from lucid import Tensor
-from lucid.models.bart import Bart, BartForSequenceClassification
+from lucid.generation import Generator
+from lucid.models.bart import Bart, BartForCausalLM, BartForSequenceClassification
 from lucid.models.checkpoints.pretrained import ConfigError
+from lucid.runtime import Session
+from lucid.testing import assert_parity
 from tests.models import goldens
 
 VARIANTS = ["bart/base", "marian/base", "mbart/base", "m2m_100/base"]
@@ -71,11 +74,29 @@ def test_the_architecture_says_what_a_checkpoint_is_for(
 
 
 def test_a_class_that_is_not_read_is_refused_with_the_tasks_that_load(tmp_path: Path) -> None:
-    folder = edited(tmp_path, "bart/base", {"architectures": ["BartForCausalLM"]})
-    tasks = "text2text-generation, feature-extraction"
-    with pytest.raises(ConfigError, match=f"architectures has 'BartForCausalLM', .*has: {tasks}$"):
+    folder = edited(tmp_path, "bart/base", {"architectures": ["BartDecoder"]})
+    tasks = "text2text-generation, text-generation, feature-extraction"
+    with pytest.raises(ConfigError, match=f"architectures has 'BartDecoder', .*has: {tasks}$"):
         lucid.models.load(folder)
     assert type(lucid.models.load(folder, "text2text-generation")).__name__ == "Bart"
+
+
+@pytest.mark.parametrize("variant", VARIANTS[:3])
+def test_a_decoder_without_its_encoder_continues_texts_token_by_token_and_from_a_file(variant: str) -> None:
+    model = BartForCausalLM.from_pretrained(goldens.folder(variant))
+    assert_parity(model)
+    whole, cache = model(lucid.tensor([[2, 5, 6]])).numpy(), model.empty_cache(1)
+    for place, token in enumerate((2, 5, 6)):
+        logits, cache = model(lucid.tensor([[token]]), past_key_values=cache)
+        np.testing.assert_allclose(logits.numpy()[:, 0], whole[:, place], rtol=1e-4, atol=1e-5)
+    ids, file = np.array([[2, 5]]), lucid.export.to_onnx(model, cache="growing")
+    found, expected = (Generator(decoder).generate(ids, max_new_tokens=4) for decoder in (Session(file), model))
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_m2m_100_has_no_decoder_without_its_encoder() -> None:
+    with pytest.raises(ConfigError, match="supported for text-generation: bart, marian, mbart"):
+        BartForCausalLM.from_pretrained(goldens.folder("m2m_100/base"))
 
 
 def test_a_classifier_reads_the_state_at_the_last_end_of_each_text() -> None:
