@@ -21,6 +21,7 @@ from benchmarks import (
     few_bits,
     forms,
     lengths,
+    lookups,
     on_gpu,
     processes,
     products,
@@ -149,6 +150,16 @@ def test_many_requests_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     results.replace("engine", streams.engine(Bench(INSTANT, threads=1)))
     assert [found.work.split(":")[0] for found in results.lines] == ["float32"] * 4 + ["4 bits"] * 4
     assert "of each of 2 answers" in report.terminal(results, "engine")
+
+
+def test_prompt_lookup_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = GPT2(GPT2Config(vocab_size=1100, hidden_size=32, num_layers=1, num_heads=2, max_positions=80))
+    monkeypatch.setattr(lookups, "TOKENS", 12)
+    monkeypatch.setattr(lookups, "smollm2", lambda: tiny)
+    monkeypatch.setattr(lookups, "prompts", lambda: {"a summary": [5, 6, 7] * 4})
+    results = Results(dict(MACHINE))
+    results.replace("lookup", lookups.lookup(Bench(INSTANT, threads=1)))
+    assert "a summary: 12 tokens, " in report.terminal(results, "lookup")
 
 
 def test_few_bits_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
