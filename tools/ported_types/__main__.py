@@ -19,7 +19,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SECONDS, MEMORY = 90, 2_400_000_000
+SECONDS = 90
+PAGE = Path(__file__).parents[2] / "tests" / "goldens" / "ported_types.json"
+REASONS = {
+    "never changed in place": "a tensor is changed in place",
+    "x.type is": "`x.type(dtype)`",
+    "branch on": "a branch on a size that its limits do not decide",
+    "no integer value": "a loop over a size",
+    "complex": "complex numbers",
+    "has no attribute": "an absent name",
+    "is absent": "an absent name",
+    "cannot import": "an absent name",
+}
+
+
+def reason(result: dict[str, Any]) -> str:
+    """ "exact", or what stopped a type."""
+    error = result.get("error", result["stage"])
+    if result["stage"] == "exact":
+        return "exact"
+    return next((text for words, text in REASONS.items() if words in error), "another error")
 
 
 def apart(call: Callable[[], dict[str, Any]], seconds: int = SECONDS) -> dict[str, Any]:
@@ -79,6 +98,8 @@ def main(folder: Path, what: str, chosen: list[str]) -> None:
         if (len(chosen) == 1 and chosen[0] not in ("all", "failed")) or results[name]["stage"] != before:
             print(name, before, "->", json.dumps(results[name]), flush=True)
         path.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+        if what == "port" and set(results) >= set(stored):
+            PAGE.write_text(json.dumps({name: reason(results[name]) for name in stored}, indent=1) + "\n")
     print(len(results), dict(Counter(result["stage"] for result in results.values())))
 
 
