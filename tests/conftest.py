@@ -8,7 +8,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 # Every worker and every process that a test starts would compile all sources again where writing of bytecode is
@@ -31,6 +30,7 @@ from lucid.export.forms import FORMS
 from lucid.ops import OPS
 from lucid.ops.op import REGISTERED
 from lucid.runtime import Session
+from tests.devices.device import require
 
 # For the same reason threads of onnxruntime sleep while they wait, unless a test asks for spinning: a thread that spins
 # for its next op keeps others from theirs.
@@ -49,24 +49,13 @@ settings.register_profile(
 settings.load_profile("lucid")
 
 
-@cache
-def without_cuda() -> str:
-    """Why the tests that need a GPU cannot run; empty if they can."""
-    try:
-        lucid.runtime.Session(lucid.export.to_onnx(lucid.nn.Linear(1, 1), ("N", 1)), "cuda")
-    except lucid.runtime.ProviderError as error:
-        return str(error)
-    return ""
-
-
 def pytest_collection_finish() -> None:
     """The thousands of tests stay until the end: the garbage collector need not look at them again and again."""
     gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("gpu") and without_cuda():
-        pytest.skip(without_cuda())
+    require(item)
 
 
 @pytest.fixture(autouse=True)

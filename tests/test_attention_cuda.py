@@ -1,4 +1,4 @@
-"""The forms for onnxruntime's CUDA provider: their structure everywhere, their numbers on a GPU (`make test-gpu`)."""
+"""The forms for onnxruntime's CUDA provider: their structure. tests/devices runs them on a GPU (`make test-gpu`)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,7 @@ from lucid.export import Target, explain, to_onnx
 from lucid.runtime import Session
 from tests.reference import attention as reference
 from tests.reference import pack
-from tests.test_attention import (
-    CASES,
-    WEIGHTS,
-    Case,
-    arrays_of,
-    check,
-    expected,
-    function_of,
-    packed_arrays,
-    sizes,
-    specs_of,
-)
+from tests.test_attention import CASES, Case, arrays_of, function_of, packed_arrays, specs_of
 
 PLAIN, CAUSAL = CASES[0], CASES[1]
 KEY_MASK = next(case for case in CASES if case.name == "key mask, causal")
@@ -173,53 +162,6 @@ def test_a_whole_module() -> None:
     exported = to_onnx(model, lucid.spec("N", "L", 64, dtype="float16"), kwargs={"is_causal": True}, target="cuda")
     (node,) = attention_nodes(exported)
     assert len(node.input) == 3
-
-
-# Numbers, on a GPU ----------------------------------------------------------------------------------------------------
-
-
-def close(got: np.ndarray, want: np.ndarray, dtype: str, where: object) -> None:
-    assert not np.isnan(got).any(), where
-    atol = {"float32": 5e-6, "float16": 4e-3}[dtype]  # the GPU's exp and tanh are off by up to two units each
-    np.testing.assert_allclose(got.astype(np.float64), want, rtol=0, atol=atol, err_msg=str(where))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_contract_on_cuda(case: Case, dtype: str, packed: bool) -> None:
-    kinds = {
-        name: lucid.spec(*spec.shape, dtype=dtype if spec.dtype.kind == "float" else spec.dtype)
-        for name, spec in specs_of(case, packed).items()
-    }
-    session = Session(to_onnx(function_of(case, packed), kwargs=kinds, target="cuda"), "cuda")
-    for n, l, s in sizes():
-        arrays = arrays_of(case, n, l, s)
-        want, _ = expected(case.name, n, l, s)
-        feeds = packed_arrays(arrays) if packed else arrays
-        with np.errstate(over="ignore"):  # the lowest float32 becomes -inf, which also excludes a key
-            typed = {name: a if a.dtype == bool else a.astype(dtype) for name, a in feeds.items()}
-        close(session.run(typed)["output"], pack(want) if packed else want, dtype, (n, l, s))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("case", WEIGHTS, ids=str)
-def test_weights_on_cuda(case: Case) -> None:
-    function = function_of(case, packed=True, need_weights=True)
-    session = Session(to_onnx(function, kwargs=specs_of(case, True), target="cuda"), "cuda")
-    for n, l, s in sizes():
-        want, weights = expected(case.name, n, l, s)
-        got = session.run(packed_arrays(arrays_of(case, n, l, s)))
-        check(got["output_0"], pack(want), (n, l, s))
-        check(got["output_1"], weights, (n, l, s))
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_attention_stays_on_the_gpu(dtype: str) -> None:
-    exported = to_onnx(ops.attention, *specs(dtype), kwargs={"heads": 8, "is_causal": True}, target="cuda")
-    assert not Session(exported, "cuda").elsewhere()
 
 
 @pytest.mark.parametrize(

@@ -94,8 +94,13 @@ def test_steps_over_texts_padded_on_the_left(entry: Any) -> None:
 @ids_of
 @pytest.mark.parametrize("target", ["any", "cpu", "portable", "webgpu"])
 def test_exported_steps_give_what_one_shot_gives(entry: Any, target: str) -> None:
+    check_steps(entry, target)
+
+
+def check_steps(entry: Any, target: str, providers: Any = "cpu") -> None:
+    """Steps with a growing cache, of texts padded on the left, against one call."""
     decoder = entry.load()
-    session = Session(to_onnx(decoder, cache="growing", target=target), threads=1)
+    session = Session(to_onnx(decoder, cache="growing", target=target), providers, threads=1)
     ids = tokens(decoder)
     mask = left_padded(ids).numpy()
     positions = np.maximum(mask.cumsum(1) - 1, 0)
@@ -118,10 +123,14 @@ def test_exported_steps_give_what_one_shot_gives(entry: Any, target: str) -> Non
 @pytest.mark.parametrize("target", ["any", "cpu", "portable"])
 @pytest.mark.parametrize("capacity", [None, TEXT + 2], ids=["symbolic", "given"])
 def test_exported_steps_over_buffers(entry: Any, capacity: int | None, target: str) -> None:
+    check_steps_over_buffers(entry, capacity, target)
+
+
+def check_steps_over_buffers(entry: Any, capacity: int | None, target: str, providers: Any = "cpu") -> None:
     """Rows of a batch at different positions: the first text is shorter, and its padding comes last."""
     decoder = entry.load()
     exported = to_onnx(decoder, cache="fixed", capacity=capacity, target=target)
-    session = Session(exported, threads=1)
+    session = Session(exported, providers, threads=1)
     ids, short = tokens(decoder).numpy(), 3
     want = decoder(lucid.tensor(ids)).numpy()
     alone = decoder(lucid.tensor(ids[:1, :short])).numpy()

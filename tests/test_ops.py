@@ -187,7 +187,8 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     only for CUDA, two for half precision (test_attention_half, test_quantize), two of steps over buffers
     (test_buffered_attention), one of steps over a cache (test_attention_groups), two of constant weights
     (test_quantize, test_convolution_forms), one of positions (test_portable), five of many queries
-    (test_attention_cpu), those only for OpenVINO (test_forms_for_openvino) and dropout's, which says why there is none.
+    (test_attention_cpu), those only for OpenVINO or WebGPU (test_forms_for_openvino, test_forms_for_webgpu) and
+    dropout's, which says why there is none.
     """
     taken = {
         (s.op.name, form)
@@ -195,12 +196,12 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         if s.exported and s.op.name in FORMS
         for form, _ in forms(s, traced(s, s.dtypes[0]), 24, monkeypatch)  # from 25 on Attention is not taken
     }
-    openvino = RUNTIMES["openvino"].faults.keys() - RUNTIMES["any"].faults.keys()
+    others = {*RUNTIMES["openvino"].faults, *RUNTIMES["webgpu"].faults} - RUNTIMES["any"].faults.keys()
     registered = {
         (op, form.name)
         for op, listed in FORMS.items()
         for form in listed
-        if form.strategy != "flash" and form.mends not in openvino
+        if form.strategy != "flash" and form.mends not in others
     }
     assert registered - taken == {
         ("attention", "float32 between casts"),

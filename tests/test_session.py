@@ -237,9 +237,27 @@ def test_a_provider_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPa
         Session(to_onnx(nn.Linear(2, 2)), "cpu")
 
 
+def test_a_wheel_without_webgpu_takes_a_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for the plugin and its device: onnxruntime finds no GPU here."""
+    monkeypatch.setattr(providers, "plugin_devices", tuple)
+    with pytest.raises(ProviderError, match="which has .*: pip install onnxruntime-ep-webgpu, its plugin for GPUs"):
+        Session(to_onnx(nn.Linear(2, 2)), "webgpu")
+    monkeypatch.setattr(providers, "_installed", lambda name: name.endswith("ep-webgpu"))
+    with pytest.raises(ProviderError, match="its plugin onnxruntime-ep-webgpu found no GPU; check its driver"):
+        Session(to_onnx(nn.Linear(2, 2)), "webgpu")
+    (cpu,) = (device for device in onnxruntime.get_ep_devices() if device.ep_name == "CPUExecutionProvider")
+    monkeypatch.setattr(providers, "plugin_devices", lambda: (cpu,))
+    options = onnxruntime.SessionOptions()
+    assert providers.register(options, {"WebGpuExecutionProvider": {}}) is None
+    assert options.has_providers()
+    assert providers.register(options, {"CPUExecutionProvider": {}}) == [("CPUExecutionProvider", {})]
+    with pytest.raises(ProviderError, match="comes first and goes with cpu only; got .*'CPU.*, 'WebGpu"):
+        Session(to_onnx(nn.Linear(2, 2)), ["cpu", "webgpu"])
+
+
 def test_two_wheels_at_once_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "version", lambda name: "1.28.0")
-    with pytest.raises(ProviderError, match="both installed and overwrite each other's files: pip uninstall -y"):
+    with pytest.raises(ProviderError, match="installed together and overwrite each other's files: pip uninstall -y"):
         providers.check_installation()
 
 

@@ -102,21 +102,6 @@ def test_a_step_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
         steps.run({"x": column(1)}, steps.zeros({"past": (1, 0, 3)}))
 
 
-@pytest.mark.gpu
-def test_what_is_carried_stays_on_the_gpu() -> None:
-    x, past = lucid.spec("N", "L", 3), lucid.spec("N", "P", 3)
-    model = to_onnx(running_sums, x, past, output_names=["total", "present"], target="cuda")
-    steps = Stepping(Session(model, "cuda"), {"past": "present"})
-    carried = steps.zeros({"past": (2, 0, 3)})
-    for value, total in ((1, 1), (10, 11)):
-        outputs, carried = steps.run({"x": column(value, 2 * value)}, carried)
-        assert outputs["total"][:, 0].tolist() == [total, 2 * total]
-    carried = steps.rows(carried, np.array([1, 0]))
-    assert {value.device_name() for value in carried.values.values()} == {"cuda"}
-    outputs, _ = steps.run({"x": column(0, 0)}, carried)
-    assert outputs["total"][:, 0].tolist() == [22, 11]
-
-
 def test_a_run_asks_for_no_option_that_is_absent() -> None:
     """The error that onnxruntime's Python would catch takes longer than all else in a run of a small model."""
     assert quiet().get_run_config_entry("gpu_graph_id") == "0"

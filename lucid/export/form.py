@@ -70,6 +70,10 @@ def refuse_wrong(limits: Limits, fault: Fault) -> None:
         refuse(how)
 
 
+def _always(node: Node) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Form:
     """One ONNX form of an op.
@@ -93,6 +97,7 @@ class Form:
         mends: a fault that it works around: it is tried only if the target's runtime has this fault.
         dtypes: the element types of the node's first input that it is for; empty: all. With another one it is not
             tried, and no report mentions it.
+        applies: whether it is for a node, by other properties, likewise.
     """
 
     op: str
@@ -106,11 +111,13 @@ class Form:
     strategy: Strategy | None = None
     mends: Fault | None = None
     dtypes: tuple[str, ...] = ()
+    applies: Callable[[Node], bool] = _always
 
     def is_for(self, node: Node) -> bool:
-        """Whether it is for the element type of a node."""
+        """Whether it is for a node at all."""
         first = node.inputs[0] if node.inputs else None
-        return not self.dtypes or (first is not None and str(first.type.dtype) in self.dtypes)
+        typed = not self.dtypes or (first is not None and str(first.type.dtype) in self.dtypes)
+        return typed and self.applies(node)
 
     def serves(self, target: Target) -> bool:
         """Whether it is tried on a target at all."""
@@ -177,6 +184,7 @@ def form(
     strategy: Strategy | None = None,
     mends: Fault | None = None,
     dtypes: tuple[str, ...] = (),
+    applies: Callable[[Node], bool] = _always,
 ) -> Callable[[Emit], Form]:
     """Make a function a form of an op. It is tried if it is listed in `lucid.export.forms.FORMS` or added by `lowers`.
 
@@ -193,7 +201,7 @@ def form(
 
     def make(emit: Emit) -> Form:
         its_name = name or emit.__name__
-        return Form(op.name, its_name, declared, emit, opset, kind, domain, kernel, strategy, mends, dtypes)
+        return Form(op.name, its_name, declared, emit, opset, kind, domain, kernel, strategy, mends, dtypes, applies)
 
     return make
 

@@ -11,6 +11,7 @@ from lucid.core.graph.values import Constant, Input, Node, Value, in_order
 from lucid.core.process.context import evaluating
 from lucid.export.builder import Builder
 from lucid.export.form import Form, Refused, Taken, insisted_on
+from lucid.export.forms.positions import waits_for_use
 from lucid.export.registry import EXPANDED, forms_of, kinds_of
 from lucid.export.target import ExportError
 from lucid.export.widening import Wider, stored_narrow, transposed_weight, widened, wider_type
@@ -68,11 +69,13 @@ class Lowering:
         may need its transpose instead, and is widened outside of every branch.
         """
         for node in in_order(outputs, self.build.knows):
-            if not wait or stored_narrow(node) is None:
+            asked = any(result in outputs for result in node.results)
+            if wait and stored_narrow(node) is not None:
+                if asked:
+                    with self.build.outside():
+                        self._lower_node(node)
+            elif asked or not waits_for_use(node, self.build.target):
                 self._lower_node(node)
-            elif any(result in outputs for result in node.results):
-                with self.build.outside():
-                    self._lower_node(node)
 
     def _lower_node(self, node: Node) -> None:
         assert isinstance(node.op, Op)
@@ -93,7 +96,8 @@ class Lowering:
             chosen = self._choose(node, node.op, path)
         for result, name in zip(node.results, chosen.names, strict=True):
             self.build.bind(result, name)
-        if chosen.refused or len(self._cached_forms(node.op)) + (node.op.body is not None) > 1:
+        tried = sum(form.is_for(node) for form in self._cached_forms(node.op))
+        if chosen.refused or tried + (node.op.body is not None) > 1:
             self._record(node, chosen, before)
 
     def _record(self, node: Node, chosen: _Chosen, before: int) -> None:

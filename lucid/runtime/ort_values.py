@@ -43,8 +43,10 @@ def ort_value(array: Array) -> Any:
 
 
 def placed(array: Array, device: str) -> Any:
-    """An array as an OrtValue in the memory of a device; on the CPU it is the array's own."""
-    return ort_value(array) if device == "cpu" else onnxruntime.OrtValue.ortvalue_from_numpy(array, device, 0)
+    """An array as an OrtValue in the memory of a device. On the CPU it is the array's own."""
+    if device in ("cpu", "webgpu"):  # in the memory of WebGPU only runs can make tensors
+        return ort_value(array)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(array, device, 0)
 
 
 @dataclass(frozen=True)

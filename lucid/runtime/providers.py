@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import metadata, util
 from pathlib import Path
+from typing import Any
 
-from lucid.core.targets.runtimes import CUDA, RUNTIMES
+from lucid.core.targets.runtimes import CPU, CUDA, RUNTIMES, WEBGPU
+from lucid.runtime.requirements import webgpu_plugin_path
 
 
 class ProviderError(RuntimeError):
     """onnxruntime, or one of its providers, is missing or does not work."""
 
 
-_WHEELS = ("onnxruntime", "onnxruntime-gpu")
+_WHEELS = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-webgpu")
+_PLUGIN = "onnxruntime-ep-webgpu"  # a library with the WebGPU provider, for a wheel without it
 
 
 def check_installation() -> None:
@@ -23,14 +27,19 @@ def check_installation() -> None:
     Raises:
         ProviderError: for none, or two that overwrite each other's files.
     """
-    found = [name for name in _WHEELS if _installed(name)]
-    if len(found) == 2:
+    found = wheels()
+    if len(found) > 1:
         raise ProviderError(
-            "onnxruntime and onnxruntime-gpu are both installed and overwrite each other's files: "
-            "pip uninstall -y onnxruntime onnxruntime-gpu, then install the one you need again"
+            f"{' and '.join(found)} are installed together and overwrite each other's files: "
+            f"pip uninstall -y {' '.join(found)}, then install the one you need again"
         )
     if util.find_spec("onnxruntime") is None:
         raise ProviderError("onnxruntime is not installed: pip install onnxruntime, or onnxruntime-gpu for CUDA")
+
+
+def wheels() -> list[str]:
+    """The installed wheels of onnxruntime."""
+    return [name for name in _WHEELS if _installed(name)]
 
 
 def _installed(name: str) -> bool:
@@ -44,6 +53,7 @@ def _installed(name: str) -> bool:
 check_installation()
 
 import onnxruntime  # noqa: E402  # after the check, whose message is clearer than an ImportError
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail  # noqa: E402
 
 _SUFFIX = "ExecutionProvider"
 REMOTE = "AzureExecutionProvider"  # calls a web service; computes nothing on this machine
@@ -75,8 +85,45 @@ def memory(provider: str) -> str:
 
 
 def available() -> list[str]:
-    """The providers that this onnxruntime was built with, by full name."""
-    return list(onnxruntime.get_available_providers())
+    """The providers that this onnxruntime was built with, and that of a plugin with a device, by full name."""
+    return [*([WEBGPU] if plugin_devices() else []), *onnxruntime.get_available_providers()]
+
+
+@cache
+def plugin_devices() -> tuple[Any, ...]:
+    """The devices of the WebGPU plugin, which is registered if it is installed.
+
+    Raises:
+        ProviderError: for a plugin that this onnxruntime does not load.
+    """
+    if WEBGPU in onnxruntime.get_available_providers() or util.find_spec(_PLUGIN.replace("-", "_")) is None:
+        return ()
+    try:
+        onnxruntime.register_execution_provider_library(WEBGPU, webgpu_plugin_path())
+    except Fail as error:
+        raise ProviderError(
+            f"onnxruntime {onnxruntime.__version__} does not load its plugin {_PLUGIN}: {error}; "
+            "install releases of both that fit"
+        ) from error
+    return tuple(device for device in onnxruntime.get_ep_devices() if device.ep_name == WEBGPU)
+
+
+def register(
+    options: onnxruntime.SessionOptions, providers: Mapping[str, Mapping[str, str]]
+) -> list[tuple[str, Mapping[str, str]]] | None:
+    """Give a session's options the device of a plugin among the providers; returns what to name to the session instead.
+
+    Raises:
+        ProviderError: for the plugin's provider with others than the CPU's after it.
+    """
+    if WEBGPU not in providers or not plugin_devices():
+        return list(providers.items())
+    if [*providers] not in ([WEBGPU], [WEBGPU, CPU]):
+        raise ProviderError(
+            f"the provider of the plugin {_PLUGIN} comes first and goes with cpu only; got {[*providers]}"
+        )
+    options.add_provider_for_devices([plugin_devices()[0]], dict(providers[WEBGPU]))
+    return None
 
 
 def check_available(names: Sequence[str]) -> None:
@@ -87,16 +134,22 @@ def check_available(names: Sequence[str]) -> None:
     """
     for name in names:
         if name not in available():
-            wheel = "onnxruntime-gpu" if _installed("onnxruntime-gpu") else "onnxruntime"
-            hint = (
-                "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
-                if name == CUDA
-                else "see onnxruntime's documentation of it"
-            )
+            wheel = next(iter(wheels()), "onnxruntime")
             raise ProviderError(
                 f"{name} is not in the installed {wheel} {onnxruntime.__version__}, "
-                f"which has {', '.join(available())}: {hint}"
+                f"which has {', '.join(available())}: {_remedy(name, wheel)}"
             )
+
+
+def _remedy(name: str, wheel: str) -> str:
+    """What to do about a provider that the installed wheel lacks."""
+    if name == CUDA:
+        return f"pip uninstall -y {wheel} && pip install onnxruntime-gpu"
+    if name != WEBGPU:
+        return "see onnxruntime's documentation of it"
+    if _installed(_PLUGIN):
+        return f"its plugin {_PLUGIN} found no GPU; check its driver, on Linux also Vulkan's loader (libvulkan1)"
+    return f"pip install {_PLUGIN}, its plugin for GPUs"
 
 
 def why_inactive(name: str) -> str:

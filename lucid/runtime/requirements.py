@@ -82,6 +82,12 @@ def needs_extensions(model: onnx.ModelProto) -> bool:
     return any(entry.domain in _DOMAINS for entry in model.opset_import)
 
 
+def webgpu_plugin_path() -> str:
+    """The path of onnxruntime's plugin for WebGPU, which must be installed."""
+    path: str = import_module("onnxruntime_ep_webgpu").get_library_path()
+    return path
+
+
 def extensions_path() -> str:
     """The path of the library onnxruntime-extensions, which a session registers.
 

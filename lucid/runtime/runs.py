@@ -77,10 +77,10 @@ class Runs:
 class BoundRun:
     """A session whose inputs and outputs are bound to memory (`Session.bind`). One thread at a time may run it."""
 
-    def __init__(self, names: Sequence[str], binding: Any, execute: Callable[..., None], runs: Runs) -> None:
-        """`execute` takes the binding and the options of the run."""
+    def __init__(self, names: Sequence[str], binding: Any, session: onnxruntime.InferenceSession, runs: Runs) -> None:
         self._names, self._binding, self._runs = names, binding, runs
-        self._compute = partial(execute, binding)
+        self._compute = partial(session.run_with_iobinding, binding)
+        self._session = session._sess  # not the object around it, which Python may clear first when it collects garbage
         self._options = quiet()  # kept, because making one takes longer than all else in `run`
 
     def run(self) -> None:
@@ -96,4 +96,7 @@ class BoundRun:
 
     def outputs(self) -> dict[str, Any]:
         """What the last run wrote: OrtValues by output name."""
-        return dict(zip(self._names, self._binding.get_outputs(), strict=True))
+        results = dict(zip(self._names, self._binding.get_outputs(), strict=True))
+        for value in results.values():
+            value.computed_by = self._session  # a device's memory belongs to its session, which must outlive the value
+        return results

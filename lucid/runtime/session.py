@@ -254,7 +254,7 @@ class Session:
                 binding.bind_output(name, *place.place)
             else:
                 binding.bind_ortvalue_output(name, place)
-        return BoundRun(tuple(outputs), binding, self._session.run_with_iobinding, self._runs)
+        return BoundRun(tuple(outputs), binding, self._session, self._runs)
 
     def cancel(self) -> None:
         """Stop all current runs, between two nodes. Later runs are not affected."""
@@ -336,6 +336,7 @@ def _load(
     It loads again if loading fails because an export has replaced the file meanwhile: that export may have removed
     the side file of the model that was opened first.
     """
+    named = _providers.register(options, providers)
     registered = False
     while True:
         version = _version(model)
@@ -347,7 +348,7 @@ def _load(
             for key, value in config_of(about).items():
                 if key not in config:  # the caller's own entries count
                     options.add_session_config_entry(key, value)
-            return onnxruntime.InferenceSession(source, options, list(providers.items())), limits_of(about)
+            return onnxruntime.InferenceSession(source, options, named), limits_of(about)
         except Exception as error:
             if version is None or version == _version(model):
                 if isinstance(error, InvalidProtobuf):

@@ -32,7 +32,7 @@ EXTRAS = {
 }
 """What each extra of people who use Lucid adds to the others; those for work on Lucid itself are not here."""
 
-_CPU, _GPU = "onnxruntime", "onnxruntime-gpu"
+_CPU, _GPU, _WEBGPU = "onnxruntime", "onnxruntime-gpu", "onnxruntime-webgpu"
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ def _version(name: str) -> str | None:
 
 def _runtime() -> Iterator[Finding]:
     """onnxruntime: exactly one wheel, which can be imported; its providers; the newest opset that it loads."""
-    wheels = {name: version for name in (_CPU, _GPU) if (version := _version(name))}
-    if len(wheels) == 2:
-        text = f"{_CPU} {wheels[_CPU]} and {_GPU} {wheels[_GPU]} are both installed and overwrite each other's files"
-        remedy = f"pip uninstall -y {_CPU} {_GPU}, then install one: lucid-onnx[cpu] or [gpu], never both"
+    wheels = {name: version for name in (_CPU, _GPU, _WEBGPU) if (version := _version(name))}
+    if len(wheels) > 1:
+        text = f"{_show(wheels)} are installed together and overwrite each other's files"
+        remedy = f"pip uninstall -y {' '.join(wheels)}, then install one: lucid-onnx[cpu], [gpu] or [webgpu]"
         yield Finding("onnxruntime", False, text, remedy)
         return
     broken = _broken("onnxruntime")

@@ -5,6 +5,7 @@ Only `export` imports from it. The meaning of an op belongs to its body in `luci
 
 from lucid.export.form import Form
 from lucid.export.forms import (
+    broadcasting,
     channel_norms,
     convolution,
     experts,
@@ -13,6 +14,7 @@ from lucid.export.forms import (
     integers,
     loops,
     neural,
+    positions,
     primitives,
     quantized,
     scattering,
@@ -37,6 +39,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     buffered_attention.group_query_writing,
     buffered_attention.group_query,
     buffered_attention.filled_part,
+    *(*broadcasting.FORMS, *positions.FORMS),
     *integers.FORMS,
     *extremes.FORMS,
     attention_portable.softmax_apart,

@@ -1,4 +1,5 @@
-"""Convolution over one axis as convolution over images of one line, for which onnxruntime's CPU kernels are faster.
+"""Convolution over one axis as convolution over images of one line, for which onnxruntime's CPU kernels are faster; and
+over channels in multiples of 4, where other numbers are computed wrongly.
 
 For constant float32 weights over two axes onnxruntime keeps channels in blocks as wide as a vector register (Georganas
 et al. 2018, "Anatomy of high-performance deep learning convolutions on SIMD architectures"); over one axis it copies
@@ -11,6 +12,7 @@ import numpy as np
 
 from lucid.core.graph.types import float32
 from lucid.core.graph.values import Constant, Node, Operation
+from lucid.core.targets.runtimes import CHANNELS_IN_THREES
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, operand, refuse, refuse_slower
 from lucid.ops.convolution import conv
@@ -67,5 +69,27 @@ def _refuse_shallow(build: Builder, op: Operation, out: int, channels: int, kern
         refuse_slower(build, op, f"onnxruntime's kernels for images take groups of a multiple of {BLOCK} channels")
 
 
+def _in_threes(node: Node) -> bool:
+    """Whether a kernel that reads multiples of 3 channels by threes, and writes multiples of 4 by fours, is wrong."""
+    out, channels = operand(node, 1).type.shape[:2]
+    known = isinstance(out, int) and isinstance(channels, int) and node.attributes["group"] == 1
+    return known and channels > 3 and channels % 3 == 0 and channels % 4 > 0 and out % 4 == 0
+
+
+@form(
+    conv,
+    takes="bias strides pads dilations group",
+    name="further channels of zeros",
+    mends=CHANNELS_IN_THREES,
+    applies=_in_threes,
+)
+def with_further_channels(build: Builder, node: Node) -> str:
+    x, weight, bias = operand(node), operand(node, 1), node.inputs[2]
+    ends = np.zeros(2 * x.type.rank, np.int64)
+    ends[x.type.rank + 1] = -int(weight.type.shape[1]) % 4
+    padded = (build.op("Pad", each, ends) for each in (x, weight))
+    return build.op("Conv", *padded, bias, **{name: node.attributes[name] for name in ("strides", "pads", "dilations")})
+
+
 # Best first, of each op.
-FORMS = (over_one_line,)
+FORMS = (with_further_channels, over_one_line)

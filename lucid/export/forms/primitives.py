@@ -202,7 +202,8 @@ def _bound(position: Size, size: Size, cut: Cut, *, stop: bool) -> Size:
 # Creation ---------------------------------------------------------------------------------------------------------
 
 
-def _scalar(build: Builder, size: Size) -> str:
+def scalar(build: Builder, size: Size) -> str:
+    """A size as an int64 number."""
     if isinstance(size, int):
         return build.name_of(np.asarray(size, np.int64))
     return build.op("Squeeze", size_vector(build, size), _vector(0))
@@ -210,7 +211,7 @@ def _scalar(build: Builder, size: Size) -> str:
 
 @form(creation.size_op, takes="size")
 def size_op(build: Builder, node: Node) -> str:
-    return _scalar(build, node.attributes["size"])
+    return scalar(build, node.attributes["size"])
 
 
 @form(creation.full_op, takes="shape value dtype")
@@ -224,14 +225,14 @@ def full(build: Builder, node: Node) -> str:
 
 @form(creation.arange_op, takes="start stop")
 def arange(build: Builder, node: Node) -> str:
-    start, stop = _scalar(build, node.attributes["start"]), _scalar(build, node.attributes["stop"])
+    start, stop = scalar(build, node.attributes["start"]), scalar(build, node.attributes["stop"])
     return build.op("Range", start, stop, np.asarray(1, np.int64))
 
 
 def _triangle(op: Op[..., Any], upper: int) -> Form:
     @form(op, takes="diagonal", kernel="Trilu")
     def trilu(build: Builder, node: Node) -> str:
-        return build.op("Trilu", *node.inputs, _scalar(build, node.attributes["diagonal"]), upper=upper)
+        return build.op("Trilu", *node.inputs, scalar(build, node.attributes["diagonal"]), upper=upper)
 
     return trilu
 

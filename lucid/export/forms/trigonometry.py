@@ -1,15 +1,16 @@
-"""Hyperbolic functions as nodes; sine and cosine of float32 numbers from products and sums.
+"""Hyperbolic functions as nodes; sine, cosine, tangent and arc cosine of float32 numbers from other ops.
 
 The latter are for runtimes whose own are inaccurate.
 
-Shaders compute them to about 2e-4, and with rotary tables of that accuracy, attention scores change by more than
-rounding. Here multiples of pi / 2 are subtracted from the angle, in three parts so that nothing is rounded (Cody and
-Waite 1980), and a polynomial gives the rest: to 1e-7 up to 10,000 radians and 1e-6 up to 100,000, beyond which there
-are no positions.
+Shaders compute sine and cosine to about 2e-4, and with rotary tables of that accuracy, attention scores change by more
+than rounding. Here multiples of pi / 2 are subtracted from the angle, in three parts so that nothing is rounded (Cody
+and Waite 1980), and a polynomial gives the rest: to 1e-7 up to 10,000 radians and 1e-6 up to 100,000, beyond which
+there are no positions.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
@@ -57,9 +58,20 @@ def _series(factors: Sequence[float], square: Tensor) -> Tensor:
 sin, cos = _by_quarters(elementwise.sin, 0), _by_quarters(elementwise.cos, 1)
 
 
+@form(elementwise.tan, name="sine by cosine", mends=COARSE_SINE, dtypes=("float32",))
+def tan(build: Builder, node: Node) -> Tensor:
+    x = Tensor.from_value(operand(node))
+    return elementwise.sin(x) / elementwise.cos(x)
+
+
+@form(elementwise.acos, name="the rest of a right angle", mends=COARSE_SINE, dtypes=("float32",))
+def acos(build: Builder, node: Node) -> Tensor:
+    return math.pi / 2 - elementwise.asin(Tensor.from_value(operand(node)))
+
+
 # Best first, of each op.
 FORMS = (
-    *(sin, cos),
+    *(sin, cos, tan, acos),
     one_node(trigonometry.sinh, "Sinh"),
     one_node(trigonometry.cosh, "Cosh"),
     one_node(trigonometry.asinh, "Asinh"),

@@ -1,0 +1,79 @@
+"""The devices on which the same tests run, each with onnxruntime's provider for it, and how a test names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from lucid import nn
+from lucid.export import to_onnx
+from lucid.runtime import ProviderError, Session
+from tests.devices import software_adapter
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A device: the target of models for it, which is also the provider's name, and the marker of its tests.
+
+    Args:
+        name: the target and the provider.
+        marker: pytest's, such as in `pytest -m webgpu`.
+        attention: the floating-point types that it computes in, each with how far off attention may be.
+        options: of the provider, for products of float32 that are not rounded.
+        prepare: what makes it available to this process.
+    """
+
+    name: str
+    marker: str
+    attention: Mapping[str, float]
+    options: Mapping[str, int]
+    prepare: Callable[[], None] = lambda: None
+
+    @property
+    def exact(self) -> list[tuple[str, Mapping[str, int]]]:
+        """The provider as a session takes it, with the options."""
+        return [(self.name, self.options)]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# The GPU's exp and tanh are off by up to two units each.
+CUDA = Device("cuda", "gpu", {"float32": 5e-6, "float16": 4e-3}, {"use_tf32": 0})
+# The software adapter has no float16 in shaders.
+WEBGPU = Device("webgpu", "webgpu", {"float32": 2e-6}, {}, software_adapter.use)
+DEVICES = (CUDA, WEBGPU)
+
+on_devices = pytest.mark.parametrize(
+    "device", [pytest.param(device, marks=getattr(pytest.mark, device.marker), id=device.name) for device in DEVICES]
+)
+in_floats = pytest.mark.parametrize(
+    ("device", "dtype"),
+    [
+        pytest.param(device, dtype, marks=getattr(pytest.mark, device.marker), id=f"{device}-{dtype}")
+        for device in DEVICES
+        for dtype in device.attention
+    ],
+)
+
+
+@cache
+def why_missing(device: Device) -> str:
+    """Why the tests of a device cannot run; empty if they can."""
+    device.prepare()
+    try:
+        Session(to_onnx(nn.Linear(1, 1), ("N", 1)), device.name)
+    except ProviderError as error:
+        return str(error)
+    return ""
+
+
+def require(item: pytest.Item) -> None:
+    """Skip a test of a device that is missing; fail it where just the tests of this device were asked for."""
+    for device in DEVICES:
+        if item.get_closest_marker(device.marker) and (why := why_missing(device)):
+            asked = item.config.option.markexpr == device.marker
+            (pytest.fail if asked else pytest.skip)(why)

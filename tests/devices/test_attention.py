@@ -1,0 +1,66 @@
+"""The whole contract of attention on each device, every mask and option of it, against the reference in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import ops
+from lucid.export import to_onnx
+from lucid.runtime import Session
+from tests.devices.device import Device, in_floats, on_devices
+from tests.reference import pack
+from tests.test_attention import (
+    CASES,
+    WEIGHTS,
+    Case,
+    arrays_of,
+    expected,
+    function_of,
+    packed_arrays,
+    sizes,
+    specs_of,
+)
+
+
+def close(got: np.ndarray, want: np.ndarray, atol: float, where: object) -> None:
+    assert not np.isnan(got).any(), where
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=0, atol=atol, err_msg=str(where))
+
+
+@in_floats
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_contract(case: Case, packed: bool, device: Device, dtype: str) -> None:
+    kinds = {
+        name: lucid.spec(*spec.shape, dtype=dtype if spec.dtype.kind == "float" else spec.dtype)
+        for name, spec in specs_of(case, packed).items()
+    }
+    session = Session(to_onnx(function_of(case, packed), kwargs=kinds, target=device.name), device.name)
+    for n, l, s in sizes():
+        arrays = arrays_of(case, n, l, s)
+        want, _ = expected(case.name, n, l, s)
+        feeds = packed_arrays(arrays) if packed else arrays
+        with np.errstate(over="ignore"):  # the lowest float32 becomes -inf, which also excludes a key
+            typed = {name: a if a.dtype == bool else a.astype(dtype) for name, a in feeds.items()}
+        close(session.run(typed)["output"], pack(want) if packed else want, device.attention[dtype], (n, l, s))
+
+
+@on_devices
+@pytest.mark.parametrize("case", WEIGHTS, ids=str)
+def test_weights(case: Case, device: Device) -> None:
+    function = function_of(case, packed=True, need_weights=True)
+    session = Session(to_onnx(function, kwargs=specs_of(case, True), target=device.name), device.name)
+    for n, l, s in sizes():
+        want, weights = expected(case.name, n, l, s)
+        got = session.run(packed_arrays(arrays_of(case, n, l, s)))
+        close(got["output_0"], pack(want), device.attention["float32"], (n, l, s))
+        close(got["output_1"], weights, device.attention["float32"], (n, l, s))
+
+
+@in_floats
+def test_all_of_it_stays_on_the_device(device: Device, dtype: str) -> None:
+    specs = [lucid.spec("N", "L", 512, dtype=dtype)] * 3
+    exported = to_onnx(ops.attention, *specs, kwargs={"heads": 8}, target=device.name)
+    assert not Session(exported, device.name).elsewhere()
