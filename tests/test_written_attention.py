@@ -60,6 +60,15 @@ def buffer(scores: Any) -> Any:
     return scores.masked_fill(TABLE[:, :, :length, :length] == 0, -math.inf)
 
 
+def row_of_triangle(scores: Any) -> Any:
+    """One row, which all queries share: no triangle."""
+    return scores.masked_fill(TABLE[:, :, :1, : scores.shape[-1]] == 0, LOW)
+
+
+def column_of_triangle(scores: Any) -> Any:
+    return scores.masked_fill(lucid.ones(scores.shape[-2], 1, dtype=lucid.bool_).tril(-1), LOW)
+
+
 def with_bias(scores: Any) -> Any:
     length = scores.shape[-1]
     return scores + BIAS[:, :, :length, :length]
@@ -82,9 +91,24 @@ def bias_and_keys(scores: Any, keys: Any) -> Any:
     return scores + (BIAS[:, :, :length, :length] + lucid.where(keys[:, None, None, :], 0.0, LOW))
 
 
+def keys_and_triangle_added(scores: Any, keys: Any) -> Any:
+    """Keys that both hide get -inf, and those that one hides the lowest number."""
+    return scores + (
+        added_triangle(lucid.zeros(scores.shape[-2:]), LOW) + lucid.where(keys[:, None, None, :], 0.0, LOW)
+    )
+
+
+def keys_by_logarithm(scores: Any, keys: Any) -> Any:
+    return scores + keys[:, None, None, :].float().log()
+
+
 def keys_apart(scores: Any, keys: Any) -> Any:
     """As in GPT-2."""
     return lucid.where(triangle(scores), scores, LOW) + lucid.where(keys[:, None, None, :], 0.0, LOW)
+
+
+def keys_lower(scores: Any, keys: Any) -> Any:
+    return lucid.where(triangle(scores), scores + lucid.where(keys[:, None, None, :], 1.0, -1e30), -1e9)
 
 
 def keys_far_apart(scores: Any, keys: Any) -> Any:
@@ -157,6 +181,14 @@ SEEN: dict[str, tuple[Model, tuple[Any, ...], set[str]]] = {
     "a buffer": (attend(buffer), (HEADS,) * 3, {"is_causal"}),
     "a window": (attend(near), (HEADS,) * 3, {"is_causal", "window"}),
     "a triangle of memory": (attend(lambda s: lucid.where(triangle(s), s, LOW)), (HEADS, MEMORY, MEMORY), {"mask"}),
+    "a row of a triangle": (attend(row_of_triangle), (HEADS,) * 3, {"mask"}),
+    "a column of a triangle": (attend(column_of_triangle), (HEADS,) * 3, {"mask"}),
+    "positions before infinity": (
+        attend(lambda s: lucid.where(positions(s)[0].float() < math.inf, s, LOW)),
+        (HEADS,) * 3,
+        {"mask"},
+    ),
+    "one number": (attend(lambda s: s + 1.5), (("N", 1, "L", 8),) * 3, {"mask"}),
     "a softcap": (attend(capped), (HEADS,) * 3, {"is_causal", "softcap"}),
     "an input": (attend(lambda s, m: s + m), (*(HEADS,) * 3, ("N", 1, "L", "L")), {"mask"}),
     "keys filled": (attend(keys_filled), (*(HEADS,) * 3, KEYS), {"mask"}),
@@ -174,6 +206,8 @@ SEEN: dict[str, tuple[Model, tuple[Any, ...], set[str]]] = {
     "keys and a triangle": (attend(keys_and_triangle), (*(HEADS,) * 3, KEYS), {"mask"}),
     "keys and a bias": (attend(bias_and_keys), (*(HEADS,) * 3, KEYS), {"mask"}),
     "masks apart": (attend(keys_apart), (*(HEADS,) * 3, KEYS), {"mask"}),
+    "masks added to each other": (attend(keys_and_triangle_added), (*(HEADS,) * 3, KEYS), {"mask"}),
+    "keys of -inf by a logarithm": (attend(keys_by_logarithm), (*(HEADS,) * 3, KEYS), {"mask"}),
     "weights set to 0": (zeroed, (*(HEADS,) * 3, KEYS), {"key_mask"}),
     "repeated heads": (repeated, (HEADS, ("N", 2, "L", 8), ("N", 2, "L", 8)), set()),
     "groups of heads": (grouped, (HEADS, ("N", 2, "L", 8), ("N", 2, "L", 8)), set()),
@@ -209,6 +243,15 @@ def test_it_computes_what_is_written(name: str, target: str) -> None:
     model, inputs, _ = SEEN[name]
     draw = padded_on_the_right if "-inf" in name else None  # with NaN there is no parity
     assert_parity(model, *inputs, target=target, draw=draw)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, inputs, _) in SEEN.items() if len(inputs) < 4])
+def test_the_op_gives_what_the_steps_give(name: str) -> None:
+    model, inputs, _ = SEEN[name]
+    rng, sizes = np.random.default_rng(1), {"N": 2, "L": 5, "S": 7}
+    arrays = [rng.standard_normal([sizes.get(size, size) for size in shape]).astype(np.float32) for shape in inputs]
+    (got,) = lucid.trace(model, *inputs).run(arrays)
+    np.testing.assert_allclose(got, model(*map(lucid.tensor, arrays)).numpy(), rtol=1e-5, atol=2e-6)
 
 
 # Where a query sees no key, the op gives 0. What is written gives the mean of all values, or NaN, which becomes 0.
@@ -253,6 +296,11 @@ def in_half(q: Any, k: Any, v: Any) -> Any:
     return (q @ k.mT).softmax(-1, dtype=lucid.float32).to(q.dtype) @ v
 
 
+def weights_rounded(q: Any, k: Any, v: Any) -> Any:
+    return (q @ k.mT).softmax(-1).to(lucid.float16).float() @ v
+
+
+ROUNDED = "rounded to another element type on the way"
 # What is nearly attention, the inputs, and why it stays as it is.
 NEARLY: dict[str, tuple[Model, tuple[Any, ...], str]] = {
     "a low score": (attend(low_score), (HEADS,) * 3, "set to -3, which is a score like others"),
@@ -260,7 +308,11 @@ NEARLY: dict[str, tuple[Model, tuple[Any, ...], str]] = {
     "masks apart": (attend(keys_far_apart), (*(HEADS,) * 3, KEYS), "several masks hide keys apart from each other"),
     "others set to 0": (other_keys_zeroed, (*(HEADS,) * 3, KEYS), "set to 0 by another condition than scores"),
     "weights returned": (with_weights, (HEADS,) * 3, "its weights are used elsewhere"),
-    "half precision": (in_half, (HEADS,) * 3, "rounded to another element type on the way"),
+    "masks of several numbers": (attend(keys_lower), (*(HEADS,) * 3, KEYS), "several masks hide keys apart"),
+    "half precision": (in_half, (HEADS,) * 3, ROUNDED),
+    "scores rounded": (attend(lambda s: s.to(lucid.float16).float()), (HEADS,) * 3, ROUNDED),
+    "whole scores": (attend(lambda s: s.to(lucid.int32).float()), (HEADS,) * 3, ROUNDED),
+    "weights rounded": (weights_rounded, (HEADS,) * 3, ROUNDED),
 }
 
 

@@ -133,7 +133,7 @@ def _masks(named: Mapping[str, Tensor], attributes: Attributes) -> dict[str, Any
     by_position = same(query.shape[2], key.shape[2]) and not hides
     conditions = list(_conditions(mask.to_value()))
     for condition in conditions:
-        own = visible(condition.to_value())
+        own = visible(condition.to_value(), (query.shape[2], key.shape[2]))
         together = interval.meet(own) if by_position and own is not None else None
         if together is not None and together.low <= 0 <= together.high:
             interval = together

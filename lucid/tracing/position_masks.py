@@ -16,7 +16,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Constant, Node, Result, Value
-from lucid.core.sizes.dims import same
+from lucid.core.sizes.dims import Shape, same
 from lucid.ops.creation import arange_op, full_op, tril, triu
 from lucid.ops.elementwise import (
     add,
@@ -75,9 +75,11 @@ class Interval(NamedTuple):
 EVERYWHERE = Interval(-math.inf, math.inf)
 
 
-def visible(value: Value) -> Interval | None:
-    """The differences key - query for which a boolean value is true, if it depends on them alone."""
-    found = _meaning(value)
+def visible(value: Value, lengths: Shape) -> Interval | None:
+    """The differences key - query for which a boolean value is true, if it depends on them alone. `lengths` are the
+    numbers of queries and keys, for which the value may be repeated.
+    """
+    found = _repeated(_meaning(value), value.type.shape, lengths)
     if not isinstance(found, Band):
         return EVERYWHERE if found is not None and not isinstance(found, Sum) and found else None
     if found.inside:
@@ -96,9 +98,9 @@ def position_options(interval: Interval) -> dict[str, Any]:
     }
 
 
-def as_band(value: Value) -> Band | None:
-    """The band that a value is."""
-    found = _meaning(value)
+def as_band(value: Value, lengths: Shape) -> Band | None:
+    """The band that a value is for so many queries and keys."""
+    found = _repeated(_meaning(value), value.type.shape, lengths)
     return found if isinstance(found, Band) else None
 
 
@@ -122,11 +124,12 @@ def _meaning(value: Value) -> Sum | Band | Element | None:
         return _sliced(node)
     if node.op not in (*_ELEMENTS, *_COMPARISONS, *_MOVES, tril, triu):
         return None
-    operands = [_meaning(value) for value in node.inputs if value is not None]
+    if node.op in _MOVES:
+        return _moved(node, _meaning(operand(node)))
+    inputs = [value for value in node.inputs if value is not None]
+    operands = [_repeated(_meaning(value), value.type.shape, node.types[0].shape) for value in inputs]
     if any(each is None for each in operands):
         return None
-    if node.op in _MOVES:
-        return _moved(node, operands[0])
     if node.op in (tril, triu):
         diagonal, zero = node.attributes.get("diagonal", 0), node.types[0].dtype.numpy.type(0)
         kept = Band(*_side(node.op is tril, diagonal), np.True_, np.False_)
@@ -168,7 +171,7 @@ def _of_sums(node: Node, operands: Sequence[Any]) -> Sum | Band | Element | None
         return operands[0] if node.types[0].dtype.kind != "bool" else None
     if len(operands) != 2 or any(isinstance(each, Band) for each in operands):
         return None
-    if any(not isinstance(each, Sum) and each != np.floor(each) for each in operands):
+    if any(not isinstance(each, Sum) and not float(each).is_integer() for each in operands):
         return None
     left, right = (each if isinstance(each, Sum) else Sum(0, 0, int(each)) for each in operands)
     if node.op is add:
@@ -196,9 +199,7 @@ def _of_sums(node: Node, operands: Sequence[Any]) -> Sum | Band | Element | None
 
 def _moved(node: Node, meaning: Any) -> Any:
     """A meaning after its axes moved: those of queries and keys are the last two."""
-    before, after = operand(node).type.shape, node.types[0].shape
-    factors = meaning[:2] if isinstance(meaning, Sum) else (1, 1) if isinstance(meaning, Band) else (0, 0)
-    axes = [place for place, factor in zip((-2, -1), factors, strict=True) if factor]
+    before, after, axes = operand(node).type.shape, node.types[0].shape, _axes(meaning)
     if node.op is permute_op and axes:
         order = [axis - len(before) for axis in node.attributes["axes"][-2:]]
         return meaning if order == [-2, -1] else _mirrored(meaning) if order == [-1, -2] else None
@@ -207,8 +208,19 @@ def _moved(node: Node, meaning: Any) -> Any:
         if places == axes:
             return meaning
         return _mirrored(meaning) if places == [-3 - axes[0]] else None
-    stay = all(-place <= min(len(before), len(after)) and same(before[place], after[place]) for place in axes)
+    return _repeated(meaning, before, after)
+
+
+def _repeated(meaning: Any, before: Shape, after: Shape) -> Any:
+    """A meaning in a wider shape: None where it depends on an axis that is repeated, as one row of a triangle is."""
+    stay = all(-place <= min(len(before), len(after)) and same(before[place], after[place]) for place in _axes(meaning))
     return meaning if stay else None
+
+
+def _axes(meaning: Any) -> list[int]:
+    """The axes that a meaning depends on, of queries (-2) and keys (-1)."""
+    factors = meaning[:2] if isinstance(meaning, Sum) else (1, 1) if isinstance(meaning, Band) else (0, 0)
+    return [place for place, factor in zip((-2, -1), factors, strict=True) if factor]
 
 
 def _mirrored(meaning: Sum | Band) -> Sum | Band:

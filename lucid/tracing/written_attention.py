@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from lucid.core.graph.graph import Graph, Remark
-from lucid.core.graph.types import DType, same_shape
+from lucid.core.graph.types import DType, float32, same_shape
 from lucid.core.graph.values import Constant, Node, Result, Value
 from lucid.core.process.context import holding
 from lucid.core.sizes.bounds import Bound
@@ -28,7 +28,7 @@ from lucid.ops.attention.call import AttentionOptions
 from lucid.ops.attention.mask_bounds import may_exclude, next_to_lowest, raised
 from lucid.ops.attention.op import attention
 from lucid.ops.creation import full_op
-from lucid.ops.elementwise import add, cast, logical_and, logical_not, maximum, mul, neg, sub, tanh, true_div, where
+from lucid.ops.elementwise import add, cast, logical_and, logical_not, mul, neg, sub, tanh, true_div, where
 from lucid.ops.indexing import slice_op
 from lucid.ops.linalg import matmul
 from lucid.ops.neural import softmax
@@ -64,6 +64,13 @@ class _NotSameError(Exception):
 
 
 _OP = "F.scaled_dot_product_attention(query, key, value, attn_mask)"
+
+
+def _rounded() -> _NotSameError:
+    return _NotSameError(
+        "its scores or weights are rounded to another element type on the way",
+        f"{_OP}, which computes scores of half precision in float32",
+    )
 
 
 class _Mask(NamedTuple):
@@ -151,13 +158,14 @@ class _WrittenAttention:
 
 @dataclass(frozen=True)
 class _Weights:
-    """The softmax behind weights: its scores, the condition outside of which weights are set to 0, and whether other
-    nodes use the weights.
+    """The softmax behind weights: its scores, the condition outside of which weights are set to 0, whether other nodes
+    use the weights, and whether they are rounded more than to the type of the output.
     """
 
     scores: Value
     kept: Tensor | None = None
     shared: bool = False
+    rounded: bool = False
 
 
 def _weights(value: Value, uses: Uses) -> _Weights | None:
@@ -171,10 +179,17 @@ def _weights(value: Value, uses: Uses) -> _Weights | None:
         condition, inner, other = _chosen(node)
         found = _weights(inner, uses) if other == 0 else None
         found = found and replace(found, kept=condition)
+    elif node.op is cast:
+        found = _weights(operand(node), uses)
+        found = found and replace(found, rounded=found.rounded or not _holds(operand(node), value.type.dtype))
     else:
-        through = node.op is cast or keeps_matrices(node)
-        found = _weights(operand(node), uses) if through else None
+        found = _weights(operand(node), uses) if keeps_matrices(node) else None
     return found and replace(found, shared=found.shared or uses[id(value)] != 1)
+
+
+def _holds(value: Value, dtype: DType) -> bool:
+    """Whether a value has a floating type that is at least as wide as another one."""
+    return value.type.dtype.kind == "float" and value.type.dtype.itemsize >= dtype.itemsize
 
 
 def _chosen(node: Node) -> tuple[Tensor, Value, float | None]:
@@ -201,7 +216,12 @@ def _scores(value: Value, uses: Uses) -> _Scores | None:
     node = value.node
     if node.op is matmul:
         return _Scores(operand(node), operand(node, 1), value.type.shape[:-2]) if value.type.rank >= 2 else None
-    if node.op is cast or (node.op is reshape_op and keeps_matrices(node)):
+    if node.op is cast:
+        found = _scores(operand(node), uses)
+        if found and not (_holds(value, found.query.type.dtype) and _holds(value, float32)):
+            raise _rounded()
+        return found
+    if node.op is reshape_op and keeps_matrices(node):
         return _scores(operand(node), uses)
     if node.op in (mul, true_div):
         return _multiplied(node, uses)
@@ -269,6 +289,8 @@ def _unscaled(x: Tensor) -> tuple[Tensor, float]:
 
 def _attention(scores: _Scores, weights: _Weights, value: Value, node: Node) -> Tensor:
     """The op, in the shape of the product that it replaces."""
+    if weights.rounded:
+        raise _rounded()
     if weights.shared:
         raise _NotSameError("its weights are used elsewhere", "lucid.ops.attention(..., need_weights=True)")
     leading, dtype = node.types[0].shape[:-2], node.types[0].dtype
@@ -305,10 +327,7 @@ def _widened(operands: Sequence[Tensor]) -> list[Tensor]:
     nodes = [made_by(x.to_value(), cast) for x in operands[:2]]
     before = [Tensor.from_value(operand(node)) for node in nodes if node is not None]
     if dtype.itemsize != 2 or len(before) != 2 or any(x.dtype != dtype for x in before):
-        raise _NotSameError(
-            "its scores or weights are rounded to another element type on the way",
-            f"{_OP}, which computes scores of half precision in float32",
-        )
+        raise _rounded()
     return [*before, operands[-1]]
 
 
@@ -371,7 +390,7 @@ def _mask(
     masks: Sequence[_Mask], kept: Tensor | None, batch: Shape, lengths: tuple[Size, Size], dtype: DType
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """The mask of attention and its options by position, for what masks do with scores of this type."""
-    steps = [(mask, _condition(mask, dtype)) for mask in masks]
+    steps = [(mask, _condition(mask, lengths, dtype)) for mask in masks]
     steps = [(mask, each) for mask, each in steps if each is None or each.interval != EVERYWHERE]
     terms = [raised(_fitted(mask.term, mask.leading, batch)) for mask, each in steps if each is None]
     conditions = [each for _, each in steps if each is not None]
@@ -380,7 +399,8 @@ def _mask(
         if term.dtype != dtype:
             raise _NotSameError(f"{term.dtype} numbers are added to {dtype} scores", _OP)
     total = reduce(add, terms) if terms else None
-    bounded = total is None or not may_exclude(total)
+    least = max([dtype.lowest, *(each.low for each in conditions)])  # where numbers hide more, hidden keys are seen
+    bounded = total is None or not may_exclude(total, least)
     if kept is not None:
         if len(conditions) != 1 or not _is_same(conditions[0].seen, kept) or not bounded:
             raise _NotSameError("weights are set to 0 by another condition than scores", _OP)
@@ -389,7 +409,7 @@ def _mask(
     if bounded and (is_nan or _every_query_sees(conditions, lengths)):
         options = _by_position(conditions, lengths) if conditions else {}
         return _joined([] if options else seen, total, dtype.lowest), options
-    if len(steps) > 1 and any(each.low > dtype.lowest / 2 for each in conditions):
+    if len(steps) > 1 and any(each.low not in (-math.inf, dtype.lowest) for each in conditions):
         raise _NotSameError("several masks hide keys apart from each other", f"one condition, a & b, in {_OP}")
     return _in_order(steps, batch, dtype), {}
 
@@ -400,7 +420,7 @@ def _in_order(steps: Sequence[tuple[_Mask, _Condition | None]], batch: Shape, dt
     for mask, condition in steps:
         if condition is None:
             term = raised(_fitted(mask.term, mask.leading, batch))
-            term = maximum(term, hidden) if may_exclude(term) else term
+            term = where(term == dtype.lowest, hidden, term) if may_exclude(term) else term
         else:
             chosen = zero if mask.low is None or joint is None else joint
             seen = _fitted(condition.seen, mask.leading, batch)
@@ -410,23 +430,23 @@ def _in_order(steps: Sequence[tuple[_Mask, _Condition | None]], batch: Shape, dt
     return joint
 
 
-def _condition(mask: _Mask, dtype: DType) -> _Condition | None:
+def _condition(mask: _Mask, lengths: Shape, dtype: DType) -> _Condition | None:
     """A step of masking as a condition; None for numbers that are added."""
     if mask.low is not None:
         if mask.low > max(_LOW, dtype.lowest):
             raise _NotSameError(f"scores of hidden keys are set to {mask.low:g}, which is a score like others", _OP)
-        return _Condition(mask, mask.term, visible(mask.term.to_value()), mask.low)
+        return _Condition(mask, mask.term, visible(mask.term.to_value(), lengths), mask.low)
     value, lowest = mask.term.to_value(), dtype.lowest / 2
     if (node := made_by(value, where)) is not None:
         seen = Tensor.from_value(operand(node))
         first, second = (_everywhere(operand(node, place)) for place in (1, 2))
         if first is not None and second is not None and max(first, second) == 0 and min(first, second) <= lowest:
             seen = seen if first == 0 else opposite(seen)
-            return _Condition(mask, seen, visible(seen.to_value()), min(first, second))
-    band = as_band(value)
+            return _Condition(mask, seen, visible(seen.to_value(), lengths), min(first, second))
+    band = as_band(value, lengths)
     if band is not None and max(band[2:]) == 0 and min(band[2:]) <= lowest:
         seen = mask.term == 0
-        return _Condition(mask, seen, visible(seen.to_value()), float(min(band[2:])))
+        return _Condition(mask, seen, visible(seen.to_value(), lengths), float(min(band[2:])))
     return None
 
 

@@ -22,9 +22,12 @@ _UNKNOWN = -math.inf, math.inf
 Bounds: TypeAlias = tuple[float, float]
 
 
-def may_exclude(mask: Tensor) -> bool:
-    """Whether a traced floating mask may exclude keys: whether it may hold a number not above the lowest one."""
-    return not (mask.is_traced and _bounds(mask.to_value(), {})[0] > mask.dtype.lowest)
+def may_exclude(mask: Tensor, least: float | None = None) -> bool:
+    """Whether a traced floating mask may exclude keys: whether it may hold a number not above `least`, the lowest one
+    of its type if None.
+    """
+    least = mask.dtype.lowest if least is None else least
+    return not (mask.is_traced and _bounds(mask.to_value(), {})[0] > least)
 
 
 def next_to_lowest(dtype: DType) -> float:

@@ -207,9 +207,9 @@ def check_masks(call: AttentionCall, scores: Shape) -> None:
 
 
 def _score_masks(call: AttentionCall) -> list[Tensor]:
-    """The masks given to a call, with the axes that broadcast to its scores."""
+    """The masks given to a call, with the axes that broadcast to its scores, that of keys at least."""
     key_mask = None if call.key_mask is None else unsqueeze(call.key_mask, (1, 2))
-    return [mask for mask in (call.mask, key_mask) if mask is not None]
+    return [mask if mask.ndim else unsqueeze(mask, 0) for mask in (call.mask, key_mask) if mask is not None]
 
 
 def _fits(mask: Tensor, dtype: DType) -> bool:
