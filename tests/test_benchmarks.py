@@ -39,6 +39,7 @@ from benchmarks.process_tree import measure
 from benchmarks.results import Cell, Goal, Line, Results
 from benchmarks.zoo import ZOO
 from lucid import nn
+from lucid.core.process.memory import peak_memory, restart_peak
 from lucid.core.process.threads import usable_cores
 from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.checkpoints.families import FAMILIES
@@ -367,6 +368,14 @@ def test_goals_stand_side_by_side() -> None:
         ["", "", "goal", "p", "q"],
         ["causal, fixed length", "L = 8", "0.75", "0.76: no", "0.90: no"],
     ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux forgets a peak")
+def test_a_peak_of_memory_restarts() -> None:
+    held = np.ones(8 << 20)
+    before = peak_memory()
+    del held
+    assert restart_peak() < before - (32 << 20)
 
 
 def test_peak_memory_is_counted_over_what_was_held() -> None:

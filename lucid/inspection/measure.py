@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.core.process.memory import peak_memory
+from lucid.core.process.memory import peak_memory, restart_peak
 from lucid.core.words.progress import phase
 from lucid.inspection.read import read
 from lucid.inspection.tree import place_of
@@ -56,7 +56,7 @@ def measure(
     make: Callable[[], Session], inputs: Callable[[Session], Mapping[str, Array]], seconds: float
 ) -> Measurement:
     """Make a session and run it repeatedly; its memory is the growth of the process."""
-    before = peak_memory()
+    before = restart_peak()
     session = make()
     arrays = inputs(session)
     times = repeat(lambda: session.run(arrays), seconds)

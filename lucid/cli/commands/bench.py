@@ -17,7 +17,7 @@ from lucid.cli.model_inputs import check_known, model_files
 from lucid.cli.model_inputs import sizes as read_sizes
 from lucid.cli.options.commands import Bench
 from lucid.core.graph.types import Array, int64, spec
-from lucid.core.process.memory import peak_memory
+from lucid.core.process.memory import peak_memory, restart_peak
 from lucid.core.words.progress import phase
 from lucid.export.exporter import to_onnx
 from lucid.generation import Generator
@@ -55,7 +55,7 @@ def run(options: Bench) -> int:
 
 def _decoding(options: Bench) -> dict[str, Any]:
     """Of a decoder with a cache: the time to the first token, tokens per second after it, and memory."""
-    sizes, before = read_sizes(options.sizes), peak_memory()
+    sizes, before = read_sizes(options.sizes), restart_peak()
     session = Session(options.model, options.providers or None, threads=options.threads)
     length = session.inputs["input_ids"][1][1]
     check_known(sizes, {str(length)})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 if sys.platform != "win32":
     import resource
 
 _STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
 
 
 class _Counters(ctypes.Structure):
@@ -24,8 +26,17 @@ class _Counters(ctypes.Structure):
     )
 
 
+def restart_peak() -> int:
+    """Forget the peak so far, where the system can (Linux); returns the peak from which on memory is counted."""
+    if _RESET.exists():
+        with suppress(AttributeError):  # musl has no such function
+            ctypes.CDLL(None).malloc_trim(0)  # gives back what is free, which a next model would take uncounted
+        _RESET.write_text("5", encoding="ascii")
+    return peak_memory()
+
+
 def peak_memory() -> int:
-    """The peak memory of this process so far, in bytes."""
+    """The peak memory of this process so far, or since `restart_peak`, in bytes."""
     if sys.platform == "win32":
         counters = _Counters(ctypes.sizeof(_Counters))
         system = ctypes.WinDLL("kernel32")
