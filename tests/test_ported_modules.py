@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections import OrderedDict
 from importlib import import_module
@@ -71,6 +72,26 @@ def test_containers_take_names_slices_and_further_modules() -> None:
     assert named.get_submodule("last") is list(named.children())[-1]
 
 
+def test_modules_in_containers_are_attributes_by_their_names() -> None:
+    parts = nn.ModuleDict({"first": nn.Linear(2, 3)})
+    parts.update({"then": nn.ReLU()})
+    assert parts.first is parts["first"] and parts.then is parts["then"]
+    parts.first.weight = nn.Linear(2, 3).weight  # as weights are shared
+    assert copy.deepcopy(parts).first.weight.shape == (3, 2)
+    assert nn.Sequential(OrderedDict(act=nn.Tanh())).act(lucid.zeros(1)).item() == 0
+    with pytest.raises(AttributeError, match="'ModuleDict' object has no attribute 'last'"):
+        parts.last  # noqa: B018
+
+
+def test_lists_of_modules_change_as_lists_do() -> None:
+    layers = nn.ModuleList([nn.ReLU()])
+    layers += [nn.Linear(2, 3)]
+    layers.insert(0, nn.Tanh())
+    layers[-1] = nn.Linear(3, 1)
+    assert [type(layer).__name__ for layer in layers] == ["Tanh", "ReLU", "Linear"]
+    assert {key: value.shape for key, value in layers.state_dict().items()} == {"2.weight": (1, 3), "2.bias": (1,)}
+
+
 def test_a_function_asks_whether_it_is_traced() -> None:
     def model(x: Tensor) -> Tensor:
         traced = lucid.jit.is_tracing() and lucid.compiler.is_compiling() and lucid.onnx.is_in_onnx_export()
@@ -93,6 +114,35 @@ def test_another_device_is_refused() -> None:
     assert lucid.device("cpu").type == "cpu"
     with pytest.raises(ValueError, match=r"device: device is 'cuda:0', but tensors have no device"):
         lucid.device("cuda:0")
+    with pytest.raises(ValueError, match="to: device is 'cuda', but tensors have no device"):
+        nn.ReLU().to("cuda")
+    with pytest.raises(AttributeError, match="'ReLU' object has no attribute 'cuda': tensors have no device"):
+        nn.ReLU().cuda()
+
+
+def test_modules_move_to_the_cpu_and_to_floating_point_types_as_in_torch() -> None:
+    linear, x = nn.Linear(2, 2), lucid.ones(1, dtype=lucid.float16)
+    assert linear.to("cpu").cpu().to(device=x.device).weight.dtype == lucid.float32
+    for moved in (linear.half(), linear.float().to(x), linear.float().to(x.device, lucid.float16)):
+        assert moved is linear and linear.weight.dtype == lucid.float16
+    assert (linear.double().weight.dtype, linear.bfloat16().weight.dtype) == (lucid.float64, lucid.bfloat16)
+
+
+def test_an_error_within_a_property_of_a_module_is_shown() -> None:
+    class Model(nn.Module):
+        @property
+        def width(self) -> int:
+            return self.missing.width  # type: ignore[no-any-return]
+
+    with pytest.raises(AttributeError, match="'Model' object has no attribute 'missing'"):
+        Model().width  # noqa: B018
+    with pytest.raises(AttributeError, match="'Model' object has no attribute 'register_forward_hook': .* no hooks"):
+        Model().register_forward_hook(print)
+
+
+def test_saving_with_the_tensors_first_says_the_order() -> None:
+    with pytest.raises(TypeError, match=r"save: the tensors came first, .* write lucid\.save\(path, tensors\)"):
+        lucid.save(nn.Linear(1, 1).state_dict(), "weights.safetensors")  # type: ignore[arg-type]
 
 
 # Limits of sizes ------------------------------------------------------------------------------------------------------

@@ -167,6 +167,8 @@ def save(
         TypeError: for anything but NumPy arrays and text.
         OSError: if the file cannot be written.
     """
+    if isinstance(path, Mapping):
+        raise TypeError("save: the tensors came first, as in torch.save; write lucid.save(path, tensors)")
     arrays = {name: tensor.numpy() if isinstance(tensor, Tensor) else tensor for name, tensor in tensors.items()}
     header: dict[str, object] = {}
     if metadata is not None:

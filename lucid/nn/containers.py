@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from lucid.core.words.other_libraries import advice, type_name
 from lucid.nn.module import Module
@@ -25,6 +25,12 @@ class _Container(Module):
     def __len__(self) -> int:
         return len(self._items)
 
+    if not TYPE_CHECKING:  # a module inside has no type of its own
+
+        def __getattr__(self, name: str) -> Module:
+            inside = vars(self).get("_items", {})  # not there yet while a copy is made
+            return inside[name] if name in inside else super().__getattr__(name)
+
 
 class ModuleList(_Container):
     """A list of modules; their parameters are named ``0.weight``, ``1.weight`` and so on."""
@@ -41,6 +47,21 @@ class ModuleList(_Container):
         """Add modules at the end."""
         for module in modules:
             self.append(module)
+
+    def insert(self, index: int, module: Module) -> None:
+        """Add a module before the one at a place."""
+        modules = list(self._items.values())
+        modules.insert(index, module)
+        self._items = {}
+        self.extend(modules)
+
+    def __iadd__(self, modules: Iterable[Module]) -> Self:
+        self.extend(modules)
+        return self
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        name = list(self._items)[index]
+        self._items[name] = _checked(type(self).__name__, name, module)
 
     @overload
     def __getitem__(self, index: int) -> Module: ...
@@ -88,6 +109,11 @@ class ModuleDict(_Container):
 
     def __setitem__(self, name: str, module: Module) -> None:
         self._items[name] = _checked("ModuleDict", name, module)
+
+    def update(self, modules: Mapping[str, Module]) -> None:
+        """Add modules, or put them in the place of those with their names."""
+        for name, module in modules.items():
+            self[name] = module
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from lucid.core.graph.scope import entered, scope
 from lucid.core.graph.types import Array, DTypeLike, TensorType, array_type, as_dtype, convert, show_shape
 from lucid.core.process.context import is_evaluating
 from lucid.core.torch_names.argument_names import forward_arguments
+from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import html
 from lucid.core.words.other_libraries import type_name
+from lucid.core.words.package_names import unknown
+from lucid.ops.creation import wanted_type
 from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 P = ParamSpec("P")
@@ -339,13 +342,19 @@ class Module:
         for key, tensor in given.items():
             tensor._set(converted[key], array_type(dtypes[key].numpy, converted[key].shape))
 
-    def to(self, dtype: DTypeLike) -> Self:
-        """Convert all floating-point parameters and buffers to a floating-point element type.
+    def to(self, *target: Any, **options: Any) -> Self:
+        """Convert all floating-point parameters and buffers to a floating-point element type, or that of a tensor.
+
+        The CPU, torch's only device that is here, changes nothing.
 
         Raises:
             TypeError: for another type.
+            ValueError: for another device.
             OverflowError: for a number that the element type cannot hold, naming its key. Nothing is changed then.
         """
+        dtype = wanted_type(*target, **options)
+        if dtype is None:
+            return self
         wanted = as_dtype(dtype)
         if wanted.kind != "float":
             raise TypeError(f"to: got {wanted}, expected a floating-point type; for 4 or 8 bits see lucid.quantize")
@@ -354,6 +363,34 @@ class Module:
         for key, tensor in floats.items():
             tensor._set(converted[key], array_type(wanted.numpy, converted[key].shape))
         return self
+
+    def cpu(self) -> Self:
+        """This module, which is there already."""
+        return self
+
+    def float(self) -> Self:
+        """Convert to float32."""
+        return self.to("float32")
+
+    def double(self) -> Self:
+        """Convert to float64."""
+        return self.to("float64")
+
+    def half(self) -> Self:
+        """Convert to float16."""
+        return self.to("float16")
+
+    def bfloat16(self) -> Self:
+        """Convert to bfloat16."""
+        return self.to("bfloat16")
+
+    if not TYPE_CHECKING:  # a type checker knows the attributes that there are
+
+        def __getattr__(self, name: str) -> Any:
+            why = why_absent("Module", name)
+            if why:
+                raise unknown(f"{type(self).__name__!r} object", name, (), why)
+            return object.__getattribute__(self, name)  # raises Python's error, or again that of a property
 
     # Text -------------------------------------------------------------------------------------------------------------
 

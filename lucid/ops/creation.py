@@ -257,6 +257,22 @@ def to(
     Raises:
         ValueError: for a device other than the CPU.
     """
+    wanted = wanted_type(*target, dtype=dtype, device=device, other=other)
+    return x if wanted is None else x.astype(wanted)
+
+
+def wanted_type(
+    *target: Any,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+    other: Tensor | None = None,
+    non_blocking: bool = False,
+) -> DTypeLike | None:
+    """The element type that the arguments of torch's `to` name, of a tensor or a module; None for the one there is.
+
+    Raises:
+        ValueError: for a device other than the CPU.
+    """
     check_device("to", device)
     wanted = dtype
     for item in (*target, other):
@@ -266,7 +282,7 @@ def to(
             check_device("to", item)
         elif item is not None and not isinstance(item, bool):  # torch's non_blocking and copy may be given by position
             wanted = item
-    return x if wanted is None else x.astype(wanted)
+    return wanted
 
 
 def _is_device(item: Any) -> bool:

@@ -93,8 +93,17 @@ ABSENT: dict[str, dict[str, str]] = {
         "stride": "tensors have no strides; write x.reshape(...) or x.permute(...)",
         "as_strided": "tensors have no strides; write x.reshape(...), x.permute(...) or slices",
     },
+    "Module": {
+        **dict.fromkeys(("cuda", "to_empty"), _NO_DEVICES),
+        "zero_grad": _NO_GRADIENTS,
+        **dict.fromkeys(
+            ("register_forward_hook", "register_forward_pre_hook"),
+            'modules call no hooks; to_onnx(model, outputs=["layers.0"]) makes what a module computes an output',
+        ),
+    },
     "lucid": {
         **_SAME,
+        "allclose": "write lucid.isclose(x, y).all()",
         "row_stack": "write lucid.vstack(tensors)",
         **dict.fromkeys(("autograd", "optim", "enable_grad"), _NO_GRADIENTS),
         **dict.fromkeys(("cuda", "mps", "device", "distributed"), _NO_DEVICES),
