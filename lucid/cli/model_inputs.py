@@ -134,7 +134,7 @@ def target_of(options: TargetOptions, name: str | None = None) -> Target:
 
 def part(model: Model, options: ExportedModelOptions) -> ModelPart:
     """The model, or what `--part` and `--cache` ask for, with the inputs of `--input` and `--call` and `--outputs`."""
-    kwargs = arguments(model, options)
+    kwargs = {**_of_tokenizer(model, options), **arguments(model, options)}
     try:
         chosen = ModelPart(model, kwargs)
         if not (options.part is None and options.cache is None and options.capacity is None):
@@ -169,12 +169,12 @@ def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
     if missing:
         example = " ".join(f"--input {name}:float32:N,..." for name in missing)
         raise usage(f"the model does not know its inputs: describe them, as in {example}")
-    return {**_of_tokenizer(model, specs), **specs, **plain}
+    return {**specs, **plain}
 
 
-def _of_tokenizer(model: Model, given: Mapping[str, TensorType]) -> Mapping[str, TensorType]:
+def _of_tokenizer(model: Model, options: InputOptions) -> Mapping[str, TensorType]:
     """All inputs of a model whose tokenizer makes more than it needs, such as `token_type_ids`; {} for others."""
-    if given or not isinstance(model, PublishedModel):
+    if options.inputs or not isinstance(model, PublishedModel):
         return {}
     inputs = model.full_input_specs()
     return inputs if inputs.keys() != model.input_specs().keys() else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, TypeVar
@@ -75,10 +75,20 @@ class Runs:
 
 
 class BoundRun:
-    """A session whose inputs and outputs are bound to memory (`Session.bind`). One thread at a time may run it."""
+    """A session whose inputs and outputs are bound to memory (`Session.bind`). One thread at a time may run it.
 
-    def __init__(self, names: Sequence[str], binding: Any, session: onnxruntime.InferenceSession, runs: Runs) -> None:
-        self._names, self._binding, self._runs = names, binding, runs
+    `copied`: the inputs that onnxruntime copies to a device when they are bound, and so are bound again for each run.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        binding: Any,
+        session: onnxruntime.InferenceSession,
+        runs: Runs,
+        copied: Mapping[str, Any],
+    ) -> None:
+        self._names, self._binding, self._runs, self._copied = names, binding, runs, copied
         self._compute = partial(session.run_with_iobinding, binding)
         self._session = session._sess  # not the object around it, which Python may clear first when it collects garbage
         self._options = quiet()  # kept, because making one takes longer than all else in `run`
@@ -89,6 +99,8 @@ class BoundRun:
         Raises:
             RunCancelled: if another thread called the session's `cancel`.
         """
+        for name, value in self._copied.items():
+            self._binding.bind_ortvalue_input(name, value)
         try:
             self._runs.run(self._compute, self._options)
         finally:

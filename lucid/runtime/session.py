@@ -242,9 +242,12 @@ class Session:
         whole = {name: value.value if isinstance(value, RowsOf) else value for name, value in inputs.items()}
         self._check({name: (numpy_type(whole[name]), tuple(value.shape())) for name, value in inputs.items()})
         binding = self._session.io_binding()
+        copied = {}
         for name, value in inputs.items():
             if isinstance(value, RowsOf):
                 binding.bind_input(name, *value.place)
+            elif value.device_name() == "cpu" != self.memory:
+                copied[name] = value
             else:
                 binding.bind_ortvalue_input(name, value)
         for name, place in outputs.items():
@@ -254,7 +257,7 @@ class Session:
                 binding.bind_output(name, *place.place)
             else:
                 binding.bind_ortvalue_output(name, place)
-        return BoundRun(tuple(outputs), binding, self._session, self._runs)
+        return BoundRun(tuple(outputs), binding, self._session, self._runs, copied)
 
     def cancel(self) -> None:
         """Stop all current runs, between two nodes. Later runs are not affected."""

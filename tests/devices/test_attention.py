@@ -37,7 +37,7 @@ def test_contract(case: Case, packed: bool, device: Device, dtype: str) -> None:
         name: lucid.spec(*spec.shape, dtype=dtype if spec.dtype.kind == "float" else spec.dtype)
         for name, spec in specs_of(case, packed).items()
     }
-    session = Session(to_onnx(function_of(case, packed), kwargs=kinds, target=device.name), device.name)
+    session = Session(to_onnx(function_of(case, packed), kwargs=kinds, target=device.name), device.exact)
     for n, l, s in sizes():
         arrays = arrays_of(case, n, l, s)
         want, _ = expected(case.name, n, l, s)
@@ -51,7 +51,7 @@ def test_contract(case: Case, packed: bool, device: Device, dtype: str) -> None:
 @pytest.mark.parametrize("case", WEIGHTS, ids=str)
 def test_weights(case: Case, device: Device) -> None:
     function = function_of(case, packed=True, need_weights=True)
-    session = Session(to_onnx(function, kwargs=specs_of(case, True), target=device.name), device.name)
+    session = Session(to_onnx(function, kwargs=specs_of(case, True), target=device.name), device.exact)
     for n, l, s in sizes():
         want, weights = expected(case.name, n, l, s)
         got = session.run(packed_arrays(arrays_of(case, n, l, s)))

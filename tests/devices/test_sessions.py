@@ -11,6 +11,7 @@ from lucid.export import to_onnx
 from lucid.generation import Generator
 from lucid.models.llama import Llama
 from lucid.runtime import ProviderError, Session
+from lucid.runtime.ort_values import ort_value
 from lucid.runtime.stepping import Stepping
 from tests.devices.device import DEVICES, Device, on_devices
 from tests.models import goldens
@@ -33,6 +34,19 @@ def test_what_is_carried_stays_on_the_device(device: Device) -> None:
 
 
 @on_devices
+def test_bound_arrays_are_read_in_each_run(device: Device) -> None:
+    """onnxruntime copies them to a device when they are bound, and not again."""
+    session = Session(to_onnx(nn.ReLU(), ("N",), target=device.name), device.name)
+    array = np.array([1, -1], np.float32)
+    bound = session.bind({next(iter(session.inputs)): ort_value(array)}, dict.fromkeys(session.outputs, "cpu"))
+    for numbers in ([1, -1], [-2, 3]):
+        array[:] = numbers
+        bound.run()
+        (got,) = bound.outputs().values()
+        assert got.numpy().tolist() == np.maximum(numbers, 0).tolist()
+
+
+@on_devices
 def test_values_outlive_their_session(device: Device) -> None:
     """A device's memory belongs to a session of onnxruntime, which ended the process when it went first."""
     x, past = lucid.spec("N", "L", 3), lucid.spec("N", "P", 3)
@@ -49,8 +63,8 @@ def test_tokens_are_those_of_a_cpu(device: Device, capacity: int | None) -> None
     model = Llama.from_pretrained(goldens.folder("llama/llama3"))
     prompts = np.array([[3, 5, 7, 11], [2, 4, 6, 8]])
     tokens = []
-    for place in ("cpu", device.name):
-        exported = to_onnx(model, cache="fixed" if capacity else "growing", capacity=capacity, target=place)
+    for target, place in (("cpu", "cpu"), (device.name, device.exact)):
+        exported = to_onnx(model, cache="fixed" if capacity else "growing", capacity=capacity, target=target)
         tokens.append(Generator(Session(exported, place)).generate(prompts, max_new_tokens=6).tolist())
     assert tokens[0] == tokens[1]
 

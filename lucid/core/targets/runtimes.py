@@ -209,6 +209,8 @@ _CUDA_LACKS = (
     Missing("GroupQueryAttention", "float32 float64"),
     Missing("Attention", "*", "would run on the CPU, with copies both ways", (1, 25)),
     # The CPU has none either, so that onnxruntime does not load the file. Measured with 1.31.1.
+    Missing("Acos Acosh Asin Asinh Atan Atanh ConvTranspose Cosh ScatterND Sinh Tan", "float64"),
+    Missing("Gelu HardSigmoid HardSwish LogSoftmax", "float64", "computes a part of it in float32"),
     Missing(
         "Acos Acosh ArgMax Asin Asinh Atan Atanh BatchNormalization Ceil ConvTranspose Cosh CumSum Equal Floor Greater "
         "GreaterOrEqual Less LessOrEqual Log LogSoftmax MaxPool Pad Reciprocal ReduceMax ReduceMin ReduceProd Resize "
