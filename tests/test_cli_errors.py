@@ -113,6 +113,7 @@ WRONG_COMMAND_LINES = {
     "target": (["export", *LINEAR, "-o", "a.onnx", "--target", "tpu"], "'--target'"),
     "--size malformed": (["inspect", "good.onnx", "--size", "L"], "expected NAME=N"),
     "--size unknown": (["bench", "good.onnx", "--size", "L=3"], "all sizes of the model are fixed"),
+    "one of two arguments": (["verify", "good.onnx"], "Missing argument 'MODEL.ONNX': lucid verify [OPTIONS] SOURCE"),
     "--seconds without end": (["bench", "good.onnx", "--seconds", "inf"], "less than or equal to 86400"),
 }  # fmt: skip
 

@@ -88,6 +88,8 @@ def _told(error: typer.TyperException) -> str:
     suggestion = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2])) if choice else ""
     context = vars(error).get("ctx")
     where = f" See {context.command_path} --help." if context is not None else ""
+    if context is not None and text.startswith("Missing argument"):  # it may be another one that was left out
+        suggestion = f": {' '.join(context.get_usage().removeprefix('Usage: ').split())}."
     return f"{text.rstrip('.')}{suggestion or '.'}{where}"
 
 
