@@ -192,6 +192,12 @@ def test_measured_figures_of_the_first_pages_are_generated(page):
     assert re.findall(measured, text) == []
 
 
+def test_changes_are_told_once() -> None:
+    """A merge of two versions of an entry easily leaves both."""
+    starts = [line[:50] for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line[:1] == "-"]
+    assert sorted(set(starts)) == sorted(starts)
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in PAGES[1:]:
