@@ -309,6 +309,32 @@ def test_ctrl_c_in_the_middle_of_writing_leaves_no_file(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+AT_WORK = """
+import os
+import signal
+import threading
+import time
+
+def work():
+    threading.main_thread().join()  # it waits for this thread
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+def Net():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=work).start()
+    raise KeyboardInterrupt
+"""
+
+
+def test_a_second_ctrl_c_ends_the_work_of_threads(tmp_path):
+    (tmp_path / "net.py").write_text(AT_WORK)
+    done = subprocess.run(
+        [LUCID, "export", "net.py:Net", "-o", "net.onnx"], cwd=tmp_path, capture_output=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (130, b"lucid: interrupted\n")
+
+
 @pytest.mark.parametrize(
     ("cache", "sizes"),
     [
@@ -388,3 +414,4 @@ def test_inspect_and_bench_take_folders_and_bench_decodes(tmp_path, data, shown)
     assert "tokens/s" in shown("bench", folder / "model.onnx", "--seconds", 0.01, "--size", "sequence_length=5")
     (tmp_path / "empty").mkdir()
     assert "has no ONNX file" in data("inspect", tmp_path / "empty", code=2)["error"]
+    assert f"export it before: lucid export {source}" in data("bench", source, code=2)["error"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -41,6 +43,7 @@ def main() -> None:
         _trace(error)
         code = _report(str(error), error.code)
     except KeyboardInterrupt as error:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))  # again, while threads end what they compute
         code = _report("\n".join(["interrupted", *vars(error).get("__notes__", [])]), _INTERRUPTED)
     except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()

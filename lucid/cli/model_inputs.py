@@ -113,6 +113,8 @@ def model_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = sorted(file for file in path.rglob("*.onnx") if file.is_file())
+    if not files and (path / "config.json").exists():
+        raise usage(f"{path}: is a checkpoint, which has no ONNX file; export it before: lucid export {path}")
     if not files:
         raise usage(f"{path}: has no ONNX file; give an ONNX file, or the folder that `lucid export --for` wrote")
     return files
