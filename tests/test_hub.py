@@ -199,7 +199,11 @@ def test_without_the_library_the_error_has_the_commands(monkeypatch: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    "source", ["bert", "a/b/c", "folder/net.onnx", "../a", "/a/b", "a b/c", "nn.Linear", "net.py:Net"]
+    "source",
+    [
+        *("bert", "a/b/c", "folder/net.onnx", "../a", "/a/b", "./a/b", "a/b/", "a b/c", "nn.Linear", "net.py:Net"),
+        *("a/b/../c.gguf", "a/b/../../c.gguf", "a/b@../../c", "a/b@/c"),
+    ],
 )
 def test_what_is_no_name_of_the_hub(source):
     assert hub_name(source) is None

@@ -144,3 +144,33 @@ def test_softplus_of_large_half_precision_numbers() -> None:
 def test_explain_tells_of_the_guard_and_integers_have_none() -> None:
     assert "ignores NaN" in str(explain(lambda x: x.max(axis=-1), lucid.spec("N", 12)))
     assert "NaN" not in str(explain(lambda x: x.max(axis=-1), lucid.spec("N", 12, dtype=lucid.int64)))
+
+
+BIG = lucid.tensor([1e20, 3e38, 1.0])
+BEYOND = lucid.tensor([float("nan"), float("inf"), -float("inf")])
+INTEGERS = lucid.tensor([1000000, 5])
+# Functions that are made of other ops, and what torch 2.13 gives: computed as they read, these overflow or lose digits.
+COMPOSED: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...], list[float]]] = {
+    "lerp to the end": (lambda x: lucid.lerp(x, 1.0, 1.0), (BIG,), [1.0, 1.0, 1.0]),
+    "lerp by weights": (lambda x, w: lucid.lerp(x, 1.0, w), (BIG, BIG / BIG), [1.0, 1.0, 1.0]),
+    "lerp near the start": (lambda x: lucid.lerp(x, 2.0, 0.25), (BIG,), [7.5e19, 2.25e38, 1.25]),
+    "addcmul of 0 times": (lambda x: lucid.addcmul(x, x, x, value=0), (BIG,), [1e20, 3e38, 1.0]),
+    "addcdiv of 0 times": (lambda x: lucid.addcdiv(x, x, 1e-30, value=0), (BIG,), [1e20, 3e38, 1.0]),
+    "infinity for NaN": (lambda x: lucid.nan_to_num(x, float("inf"), 1.0, 2.0), (BEYOND,), [float("inf"), 1.0, 2.0]),
+    "close integers": (lambda x: lucid.isclose(x, x + 1), (INTEGERS,), [True, False]),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_functions_of_other_ops_at_the_ends_of_numbers(name: str) -> None:
+    function, inputs, want = COMPOSED[name]
+    np.testing.assert_allclose(function(*inputs).numpy(), want, rtol=1e-6)
+    session = Session(in_memory(export_graph(lucid.trace(function, *inputs), Target())[0]))
+    np.testing.assert_allclose(session(*inputs).numpy(), want, rtol=1e-6)
+
+
+def test_functions_of_other_ops_refuse_axes_that_torch_refuses() -> None:
+    with pytest.raises(ValueError, match=r"cross: got .*\[3\] and .*\[5, 3\], expected as many axes; unsqueeze"):
+        lucid.cross(lucid.ones(3), lucid.ones(5, 3))
+    with pytest.raises(ValueError, match="tensordot: got -1 axes, expected 0 or more"):
+        lucid.tensordot(lucid.ones(2, 3), lucid.ones(3, 2), -1)

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from lucid.core.words.suggestions import paths_near
 
 _PART = r"[A-Za-z0-9][\w.-]*"
-_NAME = re.compile(rf"({_PART}/{_PART})(?:/([\w./-]+\.gguf))?(?:@([\w./-]+))?", re.ASCII)
+_INNER = r"\w[\w.-]*(?:/\w[\w.-]*)*"  # of a file or branch: no part is "..", which would lead out of the cache
+_NAME = re.compile(rf"({_PART}/{_PART})(?:/({_INNER}\.gguf))?(?:@({_INNER}))?", re.ASCII)
 _FILE = re.compile(r"\.(onnx|py|safetensors|bin|pth?|gguf|json|npz|html)$")  # ends the name of a file, not of a model
 
 
@@ -30,7 +31,7 @@ class HubName(NamedTuple):
 
 def hub_name(source: str | os.PathLike[str]) -> HubName | None:
     """The parts of a source that may be a name of the hub; None for what is there as a file or folder, and others."""
-    text = PurePath(source).as_posix()
+    text = source if isinstance(source, str) else PurePath(source).as_posix()  # "./a/b" is a path
     match = _NAME.fullmatch(text)
     if match is None or os.path.lexists(source) or _FILE.search(match[1]):
         return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lucid.core.graph.types import show_shape
+from lucid.core.graph.types import float32, show_shape
 from lucid.core.sizes.dims import product, same, sym_min
 from lucid.ops.creation import arange
 from lucid.ops.elementwise import abs_, add, ceil, exp, floor, isfinite, isnan, log, log1p, maximum, sub, where
@@ -56,20 +56,25 @@ def logaddexp(x: Tensor, other: TensorLike) -> Tensor:
 
 @function
 def lerp(x: Tensor, end: TensorLike, weight: TensorLike) -> Tensor:
-    """x + weight * (end - x)."""
-    return x + weight * (as_tensor("lerp", end) - x)
+    """x + weight * (end - x), which is `end` for a weight of 1: from 0.5 on, it is computed from there, as in torch."""
+    end, weight = as_tensor("lerp", end), weight if isinstance(weight, int | float) else as_tensor("lerp", weight)
+    apart = end - x
+    from_x, from_end = x + weight * apart, end - (1 - weight) * apart
+    if isinstance(weight, Tensor):
+        return where(abs_(weight) < 0.5, from_x, from_end)
+    return from_x if abs(weight) < 0.5 else from_end
 
 
 @function
 def addcmul(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
     """x + value * tensor1 * tensor2."""
-    return add(x, as_tensor("addcmul", tensor1) * tensor2 * value)
+    return add(x, as_tensor("addcmul", tensor1) * value * tensor2)
 
 
 @function
 def addcdiv(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
     """x + value * tensor1 / tensor2."""
-    return add(x, as_tensor("addcdiv", tensor1) / tensor2 * value)
+    return add(x, as_tensor("addcdiv", tensor1) * value / tensor2)
 
 
 @function
@@ -77,16 +82,19 @@ def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, 
     """Numbers in the places of NaN and infinities: 0, and the largest and the lowest number of the type."""
     if x.dtype.kind != "float":
         return x
-    x = where(isnan(x), 0.0 if nan is None else nan, x)
-    x = where(x == math.inf, x.dtype.largest if posinf is None else posinf, x)
-    return where(x == -math.inf, x.dtype.lowest if neginf is None else neginf, x)
+    numbers = where(isnan(x), 0.0 if nan is None else nan, x)
+    numbers = where(x == math.inf, x.dtype.largest if posinf is None else posinf, numbers)
+    return where(x == -math.inf, x.dtype.lowest if neginf is None else neginf, numbers)
 
 
 @function
 def isclose(x: Tensor, other: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
-    """Where |x - other| <= atol + rtol * |other|; infinities are close to themselves only."""
+    """Where |x - other| <= atol + rtol * |other|, in float32 for integers; infinities are close to themselves only."""
     y = as_tensor("isclose", other)
-    close = (x == y) | (isfinite(y) & (abs_(x - y) <= atol + rtol * abs_(y))) if x.dtype.kind == "float" else x == y
+    alike = x == y
+    if x.dtype.kind != "float":
+        x, y = x.astype(float32), y.astype(float32)
+    close = alike | (isfinite(y) & (abs_(x - y) <= atol + rtol * abs_(y)))
     return close | (isnan(x) & isnan(y)) if equal_nan else close
 
 
@@ -147,8 +155,10 @@ def tensordot(a: Tensor, b: TensorLike, axes: int | Sequence[Sequence[int]] = 2)
     """The sums of products along axes of both: the last ones of a and the first ones of b, or one list for each.
 
     Raises:
-        ValueError: for axes that differ in number or size.
+        ValueError: for axes that differ in number or size, or a number of axes below 0.
     """
+    if isinstance(axes, int) and axes < 0:
+        raise ValueError(f"tensordot: got {axes} axes, expected 0 or more")
     b = as_tensor("tensordot", b)
     pairs = (range(a.ndim - axes, a.ndim), range(axes)) if isinstance(axes, int) else axes
     left, right = (
@@ -184,14 +194,16 @@ def cross(x: Tensor, other: TensorLike, axis: int | None = None) -> Tensor:
     """The cross product of vectors of three elements, along an axis or by default the first one of that size.
 
     Raises:
-        ValueError: for an axis of another size.
+        ValueError: for an axis of another size, or tensors of different numbers of axes.
     """
     y = as_tensor("cross", other)
+    if x.ndim != y.ndim:
+        raise ValueError(f"cross: got {x.type} and {y.type}, expected as many axes; unsqueeze one of them")
     threes = [place for place, size in enumerate(x.shape) if same(size, 3)]
     place = normalize_axis("cross", axis, x.ndim) if axis is not None else threes[0] if threes else -1
-    if place not in threes or not same(y.shape[place - x.ndim], 3):
+    if place not in threes or not same(y.shape[place], 3):
         raise ValueError(f"cross: got {x.type} and {y.type}, expected axes of 3 elements to multiply")
-    first, second = ([v.narrow(place - x.ndim, i, 1) for i in range(3)] for v in (x, y))
+    first, second = ([v.narrow(place, i, 1) for i in range(3)] for v in (x, y))
     parts = [first[i] * second[j] - first[j] * second[i] for i, j in ((1, 2), (2, 0), (0, 1))]
     return concat(parts, place)
 
