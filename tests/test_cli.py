@@ -9,6 +9,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -206,6 +207,20 @@ def test_run_writes_what_the_session_computes(mha, tmp_path, data, shown):
         np.testing.assert_array_equal(written["output"], Session(mha).run(arrays)["output"])
     values = data("run", mha, "in.npz", cwd=tmp_path)["values"]["output"]
     assert np.shape(values) == (1, 3, 16)
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "needed"),
+    [
+        (["serve", "x"], "starlette", "lucid.serving needs starlette: pip install 'lucid-onnx[serve]'"),
+        (["map", "x", "y", "-o", "z"], "pyarrow", "lucid.batch needs pyarrow: pip install 'lucid-onnx[batch]'"),
+        (["chat", "x"], "jinja2", "lucid.generation.chat needs jinja2: pip install 'lucid-onnx[chat]'"),
+    ],
+)
+def test_a_command_without_its_extra_says_what_to_install(command, module, needed):
+    program = f"import sys; sys.modules[{module!r}] = None; from lucid.cli.console import main; main()"
+    done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, f"lucid: {needed}\n")
 
 
 def test_bench_measures(mha, data, shown):

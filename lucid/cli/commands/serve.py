@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from json import dumps
 from pathlib import Path
-
-from starlette.applications import Starlette
-from starlette.routing import Route
+from typing import Any
 
 from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
@@ -17,7 +15,7 @@ from lucid.cli.options.groups import values_of
 from lucid.files.atomic import open_regular
 from lucid.generation.defaults import shown
 from lucid.serving import Limits
-from lucid.serving.running import KEY, Settings, check_address, make, serve
+from lucid.serving.running import KEY, Settings, check_address, make, paths, serve
 
 _LONGEST = 4096  # bytes of a file with a key
 
@@ -37,16 +35,15 @@ def run(options: Serve) -> int:
     app = make(settings)
     if options.task not in (None, app.state.model.task):
         raise usage(f"--task {options.task}: {source.folder} is for {app.state.model.task}")
-    _announce(settings, app, options.json)
+    _announce(settings, app.state.model, paths(app), options.json)
     serve(settings, app if settings.workers == 1 else None)
     return OK
 
 
-def _announce(settings: Settings, app: Starlette, json: bool) -> None:
+def _announce(settings: Settings, model: Any, routes: list[str], json: bool) -> None:
     """Say what is served and where, before it is: in lines, or as one line of JSON."""
-    model, host = app.state.model, f"[{settings.host}]" if ":" in settings.host else settings.host
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
-    routes = [route.path for route in app.routes if isinstance(route, Route)]
     defaults = {} if model.language is None else model.language.tokenizer.defaults
     if json:
         told = {"address": address, "model": model.name, "task": model.task, "folder": settings.folder}
