@@ -24,6 +24,7 @@ class Device:
         attention: the floating-point types that it computes in, each with how far off attention may be.
         options: of the provider, for products of float32 that are not rounded.
         prepare: what makes it available to this process.
+        small: whether a part of the tests is enough: on an adapter in software each new shader takes its time.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Device:
     attention: Mapping[str, float]
     options: Mapping[str, int]
     prepare: Callable[[], None] = lambda: None
+    small: bool = False
 
     @property
     def exact(self) -> list[tuple[str, Mapping[str, int]]]:
@@ -44,20 +46,17 @@ class Device:
 # With softcap float32 was off by 5.5e-6 on an H200, otherwise by less than 2e-6.
 CUDA = Device("cuda", "gpu", {"float32": 1e-5, "float16": 4e-3}, {"use_tf32": 0})
 # The software adapter has no float16 in shaders.
-WEBGPU = Device("webgpu", "webgpu", {"float32": 2e-6}, {}, software_adapter.use)
+WEBGPU = Device("webgpu", "webgpu", {"float32": 2e-6}, {}, software_adapter.use, small=True)
 DEVICES = (CUDA, WEBGPU)
 
 on_devices = pytest.mark.parametrize(
     "device", [pytest.param(device, marks=getattr(pytest.mark, device.marker), id=device.name) for device in DEVICES]
 )
-in_floats = pytest.mark.parametrize(
-    ("device", "dtype"),
-    [
-        pytest.param(device, dtype, marks=getattr(pytest.mark, device.marker), id=f"{device}-{dtype}")
-        for device in DEVICES
-        for dtype in device.attention
-    ],
-)
+IN_FLOATS = [
+    pytest.param(device, dtype, marks=getattr(pytest.mark, device.marker), id=f"{device}-{dtype}")
+    for device in DEVICES
+    for dtype in device.attention
+]
 
 
 @cache
