@@ -39,7 +39,9 @@ def make_room(room: float) -> None:
 
     Where the system or the file system has no locks, as on Windows, all stay.
     """
-    with exclusively(cache_folder() / "room"):
+    with exclusively(cache_folder() / "room") as alone:
+        for half in cache_folder().glob(".*.removed") if alone else ():  # of a process that was killed meanwhile
+            shutil.rmtree(half)
         kept = [path for path in cache_folder().iterdir() if path.is_dir() and _NAME.fullmatch(path.name)]
         for folder in sorted(kept, key=lambda path: -path.stat().st_mtime_ns):
             room -= sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -97,6 +97,7 @@ def test_the_cache_has_room_for_the_exports_used_last_and_those_in_use(
         (caches / name).mkdir(parents=True)
         (caches / name / "model.onnx").write_bytes(bytes(400_000))
         os.utime(caches / name, (10 - age, 10 - age))
+    (caches / f".old-{'2' * 16}.removed" / "half").mkdir(parents=True)  # its process was killed
     holder = os.open(caches / ("oldest-" + "1" * 16), os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_SH)  # as another process that serves it
     command = ["generate", checkpoint(tmp_path / "smol"), "abc", "-n", "1"]
