@@ -464,6 +464,16 @@ def test_a_row_that_has_ended_may_have_no_token_to_choose() -> None:
     assert Generator(chain).generate([[0], [2]], max_new_tokens=3, eos_token_id=1).tolist() == [[1, 1, 1], [2, 2, 2]]
 
 
+def test_an_encoder_writes_no_text() -> None:
+    names = {
+        "input_ids": lucid.spec("N", "L", dtype=lucid.int64),
+        "attention_mask": lucid.spec("N", "L", dtype=lucid.int64),
+    }
+    exported = lucid.export.to_onnx(lambda input_ids, attention_mask: input_ids * attention_mask, kwargs=names)
+    with pytest.raises(ValueError, match="Generator: the model gives output and no logits, so it writes no text"):
+        Generator(Session(exported))
+
+
 def test_only_decoders_and_their_sessions_can_be_stepped_through() -> None:
     with pytest.raises(TypeError, match=r"Generator: got str, expected an nn.CausalDecoder or a lucid.runtime.Session"):
         Generator("model.onnx")  # type: ignore[arg-type]

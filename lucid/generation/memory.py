@@ -121,6 +121,11 @@ def _caches_of(user: str, session: Session) -> dict[str, str]:
     caches = {name: name.replace("past_key_values", "present") for name in found}
     needed, known = {"input_ids", "attention_mask"}, {"input_ids", "attention_mask", "position_ids", *caches}
     inputs, outputs = session.inputs.keys(), session.outputs.keys()
+    if "input_ids" in inputs and "logits" not in outputs:
+        raise ValueError(
+            f"{user}: the model gives {some_of(session.outputs)} and no logits, so it writes no text; take a language "
+            "model, one with ...ForCausalLM among the architectures of its config.json"
+        )
     if not caches or not needed <= inputs <= known or not {"logits", *caches.values()} <= outputs:
         raise ValueError(
             f"{user}: the session takes {some_of(session.inputs)} and gives {some_of(session.outputs)}; expected "
