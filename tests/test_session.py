@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -143,6 +144,17 @@ def test_wrong_inputs_are_errors(
 ) -> None:
     with pytest.raises(error, match=message):
         call(session)
+
+
+@pytest.mark.parametrize(("text", "fits", "does_not"), [("3*L", 6, 5), ("2*L + 1", 7, 6)])
+def test_a_size_that_is_a_multiple_must_be_one(text: str, fits: int, does_not: int) -> None:
+    """onnxruntime would compute what a graph for other sizes gives, or fail in some node."""
+    session = Session(to_onnx(nn.ReLU(), (text,)))
+    (name,) = session.inputs
+    assert session.run({name: np.ones(fits, np.float32)})["output"].shape == (fits,)
+    message = re.escape(f"input {name} axis 0 has size {does_not}, expected {text}, with a whole number L of 0 or more")
+    with pytest.raises(ValueError, match=message):
+        session.run({name: np.ones(does_not, np.float32)})
 
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1.5])

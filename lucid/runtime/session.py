@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Never, TypeAlias
 
@@ -14,7 +15,8 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidProtobuf
 
 from lucid.core.graph.types import Array, bfloat16
-from lucid.core.sizes.dims import evaluate, names_of
+from lucid.core.sizes.dims import dim, evaluate, names_of
+from lucid.core.sizes.readings import Reading, readings
 from lucid.core.words.progress import phase
 from lucid.core.words.safe_text import encodable
 from lucid.ops.tensor.tensor import Tensor
@@ -128,6 +130,7 @@ class Session:
         self.optional = {value.name: read_type(value) for value in self._session.get_overridable_initializers()}
         self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
         self._names = list(self.outputs)
+        self._multiples = _multiples(size for _, shape in self.inputs.values() for size in shape)
         self._adapters, self.adapter = Adapters(self.optional), adapter
         self._adapters.values(adapter)
         self.memory = _providers.memory(wanted[0])
@@ -301,9 +304,26 @@ class Session:
                     raise ValueError(
                         f"Session: input {name} has size {n} at axis {axis}, expected {size} = {known}, as in {where}"
                     )
+        for text, reading in self._multiples.items():
+            n, where = sizes[text]
+            try:
+                reading.value(n, {})
+            except ValueError as error:
+                raise ValueError(f"Session: input {where} has size {n}, {error}") from None
         for bound in self._limits.refusing:
             if names_of(bound[:1]) <= sizes.keys():
                 bound.check("Session", evaluate(bound.size, {name: n for name, (n, _) in sizes.items()}))
+
+
+def _multiples(sizes: Iterable[int | str | None]) -> dict[str, Reading]:
+    """How sizes that are multiples of a name, such as ``2*L + 1``, are read, by their text."""
+    found: dict[str, Reading] = {}
+    for text in {size for size in sizes if isinstance(size, str)}:
+        with suppress(ValueError):  # files of other exporters may have any text
+            for reading in readings([(dim(text),)]):
+                if reading.times > 1 and isinstance(reading.rest, int):
+                    found[text] = reading
+    return found
 
 
 def _wanted(providers: str | Sequence[Provider] | None) -> dict[str, dict[str, str]]:
