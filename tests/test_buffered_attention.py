@@ -233,7 +233,7 @@ def test_the_command_exports_and_verifies_a_decoder_whose_rows_are_read_apart(
 ) -> None:
     checkpoint, file = goldens.folder("llama/llama3"), tmp_path / "model.onnx"
     command = ["export", checkpoint, "-o", file, "--cache", "fixed", "--target", "cpu", "--rows-apart"]
-    assert in_process(command, monkeypatch) == 0
+    assert in_process([*command, "--verbose"], monkeypatch) == 0
     assert "GroupQueryAttention, which writes the buffers" in capsys.readouterr().out
     assert in_process(["verify", checkpoint, file, "--cache", "fixed"], monkeypatch) == 0
     assert in_process(["export", checkpoint, "--for", "onnxruntime", "--rows-apart"], monkeypatch) == 2

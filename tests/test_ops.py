@@ -140,7 +140,8 @@ def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyP
         return write_body(self, node, op, path)
 
     targets = [Target(provider, opset, accuracy_level=0) for provider in (*ON_CPU, "webgpu")]
-    for form in FORMS.get(s.op.name, ()):
+    nodes = [node for node in graph.nodes() if node.op is s.op]
+    for form in (form for form in FORMS.get(s.op.name, ()) if any(map(form.is_for, nodes))):
         with monkeypatch.context() as patch:
             patch.setitem(FORMS, s.op.name, (form,))
             patch.setattr(Lowering, "_written", within)

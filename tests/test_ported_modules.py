@@ -7,6 +7,7 @@ import sys
 from collections import OrderedDict
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,13 @@ def test_an_embedding_takes_torchs_arguments_by_place() -> None:
     table = nn.Embedding(10, 4, 0, _freeze=True)
     assert (table.num_embeddings, table.embedding_dim, table.padding_idx) == (10, 4, 0)
     assert table(lucid.tensor([1, 2])).shape == (2, 4)
+    assert nn.Embedding(10, 4, -1).padding_idx == 9
+
+
+@pytest.mark.parametrize("row", [10, -11, 1.5, lucid.float16], ids=str)
+def test_a_padding_index_is_a_row(row: Any) -> None:
+    with pytest.raises(ValueError, match=r"padding_idx is .*, expected a row from -10 to 9; an element type .*dtype="):
+        nn.Embedding(10, 4, row)
 
 
 def test_a_parameter_keeps_whether_it_requires_a_gradient() -> None:

@@ -12,6 +12,18 @@ def check_positive(where: str, **sizes: int) -> None:
             raise ValueError(f"{where}: {name} is {size!r}, expected a whole number of 1 or more")
 
 
+def check_row(where: str, name: str, row: int | None, rows: int) -> int | None:
+    """The row, counted from the first one; ValueError for what is no row."""
+    if row is None:
+        return None
+    if not is_whole(row) or not -rows <= row < rows:
+        raise ValueError(
+            f"{where}: {name} is {row!r}, expected a row from {-rows} to {rows - 1}; an element type is given by name: "
+            "dtype=..."
+        )
+    return row % rows
+
+
 def check_probability(where: str, name: str, p: float) -> None:
     """Raise ValueError for a number outside [0, 1]."""
     if not 0 <= p <= 1:

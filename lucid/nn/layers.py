@@ -11,7 +11,7 @@ from lucid.core.sizes.dims import Size
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
 from lucid.nn import functional as F
 from lucid.nn import init
-from lucid.nn._checks import check_positive, check_probability
+from lucid.nn._checks import check_positive, check_probability, check_row
 from lucid.nn.init import new_parameter as new_parameter
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
@@ -44,6 +44,9 @@ class Embedding(Module):
     """A table of vectors: integer indices (...) to (..., embedding_dim).
 
     `padding_idx` and `_freeze` are torch's, about gradients: kept, and without an effect.
+
+    Raises:
+        ValueError: for a `padding_idx` that is no row.
     """
 
     quantizable: ClassVar = {"weight": "table"}
@@ -59,7 +62,8 @@ class Embedding(Module):
         _freeze: bool = False,
     ) -> None:
         check_positive("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
-        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = check_row("Embedding", "padding_idx", padding_idx, num_embeddings)
         self.weight = init.normal_(new_parameter(num_embeddings, embedding_dim, dtype=dtype))
 
     def forward(self, indices: Tensor) -> Tensor:

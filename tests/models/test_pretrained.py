@@ -125,7 +125,7 @@ class Tied(nn.Module):
     """A table that is also an output layer, a layer, and a parameter that nothing multiplies with."""
 
     def __init__(self, dtype: lucid.DType = lucid.float32) -> None:
-        self.table, self.layer = nn.Embedding(8, 32, dtype), nn.Linear(32, 8, dtype=dtype)
+        self.table, self.layer = nn.Embedding(8, 32, dtype=dtype), nn.Linear(32, 8, dtype=dtype)
         self.other = nn.Parameter(np.zeros((8, 32), dtype.numpy))
 
     def forward(self, ids: lucid.Tensor) -> lucid.Tensor:
