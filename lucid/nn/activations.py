@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from lucid.core.graph.types import DTypeLike
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
@@ -118,27 +118,16 @@ class _Pad(Module):
     """Padding of the last axes; `padding` is one number, or two for each axis, the last axis first."""
 
     axes: ClassVar[int]
-    mode: ClassVar[str] = "constant"
-    value: float = 0.0
+    mode: ClassVar[str]
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         self.padding = (padding,) * 2 * self.axes if isinstance(padding, int) else tuple(padding)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.pad(x, self.padding, self.mode, **({"value": self.value} if self.mode == "constant" else {}))
+        return F.pad(x, self.padding, self.mode)
 
     def extra_repr(self) -> str:
         return f"padding={self.padding}"
-
-
-def _pad_class(name: str, mode: str, axes: int) -> Any:
-    doc = f"Pads the last {axes} axes (`F.pad`, mode {mode!r}): one number, or two for each axis, the last axis first."
-    return type(name, (_Pad,), {"axes": axes, "mode": mode, "__doc__": doc, "__module__": __name__})
-
-
-ZeroPad1d, ZeroPad2d = (_pad_class(f"ZeroPad{axes}d", "constant", axes) for axes in (1, 2))
-ReflectionPad1d, ReflectionPad2d = (_pad_class(f"ReflectionPad{axes}d", "reflect", axes) for axes in (1, 2))
-ReplicationPad1d, ReplicationPad2d = (_pad_class(f"ReplicationPad{axes}d", "replicate", axes) for axes in (1, 2))
 
 
 class _ConstantPad(_Pad):
@@ -146,17 +135,56 @@ class _ConstantPad(_Pad):
         super().__init__(padding)
         self.value = value
 
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x, self.padding, value=self.value)
+
 
 class ConstantPad1d(_ConstantPad):
-    """Pads the last axis with a number."""
+    """Pads the last axis with a number; `padding` is one number, or two."""
 
     axes = 1
 
 
 class ConstantPad2d(_ConstantPad):
-    """Pads the last two axes with a number."""
+    """Pads the last two axes with a number; `padding` is one number, or four, the last axis first."""
 
     axes = 2
+
+
+class ZeroPad1d(_Pad):
+    """Pads the last axis with zeros; `padding` is one number, or two."""
+
+    axes, mode = 1, "constant"
+
+
+class ZeroPad2d(_Pad):
+    """Pads the last two axes with zeros; `padding` is one number, or four, the last axis first."""
+
+    axes, mode = 2, "constant"
+
+
+class ReflectionPad1d(_Pad):
+    """Pads the last axis with their mirror image; `padding` is one number, or two."""
+
+    axes, mode = 1, "reflect"
+
+
+class ReflectionPad2d(_Pad):
+    """Pads the last two axes with their mirror image; `padding` is one number, or four, the last axis first."""
+
+    axes, mode = 2, "reflect"
+
+
+class ReplicationPad1d(_Pad):
+    """Pads the last axis with the elements at the border; `padding` is one number, or two."""
+
+    axes, mode = 1, "replicate"
+
+
+class ReplicationPad2d(_Pad):
+    """Pads the last two axes with the elements at the border; `padding` is one number, or four, the last axis first."""
+
+    axes, mode = 2, "replicate"
 
 
 class Dropout2d(Dropout):

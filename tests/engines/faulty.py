@@ -27,12 +27,12 @@ class Faulty:
         self.plan, self.columns, self.inputs = predictor.plan, predictor.columns, predictor.inputs
         self.part_rows = predictor.part_rows
 
-    def predict(self, rows: Any) -> Any:
+    def predict(self, rows: Any, advance: Any) -> Any:
         if len(list(self._marks.iterdir())) >= self._after and not (self._marks / "failed").exists():
             (self._marks / "failed").touch()
             self._fail()
         (self._marks / f"{os.getpid()}-{os.urandom(4).hex()}").touch()
-        return self._predictor.predict(rows)
+        return self._predictor.predict(rows, advance)
 
 
 def killed() -> None:
