@@ -101,7 +101,7 @@ def checkpoint(eps: float) -> dict[str, bytes]:
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub, at which the library looks, and an empty cache."""
-    constants = pytest.importorskip("huggingface_hub.constants")
+    constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra hub")
     revisions = {COMMIT: checkpoint(1e-12), OLDER: checkpoint(0.5)}
     server = Hub(revisions, {"main": COMMIT, "v1": OLDER})
     thread = Thread(target=server.serve_forever, args=(0.01,))

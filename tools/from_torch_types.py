@@ -35,23 +35,12 @@ from torch.export import ExportedProgram
 
 import lucid
 from lucid.models.checkpoints.families import MODEL_TYPES
-from tools.small_models import WIDE, inputs_of, small_model, types
+from tools.small_models import WIDE, inputs_of, outputs_of, small_model, types
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "from-torch-types.md"
 SIZES = ((2, 7), (3, 11), (1, 5))
 TOLERANCE = 2e-5
-
-
-def outputs_of(result: Any) -> dict[str, np.ndarray]:
-    """The tensors of a result by name; those of a tuple have its name and their places, as in exported files."""
-    tensors: dict[str, np.ndarray] = {}
-    for key, value in result.items():
-        if isinstance(value, (tuple, list)):
-            tensors |= outputs_of({f"{key}_{place}": item for place, item in enumerate(value)})
-        elif hasattr(value, "numpy"):
-            tensors[key] = np.asarray(value.numpy())
-    return tensors
 
 
 @contextmanager

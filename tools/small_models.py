@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig
@@ -279,3 +280,14 @@ def _drawn(name: str, shape: tuple[int, ...], draw: torch.Generator) -> torch.Te
     if name.endswith("_ids") or name == "timesteps":
         return torch.randint(3, 100, shape, generator=draw)
     return torch.randn(shape, generator=draw)
+
+
+def outputs_of(result: Any) -> dict[str, np.ndarray]:
+    """The tensors of a result by name; those of a tuple have its name and their places, as in exported files."""
+    tensors: dict[str, np.ndarray] = {}
+    for key, value in result.items():
+        if isinstance(value, (tuple, list)):
+            tensors |= outputs_of({f"{key}_{place}": item for place, item in enumerate(value)})
+        elif hasattr(value, "numpy"):
+            tensors[key] = np.asarray(value.numpy())
+    return tensors

@@ -6,7 +6,6 @@ import json
 import pickle
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 from transformers.models.bert import modeling_bert  # once, before every type has a process of its own
 
 import tools.small_models as small_models
-from tools.small_models import FACTS, LEVELS, inputs_of, random_model, small_config
+from tools.small_models import FACTS, LEVELS, inputs_of, outputs_of, random_model, small_config
 
 SIZES = ((2, 7), (3, 11))
 small_models.LIMIT = 30_000_000
@@ -26,17 +25,6 @@ assert modeling_bert
 def types() -> list[str]:
     """The types that have a base model, and their parts."""
     return sorted(name for name in MODEL_MAPPING_NAMES if name in CONFIG_MAPPING)
-
-
-def outputs_of(result: Any) -> dict[str, np.ndarray]:
-    """The tensors of a result by name; those of a tuple by their places."""
-    tensors: dict[str, np.ndarray] = {}
-    for key, value in result.items():
-        if isinstance(value, (tuple, list)):
-            tensors |= outputs_of({f"{key}_{place}": item for place, item in enumerate(value)})
-        elif hasattr(value, "numpy"):
-            tensors[key] = np.asarray(value.numpy())
-    return tensors
 
 
 def store(kind: str, folder: Path) -> None:
