@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from lucid import models as models
     from lucid import nn as nn
     from lucid import ops as ops
+    from lucid import optim as optim
     from lucid import quantization as quantization
     from lucid import runtime as runtime
     from lucid import serving as serving
     from lucid import testing as testing
     from lucid._api import *  # noqa: F403  # re-exports each of its names
-    from lucid.compiled import compile as compile
+    from lucid.runtime.compiled import compile as compile
 else:
     _PARTS = (
         "batch",
@@ -43,6 +44,7 @@ else:
         "models",
         "nn",
         "ops",
+        "optim",
         "quantization",
         "runtime",
         "serving",
@@ -53,7 +55,7 @@ else:
         if name == "__all__":  # used by a star import
             return _load()
         if name == "compile":  # not in `_api`: it needs onnx and onnxruntime
-            globals()[name] = _import_module("lucid.compiled").compile
+            globals()[name] = _import_module("lucid.runtime.compiled").compile
             return globals()[name]
         if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them
             raise _public.unknown(f"module {__name__!r}", name, [])

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import compiled, nn
+from lucid import nn
 from lucid.nn import functional as F
+from lucid.runtime import compiled
 from lucid.testing.tolerance import AS_EAGER, compare
 
 

@@ -21,6 +21,7 @@ PAGES = {
     "nn": ["lucid.nn", "lucid.nn.init"],
     "functional": ["lucid.nn.functional"],
     "ops": ["lucid.ops"],
+    "optim": ["lucid.optim"],
     "export": ["lucid.export"],
     "runtime": ["lucid.runtime"],
     "generation": ["lucid.generation"],

@@ -105,7 +105,7 @@ ABSENT: dict[str, dict[str, str]] = {
         **_SAME,
         "allclose": "write lucid.isclose(x, y).all()",
         "row_stack": "write lucid.vstack(tensors)",
-        **dict.fromkeys(("autograd", "optim", "enable_grad"), _NO_GRADIENTS),
+        **dict.fromkeys(("autograd", "enable_grad"), _NO_GRADIENTS),
         **dict.fromkeys(("cuda", "mps", "device", "distributed"), _NO_DEVICES),
         **dict.fromkeys(("unique", "masked_select"), _UNKNOWN_SIZE),
         "jit": "write lucid.compile(model), or export the model with lucid.export.to_onnx(model, ...)",
@@ -119,6 +119,10 @@ ABSENT: dict[str, dict[str, str]] = {
         "broadcast_tensors": "write x.broadcast_to(shape) for each; operations on tensors broadcast by themselves",
         **dict.fromkeys(("bernoulli", "randint", "randint_like", "randperm", "poisson"), _RANDOM),
         "multinomial": "random numbers would be fixed in an exported model; lucid.generation samples tokens",
+    },
+    "optim": {
+        "Adam": "write AdamW(rate, weight_decay=0)",
+        "lr_scheduler": "give a schedule in the place of the rate: AdamW(lucid.optim.cosine(1e-3, steps, warmup=100))",
     },
     "nn": {
         **dict.fromkeys(

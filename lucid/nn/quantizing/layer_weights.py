@@ -6,9 +6,9 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from lucid.core.words.name_patterns import names
 from lucid.nn.module import Module, Parameter, WeightUse
 from lucid.nn.quantized import WeightModule
 from lucid.ops.tensor.tensor import Tensor
@@ -48,11 +48,6 @@ class LayerWeight(NamedTuple):
     def replace(self, weight: WeightModule) -> None:
         """Replace the parameter by a weight."""
         setattr(self.module, self.name, weight)
-
-
-def names(pattern: str, key: str) -> bool:
-    """Whether a pattern matches the key of a parameter, or the path of its module."""
-    return fnmatchcase(key.rpartition(".")[0], pattern) or fnmatchcase(key, pattern)
 
 
 def layer_weights(model: Module, smallest_table: int = 0) -> list[LayerWeight]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from lucid.core.graph.types import Array, DTypeLike, as_dtype, show_shape
+from lucid.core.words.name_patterns import names
 from lucid.core.words.other_libraries import check_model
 from lucid.core.words.progress import phase
 from lucid.nn.module import Module
 from lucid.nn.quantized import Activations, Int8Weight, QuantizedWeight, WeightModule
 from lucid.nn.quantizing.calibration import Call, Products, Seen, hessians
 from lucid.nn.quantizing.int8_activations import Int8Quantizer, Ranges, check_activations
-from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copy_of, layer_weights, names
+from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copy_of, layer_weights
 from lucid.quantization import Blocks, by_row, fit, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
 

@@ -1,0 +1,39 @@
+"""Patterns of names, as in a shell: the parameters and layers that an option is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from lucid.core.words.suggestions import did_you_mean
+
+_SHOWN = 5
+
+
+def names(pattern: str, key: str) -> bool:
+    """Whether a pattern matches the key of a parameter, or the path of its module."""
+    return fnmatchcase(key.rpartition(".")[0], pattern) or fnmatchcase(key, pattern)
+
+
+def named(option: str, patterns: str | Iterable[str], keys: Sequence[str]) -> dict[str, str]:
+    """By key the first pattern that matches it; keys that none matches are left out.
+
+    Args:
+        option: what has the patterns, for the message.
+        patterns: one or several.
+        keys: of parameters.
+
+    Raises:
+        ValueError: for a pattern that matches no key.
+    """
+    chosen: dict[str, str] = {}
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        matched = [key for key in keys if names(pattern, key)]
+        if not matched:
+            some = ", ".join(keys[:_SHOWN]) + (", ..." if len(keys) > _SHOWN else "")
+            raise ValueError(
+                f"{option}: {pattern!r} matches no parameter{did_you_mean(pattern, keys)}; there are {some or 'none'}"
+            )
+        for key in matched:
+            chosen.setdefault(key, pattern)
+    return chosen

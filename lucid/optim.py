@@ -1,0 +1,374 @@
+"""Optimizers as pure functions: `lucid.optim.AdamW(1e-3)`; schedules of the learning rate; clipping of gradients.
+
+::
+
+    optimizer = lucid.optim.AdamW(lucid.optim.cosine(1e-3, steps=1000, warmup=100), clip=1.0)
+    state = optimizer.init(parameters)                                     # tensors by name, all zero
+    for step in range(1000):
+        loss, gradients = loss_and_gradients(parameters, step)
+        parameters, state = optimizer.update(gradients, state, parameters, step)
+
+Parameters, gradients and states are tensors or arrays by name. Nothing is changed in place, and an update may be traced
+and exported, with the step as an input.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from lucid.core.graph.types import float32, show_shape
+from lucid.core.sizes.dims import Shape
+from lucid.core.torch_names.missing_names import why_absent
+from lucid.core.words import package_names
+from lucid.core.words.name_patterns import named
+from lucid.ops import creation
+from lucid.ops.elementwise import cos, expm1, maximum, minimum, pow_, rsqrt, sqrt, where
+from lucid.ops.operand_conversion import as_tensor
+from lucid.ops.tensor.tensor import Tensor, TensorLike
+
+__all__ = [
+    "SGD",
+    "Adafactor",
+    "AdamW",
+    "Optimizer",
+    "Schedule",
+    "clip_by_global_norm",
+    "constant",
+    "cosine",
+    "global_norm",
+    "linear",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # type checkers know the names
+
+    def __getattr__(name: str) -> object:
+        raise package_names.unknown(f"module {__name__!r}", name, __all__, why_absent("optim", name))
+
+
+Tensors: TypeAlias = Mapping[str, TensorLike]
+"""Tensors or arrays by the name of a parameter, or of a part of the state."""
+Schedule: TypeAlias = Callable[[Tensor], "Tensor | float"]
+"""From the number of steps before this one, a float32 tensor (), to the learning rate."""
+Rule: TypeAlias = Callable[[Tensor, Tensor, dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
+"""From a parameter, its gradient and the parts of its state to what is subtracted from it, and the new parts."""
+
+
+# Schedules ------------------------------------------------------------------------------------------------------------
+
+
+def constant(rate: float, *, warmup: int = 0) -> Schedule:
+    """The same learning rate for all steps after a linear warm-up of some steps."""
+    return _warmed(rate, warmup, lambda step: creation.full_like(step, rate))
+
+
+def linear(peak: float, steps: int, *, warmup: int = 0) -> Schedule:
+    """Up from 0 to the peak during the warm-up, then down to 0, which `steps` reaches."""
+    return _warmed(peak, warmup, lambda step: peak * (1 - _progress(step, steps, warmup)), steps)
+
+
+def cosine(peak: float, steps: int, *, warmup: int = 0, end: float = 0.0) -> Schedule:
+    """Up from 0 to the peak during the warm-up, then down to `end` as half a cosine (Loshchilov and Hutter 2017)."""
+
+    def after(step: Tensor) -> Tensor:
+        return end + (peak - end) * 0.5 * (1 + cos(math.pi * _progress(step, steps, warmup)))
+
+    return _warmed(peak, warmup, after, steps)
+
+
+def _warmed(peak: float, warmup: int, after: Callable[[Tensor], Tensor], steps: int | None = None) -> Schedule:
+    if warmup < 0 or (steps is not None and steps <= warmup):
+        what = f"warmup={warmup}" if steps is None else f"steps={steps} and warmup={warmup}"
+        raise ValueError(f"schedule: got {what}, expected a warm-up of 0 or more steps and more steps than that")
+
+    def rate(step: TensorLike) -> Tensor:
+        number = _number(step)
+        return where(number < warmup, number * (peak / warmup), after(number)) if warmup else after(number)
+
+    return rate
+
+
+def _progress(step: Tensor, steps: int, warmup: int) -> Tensor:
+    """From 0 at the end of the warm-up to 1 at the last step and after it."""
+    return ((step - warmup) * (1 / (steps - warmup))).clamp(0, 1)
+
+
+def _number(step: TensorLike) -> Tensor:
+    return as_tensor("step", step).astype(float32)
+
+
+# Clipping -------------------------------------------------------------------------------------------------------------
+
+
+def global_norm(tensors: Tensors) -> Tensor:
+    """The Euclidean norm of all numbers of all tensors, ()."""
+    squares = [(value * value).sum() for value in _tensors("global_norm", tensors).values()]
+    return sqrt(sum(squares[1:], start=squares[0]))
+
+
+def clip_by_global_norm(gradients: Tensors, limit: float) -> dict[str, Tensor]:
+    """The gradients, made smaller by one factor if their global norm is above a limit, as torch's `clip_grad_norm_`."""
+    factor = minimum(limit / (global_norm(gradients) + 1e-6), 1.0)
+    return {name: value * factor for name, value in _tensors("clip_by_global_norm", gradients).items()}
+
+
+# Optimizers -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Optimizer(ABC):
+    """The base of optimizers.
+
+    Args:
+        learning_rate: a number, or a schedule.
+        weight_decay: for all parameters, or by pattern of names, as ``{"*.bias": 0, "*LayerNorm*": 0, "*": 0.01}``: the
+            first pattern that matches counts, and parameters without a match do not decay.
+        frozen: patterns of parameters that stay as they are; they have no state, and need no gradient.
+        clip: the largest global norm of the gradients; None: they are taken as they are.
+    """
+
+    _decay_in_gradient: ClassVar = False
+
+    learning_rate: float | Schedule
+    _: KW_ONLY
+    weight_decay: float | Mapping[str, float] = 0.0
+    frozen: str | Sequence[str] = ()
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        decays = self.weight_decay.values() if isinstance(self.weight_decay, Mapping) else [self.weight_decay]
+        rates = [] if callable(self.learning_rate) else [self.learning_rate]
+        self._check("learning_rate and weight_decay", "numbers of 0 or more", all(n >= 0 for n in (*rates, *decays)))
+        self._check("clip", "None or a number above 0", self.clip is None or self.clip > 0)
+
+    def _check(self, options: str, expected: str, good: bool) -> None:
+        if not good:
+            values = ", ".join(f"{name}={getattr(self, name)!r}" for name in options.split(" and "))
+            raise ValueError(f"{type(self).__name__}: got {values}, expected {expected}")
+
+    def init(self, parameters: Tensors) -> dict[str, Tensor]:
+        """The state before the first step: zeros, float32, under ``{parameter}.{part}``, with torch's names of parts.
+
+        Raises:
+            TypeError: for a parameter that is not floating-point and not frozen.
+            ValueError: for a pattern that matches no parameter.
+        """
+        trained = self._trained(parameters)
+        return {
+            f"{name}.{part}": creation.zeros(shape)
+            for name, value in trained.items()
+            for part, shape in self._parts(value.shape).items()
+        }
+
+    def update(
+        self, gradients: Tensors, state: Tensors, parameters: Tensors, step: TensorLike
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """One step.
+
+        Args:
+            gradients: of the parameters that are not frozen, in their shapes; others are ignored.
+            state: of `init` or the step before.
+            parameters: all parameters.
+            step: the number of steps before this one, 0 for the first: an int, or an int64 tensor ().
+
+        Returns:
+            The new parameters, frozen ones included, and the new state.
+
+        Raises:
+            KeyError: for a gradient or a part of the state that is missing.
+            ValueError: for one of another shape than its parameter needs; for a pattern that matches no parameter.
+        """
+        trained, states = self._trained(parameters), _tensors("state", state)
+        gradients = self._gradients(gradients, trained)
+        gradients = gradients if self.clip is None else clip_by_global_norm(gradients, self.clip)
+        decays, number = self._decays(list(trained)), _number(step)
+        rate = self.learning_rate(number) if callable(self.learning_rate) else self.learning_rate
+        updated, after = dict(_tensors("parameters", parameters)), dict[str, Tensor]()
+        change_of = self._rule(rate, number + 1)
+        for name, value in trained.items():
+            shapes, gradient, decay = self._parts(value.shape), gradients[name], decays.get(name, 0.0)
+            parts = {part: self._need(states, "state", f"{name}.{part}", shape) for part, shape in shapes.items()}
+            if decay and self._decay_in_gradient:
+                gradient = gradient + decay * value
+            change, parts = change_of(value, gradient, parts)
+            kept = value * (1 - rate * decay) if decay and not self._decay_in_gradient else value
+            updated[name] = kept - change
+            after |= {f"{name}.{part}": tensor for part, tensor in parts.items()}
+        return updated, after
+
+    def _trained(self, parameters: Tensors) -> dict[str, Tensor]:
+        frozen = named(f"{type(self).__name__}: frozen", self.frozen, list(parameters))
+        trained = {name: v for name, v in _tensors("parameters", parameters).items() if name not in frozen}
+        for name, value in trained.items():
+            if value.dtype.kind != "float":
+                raise TypeError(
+                    f"{type(self).__name__}: parameter {name} is {value.type}, expected a floating-point one; "
+                    f"leave it out, or give frozen={name!r}"
+                )
+        return trained
+
+    def _gradients(self, gradients: Tensors, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        given = _tensors("gradients", gradients)
+        return {name: self._need(given, "gradients", name, value.shape) for name, value in trained.items()}
+
+    def _need(self, given: Mapping[str, Tensor], what: str, name: str, shape: Shape) -> Tensor:
+        if name not in given:
+            raise KeyError(
+                f"{type(self).__name__}: {what} lacks {name}; give one for each parameter that is not frozen"
+            )
+        if given[name].shape != shape:
+            has, expected = show_shape(given[name].shape), show_shape(shape)
+            raise ValueError(f"{type(self).__name__}: {what} has {name} of shape {has}, expected {expected}")
+        return given[name]
+
+    def _decays(self, names: Sequence[str]) -> dict[str, float]:
+        if not isinstance(self.weight_decay, Mapping):
+            return dict.fromkeys(names, self.weight_decay)
+        patterns = named(f"{type(self).__name__}: weight_decay", self.weight_decay, names)
+        return {name: self.weight_decay[pattern] for name, pattern in patterns.items()}
+
+    @abstractmethod
+    def _parts(self, shape: Shape) -> dict[str, Shape]:
+        """The parts of the state of a parameter, and their shapes."""
+
+    @abstractmethod
+    def _rule(self, rate: Tensor | float, count: Tensor) -> Rule:
+        """How a parameter changes in a step; `count` is 1 in the first one."""
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Gradient descent, as `torch.optim.SGD`: weight decay is added to the gradient.
+
+    Args:
+        momentum: the part of the last change that is repeated; 0: there is no state.
+        nesterov: whether momentum looks one step ahead (Sutskever et al. 2013).
+    """
+
+    _decay_in_gradient = True
+
+    momentum: float = 0.0
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("momentum", "a number of at least 0, below 1", 0 <= self.momentum < 1)
+        self._check("nesterov and momentum", "a momentum above 0", not self.nesterov or self.momentum > 0)
+
+    def _parts(self, shape: Shape) -> dict[str, Shape]:
+        return {"momentum_buffer": shape} if self.momentum else {}
+
+    def _rule(self, rate: Tensor | float, count: Tensor) -> Rule:
+        def change(parameter: Tensor, gradient: Tensor, parts: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            if not parts:
+                return rate * gradient, parts
+            buffer = self.momentum * parts["momentum_buffer"] + gradient
+            direction = gradient + self.momentum * buffer if self.nesterov else buffer
+            return rate * direction, {"momentum_buffer": buffer}
+
+        return change
+
+
+@dataclass(frozen=True)
+class AdamW(Optimizer):
+    """Adam with weight decay apart from the gradient (Loshchilov and Hutter 2019), as `torch.optim.AdamW`.
+
+    Args:
+        betas: how much of the mean gradient, and of the mean square, stays in a step.
+        eps: added to the root of the mean square.
+    """
+
+    weight_decay: float | Mapping[str, float] = 0.01
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("betas", "two numbers above 0 and below 1", all(0 < beta < 1 for beta in self.betas))
+        self._check("eps", "a number of 0 or more", self.eps >= 0)
+
+    def _parts(self, shape: Shape) -> dict[str, Shape]:
+        return {"exp_avg": shape, "exp_avg_sq": shape}
+
+    def _rule(self, rate: Tensor | float, count: Tensor) -> Rule:
+        # 1 - beta ** count without a loss of digits, as beta is near 1. The root of the second one is in the size and
+        # in eps, where it is one number.
+        first, second = (-expm1(count * math.log(beta)) for beta in self.betas)
+        root = sqrt(second)
+        size, eps = rate * root / first, self.eps * root
+
+        def change(parameter: Tensor, gradient: Tensor, parts: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            mean = self.betas[0] * parts["exp_avg"] + (1 - self.betas[0]) * gradient
+            square = self.betas[1] * parts["exp_avg_sq"] + (1 - self.betas[1]) * (gradient * gradient)
+            return size * (mean / (sqrt(square) + eps)), {"exp_avg": mean, "exp_avg_sq": square}
+
+        return change
+
+
+@dataclass(frozen=True)
+class Adafactor(Optimizer):
+    """Adafactor (Shazeer and Stern 2018), as `torch.optim.Adafactor`: of a matrix only rows and columns have a state.
+
+    A step is relative to the parameter: the learning rate, at most 1 / sqrt(step), times its root mean square.
+
+    Args:
+        beta2_decay: the mean square keeps 1 - step ** beta2_decay of itself.
+        eps: the least root of a mean square, and the least size of a parameter that a step is relative to.
+        limit: the largest root mean square of a change before the step's size; larger ones are scaled down.
+    """
+
+    learning_rate: float | Schedule = 0.01
+    beta2_decay: float = -0.8
+    eps: tuple[float, float] = (2.0**-23, 1e-3)
+    limit: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("beta2_decay", "a number of 0 or less", self.beta2_decay <= 0)
+        self._check("eps", "two numbers above 0", min(self.eps) > 0)
+        self._check("limit", "a number of 1 or more", self.limit >= 1)
+
+    def _parts(self, shape: Shape) -> dict[str, Shape]:
+        if len(shape) < 2:
+            return {"variance": shape}
+        return {"row_var": (*shape[:-1], 1), "col_var": (*shape[:-2], 1, shape[-1])}
+
+    def _rule(self, rate: Tensor | float, count: Tensor) -> Rule:
+        new_part, relative = pow_(count, self.beta2_decay), minimum(rsqrt(count), rate)
+
+        def newer(old: Tensor, new: Tensor) -> Tensor:
+            return old + new_part * (new - old)
+
+        def change(parameter: Tensor, gradient: Tensor, parts: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            square = gradient * gradient
+            if "variance" in parts:
+                estimate = newer(parts["variance"], square)
+                parts = {"variance": estimate}
+            else:
+                rows = newer(parts["row_var"], square.mean(-1, keepdims=True))
+                columns = newer(parts["col_var"], square.mean(-2, keepdims=True))
+                parts = {"row_var": rows, "col_var": columns}
+                estimate = rows / maximum(rows.mean(-2, keepdims=True), self.eps[0]) * columns
+            direction = gradient * rsqrt(maximum(estimate, self.eps[0] ** 2))
+            size = relative * maximum(_root_mean_square(parameter), self.eps[1])
+            return size / maximum(_root_mean_square(direction) / self.limit, 1.0) * direction, parts
+
+        return change
+
+
+def _root_mean_square(x: Tensor) -> Tensor:
+    return sqrt((x * x).mean())
+
+
+def _tensors(what: str, values: Tensors) -> dict[str, Tensor]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{what}: got {type(values).__name__}, expected tensors or arrays by name")
+    return {name: as_tensor(name, value) for name, value in values.items()}

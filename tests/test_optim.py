@@ -1,0 +1,170 @@
+"""`lucid.optim`: torch's optimizers as pure functions, and schedules as functions of a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import optim
+from lucid.runtime import Session
+
+STORED = lucid.load(Path(__file__).parent / "goldens" / "optimizers.safetensors")
+STEPS = 5
+
+
+def stored(case: str) -> dict[str, Any]:
+    return {name.partition("/")[2]: array for name, array in STORED.items() if name.partition("/")[0] == case}
+
+
+START = stored("start")
+
+# The golden of each is what torch made of the same start and gradients: tools/make_optimizer_goldens.py.
+OPTIMIZERS: Mapping[str, optim.Optimizer] = {
+    "sgd": optim.SGD(0.1),
+    "sgd_momentum": optim.SGD(0.1, momentum=0.9, weight_decay=0.02),
+    "sgd_nesterov": optim.SGD(0.1, momentum=0.8, nesterov=True, weight_decay=0.02),
+    "adamw": optim.AdamW(0.05),
+    "adamw_clipped": optim.AdamW(0.05, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1, clip=1.0),
+    "adamw_by_name": optim.AdamW(0.05, weight_decay={"*.bias": 0, "*": 0.3}),
+    "adafactor": optim.Adafactor(),
+    "adafactor_options": optim.Adafactor(0.7, beta2_decay=-0.6, limit=1.5, weight_decay=0.1),
+    "linear": optim.AdamW(optim.linear(0.05, 6, warmup=2)),
+    "cosine": optim.SGD(optim.cosine(0.05, 5, warmup=1)),
+    "constant": optim.SGD(optim.constant(0.05, warmup=3)),
+}
+
+
+def close(tensors: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    assert tensors.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(np.asarray(tensors[name]), array, rtol=2e-6, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("case", OPTIMIZERS)
+def test_five_steps_end_where_those_of_torch_do(case: str) -> None:
+    optimizer, parameters = OPTIMIZERS[case], dict(START)
+    state = optimizer.init(parameters)
+    for step in range(STEPS):
+        parameters, state = optimizer.update(stored(f"gradient {step}"), state, parameters, step)
+    close(parameters, stored(case))
+
+
+@pytest.mark.parametrize("case", ["sgd_momentum", "adamw_clipped", "adafactor", "linear"])
+@pytest.mark.parametrize("target", ["any", "portable"])
+def test_an_update_is_exported_with_the_step_as_an_input(case: str, target: str) -> None:
+    optimizer = OPTIMIZERS[case]
+    parameters, state = dict(START), dict(optimizer.init(START))
+
+    def update(gradients: Any, state: Any, parameters: Any, step: Any) -> Any:
+        after, state = optimizer.update(gradients, state, parameters, step)
+        return {"parameters": after, "state": state}
+
+    examples = stored("gradient 0"), state, parameters, lucid.spec(dtype=lucid.int64)
+    session = Session(lucid.export.to_onnx(update, *examples, target=target))
+    for step in range(STEPS):
+        feeds = {f"gradients.{name}": array for name, array in stored(f"gradient {step}").items()}
+        feeds |= {f"state.{name}": np.asarray(value) for name, value in state.items()}
+        feeds |= {f"parameters.{name}": value for name, value in parameters.items()}
+        found = session.run({**feeds, "step": np.array(step)})
+        parameters = {name: found[f"parameters_{name}"] for name in parameters}
+        state = {name: found[f"state_{name}"] for name in state}
+    close(parameters, stored(case))
+
+
+def test_nothing_is_changed_in_place() -> None:
+    optimizer = optim.AdamW(0.1)
+    before = {name: array.copy() for name, array in START.items()}
+    state = optimizer.init(START)
+    optimizer.update(stored("gradient 0"), state, START, 0)
+    close(START, before)
+    assert all(not value.numpy().any() for value in state.values())
+
+
+def test_states_have_the_names_of_torch() -> None:
+    one = {"w": START["layer.weight"]}
+    assert {name: value.shape for name, value in optim.AdamW(0.1).init(one).items()} == {
+        "w.exp_avg": (3, 4),
+        "w.exp_avg_sq": (3, 4),
+    }
+    assert list(optim.SGD(0.1).init(one)) == [] and list(optim.SGD(0.1, momentum=0.9).init(one)) == [
+        "w.momentum_buffer"
+    ]
+    factored = optim.Adafactor().init(one)
+    assert {name: value.shape for name, value in factored.items()} == {"w.row_var": (3, 1), "w.col_var": (1, 4)}
+
+
+def test_frozen_parameters_stay_and_need_neither_gradient_nor_state() -> None:
+    optimizer = optim.AdamW(0.1, frozen=["table", "layer.bias"])
+    state = optimizer.init(START)
+    assert list(state) == ["layer.weight.exp_avg", "layer.weight.exp_avg_sq"]
+    after, _ = optimizer.update({"layer.weight": START["layer.weight"]}, state, START, 0)
+    assert [name for name in START if not np.array_equal(after[name], START[name])] == ["layer.weight"]
+
+
+def test_the_first_steps_of_adamw_keep_their_digits() -> None:
+    """1 - 0.999 in float32 has lost four of its seven digits."""
+    one = {"w": np.zeros(1, np.float32)}
+    optimizer = optim.AdamW(1.0, weight_decay=0, eps=0)
+    after, _ = optimizer.update({"w": np.full(1, 3e-3, np.float32)}, optimizer.init(one), one, 0)
+    assert after["w"].item() == pytest.approx(-1, abs=3e-7)
+
+
+def test_schedules_are_functions_of_a_step() -> None:
+    linear, cosine = optim.linear(2.0, 10, warmup=4), optim.cosine(2.0, 8, end=0.5)
+    assert [float(linear(lucid.tensor(n))) for n in (0, 1, 4, 7, 10, 99)] == pytest.approx([0, 0.5, 2, 1, 0, 0])
+    assert [float(cosine(lucid.tensor(n))) for n in (0, 4, 8, 99)] == pytest.approx([2, 1.25, 0.5, 0.5])
+    assert float(optim.constant(0.3)(lucid.tensor(7))) == pytest.approx(0.3)
+
+
+def test_a_schedule_may_be_any_function() -> None:
+    optimizer = optim.SGD(lambda step: 0.1 * 0.5**step)
+    after, _ = optimizer.update({"w": np.ones(1, np.float32)}, {}, {"w": np.zeros(1, np.float32)}, 2)
+    assert after["w"].item() == pytest.approx(-0.025)
+
+
+def test_clipping_makes_large_gradients_smaller_by_one_factor() -> None:
+    gradients = {"a": np.array([3.0], np.float32), "b": np.array([[4.0]], np.float32)}
+    assert float(optim.global_norm(gradients)) == 5
+    clipped = optim.clip_by_global_norm(gradients, 1.0)
+    assert [value.numpy().item() for value in clipped.values()] == pytest.approx([0.6, 0.8])
+    close(optim.clip_by_global_norm(gradients, 5.1), gradients)
+
+
+WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda: optim.AdamW(-1.0), ValueError, r"AdamW: got learning_rate=-1.0, weight_decay=0.01, expected numbers"),
+        (lambda: optim.AdamW(1e-3, weight_decay={"*": math.nan}), ValueError, "expected numbers of 0 or more"),
+        (lambda: optim.AdamW(1e-3, betas=(0.9, 1.0)), ValueError, r"betas=\(0.9, 1.0\), expected two numbers above 0"),
+        (lambda: optim.AdamW(1e-3, clip=0.0), ValueError, "clip=0.0, expected None or a number above 0"),
+        (lambda: optim.SGD(0.1, nesterov=True), ValueError, "nesterov=True, momentum=0.0, expected a momentum above 0"),
+        (lambda: optim.Adafactor(limit=0.5), ValueError, "limit=0.5, expected a number of 1 or more"),
+        (lambda: optim.linear(0.1, 5, warmup=5), ValueError, "steps=5 and warmup=5, expected"),
+        (
+            lambda: optim.SGD(0.1, frozen="head.wieght").init(WEIGHT),
+            ValueError,
+            "SGD: frozen: 'head.wieght' matches no parameter; did you mean head.weight.; there are head.weight",
+        ),
+        (lambda: optim.SGD(0.1).init({"w": np.zeros(2, np.int64)}), TypeError, r"parameter w is int64\[2\], expected"),
+        (lambda: optim.SGD(0.1).update({}, {}, WEIGHT, 0), KeyError, "gradients lacks head.weight"),
+        (lambda: optim.AdamW(0.1).update(WEIGHT, {}, WEIGHT, 0), KeyError, "state lacks head.weight.exp_avg;"),
+        (
+            lambda: optim.SGD(0.1).update({"head.weight": np.zeros(3, np.float32)}, {}, WEIGHT, 0),
+            ValueError,
+            r"gradients has head.weight of shape \[3\], expected \[2, 3\]",
+        ),
+        (lambda: optim.SGD(0.1).init([np.zeros(2)]), TypeError, "parameters: got list, expected tensors or arrays"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(wrong: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        wrong()
