@@ -205,6 +205,9 @@ def test_buffers_are_attributes() -> None:
     module.load_state_dict({"scale": lucid.zeros(3), "offset": lucid.zeros(2)})
     assert module.to("float16").angles.dtype == lucid.float16  # type: ignore[attr-defined]
     assert module.offset.tolist() == [0, 0]
+    module.places = lucid.arange(4)  # a name stays persistent or not, whatever is assigned
+    assert list(module.state_dict()) == ["scale", "offset"]
+    assert module.places.shape == (4,)
 
 
 def test_torchs_attention_gives_a_pair_sequence_first() -> None:

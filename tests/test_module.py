@@ -383,6 +383,13 @@ def test_a_vector_has_no_fans() -> None:
         init.xavier_uniform_(nn.Parameter(np.zeros(3, np.float32)))
 
 
+@pytest.mark.parametrize("initialise", [init.zeros_, init.normal_, init.xavier_uniform_])
+@pytest.mark.parametrize("x", [lucid.ones(3, 3), np.ones((3, 3))], ids=["Tensor", "ndarray"])
+def test_only_parameters_are_initialised(initialise: Any, x: Any) -> None:
+    with pytest.raises(TypeError, match=rf"init: got {type(x).__name__}, expected a Parameter, .* nn.Parameter\(x\)"):
+        initialise(x)
+
+
 def test_the_same_seed_makes_the_same_model() -> None:
     lucid.manual_seed(3)
     first = arrays(Model())

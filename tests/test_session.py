@@ -214,9 +214,22 @@ def test_a_provider_may_have_options_of_onnxruntime(monkeypatch: pytest.MonkeyPa
             super().__init__(source, options, providers)
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", Recorded)
-    session = Session(to_onnx(nn.Linear(2, 2)), [("cpu", {"use_arena": 0})])
-    assert session.providers == ("CPUExecutionProvider",)
-    assert passed == [("CPUExecutionProvider", {"use_arena": "0"})]
+    session = Session(to_onnx(nn.Linear(2, 2)), [providers.REMOTE, ("cpu", {})])
+    assert session.providers == (providers.REMOTE, "CPUExecutionProvider")
+    Session(to_onnx(nn.Linear(2, 2)), [(providers.REMOTE, {"anything": 3})])
+    assert passed[2:] == [(providers.REMOTE, {"anything": "3"})]
+
+
+def test_an_option_that_the_cpu_s_provider_would_ignore_is_an_error() -> None:
+    with pytest.raises(ValueError, match="CPUExecutionProvider has no option use_arena, .* memory_arena"):
+        Session(to_onnx(nn.Linear(2, 2)), [("cpu", {"use_arena": 0})])
+
+
+def test_an_empty_input_that_onnxruntime_does_not_compute_is_an_error_that_names_it(session: Session) -> None:
+    full, empty = np.zeros((2, 3, 8), np.float32), np.zeros((2, 0, 8), np.float32)
+    with pytest.raises(ValueError, match=r"input key has S = 0 at axis 1, .* attention=\"expanded\"") as raised:
+        session(full, empty, empty)
+    assert "greater than 0" in str(raised.value.__cause__)
 
 
 @pytest.mark.parametrize("given", [3, ("cpu",), ("cpu", 3)], ids=str)

@@ -308,6 +308,29 @@ def test_absent_names_say_what_to_write(message: str, call: Callable[[], Any]) -
         call()
 
 
+@pytest.mark.parametrize("axes", [lambda x: x.reshape(-1, x.shape[1] // 4, 4), lambda x: x.unflatten(1, (-1, 4))])
+def test_an_axis_that_may_not_divide_says_how_one_that_does_is_named(axes: Callable[[Tensor], Tensor]) -> None:
+    assert lucid.trace(axes, ("N", "4*L")).outputs[0].type.shape[2] == 4
+    with pytest.raises(ValueError, match='; if it always divides, say so in the input\'s shape: "4\\*L"'):
+        lucid.trace(axes, ("N", "L"))
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, float("inf")])
+def test_distances_in_no_dimensions_are_0(p: float) -> None:
+    assert lucid.cdist(lucid.ones(2, 0), lucid.ones(3, 0), p=p).tolist() == [[0] * 3] * 2
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize(("shape", "pairs"), [((4,), 1), ((3, 4), 2), ((1, 2, 3, 4), 1), ((1, 1, 2, 3, 4), 2)])
+def test_padding_with_elements_of_an_image_is_of_its_axes_as_in_torch(
+    shape: tuple[int, ...], pairs: int, mode: str
+) -> None:
+    with pytest.raises(
+        ValueError, match=rf"^pad: mode '{mode}' takes a pair for each axis .* got {pairs} pairs for \["
+    ):
+        F.pad(lucid.ones(*shape), [1] * 2 * pairs, mode)
+
+
 def test_sizes_may_be_differences() -> None:
     """As relative positions have them: 2 * L - 1 rows for L queries."""
     specs = (lucid.spec("N", "L"), lucid.spec("N", "2*L - 1"))

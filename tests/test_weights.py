@@ -43,6 +43,16 @@ def assert_same(got: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> 
         assert got[name].tobytes() == array.tobytes(), name
 
 
+def test_torch_s_arguments_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    weights.save(path, example())
+    for named in ({"weights_only": True}, {"mmap": False, "map_location": "cpu"}, {"map_location": {"cuda:0": "cpu"}}):
+        assert_same(weights.load(path, **named), example())  # type: ignore[arg-type]
+    assert_same(weights.load(path, "cpu"), example())
+    with pytest.raises(ValueError, match="load: device is 'cuda', but tensors have no device: leave it out"):
+        weights.load(path, map_location="cuda")
+
+
 def index(folder: Path, placed: dict[str, str], **more: object) -> Path:
     path = folder / weights.INDEX
     path.write_text(json.dumps({"metadata": {"total_size": 12}, "weight_map": placed, **more}, indent=2) + "\n")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from lucid.core.torch_names.argument_names import check_device, torch_names_and
 from lucid.files import safetensors, torch_files
 from lucid.files.atomic import NotAFileError, open_regular
 from lucid.files.safetensors import save as save
@@ -26,13 +28,18 @@ _FOREIGN = {  # other formats that are given by mistake, by their first bytes
 }
 
 
-def load(path: str | os.PathLike[str]) -> dict[str, Array]:
+@torch_names_and("weights_only", "mmap")
+def load(path: str | os.PathLike[str], map_location: Any = None) -> dict[str, Array]:
     """Read the weights of a checkpoint: a safetensors file, a file of `torch.save`, an index of shards, or a folder.
 
     A folder holds model.safetensors or pytorch_model.bin, each in one file or in shards with an index;
     safetensors come first. torch's files are pickles, which are never run: they are read as data, and anything but
     tensors by name is an error. What describes the tensors is checked against the file's size before an array is made.
     Copy an array to change it; do not truncate a file while its arrays are in use.
+
+    Args:
+        path: the file or folder.
+        map_location: torch's argument, which can only name the CPU; its `weights_only` and `mmap` change nothing.
 
     Returns:
         The arrays by name, in the file's order, as read-only views of the memory-mapped files: nothing is copied, and
@@ -42,7 +49,10 @@ def load(path: str | os.PathLike[str]) -> dict[str, Array]:
     Raises:
         WeightsError: for a file that does not follow its format exactly.
         OSError: for a file that is missing or may not be read.
+        ValueError: for another device than the CPU.
     """
+    if not callable(map_location) and not isinstance(map_location, Mapping):  # where storages of a file would go
+        check_device("load", map_location)
     path = Path(path)
     if path.is_dir():
         path = _find_in(path)

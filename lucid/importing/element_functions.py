@@ -64,11 +64,6 @@ def past_nan(extreme: Function) -> Function:
     return chosen
 
 
-def distances(x: Tensor, y: Tensor, p: float = 2.0, mode: Any = None) -> Tensor:
-    """The p-norms of all differences of rows."""
-    return (x.unsqueeze(-2) - y.unsqueeze(-3)).norm(p, -1)
-
-
 # Along an axis --------------------------------------------------------------------------------------------------------
 
 

@@ -42,6 +42,8 @@ def unfold(x: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, 
     for name, values in (("kernel_size", kernel), ("dilation", dilations), ("stride", strides)):
         for value in values:
             check_positive("unfold", **{name: value})
+    if min(pads) < 0:
+        raise ValueError(f"unfold: padding is {pads}, expected 0 or more")
     if any(pads):
         x = pad(x, (pads[1], pads[1], pads[0], pads[0]))
     n, c, height, width = x.shape

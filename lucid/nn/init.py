@@ -11,6 +11,7 @@ import numpy as np
 
 from lucid.core.graph.types import DTypeLike, as_dtype, float32, show_shape
 from lucid.core.process.context import holding
+from lucid.core.words.other_libraries import type_name
 from lucid.nn.module import Parameter
 from lucid.ops.creation import generator
 
@@ -32,8 +33,17 @@ def __dir__() -> list[str]:
     return __all__
 
 
+def _check(parameter: Parameter) -> None:
+    if not isinstance(parameter, Parameter):
+        raise TypeError(
+            f"init: got {type_name(parameter)}, expected a Parameter, the only tensor that changes in place; write "
+            "nn.Parameter(x) first"
+        )
+
+
 def _fans(parameter: Parameter) -> tuple[int, int]:
     """Fan in and fan out of a weight stored as (out, in, ...)."""
+    _check(parameter)
     shape = parameter.numpy().shape
     if len(shape) < 2:
         raise ValueError(f"init: a parameter of shape {shape} has no fan in and out; expected at least 2 axes")
@@ -93,6 +103,7 @@ def new_parameter(*shape: int, dtype: DTypeLike | None = None, value: float = 0.
 
 
 def _fill(parameter: Parameter, draw: Callable[[tuple[int, ...]], object]) -> Parameter:
+    _check(parameter)
     if _skipped.get() is None:
         parameter.assign(np.asarray(draw(parameter.numpy().shape), parameter.dtype.numpy))
     return parameter

@@ -386,6 +386,12 @@ class Module:
 
     if not TYPE_CHECKING:  # a type checker knows the attributes that there are
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            before = vars(self).get(name)
+            if isinstance(before, Buffer) and not before.persistent and type(value) is Tensor and not value.is_traced:
+                value = Buffer(value, persistent=False)  # as in torch, where a name is persistent or not
+            object.__setattr__(self, name, value)
+
         def __getattr__(self, name: str) -> Any:
             why = why_absent("Module", name)
             if why:

@@ -216,7 +216,8 @@ def cdist(
     `compute_mode` changes nothing: products are not used, as they lose digits.
     """
     y = as_tensor("cdist", x2)
-    return (unsqueeze(x1, -2) - unsqueeze(y, -3)).norm(p, -1)
+    power = 1.0 if same(x1.shape[-1], 0) else p  # of nothing every distance is 0, and there is no largest difference
+    return (unsqueeze(x1, -2) - unsqueeze(y, -3)).norm(power, -1)
 
 
 # Places ---------------------------------------------------------------------------------------------------------------

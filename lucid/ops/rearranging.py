@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lucid.core.graph.types import bool_, broadcast, show_shape
-from lucid.core.sizes.dims import Dim, Size, as_size, product, same
+from lucid.core.sizes.dims import Dim, Size, as_multiples, as_size, product, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import abs_, maximum, minimum
@@ -140,7 +140,10 @@ def unflatten(x: Tensor, axis: int, sizes: Sequence[Size]) -> Tensor:
         known = product(size for size in inner if not same(size, -1))
         inner = [x.shape[axis] // known if same(size, -1) else size for size in inner]
     if not same(product(inner), x.shape[axis]):
-        raise ValueError(f"unflatten: axis {axis} of {show_shape(x.shape)} does not divide into {show_shape(sizes)}")
+        raise ValueError(
+            f"unflatten: axis {axis} of {show_shape(x.shape)} does not divide into {show_shape(sizes)}"
+            + as_multiples(inner)
+        )
     return reshape(x, (*x.shape[:axis], *inner, *x.shape[axis + 1 :]))
 
 
@@ -232,7 +235,7 @@ def pad(x: Tensor, pad: Sequence[Size], mode: str = "constant", value: float | N
 
     Raises:
         ValueError: for an odd number of numbers, more than there are axes, another mode, or a reflection or repetition
-            longer than the axis allows.
+            longer than the axis allows, or of other axes than those after the first one or two.
     """
     amounts = [as_size("pad", amount) for amount in pad]
     if len(amounts) % 2 or len(amounts) > 2 * x.ndim:
@@ -241,6 +244,11 @@ def pad(x: Tensor, pad: Sequence[Size], mode: str = "constant", value: float | N
         )
     if mode not in ("constant", "reflect", "replicate", "circular"):
         raise ValueError(f'pad: mode is {mode!r}, expected "constant", "reflect", "replicate" or "circular"')
+    if mode != "constant" and x.ndim - len(amounts) // 2 not in (1, 2):
+        raise ValueError(
+            f"pad: mode {mode!r} takes a pair for each axis after N and C, or after C; got {len(amounts) // 2} pairs "
+            f"for {show_shape(x.shape)}; give zeros for axes that stay"
+        )
     before, after = ([*[0] * (x.ndim - len(amounts) // 2), *reversed(amounts[i::2])] for i in (0, 1))
     for axis in range(x.ndim):
         x = _shortened(x, axis, before[axis], after[axis])

@@ -12,7 +12,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array, DType, TensorType, broadcast, same_shape, show_shape
 from lucid.core.graph.types import normalize_axis as normalize_axis
-from lucid.core.sizes.dims import Shape, Size, as_size, product, same
+from lucid.core.sizes.dims import Shape, Size, as_multiples, as_size, product, same
 from lucid.ops.op import function, primitive
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike
@@ -59,6 +59,7 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
             f"reshape: {show_shape(x.shape)} has {total} elements, {show_shape(asked)} does not hold as many"
             + (f": {total} is no multiple of {known}" if len(unknown) == 1 else "")
             + (": only one size may be -1" if len(unknown) > 1 else "")
+            + as_multiples(asked)
         )
     return x if same_shape(shape, x.shape) else reshape_op(x, shape=tuple(shape))
 

@@ -17,6 +17,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidProtobuf
 from lucid.core.graph.types import Array, bfloat16
 from lucid.core.sizes.dims import dim, evaluate, names_of
 from lucid.core.sizes.readings import Reading, readings
+from lucid.core.targets.runtimes import CPU
 from lucid.core.words.progress import phase
 from lucid.core.words.safe_text import encodable
 from lucid.ops.tensor.tensor import Tensor
@@ -175,7 +176,8 @@ class Session:
             KeyError: for missing or unknown input names.
             ModelError: for a file that holds no adapter for this model.
             TypeError, ValueError: for an array of another type or shape than its input, different sizes for one
-                symbolic size, a size for which the model has no positions, or one outside of the bounds in its file.
+                symbolic size, a size for which the model has no positions, one outside of the bounds in its file, or a
+                size of 0 where onnxruntime computes the model of no empty inputs.
             RunCancelled: if another thread called `cancel`.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
@@ -184,8 +186,8 @@ class Session:
             options = self._adapters.options(self.adapter if adapter is None else adapter)
             results = self._runs.run(lambda options: self._results(arrays, options), options)
         except NOT_COMPUTED as error:
-            if excess := self._beyond_limits(arrays):
-                raise ValueError(f"Session: {excess}") from error
+            if unfit := self._beyond_limits(arrays) or self._empty(arrays):
+                raise ValueError(f"Session: {unfit}") from error
             raise
         return dict(zip(self.outputs, results, strict=True))
 
@@ -196,6 +198,17 @@ class Session:
                 if isinstance(size, str) and count > self._limits.explaining.get(size, count):
                     most = f"at most {self._limits.explaining[size]} positions"
                     return f"input {name} has {size} = {count} at axis {axis}, {most}; truncate the input"
+        return ""
+
+    def _empty(self, arrays: Mapping[str, Array]) -> str:
+        """Which input is empty; none is where this is no text."""
+        for name, (_, shape) in self.inputs.items():
+            for axis, (size, count) in enumerate(zip(shape, arrays[name].shape, strict=True)):
+                if not count:
+                    return (
+                        f"input {name} has {size} = 0 at axis {axis}, and onnxruntime computes this model of no empty "
+                        'inputs; nodes of attention do with to_onnx(..., attention="expanded")'
+                    )
         return ""
 
     def run_unchecked(self, inputs: Mapping[str, Array]) -> list[Array]:
@@ -339,6 +352,11 @@ def _wanted(providers: str | Sequence[Provider] | None) -> dict[str, dict[str, s
             case str(name) | [str(name), {}]:
                 settings = {} if isinstance(one, str) else {key: str(value) for key, value in one[1].items()}
                 wanted[_providers.full_name(name)] = settings
+                if settings and _providers.full_name(name) == CPU:
+                    raise ValueError(
+                        f"Session: {CPU} has no option {', '.join(settings)}, and onnxruntime would ignore it; "
+                        f"Session's own arguments are {', '.join(_OPTIONS)}"
+                    )
             case _:
                 raise TypeError(
                     f'Session: providers has {one!r}, expected a name such as "cpu", or a pair of a name and a '

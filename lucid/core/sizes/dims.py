@@ -20,7 +20,18 @@ from typing import Any, NoReturn, SupportsIndex, TypeAlias, Union
 
 from lucid.core.process.cache_keys import type_key
 from lucid.core.sizes.limits import Limits, known_limits
-from lucid.core.sizes.operations import Terms, extreme, floordiv, in_order, is_counted, is_polynomial, mod, plain, text
+from lucid.core.sizes.operations import (
+    Operation,
+    Terms,
+    extreme,
+    floordiv,
+    in_order,
+    is_counted,
+    is_polynomial,
+    mod,
+    plain,
+    text,
+)
 from lucid.core.sizes.polynomials import add, constant, multiply
 
 Size: TypeAlias = Union[int, "Dim"]
@@ -203,6 +214,14 @@ def dim(text: str) -> Size:
 def names_of(sizes: Iterable[Size]) -> set[str]:
     """The named sizes that the given sizes depend on."""
     return set[str]().union(*(size.names() for size in sizes if isinstance(size, Dim)))
+
+
+def as_multiples(sizes: Iterable[Size]) -> str:
+    """The end of an error message about sizes such as ``H // 4``: the name of an axis that 4 divides, or nothing."""
+    atoms = {atom for size in sizes for factors in _terms(size) for atom in factors if isinstance(atom, Operation)}
+    halves = [(text(atom.left), constant(atom.right)) for atom in atoms if atom.operator == "//"]
+    axes = sorted(f'"{number}*{name}"' for name, number in halves if number and name.isidentifier())
+    return f"; if it always divides, say so in the input's shape: {', '.join(axes)}" if axes else ""
 
 
 def sym_max(a: Size, b: Size) -> Size:

@@ -99,6 +99,7 @@ _UNUSED: dict[str, Callable[[str, Any], None]] = {
     "track_running_stats": _check_tracked,
     "output_size": _anything,  # the number of elements, which torch is told to save time
     **dict.fromkeys(("sparse", "sparse_grad", "scale_grad_by_freq"), _anything),  # how gradients are kept
+    **dict.fromkeys(("weights_only", "mmap"), _anything),  # weights are never run, and always mapped
     "inplace": _anything,  # the result is a new tensor either way
 }
 
