@@ -499,6 +499,15 @@ LINES: dict[str, tuple[str, Line]] = {
             x.detach().contiguous(memory_format=t.contiguous_format),
         ),
     ),
+    "attention causal by name": (
+        "q k",
+        lambda t, F, nn, q, k: tuple(
+            F.scaled_dot_product_attention(
+                q.transpose(1, 2), k.transpose(1, 2), k.transpose(1, 2), attn_mask=name(q.shape[1], k.shape[1])
+            )
+            for name in (t.nn.attention.bias.causal_lower_right, t.nn.attention.bias.causal_upper_left)
+        ),
+    ),
     "a function with its own gradient": ("x", lambda t, F, nn, x: doubled(t).apply(x, 3)),
 }
 

@@ -29,6 +29,8 @@ FLAGS = [
     {"kdim": 12},
     {"kdim": 12, "vdim": 20},
     {"vdim": 20, "bias": False, "add_bias_kv": True, "add_zero_attn": True},
+    {"qdim": 6, "out_dim": 10},
+    {"qdim": 6, "kdim": 12, "out_dim": 20, "num_kv_heads": 2},
     {"num_kv_heads": 2},
     {"num_kv_heads": 1, "add_bias_kv": True, "add_zero_attn": True},
     {"batch_first": False},
@@ -67,7 +69,7 @@ def make(flags: dict[str, Any]) -> nn.MultiHeadAttention:
 def inputs_of(mha: nn.MultiHeadAttention, n: int, l: int, s: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng([n, l, s])
     arrays = {}
-    for name, length, width in (("query", l, E), ("key", s, mha.kdim), ("value", s, mha.vdim)):
+    for name, length, width in (("query", l, mha.qdim), ("key", s, mha.kdim), ("value", s, mha.vdim)):
         shape = (n, length, width) if mha.batch_first else (length, n, width)
         arrays[name] = rng.standard_normal(shape).astype(np.float32)
     return arrays
@@ -258,6 +260,8 @@ T, M = lucid.Tensor, nn.MultiHeadAttention
         ("embed_dim is 0, expected a whole number of 1 or more", (0, 4), {}),
         ("num_heads is -2", (16, -2), {}),
         ("kdim is 0", (16, 4), {"kdim": 0}),
+        ("qdim is 0", (16, 4), {"qdim": 0}),
+        ("out_dim is -1", (16, 4), {"out_dim": -1}),
         ("dropout is 1.5, expected a probability from 0 to 1", (16, 4), {"dropout": 1.5}),
         ("dropout is -0.1", (16, 4), {"dropout": -0.1}),
     ],
@@ -358,6 +362,82 @@ def test_bad_options_of_multi_head_attention_forward(message: str, options: dict
     x, w, mask = lucid.randn(5, 2, E), lucid.randn(3 * E, E), lucid.zeros(5, 5, dtype=bool)
     with pytest.raises(ValueError, match=message):
         F.multi_head_attention_forward(x, x, x, E, H, w, attn_mask=mask, training=training, **options)
+
+
+def test_a_query_of_another_width_than_the_module_names() -> None:
+    with pytest.raises(ValueError, match="query has last size 16, expected qdim 6"):
+        nn.MultiHeadAttention(E, H, qdim=6)(lucid.randn(2, 5, 16))
+
+
+def test_projections_of_their_own_widths_are_loaded_by_their_names() -> None:
+    mha, other = (nn.MultiHeadAttention(E, H, qdim=6, vdim=5, out_dim=3) for _ in range(2))
+    state = {name.replace("_proj_weight", "_proj.weight"): tensor for name, tensor in mha.state_dict().items()}
+    other.load_state_dict(state)
+    inputs = [lucid.randn(2, 4, width) for width in (6, E, 5)]
+    close(other(*inputs), mha(*inputs).numpy())
+
+
+def lower_right(queries: int, keys: int) -> np.ndarray:
+    return np.tri(queries, keys, keys - queries, dtype=bool)
+
+
+@pytest.mark.parametrize("mask", [None, "bool", "float32"])
+def test_causality_from_the_lower_right_is_a_mask(mask: str | None) -> None:
+    for l, s in ((3, 5), (5, 5), (5, 3)):
+        q, k = lucid.randn(2, H, l, 8), lucid.randn(2, H, s, 8)
+        seen = lower_right(l, s)
+        given: Any = None if mask is None else np.random.default_rng(0).random((l, s)) > 0.5
+        joint = seen if given is None else seen & given
+        if mask == "float32":
+            given = np.where(given, 0, -np.inf).astype(np.float32)
+        wanted, _ = reference.attention(*(x.numpy() for x in (q, k, k)), mask=joint)
+        got = F.scaled_dot_product_attention(
+            q, k, k, None if given is None else lucid.tensor(given), 0.0, "lower_right"
+        )
+        close(got, wanted)
+        if mask is None:
+            assert nn.attention.bias.causal_lower_right(l, s).tolist() == seen.tolist()
+            close(nn.ScaledDotProductAttention(is_causal="lower_right")(q, k, k), wanted)
+
+
+def test_keys_have_lengths() -> None:
+    q, k = lucid.randn(3, H, 2, 8), lucid.randn(3, H, 5, 8)
+    lengths = lucid.tensor([5, 0, 3])
+    seen = (np.arange(5) < lengths.numpy()[:, None])[:, None, None]
+    wanted, _ = reference.attention(*(x.numpy() for x in (q, k, k)), mask=seen & lower_right(2, 5))
+    close(F.scaled_dot_product_attention(q, k, k, None, 0.0, "lower_right", key_lengths=lengths), wanted)
+    wanted, _ = reference.attention(*(x.numpy() for x in (q, k, k)), mask=seen)
+    one_head = (x[:, 0] for x in (q, k, k))
+    close(F.scaled_dot_product_attention(*one_head, key_lengths=lucid.tensor(3))[2], wanted[2, 0])
+    more_axes = (x[None].expand(2, -1, -1, -1, -1) for x in (q, k, k))
+    close(F.scaled_dot_product_attention(*more_axes, key_lengths=lengths)[1], wanted)
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+def test_lengths_and_causality_by_name_are_exported(target: str) -> None:
+    def model(q: lucid.Tensor, k: lucid.Tensor, lengths: lucid.Tensor) -> lucid.Tensor:
+        return F.scaled_dot_product_attention(q, k, k, None, 0.0, "lower_right", key_lengths=lengths)
+
+    specs = (("N", H, "L", 8), ("N", H, "S", 8), lucid.spec("N", dtype=lucid.int64))
+    lucid.testing.assert_parity(
+        model, *specs, sizes=[{"N": 2, "L": 3, "S": 5}, {"N": 1, "L": 4, "S": 2}], target=target
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "options"),
+    [
+        (ValueError, "is_causal is 'right', expected True, False or \"lower_right\"", {"is_causal": "right"}),
+        (TypeError, r"key_lengths are float32\[2\], expected integers", {"key_lengths": lucid.ones(2)}),
+        (ValueError, r"key_lengths for rows \[2\]", {"key_lengths": lucid.tensor([1, 2, 3])}),
+        (ValueError, r"key_lengths for rows \[2\]: got int64\[1, 2\]", {"key_lengths": lucid.tensor([[1, 2]])}),
+        (TypeError, "the mask is int64", {"is_causal": "lower_right", "attn_mask": lucid.tensor([1, 0, 1])}),
+    ],
+)
+def test_bad_names_and_lengths(error: type[Exception], message: str, options: dict[str, Any]) -> None:
+    q, k = lucid.randn(2, H, 2, 8), lucid.randn(2, H, 3, 8)
+    with pytest.raises(error, match=message):
+        F.scaled_dot_product_attention(q, k, k, **options)
 
 
 def test_grouped_heads_need_to_be_asked_for() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+import torch.nn.attention.bias  # not imported with torch
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import cmath
+import math
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from lucid import ops
 from lucid.core.graph.types import broadcast, same_shape, show_shape
 from lucid.core.sizes.dims import Size, product, same
 from lucid.nn._checks import check_probability
+from lucid.ops.attention.masks import causal_mask
+from lucid.ops.creation import arange_op
 from lucid.ops.operand_conversion import check_tensors
 from lucid.ops.tensor.tensor import Tensor
 
 NAME = "scaled_dot_product_attention"
+Causality: TypeAlias = bool | Literal["lower_right"]
 
 
 def scaled_dot_product_attention(
@@ -21,9 +26,11 @@ def scaled_dot_product_attention(
     value: Tensor,
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
-    is_causal: bool = False,
+    is_causal: Causality = False,
     scale: complex | None = None,
     enable_gqa: bool = False,
+    *,
+    key_lengths: Tensor | None = None,
 ) -> Tensor:
     """softmax(scale * query @ key.T + mask) @ value.
 
@@ -33,9 +40,12 @@ def scaled_dot_product_attention(
         value: (..., H, S, d_v).
         attn_mask: broadcasts to (..., H, L, S). Boolean: true = attend. Floating: added to the scores.
         dropout_p: probability of dropping a weight; it applies in training and in evaluation mode.
-        is_causal: query i sees keys up to i (from the top left where L and S differ). With `attn_mask` both apply.
+        is_causal: query i sees keys up to i (from the top left where L and S differ); "lower_right": up to i + S - L,
+            so the last query sees every key. With `attn_mask` both apply.
         scale: multiplies the scores; by default 1 / sqrt(d).
         enable_gqa: allow fewer key than query heads: query head h reads key head h // (H / H_kv).
+        key_lengths: integers with the axes before the heads, (N,) of four axes, or that broadcast to them: of each
+            row, how many keys its queries see. The keys after them are padding.
 
     Returns:
         (..., H, L, d_v); zeros for a query that sees no key.
@@ -48,6 +58,7 @@ def scaled_dot_product_attention(
     rank = max(query.ndim, key.ndim, value.ndim)
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ValueError(f"{NAME}: {_shapes(query, key, value)}: expected (..., length, width) each")
+    attn_mask, is_causal = _with_causality(attn_mask, is_causal, query.shape[-2], key.shape[-2])
     batch: Sequence[Size] = query.shape[:1]
     leading = query.shape[:2]
     if query.ndim != 4 or not (same_shape(key.shape[:-2], leading) and same_shape(value.shape[:-2], leading)):
@@ -58,11 +69,42 @@ def scaled_dot_product_attention(
     if attn_mask is not None and len(batch) > 1 and attn_mask.ndim > 3:
         attn_mask = _joined_mask(attn_mask, batch)
     result: Tensor = ops.attention(
-        query, key, value, attn_mask, is_causal=is_causal, scale=real_scale(NAME, scale), dropout_p=dropout_p
+        query,
+        key,
+        value,
+        attn_mask,
+        None if key_lengths is None else _key_mask(key_lengths, batch, key.shape[-2]),
+        is_causal=is_causal,
+        scale=real_scale(NAME, scale),
+        dropout_p=dropout_p,
     )
     if rank < 4:
         return ops.squeeze(result, tuple(range(4 - rank)))
     return result if rank == 4 else ops.reshape(result, (*batch, *result.shape[1:]))
+
+
+def _with_causality(mask: Tensor | None, causality: Causality, queries: Size, keys: Size) -> tuple[Tensor | None, bool]:
+    """The mask, with causality from the lower right as a part of it, and whether it is causal from the top left."""
+    if isinstance(causality, str) and causality != "lower_right":
+        raise ValueError(f'{NAME}: is_causal is {causality!r}, expected True, False or "lower_right"')
+    if causality != "lower_right" or same(queries, keys):
+        return mask, bool(causality)
+    seen = causal_mask(queries, keys, keys - queries)
+    if mask is None or mask.dtype.kind == "int":  # which attention refuses
+        return seen if mask is None else mask, False
+    return (ops.logical_and(mask, seen) if mask.dtype.kind == "bool" else ops.where(seen, mask, -math.inf)), False
+
+
+def _key_mask(lengths: Tensor, batch: Sequence[Size], keys: Size) -> Tensor:
+    """(N, S) booleans from lengths that broadcast to the axes joined to N: true for the first ones of each row."""
+    check_tensors(NAME, key_lengths=lengths)
+    if lengths.dtype.kind != "int":
+        raise TypeError(f"{NAME}: key_lengths are {lengths.type}, expected integers: how many keys each row has")
+    where = f"{NAME}: key_lengths for rows {show_shape(batch)}"
+    if not same_shape(broadcast(where, lengths.shape, batch), batch):
+        raise ValueError(f"{where}: got {lengths.type}, expected one for each row, as the axes before the heads")
+    rows = ops.reshape(ops.expand(lengths, batch), (product(batch), 1))
+    return arange_op(start=0, stop=keys) < rows
 
 
 def _shapes(query: Tensor, key: Tensor, value: Tensor) -> str:

@@ -27,9 +27,9 @@ class Projections:
     Args:
         embed_dim, heads, kv_heads: E, H and H_kv.
         in_weight: (E + 2 E_kv, E): query, key and value projections, stacked.
-        in_weights: (E, E), (E_kv, kdim), (E_kv, vdim): the three projections, instead of `in_weight`.
+        in_weights: (E, qdim), (E_kv, kdim), (E_kv, vdim): the three projections, instead of `in_weight`.
         in_bias: (E + 2 E_kv), for either.
-        out_weight, out_bias: (E, E), (E); without a weight the heads' outputs are not projected.
+        out_weight, out_bias: (out_dim, E), (out_dim); without a weight the heads' outputs are not projected.
         bias_k, bias_v: (1, 1, E_kv): one more key and value after the sequence's own.
         add_zero_attn: one more key and value of zeros after these.
 
@@ -62,10 +62,17 @@ class Projections:
         """E / H, the width of a head."""
         return self.embed_dim // self.heads
 
+    @property
+    def query_width(self) -> tuple[str, Size]:
+        """The width of queries, and which argument of the module gives it."""
+        weight = None if self.in_weights is None else self.in_weights[0]
+        width = self.embed_dim if weight is None else weight.shape[1]
+        return ("embed_dim" if same(width, self.embed_dim) else "qdim"), width
+
     def project(
         self, query: Tensor, key: Tensor, value: Tensor, static_k: Tensor | None, static_v: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(N, L, E), (N, S, kdim), (N, S, vdim) to (N, L, E), (N, S, E_kv), (N, S, E_kv).
+        """(N, L, qdim), (N, S, kdim), (N, S, vdim) to (N, L, E), (N, S, E_kv), (N, S, E_kv).
 
         `static_k` and `static_v` (N*H, S, E/H) are used instead of the projected key and value.
 
@@ -82,7 +89,7 @@ class Projections:
         )
 
     def project_query(self, query: Tensor) -> Tensor:
-        """(N, L, E) to (N, L, E)."""
+        """(N, L, qdim) to (N, L, E)."""
         return linear(query, self._in_weights()[0], self._in_biases()[0])
 
     def project_memory(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,7 +116,7 @@ class Projections:
         return key, value, len(rows)
 
     def project_output(self, x: Tensor) -> Tensor:
-        """(N, L, E) to (N, L, E)."""
+        """(N, L, E) to (N, L, out_dim)."""
         return x if self.out_weight is None else linear(x, self.out_weight, self.out_bias)
 
     def _in_weights(self) -> tuple[Weight, ...]:
@@ -189,19 +196,19 @@ def multi_head_attention_forward(
     Args:
         query: (L, N, E); (N, L, E) with `batch_first`; (L, E) unbatched.
         key, value: (S, N, kdim), (S, N, vdim), or in the axis order of the query.
-        embed_dim_to_check: E, which the query's last size must equal.
+        embed_dim_to_check: E, which the query's last size must equal unless `q_proj_weight` has another width.
         num_heads: heads; must divide E.
         in_proj_weight, in_proj_bias: (3E, E), (3E): query, key and value projections, stacked. The bias is also used
             with separate weights. With grouped heads the key and value parts have E / num_heads * num_kv_heads rows.
         bias_k, bias_v: (1, 1, E): one more key and value after the sequence's own, always visible.
         add_zero_attn: one more key and value of zeros after these, always visible.
         dropout_p, training: dropout of the attention weights, while training.
-        out_proj_weight, out_proj_bias: (E, E), (E); without a weight the heads' outputs are not projected.
+        out_proj_weight, out_proj_bias: (out_dim, E), (out_dim); without a weight the heads' outputs are not projected.
         key_padding_mask: (N, S). Boolean: true = ignore the key. Floating: added to its scores.
         need_weights: also return the attention weights.
         attn_mask: (L, S), (N*H, L, S) or broadcasting to (N, H, L, S). Boolean: true = **not** allowed. Floating:
             added.
-        use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight: (E, E), (E, kdim), (E, vdim).
+        use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight: (E, qdim), (E, kdim), (E, vdim).
         static_k, static_v: (N*H, S, E/H): used instead of the projected key or value.
         average_attn_weights: return the mean of the weights over the heads.
         is_causal: query i sees keys up to i; also together with `key_padding_mask`. With `attn_mask` it is torch's hint
@@ -269,7 +276,7 @@ def attend(
     check_probability(NAME, "dropout_p", dropout_p)
     check_tensors(NAME, query=query, key=key, value=value)
     q, k, v = _batch_first(query, key, value, batch_first)
-    _check_inputs(q, k, v, projections.embed_dim)
+    _check_inputs(q, k, v, projections)
     if query.ndim == 2 and key_padding_mask is not None:
         key_padding_mask = ops.unsqueeze(key_padding_mask, 0)
     q, k, v = projections.project(q, k, v, static_k, static_v)
@@ -305,7 +312,7 @@ def attend_after(
 ) -> tuple[Tensor, Cache | None]:
     """Causal self-attention of new positions (N, L, E) after those of a cache, and the cache with them."""
     x, *_ = _batch_first(query, query, query, batch_first)
-    _check_inputs(x, x, x, projections.embed_dim)
+    _check_inputs(x, x, x, projections)
     q, (k, v) = projections.project_query(x), projections.project_memory(x, x)
     output, present = cached_attention(
         q, k, v, cache, heads=projections.heads, kv_heads=projections.kv_heads, is_causal=True
@@ -329,7 +336,7 @@ def attend_to(
 ) -> Tensor:
     """Attention (N, L, E) to given keys and values; every query sees all of them."""
     x, *_ = _batch_first(query, query, query, batch_first)
-    _check_inputs(x, x, x, projections.embed_dim)
+    _check_inputs(x, x, x, projections)
     key_mask = _key_mask(key_padding_mask, memory.key.shape[0], memory.key.shape[2])
     output = cross_attention(projections.project_query(x), *memory, key_mask, heads=projections.heads)
     return _restore_axes(projections.project_output(output), query, batch_first)
@@ -357,9 +364,10 @@ def _restore_axes(x: Tensor, query: Tensor, batch_first: bool) -> Tensor:
     return ops.squeeze(x, 0) if query.ndim == 2 else x if batch_first else ops.transpose(x, 0, 1)
 
 
-def _check_inputs(query: Tensor, key: Tensor, value: Tensor, embed_dim: int) -> None:
-    if not same(query.shape[2], embed_dim):
-        raise ValueError(f"{NAME}: query has last size {query.shape[2]}, expected embed_dim {embed_dim}")
+def _check_inputs(query: Tensor, key: Tensor, value: Tensor, projections: Projections) -> None:
+    name, width = projections.query_width
+    if not same(query.shape[2], width):
+        raise ValueError(f"{NAME}: query has last size {query.shape[2]}, expected {name} {width}")
     if not same(key.shape[1], value.shape[1]):
         raise ValueError(f"{NAME}: key has length {key.shape[1]}, value {value.shape[1]}: expected the same")
     if not same(query.shape[0], key.shape[0]) or not same(key.shape[0], value.shape[0]):

@@ -13,8 +13,9 @@ from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
-from lucid.nn._dot_product_attention import real_scale
+from lucid.nn._dot_product_attention import Causality, real_scale
 from lucid.nn._multi_head_attention import Projections, attend, attend_after, attend_to, keys_and_values
+from lucid.nn.attention import bias as bias  # torch's nn.attention.bias
 from lucid.nn.cache import Cache, KeyValueCache
 from lucid.nn.layers import Linear, new_parameter
 from lucid.nn.module import Module, StateError, scoped
@@ -27,7 +28,7 @@ class ScaledDotProductAttention(Module):
     Args:
         attn_mask: the mask of calls without one. Boolean: true = attend.
         dropout_p: probability of dropping a weight while training.
-        is_causal: query i sees keys up to i.
+        is_causal: query i sees keys up to i; "lower_right": up to i + S - L.
         scale: multiplies the scores; 1 / sqrt(d) by default.
     """
 
@@ -35,7 +36,7 @@ class ScaledDotProductAttention(Module):
         self,
         attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
-        is_causal: bool = False,
+        is_causal: Causality = False,
         scale: complex | None = None,
     ) -> None:
         check_probability("ScaledDotProductAttention", "dropout_p", dropout_p)
@@ -58,27 +59,27 @@ class ScaledDotProductAttention(Module):
         return {name: spec(*shape) for name, shape in shapes.items()}
 
     def extra_repr(self) -> str:
-        return f"dropout_p={self.dropout_p}, is_causal={self.is_causal}, scale={self.scale}"
+        return f"dropout_p={self.dropout_p}, is_causal={self.is_causal!r}, scale={self.scale}"
 
 
 class MultiHeadAttention(Module):
     """Multi-head attention (Vaswani et al. 2017) with torch's parameters and state keys.
 
     Args:
-        embed_dim: E, the width of queries and output; a multiple of `num_heads`.
+        embed_dim: E, the width of all heads together; a multiple of `num_heads`.
         num_heads: H.
         dropout: probability of dropping an attention weight while training.
         bias: whether the projections have biases.
         add_bias_kv: a learned key and value after the sequence's own.
         add_zero_attn: a key and value of zeros after these.
-        kdim, vdim: widths of keys and values; E by default.
+        kdim, vdim, qdim, out_dim: widths of keys, values, queries and output; E by default.
         num_kv_heads: fewer key and value heads than query heads (grouped-query attention, Ainslie et al. 2023).
         batch_first: inputs and output are (N, L, E), else (L, N, E).
         dtype: element type of the parameters.
 
-    State: ``in_proj_weight`` (3E, E), or ``q_proj_weight``, ``k_proj_weight``, ``v_proj_weight`` where kdim or vdim
-    differ from E; ``in_proj_bias`` (3E), ``out_proj.weight``, ``out_proj.bias``, ``bias_k``, ``bias_v`` (1, 1, E). It
-    also loads ``q_proj.weight``, ``q_proj.bias`` and so on.
+    State: ``in_proj_weight`` (3E, E), or ``q_proj_weight``, ``k_proj_weight``, ``v_proj_weight`` where kdim, vdim or
+    qdim differs from E; ``in_proj_bias`` (3E), ``out_proj.weight``, ``out_proj.bias``, ``bias_k``, ``bias_v``
+    (1, 1, E). It also loads ``q_proj.weight``, ``q_proj.bias`` and so on.
 
     Raises:
         ValueError: for sizes that are not positive or do not divide, or a dropout outside [0, 1].
@@ -102,14 +103,17 @@ class MultiHeadAttention(Module):
         kdim: int | None = None,
         vdim: int | None = None,
         *,
+        qdim: int | None = None,
+        out_dim: int | None = None,
         num_kv_heads: int | None = None,
         batch_first: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
         name = "MultiHeadAttention"
-        kdim, vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
+        qdim, kdim, vdim, out_dim = (embed_dim if width is None else width for width in (qdim, kdim, vdim, out_dim))
         kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_positive(name, embed_dim=embed_dim, num_heads=num_heads, kdim=kdim, vdim=vdim, num_kv_heads=kv_heads)
+        check_positive(name, embed_dim=embed_dim, num_heads=num_heads, num_kv_heads=kv_heads)
+        check_positive(name, qdim=qdim, kdim=kdim, vdim=vdim, out_dim=out_dim)
         check_probability(name, "dropout", dropout)
         if embed_dim % num_heads:
             raise ValueError(f"{name}: embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
@@ -117,18 +121,18 @@ class MultiHeadAttention(Module):
             raise ValueError(f"{name}: num_heads {num_heads} is not divisible by num_kv_heads {kv_heads}")
         self.embed_dim, self.num_heads, self.num_kv_heads = embed_dim, num_heads, kv_heads
         self.dropout, self.add_zero_attn, self.batch_first = dropout, add_zero_attn, batch_first
-        self.kdim, self.vdim = kdim, vdim
+        self.qdim, self.kdim, self.vdim, self.out_dim = qdim, kdim, vdim, out_dim
 
         kv_dim = embed_dim // num_heads * kv_heads
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
-        if kdim == embed_dim and vdim == embed_dim:
+        if qdim == kdim == vdim == embed_dim:
             self.in_proj_weight = init.xavier_uniform_(new_parameter(embed_dim + 2 * kv_dim, embed_dim, dtype=dtype))
         else:
-            self.q_proj_weight = init.xavier_uniform_(new_parameter(embed_dim, embed_dim, dtype=dtype))
+            self.q_proj_weight = init.xavier_uniform_(new_parameter(embed_dim, qdim, dtype=dtype))
             self.k_proj_weight = init.xavier_uniform_(new_parameter(kv_dim, kdim, dtype=dtype))
             self.v_proj_weight = init.xavier_uniform_(new_parameter(kv_dim, vdim, dtype=dtype))
         self.in_proj_bias = new_parameter(embed_dim + 2 * kv_dim, dtype=dtype) if bias else None
-        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype)
+        self.out_proj = Linear(embed_dim, out_dim, bias, dtype)
         bound = 1 / math.sqrt(embed_dim)
         init.uniform_(self.out_proj.weight, -bound, bound)
         if self.out_proj.bias is not None:
@@ -221,7 +225,7 @@ class MultiHeadAttention(Module):
         """Causal self-attention of new positions after those of a cache (`nn.KeyValueCache`, `nn.KeyValueBuffer`).
 
         Args:
-            query: (N, L, E), or as `batch_first` says.
+            query: (N, L, qdim), or as `batch_first` says.
             cache: of the earlier positions.
 
         Returns:
@@ -244,7 +248,7 @@ class MultiHeadAttention(Module):
 
     @scoped
     def attend_to(self, query: Tensor, memory: KeyValueCache, key_padding_mask: Tensor | None = None) -> Tensor:
-        """The result of `forward` for a query (N, L, E) and the sequence of these keys and values.
+        """The result of `forward` for a query (N, L, qdim) and the sequence of these keys and values.
 
         `key_padding_mask` (N, S) is true for keys to ignore.
         """
@@ -267,7 +271,7 @@ class MultiHeadAttention(Module):
         )
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        shapes = {"query": ("N", "L", self.embed_dim), "key": ("N", "S", self.kdim), "value": ("N", "S", self.vdim)}
+        shapes = {"query": ("N", "L", self.qdim), "key": ("N", "S", self.kdim), "value": ("N", "S", self.vdim)}
         given = {name: (n, l, e) if self.batch_first else (l, n, e) for name, (n, l, e) in shapes.items()}
         return {name: spec(*shape, dtype=self.out_proj.weight.dtype) for name, shape in given.items()}
 
@@ -279,7 +283,7 @@ class MultiHeadAttention(Module):
         """
         renamed = dict(state)
         rows = (self.embed_dim, *[self.embed_dim // self.num_heads * self.num_kv_heads] * 2)
-        columns = (self.embed_dim, self.kdim, self.vdim)
+        columns = (self.qdim, self.kdim, self.vdim)
         for role, packed in (("weight", self.in_proj_weight), ("bias", self.in_proj_bias)):
             names = [f"{part}_proj.{role}" for part in "qkv"]
             if not all(name in renamed for name in names):
