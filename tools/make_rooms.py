@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +27,12 @@ def page() -> str:
     return "\n".join([HEAD, *(_section(name, rooms[name], set(rooms)) for name in sorted(rooms))])
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _name(folder: Path) -> str:
     """`lucid.models.checkpoints` for models/checkpoints."""
     parts = folder.relative_to(ROOT).parts
@@ -34,10 +41,9 @@ def _name(folder: Path) -> str:
 
 def _section(name: str, folder: Path, rooms: set[str]) -> str:
     files = sorted(folder.glob("*.py"))
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}
-    about = (ast.get_docstring(trees[folder / "__init__.py"]) or "").split("\n::")[0].strip()
-    used = sorted({room for tree in trees.values() for room in _imported(tree, rooms)} - {name})
-    rows = [f"| `{path.name}` | {_first_line(trees[path])} |" for path in files if path.name != "__init__.py"]
+    about = (ast.get_docstring(tree_of(folder / "__init__.py")) or "").split("\n::")[0].strip()
+    used = sorted({room for path in files for room in _imported(path, rooms)} - {name})
+    rows = [f"| `{path.name}` | {_first_line(tree_of(path))} |" for path in files if path.name != "__init__.py"]
     lines = [f"## {name}", "", about, ""]
     if used:
         lines += [f"Imports from {', '.join(f'`{room}`' for room in used)}.", ""]
@@ -51,21 +57,22 @@ def _first_line(tree: ast.Module) -> str:
     return " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split()).removesuffix("::").replace("|", "\\|")
 
 
-def _imported(tree: ast.Module, rooms: set[str]) -> set[str]:
+def _imported(path: Path, rooms: set[str]) -> set[str]:
     """The rooms from which a file imports: the innermost package that each name is in."""
     found = set()
-    for name in _imported_names(tree):
+    for name in _imported_names(path):
         while name not in rooms:
             name = name.rpartition(".")[0]
         found.add(name)
     return found
 
 
-def _imported_names(tree: ast.Module) -> set[str]:
+@cache
+def _imported_names(path: Path) -> set[str]:
     """The dotted names of Lucid that a file imports."""
     return {
         f"{node.module}.{alias.name}"
-        for node in ast.walk(tree)
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lucid"
         for alias in node.names
     }
@@ -82,11 +89,10 @@ def arrows(rooms: list[str]) -> set[tuple[str, str]]:
     uses: dict[str, set[str]] = {room: set() for room in rooms}
     for top in ("lucid", "models"):
         for path in (ROOT / top).rglob("*.py"):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
             if path == ROOT / "lucid" / "__init__.py":  # loads everything on first use
                 continue
             user = _drawn(f"{_name(path.parent)}.{path.stem}", rooms)
-            used = {_drawn(name, rooms) for name in _imported_names(tree)} - {user, ""}
+            used = {_drawn(name, rooms) for name in _imported_names(path)} - {user, ""}
             if user:
                 uses[user] |= used
     reached = {room: set(used) for room, used in uses.items()}

@@ -192,7 +192,12 @@ def _place(tensors: dict[int, Tensor]) -> int:
 
 
 def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
-    """One item per axis, plus None and ..., with masks as integer tensors and full slices for the ..."""
+    """One item per axis, plus None and ..., with masks as integer tensors and full slices for a ... in the middle.
+
+    Axes after the last item are left alone.
+    """
+    if len(index) <= x.ndim and all(item.__class__ is slice or item.__class__ is int for item in index):
+        return list(index)
     items: list[Any] = []
     for item in index:
         if isinstance(item, (list, np.ndarray)) or (isinstance(item, np.generic) and item.ndim):
@@ -212,9 +217,10 @@ def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
     if used > x.ndim or sum(item is ... for item in items) > 1:
         raise IndexError(f"indexing: {used} indices for the {x.ndim} axes of {show_shape(x.shape)}")
     where = next((i for i, item in enumerate(items) if item is ...), len(items))
+    between = [slice(None)] * (x.ndim - used) if where + 1 < len(items) else []
     complete: list[Any] = []
     axis = 0
-    for item in items[: where + 1] + [slice(None)] * (x.ndim - used) + items[where + 1 :]:
+    for item in items[: where + 1] + between + items[where + 1 :]:
         mask = isinstance(item, Tensor) and item.dtype.kind == "bool"
         complete.extend(_positions(item, x.shape[axis : axis + item.ndim]) if mask else [item])
         axis += _count_axes(item)

@@ -61,13 +61,14 @@ def _reduction(
     return Op(call, name=name, kernel=compute, rule=rule, by_kind=by_kind)
 
 
-_np_sum: Callable[..., Any] = np.sum  # its overloads require a literal keepdims
+# What np.sum, np.max and the like call: they take 1.4 µs to get there, a fifth of a small call.
+_add: Callable[..., Any] = np.add.reduce  # its overloads require a literal keepdims
 
 
 def _mean(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
     """The mean; NaN without elements, as on every backend (np.mean would warn)."""
     count = math.prod(x.shape if axis is None else (x.shape[a] for a in axis))
-    return np.divide(_np_sum(x, axis=axis, keepdims=keepdims), count, dtype=x.dtype)
+    return np.divide(_add(x, axis=axis, keepdims=keepdims), count, dtype=x.dtype)
 
 
 def _counted(dtype: DType) -> DType:
@@ -90,13 +91,13 @@ _NUMBERS = ("int", "float")
 _TRUTHS = {"int": _of_truths, "float": _of_truths}
 _CODES = {"bool": _of_codes}
 
-sum_ = _reduction("sum", np.sum, ("bool", *_NUMBERS), result=_counted)
+sum_ = _reduction("sum", _add, ("bool", *_NUMBERS), result=_counted)
 mean = _reduction("mean", _mean, ("float",))
-max_ = _reduction("max", np.max, _NUMBERS, empty=False, by_kind=_CODES)
-min_ = _reduction("min", np.min, _NUMBERS, empty=False, by_kind=_CODES)
-prod = _reduction("prod", np.prod, ("bool", *_NUMBERS), result=_counted)
-any_ = _reduction("any", np.any, ("bool",), by_kind=_TRUTHS)
-all_ = _reduction("all", np.all, ("bool",), by_kind=_TRUTHS)
+max_ = _reduction("max", np.maximum.reduce, _NUMBERS, empty=False, by_kind=_CODES)
+min_ = _reduction("min", np.minimum.reduce, _NUMBERS, empty=False, by_kind=_CODES)
+prod = _reduction("prod", np.multiply.reduce, ("bool", *_NUMBERS), result=_counted)
+any_ = _reduction("any", np.logical_or.reduce, ("bool",), by_kind=_TRUTHS)
+all_ = _reduction("all", np.logical_and.reduce, ("bool",), by_kind=_TRUTHS)
 
 
 def _argmax_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:
