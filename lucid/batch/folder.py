@@ -14,14 +14,14 @@ from lucid.layouts.checkpoint_files import CONFIG, OTHER_FILES, PROMPTS, onnx_fi
 from lucid.runtime.model_file import check_model_file
 
 Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
-"""Of each file its name, bytes, time of change and number; equal stamps are of equal contents."""
+"""The name, size, time of change and inode of each file; equal stamps mean unchanged contents."""
 
 _MODEL = "model.onnx"
 _ENCODER, _DECODER = "encoder_model", "decoder_model_merged"
 
 
 class FolderChangedError(RuntimeError):
-    """A folder is not what it was when the job began: its results would be those of two models."""
+    """The folder has changed since the job began, so results would come from two models."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ExportedFolder:
         return sum(path.stat().st_size for path in self.files)
 
     def stamp(self) -> Stamp:
-        """What tells, without reading them, that no file has been touched.
+        """A record of the files that changes when one is touched; made without reading them.
 
         Raises:
             OSError: if a file is missing.
@@ -64,12 +64,12 @@ class ExportedFolder:
 
 
 def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
-    """The files of a folder of one of the layouts onnxruntime, optimum, sentence-transformers and transformers.js.
+    """The files of a folder in the layout of onnxruntime, optimum, sentence-transformers or transformers.js.
 
     Raises:
-        FileNotFoundError: if there is no such folder, or no model in it; the message names the command that exports it.
+        FileNotFoundError: if the folder or a model in it is missing; the message names the command that exports one.
         NotADirectoryError: for a file, such as one ONNX file.
-        ValueError: for a folder with several models, an encoder without a merged decoder, or a file that is no model.
+        ValueError: for several models, an encoder without a merged decoder, or a file that is not a model.
     """
     path = Path(os.path.abspath(source))
     if path.is_file():

@@ -1,4 +1,4 @@
-"""What a model's outputs say about a row: an embedding, a label, or a score."""
+"""Heads: from the outputs of a model to the embedding, label or score of each row."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lucid.core.graph.types import Array
 from lucid.runtime import Session
 
 EMBEDDINGS = ("sentence_embedding", "image_embeds", "text_embeds", "pooler_output")
-"""Outputs (N, E) that are the vectors of rows, the first that there is."""
+"""Outputs (N, E) with a vector for each row; the first one that the model has is read."""
 
 TOKENS, DOCUMENT = "token_embeddings", "document_mask"
-"""The outputs of a model that gives a vector for each token, and which of them a document has."""
+"""The outputs of a model with a vector for each token: the vectors, and which of them count in a document."""
 
 _STATES = "last_hidden_state"
 _ACTIVATIONS = (
@@ -26,7 +26,7 @@ _ACTIVATIONS = (
 
 
 class Reader(Protocol):
-    """Makes inputs of a model from values of rows: `TextReader`, `ImageReader`."""
+    """Turns the values of rows into inputs of a model: `TextReader`, `ImageReader`."""
 
     def ready(self, values: Sequence[Any]) -> Ready:
         """As `Task.ready`."""
@@ -36,13 +36,13 @@ class Reader(Protocol):
 
 
 class Head:
-    """A task of one run of a model for each batch.
+    """A task that runs a model once for each batch.
 
     Args:
-        reader: makes its inputs.
+        reader: makes the inputs.
         session: the model.
         columns: as `Task.columns`.
-        results: makes the results of the model's outputs and inputs.
+        results: turns the model's outputs and inputs into results.
         inputs: as `Task.inputs`.
     """
 
@@ -66,10 +66,10 @@ class Head:
 
 
 def embedding(reader: Reader, session: Session, output: str, pooling: str | None, where: str) -> Head:
-    """The vector of a row: the output that is one, or the states of its tokens, pooled.
+    """The embedding of a row: an output that holds it, or the pooled states of the row's tokens.
 
     Raises:
-        ValueError: for a model that gives states alone, without `pooling`, which only the checkpoint could say.
+        ValueError: if the model gives only states and `pooling` is None: the file does not say how to pool them.
     """
     name = next((name for name in EMBEDDINGS if name in session.outputs), None)
     if name is not None:
@@ -93,7 +93,7 @@ def embedding(reader: Reader, session: Session, output: str, pooling: str | None
 
 
 def sparse(reader: Reader, session: Session, output: str) -> Head:
-    """The weights of a row's text for the tokens of the vocabulary, those that are not 0: of SPLADE."""
+    """The non-zero weights of a text for the tokens of the vocabulary, as SPLADE gives them."""
     (width,) = [column.width for column in _vectors(session, EMBEDDINGS[0], output).values()]
 
     def weights(results: Mapping[str, Array], _: Mapping[str, Array]) -> dict[str, Results]:
@@ -105,7 +105,7 @@ def sparse(reader: Reader, session: Session, output: str) -> Head:
 
 
 def token_vectors(reader: Reader, session: Session, output: str, query: bool) -> Head:
-    """A vector for each token of a row: of a document those that `document_mask` keeps, of a query all; of ColBERT."""
+    """A vector for each token, as ColBERT gives it: of a query all, of a document those that `document_mask` keeps."""
     (width,) = [column.width for column in _vectors(session, TOKENS, output).values()]
 
     def vectors(results: Mapping[str, Array], arrays: Mapping[str, Array]) -> dict[str, Results]:
@@ -116,10 +116,10 @@ def token_vectors(reader: Reader, session: Session, output: str, query: bool) ->
 
 
 def classification(reader: Reader, session: Session, output: str, config: Mapping[str, Any]) -> Head:
-    """The likeliest label of a row, and in the column `score` its probability.
+    """The most likely label of a row, and its probability in the column `score`.
 
-    Labels have the names of `id2label`; probabilities are softmax, or the sigmoid where config.json says that a row may
-    have several labels.
+    Labels are named by `id2label`. Probabilities are the softmax, or the sigmoid if config.json allows several labels
+    for a row.
     """
     if output == "score":
         raise ValueError(f"output is {output!r}, the column of the probabilities; give the labels another name")
@@ -140,8 +140,8 @@ def classification(reader: Reader, session: Session, output: str, config: Mappin
 
 
 def ranking(reader: Reader, session: Session, output: str, config: Mapping[str, Any]) -> Head:
-    """How well two texts belong together, as sentence-transformers' CrossEncoder has it: the sigmoid of the logit, or
-    the logit where config.json names the identity.
+    """The score of a pair of texts as sentence-transformers' CrossEncoder computes it: the sigmoid of the logit, or the
+    logit itself if config.json names the identity.
     """
     told = config.get("sentence_transformers")
     about = {**config, **(told if isinstance(told, dict) else {})}

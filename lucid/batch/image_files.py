@@ -1,4 +1,4 @@
-"""Rows of folders of images: a file is a row."""
+"""Folders of images as rows: one file, one row."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lucid.batch.storage import read_file
 from lucid.core.words.safe_text import encodable
 
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-"""Of the names of images."""
+"""The endings of image files."""
 
 _AT_A_TIME = 64  # files in memory
 
 
 class ImageSource:
-    """Image files; the output has their paths in the column `path`.
+    """Image files. Their paths become the column `path` of the output.
 
     Args:
-        files: their addresses.
+        files: the addresses of the images.
     """
 
     schema = pa.schema([("path", pa.string())])

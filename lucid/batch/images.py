@@ -1,4 +1,4 @@
-"""Images of rows as pixels, by the checkpoint's preprocessor_config.json as transformers' image processors read it."""
+"""Images as pixels, by preprocessor_config.json of the checkpoint, as transformers' image processors read it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow has more: its
 
 
 class ImageReader:
-    """Makes pixels of images, as the checkpoint's `Preprocessor` does; Pillow is faster than ops at resizing.
+    """Turns images into pixels like the checkpoint's `Preprocessor`, but with Pillow, which resizes faster than ops.
 
     Args:
-        folder: where preprocessor_config.json is.
-        shape: of the model's input.
+        folder: the folder with preprocessor_config.json.
+        shape: the shape of the model's input.
 
     Raises:
-        FileNotFoundError, ValueError: as `Preprocessor.from_folder`, and for pixels that the model does not take.
+        FileNotFoundError, ValueError: as `Preprocessor.from_folder`, and if the pixels do not fit the model's input.
     """
 
     def __init__(self, folder: Path, shape: tuple[int | str | None, ...]) -> None:
@@ -40,10 +40,10 @@ class ImageReader:
             )
 
     def ready(self, values: Sequence[Any]) -> Ready:
-        """The pixels (3, H, W) of an image: PNG, JPEG, WebP, GIF, BMP or TIFF, whatever the file's name.
+        """The pixels (3, H, W) of a PNG, JPEG, WebP, GIF, BMP or TIFF image, whatever the file's name.
 
         Raises:
-            RowError: for anything but an image, and for one that is broken, or too large as it is or as it is resized.
+            RowError: for anything but an image, a broken image, and one that is too large before or after resizing.
         """
         said = self._preprocessor
         image = _cropped(_resized(_image(values[0]), said), *said.window)
@@ -55,7 +55,7 @@ class ImageReader:
         return Ready(max(1, pixels[0].size // _PATCH), pixels)
 
     def arrays(self, batch: Sequence[Any]) -> dict[str, Array]:
-        """The inputs of the model; images of a batch have one size."""
+        """The inputs of the model: pixels (N, 3, H, W)."""
         return {"pixel_values": np.stack(batch)}
 
 
@@ -102,6 +102,6 @@ def _resized(image: Image.Image, said: Preprocessor) -> Image.Image:
 
 
 def _cropped(image: Image.Image, height: int, width: int) -> Image.Image:
-    """The middle; what is outside of a smaller image is black."""
+    """The middle of an image; a smaller image gets a black border."""
     left, top = (image.width - width) // 2, (image.height - height) // 2
     return image.crop((left, top, left + width, top + height))

@@ -1,8 +1,8 @@
-"""A job: what it computes, where it writes, and which parts are written.
+"""A job: what it computes, where it writes, and which parts are complete.
 
-The rows are divided into parts. Each part becomes a Parquet file, which appears when it is complete, so the folder can
-be read at any moment, and missing part files are the to-do list of an interrupted job. No row is lost or computed into
-two files: a part is named after its first row, and its contents do not depend on who computes it.
+The rows are divided into parts, each of which becomes a Parquet file. A file appears when it is complete, so the folder
+can be read at any time, and missing part files are the to-do list of an interrupted job. No row is lost or written
+twice: a part is named after its first row, and its contents do not depend on who computes it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Computed(NamedTuple):
     """A part that has been written.
 
     Args:
-        rows: how many it has.
-        errors: how many of them have no result.
+        rows: the number of its rows.
+        errors: the number of rows without a result.
     """
 
     rows: int
@@ -47,9 +47,9 @@ class Job:
 
     Args:
         predictor: computes the results.
-        source: has the rows.
+        source: reads the rows.
         output: the address of the folder of the parts.
-        schema: of the parts.
+        schema: the schema of the part files.
     """
 
     predictor: Predictor
@@ -61,12 +61,12 @@ class Job:
         """Compute a part and write it.
 
         Args:
-            part: one of the job's.
-            advance: called with how many rows more are computed.
+            part: a part of this job.
+            advance: called with the number of rows that each batch adds.
 
         Raises:
-            FolderChangedError: if the model is not what it was.
-            OSError: for a file that cannot be read or written, as on a full disk; nothing of the part is there then.
+            FolderChangedError: if the model has changed since the job began.
+            OSError: for a file that cannot be read or written, as on a full disk; nothing of the part is left then.
         """
         errors, repeating = 0, [field.name for field in self.schema if not pa.types.is_list(field.type)]
         with (
@@ -81,16 +81,16 @@ class Job:
 
 
 def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
-    """The parts of a job that are to be computed.
+    """The parts of a job that are still to be computed.
 
     Args:
         job: the job.
-        rows: of a part; a job that goes on keeps what it began with.
-        resume: whether to go on with what is in the folder.
+        rows: the most rows of a part; a resumed job keeps the number that it began with.
+        resume: whether to continue the job in the folder.
 
     Raises:
-        FileExistsError: for a folder that is not empty, without `resume`.
-        ValueError: with `resume`, for a folder of another job; the message says what differs.
+        FileExistsError: if the folder is not empty and `resume` is false.
+        ValueError: if `resume` is true and the folder has another job; the message says what differs.
     """
     there = names_in(job.output)
     told = {
@@ -113,7 +113,7 @@ def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
 
 
 def _input(files: Sequence[str]) -> list[list[Any]]:
-    """What tells an input from another one: of so many files as images are, their names."""
+    """What distinguishes this input from others: sizes and versions of its files, or only the names of very many."""
     if len(files) <= _MANY:
         return [[file, *size_and_version(file)] for file in files]
     return [[f"{len(files)} files", hashlib.sha256("\n".join(files).encode()).hexdigest()]]
@@ -150,7 +150,7 @@ def _difference(name: str, before: Any, now: Any) -> str:
 
 
 def _options(predictor: Predictor) -> dict[str, Any]:
-    """What results depend on besides the model: not threads and providers; batches only change rounding."""
+    """The options that change results. Threads and providers are not among them, and batches only change rounding."""
     choices = predictor.plan.choices
     return {
         "input": predictor.inputs,

@@ -1,4 +1,4 @@
-"""`map_rows`: a model over all rows of files, in this process or on Ray Data."""
+"""`map_rows`: run a model over all rows of files, in this process or on Ray Data."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Summary(NamedTuple):
     """What a job has done.
 
     Args:
-        rows: the rows of the input.
-        computed: how many of them this run has computed; earlier runs have computed the others.
-        errors: how many of the computed rows have no result; the column `error` says why.
-        seconds: how long it took.
+        rows: the number of rows of the input.
+        computed: the number of rows that this run has computed; earlier runs have computed the others.
+        errors: the number of computed rows without a result; the column `error` says why.
+        seconds: the duration of this run.
     """
 
     rows: int

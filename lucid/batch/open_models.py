@@ -20,16 +20,16 @@ from lucid.runtime import Session
 
 @dataclass(frozen=True)
 class Plan:
-    """What is opened: a folder as it was, and options; no weights, so it is small in a pickle.
+    """A folder in one state, and how to open it. It holds no weights, so its pickle is small.
 
     Args:
         folder: the absolute path.
-        digest: of the folder's files.
-        threads: how many batches are computed at a time; of a decoder, which has one, threads that compute an op.
-        providers: of the `Session`.
-        prepack: of the `Session`.
-        choices: of the task.
-        adapter: the absolute path of its file, and its SHA-256.
+        digest: the hash of the folder's files.
+        threads: the number of batches computed at a time; for a decoder, the threads that compute an op.
+        providers: as for `Session`.
+        prepack: as for `Session`.
+        choices: the options of the task.
+        adapter: the absolute path of the adapter's file, and its SHA-256.
     """
 
     folder: str
@@ -42,10 +42,10 @@ class Plan:
 
 
 class OpenModel:
-    """A model in this process: its task, and threads that compute batches.
+    """An open model in this process: its task, and the threads that compute batches.
 
     Raises:
-        FolderChangedError: if the folder is not what it was when the plan was made.
+        FolderChangedError: if the folder has changed since the plan was made.
         ValueError, OSError: as `open_task`.
     """
 
@@ -67,17 +67,17 @@ class OpenModel:
         self.task: Task = open_task(self._folder, session, plan.choices, decoder)
 
     def check(self) -> None:
-        """Whether the folder is still what it was.
+        """Check that the folder is unchanged.
 
         Raises:
-            FolderChangedError: if it is not.
+            FolderChangedError: if it has changed.
         """
         if _stamp(self._folder) != self._stamp:  # rewritten, perhaps with the same contents
             self._folder = _unchanged(self._plan)
             self._stamp = self._folder.stamp()
 
     def run(self, batches: list[list[Any]], budget: int, advance: Advance) -> list[dict[str, Any]]:
-        """The results of each batch of rows that are ready; `advance` is called with the rows of each."""
+        """The results of each batch; `advance` is called with the number of rows of each."""
         run, found = partial(self.task.run, budget=budget), []
         for batch, results in zip(batches, (map if self._pool is None else self._pool.map)(run, batches), strict=True):
             found.append(results)
@@ -91,7 +91,7 @@ _open: dict[Plan, OpenModel] = {}
 
 
 def open_model(plan: Plan) -> OpenModel:
-    """The model of a plan, opened on first use in this process; of many, the one not used for longest is closed."""
+    """The model of a plan, opened on first use in this process. Beyond `_MOST`, the least recently used is closed."""
     with _lock:
         model = _open.pop(plan, None) or OpenModel(plan)
         _open[plan] = model

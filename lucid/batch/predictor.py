@@ -96,7 +96,7 @@ class Predictor:
         Raises:
             KeyError: for a column that is missing.
             ValueError: for a column that has the name of a result.
-            FolderChangedError: if the folder is not what it was.
+            FolderChangedError: if the folder has changed.
         """
         if missing := [name for name in self.inputs if name not in columns]:
             raise KeyError(f"there is no column {', '.join(missing)}; the columns are {', '.join(columns)}")
@@ -117,18 +117,18 @@ class Predictor:
 
     @property
     def _task(self) -> Task:
-        """The task as the CPU knows it: who plans a job may have no other device."""
+        """The task, opened on the CPU: the process that plans a job may have no other device."""
         on_cpu = self.plan.providers == ("cpu",)
         return open_model(self.plan if on_cpu else replace(self.plan, providers=("cpu",), prepack=False)).task
 
     def predict(self, rows: Sequence[Sequence[Any] | RowError], advance: Advance = unheard) -> dict[str, Array]:
         """The results and `error` for rows; a row is its values, or the reason why it has none.
 
-        `advance` is called after each batch, with how many rows more are computed.
+        `advance` is called after each batch, with its number of rows.
 
         Raises:
             ValueError: for more or fewer columns than the model reads.
-            FolderChangedError: if the folder is not what it was.
+            FolderChangedError: if the folder has changed.
         """
         model = open_model(self.plan)
         model.check()
@@ -160,5 +160,5 @@ class Predictor:
 
 
 def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Options as part of a plan, which is a key."""
+    """Options as a hashable value, since a plan is a key."""
     return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(options.items()))

@@ -28,11 +28,11 @@ _FAILURE = "failure"
 
 @contextmanager
 def engine(plan: Plan, workers: int | None, cluster: str | None) -> Iterator[RayEngine]:
-    """A cluster with room for the workers. One that is started here ends with the block.
+    """A cluster with room for the workers. A cluster started here ends with the block.
 
     Raises:
-        ValueError: for more workers than it has room for.
-        ConnectionError: for a cluster that is not there.
+        ValueError: for more workers than the cluster has room for.
+        ConnectionError: if the cluster does not answer.
     """
     ours = not ray.is_initialized()
     if ours:
@@ -52,7 +52,7 @@ class RayEngine:
 
     Args:
         plan: of the predictor; an actor takes a GPU, or as many cores as it has threads.
-        workers: how many; by default as many as there is room for.
+        workers: the number of actors; by default as many as the cluster has room for.
 
     Raises:
         ValueError: as `engine`.
@@ -82,8 +82,8 @@ class RayEngine:
             return
         ray.data.DataContext.get_current().enable_progress_bars = False
         logging.getLogger("ray.data").setLevel(logging.ERROR)
-        # Each part is a block, of which one actor takes one at a time. These need no task that reads, so actors may
-        # have all cores.
+        # Each part is a block, and an actor takes one block at a time. No task reads these blocks, so the actors may
+        # take all cores.
         items = [{"part": pickle.dumps(part)} for part in parts]
         computed = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
             _Worker,

@@ -1,4 +1,4 @@
-"""Rows of a job: what a task makes of them, errors of single rows, and results as Arrow's columns."""
+"""Rows of a job: the interface of a task, errors of single rows, and results as Arrow columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lucid.core.graph.types import Array
 from lucid.core.words.safe_text import encodable
 
 Results: TypeAlias = Sequence[Any] | Array
-"""Of some rows, one for each."""
+"""One result for each row."""
 
 
 ERROR = "error"
@@ -23,7 +23,7 @@ ERROR = "error"
 
 
 class RowError(ValueError):
-    """Why a row has no result. It goes to the column `error`, and the job goes on."""
+    """Why a row has no result. The reason goes to the column `error`, and the job goes on."""
 
 
 class Kind(Enum):
@@ -62,8 +62,8 @@ class Ready:
     """A row that is ready for the model.
 
     Args:
-        size: how many tokens it takes; rows of a similar size share a batch.
-        data: what its task makes a batch of.
+        size: the number of its tokens; rows of similar sizes share a batch.
+        data: what the task needs to put it into a batch.
     """
 
     size: int
@@ -71,12 +71,12 @@ class Ready:
 
 
 class Task(Protocol):
-    """What a folder's model does with a row. A task may be used from several threads at once.
+    """What a folder's model does with rows. Several threads may use a task at once.
 
     Attributes:
-        columns: those of its results, by name.
-        inputs: how many columns it reads.
-        part_rows: the fewest and the most rows that are worth a file of results: what is lost if a job is interrupted.
+        columns: the columns of its results, by name.
+        inputs: the number of columns that it reads.
+        part_rows: the fewest and the most rows of a file of results, of which an interrupted job loses one.
     """
 
     columns: Mapping[str, Column]
@@ -87,31 +87,31 @@ class Task(Protocol):
         """The model's inputs for a row with these values; raises RowError."""
 
     def batches(self, sizes: Sequence[int], budget: int) -> list[list[int]]:
-        """Which rows of these sizes are run together, as their places; `budget` tokens are computed at a time."""
+        """The batches for rows of these sizes, as indices of rows; a batch has up to `budget` tokens."""
 
     def run(self, batch: Sequence[Any], budget: int = BUDGET) -> dict[str, Results]:
-        """The results of rows that are ready, by column, in their order."""
+        """The results of rows by column, in the order of the rows."""
 
 
 def objects(values: Sequence[Any]) -> Array:
-    """An array of objects, whatever they are."""
+    """A one-dimensional array of objects, also of sequences."""
     made = np.empty(len(values), object)
     made[:] = values
     return made
 
 
 def missing(value: Any) -> bool:
-    """Whether a value is what engines have in the place of none: None, NaN, pandas' NA."""
+    """Whether an engine means a missing value: None, NaN or pandas' NA."""
     return (
         value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
     )
 
 
 def result_schema(passed: pa.Schema, columns: Mapping[str, Column]) -> pa.Schema:
-    """The columns that are passed on, those of results, and `error`.
+    """The schema of the columns that are passed on, those of results, and `error`.
 
     Raises:
-        ValueError: for a column that is among both.
+        ValueError: for a column of the input that has the name of a result.
     """
     for name in (*columns, ERROR):
         if name in passed.names:
@@ -124,7 +124,7 @@ def result_schema(passed: pa.Schema, columns: Mapping[str, Column]) -> pa.Schema
 
 
 def with_results(passed: pa.RecordBatch, schema: pa.Schema, results: Mapping[str, Array]) -> pa.RecordBatch:
-    """Rows with their results, as `Predictor.predict` gives them; what is wrong with a row makes its results null."""
+    """Rows with their results, as `Predictor.predict` gives them; a row with an error has null results."""
     wrong = np.array([reason is not None for reason in results[ERROR]], bool)
     made = [_array(results[field.name], field.type, wrong) for field in schema if field.name in results]
     return pa.RecordBatch.from_arrays([*passed.columns, *made], schema=schema)

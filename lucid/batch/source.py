@@ -16,10 +16,10 @@ from lucid.batch.rows import RowError
 
 _FIRST = 64
 CHUNK = 4096
-"""How many rows are read, sorted and computed at a time: the more, the less padding."""
+"""The number of rows that are read, sorted and computed at a time: the more, the less padding."""
 
 CHUNK_BYTES = 32 << 20
-"""Of rows that are large, fewer are read at a time: those of about so many bytes."""
+"""The bytes of rows that are read at a time: of large rows, fewer are read."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Part:
     """Rows that become one file.
 
     Args:
-        first: the number of its first row in the whole input.
-        rows: how many there are.
-        file: the address of the file that they are in; of images, the folder.
-        start: where they begin in it: a row of a Parquet file, a byte of a text file.
+        first: the number of the first row in the whole input.
+        rows: the number of rows.
+        file: the address of their file; unused for images.
+        start: where they begin in the file: a row of a Parquet file, a byte of a text file.
         line: the line of a text file where they begin.
-        names: of images.
+        names: the addresses of images.
     """
 
     first: int
@@ -82,18 +82,18 @@ class Source(Protocol):
 
 
 def part_size(first: int, rows: int) -> int:
-    """The rows of a part that begins at row `first`: as many as come before it, from 64 to `rows`.
+    """The rows of a part that begins at row `first`: as many as come before it, but from 64 to `rows`.
 
-    So an interruption loses less than half of what has been computed, however early it comes.
+    So even an early interruption loses less than half of the computed rows.
     """
     return min(rows, max(_FIRST, first))
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Refuse a file with two columns of one name, since the output has room for one, and names that are no text.
+    """Refuse a file with two columns of one name, since the output has room for one, and names that are not text.
 
     Raises:
-        ValueError: if it has.
+        ValueError: for such a file.
     """
     for name in names:
         if any("\ud800" <= each <= "\udfff" for each in name):  # bytes that are not UTF-8
@@ -103,16 +103,16 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 
 def no_column(name: str, where: str, columns: Sequence[str]) -> KeyError:
-    """The error for a column that is not there."""
+    """The error for a missing column."""
     return KeyError(f"{where}: has no column {name!r}; its columns are {', '.join(columns) or 'none'}")
 
 
 def check_ids(source: Source, column: str) -> None:
-    """Whether no id is null and none is twice. 8 bytes for each row are in memory.
+    """Check that no id is null or repeated; this takes 8 bytes of memory for each row.
 
     Raises:
-        KeyError: for a column that is not there.
-        ValueError: naming the rows, counted from 0.
+        KeyError: for a missing column.
+        ValueError: for such ids; the message names the rows, counted from 0.
     """
     if column not in source.schema.names:
         raise no_column(column, source.files[0], source.schema.names)

@@ -15,18 +15,18 @@ from fsspec.implementations.local import LocalFileSystem
 from lucid.core.words.suggestions import or_check
 from lucid.files.atomic import write_atomically
 
-# What tells one content of a file from the next one, by the names that file systems give it.
+# The names under which file systems report the version of a file's content.
 _VERSIONS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created")
 
 
 def address(place: str | os.PathLike[str]) -> str:
-    """A path as an absolute one, which is the same in every process; URLs such as `s3://...` as they are."""
+    """An absolute path, which is the same in every process; URLs such as `s3://...` stay as they are."""
     text = os.fspath(place)
     return text if "://" in text else os.path.abspath(text)
 
 
 def files_at(place: str) -> list[str]:
-    """The files that an address names: one, those of a pattern, or those in a folder and its folders; sorted.
+    """The files of an address, sorted: one file, those of a pattern, or all in a folder and its subfolders.
 
     Raises:
         FileNotFoundError: if there are none.
@@ -60,7 +60,7 @@ def read_file(place: str) -> bytes:
 
 
 def size_and_version(place: str) -> tuple[int, str]:
-    """How many bytes a file has, and what changes with its content."""
+    """The size of a file, and a value that changes with its content."""
     system, path = _system(place)
     info = system.info(path)
     version = next((str(info[name]) for name in _VERSIONS if info.get(name) is not None), "")
@@ -68,7 +68,7 @@ def size_and_version(place: str) -> tuple[int, str]:
 
 
 def names_in(folder: str) -> set[str]:
-    """The names of the files in a folder, which need not be there."""
+    """The names of the files in a folder; none for a folder that does not exist."""
     system, path = _system(folder)
     if not system.exists(path):
         return set()
@@ -76,7 +76,7 @@ def names_in(folder: str) -> set[str]:
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder where there are folders."""
+    """Make a folder, on file systems that have folders."""
     system, path = _system(folder)
     system.makedirs(path, exist_ok=True)
 

@@ -1,4 +1,4 @@
-"""Which task an exported folder is for: the inputs and outputs of its model tell."""
+"""The task of an exported folder, which the inputs and outputs of its model tell."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ OUTPUTS = {
 }
 """The tasks, and the column of each one's results."""
 SENTENCES = ("sentence-similarity", "sparse-encoding", "multi-vector-encoding")
-"""Those whose checkpoints may have prompts by name."""
+"""The tasks whose checkpoints may have prompts by name."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What may be chosen about a task; `Predictor` describes each."""
+    """The options of a task; `Predictor` describes each."""
 
     output: str | None = None
     task: str | None = None
@@ -86,10 +86,10 @@ def task_name(session: Session, where: str) -> str:
 
 
 def open_task(folder: ExportedFolder, session: Session, choices: Choices, decoder: Session | None = None) -> Task:
-    """What the model of a folder does with rows.
+    """The task of the model in a folder.
 
     Raises:
-        ValueError: for a model of another task, or a choice that it does not have.
+        ValueError: for a model of another task, or an option that its task does not have.
         OSError: if its tokenizer or the config of its preprocessor is missing.
     """
     where = str(folder.path)

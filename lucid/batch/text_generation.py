@@ -20,18 +20,18 @@ from lucid.generation.stops import Stops
 from lucid.runtime import Session
 
 NEW_TOKENS = 128
-"""How many tokens an answer has at most, where nothing else is asked for."""
+"""The default for the most tokens of an answer."""
 
 
 class _TextTask:
     """A task that writes a text for each row.
 
     Args:
-        tokenizer: of the checkpoint.
+        tokenizer: the checkpoint's tokenizer.
         output: the column of the texts.
-        options: of `Generator.generate`, with `max_new_tokens`.
+        options: those of `Generator.generate`, with `max_new_tokens`.
         max_characters: the most characters of a row.
-        positions: of what reads a row; None for any number.
+        positions: the positions of the model that reads a row; None for any number.
     """
 
     inputs, part_rows, batches = 1, (16, 256), staticmethod(padded_batches)

@@ -1,4 +1,4 @@
-"""Texts of rows as arrays of tokens: a prompt before each, cut off and padded as the checkpoint says."""
+"""Texts as arrays of tokens, with a prompt in front, truncated and padded as the checkpoint says."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from lucid.models.checkpoints.config import read_json
 from lucid.models.checkpoints.registry import find_family
 
 CHARACTERS = 32
-"""How many characters a token has at most, on average: no text of more characters for each token is read."""
+"""The most characters of a token on average; a longer text is not read to its end."""
 _SENTENCES = "sentence_bert_config.json"
 _ANY = 1 << 20  # transformers writes 1e30 for "any number"
 _KEYS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class TextReader:
-    """Makes tokens of texts, or of pairs of texts, and batches of these.
+    """Turns texts, or pairs of texts, into tokens, and these into batches.
 
     Args:
-        tokenizer: of the checkpoint; its padding and truncation are set here.
+        tokenizer: the checkpoint's tokenizer; its padding and truncation are set here.
         config: the checkpoint's config.json.
         names: the inputs of the model.
-        max_length: the most tokens of a row, at which it is cut off; by default what the checkpoint says.
+        max_length: the most tokens of a row; longer rows are truncated. The default is the checkpoint's.
         max_characters: the most characters of a text.
-        prompt: is put before each text.
+        prompt: the prompt in front of each text.
 
     Raises:
         ValueError: for an input that is not made of text, or a length that the model has no positions for.
@@ -131,7 +131,7 @@ def _pad_id(tokenizer: Tokenizer) -> int:
 
 
 def _length(tokenizer: Tokenizer, config: Mapping[str, Any], wanted: int | None) -> int | None:
-    """Where a row is cut off: what sentence-transformers would do, or transformers with truncation=True."""
+    """The length to which rows are truncated, as by sentence-transformers, or transformers with truncation=True."""
     positions = tokenizer.max_positions
     kind = str(config.get("model_type"))
     family = find_family(kind)
@@ -158,11 +158,11 @@ def _sentence_length(folder: Path) -> object:
 
 
 def prompt_of(folder: Path, wanted: str | None) -> str:
-    """What is put before each text.
+    """The prompt in front of each text.
 
     Args:
-        folder: with the file, or without: then there are no prompts.
-        wanted: the name of a prompt, or "" for none; None is the checkpoint's default, which may be none.
+        folder: the folder, which has no prompts if their file is missing.
+        wanted: the name of a prompt, or "" for none; None means the checkpoint's default, which may be none.
 
     Raises:
         ValueError: for a prompt that the checkpoint does not have, and a file with anything else.

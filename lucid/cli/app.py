@@ -1,4 +1,4 @@
-"""The command line: parsed to the options of a command, which then runs. A command is loaded as it runs, for speed."""
+"""The command line: it is parsed to the options of a command, which is loaded only then, for speed, and runs."""
 
 from __future__ import annotations
 

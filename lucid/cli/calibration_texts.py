@@ -1,4 +1,4 @@
-"""What needs the extra `chat`: the texts of --text as calls of a model."""
+"""The texts of --text as calls of a model, which needs the extra `chat`."""
 
 from __future__ import annotations
 

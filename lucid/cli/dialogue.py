@@ -27,7 +27,7 @@ _HELP = {
     _FENCE: "begins and ends a message of several lines",
 }
 OPTIONS = (*(one.name for group in (SamplingOptions, RepetitionOptions) for one in fields(group)), "max_new_tokens")
-"""What `/set` takes."""
+"""The options of `/set`."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Dialogue:
     """A conversation on the terminal.
 
     Attributes:
-        model: that answers.
+        model: the model that answers.
         choice: the options of its answers.
         system: the system message.
     """
@@ -116,7 +116,7 @@ def _number(name: str, value: str) -> float:
 
 
 def joined(lines: Iterator[str]) -> Iterator[str]:
-    '''Lines as messages: those between """ and """ are one.'''
+    '''Messages from lines: the lines between two """ are one message.'''
     for line in lines:
         if not line.startswith(_FENCE):
             yield line

@@ -1,4 +1,4 @@
-"""SOURCE of the commands that run exported models: one, or a checkpoint that is exported to a cache folder once."""
+"""SOURCE of the commands that run exported models: an export, or a checkpoint that is exported once, to a cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lucid.runtime.providers import installed
 
 
 class ExportedSource(NamedTuple):
-    """Where a model is, what it is called, and the file of an adapter for its runs."""
+    """The path of a model, its name, and the file of an adapter for its runs."""
 
     folder: Path
     name: str
@@ -41,11 +41,11 @@ class ExportedSource(NamedTuple):
 def exported_source(
     options: DeployedOptions, task: str | None, providers: Sequence[str], decoder: bool = False
 ) -> ExportedSource:
-    """The exported model of SOURCE; a checkpoint is exported first, unless it has been, and a line says so.
+    """The exported model of SOURCE. A checkpoint is exported first, unless the cache has it, and a line says so.
 
-    The folder of a checkpoint is named after a hash of everything that decides what is in it: the names, sizes and
-    times of its files, the options, the version of Lucid and the release of onnxruntime. Of several processes that need
-    it one exports, and the others wait for it.
+    The folder of an export is named after a hash of everything that it depends on: the names, sizes and times of the
+    checkpoint's files, the options, the version of Lucid and the release of onnxruntime. If several processes need the
+    same export, one makes it and the others wait.
 
     Raises:
         ValueError: with `decoder`, for the checkpoint of a model that does not continue texts.
@@ -69,7 +69,7 @@ def exported_source(
 
 
 def _digest(options: DeployedOptions, checkpoint: Path, task: str | None, providers: Sequence[str]) -> str:
-    """The SHA-256 of everything that decides what is exported."""
+    """The SHA-256 of everything that an export depends on."""
     adapters = adapters_of(options)
     texts = [] if options.text is None else [options.text]
     decides = {
@@ -83,7 +83,7 @@ def _digest(options: DeployedOptions, checkpoint: Path, task: str | None, provid
 
 
 def _seen(paths: Iterable[Path]) -> list[tuple[Any, ...]]:
-    """Of each file, also those in folders: its path, size, time of change and number."""
+    """The path, size, time of change and inode of each file, also in subfolders."""
     found = []
     for path in map(Path.resolve, paths):
         inside = [path] if path.is_file() else [each for each in sorted(path.rglob("*")) if each.is_file()]
@@ -96,7 +96,7 @@ def _seen(paths: Iterable[Path]) -> list[tuple[Any, ...]]:
 def _export(
     options: DeployedOptions, checkpoint: Path, task: str | None, providers: Sequence[str], folder: Path, decoder: bool
 ) -> None:
-    """Write the folder as serving needs it: for the first provider, with the quickest cache, weights in a side file."""
+    """Write the folder for serving: for the first provider, with the fastest cache, and weights in a side file."""
     with phase("reading weights"):
         model = models.load(
             checkpoint,

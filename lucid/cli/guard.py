@@ -77,7 +77,7 @@ def supervise(report: Callable[[str, int], int]) -> None:
 
 
 def _show_cursor() -> None:
-    """What a child that is killed while it shows its phases leaves undone."""
+    """Show the cursor again, which a child hides that is killed while it shows its phases."""
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K\x1b[?25h")
 

@@ -40,7 +40,7 @@ class CommandHelp(TyperCommand):
 
 
 class GroupHelp(TyperGroup):
-    """The commands, each with all of its first sentence."""
+    """The commands, each with its whole first sentence."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write them as a list."""
@@ -50,7 +50,7 @@ class GroupHelp(TyperGroup):
 
 
 def _readable(option: str, about: str) -> tuple[str, str]:
-    """Without types that say nothing; many choices go to the description, which is wrapped."""
+    """Rows without types that say nothing; many choices go to the description, which is wrapped."""
     option = option.replace(" range>", ">").replace("<list[", "<").replace("]>", ">")
     option = re.sub(r"^([A-Z.]+) <\w+>$", r"\1", option).replace("<str>", "NAME")
     about = re.sub(r"\[default: \(([^()]*)\)", r"[default: \1", about)

@@ -12,15 +12,15 @@ from lucid.cli.errors import usage
 from lucid.files.locks import exclusively, lock
 
 CACHE = "LUCID_CACHE"
-"""The variable with the folder where exports of checkpoints are kept."""
+"""The environment variable with the folder of exported checkpoints."""
 MOST = "LUCID_CACHE_GB"
-"""The variable with its size in GB, beyond which folders are removed."""
+"""The environment variable with the size of that folder in GB, beyond which exports are removed."""
 _USUAL = 50.0
 _NAME = re.compile(r".+-[0-9a-f]{16}")
 
 
 def cache_folder() -> Path:
-    """The folder of exported checkpoints, which is made: LUCID_CACHE, or `lucid` in the user's folder of caches."""
+    """Make the folder of exported checkpoints: LUCID_CACHE, or `lucid` in the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
     folder = Path(os.environ.get(CACHE) or Path(home, "lucid"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -28,16 +28,16 @@ def cache_folder() -> Path:
 
 
 def use(folder: Path) -> None:
-    """Keep a folder until this process ends; afterwards it is the one that was used last."""
+    """Protect a folder until this process ends, and mark it as the most recently used."""
     os.utime(folder)
     if sys.platform != "win32":
         lock(os.open(folder, os.O_RDONLY), wait=True, shared=True)  # the system closes it
 
 
 def make_room(room: float) -> None:
-    """Remove folders that no process uses, the least recently used first, until the others have at most so many bytes.
+    """Remove unused folders, the least recently used first, until the others have at most so many bytes.
 
-    Where the system or the file system has no locks, as on Windows, all stay.
+    Without file locks, as on Windows, all folders stay.
     """
     with exclusively(cache_folder() / "room") as alone:
         for half in cache_folder().glob(".*.removed") if alone else ():  # of a process that was killed meanwhile
@@ -50,10 +50,10 @@ def make_room(room: float) -> None:
 
 
 def room_of_cache() -> float:
-    """The bytes that the cache may have.
+    """The most bytes of the cache.
 
     Raises:
-        CommandError: for a size that is no number.
+        CommandError: for a size that is not a number.
     """
     told = os.environ.get(MOST) or str(_USUAL)
     try:

@@ -1,4 +1,4 @@
-"""The inputs, sizes, part and target of a model, as `--set`, `--input`, `--call`, `--size`, `--part` and so on say."""
+"""The inputs, sizes, part and target of a model, from `--set`, `--input`, `--call`, `--size`, `--part` and others."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def _value(text: str) -> Any:
 
 
 def inputs(texts: Sequence[str]) -> dict[str, Any]:
-    """`NAME:DTYPE:SIZES` texts, or `NAME:SIZES` for float32; `NAME.0` and `NAME.1` are the items of a list, also of
-    lists."""
+    """Specs from `NAME:DTYPE:SIZES`, or `NAME:SIZES` for float32; `NAME.0` and `NAME.1` are items of a list, which may
+    be nested."""
     types: dict[str, TensorType] = {}
     for text in texts:
         name, *rest = text.split(":")
@@ -80,7 +80,7 @@ def inputs(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _as_lists(name: str, items: Any) -> Any:
-    """Items by number as a list."""
+    """Items with consecutive numbers as a list."""
     if not isinstance(items, dict):
         return items
     numbers = [str(number) for number in range(len(items))]
@@ -95,7 +95,7 @@ def _size(text: str) -> str | int:
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
-    """`NAME=N` texts, each one or several separated by commas."""
+    """Sizes from `NAME=N` texts, each with one or several separated by commas."""
     values: dict[str, int] = {}
     for text in texts:
         for part in text.split(","):
@@ -135,7 +135,7 @@ def target_of(options: TargetOptions, name: str | None = None) -> Target:
 
 
 def part(model: Model, options: ExportedModelOptions) -> ModelPart:
-    """The model, or what `--part` and `--cache` ask for, with the inputs of `--input` and `--call` and `--outputs`."""
+    """The model, or its part for `--part` and `--cache`, with `--input`, `--call` and `--outputs`."""
     kwargs = {**_of_tokenizer(model, options), **arguments(model, options)}
     try:
         chosen = ModelPart(model, kwargs)
@@ -175,7 +175,7 @@ def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
 
 
 def _of_tokenizer(model: Model, options: InputOptions) -> Mapping[str, TensorType]:
-    """All inputs of a model whose tokenizer makes more than it needs, such as `token_type_ids`; {} for others."""
+    """All inputs that the tokenizer makes, such as `token_type_ids`, if the model takes them; otherwise {}."""
     if options.inputs or not isinstance(model, PublishedModel):
         return {}
     inputs = model.full_input_specs()

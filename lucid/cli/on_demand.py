@@ -1,4 +1,4 @@
-"""Modules of the commands that are loaded only where they are needed: they take time, or need an extra."""
+"""Modules that commands load only when needed, because they take time or need an extra."""
 
 from __future__ import annotations
 

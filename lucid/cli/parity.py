@@ -78,7 +78,7 @@ def cost_json(cost: QuantizingCost | None) -> dict[str, Any] | None:
 
 
 def print_cost(out: terminal.Output, source: Module | None, cost: QuantizingCost | None) -> None:
-    """Print what quantizing cost against the source, where a model was quantized."""
+    """Print what quantizing costs compared with the source, if the model is quantized."""
     if cost is not None:
         out.line(f"cost  of quantizing (NumPy, quantized weights in float32 against the source): {cost}")
     elif source is not None:
@@ -119,7 +119,7 @@ def print_parity(out: terminal.Output, report: ParityReport, brief: bool = False
 
 
 def _print_runs(out: terminal.Output, report: ParityReport) -> None:
-    """Of each run the output that is the nearest to its tolerance; then the notes."""
+    """Print for each run the output closest to its tolerance, then the notes."""
     runs: dict[tuple[object, ...], list[Comparison]] = {}
     for comparison in report.comparisons:
         runs.setdefault((comparison.provider, *comparison.sizes.items()), []).append(comparison)

@@ -39,7 +39,7 @@ class Texts:
         return cls(checkpoint, package)
 
     def preprocessing(self) -> Preprocessing:
-        """What computes the inputs of the model in a file."""
+        """The preprocessing inside a file, which computes the inputs of the model."""
         result: Preprocessing = self.package.text_preprocessing(self.checkpoint)
         return result
 

@@ -1,4 +1,4 @@
-"""The phases of a command on the terminal: the one that runs with its time, and then a line for each."""
+"""The phases of a command on the terminal: the current one with its time, and a line for each that has ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WIDE = 110  # columns of a terminal in which a bar has room next to numbers
 
 
 def shown_on_terminal() -> AbstractContextManager[None]:
-    """Inside, phases are shown on the standard error output, if it is a terminal."""
+    """Inside, phases are shown on stderr if it is a terminal."""
     return listening(_Phases()) if sys.stderr.isatty() else nullcontext()
 
 
@@ -67,7 +67,7 @@ class _Phases:
 
     @contextmanager
     def _described(self, progress: Progress, total: int | None, unit: str) -> Iterator[Advance]:
-        """The line shows these names, and a bar if there is a total; at the end what it showed before."""
+        """Inside, the line shows these names, and a bar if the total is known."""
         (task,) = progress.tasks
         before = task.description, task.fields["unit"], task.fields["began"], task.total, task.completed
         progress.update(task.id, description=": ".join(self._names), unit=unit, began=time.monotonic())
@@ -88,7 +88,7 @@ class _Bar(BarColumn):
 
 
 class _Speed(ProgressColumn):
-    """How much is done of what is counted, how fast, and how long the rest takes."""
+    """A column with the count, the speed, and the time left."""
 
     def render(self, task: Task) -> Text:
         unit = task.fields["unit"]
@@ -98,7 +98,7 @@ class _Speed(ProgressColumn):
 
 
 def so_far(done: float, total: float, unit: str, seconds: float) -> str:
-    """What is told of a long phase: 2,048 of 20,000 rows, 310 rows/s, 58 s left."""
+    """The state of a long phase as text: 2,048 of 20,000 rows, 310 rows/s, 58 s left."""
     text = f"{done:,.0f} of {total:,.0f} {unit}"
     if not done or not seconds:
         return text
@@ -108,7 +108,7 @@ def so_far(done: float, total: float, unit: str, seconds: float) -> str:
 
 
 class _Lines:
-    """A listener that writes a line now and then, for a log; only of what people count."""
+    """A listener that writes a line now and then, for a log; only for phases with a unit that people count."""
 
     @contextmanager
     def __call__(self, name: str, total: int | None, unit: str) -> Iterator[Advance]:
@@ -126,5 +126,5 @@ class _Lines:
 
 
 def in_a_log() -> AbstractContextManager[None]:
-    """Inside, a job that takes long tells how far it is, where the standard error output is no terminal."""
+    """Inside, a long job logs its progress if stderr is not a terminal."""
     return nullcontext() if sys.stderr.isatty() else listening(_Lines())

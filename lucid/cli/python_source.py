@@ -1,4 +1,4 @@
-"""What SOURCE names in Python: `lucid.models.bert:Bert`, `net.py:Net` or `nn.Linear`."""
+"""SOURCE as a name in Python: `lucid.models.bert:Bert`, `net.py:Net` or `nn.Linear`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _FORMS = "a checkpoint (a folder, a GGUF file or OWNER/NAME of the hub), FILE.py
 
 
 def is_import(source: str) -> bool:
-    """Whether SOURCE has the form of a name in Python; otherwise it is the path of a checkpoint."""
+    """Whether SOURCE has the form of a Python name; otherwise it is the path of a checkpoint."""
     return ":" in source or source.endswith(".py") or source.partition(".")[0] in ("lucid", *dir(lucid))
 
 
 def no_such_source(source: str) -> CommandError:
-    """The error about a SOURCE that is neither a checkpoint nor a name in Python."""
+    """The error for a SOURCE that is neither a checkpoint nor a Python name."""
     if os.path.exists(source):
         return usage(f"SOURCE {source!r} is no checkpoint{_what_to_do_with(Path(source))}")
     similar = [*paths_near(source), *near(source, modules_of_nn())][:3]
@@ -48,7 +48,7 @@ def _what_to_do_with(file: Path) -> str:
 
 
 def find(source: str) -> Any:
-    """What SOURCE names."""
+    """The object that SOURCE names."""
     place, colon, name = source.rpartition(":")
     if not colon:
         if source.endswith(".py"):
@@ -117,7 +117,7 @@ def _import(name: str, place: str) -> ModuleType:
 
 @contextmanager
 def _importing(place: str) -> Iterator[None]:
-    """Errors of the user's code say where they are, or are a line about SOURCE."""
+    """Inside, errors of the user's code get their line, and errors about SOURCE become one line."""
     try:
         with located_errors():
             yield
@@ -127,7 +127,7 @@ def _importing(place: str) -> Iterator[None]:
 
 
 def _module_meant(name: str) -> str:
-    """A suggestion for a module that does not exist, from those of its package."""
+    """A suggestion for a missing module, from the modules of its package."""
     package, _, module = name.rpartition(".")
     places = getattr(sys.modules.get(package), "__path__", None) if package else [str(Path.cwd())]
     return did_you_mean(module, (entry.name for entry in iter_modules(places))) if places else ""

@@ -1,4 +1,4 @@
-"""Models with quantized weights, as `--bits` and what goes with it ask for them."""
+"""Models quantized by `--bits` and the options that go with it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _UNCHANGED = "float"
 
 
 def load_quantized(options: QuantizedModelOptions, mapped: bool = True) -> tuple[Model, Module | None]:
-    """The model of `load_model`, quantized if there is --bits, and then also the one that it was quantized from.
+    """The model of `load_model`, and its source if --bits quantizes it.
 
-    With `mapped` a checkpoint whose weights are only rounded is read layer by layer from the mapped file. With
-    --adapter-inputs its layers take adapters.
+    With `mapped`, a checkpoint that needs no calibration is read layer by layer from the mapped file. With
+    --adapter-inputs, its layers take adapters.
     """
     model, original = _load_quantized(options, mapped)
     if not options.adapter_inputs:
@@ -47,12 +47,12 @@ def _load_quantized(options: QuantizedModelOptions, mapped: bool) -> tuple[Model
 
 
 def only_rounds(options: QuantizationOptions) -> bool:
-    """Whether nothing but weights is looked at, so that they can be read one by one from the mapped file."""
+    """Whether quantizing needs only the weights, so that they can be read one by one from the mapped file."""
     return options.method != "gptq" and options.activations is None
 
 
 def quantize_arguments(options: WeightOptions, checkpoint: Path | None, decoder: bool) -> dict[str, Any] | None:
-    """The arguments of `lucid.quantize`; None without --bits. A decoder reads --text as a whole, others by line."""
+    """The arguments of `lucid.quantize`; None without --bits. A decoder reads --text whole, other models by line."""
     arguments = values_of(options, QuantizationOptions if isinstance(options, QuantizationOptions) else WeightOptions)
     bits, activations = arguments.pop("bits"), arguments.get("activations")
     if bits is None:

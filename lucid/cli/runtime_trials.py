@@ -1,4 +1,4 @@
-"""What the installed onnxruntime can do, found by trying."""
+"""Trials of what the installed onnxruntime can do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def loads_here(path: Path) -> Loader:
 
 
 def why_not(provider: str) -> str:
-    """Why a provider does not run the smallest model; empty if it does."""
+    """Why a provider does not run the smallest model; "" if it does."""
     if provider == REMOTE:
         return "calls a web service; it computes nothing on this machine"
     try:

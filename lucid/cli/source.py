@@ -40,10 +40,10 @@ class Pretrained(Protocol):
 def load_model(options: ModelOptions, dequantize: bool = False, mapped: bool = False) -> Model:
     """The model that SOURCE names, made with the arguments of `--set` and the weights of a checkpoint.
 
-    A checkpoint makes the model that its config names. A class is called with the arguments, or its `from_pretrained`
-    if there are weights. A function is also called, unless it needs arguments that are not given: then it is itself the
-    model. With `dequantize` the quantized weights of a checkpoint become parameters. With `mapped` its weights keep
-    their element types, so that they stay in the file until they are read.
+    A checkpoint gives the model that its config names. A class is called with the arguments, or its `from_pretrained`
+    if there are weights. A function is called as well, unless arguments are missing: then the function is the model.
+    With `dequantize`, quantized weights become parameters. With `mapped`, weights keep their element types, so that
+    they stay in the file until they are read.
     """
     if options.weights is not None and not options.weights.exists():
         raise usage(f"--weights: there is no file or folder {str(options.weights)!r}{or_check(options.weights)}")
@@ -168,13 +168,13 @@ def checkpoint_in(options: SourceOptions) -> Path | None:
 
 
 def checkpoint_of(source: str) -> Path | None:
-    """The path of a checkpoint: a folder, or a GGUF file; None if a SOURCE is something else."""
+    """The path of a checkpoint, a folder or a GGUF file; None for any other SOURCE."""
     path = Path(source)
     return path if path.is_dir() or (path.is_file() and path.suffix.lower() == ".gguf") else None
 
 
 def beside(source: str, ending: str, may_exist: bool = False) -> Path:
-    """Where a command without -o writes: next to a checkpoint, named after it; here for one of the hub's cache."""
+    """The default for -o: next to the checkpoint and named after it; here if the checkpoint is in the hub's cache."""
     checkpoint = checkpoint_of(source)
     if checkpoint is None:
         if not is_import(source):
@@ -189,7 +189,7 @@ def beside(source: str, ending: str, may_exist: bool = False) -> Path:
 
 
 def _say_what_is_read(path: Path) -> None:
-    """Tell which weights of a folder are read, where it has pickles too."""
+    """Print which weights of a folder are read, if it has pickles next to other files."""
     pickled = sorted(file.name for file in path.glob("pytorch_model*.bin"))
     if pickled and any(path.glob("*.safetensors")):
         Output(error=True).line(f"note  {path}: the safetensors files are read, not {pickled[0]}")

@@ -33,7 +33,7 @@ _DEFAULT_WIDTH = 140  # for a pipe or a file, which have no width
 
 
 class Notes(logging.Handler):
-    """What the library tells about the models that it reads, each in one line of stderr."""
+    """Notes of the library about the models that it reads, one line of stderr each."""
 
     def emit(self, record: logging.LogRecord) -> None:
         Output(error=True).line("warning  " if record.levelno >= logging.WARNING else "note  ", record.getMessage())
@@ -63,7 +63,7 @@ class Output:
         self._console = Console(highlight=False, markup=False, emoji=False, width=width, stderr=error)
 
     def line(self, *parts: object, style: str = "") -> None:
-        """Print one line, whatever its parts contain."""
+        """Print one line, also if its parts contain line ends."""
         self._console.print(Text.assemble(*map(_text, parts)), style=style, soft_wrap=True)
 
     def lines(self, text: object, style: str = "") -> None:
@@ -112,7 +112,7 @@ def _is_standard_output(path: Path) -> bool:
 
 
 def verdict(passed: bool) -> Styled:
-    """The start of a line: whether a check passed."""
+    """The start of a line that says whether a check passed."""
     return Styled("ok    " if passed else "FAIL  ", "green" if passed else "bold red")
 
 
@@ -160,7 +160,7 @@ def written(out: Output, files: Sequence[Path]) -> None:
 
 
 def written_folder(out: Output, folder: Path, verbose: bool) -> None:
-    """The same for a folder, of which `verbose` also lists the files."""
+    """The same for a folder; with `verbose`, its files are listed."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     if verbose:
         for file in files:
@@ -193,7 +193,7 @@ def amount(count: float) -> str:
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """What is typed meanwhile is not shown; the next question reads it."""
+    """Inside, typed characters are not shown; the next question reads them."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         yield
     else:

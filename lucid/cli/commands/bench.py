@@ -37,7 +37,7 @@ _PROMPT, _NEW, _FEWEST = 64, 32, 3  # tokens of a prompt, new ones, and runs of 
 
 
 def run(options: Bench) -> int:
-    """Measure the file, or each of a folder, and show; returns the exit code."""
+    """Measure the file, or each file of a folder, and show the figures; returns the exit code."""
     files = model_files(options.model)
     found = []
     for file in files:
@@ -54,7 +54,7 @@ def run(options: Bench) -> int:
 
 
 def _decoding(options: Bench) -> dict[str, Any]:
-    """Of a decoder with a cache: the time to the first token, tokens per second after it, and memory."""
+    """Figures of a decoder with a cache: the time to the first token, tokens per second after it, and memory."""
     sizes, before = read_sizes(options.sizes), restart_peak()
     session = Session(options.model, options.providers or None, threads=options.threads)
     length = session.inputs["input_ids"][1][1]
@@ -85,7 +85,7 @@ def _decoding(options: Bench) -> dict[str, Any]:
 
 
 def _runs(options: Bench) -> dict[str, Any]:
-    """Of other models: the time of runs, and what of the machine they use."""
+    """Figures of other models: the time of runs, and the share of the machine that they use."""
     inspection = inspected(options)
     measured = measure(
         lambda: Session(options.model, options.providers or None, threads=options.threads),

@@ -32,7 +32,7 @@ def run(options: Chat) -> int:
 
 
 def _converse(dialogue: Dialogue, interrupts: Interrupts, messages: Iterator[str], *, commands: bool = False) -> int:
-    """Answer messages, and do commands where there are any; the exit code says whether each could be answered."""
+    """Answer messages and obey commands; the exit code says whether each message could be answered."""
     notes, code, answered = terminal.Output(error=True), OK, 0
     for message in messages:
         if commands and message.startswith("/"):
@@ -68,12 +68,12 @@ def _converse(dialogue: Dialogue, interrupts: Interrupts, messages: Iterator[str
 
 
 def _lines() -> Iterator[str]:
-    """The lines of the standard input that say something."""
+    """The lines of the standard input that are not empty."""
     yield from filter(None, map(str.strip, sys.stdin))
 
 
 def _asked(interrupts: Interrupts) -> Iterator[str]:
-    """What the user says when asked on the terminal."""
+    """A line that the user types at the prompt."""
     while True:
         try:
             with interrupts.heard():

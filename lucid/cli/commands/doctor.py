@@ -30,7 +30,7 @@ EXTRAS = {
     "torch": ("torch",),
     "plot": ("matplotlib",),
 }
-"""What each extra of people who use Lucid adds to the others; those for work on Lucid itself are not here."""
+"""The packages that each extra adds, without the extras for work on Lucid itself."""
 
 _CPU, _GPU, _WEBGPU = "onnxruntime", "onnxruntime-gpu", "onnxruntime-webgpu"
 

@@ -94,7 +94,7 @@ def _export_file(options: Export) -> int:
 
 
 def _is_as_read(options: Export) -> bool:
-    """Whether a file computes what torch does, from the same inputs."""
+    """Whether a file computes what torch computes from the same inputs."""
     changed = options.bits, options.dtype, options.with_tokenizer, options.with_preprocessor
     return options.via is not None and not any(changed)
 
@@ -151,7 +151,7 @@ def _summary(
 
 
 def _locations(exported: onnx.ModelProto) -> set[str]:
-    """The files that hold weights as external data: a side file, or, if the weights are large, the model's own."""
+    """The files with weights as external data: a side file, or, for large weights, the model's own file."""
     return {
         entry.value
         for tensor in exported.graph.initializer

@@ -50,9 +50,9 @@ def run(options: Generate) -> int:
 
 
 def prepared(options: AnswerCommand) -> tuple[LanguageModel, dict[str, Any]]:
-    """The model, and the arguments of `LanguageModel.answer`: those of the command over the checkpoint's.
+    """The model, and the arguments of `LanguageModel.answer`: options of the command override the checkpoint's.
 
-    Without a seed the draws differ from run to run.
+    Without a seed, the draws differ from run to run.
     """
     groups = (SamplingOptions, RepetitionOptions)
     given = {name: value for group in groups for name, value in values_of(options, group).items() if value is not None}

@@ -15,7 +15,7 @@ from lucid.generation.defaults import shown
 
 
 def run(options: Map) -> int:
-    """Compute the rows, and say how many there are; returns the exit code."""
+    """Compute the rows and print their number; returns the exit code."""
     local = options.engine == "local"
     generation = {"max_new_tokens": options.max_new_tokens, "chat": options.chat or None}
     providers = options.providers or ["cpu"]

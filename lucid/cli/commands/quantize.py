@@ -40,7 +40,7 @@ def run(options: Quantize) -> int:
         check_folder(output)
     else:
         check_place(output)
-    # What is only rounded is read from the mapped file, layer by layer; other models run, in float32.
+    # Without calibration, weights are read from the mapped file layer by layer. Other models run, in float32.
     mapped = options.target_error is None and only_rounds(options)
     model = load_model(options, dequantize=True, mapped=mapped)
     if not isinstance(model, Module):

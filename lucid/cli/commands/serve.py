@@ -41,7 +41,7 @@ def run(options: Serve) -> int:
 
 
 def _announce(settings: Settings, model: Any, routes: list[str], json: bool) -> None:
-    """Say what is served and where, before it is: in lines, or as one line of JSON."""
+    """Announce what will be served and where: in lines, or as one line of JSON."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{settings.port}"
     defaults = {} if model.language is None else model.language.tokenizer.defaults

@@ -85,7 +85,7 @@ class JsonCommand(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfigOptions:
-    """How a checkpoint is read."""
+    """How to read a checkpoint."""
 
     revision: Annotated[
         str | None,
@@ -120,7 +120,7 @@ class ConfigOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """Where a model is, and what a checkpoint is read as."""
+    """Where a model is, and how to read a checkpoint."""
 
     source: Annotated[
         str,
@@ -155,7 +155,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(ConfigOptions, SourceOptions):
-    """A model: where it is, how it is read or made."""
+    """A model: where it is, and how to read or make it."""
 
     adapter_inputs: Annotated[
         bool,
