@@ -40,6 +40,16 @@ class Positioned(nn.Module):
         return x + self.positions(x.shape[1])
 
 
+class OfProbabilities(nn.Module):
+    """A loss of probabilities."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        self.loss = loss
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        return self.loss(x.sigmoid(), target)
+
+
 class Alternating(nn.Module):
     """Modules by name and in a list."""
 
@@ -57,6 +67,7 @@ class Alternating(nn.Module):
 lucid.manual_seed(0)  # the modules below have the same weights in every test
 
 X, IMAGES, SCORES = ("N", "L", 8), ("N", 8, 12, 9), ("N", 4, "L", "S")
+CLASSES = ("N", 2), lucid.spec("N", dtype="int64")
 
 MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "Linear": (nn.Linear(8, 4), (X,)),
@@ -144,4 +155,19 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
         (X, ("N", "S", 8)),
     ),
     "Transformer": (nn.Transformer(8, 2, 1, 1, 16).eval(), (("N", "S", 8), ("N", "T", 8))),
+    "CrossEntropyLoss": (nn.CrossEntropyLoss(lucid.tensor([0.5, 2.0]), label_smoothing=0.1), CLASSES),
+    "NLLLoss": (nn.NLLLoss(), CLASSES),
+    "MultiMarginLoss": (nn.MultiMarginLoss(), CLASSES),
+    **{
+        name: (getattr(nn, name)(), (X, X))
+        for name in (
+            *("L1Loss", "MSELoss", "SmoothL1Loss", "HuberLoss", "KLDivLoss", "PoissonNLLLoss", "SoftMarginLoss"),
+            *("BCEWithLogitsLoss", "MultiLabelSoftMarginLoss", "HingeEmbeddingLoss"),
+            *("CosineSimilarity", "PairwiseDistance"),
+        )
+    },
+    **{name: (getattr(nn, name)(), (X, X, X)) for name in ("MarginRankingLoss", "TripletMarginLoss")},
+    "GaussianNLLLoss": (nn.GaussianNLLLoss(eps=0.5), (X, X, X)),
+    "BCELoss": (OfProbabilities(nn.BCELoss()), (X, X)),
+    "CosineEmbeddingLoss": (nn.CosineEmbeddingLoss(), (X, X, ("N", "L"))),
 }

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.ported_losses import LOSSES
+
 # The sizes of inputs as Lucid's tests trace them: names are known only at run time.
 SPECS: dict[str, tuple[Any, ...]] = {
     "x": ("N", 3, 4),
@@ -509,6 +511,7 @@ LINES: dict[str, tuple[str, Line]] = {
         ),
     ),
     "a function with its own gradient": ("x", lambda t, F, nn, x: doubled(t).apply(x, 3)),
+    **LOSSES,
 }
 
 

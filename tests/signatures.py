@@ -32,6 +32,9 @@ BY_PLACE = {
     "dims": ("axes", "axis", "repeats"),
     "dimension": ("axis",),
     "exponent": ("y",),
+    "obj": ("x",),
+    "from": ("low",),
+    "to": ("high",),
     **dict.fromkeys(("batch2", "tensor2", "mat2", "vec2"), ("other",)),
 }
 
@@ -45,7 +48,9 @@ _BATCH_FIRST = "batches come first unless one asks otherwise"
 
 # Differences that stay, and why; docs/howto/coming-from.md says the same.
 DELIBERATE: dict[str, dict[str, str]] = {
-    **{f"nn.{name}": {"dtype for device": _DEVICE} for name in ("Linear", "LayerNorm", "RMSNorm", "GroupNorm")},
+    **{
+        f"nn.{name}": {"dtype for device": _DEVICE} for name in ("Linear", "LayerNorm", "RMSNorm", "GroupNorm", "PReLU")
+    },
     **{
         f"nn.{name}": {"dtype for device": _DEVICE, "batch_first=True for False": _BATCH_FIRST}
         for name in ("Transformer", "TransformerEncoderLayer", "TransformerDecoderLayer")
@@ -58,7 +63,7 @@ DELIBERATE: dict[str, dict[str, str]] = {
         f"nn.BatchNorm{axes}d": {"dtype for track_running_stats": "they always are; a flag there is refused"}
         for axes in (1, 2)
     },
-    "nn.Softmax": {"axis=-1 for None": _AXIS},
+    **{f"nn.{name}": {"axis=-1 for None": _AXIS} for name in ("Softmax", "LogSoftmax")},
     "functional.softmax": {"axis=-1 for None": _AXIS},
     "functional.log_softmax": {"axis=-1 for None": _AXIS},
     **{
@@ -87,7 +92,13 @@ _PLACE = "the input of a module is given by place"
 
 # Arguments that are not taken by torch's name, and why; "*" is any function.
 NOT_TAKEN: dict[str, dict[str, str]] = {
-    "*": {"out": _UNCHANGED, "generator": "there is one generator", "memory_format": _MEMORY, "device": _DEVICE},
+    "*": {
+        **dict.fromkeys(("size_average", "reduce"), "torch's former spellings of reduction="),
+        "out": _UNCHANGED,
+        "generator": "there is one generator",
+        "memory_format": _MEMORY,
+        "device": _DEVICE,
+    },
     "*.forward": {"input": _PLACE},
     "Tensor.arange": {"dtype": "lucid.arange takes it"},
     "Tensor.bmm": {"batch2": _DOCUMENTATION},
@@ -98,6 +109,8 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
     "Tensor.numpy": {"force": _MEMORY},
     "Tensor.type_as": {"tensor": _DOCUMENTATION},
     "Tensor.where": {"y": _DOCUMENTATION},
+    "Tensor.uniform_": dict.fromkeys(("from", "to"), "low and high, as `from` is a word of Python's"),
+    "lucid.is_tensor": {"obj": _DOCUMENTATION},
     "lucid.einsum": {"args": _DOCUMENTATION},
     "functional.one_hot": {"tensor": _DOCUMENTATION},
     **{f"nn.{name}": {"args": _DOCUMENTATION} for name in ("Sequential", "GRU", "LSTM", "RNN")},
@@ -164,4 +177,12 @@ def differences(ours: list[Parameter], theirs: list[Parameter]) -> list[str]:
 
 def _alike(mine: Parameter, default: str) -> bool:
     """Whether a default is torch's, whose element type is float32 (int64 for whole numbers) where none is given."""
-    return mine.default == default or (mine.name == "dtype" and default == "None")
+    return _number(mine.default) == _number(default) or (mine.name == "dtype" and default == "None")
+
+
+def _number(default: str | None) -> object:
+    """A default as a number, if it is one: 1e-8 is 1e-08."""
+    try:
+        return float(default or "")
+    except ValueError:
+        return default

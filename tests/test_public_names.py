@@ -103,7 +103,7 @@ def test_a_model_is_found_without_importing_its_file():
     [
         (nn, "MultiHeadAtention", "; did you mean MultiHeadAttention or MultiheadAttention?"),
         (nn, "layer_norm", "; did you mean LayerNorm?"),
-        (nn, "CrossEntropyLoss", ": losses are for training; Lucid only computes models"),
+        (nn, "CTCLoss", ": it sums over alignments, which only training needs; compute it in torch"),
         (functional, "gelo", "; did you mean gelu?"),
         (lucid.ops, "sofmax", "; did you mean softmax?"),
         (lucid.export, "to_onx", "; did you mean to_onnx?"),

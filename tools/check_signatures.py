@@ -38,7 +38,9 @@ def torchs(name: str) -> Callable[..., Any] | None:
 def parameters(name: str, thing: Callable[..., Any]) -> list[Parameter]:
     """By inspection, or for built-in functions from the first line of their documentation."""
     try:
-        return [p for p in signature(thing) if p.name not in ("_stacklevel", "_weight", "_freeze")]
+        named = [p for p in signature(thing) if p.name not in ("_stacklevel", "_weight", "_freeze")]
+        dispatcher = name.startswith("functional.") and [p.name for p in named] == ["args"]  # such as max_pool1d
+        return [] if dispatcher else named
     except ValueError:
         text = re.search(rf"{name.rpartition('.')[2]}\((.*?)\)\s*(?:->|:)", thing.__doc__ or "", re.DOTALL)
     if text is None:

@@ -42,6 +42,26 @@ from lucid.nn.convolution import conv_transpose1d as conv_transpose1d
 from lucid.nn.convolution import conv_transpose2d as conv_transpose2d
 from lucid.nn.convolution import conv_transpose3d as conv_transpose3d
 from lucid.nn.decoding import kept_positions as kept_positions
+from lucid.nn.losses import binary_cross_entropy as binary_cross_entropy
+from lucid.nn.losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from lucid.nn.losses import cosine_embedding_loss as cosine_embedding_loss
+from lucid.nn.losses import cosine_similarity as cosine_similarity
+from lucid.nn.losses import cross_entropy as cross_entropy
+from lucid.nn.losses import gaussian_nll_loss as gaussian_nll_loss
+from lucid.nn.losses import hinge_embedding_loss as hinge_embedding_loss
+from lucid.nn.losses import huber_loss as huber_loss
+from lucid.nn.losses import kl_div as kl_div
+from lucid.nn.losses import l1_loss as l1_loss
+from lucid.nn.losses import margin_ranking_loss as margin_ranking_loss
+from lucid.nn.losses import mse_loss as mse_loss
+from lucid.nn.losses import multi_margin_loss as multi_margin_loss
+from lucid.nn.losses import multilabel_soft_margin_loss as multilabel_soft_margin_loss
+from lucid.nn.losses import nll_loss as nll_loss
+from lucid.nn.losses import pairwise_distance as pairwise_distance
+from lucid.nn.losses import poisson_nll_loss as poisson_nll_loss
+from lucid.nn.losses import smooth_l1_loss as smooth_l1_loss
+from lucid.nn.losses import soft_margin_loss as soft_margin_loss
+from lucid.nn.losses import triplet_margin_loss as triplet_margin_loss
 from lucid.nn.quantized import embedding as embedding
 from lucid.nn.quantized import linear as linear
 from lucid.nn.recurrent_decoding import mask_of_new_tokens as mask_of_new_tokens
@@ -61,6 +81,8 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
     "cache_key_mask",
     "cache_positions",
     "cache_span",
@@ -71,33 +93,48 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "cosine_embedding_loss",
+    "cosine_similarity",
     "cross_attention",
+    "cross_entropy",
     "dropout",
     "elu",
     "embedding",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
     "grid_sample",
     "hardsigmoid",
     "hardswish",
+    "hinge_embedding_loss",
+    "huber_loss",
     "interpolate",
     "kept_positions",
+    "kl_div",
+    "l1_loss",
     "layer_caches",
     "layer_norm",
     "leaky_relu",
     "linear",
     "log_softmax",
     "logsigmoid",
+    "margin_ranking_loss",
     "mask_of_new_tokens",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
     "mish",
+    "mse_loss",
     "multi_head_attention_forward",
+    "multi_margin_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
     "normalize",
     "one_hot",
     "pad",
+    "pairwise_distance",
     "pixel_shuffle",
+    "poisson_nll_loss",
     "prelu",
     "present_caches",
     "relu",
@@ -106,9 +143,12 @@ __all__ = [
     "scaled_dot_product_attention",
     "sigmoid",
     "silu",
+    "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softplus",
     "tanh",
+    "triplet_margin_loss",
     "unfold",
 ]
 

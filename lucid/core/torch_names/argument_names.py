@@ -109,6 +109,7 @@ _REFUSED = {
     "out": "tensors are never changed in place; take the result",
     "decimals": "write (x * 10**decimals).round() / 10**decimals",
     "max_norm": "it would change the table in place; scale the rows of the weight beforehand",
+    **dict.fromkeys(("size_average", "reduce"), 'write reduction="mean", "sum" or "none"'),
     "generator": "random numbers come from the generator that lucid.manual_seed sets; leave it out",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 _NO_GRADIENTS = "Lucid computes no gradients; train in torch and load the weights with lucid.load"
-_NO_LOSS = "losses are for training; Lucid only computes models"
+_NO_CTC = "it sums over alignments, which only training needs; compute it in torch"
 _NO_DEVICES = "tensors have no device; leave it out. A session chooses what an exported model runs on: provider=..."
 _NO_COMPLEX = (
     "there are no complex numbers; keep real and imaginary parts in two tensors: for rotary embeddings "
@@ -125,19 +125,7 @@ ABSENT: dict[str, dict[str, str]] = {
         "lr_scheduler": "give a schedule in the place of the rate: AdamW(lucid.optim.cosine(1e-3, steps, warmup=100))",
     },
     "nn": {
-        **dict.fromkeys(
-            (
-                "CrossEntropyLoss",
-                "MSELoss",
-                "BCEWithLogitsLoss",
-                "BCELoss",
-                "L1Loss",
-                "NLLLoss",
-                "CTCLoss",
-                "KLDivLoss",
-            ),
-            _NO_LOSS,
-        ),
+        "CTCLoss": _NO_CTC,
         "DataParallel": _NO_DEVICES,
         "LogSigmoid": "write F.logsigmoid(x) in forward; it has no parameters",
         **_FORMULAS,
@@ -146,22 +134,11 @@ ABSENT: dict[str, dict[str, str]] = {
         "pad_sequence as F.pad and lucid.stack, and give lengths in place of a packed sequence",
     },
     "functional": {
-        **dict.fromkeys(
-            (
-                "cross_entropy",
-                "mse_loss",
-                "binary_cross_entropy_with_logits",
-                "binary_cross_entropy",
-                "nll_loss",
-                "l1_loss",
-            ),
-            _NO_LOSS,
-        ),
+        "ctc_loss": _NO_CTC,
         **{name.lower(): formula for name, formula in _FORMULAS.items()},
         "group_norm": "write ops.group_norm(x, weight, bias, groups=groups)",
         "batch_norm": "write ops.batch_norm(x, mean, variance, weight, bias)",
         "instance_norm": "write ops.group_norm(x, weight, bias, groups=x.shape[1])",
-        "cosine_similarity": "write (F.normalize(x, dim=dim) * F.normalize(y, dim=dim)).sum(dim)",
         "gumbel_softmax": "random numbers would be fixed in an exported model; give them as an input",
         "upsample": "write F.interpolate(x, size, scale_factor, mode)",
     },

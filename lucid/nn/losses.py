@@ -1,0 +1,593 @@
+"""Losses with torch's arguments, for training and evaluation: functions, and modules that keep their options.
+
+All are compositions of ops, so they trace and export with open sizes. `x` holds predictions, called `input` in torch.
+`reduction` is "mean", "sum" or "none", which keeps one number for each element; the mean of no elements is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, ClassVar
+
+from lucid import ops
+from lucid.core.graph.types import same_shape, show_shape
+from lucid.core.torch_names.argument_names import torch_names
+from lucid.nn.module import Module
+from lucid.ops.elementwise import at_least_float32, log1p
+from lucid.ops.operand_conversion import as_tensor, check_tensors
+from lucid.ops.reduction import normalize
+from lucid.ops.tensor.tensor import Tensor
+
+# Reductions -----------------------------------------------------------------------------------------------------------
+
+
+def _reduced(losses: Tensor, reduction: str, counted: Tensor | None = None) -> Tensor:
+    """The mean or the sum of losses, or all of them; the mean divides by `counted` in place of their number."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"reduction is {reduction!r}, expected 'none', 'mean' or 'sum'")
+    if reduction == "none":
+        return losses
+    if reduction == "sum":
+        return losses.sum()
+    return losses.mean() if counted is None else (at_least_float32(losses).sum() / counted).astype(losses.dtype)
+
+
+def _weighted(losses: Tensor, weight: Tensor | None) -> Tensor:
+    return losses if weight is None else losses * weight
+
+
+def _check_alike(name: str, x: Tensor, target: Tensor) -> None:
+    check_tensors(name, x=x, target=target)
+    if not same_shape(x.shape, target.shape):
+        raise ValueError(f"{name}: target {show_shape(target.shape)} differs from the input {show_shape(x.shape)}")
+
+
+# Classes --------------------------------------------------------------------------------------------------------------
+
+
+@torch_names
+def cross_entropy(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The negative log-probability of the target, of logits (N, C, ...) or (C,).
+
+    Args:
+        target: class indices (N, ...) or (), integers; or probabilities of all classes, of the shape of x.
+        weight: (C,) a factor of each class. The mean divides by the factors of the targets, not for probabilities.
+        ignore_index: the index of targets that count for nothing.
+        label_smoothing: the share of the target that all classes get alike (Szegedy et al. 2016).
+
+    Raises:
+        ValueError: for a target or weight of another shape, or a smoothing outside of 0 to 1.
+        IndexError: for a known index of no class.
+    """
+    check_tensors("cross_entropy", x=x, target=target)
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"cross_entropy: label_smoothing is {label_smoothing}, expected 0 to 1")
+    axis = min(1, x.ndim - 1)
+    logs = ops.log_softmax(x, axis=axis)
+    if target.dtype.kind != "float":
+        losses, counted = _of_indices("cross_entropy", logs, target, weight, ignore_index, label_smoothing)
+        return _reduced(losses, reduction, counted)
+    _check_alike("cross_entropy", x, target)
+    if ignore_index >= 0:
+        raise ValueError("cross_entropy: ignore_index is for class indices, and the target has probabilities")
+    scaled = _scaled("cross_entropy", logs, weight)
+    return _reduced(_smoothed(-(scaled * target).sum(axis), scaled, label_smoothing), reduction)
+
+
+@torch_names
+def nll_loss(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
+    """The negative of log-probabilities (N, C, ...) or (C,) at class indices (N, ...) or (); see `cross_entropy`.
+
+    Raises:
+        ValueError: for a target or weight of another shape.
+        IndexError: for a known index of no class.
+    """
+    check_tensors("nll_loss", x=x, target=target)
+    losses, counted = _of_indices("nll_loss", x, target, weight, ignore_index)
+    return _reduced(losses, reduction, counted)
+
+
+def _of_indices(
+    name: str, logs: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The loss at each class index, 0 where it is ignored, and the sum of the weights that count."""
+    axis = min(1, logs.ndim - 1)
+    if target.dtype.kind == "float" or not same_shape(target.shape, (*logs.shape[:axis], *logs.shape[axis + 1 :])):
+        raise ValueError(
+            f"{name}: got a target {target.type} of {logs.type}, expected class indices (N, ...) of (N, C, ...)"
+        )
+    ignored = target == ignore_index
+    indices = ops.where(ignored, 0, target)
+    _check_indices(name, indices, logs.shape[axis])
+    scaled = _scaled(name, logs, weight)
+    losses = -ops.take_along(scaled, indices.long().unsqueeze(axis), axis=axis).squeeze(axis)
+    counted = (~ignored).sum() if weight is None else ops.where(ignored, 0, ops.take(weight, indices, 0)).sum()
+    return ops.where(ignored, 0, _smoothed(losses, scaled, smoothing)), counted
+
+
+def _check_indices(name: str, indices: Tensor, classes: Any) -> None:
+    if not indices.is_traced and isinstance(classes, int):
+        known = indices.numpy()
+        wrong = known[(known < 0) | (known >= classes)]
+        if wrong.size:
+            raise IndexError(
+                f"{name}: target {wrong[0]} is none of {classes} classes; ignore_index={wrong[0]} leaves such ones out"
+            )
+
+
+def _scaled(name: str, logs: Tensor, weight: Tensor | None) -> Tensor:
+    """Each class's log-probability times its weight."""
+    if weight is None:
+        return logs
+    axis = min(1, logs.ndim - 1)
+    if not same_shape(weight.shape, logs.shape[axis : axis + 1]):
+        raise ValueError(
+            f"{name}: weight {show_shape(weight.shape)}, expected a number for each of {logs.shape[axis]} classes"
+        )
+    return logs * weight.reshape(-1, *(1,) * (logs.ndim - axis - 1))
+
+
+def _smoothed(losses: Tensor, logs: Tensor, smoothing: float) -> Tensor:
+    return losses * (1 - smoothing) - logs.mean(min(1, logs.ndim - 1)) * smoothing if smoothing else losses
+
+
+@torch_names
+def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean") -> Tensor:
+    """-(target * log(x) + (1 - target) * log(1 - x)) of probabilities x; logarithms are at least -100, as in torch.
+
+    Args:
+        weight: a factor of each loss, broadcast.
+
+    Raises:
+        ValueError: for a target of another shape.
+    """
+    _check_alike("binary_cross_entropy", x, target)
+    losses = -(target * ops.maximum(ops.log(x), -100) + (1 - target) * ops.maximum(log1p(-x), -100))
+    return _reduced(_weighted(losses, weight), reduction)
+
+
+@torch_names
+def binary_cross_entropy_with_logits(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Binary cross-entropy of sigmoid(x), without overflow.
+
+    Args:
+        weight: a factor of each loss, broadcast.
+        pos_weight: a factor of the losses of positive targets, broadcast.
+
+    Raises:
+        ValueError: for a target of another shape.
+    """
+    _check_alike("binary_cross_entropy_with_logits", x, target)
+    losses = _weighted(ops.softplus(-x), None if pos_weight is None else (pos_weight - 1) * target + 1)
+    losses = (1 - target) * x + losses
+    return _reduced(_weighted(losses, weight), reduction)
+
+
+@torch_names
+def multilabel_soft_margin_loss(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """The mean binary cross-entropy of the classes, the last axis of logits x; `weight`: a factor of each class."""
+    losses = (1 - target) * x + ops.softplus(-x)
+    return _reduced(_weighted(losses, weight).mean(-1), reduction)
+
+
+@torch_names
+def multi_margin_loss(
+    x: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """max(0, margin - x[target] + x[i])^p, the mean over the classes i of scores (N, C) or (C,), without the target's.
+
+    Args:
+        target: class indices (N,) or ().
+        weight: (C,) a factor of each class as a target.
+    """
+    _check_indices("multi_margin_loss", target, x.shape[-1])
+    places = target.long().unsqueeze(-1)
+    losses = ops.maximum(margin - ops.take_along(x, places, axis=-1) + x, 0) ** p
+    losses = _weighted(losses, weight if weight is None else ops.take(weight, places, 0))
+    return _reduced(ops.where(ops.arange(x.shape[-1]) == places, 0, losses).mean(-1), reduction)
+
+
+@torch_names
+def kl_div(x: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """target * (log(target) - x) of log-probabilities x (Kullback and Leibler 1951); 0 where the target is 0.
+
+    Args:
+        reduction: also "batchmean", the sum over the size of the first axis.
+        log_target: whether the target holds log-probabilities.
+    """
+    check_tensors("kl_div", x=x, target=target)
+    if log_target:
+        losses = ops.exp(target) * (target - x)
+    else:
+        losses = ops.where(target > 0, target * ops.log(ops.where(target > 0, target, 1)), 0) - target * x
+    if reduction == "batchmean":
+        return losses.sum() / as_tensor("kl_div", x.shape[0], losses.dtype)
+    return _reduced(losses, reduction)
+
+
+# Numbers --------------------------------------------------------------------------------------------------------------
+
+
+@torch_names
+def l1_loss(x: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """|x - target|; with a weight of each element, the mean divides by the sum of the weights."""
+    return _reduced(_weighted(abs(x - target), weight), reduction, None if weight is None else weight.sum())
+
+
+@torch_names
+def mse_loss(x: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
+    """(x - target)^2; with a weight of each element, the mean divides by the sum of the weights."""
+    return _reduced(_weighted((x - target) ** 2, weight), reduction, None if weight is None else weight.sum())
+
+
+@torch_names
+def smooth_l1_loss(x: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """(x - target)^2 / 2 / beta where |x - target| < beta, else |x - target| - beta / 2 (Girshick 2015).
+
+    Raises:
+        ValueError: for a negative beta.
+    """
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss: beta is {beta}, expected 0 or more")
+    apart = abs(x - target)
+    losses = ops.where(apart < beta, apart**2 * (0.5 / beta), apart - beta / 2) if beta else apart
+    return _reduced(losses, reduction)
+
+
+@torch_names
+def huber_loss(
+    x: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
+    """(x - target)^2 / 2 where |x - target| < delta, else delta * (|x - target| - delta / 2) (Huber 1964).
+
+    Args:
+        weight: a factor of each loss.
+
+    Raises:
+        ValueError: for a delta that is not positive.
+    """
+    if delta <= 0:
+        raise ValueError(f"huber_loss: delta is {delta}, expected a number above 0")
+    apart = abs(x - target)
+    losses = ops.where(apart < delta, apart**2 * 0.5, (apart - delta / 2) * delta)
+    return _reduced(_weighted(losses, weight), reduction)
+
+
+@torch_names
+def poisson_nll_loss(
+    x: Tensor, target: Tensor, log_input: bool = True, full: bool = False, *, eps: float = 1e-8, reduction: str = "mean"
+) -> Tensor:
+    """exp(x) - target * x, of the logarithm x of an expected count; without `log_input` x is the count.
+
+    Args:
+        full: whether Stirling's approximation of log(target!) is added, for targets above 1.
+        eps: added to a count before its logarithm is taken.
+    """
+    losses = ops.exp(x) - target * x if log_input else x - target * ops.log(x + eps)
+    if full:
+        count = ops.where(target > 1, target, 1)
+        losses = losses + ops.where(target > 1, count * ops.log(count) - count + 0.5 * ops.log(2 * math.pi * count), 0)
+    return _reduced(losses, reduction)
+
+
+@torch_names
+def gaussian_nll_loss(
+    x: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """(log(var) + (x - target)^2 / var) / 2, of a normal distribution (Nix and Weigend 1994).
+
+    Args:
+        var: variances, at least `eps`: of the shape of x, of that without its last axis, or broadcast.
+        full: whether log(2 pi) / 2 is added.
+    """
+    variance = as_tensor("gaussian_nll_loss", var, x.dtype)
+    if variance.ndim == x.ndim - 1 and same_shape(variance.shape, x.shape[:-1]):
+        variance = variance.unsqueeze(-1)
+    variance = ops.maximum(variance, eps)
+    losses = 0.5 * (ops.log(variance) + (x - target) ** 2 / variance)
+    return _reduced(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
+
+
+# Vectors and margins --------------------------------------------------------------------------------------------------
+
+
+@torch_names
+def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between vectors along an axis; norms are at least `eps`."""
+    return (normalize(x1, axis=axis, eps=eps) * normalize(x2, axis=axis, eps=eps)).sum(axis)
+
+
+@torch_names
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last axis."""
+    return (x1 - x2 + eps).norm(p, -1, keepdims)
+
+
+@torch_names
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, *, reduction: str = "mean"
+) -> Tensor:
+    """1 - cos of vectors (N, d) or (d,) where the target is 1; max(0, cos - margin) where it is -1."""
+    products, *squares = ((a * b).sum(-1) for a, b in ((input1, input2), (input1, input1), (input2, input2)))
+    cosine = products / ((squares[0] + 1e-12) * (squares[1] + 1e-12)).sqrt()
+    losses = ops.where(target == 1, 1 - cosine, 0) + ops.where(target == -1, ops.maximum(cosine - margin, 0), 0)
+    return _reduced(losses, reduction)
+
+
+@torch_names
+def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
+    """x where the target is 1; max(0, margin - x) where it is -1."""
+    losses = ops.where(target != -1, x, 0) + ops.where(target != 1, ops.maximum(margin - x, 0), 0)
+    return _reduced(losses, reduction)
+
+
+@torch_names
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, *, reduction: str = "mean"
+) -> Tensor:
+    """max(0, margin - target * (input1 - input2)); the target is 1 where input1 should be greater, else -1."""
+    losses = ops.maximum(margin - target * (input1 - input2), 0)
+    return _reduced(losses, reduction)
+
+
+@torch_names
+def soft_margin_loss(x: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-target * x)) of targets 1 and -1."""
+    return _reduced(ops.softplus(-target * x), reduction)
+
+
+@torch_names
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, margin + distance of the positive - distance of the negative), by the p-norm (Schroff et al. 2015).
+
+    Args:
+        swap: whether the negative's distance from the positive counts where it is less (Balntas et al. 2016).
+    """
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    far = ops.minimum(far, pairwise_distance(positive, negative, p, eps)) if swap else far
+    return _reduced(ops.maximum(near - far + margin, 0), reduction)
+
+
+# Modules --------------------------------------------------------------------------------------------------------------
+
+
+class _Loss(Module):
+    """A function of predictions and a target, with its options; a weight is a buffer."""
+
+    compute: ClassVar[Callable[..., Tensor]]
+
+    def _options(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # subclasses are
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        return type(self).compute(x, target, **self._options())
+
+    def extra_repr(self) -> str:
+        options = self._options().items()
+        return ", ".join(f"{name}={each!r}" for name, each in options if isinstance(each, (bool, float, int, str)))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _PlainLoss(_Loss):
+    reduction: str = "mean"
+
+
+class L1Loss(_PlainLoss):
+    """|x - target|: `F.l1_loss` with these options."""
+
+    compute = l1_loss
+
+
+class MSELoss(_PlainLoss):
+    """(x - target)^2: `F.mse_loss` with these options."""
+
+    compute = mse_loss
+
+
+class SoftMarginLoss(_PlainLoss):
+    """log(1 + exp(-target * x)) of targets 1 and -1: `F.soft_margin_loss` with these options."""
+
+    compute = soft_margin_loss
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SmoothL1Loss(_PlainLoss):
+    """Squared below `beta`, linear above: `F.smooth_l1_loss` with these options."""
+
+    compute = smooth_l1_loss
+    beta: float = 1.0
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class KLDivLoss(_PlainLoss):
+    """The divergence of log-probabilities x from a target: `F.kl_div` with these options."""
+
+    compute = kl_div
+    log_target: bool = False
+
+
+@dataclass(eq=False, repr=False)
+class HuberLoss(_Loss):
+    """Squared below `delta`, linear above: `F.huber_loss` with these options."""
+
+    compute = huber_loss
+    reduction: str = "mean"
+    delta: float = 1.0
+
+
+@dataclass(eq=False, repr=False)
+class NLLLoss(_Loss):
+    """The negative of log-probabilities at class indices: `F.nll_loss` with these options."""
+
+    compute = nll_loss
+    weight: Tensor | None = None
+    _: KW_ONLY
+    ignore_index: int = -100
+    reduction: str = "mean"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class CrossEntropyLoss(NLLLoss):
+    """The negative log-probability of the target, of logits: `F.cross_entropy` with these options."""
+
+    compute = cross_entropy
+    label_smoothing: float = 0.0
+
+
+@dataclass(eq=False, repr=False)
+class BCELoss(_Loss):
+    """Binary cross-entropy of probabilities: `F.binary_cross_entropy` with these options."""
+
+    compute = binary_cross_entropy
+    weight: Tensor | None = None
+    _: KW_ONLY
+    reduction: str = "mean"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BCEWithLogitsLoss(BCELoss):
+    """Binary cross-entropy of logits: `F.binary_cross_entropy_with_logits` with these options."""
+
+    compute = binary_cross_entropy_with_logits
+    pos_weight: Tensor | None = None
+
+
+class MultiLabelSoftMarginLoss(BCELoss):
+    """The mean binary cross-entropy of the classes: `F.multilabel_soft_margin_loss` with these options."""
+
+    compute = multilabel_soft_margin_loss
+
+
+@dataclass(eq=False, repr=False)
+class MultiMarginLoss(_Loss):
+    """How far scores reach above the target's, less a margin: `F.multi_margin_loss` with these options."""
+
+    compute = multi_margin_loss
+    p: int = 1
+    margin: float = 1.0
+    weight: Tensor | None = None
+    _: KW_ONLY
+    reduction: str = "mean"
+
+
+@dataclass(eq=False, repr=False)
+class PoissonNLLLoss(_Loss):
+    """The negative log-likelihood of counts: `F.poisson_nll_loss` with these options."""
+
+    compute = poisson_nll_loss
+    log_input: bool = True
+    full: bool = False
+    _: KW_ONLY
+    eps: float = 1e-8
+    reduction: str = "mean"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GaussianNLLLoss(_Loss):
+    """The negative log-likelihood of normal distributions: `F.gaussian_nll_loss` with these options."""
+
+    compute = gaussian_nll_loss
+    full: bool = False
+    eps: float = 1e-6
+    reduction: str = "mean"
+
+    def forward(self, x: Tensor, target: Tensor, var: Tensor | float) -> Tensor:  # type: ignore[override]
+        return gaussian_nll_loss(x, target, var, **self._options())
+
+
+@dataclass(eq=False, repr=False)
+class HingeEmbeddingLoss(_Loss):
+    """x, or what a margin leaves of it: `F.hinge_embedding_loss` with these options."""
+
+    compute = hinge_embedding_loss
+    margin: float = 1.0
+    _: KW_ONLY
+    reduction: str = "mean"
+
+
+@dataclass(eq=False, repr=False)
+class MarginRankingLoss(_Loss):
+    """Which of two numbers should be greater, by a margin: `F.margin_ranking_loss` with these options."""
+
+    compute = margin_ranking_loss
+    margin: float = 0.0
+    _: KW_ONLY
+    reduction: str = "mean"
+
+    def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        return type(self).compute(input1, input2, target, **self._options())
+
+
+class CosineEmbeddingLoss(MarginRankingLoss):
+    """How far the angles of vectors are from what they should be: `F.cosine_embedding_loss` with these options."""
+
+    compute = cosine_embedding_loss
+
+
+@dataclass(eq=False, repr=False)
+class TripletMarginLoss(_Loss):
+    """The distance of a positive less that of a negative, and a margin: `F.triplet_margin_loss` with these options."""
+
+    compute = triplet_margin_loss
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-6
+    swap: bool = False
+    _: KW_ONLY
+    reduction: str = "mean"
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
+        return triplet_margin_loss(anchor, positive, negative, **self._options())
+
+
+class CosineSimilarity(Module):
+    """The cosine of the angle between vectors along an axis; norms are at least `eps`."""
+
+    @torch_names
+    def __init__(self, axis: int = 1, eps: float = 1e-8) -> None:
+        self.axis, self.eps = axis, eps
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return cosine_similarity(x1, x2, self.axis, self.eps)
+
+
+class PairwiseDistance(Module):
+    """The p-norm of x1 - x2 + eps along the last axis."""
+
+    @torch_names
+    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> None:
+        self.p, self.eps, self.keepdims = p, eps, keepdims
+
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
+        return pairwise_distance(x1, x2, self.p, self.eps, self.keepdims)

@@ -1,0 +1,69 @@
+"""Losses: their errors, element types and files. `tests/ported_losses.py` compares their numbers with torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, nn
+from lucid.nn import functional as F
+from lucid.testing import assert_parity
+
+X, IDS = lucid.ones(2, 3), lucid.tensor([0, 2])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: F.cross_entropy(X, IDS + 1), IndexError, "target 3 is none of 3 classes; ignore_index=3 leaves"),
+        (lambda: F.nll_loss(X, IDS - 1), IndexError, "^nll_loss: target -1 is none of 3 classes"),
+        (
+            lambda: F.cross_entropy(X, lucid.ones(3).long()),
+            ValueError,
+            r"int64\[3\] of float32\[2, 3\], expected",
+        ),
+        (lambda: F.cross_entropy(X, lucid.ones(2)), ValueError, r"target \[2\] differs from the input \[2, 3\]"),
+        (lambda: F.cross_entropy(X, X, ignore_index=1), ValueError, "ignore_index is for class indices"),
+        (lambda: F.cross_entropy(X, IDS, lucid.ones(2)), ValueError, r"weight \[2\], expected a number for each of 3"),
+        (lambda: F.cross_entropy(X, IDS, label_smoothing=1.5), ValueError, "label_smoothing is 1.5, expected 0 to 1"),
+        (lambda: F.cross_entropy(X, [0, 2]), TypeError, "target has type list, expected a tensor or an array"),
+        (lambda: F.binary_cross_entropy(X, X[0]), ValueError, r"target \[3\] differs from the input \[2, 3\]"),
+        (lambda: F.mse_loss(X, X, reduction="average"), ValueError, "reduction is 'average', expected 'none', 'mean'"),
+        (lambda: F.mse_loss(X, X, reduce=False), TypeError, 'reduce= is not taken: write reduction="mean", "sum"'),
+        (lambda: F.smooth_l1_loss(X, X, beta=-1.0), ValueError, "beta is -1.0, expected 0 or more"),
+        (lambda: F.huber_loss(X, X, delta=0.0), ValueError, "delta is 0.0, expected a number above 0"),
+    ],
+)
+def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_mean_in_half_precision_is_computed_in_float32() -> None:
+    logits = lucid.zeros(70000, 2, dtype=lucid.float16)
+    loss = F.cross_entropy(logits, lucid.zeros(70000, dtype=lucid.int64))
+    assert (loss.dtype, loss.numpy()) == (lucid.float16, np.float16(np.log(2)))
+
+
+def test_a_forward_that_returns_a_loss_is_exported() -> None:
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            self.score = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
+            logits = self.score(x)
+            loss = {} if labels is None else {"loss": nn.CrossEntropyLoss()(logits.view(-1, 2), labels.view(-1))}
+            return {**loss, "logits": logits}
+
+    for target in ("any", "cpu", "portable"):
+        assert_parity(Classifier(), ("N", "L", 4), lucid.spec("N", "L", dtype="int64"), target=target)
+
+
+def test_a_weight_is_a_buffer_and_options_are_shown() -> None:
+    loss = nn.BCEWithLogitsLoss(pos_weight=lucid.ones(3))
+    assert list(loss.state_dict()) == ["pos_weight"]
+    assert repr(nn.CrossEntropyLoss()) == "CrossEntropyLoss(ignore_index=-100, reduction='mean', label_smoothing=0.0)"
