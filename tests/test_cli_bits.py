@@ -17,6 +17,7 @@ import lucid
 from lucid.generation.chat import load_tokenizer, text_calls
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
+from tests.layout_checkpoints import whole
 
 LEARNT = ("--bits", "4", "--method", "gptq")
 TEXT = "the quick brown fox\njumps over the lazy dog\n\nabc def ghi jkl mno\n"
@@ -89,6 +90,26 @@ def test_the_card_of_a_quantised_model_says_both(call: Any, llama: Path, tmp_pat
     code, out, _ = call("export", llama, "--bits", "4", "--for", layout, "-o", tmp_path / "made", "--no-check")
     card = (tmp_path / "made" / "README.md").read_text()
     assert code == 0 and "cost" not in out + card and "compared" not in card and "Not measured (`--no-check`)" in card
+
+
+def test_a_folder_of_several_precisions(call: Any, tmp_path: Path) -> None:
+    source, made = whole(tmp_path / "bert", "bert/base"), tmp_path / "made"
+    options = ("--bits", "8,4,float", "--dtype", "float16", "--block", "16")
+    code, out, _ = call("export", source, "--for", "transformers.js", *options, "-o", made)
+    files = ["model_quantized.onnx", "model_q4.onnx", "model.onnx", "model_fp16.onnx"]
+    assert code == 0 and [line for line in out.split() if line.startswith("onnx/")] == [f"onnx/{f}" for f in files]
+    assert sorted(path.name for path in (made / "onnx").iterdir()) == sorted(files)
+    assert json.loads((made / "config.json").read_text())["transformers.js_config"] == {"dtype": "q8"}
+    card = (made / "README.md").read_text()
+    agreement, cost = card.split("## Agreement")[1].split("## What quantizing cost")
+    for file in files:
+        assert re.search(rf"\| `onnx/{file}` \| .* \| yes \|", agreement)
+        assert (f"| `onnx/{file}` | `last_hidden_state` |" in cost) == (file in files[:2])
+    assert "Loaded without a `dtype` it is `q8`. The folder also has `q4`, `fp32`, `fp16`: a last" in card
+    for file, kinds in zip(files, ("8 bits, float32", "4 bits, float32", "float32", "float16"), strict=True):
+        assert f"| weights of `onnx/{file}` | {kinds} |" in card
+    code, out, _ = call("verify", source, made / "onnx" / "model_q4.onnx", "--bits", "4", "--block", "16")
+    assert code == 0, out
 
 
 def test_a_source_too_large_to_be_run_is_not_measured_and_the_line_says_so(
@@ -194,6 +215,9 @@ def test_the_report_says_what_the_bits_cost(call: Any, llama: Path, text: Path, 
         (["--bits", "4", "--block", "24"], "block is 24, expected a power of two from 16 to 2048"),
         (["--bits", "four"], '--bits four: expected 4, 8, or bits by pattern, each once, such as "lm_head=8,*=4"'),
         (["--bits", "a=4,a=8"], "--bits a=4,a=8: expected 4, 8, or bits by pattern, each once"),
+        (["--bits", "8,4"], "several precisions, such as 8,4, are for --for transformers.js"),
+        (["--bits", "8,4", "--for", "optimum"], "--bits 8,4: a folder for optimum holds the model in one precision"),
+        (["--bits", "8,8", "--for", "transformers.js"], "--bits 8,8: expected each precision once"),
         (["--bits", "head=8,*=4"], "bits names 'head', which no layer has; there are model.embed_tokens"),
         (["--bits", "4", "--skip", "head"], "skip names 'head', which no layer has"),
         (["--activations", "dynamic"], "--activations: for quantized weights; give --bits 8 too"),

@@ -195,6 +195,14 @@ def test_transformers_js_finds_files_by_how_weights_are_stored(
     assert config["transformers.js_config"] == {"dtype": precision}
 
 
+def test_a_folder_holds_each_precision_once(tmp_path: Path) -> None:
+    made, source = model("bert/base"), whole(tmp_path / "tiny", "bert/base")
+    for layout, message in (("transformers.js", "two models would be onnx/model.onnx"), ("triton", "loads one precis")):
+        with pytest.raises(ValueError, match=message):
+            write_folder(made, source, tmp_path / "made", layout=layout, also=[(made, None)])
+    assert not (tmp_path / "made").exists()
+
+
 def test_weights_in_a_file_of_their_own_have_the_name_that_is_looked_for_and_are_announced(tmp_path: Path) -> None:
     folder = written(tmp_path, "bert/base", "transformers.js", external_data=True)
     assert names(folder) == ["config.json", "onnx/model.onnx", "onnx/model.onnx_data"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,28 @@ def _load_quantized(options: QuantizedModelOptions, mapped: bool) -> tuple[Model
     return small.to("float32") if mapped else small, model
 
 
+def load_precisions(options: QuantizedModelOptions, dtype: str | None) -> list[tuple[Model, Module | None, str | None]]:
+    """The model in each precision of --bits 8,4,float, and in --dtype float16 where that is given with several of them.
+
+    Of each the model, the one that it was quantized from, and the dtype in which its other weights are stored.
+    """
+    if not several_precisions(options.bits):
+        return [(*load_quantized(options), dtype)]
+    names = str(options.bits).split(",")
+    if len({*names}) < len(names):
+        raise usage(f"--bits {options.bits}: expected each precision once")
+    unchanged = replace(options, **dict.fromkeys(field.name for field in fields(QuantizationOptions)))
+    each = [unchanged if name == _UNCHANGED else replace(options, bits=name) for name in names]
+    loaded = [(*load_quantized(one, mapped=False), None) for one in each]
+    return loaded if dtype is None else [*loaded, (load_quantized(unchanged)[0], None, dtype)]
+
+
+def several_precisions(bits: str | None) -> bool:
+    """Whether --bits names several precisions, such as 8,4,float, and not bits by pattern."""
+    names = (bits or "").split(",")
+    return len(names) > 1 and all(name.isdecimal() or name == _UNCHANGED for name in names)
+
+
 def only_rounds(options: QuantizationOptions) -> bool:
     """Whether quantizing needs only the weights, so that they can be read one by one from the mapped file."""
     return options.method != "gptq" and options.activations is None
@@ -77,7 +100,10 @@ def read_bits(text: str) -> Bits:
     for part in text.split(","):
         pattern, equals, bits = (each.strip() for each in part.rpartition("="))
         if not equals or not pattern or pattern in widths or not (bits.isdecimal() or bits == _UNCHANGED):
-            raise usage(f'--bits {text}: expected 4, 8, or bits by pattern, each once, such as "lm_head=8,*=4"')
+            raise usage(
+                f'--bits {text}: expected 4, 8, or bits by pattern, each once, such as "lm_head=8,*=4"; several '
+                "precisions, such as 8,4, are for --for transformers.js"
+            )
         widths[pattern] = None if bits == _UNCHANGED else int(bits)
     return widths
 

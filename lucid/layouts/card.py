@@ -20,7 +20,6 @@ from lucid.models.checkpoints.config import names_of
 from lucid.models.checkpoints.pretrained import Pretrained, Unread
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
-from lucid.nn.quantized import WeightModule
 from lucid.runtime.providers import installed
 from lucid.testing.precision.report import OutputError
 from lucid.testing.report import ParityReport
@@ -57,10 +56,11 @@ def card_of(
         f"{visible(name)} as ONNX: `{_class_of(model)}`" + (f", for the task {task}." if task else "."),
         "## Loading it",
         f"```{language}\n{lines.rstrip()}\n```",
+        *_precisions(files),
         *_missing_tokenizer(subject),
         "## Inputs and outputs",
-        *(f"`{file.file}`:\n\n{_types(file)}" for file in files),
-        f"## Agreement with the {_compared(model)}",
+        *_all_types(files),
+        f"## Agreement with the {_compared(files)}",
         _agreement(model, files),
         *_cost(files),
         "## How it was made",
@@ -100,6 +100,14 @@ def _for_the_hub(layout: Layout, task: str, checkpoint: Path) -> list[str]:
 _TAGS = {"reranking": "text-ranking", "text2text-generation": "text-generation"}  # what the hub calls these tasks
 
 
+def _all_types(files: Sequence[Exported]) -> list[str]:
+    """The inputs and outputs of each file, those of several precisions once."""
+    alike: dict[str, list[str]] = {}
+    for file in files:
+        alike.setdefault(_types(file), []).append(f"`{file.file}`")
+    return [f"{', '.join(names)}:\n\n{types}" for types, names in alike.items()]
+
+
 def _types(file: Exported) -> str:
     rows = [("input", *row) for row in _rows(file.inputs)] + [("output", *row) for row in _rows(file.outputs)]
     return _table(("", "name", "type"), rows)
@@ -128,7 +136,7 @@ def _agreement(model: Module, files: Sequence[Exported]) -> str:
     texts = any(len(file.tensors) < len(file.inputs) for file in files)
     what = "texts, read by the checkpoint's own tokenizer for NumPy," if texts else "random inputs of several sizes"
     return (
-        f"Each file was run on {what} and compared with the {_compared(model)} computed by NumPy, in float32:\n\n"
+        f"Each file was run on {what} and compared with the {_compared(files)} computed by NumPy, in float32:\n\n"
         + _table(("file", "runs", "largest difference", "of what is allowed", "equal weights", "agrees"), rows)
         + "".join(
             f"\n\n`{name}` on {provider}: {level}."
@@ -147,13 +155,11 @@ def _was_compared(report: ParityReport | None) -> TypeGuard[ParityReport]:
     return report is not None and bool(report.comparisons)
 
 
-def _quantized(model: Module) -> list[WeightModule]:
-    return [module for module in model.modules() if isinstance(module, WeightModule) and module.quantized]
-
-
-def _compared(model: Module) -> str:
+def _compared(files: Sequence[Exported]) -> str:
     """The model that the files are compared with."""
-    return "quantized model" if _quantized(model) else "source"
+    if len({file.quantized for file in files}) > 1:
+        return "source or the quantized model"
+    return "quantized model" if files[0].quantized else "source"
 
 
 def _cost(files: Sequence[Exported]) -> list[str]:
@@ -200,13 +206,32 @@ def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Seq
         ("layout", layout.name),
         ("target", first.target),
         ("opset", opsets),
-        ("weights", _weights(model, first)),
+        *_weights(files),
     ]
     if isinstance(model, PublishedModel) and model.read_by:
         rows.append(("read by", model.read_by))
     if _was_compared(first.parity):
         rows.append(("compared with", f"onnxruntime {installed()}"))
     return by + _table(("", ""), rows)
+
+
+def _weights(files: Sequence[Exported]) -> list[tuple[str, str]]:
+    """How the weights of all files are stored, or of each where they differ."""
+    if len({file.weights for file in files}) == 1:
+        return [("weights", ", ".join(files[0].weights))]
+    return [(f"weights of `{file.file}`", ", ".join(file.weights)) for file in files]
+
+
+def _precisions(files: Sequence[Exported]) -> list[str]:
+    """How another precision than the first is asked for, if there are several."""
+    names = list(dict.fromkeys(file.precision for file in files))
+    if len(names) == 1:
+        return []
+    others = ", ".join(f"`{name}`" for name in names[1:])
+    return [
+        f"Loaded without a `dtype` it is `{names[0]}`. The folder also has {others}: a last argument such as "
+        f'`{{ dtype: "{names[1]}" }}` asks for it.'
+    ]
 
 
 def _sources(model: Module, checkpoint: Path) -> Iterable[tuple[str, str]]:
@@ -231,15 +256,6 @@ def _options_without_effect(model: Module) -> list[str]:
     if unread.ignored:
         lines.append(f"Options of its config.json that no code of the model reads: {names_of(unread.ignored)}.")
     return lines
-
-
-def _weights(model: Module, file: Exported) -> str:
-    """How the weights are stored: in which element types, and quantized ones in how many bits."""
-    stored = _quantized(model)
-    bits = sorted({f"{weight.bits} bits" for weight in stored})
-    held = {id(array) for weight in stored for array in weight.parameters()}
-    others = {str(array.dtype) for array in model.parameters() if id(array) not in held}
-    return ", ".join([*bits, *([file.dtype] if file.dtype else sorted(others))])
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -5,7 +5,7 @@ Written for optimum-onnx 0.1, sentence-transformers 5.7 and transformers.js 4.3 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +74,14 @@ _JAVASCRIPT = _Kind("onnx", targets_of(CPU, WEBGPU), GENERAL, by_precision=True)
 def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     target = target_of(options, kind.targets, kind.default)
     parts = parts_of(model, options, states=kind.pools)
-    precision, ending = _precision(model, options) if kind.by_precision else ("", "")
+    precision = _precision(model, options) if kind.by_precision else ""
     write_tokenizer(checkpoint, folder)
     copy_files(checkpoint, folder, (PROMPTS,))
     files = []
     for name, part in parts.items():
-        file = Path(kind.place) / f"{name}{ending}.onnx"
-        files.append(export_file(part, folder, file.as_posix(), target, options, f"{file.stem}{_SIDE}"))
+        file = Path(kind.place) / f"{name}{_ENDINGS.get(precision, '')}.onnx"
+        exported = export_file(part, folder, file.as_posix(), target, options, f"{file.stem}{_SIDE}")
+        files.append(replace(exported, precision=precision))
     more = _for_javascript(folder / kind.place, precision) if kind.by_precision else {}
     write_config(model, checkpoint, folder, more)
     return files
@@ -180,18 +181,22 @@ def _names_its_own_cache(model: Module) -> bool:
     return published and isinstance(model, CausalDecoder) and model.cache_shape.value_dim is not None
 
 
-def _precision(model: Module, options: Options) -> tuple[str, str]:
-    """transformers.js's name for how weights are stored, and how it ends the names of such files."""
+_ENDINGS = {"fp32": "", "fp16": "_fp16", "q8": "_quantized", "q4": "_q4", "q4f16": "_q4f16"}
+"""How the names of files end by transformers.js's names of precisions."""
+
+
+def _precision(model: Module, options: Options) -> str:
+    """transformers.js's name for how weights are stored."""
     bits = {module.bits for module in model.modules() if isinstance(module, WeightModule) and module.quantized}
     if options.dtype == "bfloat16":
         raise ValueError("transformers.js reads no bfloat16 files; give dtype float16")
-    if bits:
-        four = min(bits) <= 4
-        if options.dtype is not None and not four:
-            raise ValueError("transformers.js reads no files with both 8-bit weights and float16; leave out the dtype")
-        name = ("q4f16" if options.dtype else "q4") if four else "q8"
-        return name, "_quantized" if name == "q8" else f"_{name}"
-    return ("fp16", "_fp16") if options.dtype else ("fp32", "")
+    if not bits:
+        return "fp16" if options.dtype else "fp32"
+    if min(bits) <= 4:
+        return "q4f16" if options.dtype else "q4"
+    if options.dtype is not None:
+        raise ValueError("transformers.js reads no files with both 8-bit weights and float16; leave out the dtype")
+    return "q8"
 
 
 def _for_javascript(place: Path, precision: str) -> dict[str, Any]:
@@ -221,7 +226,7 @@ def _check_config(model: Module, checkpoint: Path, runtime: str) -> None:
 ONNXRUNTIME = Layout("onnxruntime", "onnxruntime", _plain, preprocesses=True)
 OPTIMUM = Layout("optimum", "optimum", _optimum)
 SENTENCE_TRANSFORMERS = Layout("sentence-transformers", "sentence-transformers", _sentences)
-TRANSFORMERS_JS = Layout("transformers.js", "transformers.js", _javascript)
+TRANSFORMERS_JS = Layout("transformers.js", "transformers.js", _javascript, takes_precisions=True)
 
 
 def write_sentence_layers(model: Module, checkpoint: Path, folder: Path) -> None:

@@ -62,6 +62,8 @@ class Exported:
         dtype: the type in which weights are stored, if one was requested.
         inputs, outputs: their types by name.
         opsets: the version of each domain.
+        weights: the types in which weights are stored, such as "4 bits" and "float32".
+        precision: the runtime's name for that, where the names of files tell it.
         parity: how it compares with NumPy; None if this was not measured.
         original: how it compares with the library that read the checkpoint; None if Lucid did, or it was not measured.
         cost: the cost of quantizing against the source; None if nothing was quantized, or it was not measured.
@@ -74,9 +76,16 @@ class Exported:
     inputs: Mapping[str, TensorType | Strings]
     outputs: Mapping[str, TensorType]
     opsets: Mapping[str, int]
+    weights: tuple[str, ...] = ()
+    precision: str = ""
     parity: ParityReport | None = None
     original: ParityReport | None = None
     cost: QuantizingCost | None = None
+
+    @property
+    def quantized(self) -> bool:
+        """Whether weights are stored in a few bits."""
+        return any(kind.endswith("bits") for kind in self.weights)
 
     @property
     def tensors(self) -> dict[str, TensorType]:
@@ -93,14 +102,16 @@ class Layout:
         about: the runtime.
         preprocesses: whether its files may contain the tokenizer or the preprocessor; runtimes that bring their own
             need neither.
-        write: fills an empty folder, and returns the ONNX files in it. Its arguments are the model, the checkpoint that
-            has its tokenizer, the folder, and the options. Its errors are those of `write_folder`.
+        takes_precisions: whether a folder may hold the model in several precisions: `write` is called for each.
+        write: fills a folder, and returns the ONNX files that it added. Its arguments are the model, the checkpoint
+            that has its tokenizer, the folder, and the options. Its errors are those of `write_folder`.
     """
 
     name: str
     about: str
     write: Callable[[Module, Path, Path, Options], list[Exported]]
     preprocesses: bool = False
+    takes_precisions: bool = False
 
 
 def export_file(

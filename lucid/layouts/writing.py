@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from lucid.layouts.triton import TRITON
 from lucid.nn.model_parts import CacheKind, ModelPart
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
+from lucid.nn.quantized import WeightModule
 from lucid.testing.original_parity import original_parity
 from lucid.testing.part_parity import part_parity
 from lucid.testing.quantizing_cost import measurable, quantizing_cost
@@ -67,6 +68,7 @@ def write_folder(
     force: bool = False,
     command: Sequence[str] = (),
     original: Module | None = None,
+    also: Sequence[tuple[Module, str | None]] = (),
 ) -> list[Exported]:
     """Export a model to a folder from which another runtime loads it. The folder appears whole or not at all.
 
@@ -88,6 +90,8 @@ def write_folder(
         force: replace the folder, whatever it holds.
         command: the command line, for the card.
         original: the model from which `model` was quantized. With `check` the cost of quantizing is measured.
+        also: further precisions of the model, for layout "transformers.js": pairs of a model, such as one that was
+            quantized from `original`, and a dtype. What reads the folder takes `model` unless it asks for another.
 
     Returns:
         The ONNX files in the folder, what each was exported from, and how it compares.
@@ -104,6 +108,9 @@ def write_folder(
     _check_apart(source, output)
     chosen = LAYOUTS[layout]
     options = Options(target, cache, capacity, dtype, external_data, logits_to_keep)
+    if also and not chosen.takes_precisions:
+        names = ", ".join(repr(name) for name, known in LAYOUTS.items() if known.takes_precisions)
+        raise ValueError(f"{chosen.about} loads one precision of a model; several are for layout {names}")
     if (with_tokenizer or with_preprocessor) and not chosen.preprocesses:
         names = ", ".join(repr(name) for name, known in LAYOUTS.items() if known.preprocesses)
         raise ValueError(
@@ -115,30 +122,56 @@ def write_folder(
     if tokenizing is not None:
         options = replace(options, preprocessing=tokenizing.text_preprocessing(source))
     with new_folder(output, _anything if force else check_replaceable) as made:
-        files = chosen.write(model, source, made, options)
+        files: list[Exported] = []
+        for each, stored in reversed([(model, dtype), *also]):  # what the folder says of its default is written last
+            how = replace(options, dtype=stored)
+            new = [replace(f, weights=_stored(each, stored)) for f in chosen.write(each, source, made, how)]
+            if known := {file.file for file in files} & {file.file for file in new}:
+                raise ValueError(f"two models would be {min(known)}: give each precision once")
+            if check:
+                compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source)
+                new = [_compared(file, made, how, compare, rtol=rtol, atol=atol) for file in new]
+                new = _against_sources(new, each, made, how, original, rtol=rtol, atol=atol)
+            files = [*new, *files]
         write_kept_adapters(model, made)
-        if check:
-            compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source)
-            exports = [ExportOptions(file.target, file.dtype, preprocessing=options.preprocessing) for file in files]
-            files = [
-                replace(file, parity=compare(file.part, made / file.file, how, rtol=rtol, atol=atol))
-                for file, how in zip(files, exports, strict=True)
-            ]
-            if (
-                isinstance(model, PublishedModel)
-                and original is None
-                and options == replace(options, dtype=None, preprocessing=None, preprocessor=None)
-            ):
-                files = [
-                    replace(file, original=original_parity(model, file.part, made / file.file, rtol, atol))
-                    for file in files
-                ]
-            if original is not None and measurable(original):
-                files = _with_costs(files, original.to("float32"), model)
         with write_atomically(made / CARD) as card:
             card.write(encoded(card_of(model, source, output, chosen, files, command)))
         write_manifest(made, layout)
     return files
+
+
+def _stored(model: Module, dtype: str | None) -> tuple[str, ...]:
+    """The types in which weights are stored: quantized ones in how many bits, then the others."""
+    quantized = [module for module in model.modules() if isinstance(module, WeightModule) and module.quantized]
+    held = {id(array) for weight in quantized for array in weight.parameters()}
+    others = {str(array.dtype) for array in model.parameters() if id(array) not in held}
+    return *sorted({f"{weight.bits} bits" for weight in quantized}), *([dtype] if dtype else sorted(others))
+
+
+def _compared(
+    file: Exported, folder: Path, options: Options, compare: Callable[..., ParityReport], **tolerance: float | None
+) -> Exported:
+    """The file with the report of its parity."""
+    how = ExportOptions(file.target, file.dtype, preprocessing=options.preprocessing)
+    return replace(file, parity=compare(file.part, folder / file.file, how, **tolerance))
+
+
+def _against_sources(
+    files: list[Exported],
+    model: Module,
+    folder: Path,
+    options: Options,
+    original: Module | None,
+    **tolerance: float | None,
+) -> list[Exported]:
+    """The files, compared with the library that read the model, or with the model that was quantized."""
+    if original is not None:
+        quantized = any(file.quantized for file in files)
+        return _with_costs(files, original.to("float32"), model) if quantized and measurable(original) else files
+    as_read = options == replace(options, dtype=None, preprocessing=None, preprocessor=None)
+    if not as_read or not isinstance(model, PublishedModel):
+        return files
+    return [replace(f, original=original_parity(model, f.part, folder / f.file, **tolerance)) for f in files]
 
 
 def _tokenizing(model: Module, options: Options) -> Any:

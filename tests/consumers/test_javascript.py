@@ -183,6 +183,26 @@ def test_the_file_is_found_by_what_the_config_says(options: list[str], least: fl
     assert (np.array(found["sentence_embedding"]) * computed("minilm", inputs)).sum(1).min() > least
 
 
+def test_a_program_chooses_among_several_precisions() -> None:
+    inputs = tokens("minilm", TEXTS[:2])
+    request = {
+        "kind": "model",
+        "class": "AutoModel",
+        "folder": exported("minilm", "transformers.js", "--bits", "8,4,float", "--dtype", "float16"),
+        "inputs": segmented(inputs),
+        "outputs": ["sentence_embedding"],
+    }
+    expected, found = computed("minilm", inputs), {}
+    for dtype in (None, "q8", "q4", "fp32", "fp16"):
+        options = {} if dtype is None else {"options": {"dtype": dtype}}
+        found[dtype] = np.array(asked(**request, **options)["sentence_embedding"])
+    least = {"q8": 0.99, "q4": 0.95, "fp32": 0.9999999, "fp16": 0.99999}
+    for dtype, cosine in least.items():
+        assert (found[dtype] * expected).sum(1).min() > cosine
+    assert len({found[dtype].tobytes() for dtype in least}) == len(least)
+    np.testing.assert_array_equal(found[None], found["q8"])
+
+
 def test_the_lines_of_a_card_load_its_folder() -> None:
     for variant, printed in (
         ("minilm", "["),

@@ -19,7 +19,7 @@ from lucid.cli.options.commands import Export, FolderOptions
 from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
 from lucid.cli.parity import cost_json, parity_json, print_cost, print_parity
 from lucid.cli.preprocessing import Texts, of_images
-from lucid.cli.quantizing import load_quantized
+from lucid.cli.quantizing import load_precisions, load_quantized, several_precisions
 from lucid.cli.source import beside, checkpoint_in
 from lucid.export import Target
 from lucid.export.explain import Explanation, inside, title
@@ -209,9 +209,13 @@ def _export_folder(options: Export, layout: str) -> int:
             "GGUF file) as SOURCE or --weights"
         )
     output = options.output or beside(options.source, f"-{layout}", may_exist=True)
-    model, original = load_quantized(options)
-    if not isinstance(model, Module):
+    if several_precisions(options.bits) and not LAYOUTS[layout].takes_precisions:
+        raise usage(f"--bits {options.bits}: a folder for {layout} holds the model in one precision; give 4 or 8")
+    precisions = load_precisions(options, options.dtype)
+    models = [model for model, _, _ in precisions if isinstance(model, Module)]
+    if len(models) < len(precisions):
         raise usage(f"--for {layout}: SOURCE {options.source!r} is a function, expected a Module")
+    model, original = models[0], next((source for _, source, _ in precisions if source is not None), None)
     written = write_folder(
         model,
         checkpoint,
@@ -219,7 +223,8 @@ def _export_folder(options: Export, layout: str) -> int:
         target=options.target and str(options.target),
         cache=options.cache,
         capacity=options.capacity,
-        dtype=options.dtype,
+        dtype=precisions[0][2],
+        also=[(one, dtype) for one, (_, _, dtype) in zip(models[1:], precisions[1:], strict=True)],
         **values_of(options, FolderOptions),
         **values_of(options, ToleranceOptions),
         command=sys.argv[1:],
@@ -242,12 +247,14 @@ def _export_folder(options: Export, layout: str) -> int:
         terminal.print_json(data)
     else:
         out = terminal.console()
-        for report in reports.values():
+        for file, report in reports.items():
+            if len(reports) > 1:
+                out.line(file)
             print_parity(out, report, brief=True)
+            if (cost := costs.get(file)) is not None:
+                print_cost(out, original, cost)
         for report in originals.values():
             print_parity(out, report, brief=True, other="torch")
-        for cost in costs.values():
-            print_cost(out, original, cost)
         if options.check and not costs:
             print_cost(out, original, None)
         grows = isinstance(model, CausalDecoder) and options.cache is None and model.takes_fixed_cache

@@ -194,7 +194,8 @@ class WeightOptions:
         _bits(
             metavar="4|8",
             help="Round weights to 4 or 8 bits: smaller and faster. By layer: lm_head=8,*=4, the first pattern "
-            "that matches; float leaves weights as they are.",
+            "that matches; float leaves weights as they are. With --for transformers.js also several: 8,4,float writes "
+            "a file of each, and --dtype float16 one more; the first is loaded by default.",
         ),
     ] = None
     block: Annotated[
