@@ -57,10 +57,13 @@ def load_precisions(options: QuantizedModelOptions, dtype: str | None) -> list[t
     names = str(options.bits).split(",")
     if len({*names}) < len(names):
         raise usage(f"--bits {options.bits}: expected each precision once")
-    unchanged = replace(options, **dict.fromkeys(field.name for field in fields(QuantizationOptions)))
-    each = [unchanged if name == _UNCHANGED else replace(options, bits=name) for name in names]
-    loaded = [(*load_quantized(one, mapped=False), None) for one in each]
-    return loaded if dtype is None else [*loaded, (load_quantized(unchanged)[0], None, dtype)]
+    unset: dict[str, Any] = dict.fromkeys(field.name for field in fields(QuantizationOptions))
+    unchanged = replace(options, **unset)
+    each: list[tuple[QuantizedModelOptions, str | None]] = [
+        (unchanged if name == _UNCHANGED else replace(options, bits=name), None) for name in names
+    ]
+    each += [(unchanged, dtype)] * (dtype is not None)
+    return [(*load_quantized(one, mapped=False), stored) for one, stored in each]
 
 
 def several_precisions(bits: str | None) -> bool:
