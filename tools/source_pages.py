@@ -1,11 +1,13 @@
 """For the site (a hook of mkdocs): a page for each file outside docs/ that the documentation links to.
 
 In a clone `../models/bert.py` leads to the file; the site holds only docs/. So each such file becomes a page of the site,
-and the links lead there. A link to a file that does not exist stays as it is, and mkdocs reports it.
+with what its own text links to, and the links lead there. A link to a file that does not exist stays as it is, and
+mkdocs reports it.
 """
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 from pathlib import Path
@@ -32,6 +34,18 @@ def sources_in(markdown: str, folder: str) -> set[str]:
     return {source for target in _LINK.findall(markdown) if (source := source_of(target, folder))}
 
 
+def linked(pages: dict[str, str]) -> set[str]:
+    """The files that pages link to, with those that these link to in turn: texts by their paths in the repository."""
+    left = dict(pages)
+    found = set(_ALWAYS)
+    while left:
+        path, text = left.popitem()
+        new = sources_in(text, posixpath.dirname(path)) - found
+        found |= new
+        left |= {source: (ROOT / source).read_text(encoding="utf-8") for source in new if source.endswith(".md")}
+    return found
+
+
 def turned(markdown: str, folder: str, page: str) -> str:
     """A text that lies in `folder`, with the links that it needs as the page `page` of the site."""
 
@@ -50,7 +64,7 @@ def content(source: str) -> str:
     head = "---\nsearch:\n  exclude: true\n---\n"
     if source.endswith(".md"):
         return head + turned(text, posixpath.dirname(source), page_of(source))
-    language = {".py": "python"}.get(Path(source).suffix, "text")
+    language = {".py": "python", ".yaml": "yaml"}.get(Path(source).suffix, "text")
     return f"{head}# {source}\n\n````{language}\n{text}````\n"
 
 
@@ -58,12 +72,15 @@ def on_files(files: Any, config: Any) -> Any:
     """Add the pages (an event of mkdocs)."""
     from mkdocs.structure.files import File  # only the site needs mkdocs
 
-    found = set(_ALWAYS)
-    for file in files.documentation_pages():
-        found |= sources_in(file.content_string, posixpath.dirname(f"docs/{file.src_uri}"))
-    for source in sorted(found):
+    pages = {f"docs/{file.src_uri}": file.content_string for file in files.documentation_pages()}
+    for source in sorted(linked(pages)):
         files.append(File.generated(config, page_of(source), content=content(source)))
     return files
+
+
+def on_post_build(config: Any) -> None:
+    """Say where the site is (an event of mkdocs)."""
+    logging.getLogger("mkdocs.hooks").info("Open %s in a browser", Path(config["site_dir"]) / "index.html")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

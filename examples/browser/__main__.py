@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+import onnx
+
 import lucid
 from examples.browser.model import MappedSentenceEncoder
 from examples.minilm import SENTENCES, checkpoint, tokenize
@@ -31,12 +33,17 @@ def build(folder: Path, packages: Path) -> None:
     """Write the page into a folder that is there. `packages` is npm's folder node_modules."""
     for file in (HERE / "page").iterdir():
         shutil.copy(file, folder)
-    _runtime(folder / "runtime", packages)
-    _model(folder / "model", folder / "report.html")
+    write_runtime(folder / "runtime", packages)
+    model = lucid.quantize(MappedSentenceEncoder.from_pretrained(checkpoint()), bits=8)
+    write_model(folder / "model", lucid.export.to_onnx(model, target=TARGET))
+    print(lucid.testing.assert_parity(model, target=TARGET))
+    sentence = tokenize(checkpoint(), SENTENCES[:1])
+    report(model, path=folder / "report.html", data=sentence, targets=["cpu"], name=TITLE)
 
 
-def _runtime(folder: Path, packages: Path) -> None:
-    folder.mkdir()
+def write_runtime(folder: Path, packages: Path) -> None:
+    """onnxruntime-web and the tokenizers, as scripts."""
+    folder.mkdir(exist_ok=True)
     built = packages / "onnxruntime-web/dist"
     shutil.copy(built / "ort.wasm.min.js", folder)
     name = "ort-wasm-simd-threaded"
@@ -47,21 +54,15 @@ def _runtime(folder: Path, packages: Path) -> None:
     (folder / "tokenizers.js").write_text(script, encoding="utf-8")
 
 
-def _model(folder: Path, page: Path) -> None:
-    """The tokenizer and the exported model, and the report about it."""
-    folder.mkdir()
+def write_model(folder: Path, exported: onnx.ModelProto) -> None:
+    """An exported model and MiniLM's tokenizer, as scripts."""
+    folder.mkdir(exist_ok=True)
     source = checkpoint()
     limits = json.loads((source / "sentence_bert_config.json").read_text(encoding="utf-8"))
     files = {name: (source / f"{name}.json").read_bytes() for name in ("tokenizer", "tokenizer_config")}
     files["limits"] = json.dumps({"max_length": limits["max_seq_length"]}).encode()
     (folder / "tokenizer.js").write_text(_script(files), encoding="utf-8")
-
-    model = lucid.quantize(MappedSentenceEncoder.from_pretrained(source), bits=8)
-    exported = lucid.export.to_onnx(model, target=TARGET)
-    print(lucid.testing.assert_parity(model, target=TARGET))
     (folder / "model.js").write_text(_script({"model": exported.SerializeToString()}), encoding="utf-8")
-    sentence = tokenize(source, SENTENCES[:1])
-    report(model, path=page, data=sentence, targets=["cpu"], name=TITLE)
 
 
 def _script(files: Mapping[str, bytes]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.config import Config, read_json
 
 
@@ -47,14 +48,15 @@ class WhisperTokenizer:
         """Read the special tokens of Hugging Face's generation_config.json, and the width of a filter in config.json.
 
         Args:
-            folder: the checkpoint.
+            folder: the checkpoint, or its name on Hugging Face's hub.
             decode: as above, such as ``lucid.generation.chat.load_tokenizer(folder).decode``.
 
         Raises:
             ConfigError: for a generation_config.json without one of the special tokens, or with an invalid one.
             OSError: if the file is missing.
         """
-        path = Path(folder) / "generation_config.json"
+        checkpoint = local_checkpoint(folder)
+        path = checkpoint / "generation_config.json"
         options = Config(read_json(path), str(path))
         languages = _tokens(options, "lang_to_id")
         return cls(
@@ -68,7 +70,7 @@ class WhisperTokenizer:
             suppressed_first=_ids(options, "begin_suppress_tokens"),
             max_first_timestamp=options.whole("max_initial_timestamp_index", 50, low=0),
             alignment_heads=_heads(options),
-            median_filter_width=_filter_width(Path(folder) / "config.json"),
+            median_filter_width=_filter_width(checkpoint / "config.json"),
         )
 
     @property

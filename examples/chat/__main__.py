@@ -24,8 +24,8 @@ def checkpoint() -> Path:
 
 
 def main() -> None:
-    """Start the conversation."""
-    command = [sys.executable, "-m", "lucid", "chat", str(checkpoint())]
+    """Start the conversation; the options are those of `lucid chat`."""
+    command = [sys.executable, "-m", "lucid", "chat", str(checkpoint()), *sys.argv[1:]]
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         print(QUESTION, flush=True)
         sys.exit(subprocess.run(command, input=QUESTION, encoding="utf-8").returncode)

@@ -1,0 +1,90 @@
+"""A text classifier in a web page, learnt from a table of examples: ``make classifier``.
+
+MiniLM's vectors of the examples are computed with NumPy, and a linear layer is fitted to them. Both are exported as one
+file, with weights in 8 bits, into a page that needs neither a network nor a server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+import lucid
+import lucid.nn.functional as F
+from examples.browser import __main__ as browser
+from examples.minilm import checkpoint, tokenize
+from lucid import Tensor, nn
+from lucid.models.bert import SentenceEncoder
+
+HERE = Path(__file__).parent
+
+
+class Classifier(nn.Module):
+    """The probability of each label: token ids and mask (N, L) to ``probabilities`` (N, labels)."""
+
+    output_names: ClassVar[tuple[str, ...]] = ("probabilities",)
+
+    def __init__(self, encoder: SentenceEncoder, weight: np.ndarray, bias: np.ndarray) -> None:
+        self.encoder = encoder
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return F.softmax(F.linear(self.encoder(input_ids, attention_mask), self.weight, self.bias), -1)
+
+
+def fit(
+    vectors: np.ndarray, labels: np.ndarray, steps: int = 500, decay: float = 1e-3
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logistic regression by gradient descent: weight (labels, E) and bias (labels,) for vectors (N, E) of length 1."""
+    wanted = np.eye(labels.max() + 1, dtype=np.float32)[labels]
+    weight, bias = np.zeros((wanted.shape[1], vectors.shape[1]), np.float32), np.zeros(wanted.shape[1], np.float32)
+    for _ in range(500):
+        scores = np.exp(vectors @ weight.T + bias)
+        error = (scores / scores.sum(1, keepdims=True) - wanted) / len(vectors)
+        weight -= 10 * (error.T @ vectors + decay * weight)
+        bias -= 10 * error.sum(0)
+    return weight, bias
+
+
+def build(folder: Path, table: Path, packages: Path) -> None:
+    """Fit, export, and write the page into a folder. `packages` is npm's folder node_modules."""
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = sorted({row["label"] for row in rows})
+    labels = np.array([names.index(row["label"]) for row in rows])
+    encoder = SentenceEncoder.from_pretrained(checkpoint())
+    inputs = {name: lucid.tensor(ids) for name, ids in tokenize(checkpoint(), [row["text"] for row in rows]).items()}
+    model = Classifier(encoder, *fit(encoder(**inputs).numpy(), labels))
+    right = model(**inputs).numpy().argmax(1) == labels
+    print(f"{right.sum()} of {len(rows)} examples get their label, of {', '.join(names)}")
+
+    model = lucid.quantize(model, bits=8)
+    specs = [lucid.spec("N", "L", dtype=lucid.int64)] * 2
+    exported = lucid.export.to_onnx(model, *specs, target=browser.TARGET)
+    browser.write_runtime(folder / "runtime", packages)
+    browser.write_model(folder / "model", exported)
+    (folder / "labels.js").write_text(f"const labels = {json.dumps(names)};\n", encoding="utf-8")
+    shutil.copy(browser.HERE / "page" / "text-model.js", folder)
+    shutil.copy(HERE / "index.html", folder)
+
+
+def main() -> None:
+    """Write the page and say where it is."""
+    parser = argparse.ArgumentParser(prog="python -m examples.classifier", description="A classifier in a web page.")
+    parser.add_argument("--table", type=Path, default=HERE / "labelled.csv", help="with columns label and text")
+    parser.add_argument("-o", "--output", type=Path, default=Path("build/classifier"), help="[build/classifier]")
+    parser.add_argument("--packages", type=Path, default=browser.HERE / "node_modules", help="where npm put packages")
+    asked = parser.parse_args()
+    asked.output.mkdir(parents=True, exist_ok=True)
+    build(asked.output, asked.table, asked.packages)
+    print(f"written: open {asked.output / 'index.html'} in a browser")
+
+
+if __name__ == "__main__":
+    main()
