@@ -17,6 +17,8 @@ if __name__ != "lucid.models":  # at the top of a clone Python would run the fil
     raise ImportError("this is lucid.models: import it by that name, run python -m lucid.models.NAME")
 
 from lucid.core.words import package_names as _public
+from lucid.models.checkpoints.adapter_inputs import save_adapter as save_adapter
+from lucid.models.checkpoints.adapter_inputs import with_adapter as with_adapter
 from lucid.models.checkpoints.adapter_inputs import with_adapter_inputs as with_adapter_inputs
 from lucid.models.checkpoints.loading import load as load
 from lucid.models.checkpoints.loading import save as save

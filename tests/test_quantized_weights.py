@@ -21,7 +21,7 @@ from lucid.models.parts.decoders import ClampedExperts
 from lucid.models.transformer import Transformer
 from lucid.models.wav2vec2 import WeightNorm
 from lucid.nn import functional as F
-from lucid.nn.quantizing.layer_weights import parameter_count, unchanged_bytes
+from lucid.nn.weights.layer_weights import parameter_count, unchanged_bytes
 from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Blocks, rtn
 from lucid.runtime import Session

@@ -125,6 +125,7 @@ from lucid.nn.transformer import TransformerDecoder as TransformerDecoder
 from lucid.nn.transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from lucid.nn.transformer import TransformerEncoder as TransformerEncoder
 from lucid.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
+from lucid.nn.weights.low_rank import LoRA as LoRA
 
 __all__ = _public.offered(globals(), "functional", "init")
 

@@ -182,7 +182,10 @@ class Module:
     # Children, parameters and buffers ---------------------------------------------------------------------------------
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules directly inside, those in lists and dicts under ``list.0`` and ``dict.key``."""
+        """The modules directly inside, those in lists and dicts under ``list.0`` and ``dict.key``.
+
+        What a module has under the name "" has the module's own name, as the weight to which an `nn.LoRA` adds.
+        """
         for name, value in vars(self).items():
             if isinstance(value, (Module, list, tuple, dict)):  # most are not: tensors and options
                 yield from _modules_in(name, value)
@@ -213,7 +216,7 @@ class Module:
                 continue
             seen.add(id(module))
             yield path, module
-            children = [(f"{path}.{name}" if path else name, child) for name, child in module.named_children()]
+            children = [(_joined(path, name), child) for name, child in module.named_children()]
             stack.extend(reversed(children))
 
     def modules(self) -> Iterator[Module]:
@@ -228,16 +231,16 @@ class Module:
         """
         stack: list[tuple[str, Module, frozenset[int]]] = [("", self, frozenset())]
         while stack:
-            prefix, module, outside = stack.pop()
+            path, module, outside = stack.pop()
             if id(module) in outside:
                 raise ValueError(
-                    f"{type(self).__name__}: {prefix[:-1]} is a module that contains itself; "
+                    f"{type(self).__name__}: {path} is a module that contains itself; "
                     "keep references to outer modules out of the attributes"
                 )
             for name, value in vars(module).items():
                 if isinstance(value, Tensor) and not name.startswith("_"):
-                    yield prefix + name, value
-            inside = [(f"{prefix}{name}.", child, outside | {id(module)}) for name, child in module.named_children()]
+                    yield _joined(path, name), value
+            inside = [(_joined(path, name), child, outside | {id(module)}) for name, child in module.named_children()]
             stack.extend(reversed(inside))
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
@@ -454,6 +457,10 @@ class StateError(KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show the message in quotes
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name else path or name
 
 
 def _modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:

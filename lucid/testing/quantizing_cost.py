@@ -12,7 +12,7 @@ from lucid.core.sizes.dims import bind
 from lucid.core.words.progress import phase
 from lucid.nn.model_parts import ModelPart
 from lucid.nn.module import Module
-from lucid.nn.quantizing.layer_weights import parameter_count
+from lucid.nn.weights.layer_weights import parameter_count
 from lucid.testing.precision.outputs import OutputSums
 from lucid.testing.precision.report import OutputError
 from lucid.testing.random_inputs import random_inputs, run_eagerly

@@ -13,8 +13,8 @@ from lucid.core.process import random
 from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import evaluate
 from lucid.core.words.user_code import located_errors
-from lucid.nn.adapter_inputs import adapter_inputs, given_adapter
 from lucid.nn.model_parts import Draw
+from lucid.nn.weights.adapter_inputs import adapter_inputs, given_adapter
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.index_ranges import FAR, IndexRanges, Range, Use
 from lucid.tracing.trace import Model, arguments_of, outputs_of, owner_of

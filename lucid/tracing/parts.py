@@ -10,13 +10,13 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import TensorType
 from lucid.core.graph.values import Input
 from lucid.core.sizes.dims import dim, same
-from lucid.nn.adapter_inputs import RANK, adapter_inputs
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.model_parts import CACHE_KINDS, PART_NAMES, Steps
 from lucid.nn.model_parts import CacheKind as CacheKind
 from lucid.nn.model_parts import ModelPart as ModelPart
 from lucid.nn.model_parts import PartName as PartName
+from lucid.nn.weights.adapter_inputs import RANK, adapter_inputs
 from lucid.tracing.trace import Model, owner_of, trace_all
 
 

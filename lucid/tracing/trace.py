@@ -23,9 +23,9 @@ from lucid.core.sizes.readings import readings
 from lucid.core.words.other_libraries import check_model
 from lucid.core.words.progress import phase
 from lucid.core.words.user_code import located_errors
-from lucid.nn.adapter_inputs import adapter_inputs, given_adapter
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
+from lucid.nn.weights.adapter_inputs import adapter_inputs, given_adapter
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.written_attention import with_written_attention
 

@@ -39,7 +39,7 @@ from lucid.models.checkpoints.config import Array, Config, read_json, show
 CONFIG, WEIGHTS = "adapter_config.json", ("adapter_model.safetensors", "adapter_model.bin")
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
-_PREFIX = "base_model.model."
+PREFIX = "base_model.model."
 _PART = re.compile(r"(.+)\.(lora_(?:embedding_)?[AB]|lora_magnitude_vector|trainable_tokens_delta)(?:\.(weight|bias))?")
 _MERGE = (
     "PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(folder) merges what PEFT can merge, "
@@ -325,15 +325,15 @@ def _sorted(where: Path, arrays: Mapping[str, Array]) -> tuple[dict[str, _Tensor
     """The tensors by layer, and those that take the place of others."""
     layers, saved = dict[str, _Tensors](), dict[str, Array]()
     for key, array in arrays.items():
-        if not key.startswith(_PREFIX) or len(key) > _MAX_NAME + len(_PREFIX):
+        if not key.startswith(PREFIX) or len(key) > _MAX_NAME + len(PREFIX):
             raise WeightsError(
-                f"{where}: has {show(key)}, expected names that begin with {_PREFIX}, as PEFT writes them"
+                f"{where}: has {show(key)}, expected names that begin with {PREFIX}, as PEFT writes them"
             )
         if array.dtype.name not in _FLOATS:
             raise WeightsError(f"{where}: {show(key)} is {array.dtype}, expected one of {', '.join(_FLOATS)}")
         if not np.isfinite(array).all():
             raise WeightsError(f"{where}: {show(key)} has NaN or infinity; get an intact copy of the adapter")
-        name = re.sub(r"\.base_layer\.(?!lora_)", ".", key.removeprefix(_PREFIX)).replace(".token_adapter.", ".")
+        name = re.sub(r"\.base_layer\.(?!lora_)", ".", key.removeprefix(PREFIX)).replace(".token_adapter.", ".")
         match = _PART.fullmatch(name)
         if match is not None:
             part = f"{match[2]}.bias" if match[3] == "bias" else match[2]

@@ -1,22 +1,32 @@
-"""Adapters kept apart: a loaded model whose layers take A and B when it runs, and an adapter's arrays for them."""
+"""Adapters apart from the weights of a loaded model: inputs of its exported file, or trained; read and written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+import lucid
 from lucid import WeightsError
 from lucid.core.sizes.dims import bind
-from lucid.models.checkpoints.adapter_files import Adapter, LowRank, read_adapter
+from lucid.core.words.name_patterns import named
+from lucid.files.atomic import write_atomically
+from lucid.files.hub import local_checkpoint
+from lucid.models.checkpoints.adapter_files import CONFIG, PREFIX, WEIGHTS, Adapter, LowRank, read_adapter
 from lucid.models.checkpoints.adapters import Adapters, weighted
 from lucid.models.checkpoints.config import Array, show
-from lucid.models.checkpoints.pretrained import Pretrained
-from lucid.nn.adapter_inputs import RANK, AdaptedWeight, adapter_inputs
-from lucid.nn.module import Module
-from lucid.nn.quantizing.layer_weights import WeightPlace, layer_weights, weight_modules, with_weights
+from lucid.models.checkpoints.load_into import parameter_keys
+from lucid.models.checkpoints.pretrained import Pretrained, read_options
+from lucid.models.checkpoints.sentence_files import TASKS, read_modules
+from lucid.nn.module import Module, Parameter
+from lucid.nn.quantized import WeightModule
+from lucid.nn.weights.adapter_inputs import RANK, AdaptedWeight, adapter_inputs
+from lucid.nn.weights.layer_weights import WeightPlace, declared_weights, with_weights
+from lucid.nn.weights.low_rank import LoRA, LowRankWeight
 from lucid.ops.tensor.tensor import Tensor
 
 M = TypeVar("M", bound=Pretrained[Any])
@@ -37,14 +47,14 @@ def with_adapter_inputs(model: M, adapters: Adapters) -> M:
             that fits no layer of this model.
         OSError: if a file is missing.
     """
-    places = _places(model)
+    places = declared_weights(model)
     opened: dict[WeightPlace, AdaptedWeight] = {}
     for folder, weight in weighted(adapters).items():
         adapter = _read_apart(model, folder, weight)
         for layer, low_rank in adapter.layers.items():
             place = _place(model, adapter, layer, places)
             found, use = places[place]
-            opened[place] = found if isinstance(found, AdaptedWeight) else AdaptedWeight(found, place.layer, use)
+            opened[place] = found if isinstance(found, AdaptedWeight) else AdaptedWeight(found, use, place.layer)
             _check(adapter, layer, low_rank, opened[place])
     result = with_weights(model, opened)
     result.kept_adapters = {**model.kept_adapters, **weighted(adapters)}
@@ -61,7 +71,7 @@ def adapter_arrays(model: Module, folder: Path) -> dict[str, Array]:
         ConfigError, WeightsError, OSError: as `with_adapter_inputs`; also for a layer that takes no adapter.
     """
     weight = model.kept_adapters.get(folder, 1.0) if isinstance(model, Pretrained) else 1.0
-    places, adapter = _places(model), _read_apart(model, folder, weight)
+    places, adapter = declared_weights(model), _read_apart(model, folder, weight)
     rank = max((len(layer.a) for layer in adapter.layers.values()), default=1)
     arrays = {
         name: np.zeros(bind(given.kind.shape, {RANK: rank}), given.kind.dtype.numpy)
@@ -82,16 +92,112 @@ def adapter_arrays(model: Module, folder: Path) -> dict[str, Array]:
     return arrays
 
 
-def _places(model: Module) -> dict[WeightPlace, tuple[Any, Any]]:
-    """The weights of layers, and how each is used; of those that layers share, the first place."""
-    found: dict[WeightPlace, tuple[Any, Any]] = {
-        WeightPlace(each.path, each.name): (each.parameter, each.use) for each in layer_weights(model)
+def with_adapter(model: M, folder: str | os.PathLike[str]) -> M:
+    """A copy of a model whose layers add an adapter of PEFT, each by an `nn.LoRA`, which can be trained further.
+
+    `nn.LoRA.merge` adds the products to the weights; `load(..., adapters=folder)` does so at once.
+
+    Args:
+        model: a model of a checkpoint, which may be quantized and stays so. It shares its weights with the result.
+        folder: of the adapter. Weights that it replaces, such as those of a head, are replaced in the copy.
+
+    Raises:
+        ConfigError: for an adapter that is not LoRA, or has an option that is not supported.
+        WeightsError: for an adapter that can only be merged (DoRA, biases, convolutions, rows of tables), or that fits
+            no layer of this model.
+        OSError: if a file is missing.
+    """
+    adapter = read_adapter(local_checkpoint(folder), 1.0)
+    _refuse_merged_only(adapter)
+    places, added = declared_weights(model), dict[WeightPlace, Parameter | WeightModule]()
+    for layer, low_rank in adapter.layers.items():
+        place = _place(model, adapter, layer, places)
+        weight, use = places[place]
+        a, b = (Parameter(np.asarray(array, np.float32), dtype=weight.dtype) for array in (low_rank.a, low_rank.b))
+        added[place] = lora = LoRA(weight, use, a, b, low_rank.scale)
+        _check(adapter, layer, low_rank, lora)
+    result = with_weights(model, added)
+    own, modules = model.state_dict(), dict(result.named_modules())
+    for key, array in adapter.saved.items():
+        name = model.checkpoint.renamed(key)
+        path, _, attribute = name.rpartition(".")
+        if name not in own or own[name].shape != array.shape:
+            raise WeightsError(
+                f"{adapter.folder}: replaces {show(key)} by {list(array.shape)}, which this {type(model).__name__} "
+                "lacks or has in another shape; load the base model for the adapter's task: load(folder, task)"
+            )
+        setattr(modules[path], attribute, Parameter(array, dtype=own[name].dtype))
+    return result
+
+
+_TASKS = {"text-classification": "SEQ_CLS", "token-classification": "TOKEN_CLS", "question-answering": "QUESTION_ANS"}
+
+
+def save_adapter(
+    model: Pretrained[Any],
+    source: str | os.PathLike[str],
+    folder: str | os.PathLike[str],
+    *,
+    whole: str | Sequence[str] = (),
+) -> None:
+    """Write the adapters in a model as a folder of PEFT, which `load(..., adapters=)`, `with_adapter` and PEFT read.
+
+    Args:
+        model: with an `nn.LoRA` in the place of some weights.
+        source: the checkpoint that it was loaded from, whose names the layers get.
+        folder: one that exists. It gets adapter_model.safetensors and adapter_config.json.
+        whole: patterns of parameters that are written as they are, such as those of a head that was trained.
+
+    Raises:
+        ValueError: for a model without adapters, and a pattern that matches no parameter.
+        WeightsError: for a layer for which the checkpoint has no name.
+        ConfigError, OSError: as `load`; also if a file cannot be written.
+    """
+    places = {place: (each, use) for place, (each, use) in declared_weights(model).items() if isinstance(each, LoRA)}
+    if not places:
+        raise ValueError(f"save_adapter: this {type(model).__name__} has no adapter: nn.LoRA.add(model, rank, targets)")
+    keys, layers = _checkpoint_keys(model, source), dict[str, LoRA]()
+    tensors: dict[str, Array] = {}
+    for place, (weight, use) in places.items():
+        layer = keys.get(place.key, "").removesuffix(".weight")
+        if not layer or layer == keys[place.key]:
+            raise WeightsError(f"save_adapter: {place.key} is no weight of one layer in {source}; merge it instead")
+        layers[layer] = weight
+        for part, tensor in (("A", weight.lora_A), ("B", weight.lora_B)):
+            name = f"lora_embedding_{part}" if use == "table" else f"lora_{part}.weight"
+            tensors[f"{layer}.{name}"] = tensor.numpy()
+    own = {name: value for name, value in model.state_dict().items() if ".lora_" not in name}
+    heads = {keys.get(name, name): own[name].numpy() for name in named("save_adapter: whole", whole, list(own))}
+    first = next(iter(layers.values()))
+    alphas = {layer: weight.scale * weight.rank for layer, weight in layers.items()}
+    config = {
+        "peft_type": "LORA",
+        "task_type": _TASKS.get(model.task) if heads else None,
+        "base_model_name_or_path": os.fspath(source),
+        "r": first.rank,
+        "lora_alpha": first.scale * first.rank,
+        "rank_pattern": {layer: each.rank for layer, each in layers.items() if each.rank != first.rank},
+        "alpha_pattern": {layer: alpha for layer, alpha in alphas.items() if alpha != first.scale * first.rank},
+        "target_modules": list(layers),
+        "modules_to_save": sorted({key.rpartition(".")[0] for key in heads}) or None,
+        "fan_in_fan_out": any(use == "transposed" for _, use in places.values()),
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "inference_mode": True,
     }
-    modules = dict(model.named_modules())
-    for place, weight in weight_modules(model).items():
-        use = modules[place.path].quantizable[place.name]
-        found[place] = weight, use
-    return found
+    lucid.save(Path(folder) / WEIGHTS[0], {f"{PREFIX}{name}": array for name, array in (tensors | heads).items()})
+    with write_atomically(Path(folder) / CONFIG) as file:
+        file.write(json.dumps(config, indent=2).encode())
+
+
+def _checkpoint_keys(model: Pretrained[Any], source: str | os.PathLike[str]) -> dict[str, str]:
+    """The names that a checkpoint has for the parameters of a model."""
+    known, folder = model.checkpoint, local_checkpoint(source)
+    modules = read_modules(folder) if known.task in TASKS else None
+    weights = known.weights(read_options(folder if modules is None else modules.encoder))
+    own = {*model.state_dict(), *(place.key for place in declared_weights(model))}
+    tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
+    return parameter_keys(type(model).__name__, own, weights, known.renames, known.ignored_keys, tied)
 
 
 def _place(model: Module, adapter: Adapter, layer: str, places: Mapping[WeightPlace, object]) -> WeightPlace:
@@ -123,11 +229,16 @@ def _read_apart(model: Module, folder: Path, weight: float) -> Adapter:
     PEFT also saves the tables and heads to which an adapter adds: as they are in the model, they replace nothing.
     """
     adapter = read_adapter(folder, weight)
-    own = {name.removesuffix(".base"): value for name, value in model.state_dict().items()}  # of an `AdaptedWeight`
-    renamed = model.checkpoint.renamed if isinstance(model, Pretrained) else str
+    own, renamed = model.state_dict(), model.checkpoint.renamed if isinstance(model, Pretrained) else str
     changed = [key for key, array in adapter.saved.items() if not _equals(own.get(renamed(key)), array)]
-    replaced = [*changed, *(f"{name}.bias" for name in adapter.biases)]
-    what = f"a weight in the place of {show(replaced[0])}" if replaced else ""
+    _refuse_merged_only(adapter, f"a weight in the place of {show(changed[0])}" if changed else "")
+    return adapter
+
+
+def _refuse_merged_only(adapter: Adapter, what: str = "") -> None:
+    """Refuse what an adapter may have besides products, or what is named."""
+    if adapter.biases:
+        what = f"a weight in the place of {show(next(iter(adapter.biases)))}.bias"
     if adapter.rows:
         what = f"trainable_token_indices, rows of {show(next(iter(adapter.rows)))}"
     if any(low_rank.magnitude is not None for low_rank in adapter.layers.values()):
@@ -135,15 +246,14 @@ def _read_apart(model: Module, folder: Path, weight: float) -> Adapter:
     if adapter.experts:
         what = f"target_parameters, joined experts in {show(adapter.experts[0][0])}"
     if what:
-        raise WeightsError(f"{folder}: has {what}, which can only be merged: load(..., adapters=folder)")
-    return adapter
+        raise WeightsError(f"{adapter.folder}: has {what}, which can only be merged: load(..., adapters=folder)")
 
 
 def _equals(own: Tensor | None, array: Array) -> bool:
     return own is not None and np.array_equal(own.numpy().astype(np.float32), array.astype(np.float32))
 
 
-def _check(adapter: Adapter, layer: str, low_rank: LowRank, weight: AdaptedWeight) -> None:
+def _check(adapter: Adapter, layer: str, low_rank: LowRank, weight: LowRankWeight) -> None:
     inputs, outputs = weight.sizes
     if low_rank.a.shape[1:] != (inputs,) or len(low_rank.b) != outputs or low_rank.b.ndim != 2:
         raise WeightsError(

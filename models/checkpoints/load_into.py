@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 
-import lucid
 from lucid import WeightsError, nn
 from lucid.models.checkpoints.adapters import AdaptedWeights
 from lucid.models.checkpoints.config import Array, ConfigError
@@ -80,7 +79,7 @@ def load_into(
 
 def parameter_keys(
     model: str,
-    own: Mapping[str, lucid.Tensor],
+    own: Collection[str],
     weights: Mapping[str, Weight],
     renames: Sequence[tuple[str, str]],
     ignore: Sequence[str],

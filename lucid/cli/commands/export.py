@@ -31,7 +31,7 @@ from lucid.layouts.adapters import write_kept_adapters
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
-from lucid.nn.quantizing.layer_weights import parameter_count
+from lucid.nn.weights.layer_weights import parameter_count
 from lucid.testing import ParityReport
 from lucid.testing.original_parity import original_parity
 from lucid.testing.part_parity import part_parity

@@ -20,8 +20,8 @@ from lucid.files.folders import check_place, new_folder
 from lucid.layouts.checkpoint_files import PROMPTS, copy_files, write_tokenizer
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
-from lucid.nn.quantizing.layer_weights import unchanged_bytes
 from lucid.nn.quantizing.quantize import quantize
+from lucid.nn.weights.layer_weights import unchanged_bytes
 from lucid.testing.precision.search import TargetError, fewest_bits
 
 _MODEL = ".onnx"

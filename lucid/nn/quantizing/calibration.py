@@ -15,7 +15,7 @@ from lucid.core.words.progress import phase
 from lucid.nn import functional as F
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule, rows_of
-from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copy_of, layer_weights
+from lucid.nn.weights.layer_weights import Identity, LayerWeight, copy_of, layer_weights
 from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Hessian, Histogram
 from lucid.quantization.blocks import first_wrong

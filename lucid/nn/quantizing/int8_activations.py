@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from lucid.nn.module import Module
 from lucid.nn.quantized import Activations, Int8Weight
 from lucid.nn.quantizing.calibration import Call, histograms
-from lucid.nn.quantizing.layer_weights import Identity, LayerWeight
+from lucid.nn.weights.layer_weights import Identity, LayerWeight
 from lucid.quantization import Grid8, Histogram, by_row, entropy, grid_between, minmax, percentile
 
 Ranges: TypeAlias = Literal["minmax", "percentile", "entropy"]

@@ -14,7 +14,7 @@ from lucid.nn.module import Module
 from lucid.nn.quantized import Activations, Int8Weight, QuantizedWeight, WeightModule
 from lucid.nn.quantizing.calibration import Call, Products, Seen, hessians
 from lucid.nn.quantizing.int8_activations import Int8Quantizer, Ranges, check_activations
-from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copy_of, layer_weights
+from lucid.nn.weights.layer_weights import Identity, LayerWeight, copy_of, layer_weights
 from lucid.quantization import Blocks, by_row, fit, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
 

@@ -20,7 +20,7 @@ from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule
 from lucid.nn.quantizing.calibration import BoundCall, Call, Use, WatchedWeight, bound_call
-from lucid.nn.quantizing.layer_weights import WeightPlace, weight_modules, weights_at, with_weights
+from lucid.nn.weights.layer_weights import WeightPlace, weight_modules, weights_at, with_weights
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import Session
 from lucid.runtime.providers import installed

@@ -10,7 +10,7 @@ from lucid.core.words.progress import Advance, phase, unheard
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule
 from lucid.nn.quantizing.calibration import BoundCall, Call, bound_call
-from lucid.nn.quantizing.layer_weights import WeightPlace, weight_modules, with_weights
+from lucid.nn.weights.layer_weights import WeightPlace, weight_modules, with_weights
 from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.precision.measuring import outputs_for, precision_report
 from lucid.testing.precision.outputs import OutputSums

@@ -1,4 +1,4 @@
-"""Finding and replacing the weights of a model that can be quantized, or are."""
+"""Finding and replacing the weights of a model's layers, quantized or not."""
 
 from __future__ import annotations
 
@@ -75,15 +75,29 @@ class WeightPlace(NamedTuple):
     name: str
 
     @property
+    def key(self) -> str:
+        """The name of the weight in `state_dict`."""
+        return ".".join(filter(None, self))
+
+    @property
     def layer(self) -> str:
         """The name that `LayerWeight.matches` takes: the module's path, or the attribute's if that is not `weight`."""
-        return self.path if self.name == "weight" else ".".join(filter(None, self))
+        return self.path if self.name == "weight" else self.key
 
 
 def weight_modules(model: Module) -> dict[WeightPlace, WeightModule]:
     """The weights that are modules; a shared one is at the place of each layer."""
     declared = _declared(model)
     return {WeightPlace(path, name): value for path, _, name, _, value in declared if isinstance(value, WeightModule)}
+
+
+def declared_weights(model: Module) -> dict[WeightPlace, tuple[Parameter | WeightModule, WeightUse]]:
+    """The weights that modules declare, as they are there, and how each is used."""
+    return {
+        WeightPlace(path, name): (value, use)
+        for path, _, name, use, value in _declared(model)
+        if isinstance(value, (Parameter, WeightModule))
+    }
 
 
 def weights_at(model: Module, places: Iterable[WeightPlace]) -> dict[WeightPlace, Tensor | WeightModule]:
@@ -95,7 +109,7 @@ def weights_at(model: Module, places: Iterable[WeightPlace]) -> dict[WeightPlace
     return {place: there[place] for place in places if place in there}
 
 
-def with_weights(model: M, weights: Mapping[WeightPlace, WeightModule]) -> M:
+def with_weights(model: M, weights: Mapping[WeightPlace, Parameter | WeightModule]) -> M:
     """A copy with other weights at these places; everything else is shared."""
     copy_ = copy_of(model)
     modules = dict(copy_.named_modules())
