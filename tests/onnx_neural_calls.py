@@ -219,15 +219,18 @@ def affine_grid(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Ten
 
 
 def recurrent(kind: str) -> Call:
-    """One layer, forward; gates in ONNX's order."""
+    """One layer in one direction; gates in ONNX's order."""
 
     def run(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
         x, w, r, b, lengths, h0, c0, peephole = (inputs + [None] * 8)[:8]
         hidden = a["hidden_size"]
-        if text(a, "direction", "forward") != "forward" or peephole is not None or a.get("layout", 0):
+        direction, batch_first = text(a, "direction", "forward"), bool(a.get("layout", 0))
+        if direction == "bidirectional" or peephole is not None:
             raise Inexpressible("recurrent layers as torch has them")
-        order = {"LSTM": (0, 2, 3, 1), "RNN": (0,)}[kind]
-        layer = getattr(nn, kind)(x.shape[2], hidden)
+        order = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}[kind]
+        own = {"reset_after": bool(a.get("linear_before_reset", 0))} if kind == "GRU" else {}
+        reverse = direction == "reverse"
+        layer = getattr(nn, kind)(x.shape[2], hidden, batch_first=batch_first, reverse=reverse, **own)
 
         def gates(v: Tensor) -> Tensor:
             parts = v.split(hidden, 0)
@@ -243,10 +246,10 @@ def recurrent(kind: str) -> Call:
         }
         layer.load_state_dict({name: value.numpy() for name, value in names.items()})
         state = None if h0 is None else (h0, c0) if kind == "LSTM" else h0
-        if lengths is not None and set(numbers(lengths)) != {x.shape[0]}:
-            raise Inexpressible("recurrent layers as torch has them")
-        output, last = layer(x) if state is None else layer(x, state)
+        output, last = layer(x, state, lengths=lengths)
         final = last if isinstance(last, tuple) else (last,)
+        if batch_first:
+            return [output.unsqueeze(2), *(each.transpose(0, 1) for each in final)]
         return [output.unsqueeze(1), *final]
 
     return run

@@ -21,7 +21,6 @@ from tests.onnx_inputs import UNKNOWN_TYPE, Attributes, Call, Inexpressible, Inp
 
 # Whole operators that Lucid does not have, by reason.
 REASONS: dict[str, str] = {
-    "GRU": "torch's gates: linear_before_reset=1, of which the wheel has no test",
     **dict.fromkeys("Adagrad Adam Momentum Bernoulli".split(), "training"),
     **dict.fromkeys("Det".split(), "no such function"),
     **dict.fromkeys(
@@ -462,6 +461,7 @@ CALLS: dict[str, Call] = {
     "Resize": neural.resize,
     "GridSample": neural.grid_sample,
     "AffineGrid": neural.affine_grid,
+    "GRU": neural.recurrent("GRU"),
     "LSTM": neural.recurrent("LSTM"),
     "RNN": neural.recurrent("RNN"),
     "Attention": neural.attention,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -510,9 +511,31 @@ LINES: dict[str, tuple[str, Line]] = {
             for name in (t.nn.attention.bias.causal_lower_right, t.nn.attention.bias.causal_upper_left)
         ),
     ),
+    "weights in two parts": (
+        "sound",
+        lambda t, F, nn, x: tuple(module(x) for module in weights_in_two_parts(t)),
+    ),
     "a function with its own gradient": ("x", lambda t, F, nn, x: doubled(t).apply(x, 3)),
     **LOSSES,
 }
+
+
+@cache  # modules draw their first weights, so they are made before a trace
+def weights_in_two_parts(t: Any) -> list[Any]:
+    """Convolutions by both of torch's functions, over two axes, with other weights under torch's state keys."""
+    found = []
+    for norm, names in (
+        (t.nn.utils.weight_norm, ["weight_g", "weight_v"]),
+        (t.nn.utils.parametrizations.weight_norm, [f"parametrizations.weight.original{part}" for part in (0, 1)]),
+    ):
+        for dim in (0, 2):
+            module = norm(t.nn.Conv1d(2, 3, 2), dim=dim)
+            state = module.state_dict()
+            assert sorted(state) == sorted(["bias", *names])
+            numbers = {name: 0.3 + np.arange(state[name].numel()).reshape(state[name].shape) % 7 for name in state}
+            module.load_state_dict({name: t.tensor(array) for name, array in numbers.items()})
+            found.append(module)
+    return found
 
 
 def doubled(t: Any) -> Any:

@@ -72,7 +72,7 @@ PAIRS = {
     "logsumexp": (ops.logsumexp(of(X * 300), -1), np.logaddexp.reduce(X.astype(np.float64) * 300, -1)),
     "histc": (f.histc(of(np.float32([0, 1, 1, 3, 5, -1])), 4, 0, 3), np.float32([1, 2, 0, 1])),
     "weight_norm": (
-        f.weight_norm(of(X), of(X[:, :1, :1]), 0),
+        TABLE["aten._weight_norm.default"](of(X), of(X[:, :1, :1]), 0),
         X * X[:, :1, :1] / np.sqrt((X**2).sum((1, 2), keepdims=True)),
     ),
     "sign of NaN": (elements.sign(of(NAN)), np.where(np.isnan(NAN), 0, np.sign(NAN))),

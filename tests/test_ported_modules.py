@@ -257,3 +257,23 @@ def test_a_backend_of_einops_is_there_once_einops_is_imported(tmp_path: Path, mo
 
     assert heads(lucid.randn(2, 3, 8)).shape == (2, 2, 3, 4)
     assert_parity(heads, ("N", "L", 8))
+
+
+def test_a_weight_in_two_parts_is_computed_when_it_is_read() -> None:
+    conv = nn.Conv1d(2, 3, 4)
+    before = conv.weight
+    for norm in (nn.utils.weight_norm, nn.utils.parametrizations.weight_norm):
+        assert norm(conv) is conv and "weight" not in conv.state_dict()
+        np.testing.assert_allclose(conv.weight.numpy(), before.numpy(), rtol=1e-6)
+        again = copy.deepcopy(conv)
+        for parameter in again.parameters():
+            parameter.assign(2 * parameter.numpy())
+        np.testing.assert_allclose(again.weight.numpy(), 2 * conv.weight.numpy(), rtol=1e-6)
+        assert again(lucid.ones(1, 2, 5)).shape == (1, 3, 2)
+        assert_parity(conv)
+        nn.utils.remove_weight_norm(conv)
+        assert list(conv.state_dict()) == ["bias", "weight"] and not hasattr(conv, "parametrizations")
+    with pytest.raises(ValueError, match="weight_norm: weights is no parameter of Conv1d; it has bias, weight"):
+        nn.utils.weight_norm(conv, "weights")
+    with pytest.raises(ValueError, match="remove_weight_norm: weight of Conv1d has no weight_norm"):
+        nn.utils.remove_weight_norm(conv)

@@ -157,7 +157,7 @@ def test_recurrent(name: str) -> None:
     module.load_state_dict(case.state)
     x, *states = case.inputs.values()
     hx = None if not states else tuple(states) if kind is nn.LSTM else states[0]
-    output, last = module(x, hx)
+    output, last = module(x, hx, **case.options)
     last = last if isinstance(last, tuple) else (last,)
     for got, expected in zip((output, *last), case.outputs.values(), strict=True):
         close(got, expected)
@@ -173,7 +173,7 @@ def test_the_whole_grid_is_there() -> None:
     assert {group: len(cases) for group, cases in GROUPS.items()} == {
         "multi_head_attention_forward": 23,
         "multihead_attention": 300,
-        "recurrent": 27,
+        "recurrent": 47,
         "sampling": 16,
         "scaled_dot_product_attention": 26,
         "transformer": 40,

@@ -422,12 +422,6 @@ def inverse(x: Tensor, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     return ops.stack(rows, -2) / determinant[..., None, None], ops.full(x.shape[:-2], 0, int32)
 
 
-def weight_norm(v: Tensor, g: Tensor, axis: int = 0) -> Tensor:
-    """g * v / |v|, where the norm is over all axes but one (Salimans and Kingma 2016)."""
-    others = tuple(other for other in range(v.ndim) if other != axis % v.ndim)
-    return v * (g / v.norm(2, others, True))
-
-
 def softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
     return x.softmax(axis, dtype=dtype)
 

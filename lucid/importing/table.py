@@ -23,6 +23,7 @@ from lucid.importing import pooling_functions as pooling
 from lucid.importing import scatter_functions as scattering
 from lucid.nn import functional as F
 from lucid.nn.recurrent import GRU, LSTM, RNN
+from lucid.nn.utils.parametrizations import weight_of
 from lucid.ops import elementwise, sorting
 from lucid.ops.tensor.tensor import Tensor
 
@@ -327,7 +328,7 @@ TABLE: dict[str, Function] = {
     "aten.linalg_norm.default": f.linalg_norm,
     "aten.linalg_inv.default": lambda x: f.inverse(x)[0],
     "aten.linalg_inv_ex.default": f.inverse,
-    "aten._weight_norm.default": f.weight_norm,
+    "aten._weight_norm.default": weight_of,
     "aten.linalg_vector_norm.default": f.vector_norm,
     "aten.norm.ScalarOpt_dim": f.vector_norm,
     "aten.norm.Scalar": f.vector_norm,

@@ -9,6 +9,7 @@ from lucid.core.torch_names.missing_names import why_absent as _why_absent
 from lucid.core.words import package_names as _public
 from lucid.nn import functional as functional
 from lucid.nn import init as init
+from lucid.nn import utils as utils
 from lucid.nn.activations import ELU as ELU
 from lucid.nn.activations import ConstantPad1d as ConstantPad1d
 from lucid.nn.activations import ConstantPad2d as ConstantPad2d
@@ -127,7 +128,7 @@ from lucid.nn.transformer import TransformerEncoder as TransformerEncoder
 from lucid.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
 from lucid.nn.weights.low_rank import LoRA as LoRA
 
-__all__ = _public.offered(globals(), "functional", "init")
+__all__ = _public.offered(globals(), "functional", "init", "utils")
 
 
 def __dir__() -> list[str]:

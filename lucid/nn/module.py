@@ -134,6 +134,9 @@ class Module:
 
     _training: bool = False
 
+    computed_weights: Mapping[str, Callable[[Any], Tensor]] = {}
+    """Weights by name that are computed from this module's parameters when they are read (`nn.utils.weight_norm`)."""
+
     quantizable: ClassVar[Mapping[str, WeightUse]] = {}
     """The parameters (rows, columns) that `lucid.quantize` may replace by quantized weights, each with the one way in
     which this class reads it: "linear", by `F.linear`, and perhaps also as a table; "transposed", by
@@ -396,6 +399,8 @@ class Module:
             object.__setattr__(self, name, value)
 
         def __getattr__(self, name: str) -> Any:
+            if name in self.computed_weights:
+                return self.computed_weights[name](self)
             why = why_absent("Module", name)
             if why:
                 raise unknown(f"{type(self).__name__!r} object", name, (), why)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 from lucid import ops
 from lucid.core.graph.types import DTypeLike, TensorType, same_shape, show_shape, spec
@@ -18,10 +18,12 @@ from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.module import Module
+from lucid.nn.utils.rnn import PackedSequence, element_mask, lengths_of
 from lucid.ops.creation import full
 from lucid.ops.operand_conversion import check_tensors
 from lucid.ops.tensor.tensor import Tensor
 
+E = TypeVar("E", Tensor, PackedSequence)
 State: TypeAlias = tuple[Tensor, ...]  # the hidden state, and for an LSTM that of its cells
 
 
@@ -53,15 +55,21 @@ class _Recurrent(Module):
         bidirectional: bool = False,
         proj_size: int = 0,
         dtype: DTypeLike | None = None,
+        *,
+        reverse: bool = False,
     ) -> None:
         name = type(self).__name__
         check_positive(name, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         check_probability(name, "dropout", dropout)
         if isinstance(proj_size, bool) or not isinstance(proj_size, int) or not 0 <= proj_size < hidden_size:
             raise ValueError(f"{name}: proj_size is {proj_size!r}, expected 0 (none) to {hidden_size - 1}")
+        if reverse and bidirectional:
+            raise ValueError(
+                f"{name}: got reverse and bidirectional, expected one of them: both ways are bidirectional"
+            )
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
-        self.bidirectional, self.proj_size = bidirectional, proj_size
+        self.bidirectional, self.proj_size, self.reverse = bidirectional, proj_size, reverse
         self.out_size = proj_size or hidden_size
         bound = 1 / math.sqrt(hidden_size)
         rows = self.gates * hidden_size
@@ -96,26 +104,46 @@ class _Recurrent(Module):
     def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:
         raise NotImplementedError
 
-    def _run(self, x: Tensor, given: State | None) -> tuple[Tensor, State]:
+    @overload
+    def _outputs(self, x: Tensor, given: State | None, lengths: Any) -> tuple[Tensor, State]: ...
+    @overload
+    def _outputs(self, x: PackedSequence, given: State | None, lengths: Any) -> tuple[PackedSequence, State]: ...
+    def _outputs(self, x: Any, given: State | None, lengths: Any) -> tuple[Any, State]:
+        """The results of `_run` for what `forward` is given: packed sequences give packed ones."""
+        if not isinstance(x, PackedSequence):
+            return self._run(x, given, lengths)
+        if lengths is not None:
+            raise ValueError(f"{type(self).__name__}: got a PackedSequence and lengths, which it has already")
+        outputs, states = self._run(x.padded, given, x.lengths, batch_first=False)
+        return PackedSequence(outputs, x.lengths), states
+
+    def _run(
+        self, x: Tensor, given: State | None, lengths: Any = None, *, batch_first: bool | None = None
+    ) -> tuple[Tensor, State]:
         """The outputs of the last layer, and the states after the last step, of all layers and directions."""
         name = type(self).__name__
+        batch_first = self.batch_first if batch_first is None else batch_first
         check_tensors(name, x=x)
         single = x.ndim == 2
         if x.ndim not in (2, 3) or not same(x.shape[-1], self.input_size):
-            order = "N, L" if self.batch_first else "L, N"
+            order = "N, L" if batch_first else "L, N"
             raise ValueError(
                 f"{name}: input has shape {show_shape(x.shape)}, expected ({order}, {self.input_size}), "
                 f"or (L, {self.input_size}) for one sequence"
             )
-        x = x.unsqueeze(1) if single else x.transpose(0, 1) if self.batch_first else x
+        x = x.unsqueeze(1) if single else x.transpose(0, 1) if batch_first else x
         states = self._starts(x, given, single)
+        seen = None
+        if lengths is not None:
+            seen = element_mask(x.shape[0], lengths_of(name, lengths, *x.shape[:2])).unsqueeze(2)
         after: list[list[Tensor]] = [[] for _ in range(self.states)]
         for layer in range(self.num_layers):
             outputs = []
             for direction, end in enumerate(self._ends(layer)):
                 index = layer * self.directions + direction
                 start = tuple(state[index] for state in states)
-                output, last = self._direction(x, start, self._weights(end), reverse=direction == 1)
+                backwards = self.reverse or direction == 1
+                output, last = self._direction(x, start, self._weights(end), seen, backwards)
                 outputs.append(output)
                 for tensors, tensor in zip(after, last, strict=True):
                     tensors.append(tensor)
@@ -125,14 +153,27 @@ class _Recurrent(Module):
         ends = tuple(ops.stack(tensors) for tensors in after)
         if single:
             return x.squeeze(1), tuple(end.squeeze(1) for end in ends)
-        return (x.transpose(0, 1) if self.batch_first else x), ends
+        return (x.transpose(0, 1) if batch_first else x), ends
 
-    def _direction(self, x: Tensor, start: State, weights: _Weights, reverse: bool) -> tuple[Tensor, State]:
+    def _direction(
+        self, x: Tensor, start: State, weights: _Weights, seen: Tensor | None, reverse: bool
+    ) -> tuple[Tensor, State]:
+        """The outputs and the last states of one direction. Padding, where (L, N, 1) `seen` is false, is passed by."""
+
         def step(state: State, entered: Tensor) -> tuple[State, Tensor]:
             state = self._step(state, entered, weights)
             return state, state[0]
 
-        last, outputs = ops.scan(step, start, self._entered(x, weights), reverse=reverse)
+        def step_or_pass(state: State, element: tuple[Tensor, Tensor]) -> tuple[State, Tensor]:
+            entered, seen = element
+            after, output = step(state, entered)
+            return tuple(map(ops.where, [seen] * self.states, after, state)), ops.where(seen, output, 0.0)
+
+        entered = self._entered(x, weights)
+        if seen is None:
+            last, outputs = ops.scan(step, start, entered, reverse=reverse)
+        else:
+            last, outputs = ops.scan(step_or_pass, start, (entered, seen), reverse=reverse)
         return outputs, last
 
     def _cell(self, x: Tensor, state: State) -> State:
@@ -155,13 +196,16 @@ class _Recurrent(Module):
                 )
         return given
 
+    def flatten_parameters(self) -> None:
+        """Nothing: torch arranges its memory by this."""
+
     def input_specs(self) -> Mapping[str, TensorType]:
         order = ("N", "L") if self.batch_first else ("L", "N")
         return {"x": spec(*order, self.input_size, dtype=self._weights("_l0").weight_ih.dtype)}
 
     def extra_repr(self) -> str:
         usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
-        changed = {name: getattr(self, name) for name in (*usual, "proj_size")}
+        changed = {name: getattr(self, name) for name in (*usual, "proj_size", "reverse")}
         shown = [f"{name}={value}" for name, value in changed.items() if value != usual.get(name, 0)]
         return ", ".join([str(self.input_size), str(self.hidden_size), *shown])
 
@@ -174,8 +218,13 @@ class RNN(_Recurrent):
     (L, N, directions * hidden_size), and the last state of every layer. As in torch, the outputs of two directions are
     side by side, and `dropout` is between layers.
 
+    `lengths` (N,) are the lengths of sequences that are padded at their ends: outputs of padding are 0, the last state
+    is that after the last element, and the way back starts there. A `PackedSequence` of `nn.utils.rnn` has lengths.
+    With `reverse` it reads backwards alone; outputs stay at the places of their elements.
+
     Raises:
-        ValueError: for sizes that are not positive, another nonlinearity, and inputs or states of other shapes.
+        ValueError: for sizes that are not positive, another nonlinearity, and inputs, states or lengths that do not
+            fit.
     """
 
     @torch_names_and("device")
@@ -190,15 +239,18 @@ class RNN(_Recurrent):
         dropout: float = 0.0,
         bidirectional: bool = False,
         dtype: DTypeLike | None = None,
+        *,
+        reverse: bool = False,
     ) -> None:
         if nonlinearity not in _NONLINEAR:
             raise ValueError(f'RNN: nonlinearity is {nonlinearity!r}, expected "tanh" or "relu"')
         self.nonlinearity = nonlinearity
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype)
+        places = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__(*places, dtype=dtype, reverse=reverse)
 
-    def forward(self, x: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: E, hx: Tensor | None = None, *, lengths: Any = None) -> tuple[E, Tensor]:
         """The outputs, and h_n."""
-        outputs, (last,) = self._run(x, None if hx is None else (_tensor("RNN", hx),))
+        outputs, (last,) = self._outputs(x, None if hx is None else (_tensor("RNN", hx),), lengths)
         return outputs, last
 
     def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:
@@ -209,7 +261,8 @@ class GRU(_Recurrent):
     """Gated recurrent units (Cho et al. 2014) as torch computes them: the reset gate after the product with the state.
 
     r, z = sigmoid(W_ih x + b_ih + W_hh h + b_hh), n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h' = n + z (h - n).
-    Inputs and outputs are those of `RNN`.
+    With ``reset_after=False``, as in the paper, the reset gate comes before the product: n = tanh(W_in x + b_in +
+    W_hn (r h) + b_hn), which is ONNX's ``linear_before_reset=0``. Inputs and outputs are those of `RNN`.
     """
 
     gates = 3
@@ -225,13 +278,21 @@ class GRU(_Recurrent):
         dropout: float = 0.0,
         bidirectional: bool = False,
         dtype: DTypeLike | None = None,
+        *,
+        reverse: bool = False,
+        reset_after: bool = True,
     ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype)
+        self.reset_after = reset_after
+        places = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__(*places, dtype=dtype, reverse=reverse)
 
-    def forward(self, x: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: E, hx: Tensor | None = None, *, lengths: Any = None) -> tuple[E, Tensor]:
         """The outputs, and h_n."""
-        outputs, (last,) = self._run(x, None if hx is None else (_tensor("GRU", hx),))
+        outputs, (last,) = self._outputs(x, None if hx is None else (_tensor("GRU", hx),), lengths)
         return outputs, last
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + ("" if self.reset_after else ", reset_after=False")
 
     def _entered(self, x: Tensor, weights: _Weights) -> Tensor:
         return F.linear(x, weights.weight_ih, weights.bias_ih)
@@ -239,11 +300,18 @@ class GRU(_Recurrent):
     def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:
         (h,) = state
         both = [2 * self.hidden_size, self.hidden_size]
-        (first, new), (again, kept) = (
-            gates.split(both, -1) for gates in (entered, F.linear(h, weights.weight_hh, weights.bias_hh))
-        )
-        reset, update = ops.sigmoid(first + again).chunk(2, -1)
-        new = ops.tanh(new + reset * kept)
+        if self.reset_after:
+            (first, new), (again, kept) = (
+                gates.split(both, -1) for gates in (entered, F.linear(h, weights.weight_hh, weights.bias_hh))
+            )
+            reset, update = ops.sigmoid(first + again).chunk(2, -1)
+            new = ops.tanh(new + reset * kept)
+        else:
+            first, new = entered.split(both, -1)
+            of_gates, of_new = weights.weight_hh.split(both, 0)
+            bias, new_bias = (None, None) if weights.bias_hh is None else weights.bias_hh.split(both, 0)
+            reset, update = ops.sigmoid(first + F.linear(h, of_gates, bias)).chunk(2, -1)
+            new = ops.tanh(new + F.linear(reset * h, of_new, new_bias))
         return (new + update * (h - new),)
 
 
@@ -258,11 +326,14 @@ class LSTM(_Recurrent):
     gates = 4
     states = 2
 
-    def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(
+        self, x: E, hx: tuple[Tensor, Tensor] | None = None, *, lengths: Any = None
+    ) -> tuple[E, tuple[Tensor, Tensor]]:
         """The outputs, and (h_n, c_n)."""
         if hx is not None and not (isinstance(hx, (tuple, list)) and len(hx) == 2):
             raise TypeError(f"LSTM: hx is a {type(hx).__name__}, expected a pair (h_0, c_0)")
-        outputs, (hidden, cells) = self._run(x, None if hx is None else tuple(_tensor("LSTM", state) for state in hx))
+        given = None if hx is None else tuple(_tensor("LSTM", state) for state in hx)
+        outputs, (hidden, cells) = self._outputs(x, given, lengths)
         return outputs, (hidden, cells)
 
     def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:

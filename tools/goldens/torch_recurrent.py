@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from .core import normal
 from .groups import Group
 
 L, N, E, H = 5, 3, 4, 6
-ABOUT = "The class is the case's name up to the first space; h_0 and c_0 are given where they are among the inputs."
+LENGTHS = [3, 5, 1]
+ABOUT = (
+    "The class is the case's name up to the first space; h_0 and c_0 are given where they are among the inputs. Cases of "
+    "lengths are packed sequences; those of reverse are the layer for flipped elements, whose outputs are flipped."
+)
 
 CASES: dict[str, dict[str, object]] = {
     "RNN": {},
@@ -42,14 +47,29 @@ def recurrent() -> Group:
         if kind is nn.LSTM:
             given["c_0"] = group.tensor(f"c_0.{seed}", normal((count, N, H), 300 + seed))
         x = {"x": "x_batch_first" if module.batch_first else "x"}
-        for name, inputs in {case: x, f"{case}, states": x | given, f"{case}, single": {"x": "x_single"}}.items():
+        ways = {case: x, f"{case}, states": x | given, f"{case}, single": {"x": "x_single"}}
+        ways |= {f"{case}, lengths": x | given}
+        ways |= {} if module.bidirectional else {f"{case}, reverse": x | given}
+        for name, inputs in ways.items():
             if name.endswith("single") and options:
                 continue
             states = tuple(group.get(inputs[key]) for key in given if key in inputs)
             hx = (states if kind is nn.LSTM else states[0]) if states else None
-            output, last = module(group.get(inputs["x"]), hx)
+            output, last, told, own = run(module, group.get(inputs["x"]), hx, name.rpartition(", ")[2])
             last = last if isinstance(last, tuple) else (last,)
             outputs = {"output": output, **dict(zip(("h_n", "c_n"), last, strict=False))}
-            group.add(name, arguments=arguments, weights=weights, inputs=inputs, options={}, outputs=outputs)
+            group.add(name, arguments=arguments | own, weights=weights, inputs=inputs, options=told, outputs=outputs)
     assert all(torch.isfinite(value).all() for value in group.tensors.values())
     return group
+
+
+def run(module: nn.Module, x: torch.Tensor, hx: object, way: str) -> tuple[torch.Tensor, object, dict, dict]:
+    """The outputs and the last states, and the options of the call and of the constructor that mean them in Lucid."""
+    if way == "lengths":
+        packed, last = module(pack_padded_sequence(x, LENGTHS, module.batch_first, enforce_sorted=False), hx)
+        return pad_packed_sequence(packed, module.batch_first)[0], last, {"lengths": LENGTHS}, {}
+    axis = 1 if module.batch_first else 0
+    if way == "reverse":
+        output, last = module(x.flip(axis), hx)
+        return output.flip(axis), last, {}, {"reverse": True}
+    return *module(x, hx), {}, {}

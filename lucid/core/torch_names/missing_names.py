@@ -129,9 +129,17 @@ ABSENT: dict[str, dict[str, str]] = {
         "DataParallel": _NO_DEVICES,
         "LogSigmoid": "write F.logsigmoid(x) in forward; it has no parameters",
         **_FORMULAS,
-        "utils": "nn.utils is for training and for gradients; without them a model runs as it is: leave out "
-        "clip_grad_norm_, write weight_norm's product into the weight once (weight = g * v / v.norm(...)), "
-        "pad_sequence as F.pad and lucid.stack, and give lengths in place of a packed sequence",
+    },
+    "utils": {
+        **dict.fromkeys(
+            ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"),
+            "leave it out: a model that runs has no gradients",
+        ),
+        **dict.fromkeys(
+            ("spectral_norm", "parametrize", "prune"), "it is for training: write the weight that it computes once"
+        ),
+        "parameters_to_vector": "write lucid.cat([p.reshape(-1) for p in model.parameters()])",
+        "skip_init": "write the constructor inside of `with nn.init.skip():`",
     },
     "functional": {
         "ctc_loss": _NO_CTC,
