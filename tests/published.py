@@ -2,6 +2,7 @@
 
 `goldens/published/configs.json` has by name the options as on the hub, but for those that say nothing of the model
 (names, labels, tasks, how text is generated). An entry may be ``like`` another one, ``without`` some of its options.
+Its ``source`` is a file on GitHub that has these names and values; without one they are from memory.
 `tools/published_configs` makes the answers.
 """
 
@@ -220,11 +221,21 @@ _HALVES = ("head_dim", "sliding_window", "query_pre_attn_scalar", "attention_hea
 _UNTOLD = ("architectures", "auto_map", "torch_dtype", "dtype", "_name_or_path", "quantization_config")
 
 
+def _entries() -> dict[str, dict[str, Any]]:
+    entries: dict[str, dict[str, Any]] = json.loads((ROOT / "configs.json").read_text("utf-8"))
+    return entries
+
+
+def sources() -> dict[str, str]:
+    """The files that option sets come from, repository and path, by the names of the sets."""
+    return {name: entry["source"] for name, entry in _entries().items() if "source" in entry}
+
+
 def option_sets() -> dict[str, dict[str, Any]]:
     """All option sets by name."""
-    told = json.loads((ROOT / "configs.json").read_text("utf-8"))
     sets: dict[str, dict[str, Any]] = {}
-    for name, entry in told.items():
+    for name, entry in _entries().items():
+        entry.pop("source", None)
         base = dict(sets[entry.pop("like")]) if "like" in entry else {}
         for option in entry.pop("without", []):
             del base[option]
@@ -251,6 +262,7 @@ def tiny(options: Mapping[str, Any]) -> dict[str, Any]:
     small |= {"original_max_position_embeddings": 32, "bos_token_id": 0, "encoder_stride": 8, "classifier_proj_size": 8}
     small |= {"max_window_layers": 1 if (options.get("max_window_layers") or 0) else 0, "sep_token_id": 3}
     small |= {"num_kv_heads": 2, "num_feat_extract_layers": 2, "out_features": ["stage2"], "out_indices": [2]}
+    small |= {"n_group": min(options.get("n_group") or 1, 2), "topk_group": 1}
     small |= {"stage_names": ["stem", "stage1", "stage2"]}
     made |= {name: size for name, size in small.items() if options.get(name) is not None and name not in sizes}
     for name in ("text_config_dict", "vision_config_dict"):

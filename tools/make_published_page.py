@@ -9,7 +9,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from tests.published import ROOT, option_sets
+from tests.published import ROOT, option_sets, sources
 
 PAGE = Path(__file__).parents[1] / "docs" / "published-configs.md"
 
@@ -17,21 +17,28 @@ PAGE = Path(__file__).parents[1] / "docs" / "published-configs.md"
 def page() -> str:
     """The page's text."""
     told = json.loads((ROOT / "answers.json").read_text("utf-8"))
-    sets, rows = option_sets(), []
+    sets, files, rows = option_sets(), sources(), []
     counts: Counter[str] = Counter()
     for name, answer in told["sets"].items():
         loads = "refused" not in answer
         counts["loads" if loads else "is refused"] += 1
         ignored = ", ".join(f"`{option}`" for option in answer.get("ignored", []))
-        rows.append(
-            (f"`{name}`", f"`{sets[name]['model_type']}`", "loads", ignored)
-            if loads
-            else (f"`{name}`", f"`{sets[name]['model_type']}`", "refused", _plain(answer["refused"]))
-        )
-    lines = ["| Checkpoint | `model_type` | | Options ignored, or the reason |", "| --- | --- | --- | --- |"]
+        source = f"`{files[name]}`" if name in files else "from memory"
+        verdict = ("loads", ignored) if loads else ("refused", _plain(answer["refused"]))
+        rows.append((f"`{name}`", f"`{sets[name]['model_type']}`", *verdict, source))
+    lines = [
+        "| Checkpoint | `model_type` | | Options ignored, or the reason | Source on GitHub |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     head = _HEAD.format(
-        sets=len(rows), loads=counts["loads"], refused=counts["is refused"], transformers=told["transformers"]
+        sets=len(rows),
+        loads=counts["loads"],
+        refused=counts["is refused"],
+        files=len(files),
+        memory=len(rows) - len(files),
+        types=len({sets[name]["model_type"] for name in files}),
+        transformers=told["transformers"],
     )
     return head + _changes() + "\n".join([*lines, ""])
 
@@ -60,8 +67,11 @@ def _plain(reason: str) -> str:
 _HEAD = """# Published option sets
 
 This page lists {sets} option sets of published checkpoints, with the names and values of their `config.json`, and what Lucid does with
-each: {loads} load and {refused} are refused. Names that begin with `people/`, `transformers-` and `tpu-trained/` stand for what many
-repositories have.
+each: {loads} load and {refused} are refused.
+
+{files} sets, of {types} model types, have the names and values of a file in a public repository, which the last column names. A name with a
+colon says the repository and the model whose copy or fine-tune it holds. The other {memory} sets were written from memory, and no file
+that confirms them was found. Their names that begin with `people/`, `transformers-` and `tpu-trained/` stand for what many repositories have.
 
 Each set was made into a tiny model and held to transformers {transformers}. For a set that loads, Lucid's output is within 2e-5 of
 transformers', relative to the largest number. transformers answers bit for bit the same with and without the options that Lucid
