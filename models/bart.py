@@ -9,7 +9,7 @@ before attention instead of after; M2M-100 and NLLB (NLLB Team 2022) have both, 
     logits = bart(lucid.tensor([[0, 363, 2]]), lucid.tensor([[2, 0]]))   # (N, L), (N, T) to (N, T, vocab_size)
     lucid.export.to_onnx(bart, path="bart.onnx")                         # any batch, any lengths
 
-    cache = bart.empty_cache(bart.encode(source_ids))                    # token by token: see docs/howto/cache.md
+    cache = bart.empty_cache(bart.encode(source_ids))                    # token by token: the page "Key-value cache"
     logits, cache = bart.decode(lucid.tensor([[2]]), cache)
 
 Modules have the names of the published checkpoints, and so do the weights of an exported model.

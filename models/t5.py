@@ -6,7 +6,7 @@
     logits = t5(lucid.tensor([[363, 19, 1]]), lucid.tensor([[0]]))    # (N, L), (N, T) to (N, T, vocab_size)
     lucid.export.to_onnx(t5, path="t5.onnx")                          # any batch, any lengths
 
-    cache = t5.empty_cache(t5.encode(source_ids))                     # token by token: see docs/howto/cache.md
+    cache = t5.empty_cache(t5.encode(source_ids))                     # token by token: the page "Key-value cache"
     logits, cache = t5.decode(lucid.tensor([[0]]), cache)
 
     encoder = lucid.models.load("folder of a T5EncoderModel")         # or of a whole T5, with "feature-extraction"

@@ -6,7 +6,7 @@
     logits = transformer(source_ids, target_ids)                      # (N, S), (N, T) to (N, T, vocab_size)
     lucid.export.to_onnx(transformer, path="transformer.onnx")        # any batch, any lengths
 
-    cache = transformer.empty_cache(transformer.encode(source_ids))   # token by token: see docs/howto/cache.md
+    cache = transformer.empty_cache(transformer.encode(source_ids))   # token by token: the page "Key-value cache"
     logits, cache = transformer.decode(start, cache)
 
 Numbers in brackets are the paper's sections. There is no published checkpoint of it in safetensors; its layers are

@@ -7,7 +7,7 @@
     lucid.export.to_onnx(wav2vec2, path="wav2vec2.onnx")              # any batch, any length
 
     model = lucid.models.load("folder of a Wav2Vec2ForCTC")
-    processor = CTCProcessor.from_pretrained(folder)                  # from sound to text: docs/howto/whisper.md
+    processor = CTCProcessor.from_pretrained(folder)                  # from sound to text: the page "Transcription"
     transcribe(model, processor, read_wav("speech.wav")).text
 
 Convolutions make frames of samples; a transformer, whose positions come from a wide convolution, reads them. Modules

@@ -8,10 +8,10 @@ text.
     whisper = Whisper.from_pretrained("folder with config.json and model.safetensors")
     logits = whisper(input_features, decoder_input_ids)               # (N, mels, frames), (N, L) to (N, L, vocab_size)
 
-    cache = whisper.empty_cache(whisper.encode(input_features))       # token by token: see docs/howto/cache.md
+    cache = whisper.empty_cache(whisper.encode(input_features))       # token by token: the page "Key-value cache"
     logits, cache = whisper.decode(start, cache)
 
-    tokenizer = WhisperTokenizer.from_pretrained(folder, decode)      # from sound to text: see docs/howto/whisper.md
+    tokenizer = WhisperTokenizer.from_pretrained(folder, decode)      # from sound to text: see the page "Transcription"
     transcribe(whisper, tokenizer, read_wav("speech.wav")).text
 """
 

@@ -212,9 +212,9 @@ def test_run_writes_what_the_session_computes(mha, tmp_path, data, shown):
 @pytest.mark.parametrize(
     ("command", "module", "needed"),
     [
-        (["serve", "x"], "starlette", "lucid.serving needs starlette: pip install 'lucid-onnx[serve]'"),
-        (["map", "x", "y", "-o", "z"], "pyarrow", "lucid.batch needs pyarrow: pip install 'lucid-onnx[batch]'"),
-        (["chat", "x"], "jinja2", "lucid.generation.chat needs jinja2: pip install 'lucid-onnx[chat]'"),
+        (["serve", "x"], "starlette", "serving needs starlette: pip install 'lucid-onnx[serve]'"),
+        (["map", "x", "y", "-o", "z"], "pyarrow", "batch inference needs pyarrow: pip install 'lucid-onnx[batch]'"),
+        (["chat", "x"], "jinja2", "texts and conversations need jinja2: pip install 'lucid-onnx[chat]'"),
     ],
 )
 def test_a_command_without_its_extra_says_what_to_install(command, module, needed):

@@ -79,6 +79,8 @@ def model(external: str = "") -> onnx.ModelProto:
     return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
 
 
+ABSENT = "there is no file or folder 'a/none' here"  # nor on Hugging Face's hub
+
 WRONG_COMMAND_LINES = {
     "no command of this name": (["exprot"], "No such command 'exprot'"),
     "no such option": (["export", *LINEAR, "--colour", "-o", "a.onnx"], "No such option"),
@@ -114,6 +116,21 @@ WRONG_COMMAND_LINES = {
     "--size malformed": (["inspect", "good.onnx", "--size", "L"], "expected NAME=N"),
     "--size unknown": (["bench", "good.onnx", "--size", "L=3"], "all sizes of the model are fixed"),
     "one of two arguments": (["verify", "good.onnx"], "Missing argument 'MODEL.ONNX': lucid verify [OPTIONS] SOURCE"),
+    **{
+        f"{' '.join(line)}, which is not there": (line, f"there is no file {line[-1]!r}")
+        for line in (["inspect", "none.onnx"], ["bench", "none.onnx"], ["verify", "nn.ReLU", "none.onnx"],
+                     ["run", "good.onnx", "none.npz"], ["report", "nn.ReLU", "--data", "none.npz"],
+                     ["report", "nn.ReLU", "--tokens", "none.txt"],
+                     ["quantize", "sub.py", "-o", "q", "--text", "none.txt"],
+                     ["generate", "sub.py", "a", "--json-schema", "none.json"], ["chat", "sub.py", "--grammar", "none"])
+    },
+    **{
+        f"{line[0]} {source}": ([line[0], source, *line[1:]], message)
+        for line in (["generate", "abc"], ["chat"], ["map", "rows.jsonl", "-o", "out"], ["serve"],
+                     ["export", "-o", "a.onnx"], ["quantize", "--bits", "4", "-o", "q.onnx"], ["report"],
+                     ["verify", "good.onnx"])
+        for source, message in {"none": "there is no", "a/none": ABSENT}.items()
+    },
     "--seconds without end": (["bench", "good.onnx", "--seconds", "inf"], "less than or equal to 86400"),
 }  # fmt: skip
 
@@ -126,7 +143,6 @@ FAILURES = {
     "symbolic size": (["export", "net.py:Net", "-i", "x:N", "-o", "a.onnx"], "N == 4 is known only at run time"),
     "no folder": (["export", *LINEAR, "-i", "x:N,2", "-o", "none/a.onnx"], "folder 'none' does not exist"),
     "folder as file": (["export", *LINEAR, "-i", "x:N,2", "-o", "sub.py"], "'sub.py' is a folder"),
-    "not there": (["inspect", "none.onnx"], "there is no file 'none.onnx'"),
     "empty": (["inspect", "empty.onnx"], "'empty.onnx': 0 bytes"),
     "no model": (["inspect", "text.onnx"], "not an ONNX model"),
     "truncated": (["bench", "cut.onnx"], "not an ONNX model, or a truncated one"),

@@ -220,7 +220,6 @@ def test_a_source_that_cannot_be_used_is_a_clear_error(call: Any, tmp_path: Path
     (tmp_path / "unknown" / "config.json").write_text('{"model_type": "mamba"}')
     tokenizer().save(str(tmp_path / "unknown" / "tokenizer.json"))
     for arguments, message in [
-        (["generate", tmp_path / "none", "abc"], "there is no file or folder"),
         (["generate", tmp_path / "unknown", "abc"], "option model_type is 'mamba', torch may read it: "),
         (["generate", encoder, "abc"], "is the checkpoint of a Bert, which does not continue texts"),
         (["generate", gguf, "abc"], "metadata tokenizer.ggml.model is None, supported: gpt2"),

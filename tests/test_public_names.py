@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import pydoc
 import re
 import traceback
 from importlib import import_module
@@ -88,6 +90,26 @@ def test_the_reference_shows_what_is_public(page: str):
         table = (REFERENCE.parent / "models.md").read_text(encoding="utf-8")
         public -= set(re.findall(r"\[(\w+)\.py\]", table))
     assert on_page(page) - RESULTS.get(page, set()) == public
+
+
+def test_help_of_an_op_shows_its_arguments() -> None:
+    assert pydoc.plain(pydoc.render_doc(lucid.where)).splitlines()[2] == "where = <op where(condition, x, y)>"
+    assert repr(lucid.exp) == "<op exp(x)>"
+    assert repr(lucid.ops.softmax) == "<op softmax(x, *, axis=-1)>"
+
+
+def test_texts_name_what_an_installation_has() -> None:
+    """Docstrings and messages: no files of the repository that are not in a wheel, and pages by their titles."""
+    root = REFERENCE.parents[1]
+    titles = set(re.findall(r'^ +- "?([^":\n]+)"?: \S+\.md$', (root / "mkdocs.yml").read_text(), re.MULTILINE))
+    titles |= {page.read_text().partition("\n")[0].removeprefix("# ") for page in root.glob("docs/**/*.md")}
+    for file in (*root.glob("lucid/**/*.py"), *root.glob("models/**/*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                absent = re.findall(r"(?<![\w/.])(?:docs|tests|tools|examples|benchmarks)/[\w./-]+", node.value)
+                assert not absent, f"{file}, line {node.lineno} names {absent[0]}"
+                pages = {" ".join(page.split()) for page in re.findall(r'\b[Tt]he\s+page\s+"([^"]+)"', node.value)}
+                assert pages <= titles, f"{file}, line {node.lineno} names {pages - titles}"
 
 
 def test_a_tensor_has_a_second_address():

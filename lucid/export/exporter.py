@@ -63,7 +63,7 @@ def to_onnx(
         part: of an `nn.EncoderDecoder`, with the names that optimum and transformers.js expect: "encoder", "decoder",
             or "decoder_merged", in which ``use_cache_branch`` says whether there is a cache. Without `cache` the
             decoder is the first step, which takes the encoder's output; with it, any step, and the encoder also
-            returns the keys and values that it takes. docs/howto/cache.md has the inputs and outputs of each.
+            returns the keys and values that it takes. The page "Key-value cache" has the inputs and outputs of each.
         cache: "growing": export a step of a decoder (`nn.CausalDecoder`), which takes and returns the keys and values
             of earlier positions: inputs ``input_ids``, ``attention_mask``, ``position_ids`` and
             ``past_key_values.{i}.key`` and ``.value``, outputs ``logits``, ``present.{i}.key`` and ``.value``. "fixed":

@@ -1,7 +1,7 @@
 """Element types for which an op has no ONNX form or no kernel: the op is computed in a wider type and cast back.
 
 The result has the same bits: NumPy also computes bfloat16 in float32 and rounds once per op, and small integers wrap
-around in the same way. Measured on onnxruntime 1.31's CPU provider; `tests/test_element_types.py` runs every op in
+around in the same way. Measured on onnxruntime 1.31's CPU provider; a test (test_element_types) runs every op in
 every type.
 
 An op without a kernel in any wider type is an error here; onnxruntime would refuse it only when it loads the model.

@@ -93,12 +93,14 @@ class Op(Generic[P, R]):
         self._kernel, self._rule, self._promoted, self._by_kind = kernel, rule, promoted, by_kind
         self._beside_half = beside_half
         functools.update_wrapper(self, call)
+        self.__name__ = name
         if REGISTERED.setdefault(name, self) is not self:
             raise ValueError(f"op {name}: an op of this name already exists; choose another name")
         OPS.setdefault(name, self)
 
     def __repr__(self) -> str:
-        return f"<op {self.name}>"
+        names = [p.replace(annotation=p.empty) for p in inspect.signature(self).parameters.values()]
+        return f"<op {self.name}{inspect.Signature(names)}>"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
         """Op names are unique: copies and pickles refer to the op itself."""

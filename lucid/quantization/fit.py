@@ -18,7 +18,7 @@ def fit(weight: Array, bits: int, block: int, symmetric: bool = False) -> Blocks
     Each block begins with the better of its whole range and 0.9 of it. Then the codes are held, the scale and the zero
     that fit them best follow by linear regression, the numbers are rounded again, three times; the grid with the least
     error is taken. This is Lloyd's alternation for codes of equal distance. It loses as little as `hqq` and takes about
-    a tenth of the time; docs/howto/smaller.md has figures.
+    a tenth of the time; the page "Quantized weights" has figures.
 
     Raises:
         ValueError: as `rtn`.

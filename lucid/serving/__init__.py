@@ -15,7 +15,7 @@ from importlib.util import find_spec as _find_spec
 
 _NEEDED = {"starlette": "starlette", "prometheus_client": "prometheus-client"}
 if _missing := [name for module, name in _NEEDED.items() if _find_spec(module) is None]:
-    raise ModuleNotFoundError(f"lucid.serving needs {' and '.join(_missing)}: pip install 'lucid-onnx[serve]'")
+    raise ModuleNotFoundError(f"serving needs {' and '.join(_missing)}: pip install 'lucid-onnx[serve]'")
 
 from lucid.core.words import package_names as _public
 from lucid.serving.app import application as application

@@ -1,7 +1,7 @@
 """Reading published checkpoints: options, weights, tasks, GGUF files and quantized formats.
 
 Models, layouts, generation and batch jobs import from it. What a model computes belongs to its own file. What a model
-from outside needs has its names here; docs/howto/own-model.md shows one.
+from outside needs has its names here; the page "Model types" shows one.
 """
 
 from lucid.core.words import package_names as _public

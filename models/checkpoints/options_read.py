@@ -1,6 +1,6 @@
 """Which options of config.json transformers' own code reads, by model_type: what it does not read changes nothing.
 
-`options_read.json` is generated from transformers' sources (`tools/config_readers.py`) and has for each model_type
+`options_read.json` is generated from transformers' sources, and has for each model_type
 
 - ``read``: the options that its modeling, configuration and rotary code looks at, and their defaults;
 - ``unread``: those that the class of its configs declares and no code of the model looks at;

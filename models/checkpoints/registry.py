@@ -42,7 +42,7 @@ def register(family: Family, *, replace: bool = False) -> None:
     """Let `lucid.models.load`, and what else reads checkpoints, read those of a type with a model of one's own.
 
     This holds for this process; commands find a type by an entry point of the group `lucid.models`, which
-    docs/howto/own-model.md shows.
+    the page "Model types" shows.
 
     Args:
         family: its types by the model_type of config.json, and its classes by task, each as ``"module:Class"``.

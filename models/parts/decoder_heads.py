@@ -1,6 +1,6 @@
 """Heads on decoders: states of tokens, classes of them and of texts, answers in a text.
 
-A model's file derives its classes from these, as `models/llama.py` does. A token sees only those before it, so the
+A model's file derives its classes from these, as `lucid.models.llama` does. A token sees only those before it, so the
 class of a text is read at its last token.
 """
 

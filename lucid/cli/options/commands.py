@@ -93,7 +93,7 @@ class Export(JsonCommand, FolderOptions, ExportedModelOptions):
       lucid export all-MiniLM-L6-v2
       lucid export all-MiniLM-L6-v2 --task feature-extraction -o states.onnx
       lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
-      lucid export all-MiniLM-L6-v2 --for transformers.js
+      lucid export all-MiniLM-L6-v2 --for transformers.js --bits 8,float
       lucid export all-MiniLM-L6-v2 --with-tokenizer -o texts.onnx
       lucid export SmolLM2-135M-Instruct --for genai --bits 4 -o smollm2-genai
     """

@@ -1,7 +1,7 @@
 """The runtimes that `lucid inspect` reports on: those of the targets, and others.
 
-The facts were found with `make test-consumers` and tests/test_portable.py, which also check them. A runtime that was
-never run has `run=False`. docs/portable.md shows the table.
+The facts were found by tests, which also check them (`make test-consumers`, test_portable). A runtime that was never
+run has `run=False`. The page "Other runtimes" shows the table.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The runtimes that models are exported for, with one record for each: missing kernels and faults, by release.
 
 Forms ask the record of their target and never check its name, so a new runtime is one more record. The facts about
-onnxruntime's CPU provider are measured by tools/check_onnxruntime_versions.py (docs/onnxruntime-versions.md has the
-tables), those about OpenVINO by tests/test_portable.py, those about WebGPU by tests/devices; those about CUDA are
-measured with 1.31.1 or read in its source (docs/gpu.md says which).
+onnxruntime's CPU provider are measured by the repository's check_onnxruntime_versions (the page "onnxruntime releases"
+has the tables), those about OpenVINO and WebGPU by its tests; those about CUDA are measured with 1.31.1 or read in its
+source (the page "CUDA" says which).
 """
 
 from __future__ import annotations

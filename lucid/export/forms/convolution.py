@@ -3,7 +3,7 @@ over channels in multiples of 4, where other numbers are computed wrongly.
 
 For constant float32 weights over two axes onnxruntime keeps channels in blocks as wide as a vector register (Georganas
 et al. 2018, "Anatomy of high-performance deep learning convolutions on SIMD architectures"); over one axis it copies
-each window into a matrix. docs/benchmarks.md has the figures behind the limits.
+each window into a matrix. The page "Benchmarks" has the figures behind the limits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Mixture of experts: a product for each expert, a Scan over them, or onnxruntime's own op. None computes all of them.
 
-Measured with onnxruntime 1.31 (docs/benchmarks.md): a product for each expert, whose weight is packed when the model is
-loaded, takes 0.5 to 0.9 of the time of the others, but is two nodes for each. So it is for few experts, and the others
-are for many: their graphs are the same for any number. MoE shares the experts between threads, Scan does not.
+Measured with onnxruntime 1.31 (the page "Benchmarks"): a product for each expert, whose weight is packed when the model
+is loaded, takes 0.5 to 0.9 of the time of the others, but is two nodes for each. So it is for few experts, and the
+others are for many: their graphs are the same for any number. MoE shares the experts between threads, Scan does not.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 onnxruntime's kernels (1.23 to 1.31 at least, on the CPU) ignore NaN, and MaxPool gives the lowest number if all are
 -inf. One sum over all numbers, which takes less time than the kernel, finds out whether any is NaN or infinite; only
-then is the result computed in a slower way that respects them. docs/limitations.md has the cost.
+then is the result computed in a slower way that respects them. The page "Limitations" has the cost.
 
 OpenVINO (2026.4) loses NaN in its Max, Min, Relu and Exp: x86's maximum of NaN and a number is the second operand, and
 fusion exchanges operands. A comparison and Where take as long as a Relu after a product, within noise. To its Greater

@@ -1,6 +1,6 @@
 """Products of bytes, in standard ops that onnxruntime turns into its own: DynamicQuantizeMatMul, MatMulIntegerToFloat.
 
-tests/test_int8.py counts the nodes that are left after its optimisation.
+A test (test_int8) counts the nodes that are left after its optimisation.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Kernels that compute at accuracy level 4 round the inputs of a product to 8 bits, in blocks of a row; level 0 computes
 in float32. With 8 bits onnxruntime has no kernel of level 0: it unpacks the weight at each call (2 to 11 times slower
-than float32, docs/benchmarks.md), so there the body is better, whose weight it widens once, when it loads the model.
+than float32, the page "Benchmarks"), so there the body is better, whose weight it widens once, when it loads the model.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def dequantize_linear(build: Builder, node: Node) -> Taken:
 
 
 def _cost(build: Builder, node: Node) -> str:
-    """How onnxruntime computes it, and where that takes longer than a float32 product (docs/benchmarks.md)."""
+    """How onnxruntime computes it, and where that takes longer than a float32 product (the page "Benchmarks")."""
     exact = build.target.accuracy_level == 0
     why = "computed in float32" if exact else "inputs are rounded to 8 bits, in blocks of a row"
     has_minimums = node.inputs[4] is not None

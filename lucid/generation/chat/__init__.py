@@ -10,7 +10,7 @@ from importlib.util import find_spec as _find_spec
 
 _NEEDED = ("tokenizers", "jinja2")
 if _missing := [name for name in _NEEDED if _find_spec(name) is None]:
-    raise ModuleNotFoundError(f"lucid.generation.chat needs {' and '.join(_missing)}: pip install 'lucid-onnx[chat]'")
+    raise ModuleNotFoundError(f"texts and conversations need {' and '.join(_missing)}: pip install 'lucid-onnx[chat]'")
 
 from lucid.core.words import package_names as _public
 from lucid.generation.chat.conversation import Conversation as Conversation

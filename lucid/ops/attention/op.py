@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: one op that carries the whole contract (docs/attention.md).
+"""Scaled dot-product attention: one op that carries the whole contract (the page "The attention contract").
 
 The body below is the definition. The NumPy kernel, and every ONNX form an exporter chooses, computes the same.
 """

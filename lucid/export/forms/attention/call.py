@@ -115,7 +115,7 @@ def refuse_scale(scale: float | None) -> None:
 def refuse_inexact(limits: Limits, call: Call) -> None:
     """Refuse a call for which the target's runtime computes the ONNX op wrongly.
 
-    docs/attention.md lists what onnxruntime's kernels get wrong; each fault names itself.
+    The page "The attention contract" lists what onnxruntime's kernels get wrong; each fault names itself.
     """
     refuse_common(call)
     refuse_scale(call.options.scale)

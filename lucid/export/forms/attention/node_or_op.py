@@ -1,7 +1,7 @@
 """Forms of attention for every target: the ONNX op and the com.microsoft op. The last resort is the body.
 
-A form is taken only if its runtime computes what the contract says: docs/attention.md lists what onnxruntime's kernels
-get wrong.
+A form is taken only if its runtime computes what the contract says: the page "The attention contract" lists
+what onnxruntime's kernels get wrong.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `plan` decides, by the numbers in `thresholds.py`; it writes nothing. Two costs dominate on that provider. A causal
 `Attention` node computes all L x L scores and discards half of them; and it masks with the lowest number, for which
-the exponential is slow (`fill.py`). docs/benchmarks.md describes how the strategies were measured.
+the exponential is slow (`fill.py`). The page "Benchmarks" describes how the strategies were measured.
 """
 
 from __future__ import annotations

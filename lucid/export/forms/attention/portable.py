@@ -6,7 +6,7 @@ single key, the fused kernel is wrong in every later call with 16 keys or more: 
 of size 1 added around the softmax does. It moves no data.
 
 And its product of zero keys with zero values is uninitialised memory. If there may be queries without keys, a Where
-makes the output zero. docs/portable.md has the measurements.
+makes the output zero. The page "Other runtimes" has the measurements.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 `FusedMatMul` transposes keys and scales as it reads; `Softmax` and `MatMul` follow. That saves the node's copies where
 heads are already split and nothing is masked, and weights can be returned as they are. The `Tanh` of a softcap computes
 eight numbers or more at a time, the node one. All threads share a product, while the node computes a head on one of
-them. The query heads that read one key head are rows of one product there, so keys are not repeated. docs/benchmarks.md
-has the measurements.
+them. The query heads that read one key head are rows of one product there, so keys are not repeated.
+The page "Benchmarks" has the measurements.
 """
 
 from __future__ import annotations

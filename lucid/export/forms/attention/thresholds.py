@@ -1,8 +1,8 @@
 """From which sizes other forms of attention are faster on onnxruntime's CPU provider, and where that was measured.
 
-docs/benchmarks.md describes the measurements ("Which form is fastest" has those that rest on one processor), and
-docs/benchmarks/forms.md, here "the forms page", has the times of usual nodes. A test holds what follows from them to
-the forms that are best on average over the measured processors. `plan.py` alone decides by these numbers.
+The page "Benchmarks" describes the measurements ("Which form is fastest" has those that rest on one processor), and
+the page "Forms, by processor", here "the forms page", has the times of usual nodes. A test holds what follows from
+them to the forms that are best on average over the measured processors. `plan.py` alone decides by these numbers.
 """
 
 from __future__ import annotations

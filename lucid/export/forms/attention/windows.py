@@ -3,7 +3,7 @@
 An `Attention` node computes all L x L scores and hides those outside of the window. Here queries are cut into blocks of
 equal size, each block gets copies of the keys and values from `window - 1` before its first query to `window_after`
 after its last one, and all blocks are one batch of plain attention (the sliding chunks of Beltagy et al. 2020,
-"Longformer", section 3). docs/benchmarks.md says when that is faster.
+"Longformer", section 3). The page "Benchmarks" says when that is faster.
 """
 
 from __future__ import annotations
