@@ -38,7 +38,7 @@ TITLES = {
     "capacity": "SmolLM2-135M, a step over buffers of 512 and of 8192 positions",
     "overhead": "SmolLM2-135M, what Python and memory cost",
     "engine": "SmolLM2-135M, many requests in the engine",
-    "lookup": "SmolLM2-135M, float32, answers that repeat their prompt: prompt lookup",
+    "lookup": "SmolLM2-135M, float32, one thread, answers that repeat their prompt: prompt lookup",
     "eager": "Attention on NumPy, (N, H, L, d)",
     "eager_calls": "Small calls on NumPy",
     "eager_models": "Whole models on NumPy, the shape of the input",
