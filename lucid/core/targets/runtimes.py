@@ -3,7 +3,7 @@
 Forms ask the record of their target and never check its name, so a new runtime is one more record. The facts about
 onnxruntime's CPU provider are measured by the repository's check_onnxruntime_versions (the page "onnxruntime releases"
 has the tables), those about OpenVINO and WebGPU by its tests; those about CUDA are measured with 1.31.1 or read in its
-source (the page "CUDA" says which).
+source (the page "GPUs with CUDA" says which).
 """
 
 from __future__ import annotations

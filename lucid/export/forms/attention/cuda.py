@@ -1,6 +1,6 @@
 """Forms of attention for onnxruntime's CUDA provider.
 
-The page "CUDA" says which facts were measured and which were read.
+The page "GPUs with CUDA" says which facts were measured and which were read.
 
 With one Attention node, onnxruntime chooses the kernel: flash (half precision, no mask at all, heads up to 256 wide and
 as wide as the values'), memory-efficient (heads a multiple of 8 wide; with a mask, a multiple of 4 keys), or products
