@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lucid import batch as batch
     from lucid import export as export
     from lucid import generation as generation
+    from lucid import gradients as gradients
     from lucid import importing as importing
     from lucid import inspection as inspection
     from lucid import layouts as layouts
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
     from lucid import runtime as runtime
     from lucid import serving as serving
     from lucid import testing as testing
-    from lucid._api import *  # noqa: F403  # re-exports each of its names
+    from lucid.core.offered import *  # noqa: F403  # re-exports each of its names
     from lucid.runtime.compiled import compile as compile
 else:
     _PARTS = (
         "batch",
         "export",
         "generation",
+        "gradients",
         "importing",
         "inspection",
         "layouts",
@@ -54,7 +56,7 @@ else:
     def __getattr__(name: str) -> Any:
         if name == "__all__":  # used by a star import
             return _load()
-        if name == "compile":  # not in `_api`: it needs onnx and onnxruntime
+        if name == "compile":  # not in `core.offered`: it needs onnx and onnxruntime
             globals()[name] = _import_module("lucid.runtime.compiled").compile
             return globals()[name]
         if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them
@@ -70,7 +72,7 @@ else:
         return sorted({*_load(), *_PARTS, "compile", "__version__"})
 
     def _load() -> list[str]:
-        api = vars(_import_module("lucid._api"))
+        api = vars(_import_module("lucid.core.offered"))
         offered = {name: value for name, value in api.items() if not name.startswith("_")}
         globals().update(offered)
         return list(offered)

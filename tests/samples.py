@@ -316,6 +316,7 @@ SAMPLES: list[Sample] = [
     sample(ops.where, flag(N, 1, 1), x(S, 1), x(L), ref=lambda c, a, b: (c & a) | (~c & b), dtypes=BOOL, label="bool"),
     *[sample(elementwise.cast, x(N, L), ref=to_type, dtypes=ALL, label=t.name, dtype=t) for t in ALL if t is not uint8],
     sample(elementwise.cast, natural(N, L), ref=to_type, dtypes=NUMBERS, label="uint8", dtype=uint8),
+    sample(ops.stop_gradient, x(N, L), ref=lambda v: v, dtypes=ALL),
     # Made of sizes
     sample(
         creation.full_op,

@@ -10,7 +10,8 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from lucid import Tensor, _api, nn
+from lucid import Tensor, nn
+from lucid.core import offered as public
 from lucid.core.torch_names.argument_names import OURS
 from lucid.nn import functional
 
@@ -145,7 +146,7 @@ def namesakes() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name in dir(Tensor):
         if callable(getattr(Tensor, name)) and not name.startswith("_"):
             yield f"Tensor.{name}", getattr(Tensor, name)
-    for name, thing in vars(_api).items():
+    for name, thing in vars(public).items():
         if callable(thing) and not name.startswith("_") and not inspect.isclass(thing):
             yield f"lucid.{name}", thing
 

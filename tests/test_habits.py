@@ -48,7 +48,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "device": (lambda: X.to("cuda"), ValueError, "^to: device is 'cuda', but tensors have no device: leave it out"),
     "device of new": (lambda: lucid.zeros(2, device="cuda:0"), ValueError, "^zeros: device is 'cuda:0', but"),
     "device of a module": (lambda: nn.Linear(2, 2, device="cuda"), ValueError, "^Linear: device is 'cuda', but"),
-    "gradient": (lambda: lucid.ones(2, requires_grad=True), ValueError, "^ones: requires_grad is true, but Lucid"),
+    "gradient": (lambda: lucid.ones(2, requires_grad=True), ValueError, "^ones: requires_grad is true, but there"),
     "in place": (lambda: X.__setitem__(0, 1), TypeError, "never changed in place; write x = lucid.where"),
     "clamp": (lambda: X.clamp(), ValueError, "^clamp: got neither min nor max"),
     "rounding": (lambda: X.div(2, rounding_mode="up"), ValueError, "^div: rounding_mode is 'up', expected None"),
@@ -133,7 +133,7 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
     ("read", "message"),
     [
         (lambda: X.cuda, "'Tensor' object has no attribute 'cuda': tensors have no device; leave it out"),
-        (lambda: X.backward, "no attribute 'backward': Lucid computes no gradients; train in torch"),
+        (lambda: X.backward, "no attribute 'backward': there is no tape; lucid.value_and_grad"),
         (lambda: X.add_, r"no attribute 'add_': tensors are never changed in place; write x = x.add\(...\)"),
         (
             lambda: X.max(axis=1).values,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lucid
-from lucid import _api
+from lucid.core import offered as public
 
 ROOT = Path(__file__).parents[1]
 
@@ -63,9 +63,9 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_what_is_offered_is_found_and_listed() -> None:
-    offered = {name for name in vars(_api) if not name.startswith("_")}
+    offered = {name for name in vars(public) if not name.startswith("_")}
     assert offered <= set(dir(lucid)) and {"nn", "export"} <= set(dir(lucid))
-    assert all(vars(_api)[name] is getattr(lucid, name) for name in offered)
+    assert all(vars(public)[name] is getattr(lucid, name) for name in offered)
     modules = {path.stem for path in (ROOT / "lucid").glob("*")}
     assert not offered & modules, "a module of that name would hide it"
 

@@ -24,6 +24,7 @@ PAGES = {
     "functional": ["lucid.nn.functional"],
     "ops": ["lucid.ops"],
     "optim": ["lucid.optim"],
+    "gradients": ["lucid.gradients"],
     "export": ["lucid.export"],
     "runtime": ["lucid.runtime"],
     "generation": ["lucid.generation"],

@@ -11,6 +11,7 @@ import numpy as np
 
 from lucid.core.graph.scope import entered, scope
 from lucid.core.graph.types import Array, DTypeLike, TensorType, array_type, as_dtype, convert, show_shape
+from lucid.core.graph.values import Value
 from lucid.core.process.context import is_evaluating
 from lucid.core.torch_names.argument_names import forward_arguments
 from lucid.core.torch_names.missing_names import why_absent
@@ -56,7 +57,7 @@ def scoped(method: C) -> C:
 class Parameter(Tensor):
     """A tensor that a module learns: it appears in `state_dict` and, under its key, in the exported model.
 
-    `requires_grad` is kept and changes nothing: there are no gradients. Only parameters have `zero_`,
+    `lucid.value_and_grad` gives gradients of those whose `requires_grad` is true. Only parameters have `zero_`,
     `fill_` and `copy_`, which replace all of their values.
     """
 
@@ -65,6 +66,23 @@ class Parameter(Tensor):
     def __init__(self, data: Any, requires_grad: bool = True, *, dtype: DTypeLike | None = None) -> None:
         super().__init__(data, dtype)
         self.requires_grad = requires_grad
+
+    def _given(self) -> Value | None:
+        """The value that stands for this parameter while gradients are traced."""
+        here = scope.get()
+        return None if here is None or here.given is None else here.given.get(id(self))
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the values are known only when the graph runs: while gradients with respect to them are traced."""
+        return self._given() is not None
+
+    def to_value(self) -> Value:
+        return self._given() or super().to_value()
+
+    def _known(self, wanted: str) -> Array:
+        given = self._given()
+        return super()._known(wanted) if given is None else Tensor.from_value(given)._known(wanted)
 
     @property
     def data(self) -> Self:
@@ -90,7 +108,7 @@ class Parameter(Tensor):
         return self.fill_(0)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Keep a flag that changes nothing."""
+        """Set whether `lucid.value_and_grad` gives a gradient of this parameter."""
         self.requires_grad = requires_grad
         return self
 
@@ -128,8 +146,7 @@ class Module:
     Assign parameters, tensors (buffers) and modules to attributes in ``__init__``, also in lists and dicts of modules,
     and define `forward`. An attribute whose name begins with ``_`` is private: a tensor there is not part of the state.
 
-    A module starts in evaluation mode, because Lucid does not train: the eager run computes what is exported. `train()`
-    turns dropout on.
+    A module starts in evaluation mode: the eager run computes what is exported. `train()` turns dropout on.
     """
 
     _training: bool = False
@@ -275,7 +292,9 @@ class Module:
         setattr(self, name, parameter)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """This module: there are no gradients."""
+        """Set for all parameters whether `lucid.value_and_grad` gives gradients of them; a frozen one costs nothing."""
+        for parameter in self.parameters():
+            parameter.requires_grad = requires_grad
         return self
 
     def apply(self, function: Callable[[Module], object]) -> Self:

@@ -97,6 +97,7 @@ from lucid.ops.elementwise import sign as sign
 from lucid.ops.elementwise import sin as sin
 from lucid.ops.elementwise import sqrt as sqrt
 from lucid.ops.elementwise import square as square
+from lucid.ops.elementwise import stop_gradient as stop_gradient
 from lucid.ops.elementwise import sub as sub
 from lucid.ops.elementwise import tan as tan
 from lucid.ops.elementwise import tanh as tanh

@@ -340,6 +340,11 @@ def cast(x: TensorLike, *, dtype: DType) -> Tensor:  # type: ignore[empty-body]
     """The same numbers in another element type; float to integer truncates, and any non-zero number is true."""
 
 
+@primitive(kernel=lambda x: x, rule=lambda x: x)
+def stop_gradient(x: Tensor) -> Tensor:  # type: ignore[empty-body]
+    """x itself, a constant for gradients: none flows through it."""
+
+
 @function
 def clip(x: Tensor, low: TensorLike | None = None, high: TensorLike | None = None) -> Tensor:
     """Each element brought into a range; without bounds, x itself. Where low is above high, the result is high."""

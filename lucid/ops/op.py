@@ -17,7 +17,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 import numpy as np
 
 from lucid.core.graph.loop_bodies import has_symbolic_size
-from lucid.core.graph.scope import new_node, scope
+from lucid.core.graph.scope import is_differentiated, new_node, no_gradients, scope
 from lucid.core.graph.types import Array, TensorType
 from lucid.core.graph.values import Attributes, Input, Origin
 from lucid.core.process.context import holding
@@ -164,6 +164,8 @@ class Op(Generic[P, R]):
         if arrays is None or not computed or (attributes and any(map(has_symbolic_size, attributes.values()))):
             node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
             outputs = tuple(map(Tensor.from_value, node.results))
+            if no_gradients.get() and is_differentiated() and self.name != "stop_gradient":
+                outputs = tuple(map(OPS["stop_gradient"], outputs))
             return outputs[0] if len(outputs) == 1 else outputs
         if self.body is not None and self._kernel is None:
             return self.body(*tensors, **attributes)  # type: ignore[arg-type]  # P is not known here

@@ -176,7 +176,7 @@ def arrays_of(tensors: Sequence[Tensor | None]) -> list[Array | None] | None:
     for tensor in tensors:
         if tensor is None:
             arrays.append(None)
-        elif tensor._array is None:
+        elif tensor.is_traced:
             return None
         else:
             arrays.append(tensor._array)

@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import Array, TensorType, int32, int64, is_whole, show_shape
 from lucid.core.sizes.dims import Size, as_size
 from lucid.ops.elementwise import maximum, minimum, neg
+from lucid.ops.indexing import take_along
 from lucid.ops.op import function, primitive
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.reduction import argmax, max_, min_
-from lucid.ops.shaping import normalize_axis, reshape
+from lucid.ops.shaping import normalize_axis, reshape, squeeze
 from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 
@@ -100,8 +102,13 @@ def extreme(
             f"{name}(dim=...) is a pair (values, indices); a{name}(dim=...) gives the values, over several axes too"
         )
     kept = bool(keepdim) or keepdims
+    place = argmax if name == "max" else argmin
+    if is_differentiated():  # the gradient goes to the element at the index, as in torch
+        indices = place(x, axis=dim, keepdims=True)
+        pair = take_along(x, indices, axis=dim), indices
+        return Ordered(*(pair if kept else (squeeze(each, dim) for each in pair)))
     values = (max_ if name == "max" else min_)(x, axis=(dim,), keepdims=kept)
-    return Ordered(values, (argmax if name == "max" else argmin)(x, axis=dim, keepdims=kept))
+    return Ordered(values, place(x, axis=dim, keepdims=kept))
 
 
 @function

@@ -16,13 +16,15 @@ from lucid.core.sizes.bounds import Bound
 
 class Scope(NamedTuple):
     """The current place of tracing: the path of the running module, the path of each module by identity, the names of
-    the parameters, and the bounds of sizes that modules have added.
+    the parameters, the bounds of sizes that modules have added, and, while gradients are traced, the values that stand
+    for parameters, by the identity of these.
     """
 
     path: str
     names: Mapping[int, str]
     parameters: Names | None = None
     bounds: list[Bound] | None = None
+    given: Mapping[int, Value] | None = None
 
     def knows(self, array: Array) -> bool:
         """Whether an array is a parameter of the model."""
@@ -40,6 +42,23 @@ def entered(inside: Scope) -> AbstractContextManager[None]:
 def is_tracing() -> bool:
     """Whether this thread is tracing."""
     return scope.get() is not None
+
+
+def is_differentiated() -> bool:
+    """Whether this thread traces a function whose gradients are wanted."""
+    here = scope.get()
+    return here is not None and here.given is not None
+
+
+no_gradients: ContextVar[bool] = ContextVar("lucid_no_gradients", default=False)
+"""Whether what is computed is a constant for gradients, as in torch's `no_grad`."""
+
+
+def given_values(values: Mapping[int, Value]) -> AbstractContextManager[None]:
+    """Inside, these values stand for parameters, given by their identity; only while tracing."""
+    here = scope.get()
+    assert here is not None
+    return entered(here._replace(given={**(here.given or {}), **values}))
 
 
 def new_node(op: Operation, inputs: Sequence[Value | None], attributes: Attributes) -> Node:

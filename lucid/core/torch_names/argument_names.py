@@ -76,7 +76,10 @@ def check_device(where: str, device: Any) -> None:
 
 def _check_gradients(where: str, wanted: Any) -> None:
     if wanted:
-        raise ValueError(f"{where}: requires_grad is true, but Lucid computes no gradients; leave it out")
+        raise ValueError(
+            f"{where}: requires_grad is true, but there is no tape: leave it out, and write "
+            "lucid.value_and_grad(f)(x) for the gradient of f"
+        )
 
 
 def _check_tracked(where: str, wanted: Any) -> None:

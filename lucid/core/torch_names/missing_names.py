@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-_NO_GRADIENTS = "Lucid computes no gradients; train in torch and load the weights with lucid.load"
+_NO_GRADIENTS = "there is no tape; lucid.value_and_grad(f, wrt=model) computes f and its gradients"
 _NO_CTC = "it sums over alignments, which only training needs; compute it in torch"
 _NO_DEVICES = "tensors have no device; leave it out. A session chooses what an exported model runs on: provider=..."
 _NO_COMPLEX = (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ContextDecorator, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from lucid.core.graph.scope import is_tracing
 from lucid.core.torch_names.argument_names import Device, check_device
 from lucid.core.torch_names.missing_names import why_absent
-from lucid.core.torch_names.no_grad_and_finfo import no_grad
 from lucid.core.words.package_names import unknown
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +30,7 @@ class device(Device):  # noqa: N801  # torch's name
 
 
 def is_grad_enabled() -> bool:
-    """False: there are no gradients."""
+    """False: there is no tape; `lucid.value_and_grad` gives the gradients of a function."""
     return False
 
 
@@ -39,7 +39,7 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
     return False
 
 
-class autocast(no_grad):  # noqa: N801  # torch's name
+class autocast(nullcontext[None], ContextDecorator):  # noqa: N801  # torch's name
     """Does nothing, in ``with`` or as a decorator, with ``enabled=False``.
 
     Raises:
@@ -47,6 +47,7 @@ class autocast(no_grad):  # noqa: N801  # torch's name
     """
 
     def __init__(self, device_type: str = "cpu", dtype: Any = None, enabled: bool = True, **unused: Any) -> None:
+        super().__init__()
         if enabled:
             raise ValueError("autocast: convert the model, model.to(lucid.float16), or export it with dtype=")
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
-from typing import Any
+from typing import Self
 
 import numpy as np
 
+from lucid.core.graph.scope import no_gradients
 from lucid.core.graph.types import DTypeLike, as_dtype
+from lucid.core.process.context import holding
 
 
-class no_grad(ContextDecorator):  # noqa: N801  # torch's name
-    """Does nothing, as a decorator or in ``with``: there are no gradients."""
+class no_grad(holding[bool]):  # noqa: N801  # torch's name
+    """What is computed inside, in ``with`` or in a decorated function, is a constant for `lucid.value_and_grad`."""
 
-    def __enter__(self) -> None:
-        """Nothing changes."""
+    def __init__(self) -> None:
+        super().__init__(no_gradients, True)
 
-    def __exit__(self, *error: Any) -> None:
-        """Nothing changes."""
+    def _recreate_cm(self) -> Self:
+        return type(self)()
 
 
 inference_mode = no_grad

@@ -41,6 +41,11 @@ def cast(build: Builder, node: Node) -> str:
     return build.op("Cast", *node.inputs, to=onnx_code(node.attributes["dtype"]))
 
 
+@form(elementwise.stop_gradient)
+def stop_gradient(build: Builder, node: Node) -> str:
+    return build.name_of(operand(node))
+
+
 @form(elementwise.cos, kernel="Cos")
 def cos(build: Builder, node: Node) -> str:
     if node.types[0].dtype != float64 or not build.target.wrong(FLOAT64_COS):
@@ -324,7 +329,7 @@ def _are_positions(value: Value) -> bool:
 
 # These primitives have one form each, so their order does not matter.
 FORMS = (
-    *(cast, cos, mul, true_div, not_equal, not_greater, *_BITWISE),
+    *(stop_gradient, cast, cos, mul, true_div, not_equal, not_greater, *_BITWISE),
     *(take, reshape, squeeze, unsqueeze, permute, expand, tile, pad, split),
     *(slice_op, size_op, full, arange, tril, triu),
     *(mean, any_, all_, cumsum),

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Self, TypeAlias
 import numpy as np
 
 import lucid.ops.tensor.numpy_protocols as numpy_protocols
+from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import Array, DType, TensorType, normalize_axis, show_shape
 from lucid.core.graph.values import Constant, Origin, Value
 from lucid.core.sizes.dims import Shape, product
@@ -101,9 +102,9 @@ class TensorValue:
         """This tensor: it has no gradient."""
         return self
 
-    def detach(self) -> Self:
-        """This tensor: it has no gradient."""
-        return self
+    def detach(self) -> Any:
+        """This tensor as a constant of gradients: none flows through it (`lucid.stop_gradient`)."""
+        return OPS["stop_gradient"](self) if is_differentiated() else self
 
     def cpu(self) -> Self:
         """This tensor: there are no other devices."""

@@ -50,6 +50,8 @@ from lucid.core.torch_names.no_grad_and_finfo import no_grad as no_grad
 from lucid.files.weights import WeightsError as WeightsError
 from lucid.files.weights import load as load
 from lucid.files.weights import save as save
+from lucid.gradients import grad as grad
+from lucid.gradients import value_and_grad as value_and_grad
 from lucid.importing.torch_import import from_torch as from_torch
 from lucid.nn.quantizing.quantize import quantize as quantize
 from lucid.ops import atan2 as atan2
@@ -128,6 +130,7 @@ from lucid.ops.creation import zeros as zeros
 from lucid.ops.einsum import addmm as addmm
 from lucid.ops.elementwise import expm1 as expm1
 from lucid.ops.elementwise import log1p as log1p
+from lucid.ops.elementwise import stop_gradient as stop_gradient
 from lucid.ops.indexing import take_elements as _take_elements
 from lucid.ops.norms import linalg as linalg
 from lucid.ops.rearranging import diff as diff

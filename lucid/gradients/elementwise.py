@@ -1,0 +1,137 @@
+"""Gradient rules of elementwise ops: the number that each element's gradient is multiplied with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from lucid.gradients.tape import CONSTANT, RULES, Rule
+from lucid.ops.elementwise import (
+    at_least_float32,
+    cos,
+    equal,
+    exp,
+    float_floor_div,
+    float_trunc_div,
+    greater,
+    less,
+    log,
+    logical_and,
+    pow_,
+    sigmoid,
+    sign,
+    sin,
+    sqrt,
+    where,
+)
+from lucid.ops.tensor.tensor import Tensor
+from lucid.ops.trigonometry import cosh, sinh
+
+Factor = Callable[[Tensor, Tensor], Tensor]
+
+
+def _scaled(factor: Factor) -> Rule:
+    """The rule of a function of one tensor whose derivative is a factor, from the output and the input."""
+    return Rule(lambda g, y, x, **attributes: g * factor(y, x, **attributes), "scaled")
+
+
+def _gelu(y: Tensor, x: Tensor, *, approximate: str) -> Tensor:
+    x = at_least_float32(x)
+    if approximate == "tanh":
+        root = math.sqrt(2 / math.pi)
+        inner = (root * (x + 0.044715 * (x * x * x))).tanh()
+        slope = root * (1 + 3 * 0.044715 * (x * x))
+        return 0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * slope
+    density = exp(-0.5 * (x * x)) * (1 / math.sqrt(2 * math.pi))
+    return 0.5 * (1 + (x * math.sqrt(0.5)).erf()) + x * density
+
+
+def _silu(y: Tensor, x: Tensor) -> Tensor:
+    s = sigmoid(x)
+    return s * (1 + x * (1 - s))
+
+
+_FACTORS: dict[str, Any] = {
+    "exp": lambda y, x: y,
+    "log": lambda y, x: 1 / x,
+    "sqrt": lambda y, x: 0.5 / y,
+    "reciprocal": lambda y, x: -y * y,
+    "sin": lambda y, x: cos(x),
+    "cos": lambda y, x: -sin(x),
+    "tan": lambda y, x: 1 + y * y,
+    "asin": lambda y, x: 1 / sqrt((1 - x) * (1 + x)),
+    "acos": lambda y, x: -1 / sqrt((1 - x) * (1 + x)),
+    "atan": lambda y, x: 1 / (1 + x * x),
+    "sinh": lambda y, x: cosh(x),
+    "cosh": lambda y, x: sinh(x),
+    "tanh": lambda y, x: 1 - y * y,
+    "asinh": lambda y, x: 1 / sqrt(x * x + 1),
+    "acosh": lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)),
+    "atanh": lambda y, x: 1 / ((1 - x) * (1 + x)),
+    "erf": lambda y, x: 2 / math.sqrt(math.pi) * exp(-x * x),
+    "sigmoid": lambda y, x: y * (1 - y),
+    "abs": lambda y, x: sign(x),
+    "softplus": lambda y, x: sigmoid(x),
+    "silu": _silu,
+    "gelu": _gelu,
+}
+
+
+def _known_number(x: Tensor) -> float | None:
+    """The value of a known tensor without axes."""
+    return None if x.is_traced or x.ndim else float(x.item())
+
+
+def _pow(g: Tensor, y: Tensor, x: Tensor, power: Tensor) -> tuple[Tensor, Tensor | None]:
+    """At 0 to the power 0 both gradients are 0, as in torch."""
+    exponent = _known_number(power)
+    if exponent is not None:
+        simple = {0.0: 0 * x, 1.0: 1 + 0 * x, 2.0: 2 * x} if exponent in (0.0, 1.0, 2.0) else {}
+        return g * (simple[exponent] if simple else exponent * pow_(x, exponent - 1)), None
+    to_x = where(equal(power, 0), 0.0, power * pow_(x, power - 1))
+    to_power = where(logical_and(equal(x, 0), power >= 0), 0.0, y * log(x))
+    return g * to_x, g * to_power
+
+
+def _extreme(beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """The rule of maximum and minimum: equal elements share the gradient. Beside a known number, as in `clamp` and
+    `relu6`, the other element gets all of it."""
+
+    def gradients(g: Tensor, y: Tensor, *pair: Tensor) -> list[Tensor]:
+        found = []
+        for x, other in (pair, pair[::-1]):
+            if _known_number(other) is not None:
+                found.append(where(beyond(other, x), 0.0, g))
+            else:
+                found.append(where(beyond(other, x), 0.0, where(equal(x, other), 0.5 * g, g)))
+        return found
+
+    return gradients
+
+
+def _atan2(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    square = a * a + b * b
+    return g * (b / square), g * (-a / square)
+
+
+RULES.update({name: _scaled(factor) for name, factor in _FACTORS.items()})
+RULES |= {
+    "neg": Rule(lambda g, y, x: -g, "linear"),
+    "cast": Rule(lambda g, y, x, *, dtype: g, "linear"),
+    "add": Rule(lambda g, y, a, b: (g, g), "linear"),
+    "sub": Rule(lambda g, y, a, b: (g, -g), "linear"),
+    "mul": Rule(lambda g, y, a, b: (g * b, g * a), "scaled"),
+    "true_div": Rule(lambda g, y, a, b: (g / b, -g * y / b), "scaled"),
+    "fmod": Rule(lambda g, y, a, b: (g, -g * float_trunc_div(a, b)), "scaled"),
+    "float_mod": Rule(lambda g, y, a, b: (g, -g * float_floor_div(a, b)), "scaled"),
+    "pow": Rule(_pow, "scaled"),
+    "atan2": Rule(_atan2, "scaled"),
+    "hypot": Rule(lambda g, y, a, b: (g * (a / y), g * (b / y)), "scaled"),
+    "maximum": Rule(_extreme(greater), "linear"),
+    "minimum": Rule(_extreme(less), "linear"),
+    "relu": Rule(lambda g, y, x: where(x <= 0, 0.0, g), "linear"),
+    "where": Rule(lambda g, y, c, a, b: (None, where(c, g, 0.0), where(c, 0.0, g)), "linear"),
+}
+
+CONSTANT |= {"floor", "ceil", "round", "sign", "float_floor_div", "float_trunc_div"}

@@ -1,0 +1,237 @@
+"""The reverse of a traced computation: its nodes applied once more and recorded, then walked back with a rule each.
+
+A composite without a rule is recorded as the ops of its body. What comes out are nodes like any others, written with
+Lucid's ops in the module of the node whose gradient they compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from lucid.core.graph.scope import Scope, entered, scope
+from lucid.core.graph.types import TensorType, same_shape
+from lucid.core.graph.values import Attributes, Value, in_order
+from lucid.core.sizes.dims import same
+from lucid.ops.creation import zeros
+from lucid.ops.elementwise import logical_and, logical_not, logical_or, stop_gradient, where
+from lucid.ops.op import Op
+from lucid.ops.reduction import sum_
+from lucid.ops.shaping import reshape
+from lucid.ops.tensor.tensor import Tensor
+
+Operands: TypeAlias = Sequence[Tensor | None]
+Gradients: TypeAlias = Tensor | Sequence[Tensor | None] | None
+
+
+class Rule(NamedTuple):
+    """How gradients go back through an op.
+
+    Attributes:
+        gradients: called with the gradient of the output (of several, a sequence, None where none arrives), the output
+            (or a sequence), the inputs, and the attributes by name; gives the gradient of each input, or None where
+            there is none. A gradient may have the shape to which its input was broadcast.
+        elementwise: "scaled" if it multiplies each element's gradient with a number, which may be infinite or NaN where
+            `where` has not chosen the element; "linear" if each element's gradient stays a finite one; else "".
+        wanted: whether it is also told, by `wanted=`, of which inputs gradients are wanted.
+        refuses: why there is no derivative with some attributes, and what to do; "" where there is one.
+    """
+
+    gradients: Callable[..., Gradients]
+    elementwise: Literal["scaled", "linear", ""] = ""
+    wanted: bool = False
+    refuses: Callable[[Attributes], str] = lambda attributes: ""
+
+
+RULES: dict[str, Rule] = {}
+"""The rules, by the names of the ops."""
+
+BODIES: dict[str, Callable[..., Any]] = {}
+"""What is recorded in the place of an op: called with of which inputs gradients are wanted, the inputs, and the
+attributes by name; None for the op itself."""
+
+CONSTANT: set[str] = {stop_gradient.name}
+"""Ops through which no gradients flow: of functions made of steps they are 0 wherever they exist."""
+
+
+class GradientError(ValueError):
+    """A function has no gradient; the message names the op and says what to do."""
+
+
+class _Step(NamedTuple):
+    op: Op[..., Any]
+    inputs: Operands
+    outputs: Sequence[Tensor]
+    attributes: Attributes
+    path: str
+
+
+class Tape:
+    """The part of a computation that depends on some tensors.
+
+    Args:
+        wanted: the traced floating-point tensors with respect to which gradients are wanted.
+    """
+
+    def __init__(self, wanted: Iterable[Tensor]) -> None:
+        self._steps: list[_Step] = []
+        self._active = {id(tensor.to_value()): tensor.to_value() for tensor in wanted}
+
+    def depends(self, tensor: Tensor | None) -> bool:
+        """Whether a gradient flows through a tensor to the wanted ones."""
+        return tensor is not None and tensor.is_traced and id(tensor.to_value()) in self._active
+
+    def replay(self, outputs: Sequence[Value], given: Mapping[int, Tensor]) -> list[Tensor]:
+        """The outputs of a graph with tensors in the place of some of its values, given by the identity of these."""
+        known = dict(given)
+
+        def now(value: Value) -> Tensor:
+            return known[id(value)] if id(value) in known else Tensor.from_value(value)
+
+        for node in in_order(outputs, lambda value: id(value) in known):
+            if not any(value is not None and id(value) in known for value in node.inputs):
+                continue  # computed outside
+            assert isinstance(node.op, Op)
+            inputs = [None if value is None else now(value) for value in node.inputs]
+            same_inputs = all(
+                tensor is None or (tensor.is_traced and tensor.to_value() is value)
+                for tensor, value in zip(inputs, node.inputs, strict=True)
+            )
+            results = tuple(map(Tensor.from_value, node.results)) if same_inputs else None
+            found = self._applied(node.op, inputs, node.attributes, node.scope, results)
+            known.update((id(before), after) for before, after in zip(node.results, found, strict=True))
+        return list(map(now, outputs))
+
+    def _applied(
+        self, op: Op[..., Any], inputs: Operands, attributes: Attributes, path: str, results: Sequence[Tensor] | None
+    ) -> Sequence[Tensor]:
+        """The results of an op, recorded if gradients flow through it; `results` if it has been applied already."""
+        wanted = [self.depends(tensor) for tensor in inputs]
+        flows = any(wanted) and op.name not in CONSTANT
+        with _inside(path):
+            if flows:
+                body = BODIES[op.name](wanted, *inputs, **attributes) if op.name in BODIES else None
+                if body is None and op.name not in RULES and op.body is not None:
+                    body = op.expand(inputs, attributes)
+                if body is not None:
+                    given = {id(x.to_value()): x for x in inputs if x is not None and x.is_traced}
+                    values = [x.to_value() for x in (body if isinstance(body, tuple) else (body,))]
+                    return self.replay(values, given)
+            outputs = _tuple(op.apply(inputs, attributes)) if results is None else results
+        real = [x for x in outputs if x.is_traced and x.dtype.kind == "float"] if flows else []
+        if real and (why := _refusal(op, attributes)):
+            raise GradientError(
+                f"{path + ': ' if path else ''}{op.name} has no derivative: {why}; or make a constant of what it is "
+                "given with lucid.stop_gradient(x)"
+            )
+        if real:
+            self._steps.append(_Step(op, inputs, outputs, attributes, path))
+            self._active.update((id(x.to_value()), x.to_value()) for x in real)
+        return outputs
+
+    def gradients(self, outputs: Operands, seeds: Operands, wanted: Sequence[Tensor]) -> list[Tensor | None]:
+        """The gradients of the sum of outputs * seeds with respect to tensors; None where nothing flows."""
+        flow = _Flow()
+        for output, seed in zip(outputs, seeds, strict=True):
+            if seed is not None and self.depends(output):
+                assert output is not None
+                flow.add(output, seed, None)
+        for step in reversed(self._steps):
+            arrived = [flow.gradient(x) for x in step.outputs]
+            if any(gradient is not None for gradient in arrived):
+                with _inside(step.path):
+                    self._step_back(step, arrived, flow)
+        return [flow.gradient(tensor) for tensor in wanted]
+
+    def _step_back(self, step: _Step, arrived: Sequence[Tensor | None], flow: _Flow) -> None:
+        rule = RULES[step.op.name]
+        told = {"wanted": [self.depends(x) for x in step.inputs]} if rule.wanted else {}
+        given: Any = arrived if len(step.outputs) > 1 else arrived[0]
+        results: Any = step.outputs if len(step.outputs) > 1 else step.outputs[0]
+        found = rule.gradients(given, results, *step.inputs, **step.attributes, **told)
+        chosen = flow.chosen(step.outputs[0])
+        for place, (x, gradient) in enumerate(zip(step.inputs, _tuple(found), strict=False)):
+            if gradient is None or not self.depends(x):
+                continue
+            assert x is not None
+            kept = chosen
+            if step.op is where:
+                own = step.inputs[0] if place == 1 else logical_not(step.inputs[0])  # type: ignore[arg-type]
+                kept = own if chosen is None else logical_and(own, chosen)  # type: ignore[arg-type]
+            elif chosen is not None and rule.elementwise == "scaled":
+                gradient = where(chosen, gradient, 0.0)
+            carried = rule.elementwise and same_shape(x.shape, step.outputs[0].shape)
+            flow.add(x, fitted(gradient, x.type), kept if carried else None)
+
+
+def _refusal(op: Op[..., Any], attributes: Attributes) -> str:
+    """Why an op has no derivative, and what to do; "" if it has one."""
+    if op.name not in RULES:
+        return f"give it a body of other ops, or a rule: lucid.gradients.RULES[{op.name!r}] = lucid.gradients.Rule(...)"
+    return RULES[op.name].refuses(attributes)
+
+
+class _Flow:
+    """The gradients that have arrived at values so far, and where `where` has chosen their elements."""
+
+    def __init__(self) -> None:
+        self._gradients: dict[int, tuple[Value, Tensor, Tensor | None]] = {}
+
+    def gradient(self, x: Tensor) -> Tensor | None:
+        """The sum of what has arrived."""
+        return self._gradients[id(x.to_value())][1] if self._has(x) else None
+
+    def chosen(self, x: Tensor) -> Tensor | None:
+        """Where elements count, if some do not: there the gradient is 0 whatever it is multiplied with."""
+        return self._gradients[id(x.to_value())][2] if self._has(x) else None
+
+    def _has(self, x: Tensor) -> bool:
+        return x.is_traced and id(x.to_value()) in self._gradients
+
+    def add(self, x: Tensor, gradient: Tensor, chosen: Tensor | None) -> None:
+        """Add what arrives at a tensor."""
+        value = x.to_value()
+        if id(value) in self._gradients:
+            _, before, also = self._gradients[id(value)]
+            gradient = before + gradient
+            chosen = None if chosen is None or also is None else logical_or(chosen, also)
+        self._gradients[id(value)] = value, gradient, chosen
+
+
+def fitted(gradient: Tensor, wanted: TensorType) -> Tensor:
+    """A gradient summed over the axes along which its tensor was broadcast, in the tensor's element type."""
+    if not same_shape(gradient.shape, wanted.shape):
+        new = gradient.ndim - wanted.rank
+        spread = [
+            new + axis
+            for axis, size in enumerate(wanted.shape)
+            if same(size, 1) and not same(gradient.shape[new + axis], 1)
+        ]
+        if new or spread:
+            gradient = sum_(gradient, axis=(*range(new), *spread), keepdims=False)
+        gradient = reshape(gradient, wanted.shape)
+    return gradient.astype(wanted.dtype)
+
+
+def filled(gradients: Operands, outputs: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of outputs, zeros where none arrives."""
+    return [
+        zeros(x.shape, dtype=x.dtype) if gradient is None else gradient
+        for gradient, x in zip(gradients, outputs, strict=True)
+    ]
+
+
+def _tuple(found: Gradients) -> Sequence[Any]:
+    return found if isinstance(found, (tuple, list)) else (found,)
+
+
+def _inside(path: str) -> AbstractContextManager[None]:
+    """Inside, nodes belong to the module at a path."""
+    here = scope.get()
+    return entered(Scope(path, {}) if here is None else here._replace(path=path))
+
+
+def retraced(outputs: Sequence[Value], given: Mapping[int, Tensor]) -> list[Tensor]:
+    """The outputs of a graph with tensors in the place of some of its values; what is then known is computed."""
+    return Tape([]).replay(outputs, given)

@@ -1,0 +1,310 @@
+"""`lucid.value_and_grad`: what gradients are of, how they are called, where they are 0, and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, nn, ops
+from lucid.core.graph.types import TensorType
+from lucid.gradients import RULES, GradientError, Rule
+from lucid.nn import functional as F
+from lucid.ops.op import OPS, REGISTERED, Op
+from lucid.ops.scattering import scatter_op
+from lucid.testing import assert_parity
+
+X = lucid.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
+V = lucid.tensor([1.0, 2.0, 3.0])
+
+
+def numbers(x: Any) -> Any:
+    return x.numpy().tolist()
+
+
+# What the gradients are of -------------------------------------------------------------------------------------------
+
+
+def test_gradients_of_arguments_have_their_structure() -> None:
+    def f(pair: dict[str, Tensor], ids: Tensor, scale: float, *, shift: Tensor) -> Tensor:
+        return (pair["a"] * pair["b"] * scale).sum() + shift.sum() + ids.float().sum()
+
+    value, found = lucid.value_and_grad(f)({"a": V, "b": 2 * V}, lucid.tensor([1, 2]), 0.5, shift=V.numpy())
+    assert value.item() == 14 + 6 + 3
+    to_pair, to_ids, to_scale, by_name = found
+    assert numbers(to_pair["a"]) == [1, 2, 3] and numbers(to_pair["b"]) == [0.5, 1, 1.5]
+    assert to_ids is None and to_scale is None and numbers(by_name["shift"]) == [1, 1, 1]
+    assert numbers(lucid.grad(lambda x: (x * x).sum())(V)) == [2, 4, 6]  # one argument: no tuple
+
+
+def test_gradients_of_a_module_are_those_of_its_parameters_by_name() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    value, found = lucid.value_and_grad(lambda x: (model(x) ** 2).mean(), wrt=model)(X)
+    assert list(found) == [name for name, _ in model.named_parameters()] and value.shape == ()
+    y = model(X).numpy()
+    np.testing.assert_allclose(found["1.bias"].numpy(), (2 * y / y.size).sum(0), rtol=1e-5)
+    assert list(lucid.grad(lambda x: model(x).sum(), wrt=(model, "1.*", "*.bias"))(X)) == [
+        "0.bias",
+        "1.weight",
+        "1.bias",
+    ]
+    model[0].requires_grad_(False)
+    assert list(lucid.grad(lambda x: model(x).sum(), wrt=model)(X)) == ["1.weight", "1.bias"]
+
+
+def test_frozen_parameters_cost_nothing() -> None:
+    model = nn.Sequential(*(nn.Linear(3, 3) for _ in range(5)))
+    part = (model, "4.*")
+    graph = lucid.trace(lambda x: lucid.grad(lambda x: model(x).sum(), wrt=part)(x), X)
+    assert sum(node.op is ops.linear for node in graph.nodes()) == 4  # the value of the last one is not asked for
+    assert {node.scope for node in graph.nodes() if node.op is not ops.linear} <= {"", "4"}
+
+
+def test_new_weights_are_seen_and_a_function_is_traced_once_for_its_types() -> None:
+    model, calls = nn.Linear(3, 1), []
+
+    def loss(x: Tensor) -> Tensor:
+        calls.append(x.type)
+        return (model(x) ** 2).sum()
+
+    both = lucid.value_and_grad(loss, wrt=(model, "weight"))
+    before, _ = both(X)
+    model.weight.assign(2 * model.weight.numpy())
+    model.bias.assign(np.zeros(1, np.float32))  # it is fixed in the graph, which is therefore made again
+    assert both(X)[0].item() == pytest.approx((model(X) ** 2).sum().item())
+    model.weight.assign(2 * model.weight.numpy())
+    assert both(X)[0].item() == pytest.approx((model(X) ** 2).sum().item()) and before.item() != both(X)[0].item()
+    both(X[:1])
+    assert len(calls) == 3
+
+
+def test_with_aux_something_else_is_returned_with_the_value() -> None:
+    (value, aux), found = lucid.value_and_grad(lambda x: ((x * x).sum(), {"twice": 2 * x}), has_aux=True)(V)
+    assert value.item() == 14 and numbers(aux["twice"]) == [2, 4, 6] == numbers(found)
+    found, aux = lucid.grad(lambda x: (x.sum(), x), has_aux=True)(V)
+    assert numbers(found) == [1, 1, 1] and numbers(aux) == [1, 2, 3]
+
+
+def test_gradients_of_gradients() -> None:
+    def slope(x: Tensor) -> Tensor:
+        return lucid.grad(lambda x: x.tanh().sum())(x).sum()
+
+    tanh = np.tanh(V.numpy())
+    np.testing.assert_allclose(lucid.grad(slope)(V).numpy(), -2 * tanh * (1 - tanh**2), rtol=1e-5)
+    third = lucid.grad(lambda x: lucid.grad(slope)(x).sum())
+    np.testing.assert_allclose(third(V).numpy(), (1 - tanh**2) * (6 * tanh**2 - 2), rtol=1e-4)
+
+
+# In traces -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+def test_in_a_trace_gradients_are_nodes_for_any_sizes(target: str) -> None:
+    model = nn.TransformerEncoderLayer(8, 2, 12, activation="gelu")
+
+    def step(x: Tensor, hidden: Tensor) -> dict[str, Tensor]:
+        def loss(x: Tensor) -> Tensor:
+            return (model(x, src_key_padding_mask=hidden).tanh() * x.exp()).mean()
+
+        value, found = lucid.value_and_grad(loss, wrt=model)(x)
+        return {"loss": value, **{f"to_{name}": gradient for name, gradient in found.items()}}
+
+    assert_parity(step, lucid.spec("N", "L", 8), lucid.spec("N", "L", dtype=lucid.bool_), target=target, atol=1e-6)
+
+
+def test_a_loop_goes_back_through_its_steps() -> None:
+    def total(x: Tensor, w: Tensor) -> Tensor:
+        state, rows = ops.scan(lambda h, v: ((h * w + v).tanh(), h * v), lucid.zeros(3), x)
+        return (state * V).sum() + (rows * rows).sum()
+
+    found = lucid.grad(total)(X, V)
+    unrolled = lucid.grad(lambda x, w: _unrolled(x, w))(X, V)
+    for got, wanted in zip(found, unrolled, strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
+    for target in ("any", "cpu", "portable"):
+        assert_parity(lucid.grad(total), lucid.spec("L", 3), lucid.spec(3), target=target)
+
+
+def _unrolled(x: Tensor, w: Tensor) -> Tensor:
+    h, rows = lucid.zeros(3), []
+    for v in (x[0], x[1]):
+        rows.append(h * v)
+        h = (h * w + v).tanh()
+    both = lucid.stack(rows)
+    return (h * V).sum() + (both * both).sum()
+
+
+# Where gradients are 0 -----------------------------------------------------------------------------------------------
+
+
+def test_what_where_does_not_choose_gives_no_nan() -> None:
+    zeros = lucid.tensor([0.0, -1.0, 4.0])
+    for f in (Tensor.sqrt, Tensor.log, lambda x: 1 / x, lambda x: x**0.5, lambda x: (x - 1).log() * x):
+        found = lucid.grad(lambda x, f=f: lucid.where(x > 2, f(x) * 2 + 1, 0.0).sum())(zeros)
+        assert numbers(found[:2]) == [0, 0] and np.isfinite(found.numpy()).all()
+
+
+def test_equal_elements_share_a_gradient_as_in_torch() -> None:
+    a, b = lucid.tensor([1.0, 2.0, 3.0]), lucid.tensor([1.0, 5.0, 0.0])
+    assert [numbers(g) for g in lucid.grad(lambda a, b: lucid.maximum(a, b).sum())(a, b)] == [[0.5, 0, 1], [0.5, 1, 0]]
+    assert [numbers(g) for g in lucid.grad(lambda a, b: lucid.minimum(a, b).sum())(a, b)] == [[0.5, 1, 0], [0.5, 0, 1]]
+    ties = lucid.tensor([2.0, 1.0, 2.0])
+    assert numbers(lucid.grad(lambda x: x.amax())(ties)) == [0.5, 0, 0.5]
+    assert numbers(lucid.grad(lambda x: x.max(dim=0).values)(ties)) == [1, 0, 0]
+    assert numbers(lucid.grad(lambda x: x.clamp(1, 2).sum())(ties)) == [1, 1, 1]
+    assert numbers(lucid.grad(lambda x: F.relu(x).sum())(lucid.tensor([0.0, -1, 1]))) == [0, 0, 1]
+    assert numbers(lucid.grad(lambda x: x.prod())(lucid.tensor([0.0, 2, 3]))) == [6, 0, 0]
+
+
+@pytest.mark.parametrize("floating", [False, True])
+def test_hidden_keys_and_queries_that_see_none_have_no_gradients(floating: bool) -> None:
+    generator = np.random.default_rng(0)
+    query, key, value = (lucid.tensor(generator.standard_normal((1, 2, 3, 4)).astype(np.float32)) for _ in range(3))
+    seen = np.array([[1, 0, 1], [0, 0, 0], [1, 0, 0]], bool)
+    mask = Tensor(np.where(seen, 0, -np.inf).astype(np.float32) if floating else seen)
+    found = lucid.grad(lambda q, k, v: (ops.attention(q, k, v, mask) ** 2).sum())(query, key, value)
+    assert all(np.isfinite(x.numpy()).all() for x in found)
+    assert not found[0].numpy()[:, :, 1].any() and found[0].numpy()[:, :, 0].any()
+    assert not found[1].numpy()[:, :, 1].any() and not found[2].numpy()[:, :, 1].any()
+
+
+def test_no_gradient_flows_through_constants() -> None:
+    for constant in (lucid.stop_gradient, Tensor.detach, _in_no_grad):
+        assert numbers(lucid.grad(lambda x, c=constant: (x * c(x * x)).sum())(V)) == [1, 4, 9]
+        file = lucid.export.to_onnx(lambda x, c=constant: lucid.grad(lambda x: (x * c(x * x)).sum())(x), V)
+        assert {node.op_type for node in file.graph.node} == {"Mul"}
+    assert V.detach() is V and "stop_gradient" not in lucid.trace(lambda x: 2 * x.detach(), V).op_names()
+
+
+def _in_no_grad(x: Tensor) -> Tensor:
+    with lucid.no_grad():
+        return x * 1
+
+
+def test_dropout_drops_the_same_elements_in_both_directions() -> None:
+    model = nn.Dropout(0.5).train()
+    value, found = lucid.value_and_grad(lambda x: model(x).sum())(ops.full((64,), 1.5))
+    assert value.item() == pytest.approx((found.numpy() * 1.5).sum()) and set(numbers(found)) == {0.0, 2.0}
+
+
+def test_quantized_weights_stay_as_they_are_and_let_gradients_through() -> None:
+    model = lucid.quantize(nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 16)))
+    graph = lucid.trace(lucid.grad(lambda x: (model(x) ** 2).sum()), lucid.spec("N", 32))
+    assert all(c.array.size < 1000 for c in _constants(graph) if c.array.dtype.kind == "f")
+    x = lucid.randn(2, 32)
+    dense = [model[i].weight[:] for i in range(2)]
+
+    def plain(x: Tensor) -> Tensor:
+        return (F.linear(F.linear(x, dense[0], model[0].bias), dense[1], model[1].bias) ** 2).sum()
+
+    np.testing.assert_allclose(graph(x.numpy()), lucid.grad(plain)(x).numpy(), rtol=1e-3, atol=1e-5)
+
+
+def _constants(graph: lucid.Graph) -> list[Any]:
+    return [value for node in graph.nodes() for value in node.inputs if hasattr(value, "array")]
+
+
+@pytest.mark.parametrize("op", [ops.int8_linear_dynamic, ops.int8_linear_rows])
+def test_rounding_of_inputs_counts_as_none(op: Any) -> None:
+    codes, scales = lucid.tensor(np.arange(-6, 6).reshape(4, 3).astype(np.int8)), lucid.tensor([1.0, 2.0, 3.0, 4.0])
+    found = lucid.grad(lambda x: op(x, codes, scales).sum())(X)
+    np.testing.assert_allclose(found.numpy(), np.tile((codes.numpy() * scales.numpy()[:, None]).sum(0), (2, 1)))
+
+
+# What is refused -----------------------------------------------------------------------------------------------------
+
+
+def test_a_parameter_that_the_value_does_not_reach_has_zeros_and_is_named_once() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    both = lucid.value_and_grad(lambda x: model[0](x).sum(), wrt=model)
+    with pytest.warns(UserWarning, match=r"value does not depend on 1\.weight, 1\.bias: the gradient is zeros; freeze"):
+        _, found = both(X)
+    assert not found["1.weight"].numpy().any() and found["1.weight"].shape == (3, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        both(X)
+        assert not lucid.grad(lambda x, y: x.sum())(V, V)[1].numpy().any()  # of arguments, nothing is said
+
+
+MODEL = nn.Linear(3, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: lucid.grad(lambda x: x * 2)(V),
+            GradientError,
+            r"gave float32\[3\], expected a floating-point scalar, su",
+        ),
+        (
+            lambda: lucid.grad(lambda x: x.sum().long())(V),
+            GradientError,
+            r"gave int64\[\], expected a floating-point sc",
+        ),
+        (lambda: lucid.grad(lambda x: (x.sum(), x))(V), GradientError, "gave tuple, .*; write has_aux=True for"),
+        (
+            lambda: lucid.grad(lambda x: x.sum(), has_aux=True)(V),
+            GradientError,
+            r"expected \(scalar, aux\) for has_aux",
+        ),
+        (
+            lambda: lucid.grad(lambda x: (x.sum(), "a"), has_aux=True)(V),
+            GradientError,
+            "aux holds str, expected tensors",
+        ),
+        (lambda: lucid.grad(V), TypeError, "value_and_grad: got Tensor, expected a function"),
+        (lambda: lucid.grad(MODEL, wrt="weight"), TypeError, r"wrt is 'weight', expected None, a module, or"),
+        (
+            lambda: lucid.grad(MODEL, wrt=(MODEL, "head.*")),
+            GradientError,
+            r"wrt: 'head\.\*' matches no parameter; there are weight, b",
+        ),
+        (
+            lambda: lucid.grad(MODEL, wrt=nn.Dropout()),
+            GradientError,
+            "Dropout has no floating-point parameter with requires_grad",
+        ),
+        (lambda: lucid.grad(lambda x: x.sum())(V, {1}), TypeError, "an argument is or holds set, expected tensors"),
+        (
+            lambda: lucid.grad(lambda x: scatter_op(x, lucid.tensor([0, 0, 1]), x, axis=0, reduction="mul").sum())(V),
+            GradientError,
+            r"scatter has no derivative: reduction 'mul' has no rule.*lucid\.stop_gradient\(x\)",
+        ),
+    ],
+)
+def test_what_has_no_gradient_is_an_error(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_an_error_names_the_module_and_a_primitive_of_ones_own_gets_a_rule() -> None:
+    cube: Op[[Tensor], Tensor] = Op(lambda x: x, name="cube_of_a_test", kernel=lambda x: x**3, rule=_kept)
+
+    class Cubes(nn.Module):
+        def __init__(self) -> None:
+            self.inner = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return cube(self.inner(x)).sum()
+
+    model = nn.Sequential(Cubes())
+    try:
+        with pytest.raises(GradientError, match=r"^0: cube_of_a_test has no derivative: give it a body .*RULES\['cube"):
+            lucid.grad(model, wrt=model)(X)
+        RULES["cube_of_a_test"] = Rule(lambda g, y, x: g * 3 * x * x, "scaled")
+        assert numbers(lucid.grad(lambda x: cube(x).sum())(V)) == [3, 12, 27]
+    finally:
+        del REGISTERED["cube_of_a_test"], OPS["cube_of_a_test"]
+        RULES.pop("cube_of_a_test", None)
+
+
+def _kept(x: TensorType) -> TensorType:
+    return x
+
+
+def test_gradients_are_computed_in_half_precision_too() -> None:
+    assert_parity(lucid.grad(lambda x, w: (F.gelu(x @ w).exp()).sum()), X.half(), lucid.ones(3, 2).half())
