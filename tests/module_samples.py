@@ -64,6 +64,19 @@ class Alternating(nn.Module):
         return x
 
 
+class Scaled(nn.Module):
+    """Parameters by name and in a list."""
+
+    def __init__(self) -> None:
+        self.named = nn.ParameterDict({"bias": lucid.ones(8)})
+        self.listed = nn.ParameterList([lucid.ones(8) * 2, lucid.ones(1) * 3])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for scale in self.listed:
+            x = x * scale
+        return x + self.named["bias"]
+
+
 lucid.manual_seed(0)  # the modules below have the same weights in every test
 
 X, IMAGES, SCORES = ("N", "L", 8), ("N", 8, 12, 9), ("N", 4, "L", "S")
@@ -76,6 +89,8 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "Identity": (nn.Identity(), (X,)),
     "Dropout": (nn.Dropout(0.1).eval(), (X,)),
     "Sequential": (nn.Sequential(nn.Linear(8, 4), nn.Tanh()), (X,)),
+    "ParameterList": (Scaled(), (X,)),
+    "ParameterDict": (Scaled(), (X,)),
     "ModuleList": (Alternating(), (X,)),
     "ModuleDict": (Alternating(), (X,)),
     "ReLU": (nn.ReLU(), (X,)),
@@ -85,8 +100,13 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "Sigmoid": (nn.Sigmoid(), (X,)),
     "LeakyReLU": (nn.LeakyReLU(), (X,)),
     **{name: (getattr(nn, name)(), (X,)) for name in ("ReLU6", "Hardswish", "Hardsigmoid", "Mish", "ELU", "Softplus")},
+    **{name: (getattr(nn, name)(), (X,)) for name in ("CELU", "SELU", "Hardtanh", "Softsign", "Tanhshrink")},
+    **{name: (getattr(nn, name)(), (X,)) for name in ("LogSigmoid", "Softmin")},
     "PReLU": (nn.PReLU(8), (IMAGES,)),
     "LogSoftmax": (nn.LogSoftmax(), (X,)),
+    "PixelUnshuffle": (nn.PixelUnshuffle(2), (("N", 2, 4, 6),)),
+    "ChannelShuffle": (nn.ChannelShuffle(2), (IMAGES,)),
+    "Unflatten": (nn.Unflatten(1, (2, 4)), (IMAGES,)),
     "PixelShuffle": (nn.PixelShuffle(2), (IMAGES,)),
     **{f"{name}1d": (getattr(nn, f"{name}1d")(2), (X,)) for name in ("ZeroPad", "ReflectionPad", "ReplicationPad")},
     **{
@@ -105,6 +125,10 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "RMSNorm": (nn.RMSNorm(8), (X,)),
     "BatchNorm1d": (nn.BatchNorm1d(8).eval(), (("N", 8, "L"),)),
     "BatchNorm2d": (nn.BatchNorm2d(8).eval(), (IMAGES,)),
+    "BatchNorm3d": (nn.BatchNorm3d(8).eval(), (("N", 8, "D", "H", "W"),)),
+    "InstanceNorm1d": (nn.InstanceNorm1d(8), ()),
+    "InstanceNorm2d": (nn.InstanceNorm2d(8, affine=True), ()),
+    "InstanceNorm3d": (nn.InstanceNorm3d(2), ()),
     "GroupNorm": (nn.GroupNorm(2, 8), (("N", 8, "L"),)),
     "Conv1d": (nn.Conv1d(8, 4, 3, padding=1), (("N", 8, "L"),)),
     "Conv2d": (nn.Conv2d(8, 4, 3, stride=2), (IMAGES,)),
@@ -115,6 +139,7 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "LSTM": (nn.LSTM(8, 4, num_layers=2, bidirectional=True), ()),
     "GRU": (nn.GRU(8, 4, batch_first=True), ()),
     "RNN": (nn.RNN(8, 4), ()),
+    **{name: (getattr(nn, name)(8, 4), ()) for name in ("LSTMCell", "GRUCell", "RNNCell")},
     "Upsample": (nn.Upsample(scale_factor=2, mode="bilinear"), (IMAGES,)),
     "Flatten": (nn.Flatten(), (("N", 8, 12),)),
     "Unfold": (nn.Unfold(3, padding=1, stride=2), (IMAGES,)),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.ported_layers import LAYERS
 from tests.ported_losses import LOSSES
 
 # The sizes of inputs as Lucid's tests trace them: names are known only at run time.
@@ -516,6 +517,7 @@ LINES: dict[str, tuple[str, Line]] = {
         lambda t, F, nn, x: tuple(module(x) for module in weights_in_two_parts(t)),
     ),
     "a function with its own gradient": ("x", lambda t, F, nn, x: doubled(t).apply(x, 3)),
+    **LAYERS,
     **LOSSES,
 }
 

@@ -50,7 +50,11 @@ _BATCH_FIRST = "batches come first unless one asks otherwise"
 # Differences that stay, and why; docs/howto/coming-from.md says the same.
 DELIBERATE: dict[str, dict[str, str]] = {
     **{
-        f"nn.{name}": {"dtype for device": _DEVICE} for name in ("Linear", "LayerNorm", "RMSNorm", "GroupNorm", "PReLU")
+        f"nn.{name}": {"dtype for device": _DEVICE}
+        for name in (
+            *("Linear", "LayerNorm", "RMSNorm", "GroupNorm", "PReLU", "InstanceNorm1d", "InstanceNorm2d"),
+            *("InstanceNorm3d", "RNNCell", "GRUCell", "LSTMCell"),
+        )
     },
     **{
         f"nn.{name}": {"dtype for device": _DEVICE, "batch_first=True for False": _BATCH_FIRST}
@@ -62,11 +66,12 @@ DELIBERATE: dict[str, dict[str, str]] = {
     },
     **{
         f"nn.BatchNorm{axes}d": {"dtype for track_running_stats": "they always are; a flag there is refused"}
-        for axes in (1, 2)
+        for axes in (1, 2, 3)
     },
-    **{f"nn.{name}": {"axis=-1 for None": _AXIS} for name in ("Softmax", "LogSoftmax")},
+    **{f"nn.{name}": {"axis=-1 for None": _AXIS} for name in ("Softmax", "LogSoftmax", "Softmin")},
     "functional.softmax": {"axis=-1 for None": _AXIS},
     "functional.log_softmax": {"axis=-1 for None": _AXIS},
+    "functional.softmin": {"axis=-1 for None": _AXIS},
     **{
         name: {"keepdim=None for False": "the same: it tells that none is given"}
         for name in ("Tensor.max", "Tensor.min")
@@ -77,6 +82,7 @@ DELIBERATE: dict[str, dict[str, str]] = {
     "Tensor.topk": {"axis=-1 for None": "the same: the last"},
     "lucid.meshgrid": {"indexing=ij for None": "the same, without torch's warning"},
     "nn.ModuleList": {"modules=() for None": "the same: none"},
+    "nn.ParameterList": {"values=() for None": "the same: none"},
     "nn.Transformer.forward": {
         "src_is_causal=False for None": _CAUSAL,
         "tgt_is_causal=False for None": _CAUSAL,
@@ -120,7 +126,9 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
         name: dict.fromkeys(("max_norm", "norm_type"), "it changes the table")
         for name in ("nn.Embedding", "functional.embedding")
     },
-    **{f"nn.BatchNorm{axes}d": {"bias": "torch's name for affine=False"} for axes in (1, 2)},
+    **{f"nn.BatchNorm{axes}d": {"bias": "torch's name for affine=False"} for axes in (1, 2, 3)},
+    **{f"nn.InstanceNorm{axes}d": {"bias": "torch's name for affine=False"} for axes in (1, 2, 3)},
+    "nn.Hardtanh": dict.fromkeys(("min_value", "max_value"), "torch's former names"),
     "nn.GroupNorm": {"bias": "there is a weight and a bias, or none"},
     **{f"nn.ConvTranspose{axes}d": {"padding_mode": "padding is zeros"} for axes in (1, 2, 3)},
     "nn.TransformerEncoder": dict.fromkeys(("enable_nested_tensor", "mask_check"), _MEMORY),

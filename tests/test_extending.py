@@ -119,5 +119,5 @@ def test_without_its_sample_an_op_fails_a_test(tmp_path: Path) -> None:
     for block in SECTIONS[0].written:
         if not block.title.startswith("tests/"):
             add(block, tmp_path)
-    with pytest.raises(AssertionError, match="softsign"):
+    with pytest.raises(AssertionError, match="lisht"):
         python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_ops.py", "-k", "has_a_sample")

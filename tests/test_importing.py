@@ -187,7 +187,7 @@ PAIRS = {
         np.where(X > 0, X, X * np.arange(1, 7)[:, None] / 10),
     ),
     "pixel_unshuffle undoes pixel_shuffle": (
-        layers.pixel_unshuffle(functional.pixel_shuffle(of(X[None, :, :4, :8].reshape(1, 12, 2, 4)), 2), 2),
+        functional.pixel_unshuffle(functional.pixel_shuffle(of(X[None, :, :4, :8].reshape(1, 12, 2, 4)), 2), 2),
         X[:, :4].reshape(1, 12, 2, 4),
     ),
 }

@@ -13,7 +13,6 @@ from lucid.nn.recurrent import GRU, LSTM, RNN
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
-SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
 
 
 # Layers ---------------------------------------------------------------------------------------------------------------
@@ -172,20 +171,8 @@ def upsample_size(mode: str, align: bool, antialias: bool = False) -> Function:
     return upsample
 
 
-def pixel_unshuffle(x: Tensor, factor: int) -> Tensor:
-    *leading, channels, height, width = x.shape
-    x = x.reshape(*leading, channels, height // factor, factor, width // factor, factor)
-    rank = len(leading)
-    x = x.permute(*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
-    return x.reshape(*leading, channels * factor * factor, height // factor, width // factor)
-
-
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return x  # imported modules are in evaluation mode
-
-
-def hardtanh(x: Tensor, low: Any = -1, high: Any = 1) -> Tensor:
-    return ops.clamp(x, low, high)
 
 
 def im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:

@@ -60,6 +60,55 @@ class ELU(Module):
         return f"alpha={self.alpha}"
 
 
+class CELU(ELU):
+    """x where it is positive, else alpha * (exp(x / alpha) - 1) (Barron 2017)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.celu(x, self.alpha)
+
+
+class SELU(ReLU6):
+    """`ELU` with the slope and the scale that keep means and variances (Klambauer et al. 2017)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.selu(x)
+
+
+class Hardtanh(Module):
+    """min(max(x, min_val), max_val)."""
+
+    @torch_names_and("inplace")
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        self.min_val, self.max_val = min_val, max_val
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.hardtanh(x, self.min_val, self.max_val)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+class Softsign(Module):
+    """x / (1 + |x|) (Bergstra et al. 2009)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softsign(x)
+
+
+class Tanhshrink(Module):
+    """x - tanh(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.tanhshrink(x)
+
+
+class LogSigmoid(Module):
+    """log(1 / (1 + exp(-x)))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.logsigmoid(x)
+
+
 class Softplus(Module):
     """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
 
@@ -101,6 +150,13 @@ class LogSoftmax(Module):
         return f"axis={self.axis}"
 
 
+class Softmin(LogSoftmax):
+    """The softmax of -x along an axis."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softmin(x, self.axis)
+
+
 class PixelShuffle(Module):
     """(..., C * r * r, H, W) to (..., C, H * r, W * r), r the `upscale_factor` (Shi et al. 2016)."""
 
@@ -112,6 +168,46 @@ class PixelShuffle(Module):
 
     def extra_repr(self) -> str:
         return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """(..., C, H * r, W * r) to (..., C * r * r, H, W), r the `downscale_factor`."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        self.downscale_factor = downscale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pixel_unshuffle(x, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"
+
+
+class ChannelShuffle(Module):
+    """(N, C, *spatial) with the channels of all groups taken in turn (Zhang et al. 2018)."""
+
+    def __init__(self, groups: int) -> None:
+        self.groups = groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.channel_shuffle(x, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
+
+
+class Unflatten(Module):
+    """An axis divided into several, of the sizes `unflattened_size`; -1 stands for one that follows."""
+
+    @torch_names
+    def __init__(self, axis: int, unflattened_size: Sequence[int]) -> None:
+        self.axis, self.unflattened_size = axis, tuple(unflattened_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.unflatten(self.axis, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}, unflattened_size={self.unflattened_size}"
 
 
 class _Pad(Module):

@@ -1,12 +1,13 @@
-"""Containers of modules. Plain lists and dicts of modules work as well; these are modules themselves."""
+"""Containers of modules and of parameters; plain lists and dicts of modules work as well."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from lucid.core.words.other_libraries import advice, type_name
-from lucid.nn.module import Module
+from lucid.nn.module import Module, Parameter
+from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 
 class _Container(Module):
@@ -129,6 +130,76 @@ class ModuleDict(_Container):
     def items(self) -> Iterable[tuple[str, Module]]:
         """Names and modules."""
         return self._items.items()
+
+
+class _Parameters(Module):
+    """Parameters by name, which are attributes."""
+
+    def _named(self) -> dict[str, Tensor]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def _put(self, name: str, value: TensorLike) -> None:
+        if name.startswith("_") or hasattr(type(self), name):
+            raise KeyError(f"{type(self).__name__}: {name!r} is a name of its own; choose another one")
+        vars(self)[name] = value if isinstance(value, Parameter) else Parameter(value)
+
+    def __len__(self) -> int:
+        return len(self._named())
+
+
+class ParameterList(_Parameters, MutableSequence[Any]):
+    """A list of parameters, named ``0``, ``1`` and so on; other tensors and arrays become parameters."""
+
+    def __init__(self, values: Iterable[TensorLike] = ()) -> None:
+        self.extend(values)
+
+    def _set_all(self, values: Sequence[TensorLike]) -> None:
+        for name in self._named():
+            del vars(self)[name]
+        for place, value in enumerate(values):
+            self._put(str(place), value)
+
+    def insert(self, index: int, value: TensorLike) -> None:
+        """Add a parameter before the one at a place."""
+        values: list[TensorLike] = list(self._named().values())
+        values.insert(index, value)
+        self._set_all(values)
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self._named().values())[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._put(list(self._named())[index], value)
+
+    def __delitem__(self, index: Any) -> None:
+        values = list(self._named().values())
+        del values[index]
+        self._set_all(values)
+
+
+class ParameterDict(_Parameters, MutableMapping[str, Any]):
+    """Parameters by name; other tensors and arrays become parameters.
+
+    Raises:
+        KeyError: for a name that begins with ``_`` or is a method's.
+    """
+
+    def __init__(self, parameters: Mapping[str, TensorLike] | Iterable[tuple[str, TensorLike]] | None = None) -> None:
+        self.update(parameters or {})
+
+    __eq__, __hash__ = Module.__eq__, Module.__hash__
+
+    def __getitem__(self, name: str) -> Any:
+        return self._named()[name]
+
+    def __setitem__(self, name: str, value: TensorLike) -> None:
+        self._put(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        del vars(self)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._named())
 
 
 def _checked(container: str, place: int | str, module: Any) -> Module:

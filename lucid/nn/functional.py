@@ -81,12 +81,15 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "batch_norm",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "cache_key_mask",
     "cache_positions",
     "cache_span",
     "cached_attention",
+    "celu",
+    "channel_shuffle",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -104,10 +107,13 @@ __all__ = [
     "gelu",
     "glu",
     "grid_sample",
+    "group_norm",
     "hardsigmoid",
     "hardswish",
+    "hardtanh",
     "hinge_embedding_loss",
     "huber_loss",
+    "instance_norm",
     "interpolate",
     "kept_positions",
     "kl_div",
@@ -134,6 +140,7 @@ __all__ = [
     "pad",
     "pairwise_distance",
     "pixel_shuffle",
+    "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
     "present_caches",
@@ -141,13 +148,17 @@ __all__ = [
     "relu6",
     "rms_norm",
     "scaled_dot_product_attention",
+    "selu",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
     "soft_margin_loss",
     "softmax",
+    "softmin",
     "softplus",
+    "softsign",
     "tanh",
+    "tanhshrink",
     "triplet_margin_loss",
     "unfold",
 ]
@@ -270,6 +281,36 @@ def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 @torch_names
+def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """min(max(x, min_val), max_val)."""
+    return ops.clamp(x, min_val, max_val)
+
+
+@torch_names
+def celu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where it is positive, else alpha * (exp(x / alpha) - 1) (Barron 2017)."""
+    return ops.where(x > 0, x, alpha * expm1(ops.minimum(x, 0) / alpha))
+
+
+@torch_names
+def selu(x: Tensor, inplace: bool = False) -> Tensor:
+    """`elu` with the slope and the scale that keep means and variances (Klambauer et al. 2017)."""
+    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+
+
+@torch_names
+def softsign(x: Tensor) -> Tensor:
+    """x / (1 + |x|) (Bergstra et al. 2009)."""
+    return x / (1 + abs(x))
+
+
+@torch_names
+def tanhshrink(x: Tensor) -> Tensor:
+    """x - tanh(x)."""
+    return x - ops.tanh(x)
+
+
+@torch_names
 def silu(x: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x)."""
     return ops.silu(x)
@@ -318,6 +359,85 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
 
 
 @torch_names
+def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
+    """(..., C, H * r, W * r) to (..., C * r * r, H, W), r the factor: undoes `pixel_shuffle`."""
+    *leading, channels, height, width = x.shape
+    r, rank = downscale_factor, len(leading)
+    x = x.reshape(*leading, channels, height // r, r, width // r, r)
+    x = x.permute(*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
+    return x.reshape(*leading, channels * r * r, height // r, width // r)
+
+
+@torch_names
+def channel_shuffle(x: Tensor, groups: int) -> Tensor:
+    """(N, C, *spatial) with the channels of all groups taken in turn (Zhang et al. 2018).
+
+    Raises:
+        ValueError: for groups that do not divide the channels.
+    """
+    n, channels, *sizes = x.shape
+    if not same(channels % groups, 0):
+        raise ValueError(f"channel_shuffle: {groups} groups do not divide the channels of {show_shape(x.shape)}")
+    return x.reshape(n, groups, channels // groups, *sizes).transpose(1, 2).reshape(*x.shape)
+
+
+@torch_names
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel of (N, C, *spatial) with known statistics (C), or while training with those of the batch.
+
+    Raises:
+        ValueError: for statistics while training, which torch would change in place, or none otherwise.
+    """
+    if training is not (running_mean is None or running_var is None):
+        raise ValueError(
+            "batch_norm: expected running_mean and running_var without training=True; while training they are None: "
+            "nn.BatchNorm1d and its kin also keep statistics"
+        )
+    if running_mean is not None and running_var is not None:
+        return ops.batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
+    axes = (0, *range(2, x.ndim))
+    return ops.batch_norm(x, x.mean(axes), ops.variance(x, axes).flatten(), weight, bias, eps=eps)
+
+
+@torch_names
+def group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Normalise groups of channels of (N, C, *spatial), each element of the batch separately: `ops.group_norm`."""
+    return ops.group_norm(x, weight, bias, groups=num_groups, eps=eps)
+
+
+@torch_names
+def instance_norm(
+    x: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel of each element of (N, C, *spatial) (Ulyanov et al. 2016), or with known statistics (C).
+
+    Raises:
+        ValueError: for statistics that torch would change in place: `use_input_stats` with statistics; or for none.
+    """
+    if use_input_stats and running_mean is None:
+        return ops.group_norm(x, weight, bias, groups=int(x.shape[1]), eps=eps)
+    return batch_norm(x, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+@torch_names
 def sigmoid(x: Tensor) -> Tensor:
     """1 / (1 + exp(-x))."""
     return ops.sigmoid(x)
@@ -360,6 +480,12 @@ def glu(x: Tensor, axis: int = -1) -> Tensor:
 def softmax(x: Tensor, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
     """exp(x) normalised to sum 1 along an axis; `dtype`: converted to this element type first."""
     return ops.softmax(x if dtype is None else x.astype(dtype), axis=axis)
+
+
+@torch_names
+def softmin(x: Tensor, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
+    """The softmax of -x."""
+    return softmax(-x, axis, dtype=dtype)
 
 
 @torch_names

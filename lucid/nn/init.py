@@ -11,17 +11,23 @@ import numpy as np
 
 from lucid.core.graph.types import DTypeLike, as_dtype, float32, show_shape
 from lucid.core.process.context import holding
+from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.words.other_libraries import type_name
 from lucid.nn.module import Parameter
 from lucid.ops.creation import generator
 
 __all__ = [
+    "calculate_gain",
     "constant_",
+    "eye_",
+    "kaiming_normal_",
     "kaiming_uniform_",
     "new_parameter",
     "normal_",
     "ones_",
+    "orthogonal_",
     "skip",
+    "trunc_normal_",
     "uniform_",
     "xavier_normal_",
     "xavier_uniform_",
@@ -109,43 +115,121 @@ def _fill(parameter: Parameter, draw: Callable[[tuple[int, ...]], object]) -> Pa
     return parameter
 
 
+@torch_names
 def constant_(parameter: Parameter, value: float) -> Parameter:
     """One number everywhere."""
     return _fill(parameter, lambda shape: np.full(shape, value))
 
 
+@torch_names
 def zeros_(parameter: Parameter) -> Parameter:
     """Zeros."""
     return constant_(parameter, 0.0)
 
 
+@torch_names
 def ones_(parameter: Parameter) -> Parameter:
     """Ones."""
     return constant_(parameter, 1.0)
 
 
+@torch_names
 def uniform_(parameter: Parameter, low: float = 0.0, high: float = 1.0) -> Parameter:
     """Uniform between two bounds."""
     return _fill(parameter, lambda shape: generator("nn.init").uniform(low, high, shape))
 
 
+@torch_names
 def normal_(parameter: Parameter, mean: float = 0.0, std: float = 1.0) -> Parameter:
     """Normal with a mean and a standard deviation."""
     return _fill(parameter, lambda shape: generator("nn.init").normal(mean, std, shape))
 
 
+@torch_names
 def xavier_uniform_(parameter: Parameter, gain: float = 1.0) -> Parameter:
     """Uniform with variance 2 / (fan in + fan out) (Glorot & Bengio 2010)."""
     bound = gain * math.sqrt(6 / max(1, sum(_fans(parameter))))
     return uniform_(parameter, -bound, bound)
 
 
+@torch_names
 def xavier_normal_(parameter: Parameter, gain: float = 1.0) -> Parameter:
     """Normal with variance 2 / (fan in + fan out) (Glorot & Bengio 2010)."""
     return normal_(parameter, 0.0, gain * math.sqrt(2 / max(1, sum(_fans(parameter)))))
 
 
-def kaiming_uniform_(parameter: Parameter, a: float = 0.0) -> Parameter:
-    """Uniform with variance 2 / ((1 + a^2) fan in) (He et al. 2015)."""
-    bound = math.sqrt(6 / ((1 + a * a) * max(1, _fans(parameter)[0])))
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor by which an activation shrinks a deviation; `param` is the slope of "leaky_relu".
+
+    Raises:
+        ValueError: for another activation.
+    """
+    slope = 0.01 if param is None else param
+    gains = {"tanh": 5 / 3, "relu": math.sqrt(2), "leaky_relu": math.sqrt(2 / (1 + slope**2)), "selu": 3 / 4}
+    if nonlinearity not in gains and not nonlinearity.startswith(("linear", "conv", "sigmoid")):
+        raise ValueError(f"init: nonlinearity is {nonlinearity!r}, expected linear, sigmoid, {', '.join(gains)}")
+    return gains.get(nonlinearity, 1.0)
+
+
+def _kaiming_deviation(parameter: Parameter, a: float, mode: str, nonlinearity: str) -> float:
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"init: mode is {mode!r}, expected fan_in or fan_out")
+    return calculate_gain(nonlinearity, a) / math.sqrt(max(1, _fans(parameter)[mode == "fan_out"]))
+
+
+@torch_names
+def kaiming_uniform_(
+    parameter: Parameter, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Parameter:
+    """Uniform with variance gain^2 / fan in, or fan out (He et al. 2015); `a`: the slope of a leaky ReLU."""
+    bound = math.sqrt(3) * _kaiming_deviation(parameter, a, mode, nonlinearity)
     return uniform_(parameter, -bound, bound)
+
+
+@torch_names
+def kaiming_normal_(
+    parameter: Parameter, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Parameter:
+    """Normal with variance gain^2 / fan in, or fan out (He et al. 2015); `a`: the slope of a leaky ReLU."""
+    return normal_(parameter, 0.0, _kaiming_deviation(parameter, a, mode, nonlinearity))
+
+
+@torch_names
+def trunc_normal_(
+    parameter: Parameter, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
+) -> Parameter:
+    """Normal with a mean and a standard deviation, drawn again outside of a to b.
+
+    Raises:
+        ValueError: for bounds that leave out the mean by more than two deviations.
+    """
+    if not a < b or not a - 2 * std <= mean <= b + 2 * std:
+        raise ValueError(f"trunc_normal_: got the bounds {a} and {b} of a mean {mean} and a deviation {std}")
+
+    def draw(shape: tuple[int, ...]) -> object:
+        numbers = np.asarray(generator("nn.init").normal(mean, std, shape))
+        while (outside := (numbers < a) | (numbers > b)).any():
+            numbers[outside] = generator("nn.init").normal(mean, std, int(outside.sum()))
+        return numbers
+
+    return _fill(parameter, draw)
+
+
+@torch_names
+def orthogonal_(parameter: Parameter, gain: float = 1.0) -> Parameter:
+    """Rows, or columns, that are orthogonal and as long as `gain`; further axes count as columns (Saxe et al. 2013)."""
+
+    def draw(shape: tuple[int, ...]) -> object:
+        rows, columns = shape[0], math.prod(shape[1:])
+        square, triangle = np.linalg.qr(generator("nn.init").normal(size=(max(rows, columns), min(rows, columns))))
+        square *= np.sign(np.diag(triangle))
+        return gain * (square if rows >= columns else square.T).reshape(shape)
+
+    _fans(parameter)
+    return _fill(parameter, draw)
+
+
+@torch_names
+def eye_(parameter: Parameter) -> Parameter:
+    """1 on the diagonal of a matrix, 0 elsewhere."""
+    return _fill(parameter, lambda shape: np.eye(shape[0], shape[1]))

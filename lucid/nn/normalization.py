@@ -12,6 +12,7 @@ from lucid.core.graph.types import DTypeLike, TensorType, as_dtype, float32, sho
 from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.nn import functional as F
 from lucid.nn._checks import check_positive, check_probability
+from lucid.nn.convolution import Spatial
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
@@ -142,6 +143,65 @@ class BatchNorm2d(_BatchNorm):
     """Batch normalisation of images (N, C, H, W); all else is as for `BatchNorm1d`."""
 
     shapes: ClassVar[Mapping[int, str]] = {4: ", H, W"}
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of volumes (N, C, D, H, W); all else is as for `BatchNorm1d`."""
+
+    shapes: ClassVar[Mapping[int, str]] = {5: ", D, H, W"}
+
+
+class _InstanceNorm(Spatial):
+    @torch_names_and("device")
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        check_positive(type(self).__name__, num_features=num_features)
+        self.channels, self.eps, self.momentum = num_features, eps, momentum
+        self.weight = new_parameter(num_features, dtype=dtype, value=1.0) if affine else None
+        self.bias = new_parameter(num_features, dtype=dtype) if affine else None
+        numpy_dtype = as_dtype(float32 if dtype is None else dtype).numpy
+        self.running_mean = Tensor(np.zeros(num_features, numpy_dtype)) if track_running_stats else None
+        self.running_var = Tensor(np.ones(num_features, numpy_dtype)) if track_running_stats else None
+        self.num_batches_tracked = Tensor(np.zeros((), np.int64)) if track_running_stats else None
+
+    def over(self, x: Tensor) -> Tensor:
+        statistics = self.running_mean, self.running_var
+        own = self.training or self.running_mean is None
+        return F.instance_norm(x, *statistics, self.weight, self.bias, own, self.momentum, self.eps)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.image_specs(self.channels or "C", float32)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, eps={self.eps}"
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Normalises each channel of each element of (N, C, L) or (C, L) by itself (Ulyanov et al. 2016).
+
+    With `track_running_stats` it has running statistics, and uses them; then it cannot train.
+    """
+
+    axes = 1
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Normalises each channel of each image (N, C, H, W) or (C, H, W) by itself; else as for `InstanceNorm1d`."""
+
+    axes = 2
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Normalises each channel of each volume (N, C, D, H, W) by itself; else as for `InstanceNorm1d`."""
+
+    axes = 3
 
 
 class GroupNorm(Module):

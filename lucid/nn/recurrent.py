@@ -178,7 +178,7 @@ class _Recurrent(Module):
 
     def _cell(self, x: Tensor, state: State) -> State:
         """The states of the first layer after one element."""
-        weights = self._weights("_l0")
+        weights = self._weights(self._ends(0)[0])
         return self._step(state, self._entered(x, weights), weights)
 
     def _starts(self, x: Tensor, given: State | None, single: bool) -> State:
@@ -342,6 +342,67 @@ class LSTM(_Recurrent):
         c = ops.sigmoid(forget) * c + ops.sigmoid(enter) * ops.tanh(new)
         h = ops.sigmoid(out) * ops.tanh(c)
         return (h if weights.weight_hr is None else F.linear(h, weights.weight_hr)), c
+
+
+class _Cell(_Recurrent):
+    """One step of the layer that a class also derives from, with its parameters under names without a layer."""
+
+    @torch_names_and("device")
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: DTypeLike | None = None) -> None:
+        super().__init__(input_size, hidden_size, bias=bias, dtype=dtype)
+
+    def _ends(self, layer: int) -> list[str]:
+        return [""]
+
+    def _next(self, x: Tensor, states: State | None) -> State:
+        name = type(self).__name__
+        check_tensors(name, x=x)
+        if x.ndim not in (1, 2) or not same(x.shape[-1], self.input_size):
+            raise ValueError(
+                f"{name}: input has shape {show_shape(x.shape)}, expected (N, {self.input_size}) or without N"
+            )
+        zeros = (full((*x.shape[:-1], self.hidden_size), 0, x.dtype),) * self.states
+        for state in states or ():
+            if not same_shape(state.shape, zeros[0].shape):
+                shown = f"{show_shape(state.shape)}, expected {show_shape(zeros[0].shape)}"
+                raise ValueError(f"{name}: a state has shape {shown}")
+        return self._cell(x, states or zeros)
+
+    def forward(self, x: Tensor, hx: Any = None) -> Any:
+        """The state after one element."""
+        (last,) = self._next(x, None if hx is None else (_tensor(type(self).__name__, hx),))
+        return last
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"x": spec("N", self.input_size, dtype=self._weights("").weight_ih.dtype)}
+
+
+class RNNCell(_Cell, RNN):  # type: ignore[misc]  # its forward is a step
+    """One step of an `RNN`: x (N, input_size) and a state (N, hidden_size), by default zeros, to the next state."""
+
+    @torch_names_and("device")
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        RNN.__init__(self, input_size, hidden_size, nonlinearity=nonlinearity, bias=bias, dtype=dtype)
+
+
+class GRUCell(_Cell, GRU):  # type: ignore[misc]  # its forward is a step
+    """One step of a `GRU`: x (N, input_size) and a state (N, hidden_size), by default zeros, to the next state."""
+
+
+class LSTMCell(_Cell, LSTM):
+    """One step of an `LSTM`: x (N, input_size) and a pair of states (N, hidden_size) to the next pair."""
+
+    def forward(self, x: Tensor, hx: Any = None) -> Any:  # type: ignore[override]  # a step
+        """The pair of states after one element."""
+        hidden, cells = self._next(x, None if hx is None else tuple(_tensor("LSTMCell", state) for state in hx))
+        return hidden, cells
 
 
 _NONLINEAR: dict[str, Callable[[Tensor], Tensor]] = {"tanh": ops.tanh, "relu": ops.relu}

@@ -18,7 +18,10 @@ R = TypeVar("R")
 # torch's name of a parameter, and Lucid's.
 OURS: dict[str, tuple[str, ...]] = {
     "input": ("x", "self", "indices"),
-    "tensor": ("self",),
+    "tensor": ("self", "parameter"),
+    "val": ("value",),
+    "a": ("low",),
+    "b": ("high",),
     "dim": ("axis",),
     "dim0": ("axis0",),
     "dim1": ("axis1",),

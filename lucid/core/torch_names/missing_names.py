@@ -16,15 +16,6 @@ _UNKNOWN_SIZE = (
     "how many elements it finds is known only when the model runs; choose by a mask with lucid.where(mask, x, 0)"
 )
 
-_FORMULAS = {  # of activations
-    "CELU": "write lucid.where(x > 0, x, alpha * ((x / alpha).exp() - 1))",
-    "Hardtanh": "write x.clamp(-1, 1)",
-    "SELU": "write 1.0507009873554805 * F.elu(x, 1.6732632423543772)",
-    "Softmin": "write F.softmax(-x, dim)",
-    "Softsign": "write x / (1 + x.abs())",
-    "Tanhshrink": "write x - x.tanh()",
-}
-
 _ALONE = (
     "count_nonzero",
     "diag",
@@ -75,7 +66,7 @@ ABSENT: dict[str, dict[str, str]] = {
         ),
         **dict.fromkeys(("cuda", "get_device", "pin_memory", "share_memory_"), _NO_DEVICES),
         **dict.fromkeys(("masked_select", "unique"), _UNKNOWN_SIZE),
-        **dict.fromkeys(("trunc_normal_", "exponential_", "random_"), "write nn.init.normal_(parameter) and so on"),
+        **dict.fromkeys(("exponential_", "random_"), "write nn.init.normal_(parameter) and so on"),
         "lerp": "write lucid.lerp(x, end, weight)",
         **{name: f"write lucid.{name}(x, a, b, value=1)" for name in ("addcmul", "addcdiv")},
         "nan_to_num": "write lucid.nan_to_num(x)",
@@ -127,8 +118,6 @@ ABSENT: dict[str, dict[str, str]] = {
     "nn": {
         "CTCLoss": _NO_CTC,
         "DataParallel": _NO_DEVICES,
-        "LogSigmoid": "write F.logsigmoid(x) in forward; it has no parameters",
-        **_FORMULAS,
     },
     "utils": {
         **dict.fromkeys(
@@ -143,10 +132,6 @@ ABSENT: dict[str, dict[str, str]] = {
     },
     "functional": {
         "ctc_loss": _NO_CTC,
-        **{name.lower(): formula for name, formula in _FORMULAS.items()},
-        "group_norm": "write ops.group_norm(x, weight, bias, groups=groups)",
-        "batch_norm": "write ops.batch_norm(x, mean, variance, weight, bias)",
-        "instance_norm": "write ops.group_norm(x, weight, bias, groups=x.shape[1])",
         "gumbel_softmax": "random numbers would be fixed in an exported model; give them as an input",
         "upsample": "write F.interpolate(x, size, scale_factor, mode)",
     },

@@ -1,0 +1,70 @@
+"""Lines of torch's that call layers, as functions and as modules; see `ported`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+Line = Callable[..., Any]  # (t, F, nn, *tensors) to a tensor or several
+
+
+def _filled(t: Any, nn: Any, layer: str, *sizes: int, **options: Any) -> Any:
+    """A module whose parameters are known numbers, and none was drawn."""
+    with t.no_grad(), getattr(nn.init, "skip", nullcontext)():
+        module = getattr(nn, layer)(*sizes, **options)
+        for number, parameter in enumerate(module.parameters()):
+            parameter.copy_((t.arange(parameter.numel()).float() + number).sin().reshape(parameter.shape))
+    return module.eval()
+
+
+LAYERS: dict[str, tuple[str, Line]] = {
+    "activations that shrink": (
+        "x",
+        lambda t, F, nn, x: (
+            *(f(3 * x) for f in (F.softsign, F.selu, F.hardtanh, F.tanhshrink)),
+            F.hardtanh(x, min_val=-0.5, max_val=0.2),
+            F.celu(3 * x, alpha=0.7),
+            F.softmin(x, dim=1),
+            *(f()(3 * x) for f in (nn.Softsign, nn.SELU, nn.Hardtanh, nn.Tanhshrink, nn.LogSigmoid)),
+            nn.CELU(0.7)(x),
+            nn.Softmin(dim=2)(x),
+        ),
+    ),
+    "channels": (
+        "image",
+        lambda t, F, nn, x: (
+            F.channel_shuffle(t.cat([x, x + 1], 1), 2),
+            F.pixel_unshuffle(x[:, :, :4, :6], 2),
+            nn.PixelUnshuffle(2)(x[:, :, :4, :6]),
+            nn.ChannelShuffle(2)(t.cat([x, x + 1], 1)),
+            nn.Unflatten(1, (2, 1))(x),
+            nn.Unflatten(dim=-3, unflattened_size=(1, -1))(x),
+        ),
+    ),
+    "normalised channels": (
+        "image sound",
+        lambda t, F, nn, x, s: (
+            F.batch_norm(x, t.ones(2) / 4, t.ones(2) * 2, bias=t.ones(2), eps=0.1),
+            F.batch_norm(s, None, None, t.ones(2) * 3, training=True),
+            F.group_norm(t.cat([x, 2 * x], 1), 2, t.arange(4.0)),
+            F.instance_norm(x, weight=t.arange(2.0), bias=t.ones(2)),
+            F.instance_norm(x, t.ones(2) / 4, t.ones(2) * 2, use_input_stats=False),
+            _filled(t, nn, "InstanceNorm1d", 2, affine=True)(s),
+            nn.InstanceNorm2d(2, track_running_stats=True).eval()(x),
+            nn.InstanceNorm2d(2)(x[0]),
+            nn.InstanceNorm3d(1, eps=0.1)(x.unsqueeze(1)),
+            nn.BatchNorm3d(2).eval()(x.unsqueeze(-1)),
+        ),
+    ),
+    "recurrent cells": (
+        "x",
+        lambda t, F, nn, x: (
+            _filled(t, nn, "RNNCell", 4, 3, nonlinearity="relu")(x[:, 0]),
+            _filled(t, nn, "RNNCell", 4, 3, bias=False)(x[0, 0], x[0, 1, :3]),
+            _filled(t, nn, "GRUCell", 4, 3)(x[:, 0], x[:, 1, :3]),
+            *_filled(t, nn, "LSTMCell", 4, 3)(x[:, 0]),
+            *_filled(t, nn, "LSTMCell", 4, 3)(x[:, 0], (x[:, 1, :3], x[:, 2, :3])),
+        ),
+    ),
+}
