@@ -204,17 +204,14 @@ def resize(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor |
 
 
 def grid_sample(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    mode = {"linear": "bilinear"}.get(text(a, "mode", "linear"), text(a, "mode", "linear"))
-    if inputs[0].ndim != 4 or mode not in ("bilinear", "nearest"):
-        raise Inexpressible("samples of volumes, and cubic ones")
+    mode = text(a, "mode", "linear")
+    mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     options = {"padding_mode": text(a, "padding_mode", "zeros"), "align_corners": bool(a.get("align_corners", 0))}
     return [F.grid_sample(*inputs, mode, **options)]
 
 
 def affine_grid(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
     theta, size = inputs[0], numbers(inputs[1])
-    if len(size) != 4:
-        raise Inexpressible("grids of volumes")
     return [F.affine_grid(theta, size, bool(a.get("align_corners", 0)))]
 
 

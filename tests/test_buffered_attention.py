@@ -238,3 +238,13 @@ def test_the_command_exports_and_verifies_a_decoder_whose_rows_are_read_apart(
     assert in_process(["verify", checkpoint, file, "--cache", "fixed"], monkeypatch) == 0
     assert in_process(["export", checkpoint, "--for", "onnxruntime", "--rows-apart"], monkeypatch) == 2
     assert "--for onnxruntime: the layout decides rows-apart" in capsys.readouterr().err
+
+
+def test_a_mask_over_the_keys_so_far_is_refused_with_what_to_write() -> None:
+    x, buffer = lucid.ones(2, 2, 2, 4), lucid.zeros(2, 2, 10, 4)
+    wanted = (
+        r"the mask has shape \[2, 5\], which does not broadcast to the scores \(N, H, L, C\) = \[2, 2, 2, 10\]; it "
+        r"covers the slots of the buffer: F.pad\(mask, \(0, 10 - mask.shape\[-1\]\)\)"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        ops.buffered_attention(x, x, x, buffer, buffer, lucid.tensor([3, 2]), lucid.zeros(2, 5))

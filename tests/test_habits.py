@@ -51,6 +51,11 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "gradient": (lambda: lucid.ones(2, requires_grad=True), ValueError, "^ones: requires_grad is true, but there"),
     "in place": (lambda: X.__setitem__(0, 1), TypeError, "never changed in place; write x = lucid.where"),
     "clamp": (lambda: X.clamp(), ValueError, "^clamp: got neither min nor max"),
+    "rounding of numbers": (
+        lambda: lucid.div(7.5, 2, rounding_mode="trunc"),
+        TypeError,
+        r'^div: rounding_mode="trunc" of the numbers 7.5 and 2, expected a tensor; write int\(x / y\), or x // y if',
+    ),
     "rounding": (lambda: X.div(2, rounding_mode="up"), ValueError, "^div: rounding_mode is 'up', expected None"),
     "topk": (lambda: X.topk(5), ValueError, r"^topk: k is 5, expected 0 to 4, the size of axis 2 of \[2, 3, 4\]"),
     "topk of flags": (lambda: MASK.topk(1), TypeError, r"^topk: got bool\[2, 3, 4\], expected numbers"),

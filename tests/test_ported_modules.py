@@ -277,3 +277,20 @@ def test_a_weight_in_two_parts_is_computed_when_it_is_read() -> None:
         nn.utils.weight_norm(conv, "weights")
     with pytest.raises(ValueError, match="remove_weight_norm: weight of Conv1d has no weight_norm"):
         nn.utils.remove_weight_norm(conv)
+
+
+def test_where_of_a_condition_alone_gives_indices() -> None:
+    mask = lucid.tensor([[True, False, True], [False, False, True]])
+    rows, columns = lucid.where(mask)
+    assert (rows.tolist(), columns.tolist(), rows.dtype) == ([0, 0, 1], [0, 2, 2], lucid.int64)
+    assert [places.tolist() for places in lucid.where(condition=mask[0])] == [[0, 2]]
+    assert lucid.where(mask, input=1.0, other=0.0).tolist() == [[1, 0, 1], [0, 0, 1]]
+    with pytest.raises(TypeError, match="where: y is missing or None"):
+        lucid.where(mask, mask)  # type: ignore[call-overload]
+    with pytest.raises(lucid.TracedValueError, match=r"how many elements it finds .* lucid.where\(mask, x, 0\)"):
+        lucid.trace(lambda x: lucid.where(x > 0)[0], ("N", 3))
+
+
+def test_numbers_and_tensors_are_divided_and_rounded() -> None:
+    assert lucid.div(7, lucid.tensor([2, -2]), rounding_mode="trunc").tolist() == [3, -3]
+    assert lucid.div(7, 2, rounding_mode="floor") == 3

@@ -29,7 +29,7 @@ def test_exported_for_any_size(target: str) -> None:
     images = ("N", 3, "H", "W")
     assert_parity(nn.Unfold((2, 3), padding=1, stride=2), images, target=target, sizes=sizes)
     assert_parity(turned, images, ("N", 2, 3), target=target, sizes=[*sizes, {"N": 2, "H": 1, "W": 1}])
-    for mode, padding in (("bilinear", "zeros"), ("nearest", "border")):
+    for mode, padding in (("bilinear", "zeros"), ("nearest", "border"), ("bicubic", "reflection")):
 
         def sampled(x: Tensor, grid: Tensor, mode: str = mode, padding: str = padding) -> Tensor:
             return F.grid_sample(x, grid, mode, padding)
@@ -40,7 +40,16 @@ def test_exported_for_any_size(target: str) -> None:
         )
 
 
-@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+def test_volumes_are_exported_for_any_size(target: str) -> None:
+    def moved(x: Tensor, theta: Tensor) -> Tensor:
+        return F.grid_sample(x, F.affine_grid(theta, x.shape), padding_mode="border")
+
+    sizes = [{"N": 2, "D": 2, "H": 3, "W": 4}, {"N": 1, "D": 1, "H": 2, "W": 1}]
+    assert_parity(moved, ("N", 2, "D", "H", "W"), ("N", 3, 4), target=target, sizes=sizes)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_places_far_outside_and_nan(mode: str) -> None:
     far = lucid.tensor([[[[np.inf, 0.0], [-np.inf, 0.0], [1e30, -1e30], [np.nan, 0.0], [-1.0, -1.0]]]])
     zeros = F.grid_sample(X, far, mode, align_corners=True).numpy().ravel()
@@ -74,9 +83,9 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "^grid_sample: images are float32 and places float64, expected one element type",
     ),
     "mode": (
-        lambda: F.grid_sample(X, lucid.zeros(1, 2, 2, 2), mode="bicubic"),
+        lambda: F.grid_sample(X.unsqueeze(2), lucid.zeros(1, 2, 2, 2, 3), mode="bicubic"),
         ValueError,
-        "^grid_sample: mode is 'bicubic' .* expected one of bilinear, nearest",
+        "^grid_sample: mode is 'bicubic' .* expected one of bilinear, nearest and",
     ),
     "theta": (lambda: F.affine_grid(X[0], (1, 1, 2, 2)), ValueError, r"^affine_grid: theta has shape \[1, 3, 4\]"),
 }

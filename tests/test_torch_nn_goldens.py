@@ -174,7 +174,7 @@ def test_the_whole_grid_is_there() -> None:
         "multi_head_attention_forward": 23,
         "multihead_attention": 300,
         "recurrent": 47,
-        "sampling": 16,
+        "sampling": 36,
         "scaled_dot_product_attention": 26,
         "transformer": 40,
         "transformer_decoder": 40,

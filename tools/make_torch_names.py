@@ -36,14 +36,14 @@ ROOMS: dict[str, tuple[str, str, str, Any]] = {
 # Names that Lucid has with another meaning, or not at all, and what to write.
 INSTEAD: dict[str, dict[str, str]] = {
     "Tensor": {
-        "nonzero": "`x.nonzero()` of known tensors; else `lucid.where`, `x.masked_scatter`",
+        "nonzero": "`x.nonzero()`, `lucid.where(mask)` of known tensors; else `lucid.where`, `x.masked_scatter`",
         "type": "`x.astype(dtype)`",
         "unfold": "slices or `x.gather(axis, indices)`",
         "index": "`x[index]`",
         "__init__": "",
     },
     "torch": {
-        "nonzero": "`x.nonzero()` of known tensors; else `lucid.where`, `x.masked_scatter`",
+        "nonzero": "`x.nonzero()`, `lucid.where(mask)` of known tensors; else `lucid.where`, `x.masked_scatter`",
         "histc": "one-hot vectors, summed: `F.one_hot(x, n).sum(0)`",
     },
     "functional": {},

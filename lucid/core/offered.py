@@ -75,7 +75,6 @@ from lucid.ops import sigmoid as sigmoid
 from lucid.ops import sqrt as sqrt
 from lucid.ops import stack as stack
 from lucid.ops import tanh as tanh
-from lucid.ops import where as where
 from lucid.ops import zeros_like as zeros_like
 from lucid.ops.composed import addcdiv as addcdiv
 from lucid.ops.composed import addcmul as addcmul
@@ -134,6 +133,7 @@ from lucid.ops.elementwise import stop_gradient as stop_gradient
 from lucid.ops.indexing import take_elements as _take_elements
 from lucid.ops.norms import linalg as linalg
 from lucid.ops.rearranging import diff as diff
+from lucid.ops.scattering import where as where
 from lucid.ops.sorting import bucketize as bucketize
 from lucid.ops.tensor.tensor import Tensor as Tensor
 from lucid.ops.tensor.tensor import TracedValueError as TracedValueError

@@ -415,6 +415,7 @@ TABLE: dict[str, Function] = {
     "aten.convolution.default": layers.convolution,
     "aten.grid_sampler.default": layers.grid_sampler,
     "aten.grid_sampler_2d.default": layers.grid_sampler,
+    "aten.grid_sampler_3d.default": layers.grid_sampler,
     "aten.upsample_nearest1d.vec": layers.upsample("nearest", False),
     "aten.upsample_nearest2d.vec": layers.upsample("nearest", False),
     "aten.upsample_bilinear2d.vec": layers.upsample("bilinear", True),

@@ -5,6 +5,9 @@ Both are gathers, so they are exact on every target.
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +18,12 @@ from lucid.core.torch_names.argument_names import torch_names
 from lucid.nn._checks import check_positive
 from lucid.nn.convolution import Ints, per_axis
 from lucid.ops.creation import arange, size_op
+from lucid.ops.interpolation import cubic_weights
 from lucid.ops.operand_conversion import check_tensors
 from lucid.ops.rearranging import pad
 from lucid.ops.tensor.tensor import Tensor
 
-_MODES = ("bilinear", "nearest")
+_MODES = ("bilinear", "nearest", "bicubic")
 _PADDING_MODES = ("zeros", "border", "reflection")
 
 
@@ -66,8 +70,11 @@ def grid_sample(
 ) -> Tensor:
     """Images (N, C, H, W) at places (N, H_out, W_out, 2), a column and a row from -1 to 1: (N, C, H_out, W_out).
 
+    Volumes (N, C, D, H, W) at places (N, D_out, H_out, W_out, 3), which end with the depth, give (N, C, D_out, H_out,
+    W_out).
+
     Args:
-        mode: "bilinear", or "nearest".
+        mode: "bilinear", which is trilinear for volumes, "nearest", or "bicubic" for images.
         padding_mode: the pixels outside an image: "zeros", its "border", or its "reflection".
         align_corners: whether -1 and 1 are the centres of the first and the last pixel; by default their outer edges.
 
@@ -77,45 +84,69 @@ def grid_sample(
         TypeError, ValueError: for other shapes and element types, and unknown modes.
     """
     check_tensors("grid_sample", x=x, grid=grid)
-    if x.ndim != 4 or grid.ndim != 4 or not same(grid.shape[3], 2) or not same(grid.shape[0], x.shape[0]):
+    axes = x.ndim - 2
+    fits = axes in (2, 3) and grid.ndim == x.ndim and same(grid.shape[-1], axes) and same(grid.shape[0], x.shape[0])
+    if not fits:
         raise ValueError(
             f"grid_sample: got shapes {show_shape(x.shape)} and {show_shape(grid.shape)}, expected images (N, C, H, W) "
-            "and places (N, H_out, W_out, 2)"
+            "and places (N, H_out, W_out, 2), or volumes (N, C, D, H, W) and places (N, D_out, H_out, W_out, 3)"
         )
     if x.dtype != grid.dtype:
         raise TypeError(f"grid_sample: images are {x.dtype} and places {grid.dtype}, expected one element type")
-    if mode not in _MODES or padding_mode not in _PADDING_MODES:
+    modes = _MODES[: 5 - axes]
+    if mode not in modes or padding_mode not in _PADDING_MODES:
         raise ValueError(
-            f"grid_sample: mode is {mode!r} and padding_mode {padding_mode!r}, expected one of {', '.join(_MODES)} and "
+            f"grid_sample: mode is {mode!r} and padding_mode {padding_mode!r}, expected one of {', '.join(modes)} and "
             f"one of {', '.join(_PADDING_MODES)}"
         )
-    n, c, height, width = x.shape
-    column, row = (
-        _inside(_pixel(grid[..., index], size, bool(align_corners)), size, padding_mode, bool(align_corners))
-        for index, size in enumerate((width, height))
-    )
-    pixels = x.reshape(n, c, height * width)
-
-    def at(column: Tensor, row: Tensor) -> Tensor:
-        """The pixels at whole numbers, 0 outside."""
-        inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-        place = ops.where(inside, row * width + column, 0).reshape(n, 1, product(grid.shape[1:3]))
-        values = ops.take_along(pixels, place.astype(int64), axis=2).reshape(n, c, *grid.shape[1:3])
-        return ops.where(inside.unsqueeze(1), values, 0.0)
-
-    if mode == "nearest":
-        return at(ops.round(column).astype(int64), ops.round(row).astype(int64))
-    left, top = ops.floor(column), ops.floor(row)
+    corners, axis_neighbours = bool(align_corners), []
+    for index, size in enumerate(x.shape[:1:-1]):  # columns first, as places have them
+        axis_neighbours.append(_neighbours(_pixel(grid[..., index], size, corners), size, mode, padding_mode, corners))
     total: Tensor | None = None
-    for right in (0, 1):
-        for below in (0, 1):
-            across, down = (
-                fraction if far else 1 - fraction for fraction, far in ((column - left, right), (row - top, below))
-            )
-            corner = at(left.astype(int64) + right, top.astype(int64) + below) * (across * down).unsqueeze(1)
-            total = corner if total is None else total + corner
+    for neighbours in itertools.product(*axis_neighbours):
+        pixels = _at(x, [place for place, _ in neighbours])
+        if mode == "nearest":
+            return pixels
+        corner = pixels * functools.reduce(operator.mul, (weight for _, weight in neighbours)).unsqueeze(1)
+        total = corner if total is None else total + corner
     assert total is not None
     return total
+
+
+def _neighbours(
+    pixel: Tensor, size: Size, mode: str, padding_mode: str, align_corners: bool
+) -> list[tuple[Tensor, Tensor]]:
+    """The pixels of an axis that a place is computed from, with their weights."""
+    if mode != "bicubic":
+        pixel = _inside(pixel, size, padding_mode, align_corners)
+    if mode == "nearest":
+        return [(ops.round(pixel).astype(int64), pixel)]
+    if mode == "bilinear":
+        first = ops.floor(pixel)
+        fraction = pixel - first
+        return [(first.astype(int64), 1 - fraction), (first.astype(int64) + 1, fraction)]
+    far = 2.0**22 * _as_number(size, pixel)  # float32 cannot hold neighbours of places beyond that
+    pixel = ops.minimum(ops.maximum(ops.where(ops.isnan(pixel), -far, pixel), -far), far)
+    first = ops.floor(pixel)
+    weights = cubic_weights(pixel - first)
+    moved = {step: _inside(first + step, size, padding_mode, align_corners) for step in weights}
+    return [(ops.round(moved[step]).astype(int64), weight) for step, weight in weights.items()]
+
+
+def _at(x: Tensor, places: Sequence[Tensor]) -> Tensor:
+    """The pixels (N, C, ...) at whole numbers, columns first; 0 outside."""
+    sizes = x.shape[:1:-1]
+    around = places[0].shape[1:]
+    seen = functools.reduce(
+        operator.and_, (test for p, n in zip(places, sizes, strict=True) for test in (p >= 0, p < n))
+    )
+    place = places[-1]
+    for inner, size in zip(places[-2::-1], sizes[-2::-1], strict=True):
+        place = place * size + inner
+    pixels = x.reshape(*x.shape[:2], product(x.shape[2:]))
+    place = ops.where(seen, place, 0).reshape(x.shape[0], 1, product(around))
+    values = ops.take_along(pixels, place.astype(int64), axis=2).reshape(*x.shape[:2], *around)
+    return ops.where(seen.unsqueeze(1), values, 0.0)
 
 
 def _pixel(place: Tensor, size: Size, align_corners: bool) -> Tensor:
@@ -149,16 +180,19 @@ def _as_number(size: Size, like: Tensor) -> Tensor:
 def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool | None = None) -> Tensor:
     """The places (N, H, W, 2) for `grid_sample` that affine maps (N, 2, 3) give to the pixels of images (N, C, H, W).
 
+    Maps (N, 3, 4) give those (N, D, H, W, 3) of volumes (N, C, D, H, W).
+
     Raises:
         ValueError: for other shapes.
     """
     check_tensors("affine_grid", theta=theta)
-    if theta.ndim != 3 or not same(theta.shape[1], 2) or not same(theta.shape[2], 3) or len(size) != 4:
+    axes = len(size) - 2
+    if theta.ndim != 3 or axes not in (2, 3) or not same(theta.shape[1], axes) or not same(theta.shape[2], axes + 1):
         raise ValueError(
             f"affine_grid: theta has shape {show_shape(theta.shape)} and size {len(size)} numbers, expected (N, 2, 3) "
-            "and the sizes (N, C, H, W)"
+            "and the sizes (N, C, H, W), or (N, 3, 4) and the sizes (N, C, D, H, W)"
         )
-    n, _, height, width = size
+    n, _, *lengths = size
 
     def spread(count: Size) -> Any:
         """Coordinates from -1 to 1, which are the centres of the outer pixels or their edges."""
@@ -166,7 +200,9 @@ def affine_grid(theta: Tensor, size: Sequence[Size], align_corners: bool | None 
         steps = ops.maximum(_as_number(count, theta) - 1, 1.0) if align_corners else _as_number(count, theta)
         return twice.astype(theta.dtype) / steps
 
-    columns = spread(width).unsqueeze(0).expand(height, width)
-    rows = spread(height).unsqueeze(1).expand(height, width)
-    places = ops.stack([columns, rows, ops.ones_like(columns)], -1).reshape(height * width, 3)
-    return (places @ theta.mT).reshape(n, height, width, 2)
+    coordinates = []
+    for axis in reversed(range(axes)):  # columns first
+        others = tuple(other for other in range(axes) if other != axis)
+        coordinates.append(ops.unsqueeze(spread(lengths[axis]), others).expand(*lengths))
+    places = ops.stack([*coordinates, ops.ones_like(coordinates[0])], -1).reshape(product(lengths), axes + 1)
+    return (places @ theta.mT).reshape(n, *lengths, axes)

@@ -464,6 +464,7 @@ def rounded_div(x: Tensor, y: TensorLike, rounding_mode: str | None = None) -> T
     """The quotient; "floor" rounds it down, "trunc" toward 0.
 
     Raises:
+        TypeError: for "trunc" of two numbers, which Python divides.
         ValueError: for another mode.
     """
     if rounding_mode is None:
@@ -472,6 +473,13 @@ def rounded_div(x: Tensor, y: TensorLike, rounding_mode: str | None = None) -> T
         return x // y
     if rounding_mode != "trunc":
         raise ValueError(f'div: rounding_mode is {rounding_mode!r}, expected None, "floor" or "trunc"')
+    if not isinstance(x, Tensor):
+        if not isinstance(y, Tensor):
+            raise TypeError(
+                f'div: rounding_mode="trunc" of the numbers {x} and {y}, expected a tensor; write int(x / y), or '
+                "x // y if neither is negative"
+            )
+        x = as_tensor("div", x, y.dtype)
     if x.dtype.kind == "float" or (isinstance(y, Tensor) and y.dtype.kind == "float") or isinstance(y, float):
         return float_trunc_div(x, y)
     down, rest = x // y, x % y

@@ -184,7 +184,7 @@ def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, 
     wide = at_least_float32(x)
     fraction = unsqueeze((at - first).astype(wide.dtype), tuple(range(1, x.ndim - axis)))  # along the axis
     start = first.astype(int64)
-    weights = _cubic(fraction) if mode == "bicubic" else {0: 1 - fraction, 1: fraction}
+    weights = cubic_weights(fraction) if mode == "bicubic" else {0: 1 - fraction, 1: fraction}
     terms = [
         take_op(wide, maximum(minimum(start + offset, last), 0), axis=axis) * weight
         for offset, weight in weights.items()
@@ -192,7 +192,7 @@ def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, 
     return sum(terms[1:], start=terms[0]).astype(x.dtype)
 
 
-def _cubic(fraction: Tensor) -> dict[int, Tensor]:
+def cubic_weights(fraction: Tensor) -> dict[int, Tensor]:
     """The weights of the four neighbours by the cubic convolution of Keys 1981 with a = -0.75."""
     a = -0.75
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from lucid.core.graph.types import Array, TensorType, broadcast, int64, same_shape, show_shape
 from lucid.core.sizes.dims import same
+from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.creation import full, zeros
-from lucid.ops.elementwise import where
+from lucid.ops.elementwise import where as select
 from lucid.ops.indexing import take, take_along_op
 from lucid.ops.op import function, primitive
 from lucid.ops.operand_conversion import as_tensor
@@ -189,7 +190,7 @@ def masked_scatter(x: Tensor, mask: TensorLike, source: Tensor) -> Tensor:
     # The n-th true element takes value n - 1. One more value keeps the indices of the rest in range.
     count = cumsum(reshape(chosen, (-1,)), axis=0)
     values = concat([zeros(1, dtype=source.dtype), reshape(source, (-1,))])
-    return where(chosen, reshape(take(values, count), chosen.shape), expand(x, chosen.shape))
+    return select(chosen, reshape(take(values, count), chosen.shape), expand(x, chosen.shape))
 
 
 @function
@@ -208,3 +209,21 @@ def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
     if not as_tuple:
         return Tensor(np.argwhere(x.numpy()).astype(np.int64))
     return tuple(Tensor(places.astype(np.int64)) for places in np.nonzero(np.atleast_1d(x.numpy())))
+
+
+@overload
+def where(condition: TensorLike) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor: ...
+@torch_names
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """x where the condition is true, else y; all three broadcast.
+
+    The condition alone gives the indices of its true elements, one vector for each axis (`nonzero`).
+
+    Raises:
+        TracedValueError: for the condition alone while it is traced, as the number of indices is then unknown.
+    """
+    if x is None and y is None:
+        return nonzero(as_tensor("where", condition), as_tuple=True)
+    return select(condition, x, y)

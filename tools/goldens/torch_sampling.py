@@ -32,6 +32,23 @@ def sampling() -> Group:
     for mode, padding, align in product(("bilinear", "nearest"), ("zeros", "border", "reflection"), (False, True)):
         options = {"mode": mode, "padding_mode": padding, "align_corners": align}
         add(f"grid_sample {mode} {padding} {align}", F.grid_sample, {"x": x, "grid": grid}, options)
+    volume = group.tensor("volume", normal((2, 2, 3, 4, 5), 4))
+    places = group.tensor("places", normal((2, 2, 3, 2, 3), 5) * 1.3)
+    volume_theta = group.tensor("volume_theta", normal((2, 3, 4), 6))
+    for padding, align in product(("zeros", "border", "reflection"), (False, True)):
+        options = {"padding_mode": padding, "align_corners": align}
+        add(
+            f"grid_sample bicubic {padding} {align}",
+            F.grid_sample,
+            {"x": x, "grid": grid},
+            {"mode": "bicubic", **options},
+        )
+        for mode in ("bilinear", "nearest"):
+            inputs = {"x": volume, "grid": places}
+            add(f"grid_sample volume {mode} {padding} {align}", F.grid_sample, inputs, {"mode": mode, **options})
+    for align in (False, True):
+        options = {"size": [2, 2, 2, 1 + 2 * align, 3], "align_corners": align}
+        add(f"affine_grid volume {align}", F.affine_grid, {"theta": volume_theta}, options)
     for align in (False, True):
         add(
             f"affine_grid {align}",

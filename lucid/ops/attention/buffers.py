@@ -12,7 +12,7 @@ from lucid.core.graph.types import Array, TensorType, same_shape, show_shape
 from lucid.core.graph.values import Attributes
 from lucid.core.sizes.dims import Size
 from lucid.ops.attention.call import AttentionOptions
-from lucid.ops.attention.masks import seen_by_position
+from lucid.ops.attention.masks import check_mask, seen_by_position
 from lucid.ops.attention.op import attention, joined_heads, split_heads
 from lucid.ops.creation import arange_op
 from lucid.ops.elementwise import logical_and, where
@@ -187,6 +187,9 @@ class BufferedCall:
                 seen = logical_and(seen, seen_by_position(position, slots, None, options.window))
         if mask is None:
             return seen
+        heads = self.options.heads or self.query.shape[1]
+        advice = f"; it covers the slots of the buffer: F.pad(mask, (0, {self.capacity} - mask.shape[-1]))"
+        check_mask("buffered_attention", mask, (self.batch, heads, self.queries, self.capacity), "C", advice)
         hidden = mask.dtype.lowest if mask.dtype.kind == "float" else False
         return logical_and(mask, seen) if mask.dtype.kind == "bool" else where(seen, mask, hidden)
 

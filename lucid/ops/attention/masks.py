@@ -190,20 +190,30 @@ def check_masks(call: AttentionCall, scores: Shape) -> None:
         ValueError: for a mask that does not broadcast to the scores.
     """
     for mask in _score_masks(call):
-        if mask.dtype.kind == "int":
-            raise TypeError(
-                f"attention: the mask is {mask.type}, expected booleans or floats; a mask of 0 and 1 becomes "
-                "boolean with mask.astype(lucid.bool_) or mask != 0"
-            )
-        try:
-            fits = same_shape(broadcast("attention", mask.shape, scores), scores)
-        except ValueError:
-            fits = False
-        if not fits:
-            raise ValueError(
-                f"attention: the mask has shape {show_shape(mask.shape)}, which does not broadcast to the scores "
-                f"(N, H, L, S) = {show_shape(scores)}"
-            )
+        check_mask("attention", mask, scores, "S")
+
+
+def check_mask(where: str, mask: Tensor, scores: Shape, keys: str, advice: str = "") -> None:
+    """Check a mask for scores of this shape, whose last size is called `keys`; `advice` ends the error about shapes.
+
+    Raises:
+        TypeError: for an integer mask.
+        ValueError: for a mask that does not broadcast to the scores.
+    """
+    if mask.dtype.kind == "int":
+        raise TypeError(
+            f"{where}: the mask is {mask.type}, expected booleans or floats; a mask of 0 and 1 becomes "
+            "boolean with mask.astype(lucid.bool_) or mask != 0"
+        )
+    try:
+        fits = same_shape(broadcast(where, mask.shape, scores), scores)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{where}: the mask has shape {show_shape(mask.shape)}, which does not broadcast to the scores "
+            f"(N, H, L, {keys}) = {show_shape(scores)}{advice}"
+        )
 
 
 def _score_masks(call: AttentionCall) -> list[Tensor]:
