@@ -113,13 +113,13 @@ def _words(result: dict[str, Any], name: str) -> str:
 
 INTRODUCTION = """# onnxruntime releases
 
-`Target(onnxruntime="1.23")` exports a model that this release and all later ones compute rightly: forms that it would
+`Target(onnxruntime="1.23")` exports a model that this release and all later ones compute correctly: forms that it would
 compute wrongly are not taken (`explain` gives the reason), and an opset that it cannot load is an error. The facts are
 data, in [`lucid/core/targets/runtimes.py`](../lucid/core/targets/runtimes.py). The default is 1.28.
 
 ONNX has a newer Attention at opset 25. onnxruntime 1.32 knows it and has no kernel for it: it expands the node into about 60, where
 a query whose keys a floating mask hides with the lowest number gets the mean of the values. So exports for opsets 25 and 26 write
-attention in primitive ops; ask for 24 where the node is wanted (`explain` says so).
+attention in primitive ops; ask for opset 24 to get the node (`explain` says so).
 
 In the tables below, each release ran the models exported for it: every case of [the contract](attention.md), packed and
 with split heads, at 32 combinations of sizes, with returned weights and caches. A result counts as exact within 2e-6 of the
