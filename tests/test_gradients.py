@@ -184,6 +184,13 @@ def _in_no_grad(x: Tensor) -> Tensor:
         return x * 1
 
 
+def test_the_vector_of_padding_and_a_frozen_table_have_no_gradient() -> None:
+    table, ids = nn.Embedding(3, 2, padding_idx=1), lucid.tensor([0, 1, 1, 2, 2])
+    assert numbers(lucid.grad(lambda: table(ids).sum(), wrt=table)()["weight"]) == [[1, 1], [0, 0], [2, 2]]
+    with pytest.raises(GradientError, match="Embedding has no floating-point parameter with requires_grad"):
+        lucid.grad(table, wrt=nn.Embedding(3, 2, _freeze=True))
+
+
 def test_dropout_drops_the_same_elements_in_both_directions() -> None:
     model = nn.Dropout(0.5).train()
     value, found = lucid.value_and_grad(lambda x: model(x).sum())(ops.full((64,), 1.5))

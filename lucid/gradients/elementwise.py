@@ -6,27 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from lucid import ops
 from lucid.gradients.tape import CONSTANT, RULES, Rule
-from lucid.ops.elementwise import (
-    at_least_float32,
-    cos,
-    equal,
-    exp,
-    float_floor_div,
-    float_trunc_div,
-    greater,
-    less,
-    log,
-    logical_and,
-    pow_,
-    sigmoid,
-    sign,
-    sin,
-    sqrt,
-    where,
-)
+from lucid.ops.elementwise import at_least_float32, float_floor_div, float_trunc_div
 from lucid.ops.tensor.tensor import Tensor
-from lucid.ops.trigonometry import cosh, sinh
 
 Factor = Callable[[Tensor, Tensor], Tensor]
 
@@ -43,12 +26,12 @@ def _gelu(y: Tensor, x: Tensor, *, approximate: str) -> Tensor:
         inner = (root * (x + 0.044715 * (x * x * x))).tanh()
         slope = root * (1 + 3 * 0.044715 * (x * x))
         return 0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * slope
-    density = exp(-0.5 * (x * x)) * (1 / math.sqrt(2 * math.pi))
+    density = ops.exp(-0.5 * (x * x)) * (1 / math.sqrt(2 * math.pi))
     return 0.5 * (1 + (x * math.sqrt(0.5)).erf()) + x * density
 
 
 def _silu(y: Tensor, x: Tensor) -> Tensor:
-    s = sigmoid(x)
+    s = ops.sigmoid(x)
     return s * (1 + x * (1 - s))
 
 
@@ -57,22 +40,22 @@ _FACTORS: dict[str, Any] = {
     "log": lambda y, x: 1 / x,
     "sqrt": lambda y, x: 0.5 / y,
     "reciprocal": lambda y, x: -y * y,
-    "sin": lambda y, x: cos(x),
-    "cos": lambda y, x: -sin(x),
+    "sin": lambda y, x: ops.cos(x),
+    "cos": lambda y, x: -ops.sin(x),
     "tan": lambda y, x: 1 + y * y,
-    "asin": lambda y, x: 1 / sqrt((1 - x) * (1 + x)),
-    "acos": lambda y, x: -1 / sqrt((1 - x) * (1 + x)),
+    "asin": lambda y, x: 1 / ops.sqrt((1 - x) * (1 + x)),
+    "acos": lambda y, x: -1 / ops.sqrt((1 - x) * (1 + x)),
     "atan": lambda y, x: 1 / (1 + x * x),
-    "sinh": lambda y, x: cosh(x),
-    "cosh": lambda y, x: sinh(x),
+    "sinh": lambda y, x: ops.cosh(x),
+    "cosh": lambda y, x: ops.sinh(x),
     "tanh": lambda y, x: 1 - y * y,
-    "asinh": lambda y, x: 1 / sqrt(x * x + 1),
-    "acosh": lambda y, x: 1 / (sqrt(x - 1) * sqrt(x + 1)),
+    "asinh": lambda y, x: 1 / ops.sqrt(x * x + 1),
+    "acosh": lambda y, x: 1 / (ops.sqrt(x - 1) * ops.sqrt(x + 1)),
     "atanh": lambda y, x: 1 / ((1 - x) * (1 + x)),
-    "erf": lambda y, x: 2 / math.sqrt(math.pi) * exp(-x * x),
+    "erf": lambda y, x: 2 / math.sqrt(math.pi) * ops.exp(-x * x),
     "sigmoid": lambda y, x: y * (1 - y),
-    "abs": lambda y, x: sign(x),
-    "softplus": lambda y, x: sigmoid(x),
+    "abs": lambda y, x: ops.sign(x),
+    "softplus": lambda y, x: ops.sigmoid(x),
     "silu": _silu,
     "gelu": _gelu,
 }
@@ -88,9 +71,9 @@ def _pow(g: Tensor, y: Tensor, x: Tensor, power: Tensor) -> tuple[Tensor, Tensor
     exponent = _known_number(power)
     if exponent is not None:
         simple = {0.0: 0 * x, 1.0: 1 + 0 * x, 2.0: 2 * x} if exponent in (0.0, 1.0, 2.0) else {}
-        return g * (simple[exponent] if simple else exponent * pow_(x, exponent - 1)), None
-    to_x = where(equal(power, 0), 0.0, power * pow_(x, power - 1))
-    to_power = where(logical_and(equal(x, 0), power >= 0), 0.0, y * log(x))
+        return g * (simple[exponent] if simple else exponent * ops.pow(x, exponent - 1)), None
+    to_x = ops.where(power == 0, 0.0, power * ops.pow(x, power - 1))
+    to_power = ops.where((x == 0) & (power >= 0), 0.0, y * ops.log(x))
     return g * to_x, g * to_power
 
 
@@ -102,9 +85,9 @@ def _extreme(beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
         found = []
         for x, other in (pair, pair[::-1]):
             if _known_number(other) is not None:
-                found.append(where(beyond(other, x), 0.0, g))
+                found.append(ops.where(beyond(other, x), 0.0, g))
             else:
-                found.append(where(beyond(other, x), 0.0, where(equal(x, other), 0.5 * g, g)))
+                found.append(ops.where(beyond(other, x), 0.0, ops.where(x == other, 0.5 * g, g)))
         return found
 
     return gradients
@@ -128,10 +111,10 @@ RULES |= {
     "pow": Rule(_pow, "scaled"),
     "atan2": Rule(_atan2, "scaled"),
     "hypot": Rule(lambda g, y, a, b: (g * (a / y), g * (b / y)), "scaled"),
-    "maximum": Rule(_extreme(greater), "linear"),
-    "minimum": Rule(_extreme(less), "linear"),
-    "relu": Rule(lambda g, y, x: where(x <= 0, 0.0, g), "linear"),
-    "where": Rule(lambda g, y, c, a, b: (None, where(c, g, 0.0), where(c, 0.0, g)), "linear"),
+    "maximum": Rule(_extreme(Tensor.gt), "linear"),
+    "minimum": Rule(_extreme(Tensor.lt), "linear"),
+    "relu": Rule(lambda g, y, x: ops.where(x <= 0, 0.0, g), "linear"),
+    "where": Rule(lambda g, y, c, a, b: (None, ops.where(c, g, 0.0), ops.where(c, 0.0, g)), "linear"),
 }
 
 CONSTANT |= {"floor", "ceil", "round", "sign", "float_floor_div", "float_trunc_div"}

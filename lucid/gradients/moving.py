@@ -6,18 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lucid import ops
 from lucid.core.graph.types import normalize_axis
 from lucid.core.graph.values import Attributes
 from lucid.core.sizes.dims import Shape, Size, product, same
 from lucid.gradients.tape import RULES, Rule, filled
-from lucid.ops.attention.buffers import write_at
-from lucid.ops.creation import arange, size_op, tril, triu, zeros
-from lucid.ops.elementwise import equal, where
-from lucid.ops.indexing import Cut, slice_op, take_along_op
-from lucid.ops.rearranging import flip
-from lucid.ops.reduction import cumsum, prod, sum_
+from lucid.ops.creation import size_op, zeros
+from lucid.ops.indexing import Cut, slice_op
 from lucid.ops.scattering import scatter_op
-from lucid.ops.shaping import concat_op, expand, pad, permute, reshape, split_op, squeeze_op, unsqueeze
 from lucid.ops.tensor.tensor import Tensor
 
 Pair = tuple[Tensor, Tensor | None]
@@ -28,7 +24,7 @@ Pair = tuple[Tensor, Tensor | None]
 
 def _tile(g: Tensor, y: Tensor, x: Tensor, *, repeats: Shape) -> Tensor:
     apart = [size for pair in zip(repeats, x.shape, strict=True) for size in pair]
-    return sum_(reshape(g, apart), axis=tuple(range(0, len(apart), 2)))
+    return ops.sum(ops.reshape(g, apart), axis=tuple(range(0, len(apart), 2)))
 
 
 def _pad(g: Tensor, y: Tensor, x: Tensor, *, before: Shape, after: Shape, value: float) -> Tensor:
@@ -46,23 +42,23 @@ def _slice(g: Tensor, y: Tensor, x: Tensor, *, cuts: tuple[Cut, ...]) -> Tensor:
     for axis, start, _, step in cuts:
         count, size = g.shape[axis], x.shape[axis]
         if step < 0:  # from the last element on, in ascending order
-            g, start, step = flip(g, axis), start + (count - 1) * step, -step
+            g, start, step = ops.flip(g, axis), start + (count - 1) * step, -step
         if step == 1:
             before[axis], after[axis] = start, size - start - count
         elif isinstance(start, int) and start < step and same(count * step, size):  # one of each `step` elements
             apart = [start if i == axis + 1 else 0 for i in range(g.ndim + 1)]
             rest = [step - 1 - start if i == axis + 1 else 0 for i in range(g.ndim + 1)]
-            g = pad(unsqueeze(g, axis + 1), before=tuple(apart), after=tuple(rest))
-            g = reshape(g, (*g.shape[:axis], size, *g.shape[axis + 2 :]))
+            g = ops.pad(ops.unsqueeze(g, axis + 1), before=tuple(apart), after=tuple(rest))
+            g = ops.reshape(g, (*g.shape[:axis], size, *g.shape[axis + 2 :]))
         else:
-            places = unsqueeze(arange(count) * step + start, tuple(i for i in range(g.ndim) if i != axis))
+            places = ops.unsqueeze(ops.arange(count) * step + start, tuple(i for i in range(g.ndim) if i != axis))
             whole = zeros((*g.shape[:axis], size, *g.shape[axis + 1 :]), dtype=g.dtype)
-            g = _added(g, whole, expand(places, g.shape), axis)
-    return pad(g, before=tuple(before), after=tuple(after))
+            g = _added(g, whole, ops.expand(places, g.shape), axis)
+    return ops.pad(g, before=tuple(before), after=tuple(after))
 
 
 def _concat(g: Tensor, y: Tensor, *parts: Tensor, axis: int) -> Sequence[Tensor]:
-    return split_op(g, sizes=tuple(part.shape[axis] for part in parts), axis=axis)
+    return ops.split(g, [part.shape[axis] for part in parts], axis)
 
 
 # Indices -------------------------------------------------------------------------------------------------------------
@@ -76,12 +72,12 @@ def _added(g: Tensor, x: Tensor, indices: Tensor, axis: int) -> Tensor:
 def _take(g: Tensor, y: Tensor, x: Tensor, indices: Tensor, *, axis: int) -> Pair:
     times = _repeats(x, indices, axis)
     if times:
-        apart = reshape(g, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
-        return sum_(apart, axis=(axis + 1,)), None
+        apart = ops.reshape(g, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
+        return ops.sum(apart, axis=(axis + 1,)), None
     count = product(indices.shape)
-    flat = reshape(g, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
-    places = unsqueeze(reshape(indices, (count,)), tuple(i for i in range(x.ndim) if i != axis))
-    return _added(flat, x, expand(places, flat.shape), axis), None
+    flat = ops.reshape(g, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    places = ops.unsqueeze(ops.reshape(indices, (count,)), tuple(i for i in range(x.ndim) if i != axis))
+    return _added(flat, x, ops.expand(places, flat.shape), axis), None
 
 
 def _repeats(x: Tensor, indices: Tensor, axis: int) -> int:
@@ -98,13 +94,13 @@ def _gather_nd(g: Tensor, y: Tensor, x: Tensor, indices: Tensor) -> Pair:
     flat_index: Tensor | None = None
     for axis in range(depth):
         index, size = indices[..., axis], size_op(size=x.shape[axis])
-        index = where(index < 0, index + size, index)
+        index = ops.where(index < 0, index + size, index)
         flat_index = index if flat_index is None else flat_index * size + index
     assert flat_index is not None
     count, rest = product(indices.shape[:-1]), product(x.shape[depth:])
     rows = zeros((product(x.shape[:depth]), rest), dtype=g.dtype)
-    places = expand(reshape(flat_index, (count, 1)), (count, rest))
-    return reshape(_added(reshape(g, (count, rest)), rows, places, 0), x.shape), None
+    places = ops.expand(ops.reshape(flat_index, (count, 1)), (count, rest))
+    return ops.reshape(_added(ops.reshape(g, (count, rest)), rows, places, 0), x.shape), None
 
 
 def _first_of(x: Tensor, other: Tensor, axis: int) -> Tensor:
@@ -116,7 +112,7 @@ def _first_of(x: Tensor, other: Tensor, axis: int) -> Tensor:
 def _scatter(
     g: Tensor, y: Tensor, x: Tensor, indices: Tensor, values: Tensor, *, axis: int, reduction: str
 ) -> tuple[Tensor, None, Tensor]:
-    to_values = take_along_op(_first_of(g, indices, axis), indices, axis=axis)
+    to_values = ops.take_along(_first_of(g, indices, axis), indices, axis=axis)
     if reduction == "add":
         return g, None, to_values
     kept = scatter_op(g, indices, zeros(indices.shape, dtype=g.dtype), axis=axis)
@@ -137,9 +133,9 @@ def _write_at(
 ) -> tuple[Tensor, Tensor, None]:
     place = normalize_axis("write_at", axis, buffer.ndim)
     others = tuple(i for i in range(buffer.ndim) if i not in (0, place))
-    written = unsqueeze(unsqueeze(starts, 1) + arange(new.shape[place]), others)
-    to_new = take_along_op(g, expand(written, new.shape), axis=place)
-    return write_at(g, zeros(new.shape, dtype=g.dtype), starts, axis=axis), to_new, None
+    written = ops.unsqueeze(ops.unsqueeze(starts, 1) + ops.arange(new.shape[place]), others)
+    to_new = ops.take_along(g, ops.expand(written, new.shape), axis=place)
+    return ops.write_at(g, zeros(new.shape, dtype=g.dtype), starts, axis=axis), to_new, None
 
 
 # Reductions ----------------------------------------------------------------------------------------------------------
@@ -151,39 +147,39 @@ def _reduced_axes(x: Tensor, axis: tuple[int, ...] | None) -> tuple[int, ...]:
 
 def _kept(reduced: Tensor, x: Tensor, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
     """The result of a reduction with the reduced axes at size 1."""
-    return reduced if keepdims else unsqueeze(reduced, tuple(sorted(_reduced_axes(x, axis))))
+    return reduced if keepdims else ops.unsqueeze(reduced, tuple(sorted(_reduced_axes(x, axis))))
 
 
 def _sum(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
-    return expand(_kept(g, x, axis, keepdims), x.shape)
+    return ops.expand(_kept(g, x, axis, keepdims), x.shape)
 
 
 def _mean(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
     count = product(x.shape[a] for a in _reduced_axes(x, axis))
     share = g * (1 / count) if isinstance(count, int) and count else g / size_op(size=count).astype(g.dtype)
-    return expand(_kept(share, x, axis, keepdims), x.shape)
+    return ops.expand(_kept(share, x, axis, keepdims), x.shape)
 
 
 def _extremum(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
     """Equal elements share the gradient."""
-    hit = equal(x, _kept(y, x, axis, keepdims)).astype(g.dtype)
-    share = _kept(g, x, axis, keepdims) / sum_(hit, axis=_reduced_axes(x, axis), keepdims=True)
+    hit = ops.equal(x, _kept(y, x, axis, keepdims)).astype(g.dtype)
+    share = _kept(g, x, axis, keepdims) / ops.sum(hit, axis=_reduced_axes(x, axis), keepdims=True)
     return hit * share
 
 
 def _prod(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
     """The product of the other elements, which is not 0 at the only 0."""
     axes = _reduced_axes(x, axis)
-    zero = equal(x, 0)
-    count = sum_(zero.astype(g.dtype), axis=axes, keepdims=True)
-    safe = where(zero, 1.0, x)
-    others = prod(safe, axis=axes, keepdims=True) / safe
-    alone = equal(count, zero.astype(g.dtype))  # no other element is 0
-    return _kept(g, x, axis, keepdims) * where(alone, others, 0.0)
+    zero = x == 0
+    count = ops.sum(zero.astype(g.dtype), axis=axes, keepdims=True)
+    safe = ops.where(zero, 1.0, x)
+    others = ops.prod(safe, axis=axes, keepdims=True) / safe
+    alone = ops.equal(count, zero.astype(g.dtype))  # no other element is 0
+    return _kept(g, x, axis, keepdims) * ops.where(alone, others, 0.0)
 
 
 def _cumsum(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
-    return flip(cumsum(flip(g, axis), axis=axis), axis)
+    return ops.flip(ops.cumsum(ops.flip(g, axis), axis=axis), axis)
 
 
 def _inverse(axes: Sequence[int]) -> list[int]:
@@ -191,18 +187,18 @@ def _inverse(axes: Sequence[int]) -> list[int]:
 
 
 RULES |= {
-    "reshape": Rule(lambda g, y, x, *, shape: reshape(g, x.shape)),
-    "squeeze": Rule(lambda g, y, x, *, axes: unsqueeze(g, axes)),
-    "unsqueeze": Rule(lambda g, y, x, *, axes: squeeze_op(g, axes=axes)),
-    "permute": Rule(lambda g, y, x, *, axes: permute(g, _inverse(axes))),
+    "reshape": Rule(lambda g, y, x, *, shape: ops.reshape(g, x.shape)),
+    "squeeze": Rule(lambda g, y, x, *, axes: ops.unsqueeze(g, axes)),
+    "unsqueeze": Rule(lambda g, y, x, *, axes: ops.squeeze(g, axes)),
+    "permute": Rule(lambda g, y, x, *, axes: ops.permute(g, _inverse(axes))),
     "expand": Rule(lambda g, y, x, *, shape: g),  # is summed over the new axes
     "tile": Rule(_tile),
     "pad": Rule(_pad),
     "concat": Rule(_concat),
-    "split": Rule(lambda g, y, x, *, sizes, axis: concat_op(*filled(g, y), axis=axis)),
+    "split": Rule(lambda g, y, x, *, sizes, axis: ops.concat(filled(g, y), axis)),
     "slice": Rule(_slice),
-    "tril": Rule(lambda g, y, x, *, diagonal: tril(g, diagonal=diagonal)),
-    "triu": Rule(lambda g, y, x, *, diagonal: triu(g, diagonal=diagonal)),
+    "tril": Rule(lambda g, y, x, *, diagonal: ops.tril(g, diagonal=diagonal)),
+    "triu": Rule(lambda g, y, x, *, diagonal: ops.triu(g, diagonal=diagonal)),
     "take": Rule(_take),
     "take_along": Rule(lambda g, y, x, i, *, axis: (_added(g, x, i, axis), None)),
     "gather_nd": Rule(_gather_nd),

@@ -6,25 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lucid import ops
 from lucid.core.graph.values import Body
 from lucid.core.sizes.dims import product, same
 from lucid.gradients.tape import BODIES, RULES, Rule, Tape, filled
 from lucid.ops.attention.call import AttentionOptions
-from lucid.ops.attention.op import attention, joined_heads, split_heads
-from lucid.ops.convolution import Ints, conv, conv_transpose
-from lucid.ops.creation import arange, ones_like, zeros
-from lucid.ops.elementwise import at_least_float32, exp, reciprocal, sqrt, where
-from lucid.ops.experts import grouped_mm
-from lucid.ops.indexing import take_along_op, take_op
-from lucid.ops.int8 import int8_embedding
-from lucid.ops.linalg import matmul
-from lucid.ops.loops import scan, scan_op
-from lucid.ops.neural import dropout
-from lucid.ops.op import Op
-from lucid.ops.quantized import quantized_embedding
-from lucid.ops.reduction import argmax, mean, sum_
-from lucid.ops.rotary import rotary_embedding
-from lucid.ops.shaping import concat, pad, permute, reshape, unsqueeze
+from lucid.ops.attention.op import joined_heads, split_heads
+from lucid.ops.convolution import Ints
+from lucid.ops.elementwise import at_least_float32
+from lucid.ops.loops import scan_op
 from lucid.ops.tensor.tensor import Tensor
 
 # Products ------------------------------------------------------------------------------------------------------------
@@ -32,102 +22,71 @@ from lucid.ops.tensor.tensor import Tensor
 
 def _rows(x: Tensor) -> Tensor:
     """(..., K) as (M, K)."""
-    return x if x.ndim == 2 else reshape(x, (product(x.shape[:-1]), x.shape[-1]))
+    return x.reshape(product(x.shape[:-1]), x.shape[-1])
 
 
 def _matmul(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     if a.ndim == 1:
-        g = unsqueeze(g, -2 if b.ndim > 1 else -1)
+        g = g.unsqueeze(-2 if b.ndim > 1 else -1)
     if b.ndim == 1:
-        g = unsqueeze(g, -1)
-    left, right = unsqueeze(a, 0) if a.ndim == 1 else a, unsqueeze(b, 1) if b.ndim == 1 else b
-    to_a = matmul(g, right.mT)
+        g = g.unsqueeze(-1)
+    left, right = a.unsqueeze(0) if a.ndim == 1 else a, b.unsqueeze(1) if b.ndim == 1 else b
     # One product for all matrices of a, where they share one of b.
-    to_b = matmul(_rows(left).mT, _rows(g)) if right.ndim == 2 else matmul(left.mT, g)
-    return reshape(to_a, a.shape) if a.ndim == 1 and to_a.ndim == 2 else _vector(to_a, a, -2), _vector(to_b, b, -1)
+    to_b = _rows(left).mT @ _rows(g) if right.ndim == 2 else left.mT @ g
+    return g @ right.mT, to_b.squeeze(-1) if b.ndim == 1 else to_b
 
 
-def _vector(gradient: Tensor, x: Tensor, axis: int) -> Tensor:
-    """The gradient of a vector from that of a matrix, or of matrices, of one row or column."""
-    if x.ndim > 1:
-        return gradient
-    gradient = gradient.squeeze(axis)
-    return sum_(_rows(gradient), axis=(0,)) if gradient.ndim > 1 else gradient
+def _linear(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Sequence[Tensor]:
+    return g @ weight, _rows(g).mT @ _rows(x), g
 
 
-def _linear(
-    g: Tensor, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    rows = _rows(g)
-    to_bias = None if bias is None else sum_(rows, axis=(0,)) if bias.ndim == 1 else g
-    return matmul(g, weight), matmul(rows.mT, _rows(x)), to_bias
+def _grouped_mm(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+    row, end = ops.arange(x.shape[0]), ends.long().unsqueeze(1)
+    start = ops.pad(end[:-1], before=(1, 0), after=(0, 0))
+    own = ((row >= start) & (row < end)).unsqueeze(1)  # (G, 1, M): the rows of each group
+    return ops.grouped_mm(g, weight.mT, ends), ops.where(own, x.mT, 0.0) @ g
 
 
-def _grouped_mm(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, ends: Tensor) -> tuple[Tensor, Tensor, None]:
-    row = unsqueeze(arange(x.shape[0]), 0)
-    end = unsqueeze(ends.long(), 1)
-    start = concat([zeros((1, 1), dtype=end.dtype), end[:-1]], 0)
-    own = unsqueeze((row >= start) & (row < end), 1)  # (G, 1, M): the rows of each group
-    return grouped_mm(g, weight.mT, ends), matmul(where(own, x.mT, 0.0), g), None
-
-
-def _quantized_linear(
-    g: Tensor, y: Tensor, x: Tensor, packed: Tensor, *parts: Tensor | None, bits: int, block: int
-) -> Tensor:
-    width = int(x.shape[-1])
-    weight = quantized_embedding(arange(packed.shape[0]), packed, *parts, bits=bits, block=block, width=width)  # type: ignore[arg-type]
-    return matmul(g.astype(weight.dtype), weight)
+def _quantized_linear(g: Tensor, y: Tensor, x: Tensor, packed: Tensor, *parts: Any, bits: int, block: int) -> Tensor:
+    rows, width = ops.arange(packed.shape[0]), int(x.shape[-1])
+    weight = ops.quantized_embedding(rows, packed, *parts, bits=bits, block=block, width=width)
+    return g.astype(weight.dtype) @ weight
 
 
 def _int8_linear(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, scales: Tensor, *grid: Tensor) -> Tensor:
     """That of the product with the weight: rounding of the input counts as none (Bengio et al. 2013)."""
-    numbers = int8_embedding(arange(weight.shape[0]), weight, scales)
-    return matmul(g.astype(numbers.dtype), numbers)
+    numbers = ops.int8_embedding(ops.arange(weight.shape[0]), weight, scales)
+    return g.astype(numbers.dtype) @ numbers
 
 
 # Normalizations ------------------------------------------------------------------------------------------------------
 
 
-def _softmax(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
-    return y * (g - sum_(g * y, axis=(axis,), keepdims=True))
-
-
-def _log_softmax(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
-    return g - exp(y) * sum_(g, axis=(axis,), keepdims=True)
-
-
 def _through_norm(g: Tensor, normal: Tensor, factor: Tensor, axes: tuple[int, ...], centred: bool) -> Tensor:
     """The gradient of what was normalized: `normal` is (x - its mean) * factor, or x * factor."""
-    along = mean(g * normal, axis=axes, keepdims=True)
-    rest = g - mean(g, axis=axes, keepdims=True) if centred else g
-    return factor * (rest - normal * along)
+    g = at_least_float32(g)
+    rest = g - g.mean(axis=axes, keepdims=True) if centred else g
+    return factor * (rest - normal * (g * normal).mean(axis=axes, keepdims=True))
 
 
 def _layer_norm(
     g: Tensor, y: Tensor, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, axes: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    last = tuple(range(-axes, 0))
-    wide = at_least_float32(x)
-    centred = wide - mean(wide, axis=last, keepdims=True)
-    factor = reciprocal(sqrt(mean(centred * centred, axis=last, keepdims=True) + eps))
+    last, wide = tuple(range(-axes, 0)), at_least_float32(x)
+    centred = wide - wide.mean(axis=last, keepdims=True)
+    factor = ((centred * centred).mean(axis=last, keepdims=True) + eps).sqrt().reciprocal()
     normal = centred * factor
-    scaled = g if weight is None else g * weight
-    return _through_norm(at_least_float32(scaled), normal, factor, last, True), g * normal, g
+    return _through_norm(g if weight is None else g * weight, normal, factor, last, True), g * normal, g
 
 
 def _rms_norm(
     g: Tensor, y: Tensor, x: Tensor, weight: Tensor | None = None, *, eps: float, offset: float
 ) -> tuple[Tensor, Tensor]:
     wide = at_least_float32(x)
-    factor = reciprocal(sqrt(mean(wide * wide, axis=(-1,), keepdims=True) + eps))
+    factor = ((wide * wide).mean(axis=(-1,), keepdims=True) + eps).sqrt().reciprocal()
     normal = wide * factor
     scaled = g if weight is None else g * (weight + offset if offset else weight)
-    return _through_norm(at_least_float32(scaled), normal, factor, (-1,), False), g * normal
-
-
-def _dropout(wanted: Sequence[bool], x: Tensor, *, p: float) -> Tensor:
-    """A product with what is kept, so that the gradient is of the same elements."""
-    return x * dropout(ones_like(x), p=p)
+    return _through_norm(scaled, normal, factor, (-1,), False), g * normal
 
 
 # Attention -----------------------------------------------------------------------------------------------------------
@@ -136,85 +95,53 @@ def _dropout(wanted: Sequence[bool], x: Tensor, *, p: float) -> Tensor:
 def _attention_body(wanted: Sequence[bool], *operands: Tensor | None, **attributes: Any) -> Any:
     """Attention whose weights are kept for its gradient; step by step where more than weights are needed."""
     options = AttentionOptions.from_attributes(attributes)
-    sinks = operands[7] if len(operands) > 7 else None
-    if options.softcap or options.dropout_p or sinks is not None or any(wanted[3:5]):
-        return attention.expand(operands, attributes)
+    if options.softcap or options.dropout_p or any(x is not None for x in operands[7:]) or any(wanted[3:5]):
+        return ops.attention.expand(operands, attributes)
     if options.need_weights:
         return None
-    results: tuple[Tensor, ...] = attention(*operands, **{**attributes, "need_weights": True})  # type: ignore[arg-type]
-    return results[:-1] if len(results) > 2 else results[0]
+    results: Any = ops.attention(*operands, **{**attributes, "need_weights": True})  # type: ignore[arg-type]
+    return results[:-1]
 
 
-def _attention(
-    g: tuple[Tensor, ...],
-    y: tuple[Tensor, ...],
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    key_mask: Tensor | None = None,
-    past_key: Tensor | None = None,
-    past_value: Tensor | None = None,
-    sinks: Tensor | None = None,
-    **attributes: Any,
-) -> list[Tensor | None]:
+def _attention(g: Sequence[Tensor | None], y: Sequence[Tensor], *operands: Tensor | None, **attributes: Any) -> Any:
     """Weights of hidden keys are 0, so that their gradients are."""
-    options, weights = AttentionOptions.from_attributes(attributes), y[-1]
-    counts = options.head_counts
-    (to_output,) = filled(g[:1], y[:1])
-    queries = query
+    query, key, value, _, _, past_key = (*operands, *[None] * 3)[:6]
+    assert query is not None and key is not None and value is not None
+    options = AttentionOptions.from_attributes(attributes)
+    counts, (to_output,) = options.head_counts, filled(g[:1], y[:1])
+    scale = options.scale_of(query.shape[-1] // (options.heads or 1))
     if counts is not None:
-        queries, to_output = split_heads("query", query, counts[0]), split_heads("output", to_output, counts[0])
-        key, value = split_heads("key", key, counts[1]), split_heads("value", value, counts[2])
-    if past_key is not None and past_value is not None:
-        keys, values = y[1], y[2]
-    else:
-        keys, values = key, value
-    groups = queries.shape[1] // keys.shape[1]
+        query, key, value = map(split_heads, ("query", "key", "value"), (query, key, value), counts)
+        to_output = split_heads("output", to_output, counts[0])
+    keys, values = (key, value) if past_key is None else (y[1], y[2])
+    heads = keys.shape[1]
 
-    def apart(x: Tensor) -> Tensor:
-        """(N, H, ...) as (N, H_kv, groups, ...), in the type of the scores."""
-        x = x.float() if x.dtype.itemsize == 2 else x
-        return x if same(groups, 1) else reshape(x, (x.shape[0], keys.shape[1], groups, *x.shape[2:]))
+    def by_key(x: Tensor) -> Tensor:
+        """(N, H, L, d) as (N, H_kv, rows, d), joining the queries that read one head of keys, in the type of scores."""
+        return at_least_float32(x).reshape(x.shape[0], heads, x.shape[1] // heads * x.shape[2], x.shape[3])
 
-    def shared(x: Tensor) -> Tensor:
-        """(N, H_kv, S, d) as it is multiplied with queries of several groups."""
-        x = x.float() if x.dtype.itemsize == 2 else x
-        return x if same(groups, 1) else unsqueeze(x, 2)
-
-    def joined(x: Tensor) -> Tensor:
-        return x if same(groups, 1) else sum_(x, axis=(2,))
-
-    seen, to_output, queries = apart(weights), apart(to_output), apart(queries)
-    to_weights = matmul(to_output, shared(values).mT)
+    weights, to_output = by_key(y[-1]), by_key(to_output)
+    to_weights = to_output @ at_least_float32(values).mT
     if g[-1] is not None:
-        to_weights = to_weights + apart(g[-1])
-    to_scores = seen * (to_weights - sum_(to_weights * seen, axis=(-1,), keepdims=True))
-    to_scores = to_scores * options.scale_of(query.shape[-1] // (options.heads or 1))
-    to_query = matmul(to_scores, shared(keys))
-    to_query = to_query if same(groups, 1) else reshape(to_query, (*weights.shape[:3], to_query.shape[-1]))
-    to_keys, to_values = joined(matmul(to_scores.mT, queries)), joined(matmul(seen.mT, to_output))
+        to_weights = to_weights + by_key(g[-1])
+    to_scores = weights * (to_weights - (to_weights * weights).sum(axis=(-1,), keepdims=True)) * scale
+    to_query = (to_scores @ at_least_float32(keys)).reshape(query.shape)
+    found = [to_scores.mT @ by_key(query), weights.mT @ to_output]
     to_past: list[Tensor | None] = [None, None]
     if past_key is not None:
-        to_keys, to_values = (x if more is None else x + more for x, more in ((to_keys, g[1]), (to_values, g[2])))
-        past = past_key.shape[2]
-        to_past = [to_keys[:, :, :past], to_values[:, :, :past]]
-        to_keys, to_values = to_keys[:, :, past:], to_values[:, :, past:]
-    found = [to_query, to_keys, to_values]
-    if counts is not None:
-        found = [joined_heads(x) for x in found]
-    return [*found, None, None, *to_past]
+        found = [x if more is None else x + more for x, more in zip(found, g[1:3], strict=True)]
+        to_past, found = [x[:, :, : past_key.shape[2]] for x in found], [x[:, :, past_key.shape[2] :] for x in found]
+    found = [to_query, *found]
+    return [*(found if counts is None else map(joined_heads, found)), None, None, *to_past]
 
 
 def _rotary_body(wanted: Sequence[bool], *operands: Tensor | None, **attributes: Any) -> Any:
-    return rotary_embedding.expand(operands, attributes) if any(wanted[1:]) else None
+    return ops.rotary_embedding.expand(operands, attributes) if any(wanted[1:]) else None
 
 
-def _rotary(
-    g: Tensor, y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None = None, **attributes: Any
-) -> Tensor:
+def _rotary(g: Tensor, y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, *positions: Any, **attributes: Any) -> Tensor:
     """Turned back."""
-    return rotary_embedding(g, cos, -sin, positions, **attributes)
+    return ops.rotary_embedding(g, cos, -sin, *positions, **attributes)
 
 
 # Windows -------------------------------------------------------------------------------------------------------------
@@ -224,91 +151,53 @@ def _windows(x: Tensor, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints
     """All windows of (N, C, *spatial): (N, C, *windows, *kernel)."""
     axes = len(kernel)
     if any(pads):
-        x = pad(x, before=(0, 0, *pads[:axes]), after=(0, 0, *pads[axes:]), value=fill)
+        x = ops.pad(x, before=(0, 0, *pads[:axes]), after=(0, 0, *pads[axes:]), value=fill)
     for i in reversed(range(axes)):
         size, span = x.shape[2 + i], dilations[i] * (kernel[i] - 1) + 1
         count = (size - span) // strides[i] + 1
         if strides[i] == kernel[i] and dilations[i] == 1 and same(count * kernel[i], size):
-            x = reshape(x, (*x.shape[: 2 + i], count, kernel[i], *x.shape[3 + i :]))
+            x = x.reshape(*x.shape[: 2 + i], count, kernel[i], *x.shape[3 + i :])
         else:
-            places = unsqueeze(arange(count) * strides[i], 1) + arange(kernel[i]) * dilations[i]
-            x = take_op(x, places, axis=2 + i)
-    return permute(x, (0, 1, *range(2, 2 + 2 * axes, 2), *range(3, 3 + 2 * axes, 2)))
+            places = (ops.arange(count) * strides[i]).unsqueeze(1) + ops.arange(kernel[i]) * dilations[i]
+            x = ops.take(x, places, 2 + i)
+    return x.permute(0, 1, *range(2, 2 + 2 * axes, 2), *range(3, 3 + 2 * axes, 2))
+
+
+def _conv(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None, **options: Any) -> Any:
+    """The transposed convolution, of which elements that no window reaches get 0."""
+    axes, pads = x.ndim - 2, options.pop("pads")
+    spread = ops.conv_transpose(g, weight, pads=(0,) * 2 * axes, output_padding=(0,) * axes, **options)
+    rest = [x.shape[2 + i] + pads[i] + pads[axes + i] - spread.shape[2 + i] for i in range(axes)]
+    if not all(same(count, 0) for count in rest):
+        spread = ops.pad(spread, before=(0,) * x.ndim, after=(0, 0, *rest))
+    to_x = spread[(..., *(slice(pads[i], pads[i] + x.shape[2 + i]) for i in range(axes)))]
+    windows = _windows(x, _kernel_of(weight), options["strides"], pads, options["dilations"])
+    return to_x, _to_weight(windows, g, weight, options["group"]), g.sum(axis=(0, *range(2, g.ndim)))
+
+
+def _conv_transpose(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None, **options: Any) -> Any:
+    axes, pads, kernel = x.ndim - 2, options.pop("pads"), _kernel_of(weight)
+    strides, dilations = options["strides"], options["dilations"]
+    whole = ops.pad(g, before=(0, 0, *pads[:axes]), after=(0, 0, *pads[axes:])) if any(pads) else g
+    reached = [(x.shape[2 + i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 for i in range(axes)]
+    whole = whole[(..., *(slice(0, count) for count in reached))]  # not what output_padding adds
+    del options["output_padding"]
+    to_x = ops.conv(whole, weight, pads=(0,) * 2 * axes, **options)
+    windows = _windows(whole, kernel, strides, (0,) * 2 * axes, dilations)
+    return to_x, _to_weight(windows, x, weight, options["group"]), g.sum(axis=(0, *range(2, g.ndim)))
 
 
 def _kernel_of(weight: Tensor) -> Ints:
     return tuple(int(size) for size in weight.shape[2:])
 
 
-def _conv(
-    g: Tensor,
-    y: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    strides: Ints,
-    pads: Ints,
-    dilations: Ints,
-    group: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    options: dict[str, Any] = {"strides": strides, "dilations": dilations, "group": group}
-    to_x = _spread_windows(g, weight, x, pads, options)
-    windows = _windows(x, _kernel_of(weight), strides, pads, dilations)
-    return to_x, _to_weight(windows, g, weight, group), _per_channel(g)
-
-
-def _spread_windows(g: Tensor, weight: Tensor, x: Tensor, pads: Ints, options: dict[str, Any]) -> Tensor:
-    """The transpose of a convolution; elements that no window reaches get 0."""
-    axes = x.ndim - 2
-    spread = conv_transpose(g, weight, pads=(0,) * 2 * axes, output_padding=(0,) * axes, **options)
-    sizes = [x.shape[2 + i] + pads[i] + pads[axes + i] for i in range(axes)]
-    rest = [size - spread.shape[2 + i] for i, size in enumerate(sizes)]
-    spread = pad(spread, before=(0,) * x.ndim, after=(0, 0, *rest)) if not all(same(n, 0) for n in rest) else spread
-    return spread[(..., *(slice(pads[i], pads[i] + x.shape[2 + i]) for i in range(axes)))]
-
-
 def _to_weight(windows: Tensor, g: Tensor, weight: Tensor, group: int) -> Tensor:
     """The gradient of a weight (out, C / group, *kernel): the product of gradients (N, out, *windows) with windows."""
-    axes = weight.ndim - 2
-    n, out, places = g.shape[0], g.shape[1], product(g.shape[2:])
-    depth = product(weight.shape[2:])
+    n, out, places, depth = g.shape[0], g.shape[1], product(g.shape[2:]), product(weight.shape[2:])
     channels = windows.shape[1] // group
-    columns = reshape(windows, (n, group, channels, places, depth))
-    columns = reshape(permute(columns, (1, 0, 3, 2, 4)), (group, n * places, channels * depth))
-    rows = reshape(
-        permute(reshape(g, (n, group, out // group, places)), (1, 2, 0, 3)), (group, out // group, n * places)
-    )
-    return reshape(matmul(rows, columns), (out, channels, *weight.shape[-axes:]))
-
-
-def _per_channel(g: Tensor) -> Tensor:
-    return sum_(g, axis=(0, *range(2, g.ndim)))
-
-
-def _conv_transpose(
-    g: Tensor,
-    y: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    strides: Ints,
-    pads: Ints,
-    output_padding: Ints,
-    dilations: Ints,
-    group: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    axes = len(strides)
-    kernel = _kernel_of(weight)
-    grown = pad(g, before=(0, 0, *pads[:axes]), after=(0, 0, *pads[axes:])) if any(pads) else g
-    reached = tuple(
-        slice(0, (x.shape[2 + i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1) for i in range(axes)
-    )
-    grown = grown[(..., *reached)]
-    to_x = conv(grown, weight, strides=strides, pads=(0,) * 2 * axes, dilations=dilations, group=group)
-    windows = _windows(grown, kernel, strides, (0,) * 2 * axes, dilations)
-    return to_x, _to_weight(windows, x, weight, group), _per_channel(g)
+    columns = windows.reshape(n, group, channels, places, depth).permute(1, 0, 3, 2, 4)
+    rows = g.reshape(n, group, out // group, places).permute(1, 2, 0, 3).reshape(group, out // group, n * places)
+    return (rows @ columns.reshape(group, n * places, channels * depth)).reshape(weight.shape)
 
 
 def _through(body: Callable[..., Tensor]) -> Rule:
@@ -316,8 +205,8 @@ def _through(body: Callable[..., Tensor]) -> Rule:
 
     def gradients(g: Tensor, y: Tensor, x: Tensor, **attributes: Any) -> Tensor | None:
         tape = Tape([x])
-        (again,) = tape.replay([body(x, **attributes).to_value()], {id(x.to_value()): x})
-        return tape.gradients([again], [g], [x])[0]
+        again = tape.replay([body(x, **attributes).to_value()], {id(x.to_value()): x})
+        return tape.gradients(again, [g], [x])[0]
 
     return Rule(gradients)
 
@@ -325,17 +214,17 @@ def _through(body: Callable[..., Tensor]) -> Rule:
 def _largest(x: Tensor, *, kernel_shape: Ints, strides: Ints, pads: Ints, dilations: Ints) -> Tensor:
     """The first maximum of each window."""
     windows = _windows(x, kernel_shape, strides, pads, dilations, -math.inf)
-    windows = reshape(windows, (*windows.shape[: -len(kernel_shape)], math.prod(kernel_shape)))
-    return take_along_op(windows, argmax(windows, axis=-1, keepdims=True), axis=-1).squeeze(-1)
+    windows = windows.reshape(*windows.shape[: -len(kernel_shape)], math.prod(kernel_shape))
+    return ops.take_along(windows, ops.argmax(windows, axis=-1, keepdims=True), axis=-1).squeeze(-1)
 
 
 def _average(x: Tensor, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_include_pad: int) -> Tensor:
     dense, last = (1,) * len(kernel_shape), tuple(range(-len(kernel_shape), 0))
-    total = sum_(_windows(x, kernel_shape, strides, pads, dense), axis=last)
+    total = _windows(x, kernel_shape, strides, pads, dense).sum(axis=last)
     if count_include_pad:
         return total * (1 / math.prod(kernel_shape))
-    ones = zeros((1, 1, *x.shape[2:]), dtype=x.dtype) + 1
-    return total / sum_(_windows(ones, kernel_shape, strides, pads, dense), axis=last)
+    ones = ops.full((1, 1, *x.shape[2:]), 1, x.dtype)
+    return total / _windows(ones, kernel_shape, strides, pads, dense).sum(axis=last)
 
 
 # Loops ---------------------------------------------------------------------------------------------------------------
@@ -343,22 +232,17 @@ def _average(x: Tensor, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_
 
 def _scan_body(wanted: Sequence[bool], *operands: Tensor, body: Body, carries: int, slices: int, reverse: bool) -> Any:
     """A loop that also gives the carried values before each step, for the loop of its gradient."""
-    if _keeps_carries(body, carries):
+    before = body.inputs[:carries]
+    if len(body.outputs) >= 2 * carries > 0 and all(map(lambda a, b: a is b, body.outputs[-carries:], before)):
         return None
-    kept = Body(body.inputs, (*body.outputs, *body.inputs[:carries]))
-    results = Op.apply(scan_op, operands, {"body": kept, "carries": carries, "slices": slices, "reverse": reverse})
+    attributes = {"body": Body(body.inputs, (*body.outputs, *before)), "carries": carries, "slices": slices}
+    results: Any = scan_op.apply(operands, {**attributes, "reverse": reverse})
     return results[: len(body.outputs)]
 
 
-def _keeps_carries(body: Body, carries: int) -> bool:
-    return len(body.outputs) >= 2 * carries > 0 and all(
-        kept is carry for kept, carry in zip(body.outputs[-carries:], body.inputs, strict=False)
-    )
-
-
 def _scan(
-    g: tuple[Tensor | None, ...],
-    y: tuple[Tensor, ...],
+    g: Sequence[Tensor | None],
+    y: Sequence[Tensor],
     *operands: Tensor,
     body: Body,
     carries: int,
@@ -367,40 +251,28 @@ def _scan(
     wanted: Sequence[bool],
 ) -> list[Tensor | None]:
     """A loop in the other order: each step computes the body once more and goes back through it."""
-    outputs = body.outputs[: len(body.outputs) - carries]
-    outer = operands[carries + slices :]
+    own = carries + slices
+    outputs, outer = body.outputs[: len(body.outputs) - carries], operands[own:]
     places = [i for i, x in enumerate(operands) if x.dtype.kind == "float" and (i < carries or wanted[i])]
-    in_carry = [i for i in places if i < carries]
-    in_slices = [i for i in places if carries <= i < carries + slices]
-    in_outer = [i for i in places if i >= carries + slices]
+    stepwise, summed = [i for i in places if i < own], [i for i in places if i >= own]
+    before = [i for i in places if i < carries]
     rows = [i for i in range(carries, len(outputs)) if g[i] is not None]
 
     def step(state: tuple[list[Tensor], list[Tensor]], x: tuple[list[Tensor], list[Tensor], list[Tensor]]) -> Any:
-        to_carry, to_outer = state
-        elements, before, to_rows = x
-        inputs = [*before, *elements, *outer]
-        tape = Tape([inputs[i] for i in places])
-        again = tape.replay(outputs, {id(v): x for v, x in zip(body.inputs, inputs, strict=True)})
-        chosen = [again[i] for i in (*in_carry, *rows)]
-        found = dict(
-            zip(places, tape.gradients(chosen, [*to_carry, *to_rows], [inputs[i] for i in places]), strict=True)
-        )
-        now = [
-            zeros(inputs[i].shape, dtype=inputs[i].dtype) if (v := found[i]) is None else v
-            for i in (*in_carry, *in_slices)
-        ]
-        total = [
-            before if (v := found[i]) is None else before + v for i, before in zip(in_outer, to_outer, strict=True)
-        ]
-        return (now[: len(in_carry)], total), now[len(in_carry) :]
+        (to_carry, totals), (elements, carry, to_rows) = state, x
+        inputs = [*carry, *elements, *outer]
+        tape = Tape(inputs[i] for i in places)
+        again = tape.replay(outputs, {id(value): x for value, x in zip(body.inputs, inputs, strict=True)})
+        chosen = [inputs[i] for i in places]
+        found = tape.gradients([again[i] for i in (*before, *rows)], [*to_carry, *to_rows], chosen)
+        now = dict(zip(places, filled(found, chosen), strict=True))
+        added = [total + now[i] for i, total in zip(summed, totals, strict=True)]
+        return ([now[i] for i in before], added), [now[i] for i in stepwise[len(before) :]]
 
-    start = (
-        filled([g[i] for i in in_carry], [y[i] for i in in_carry]),
-        [zeros(operands[i].shape, dtype=operands[i].dtype) for i in in_outer],
-    )
-    xs = list(operands[carries : carries + slices]), list(y[len(outputs) :]), [g[i] for i in rows]
-    (to_carry, to_outer), to_slices = scan(step, start, xs, reverse=not reverse)
-    found = dict(zip((*in_carry, *in_outer, *in_slices), (*to_carry, *to_outer, *to_slices), strict=True))
+    start = filled([g[i] for i in before], [y[i] for i in before]), [ops.zeros_like(operands[i]) for i in summed]
+    xs = list(operands[carries:own]), list(y[len(outputs) :]), [g[i] for i in rows]
+    (to_carry, totals), to_elements = ops.scan(step, start, xs, reverse=not reverse)
+    found = dict(zip((*stepwise, *summed), (*to_carry, *to_elements, *totals), strict=True))
     return [found.get(i) for i in range(len(operands))]
 
 
@@ -410,8 +282,8 @@ RULES |= {
     "grouped_mm": Rule(_grouped_mm),
     "quantized_linear": Rule(_quantized_linear),
     **dict.fromkeys(("int8_linear_dynamic", "int8_linear_rows", "int8_linear_static"), Rule(_int8_linear)),
-    "softmax": Rule(_softmax),
-    "log_softmax": Rule(_log_softmax),
+    "softmax": Rule(lambda g, y, x, *, axis: y * (g - (g * y).sum(axis=(axis,), keepdims=True))),
+    "log_softmax": Rule(lambda g, y, x, *, axis: g - y.exp() * g.sum(axis=(axis,), keepdims=True)),
     "layer_norm": Rule(_layer_norm),
     "rms_norm": Rule(_rms_norm),
     "attention": Rule(_attention),
@@ -422,4 +294,9 @@ RULES |= {
     "average_pool": _through(_average),
     "scan": Rule(_scan, wanted=True),
 }
-BODIES |= {"dropout": _dropout, "attention": _attention_body, "rotary_embedding": _rotary_body, "scan": _scan_body}
+BODIES |= {
+    "dropout": lambda wanted, x, *, p: x * ops.dropout(ops.ones_like(x), p=p),  # the same elements in both directions
+    "attention": _attention_body,
+    "rotary_embedding": _rotary_body,
+    "scan": _scan_body,
+}

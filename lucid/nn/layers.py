@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
+from lucid import ops
+from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import DTypeLike, TensorType, int64, spec
 from lucid.core.sizes.dims import Size
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
@@ -43,7 +45,7 @@ class Linear(Module):
 class Embedding(Module):
     """A table of vectors: integer indices (...) to (..., embedding_dim).
 
-    `padding_idx` and `_freeze` are torch's, about gradients: kept, and without an effect.
+    The vector of `padding_idx` has no gradient; `_freeze` sets `requires_grad` of the table to false.
 
     Raises:
         ValueError: for a `padding_idx` that is no row.
@@ -64,10 +66,15 @@ class Embedding(Module):
         check_positive("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = check_row("Embedding", "padding_idx", padding_idx, num_embeddings)
-        self.weight = init.normal_(new_parameter(num_embeddings, embedding_dim, dtype=dtype))
+        self.weight = init.normal_(
+            new_parameter(num_embeddings, embedding_dim, dtype=dtype).requires_grad_(not _freeze)
+        )
 
     def forward(self, indices: Tensor) -> Tensor:
-        return F.embedding(indices, self.weight)
+        rows = F.embedding(indices, self.weight)
+        if self.padding_idx is None or not is_differentiated():
+            return rows
+        return ops.where((indices == self.padding_idx).unsqueeze(-1), rows.detach(), rows)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return {"indices": spec("N", "L", dtype=int64)}

@@ -37,6 +37,22 @@ class Case(NamedTuple):
         assert error <= rtol, f"{self.name}, {output}: relative difference {error:.1e}, expected at most {rtol:.0e}"
 
 
+DIFFERENTIATED = {
+    "bert/base": "right_padding",
+    "gpt2/base": "right_padding",
+    "llama/llama3": "right_padding",
+    "vit/base": "plain",
+    "whisper/base": "plain",
+}
+"""The models whose gradients are compared with torch's, and the case: goldens/gradients.safetensors."""
+
+
+def seeds(case: Case, shape: tuple[int, ...]) -> Array:
+    """What the first output is multiplied with before it is summed and differentiated; 0 at padding."""
+    numbers = np.random.default_rng(44).standard_normal(shape)
+    return numbers if case.kept is None else numbers * case.kept[..., None]
+
+
 def folder(variant: str) -> Path:
     """``gpt2/base`` as a path."""
     return ROOT / variant

@@ -1,0 +1,62 @@
+"""Make tests/goldens/gradients.safetensors: the gradients that torch computes of all parameters of five models.
+
+Development only; needs torch and transformers. The models are those of tests/goldens, in float64; the value is the sum of
+the outputs times normal random numbers, which `tests.models.goldens.seeds` gives again.
+
+    python tools/make_gradient_goldens.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT)]
+
+from tests.models import goldens  # noqa: E402
+
+
+def gradients(variant: str, name: str) -> dict[str, np.ndarray]:
+    """The gradients of a model for one of its cases, by the names of its parameters."""
+    folder = goldens.folder(variant)
+    about = json.loads((folder / "cases.json").read_text())
+    model = getattr(transformers, about["class"]).from_pretrained(folder, attn_implementation="eager").double().eval()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding):
+            module.padding_idx = None  # Lucid's models have none: the row of the padding token is a row like others
+    (case,) = (case for case in goldens.cases(variant) if case.name == name)
+    inputs = {
+        key: torch.tensor(array.astype(float) if array.dtype.kind == "f" else array)
+        for key, array in case.inputs.items()
+    }
+    output = model(**inputs)[about["outputs"][0]]
+    (output * torch.tensor(goldens.seeds(case, tuple(output.shape)))).sum().backward()
+    for parameter in model.parameters():
+        parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    with TemporaryDirectory() as saved:  # under the names of the checkpoint, which differ from the model's
+        model.float().save_pretrained(saved)
+        found = load_file(Path(saved) / "model.safetensors")
+    return {key: gradient for key, gradient in found.items() if gradient.any()}
+
+
+def main() -> None:
+    """Write the file."""
+    found = {
+        f"{variant}/{key}": gradient
+        for variant, name in goldens.DIFFERENTIATED.items()
+        for key, gradient in gradients(variant, name).items()
+    }
+    save_file(found, goldens.ROOT / "gradients.safetensors")
+    print(f"{len(found)} gradients, torch {torch.__version__}, transformers {transformers.__version__}")
+
+
+if __name__ == "__main__":
+    main()
