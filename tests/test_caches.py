@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -68,23 +69,38 @@ def left_padded(ids: Tensor) -> Tensor:
     return lucid.tensor(mask)
 
 
+@cache
+def answer(entry: Any, batch: int = 2, length: int = TEXT) -> np.ndarray:
+    """The logits that one call over the texts, or over the beginning of the first ones, gives."""
+    decoder = entry.shared()
+    logits: np.ndarray = decoder(tokens(decoder)[:batch, :length]).numpy()
+    return logits
+
+
+@cache
+def padded_answer(entry: Any) -> np.ndarray:
+    """The same for texts that are padded on the left."""
+    decoder = entry.shared()
+    mask = left_padded(tokens(decoder))
+    logits: np.ndarray = decoder(tokens(decoder), mask, positions_in(mask)).numpy()
+    return logits
+
+
 @ids_of
 @pytest.mark.parametrize("capacity", [None, TEXT, TEXT + 4], ids=["growing", "full at the end", "with room"])
 def test_steps_give_what_one_shot_gives(entry: Any, capacity: int | None) -> None:
-    decoder = entry.load()
-    ids = tokens(decoder)
-    want = decoder(ids).numpy()
+    decoder, want = entry.shared(), answer(entry)
     for cuts in CUTS:
-        got = stepped(decoder, ids, cuts, capacity=capacity).numpy()
+        got = stepped(decoder, tokens(decoder), cuts, capacity=capacity).numpy()
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=5e-6, err_msg=f"in steps of {cuts}")
 
 
 @ids_of
 def test_steps_over_texts_padded_on_the_left(entry: Any) -> None:
-    decoder = entry.load()
+    decoder = entry.shared()
     ids = tokens(decoder)
     mask = left_padded(ids)
-    want = decoder(ids, mask, positions_in(mask)).numpy()
+    want = padded_answer(entry)
     got = stepped(decoder, ids, (5, 1, 3), mask).numpy()
     kept = mask.numpy() == 1
     np.testing.assert_allclose(got[kept], want[kept], rtol=2e-5, atol=5e-6)
@@ -99,12 +115,11 @@ def test_exported_steps_give_what_one_shot_gives(entry: Any, target: str) -> Non
 
 def check_steps(entry: Any, target: str, providers: Any = "cpu") -> None:
     """Steps with a growing cache, of texts padded on the left, against one call."""
-    decoder = entry.load()
+    decoder = entry.shared()
     session = Session(to_onnx(decoder, cache="growing", target=target), providers, threads=1)
-    ids = tokens(decoder)
-    mask = left_padded(ids).numpy()
+    ids, mask = tokens(decoder), left_padded(tokens(decoder)).numpy()
     positions = np.maximum(mask.cumsum(1) - 1, 0)
-    want = decoder(ids, lucid.tensor(mask), lucid.tensor(positions)).numpy()
+    want = padded_answer(entry)
     feeds = {name: value.numpy() for name, value in flat(decoder.empty_cache(2), "past_key_values").items()}
     start, logits = 0, []
     for count in (4, 1, 1, 3):
@@ -128,12 +143,11 @@ def test_exported_steps_over_buffers(entry: Any, capacity: int | None, target: s
 
 def check_steps_over_buffers(entry: Any, capacity: int | None, target: str, providers: Any = "cpu") -> None:
     """Rows of a batch at different positions: the first text is shorter, and its padding comes last."""
-    decoder = entry.load()
+    decoder = entry.shared()
     exported = to_onnx(decoder, cache="fixed", capacity=capacity, target=target)
     session = Session(exported, providers, threads=1)
     ids, short = tokens(decoder).numpy(), 3
-    want = decoder(lucid.tensor(ids)).numpy()
-    alone = decoder(lucid.tensor(ids[:1, :short])).numpy()
+    want, alone = answer(entry), answer(entry, 1, short)
     feeds = buffers_of(decoder.empty_cache(2, TEXT + 2))
     filled = np.zeros(2, np.int64)
     for count in (5, 1, 3):
@@ -300,9 +314,8 @@ def test_positions_beyond_the_table_are_an_error() -> None:
 
 @ids_of
 def test_logits_of_the_last_positions_only(entry: Any) -> None:
-    decoder = entry.load()
-    ids = tokens(decoder)
-    whole = decoder(ids).numpy()
+    decoder = entry.shared()
+    ids, whole = tokens(decoder), answer(entry)
     for count in (1, 3, TEXT + 1):
         kept, _ = decoder(ids, past_key_values=decoder.empty_cache(2), logits_to_keep=count)
         np.testing.assert_allclose(kept.numpy(), whole[:, -count:], rtol=2e-5, atol=5e-6)
@@ -330,9 +343,8 @@ def test_an_export_with_the_logits_of_some_positions_takes_fewer_tokens(cache: A
 
 @ids_of
 def test_logits_of_one_position_of_each_row(entry: Any) -> None:
-    decoder = entry.load()
-    ids = tokens(decoder)
-    whole = decoder(ids).numpy()
+    decoder = entry.shared()
+    ids, whole = tokens(decoder), answer(entry)
     kept = decoder(ids, logits_to_keep=lucid.tensor([2, 0])).numpy()
     np.testing.assert_allclose(kept, whole[[[0], [1]], [[2], [0]]], rtol=2e-5, atol=5e-6)
 

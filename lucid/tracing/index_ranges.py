@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple, Self
 
 from lucid.core.graph.graph import Graph
@@ -61,7 +61,7 @@ class IndexRanges:
     """The ranges of integers in a graph, for given values of its sizes."""
 
     def __init__(self, graph: Graph) -> None:
-        self._graph, self._nodes = graph, graph.nodes()
+        self._graph, self._nodes = graph, [node for node in graph.nodes() if _matters(node)]
         constants = (value for node in self._nodes for value in node.inputs if isinstance(value, Constant))
         self._constants = {id(value): Range.of(value.array) for value in constants if _is_small(value)}
 
@@ -216,6 +216,11 @@ def _is_small(constant: Constant) -> bool:
     return _whole(constant) and 0 < constant.array.size <= _LARGEST
 
 
+def _matters(node: Node) -> bool:
+    """Whether a node has integers or booleans as results, or selects rows: most nodes of a model do neither."""
+    return node.op.name in INDEXING or node.op.name == "slice" or any(map(_whole, node.results))
+
+
 def _whole(value: Value) -> bool:
     return value.type.dtype.kind in ("int", "bool")
 
@@ -308,14 +313,19 @@ def size_limits(graph: Graph) -> dict[str, int]:
     """
     ones, ranges = dict.fromkeys(sorted(graph.sizes()), 1), IndexRanges(graph)
 
-    def largest_of(name: str, others: Mapping[str, int]) -> int:
-        return largest(_ENDLESS, lambda size: ranges.fits({**others, name: size}))
+    def fits(others: Mapping[str, int], name: str, size: int) -> bool:
+        return ranges.fits({**others, name: size})
 
     try:
         if not ranges.fits(ones):
             return {}
-        limits = {name: largest_of(name, ones) for name in ones if not ranges.fits({**ones, name: _ENDLESS})}
+        limits = {name: largest(_ENDLESS, partial(fits, ones, name)) for name in ones}
+        limits = {name: limit for name, limit in limits.items() if limit < _ENDLESS}
         most = {**dict.fromkeys(ones, _ENDLESS), **limits}
-        return {name: limit for name, limit in limits.items() if largest_of(name, most) == limit}
+        return {
+            name: limit
+            for name, limit in limits.items()
+            if (limit == 1 or fits(most, name, limit)) and not fits(most, name, limit + 1)
+        }
     except ZeroDivisionError:  # a size that is divided by another one less 1
         return {}

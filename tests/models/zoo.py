@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,9 +73,13 @@ class Entry(NamedTuple):
         model: nn.Module = self.read.from_pretrained(goldens.folder(self.variant))  # type: ignore[attr-defined]
         return model
 
+    def shared(self) -> nn.Module:
+        """The same, loaded once. Do not change it."""
+        return _loaded(self)
+
     def eager_error(self) -> float:
         """The largest difference to transformers over all cases, relative to the largest number of an output."""
-        model = self.load()
+        model = self.shared()
         return max(
             self._error(case, model(**{name: Tensor(array) for name, array in case.inputs.items()}))
             for case in goldens.cases(self.variant)
@@ -105,9 +109,14 @@ class Entry(NamedTuple):
         return worst
 
 
+@cache
+def _loaded(entry: Entry) -> nn.Module:
+    return entry.load()
+
+
 @lru_cache(maxsize=4)
 def _exported(entry: Entry, target: str, opset: int | None) -> onnx.ModelProto:
-    return lucid.export.to_onnx(entry.load(), target=target, opset=opset)
+    return lucid.export.to_onnx(entry.shared(), target=target, opset=opset)
 
 
 _HIDDEN, _LOGITS, _ANSWER = ("last_hidden_state",), ("logits",), ("start_logits", "end_logits")
