@@ -104,20 +104,17 @@ def in_order(outputs: Sequence[Value], known: Callable[[Value], bool] = lambda v
     """
     ordered: list[Node] = []
     seen: set[int] = set()
-
-    def producers(values: Sequence[Value | None]) -> Iterator[Node]:
-        return (value.node for value in values if isinstance(value, Result) and not known(value))
-
-    for start in producers(outputs):
-        stack = [(start, producers(start.inputs))] if id(start) not in seen else []
-        seen.add(id(start))
+    for output in outputs:
+        stack: list[tuple[Node | None, Iterator[Value | None]]] = [(None, iter((output,)))]
         while stack:
             node, pending = stack[-1]
-            following = next((n for n in pending if id(n) not in seen), None)
-            if following is None:
-                ordered.append(node)
-                stack.pop()
+            for value in pending:
+                if isinstance(value, Result) and id(value.node) not in seen and not known(value):
+                    seen.add(id(value.node))
+                    stack.append((value.node, iter(value.node.inputs)))
+                    break
             else:
-                seen.add(id(following))
-                stack.append((following, producers(following.inputs)))
+                stack.pop()
+                if node is not None:
+                    ordered.append(node)
     return ordered
