@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+import functools
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def left_padded(ids: Tensor) -> Tensor:
     return lucid.tensor(mask)
 
 
-@cache
+@functools.cache
 def answer(entry: Any, batch: int = 2, length: int = TEXT) -> np.ndarray:
     """The logits that one call over the texts, or over the beginning of the first ones, gives."""
     decoder = entry.shared()
@@ -77,7 +77,7 @@ def answer(entry: Any, batch: int = 2, length: int = TEXT) -> np.ndarray:
     return logits
 
 
-@cache
+@functools.cache
 def padded_answer(entry: Any) -> np.ndarray:
     """The same for texts that are padded on the left."""
     decoder = entry.shared()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -91,9 +91,7 @@ def parameter_keys(
     while isinstance(stored, (ExpertWeights, AdaptedWeights)):
         stored = stored.checkpoint
     for key in weights:
-        name = key
-        for pattern, replacement in renames:
-            name = re.sub(pattern, replacement, name)
+        name = renamed(key, renames)
         if name not in own and name not in tied and any(re.search(pattern, name) for pattern in ignore):
             continue
         if name not in own and isinstance(stored, QuantizedWeights) and stored.is_zero_bias(key):
@@ -102,6 +100,18 @@ def parameter_keys(
             raise ValueError(f"{model}: both {sources[name]} and {key} would be loaded as {name}")
         sources[name] = key
     return sources
+
+
+def renamed(key: str, renames: Sequence[tuple[str, str]]) -> str:
+    """A key of a checkpoint as a model's name: each regular expression replaced, in order."""
+    return _renamed(key, tuple(renames))
+
+
+@lru_cache(maxsize=1 << 14)  # to tell which tasks a checkpoint is for, each of their classes is asked
+def _renamed(key: str, renames: tuple[tuple[str, str], ...]) -> str:
+    for pattern, replacement in renames:
+        key = re.sub(pattern, replacement, key)
+    return key
 
 
 def _load(module: nn.Module, weights: Mapping[str, Callable[[], Weight]], dequantize: bool, assign: bool) -> None:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +45,7 @@ from lucid.models.checkpoints.config_file import read_or_list_refusals
 from lucid.models.checkpoints.declarations import Family
 from lucid.models.checkpoints.expert_weights import ExpertWeights
 from lucid.models.checkpoints.gptq_awq import OPTION, with_group_weights
-from lucid.models.checkpoints.load_into import building, parameter_keys
+from lucid.models.checkpoints.load_into import building, parameter_keys, renamed
 from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.lucid_format import METHOD, with_lucid_weights
 from lucid.models.checkpoints.options_read import transformers_version
@@ -112,9 +111,7 @@ class Checkpoint(Generic[C]):
 
     def renamed(self, key: str) -> str:
         """A key of the checkpoint as the model's name."""
-        for pattern, replacement in self.renames:
-            key = re.sub(pattern, replacement, key)
-        return key
+        return renamed(key, self.renames)
 
 
 class Unread(NamedTuple):

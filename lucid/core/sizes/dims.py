@@ -45,11 +45,11 @@ class SymbolicSizeError(TypeError):
 class Dim:
     """An integer polynomial over named sizes. Made by `dim`, or by arithmetic on other Dims."""
 
-    __slots__ = ("_key", "_terms", "limits")
+    __slots__ = ("_key", "_terms", "_text", "limits")
 
     def __init__(self, terms: Terms, limits: Limits | None = None) -> None:
         self._terms = in_order(terms)
-        self._key = ""
+        self._key = self._text = ""  # made when they are read
         self.limits = limits  # of a name, as its text gave them
 
     @property
@@ -161,7 +161,8 @@ class Dim:
     __int__ = __float__ = __index__
 
     def __str__(self) -> str:
-        return text(self._terms)
+        self._text = self._text or text(self._terms)
+        return self._text
 
     def __repr__(self) -> str:
         return str(self)
@@ -244,9 +245,13 @@ def sym_min(a: Size, b: Size) -> Size:
 
 def same(a: Size, b: Size) -> bool:
     """Whether two sizes are certainly equal. Never raises, unlike ``==``."""
-    if a is b:  # most often, and no difference has to be computed
+    if a is b:  # most often
         return True
-    return a == b if isinstance(a, int) and isinstance(b, int) else _sign(a - b) == 0
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    if not known_limits():  # then no name is certainly a number, and equal sizes have one key
+        return isinstance(a, Dim) and isinstance(b, Dim) and a.key == b.key
+    return _sign(a - b) == 0
 
 
 def positive(size: Size) -> bool:
