@@ -23,15 +23,22 @@ _LEFT, _RIGHT, _BETWEEN = "x", "y", "0"  # letters that stay as they are, around
 class Characters:
     """What becomes of each character, by its text; words are divided by spaces. Those that stay are not listed.
 
-    A surrogate is no character, and NUL ends a text in onnxruntime.
+    A surrogate is no character, and NUL ends a text in onnxruntime. The last `special` of the removed characters stand
+    for special tokens.
     """
 
     becomes: Mapping[str, str]
+    special: int
 
     @cached_property
     def removed(self) -> list[str]:
         """The characters that are left out."""
         return [character for character, text in self.becomes.items() if not text]
+
+    @cached_property
+    def removed_pattern(self) -> str:
+        """The pattern of the removed characters, without those that stand for special tokens: a million characters."""
+        return pattern_of(self.removed[: len(self.removed) - self.special])
 
     @cached_property
     def spaces(self) -> list[str]:
@@ -50,14 +57,19 @@ class Characters:
         return {character: text for character, text in self.becomes.items() if character not in done}
 
 
-def characters_of(library: tokenizers.Tokenizer) -> Characters:
+def characters_of(library: tokenizers.Tokenizer, special: int) -> Characters:
     """Ask the normaliser and the pre-tokenizer of a tokenizer about every character of Unicode; it takes a second."""
     parts = json.loads(library.to_str())
-    return _characters(json.dumps([parts["normalizer"], parts["pre_tokenizer"]]))
+    return _characters(json.dumps([parts["normalizer"], parts["pre_tokenizer"]]), special)
+
+
+@lru_cache(maxsize=4)  # with its tables and patterns, which every export of a tokenizer needs
+def _characters(parts: str, special: int) -> Characters:
+    return Characters(_becomes(parts), special)
 
 
 @lru_cache(maxsize=4)
-def _characters(parts: str) -> Characters:
+def _becomes(parts: str) -> Mapping[str, str]:
     normalizer, pre_tokenizer = json.loads(parts)
     library = tokenizers.Tokenizer.from_str(
         json.dumps(
@@ -91,7 +103,7 @@ def _characters(parts: str) -> Characters:
             blocks += [block[start : start + part] for start in range(0, len(block), part)]
         else:
             becomes |= {character: text for character, text in _asked(library, block) if text != character}
-    return Characters(dict(sorted(becomes.items())))
+    return dict(sorted(becomes.items()))
 
 
 def _asked(library: tokenizers.Tokenizer, block: Sequence[str]) -> Iterable[tuple[str, str]]:

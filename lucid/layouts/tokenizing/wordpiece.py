@@ -87,15 +87,15 @@ def emit_wordpiece(build: Builder, text: str, reference: Reference, wanted: Coll
 
 def _words(build: Builder, text: str, reference: Reference) -> str:
     """The words of each text, with the tokens that are added before and after it."""
-    characters = characters_of(reference.library)
-    other, *stand_ins = _stand_ins(characters, len(reference.parts["added_tokens"]))
+    characters = characters_of(reference.library, len(reference.parts["added_tokens"]))
+    other, *stand_ins = _stand_ins(characters)
     becomes = dict(characters.replaced)
     # Special tokens are found in the text as it is. Each becomes a character that is removed otherwise.
     text = replaced(build, text, pattern_of(stand_ins), other)
     for token, character in zip(_longest_first(reference), stand_ins, strict=True):
         text = replaced(build, text, literally(token), character)
         becomes[character] = f" {token} "
-    text = replaced(build, text, pattern_of(set(characters.removed) - set(stand_ins)), "")
+    text = replaced(build, text, characters.removed_pattern, "")
     text = replaced(build, text, pattern_of(characters.spaces), " ")
     text = replaced(build, text, f"({pattern_of(characters.alone)})", r" \1 ")
     listed = "\n".join(f"{character}\t{words}" for character, words in becomes.items())
@@ -124,10 +124,11 @@ def _known_words(build: Builder, ids: str, is_unknown: str, starts: str, ends: s
     return build.op("Compress", ids, kept), build.op("Compress", word, kept)
 
 
-def _stand_ins(characters: Characters, count: int) -> list[str]:
-    if len(characters.removed) <= count:
+def _stand_ins(characters: Characters) -> list[str]:
+    """The character that replaces these in texts, and one for each special token."""
+    if len(characters.removed) <= characters.special:
         raise NotExpressedError("its normaliser removes too few characters, expected one for each special token")
-    return characters.removed[-count - 1 :]
+    return characters.removed[-characters.special - 1 :]
 
 
 def _longest_first(reference: Reference) -> list[str]:
