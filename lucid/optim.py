@@ -161,7 +161,7 @@ class Optimizer(ABC):
             TypeError: for a parameter that is not floating-point and not frozen.
             ValueError: for a pattern that matches no parameter.
         """
-        trained = self._trained(parameters)
+        trained = self.trained(parameters)
         return {
             f"{name}.{part}": creation.zeros(shape)
             for name, value in trained.items()
@@ -186,7 +186,7 @@ class Optimizer(ABC):
             KeyError: for a gradient or a part of the state that is missing.
             ValueError: for one of another shape than its parameter needs; for a pattern that matches no parameter.
         """
-        trained, states = self._trained(parameters), _tensors("state", state)
+        trained, states = self.trained(parameters), _tensors("state", state)
         gradients = self._gradients(gradients, trained)
         gradients = gradients if self.clip is None else clip_by_global_norm(gradients, self.clip)
         decays, number = self._decays(list(trained)), _number(step)
@@ -204,7 +204,8 @@ class Optimizer(ABC):
             after |= {f"{name}.{part}": tensor for part, tensor in parts.items()}
         return updated, after
 
-    def _trained(self, parameters: Tensors) -> dict[str, Tensor]:
+    def trained(self, parameters: Tensors) -> dict[str, Tensor]:
+        """The parameters that are not frozen; the errors of `init`."""
         frozen = named(f"{type(self).__name__}: frozen", self.frozen, list(parameters))
         trained = {name: v for name, v in _tensors("parameters", parameters).items() if name not in frozen}
         for name, value in trained.items():

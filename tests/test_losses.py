@@ -67,3 +67,26 @@ def test_a_weight_is_a_buffer_and_options_are_shown() -> None:
     loss = nn.BCEWithLogitsLoss(pos_weight=lucid.ones(3))
     assert list(loss.state_dict()) == ["pos_weight"]
     assert repr(nn.CrossEntropyLoss()) == "CrossEntropyLoss(ignore_index=-100, reduction='mean', label_smoothing=0.0)"
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_each_vector_is_to_find_its_own_positive_in_the_batch(symmetric: bool) -> None:
+    rng = np.random.default_rng(3)
+    x, positives, negatives = (rng.standard_normal((rows, 5)).astype(np.float32) for rows in (4, 4, 2))
+    others = None if symmetric else lucid.tensor(negatives)
+    loss = F.in_batch_contrastive_loss(lucid.tensor(x), lucid.tensor(positives), others, scale=7, symmetric=symmetric)
+
+    def of_rows(a: Any, b: Any) -> Any:
+        cosines = (a @ b.T) / np.linalg.norm(a, axis=1)[:, None] / np.linalg.norm(b, axis=1)
+        parts = np.exp(7 * cosines)
+        return -np.log(np.diag(parts) / parts.sum(1)).mean()
+
+    there = of_rows(x, np.concatenate([positives, negatives][: 1 if symmetric else 2]))
+    expected = (there + of_rows(positives, x)) / 2 if symmetric else there
+    assert loss.numpy() == pytest.approx(expected, rel=1e-5)
+
+
+def test_contrastive_losses_are_exported_with_an_open_batch() -> None:
+    assert_parity(F.in_batch_contrastive_loss, ("N", 6), ("N", 6))
+    with pytest.raises(ValueError, match=r"positives \[3, 6\] differ from x \[2, 6\]"):
+        F.in_batch_contrastive_loss(lucid.ones(2, 6), lucid.ones(3, 6))

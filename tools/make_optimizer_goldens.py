@@ -1,4 +1,5 @@
-"""Write tests/goldens/optimizers.safetensors: what torch's optimizers make of three parameters in five steps.
+"""Write tests/goldens/optimizers.safetensors: what torch's optimizers make of three parameters in five steps, and the
+losses of a small classifier of texts in 100 steps of AdamW.
 
 Needs torch, transformers (for the schedules) and safetensors: ``python -m tools.make_optimizer_goldens``.
 """
@@ -9,17 +10,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import SGD, Adafactor, AdamW
 from transformers import (
+    AutoModelForSequenceClassification,
     get_constant_schedule_with_warmup,
     get_cosine_schedule_with_warmup,
     get_linear_schedule_with_warmup,
 )
 
-FILE = Path(__file__).parents[1] / "tests" / "goldens" / "optimizers.safetensors"
+GOLDENS = Path(__file__).parents[1] / "tests" / "goldens"
+FILE = GOLDENS / "optimizers.safetensors"
 SHAPES = {"layer.weight": (3, 4), "layer.bias": (3,), "table": (2, 3, 2)}
 STEPS = 5
 
@@ -49,6 +53,23 @@ SCHEDULES: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
 }
 
 
+def losses() -> torch.Tensor:
+    model = AutoModelForSequenceClassification.from_pretrained(GOLDENS / "tasks" / "bert_text_classification").eval()
+    random = np.random.default_rng(44)
+    ids = torch.tensor(random.integers(1, model.config.vocab_size, (8, 10)))
+    labels = torch.tensor(random.integers(0, model.config.num_labels, 8))
+    mask = (torch.arange(10) < torch.tensor([10, 9, 8, 7, 6, 5, 3, 1])[:, None]).long()
+    optimizer = AdamW(model.parameters(), 1e-3)
+    found = []
+    for _ in range(100):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(ids, mask).logits, labels)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.detach())
+    return torch.stack(found)
+
+
 def main() -> None:
     generator = torch.Generator().manual_seed(44)
     start = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
@@ -70,6 +91,7 @@ def main() -> None:
             if schedule is not None:
                 schedule.step()
         found |= {f"{case}/{name}": value.detach() for name, value in parameters.items()}
+    found["bert/losses"] = losses()
     save_file(found, FILE)
 
 

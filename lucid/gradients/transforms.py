@@ -83,6 +83,11 @@ def grad(f: Callable[..., Any], wrt: Wrt = None, *, has_aux: bool = False) -> Ca
     return functools.update_wrapper(gradients, f, ("__name__", "__doc__"), ())
 
 
+def chosen_parameters(wrt: Module | Sequence[Module | str]) -> dict[str, Parameter]:
+    """The parameters by name with respect to which `value_and_grad` gives gradients; its errors."""
+    return _Parameters.of(wrt).chosen()
+
+
 class _Parameters(NamedTuple):
     """The parameters with respect to which gradients are wanted: patterns of the names of a module's parameters."""
 

@@ -35,6 +35,7 @@ from lucid.nn.cache import cached_attention as cached_attention
 from lucid.nn.cache import cross_attention as cross_attention
 from lucid.nn.cache import layer_caches as layer_caches
 from lucid.nn.cache import present_caches as present_caches
+from lucid.nn.contrastive import in_batch_contrastive_loss as in_batch_contrastive_loss
 from lucid.nn.convolution import conv1d as conv1d
 from lucid.nn.convolution import conv2d as conv2d
 from lucid.nn.convolution import conv3d as conv3d
@@ -113,6 +114,7 @@ __all__ = [
     "hardtanh",
     "hinge_embedding_loss",
     "huber_loss",
+    "in_batch_contrastive_loss",
     "instance_norm",
     "interpolate",
     "kept_positions",

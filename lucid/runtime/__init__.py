@@ -14,6 +14,8 @@ from lucid.runtime.runs import RunCancelled as RunCancelled
 from lucid.runtime.session import Session as Session
 from lucid.runtime.stepping import Carried as Carried
 from lucid.runtime.stepping import Stepping as Stepping
+from lucid.runtime.training import Training as Training
+from lucid.runtime.training import TrainingError as TrainingError
 
 __all__ = _public.offered(globals())
 

@@ -63,6 +63,15 @@ def with_inner_values(model: Model, wanted: Sequence[str]) -> tuple[onnx.ModelPr
     return _as_given(copy, model), config, names
 
 
+def inner_values(model: Model) -> list[str]:
+    """The names of what the nodes of a model's main graph give, in the order in which they are computed.
+
+    Raises:
+        ModelError, OSError: as `with_inner_values`.
+    """
+    return [name for node in _copy(model)[0].graph.node for name in node.output if name]
+
+
 def _copy(model: Model) -> tuple[onnx.ModelProto, dict[str, str]]:
     if isinstance(model, onnx.ModelProto):
         copy = onnx.ModelProto()

@@ -1,0 +1,110 @@
+"""`training_step`: one ONNX file that computes a loss, its gradients and the update of an optimizer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MethodType
+from typing import Any, Literal
+
+import onnx
+
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.scope import given_values
+from lucid.core.graph.types import TensorType, int64, spec
+from lucid.export.exporter import lower
+from lucid.export.options import ExportOptions
+from lucid.export.target import ExportError, Target
+from lucid.gradients.transforms import chosen_parameters, value_and_grad
+from lucid.ops.tensor.tensor import Tensor
+from lucid.optim import Optimizer, global_norm
+from lucid.tracing.parts import TracedPart
+from lucid.tracing.trace import arguments_of, input_types, trace_all
+
+LOSS, NORM, STEP = "loss", "gradient_norm", "step"
+NEW_WEIGHTS, NEW_STATE = "new_weights.", "new_state."
+"""What the names of outputs begin with that are inputs of the next step."""
+
+
+def training_step(
+    model: Any,
+    loss: Callable[..., Tensor],
+    optimizer: Optimizer,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    wrt: str | Sequence[str] = (),
+    path: str | os.PathLike[str] | None = None,
+    target: Target | str = "any",
+    opset: int | None = None,
+    external_data: bool | Literal["auto"] = "auto",
+) -> onnx.ModelProto:
+    """Export one step of training to ONNX. `lucid.runtime.Training` runs it, and so does any program with onnxruntime.
+
+    ::
+
+        def loss(input_ids, labels):
+            return F.cross_entropy(model(input_ids), labels)
+
+        ids, labels = lucid.spec("N", "L", dtype=lucid.int64), lucid.spec("N", dtype=lucid.int64)
+        training_step(model, loss, lucid.optim.AdamW(1e-3), ids, labels, wrt="classifier*", path="step.onnx")
+
+    The file takes the inputs of `loss` under the names of its arguments, the weights that are trained under their names
+    in `state_dict`, the optimizer's state under the names of `Optimizer.init`, and ``step``, the int64 number of steps
+    before this one. It gives ``loss``, ``gradient_norm``, the norm of all gradients before clipping, and what the next
+    step takes: ``new_weights.NAME`` and ``new_state.NAME``. Other weights are in the file, quantized ones as they are.
+    The model computes as in evaluation, without dropout.
+
+    Args:
+        model: the module whose parameters are trained. It is not changed.
+        loss: a function of the inputs that calls the model and gives a float32 scalar.
+        optimizer: of `lucid.optim`; the parameters that it freezes are not trained.
+        inputs, kwargs: specs or examples of the inputs of `loss`, as for `to_onnx`.
+        wrt: patterns of the parameters to train, such as ``"*.lora_*"``; by default all whose `requires_grad` is true.
+        path, target, opset, external_data: as for `to_onnx`.
+
+    Returns:
+        The model, as `to_onnx` returns it.
+
+    Raises:
+        GradientError: for a pattern that matches no parameter, an op without a derivative, or a loss that is no scalar.
+        ExportError: for a trained parameter that is not float32, or an input with the name of another one.
+        TypeError, SymbolicSizeError, TracedValueError, OSError: as `to_onnx`.
+    """
+    patterns = [wrt] if isinstance(wrt, str) else list(wrt)
+    parameters = optimizer.trained(chosen_parameters((model, *patterns)))
+    optimizer = replace(optimizer, frozen=())  # what it freezes is no longer among them
+    wrong = [f"{name} is {value.type}" for name, value in parameters.items() if value.dtype.name != "float32"]
+    if wrong:
+        raise ExportError(f"training_step: {wrong[0]}, expected float32 weights: model.float()")
+    given = input_types(loss, *inputs, kwargs=kwargs)
+
+    def step(
+        _: Any, given: dict[str, Tensor], weights: dict[str, Tensor], state: dict[str, Tensor], step: Tensor
+    ) -> Any:
+        arguments, named = arguments_of(loss, inputs, kwargs, lambda path, kind, example: given[path])
+        with given_values({id(parameters[name]): value.to_value() for name, value in weights.items()}):
+            value, gradients = value_and_grad(loss, (model, *parameters))(*arguments, **named)
+        after, state = optimizer.update(gradients, state, weights, step)
+        new = {f"{NEW_WEIGHTS}{name}": tensor for name, tensor in after.items()}
+        return {LOSS: value, NORM: global_norm(gradients), **new, **{f"{NEW_STATE}{n}": t for n, t in state.items()}}
+
+    groups: dict[str, Mapping[str, TensorType]] = {
+        "given": given,
+        "weights": {name: value.type for name, value in parameters.items()},
+        "state": {name: value.type for name, value in optimizer.init(parameters).items()},
+    }
+    graph = trace_all([MethodType(step, model)], kwargs={**groups, "step": spec(dtype=int64)})[0]
+    options = ExportOptions(Target.of(target, opset, "auto"), input_names=_input_names(graph))
+    return lower(TracedPart(graph), options).write(path, external_data)
+
+
+def _input_names(graph: Graph) -> list[str]:
+    names = [value.name.partition(".")[2] or value.name for value in graph.inputs]
+    repeated = sorted({name for name in names if names.count(name) > 1} | {LOSS, NORM} & set(names))
+    if repeated:
+        raise ExportError(
+            f"training_step: {', '.join(repeated)} is the name of an input of the loss, and of something else in the "
+            "file; call this argument of the loss otherwise"
+        )
+    return names

@@ -1,0 +1,159 @@
+"""Running an exported training step: weights and the optimizer's state stay in onnxruntime's memory between steps."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lucid.core.graph.types import Array, show_shape
+from lucid.files.weights import load, save
+from lucid.ops.tensor.tensor import Tensor
+from lucid.runtime.changed_models import Model, inner_values, with_inner_values
+from lucid.runtime.ort_values import numpy_of, placed
+from lucid.runtime.session import Provider, Session
+from lucid.runtime.stepping import Carried, Stepping
+
+LOSS, NORM, STEP = "loss", "gradient_norm", "step"
+NEW = ("new_weights.", "new_state.")
+_AT_ONCE = 128  # inner values of a step that are looked at in one run
+
+
+class TrainingError(FloatingPointError):
+    """A loss or a gradient that is not finite; the weights and the state are those before the step."""
+
+
+class Training:
+    """Trains by a file of `lucid.export.training_step`.
+
+    ::
+
+        training = lucid.runtime.Training("step.onnx", model.state_dict())
+        for batch in batches:
+            loss = training.step(**batch)
+        training.save("checkpoint.safetensors")
+        model.load_state_dict(training.weights(), strict=False)
+
+    Args:
+        model: the file, its bytes, or the model.
+        start: the weights by name, of which others than the trained ones are ignored; the state begins with zeros. Or
+            the path of a checkpoint of `save`, which is continued.
+        providers, options: as for `Session`.
+
+    Attributes:
+        steps: how many steps have been made, which schedules count.
+
+    Raises:
+        ValueError: for a model that is no training step.
+        KeyError: listing weights, and of a checkpoint parts of the state, that are missing.
+        TypeError, ValueError: for one of another element type or shape.
+        ModelError, ProviderError, WeightsError, OSError: as `Session` and `lucid.load`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        start: Mapping[str, Tensor | Array] | str | os.PathLike[str],
+        providers: str | list[Provider] | None = None,
+        **options: Any,
+    ) -> None:
+        self._model, self._session = model, Session(model, providers, **options)
+        self._settings = {"providers": providers, **options}
+        self._weights, self._state = (
+            [name.removeprefix(group) for name in self._session.outputs if name.startswith(group)] for group in NEW
+        )
+        known = {LOSS, NORM} <= self._session.outputs.keys() and self._weights and STEP in self._session.inputs
+        if not known:
+            raise ValueError(f"Training: got {self._session!r}, expected a file of lucid.export.training_step")
+        carried = {name: f"{NEW[0]}{name}" for name in self._weights} | {
+            name: f"{NEW[1]}{name}" for name in self._state
+        }
+        self._stepping = Stepping(self._session, carried)
+        if isinstance(start, Mapping):
+            zeros = {name: np.zeros(self._shape(name), np.float32) for name in self._state}
+            arrays, self.steps = {**{name: np.asarray(value) for name, value in start.items()}, **zeros}, 0
+        else:
+            arrays = load(Path(start))
+            if STEP not in arrays:
+                raise KeyError(f"{os.fspath(start)}: lacks {STEP}, expected a checkpoint of Training.save")
+            self.steps = int(arrays[STEP])
+        self._carried = Carried(dict(self._placed(arrays, carried)))
+
+    def _shape(self, name: str) -> tuple[Any, ...]:
+        return self._session.inputs[name][1]
+
+    def _placed(self, arrays: Mapping[str, Array], names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+        missing = [name for name in names if name not in arrays]
+        if missing:
+            raise KeyError(
+                f"Training: start lacks {', '.join(missing)}; give model.state_dict(), or a checkpoint of save"
+            )
+        for name in names:
+            array = arrays[name]
+            if array.dtype != np.float32 or array.shape != self._shape(name):
+                expected = show_shape(self._shape(name))
+                raise ValueError(f"Training: {name} is {array.dtype}{list(array.shape)}, expected float32{expected}")
+            yield (
+                name,
+                placed(array.copy(), self._session.memory),
+            )  # a copy: a run may not read memory that others change
+
+    def step(self, **inputs: Tensor | Array) -> float:
+        """Make one step, and return the loss before it.
+
+        Args:
+            inputs: those of the loss, by name.
+
+        Raises:
+            TrainingError: for a loss or gradients with NaN or infinity; it names the step and the first layer that gave
+                it. Nothing is changed then.
+            KeyError, TypeError, ValueError, RunCancelled: as `Session.run`.
+        """
+        arrays = {name: np.asarray(value) for name, value in inputs.items()} | {STEP: np.array(self.steps)}
+        results, following = self._stepping.run(arrays, self._carried)
+        loss, norm = float(results[LOSS]), float(results[NORM])
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            what = f"the loss is {loss:g}" if not math.isfinite(loss) else f"the norm of the gradients is {norm:g}"
+            where = self._first_not_finite(arrays)
+            raise TrainingError(
+                f"Training: at step {self.steps} {what}{where and ', first in ' + where}; weights and state are those "
+                "before the step; look at its inputs, take a lower rate, or clip the gradients"
+            )
+        self._carried, self.steps = following, self.steps + 1
+        return loss
+
+    def weights(self) -> dict[str, Array]:
+        """The trained weights by name, as `Module.load_state_dict(..., strict=False)` takes them."""
+        return {name: numpy_of(self._carried.values[name]).copy() for name in self._weights}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write weights, state and the number of steps as a safetensors file, which appears whole or not at all.
+
+        Raises:
+            OSError: if it cannot be written, as on a full disk; an earlier file is then unchanged.
+        """
+        arrays = {name: numpy_of(value) for name, value in self._carried.values.items()}
+        save(path, {**arrays, STEP: np.array(self.steps)})
+
+    def _first_not_finite(self, arrays: Mapping[str, Array]) -> str:
+        """What first has NaN or positive infinity: an input, or a node of the step. Negative infinity may be a mask."""
+        inputs = [name for name, array in arrays.items() if _not_finite(array)]
+        if inputs:
+            return f"the input {inputs[0]}"
+        names = inner_values(self._model)
+        feeds = {**arrays, **{name: numpy_of(value) for name, value in self._carried.values.items()}}
+        for first in range(0, len(names), _AT_ONCE):
+            model, config, shown = with_inner_values(self._model, names[first : first + _AT_ONCE])
+            results = Session(model, **{**self._settings, "config": config}).run(feeds)
+            for name in shown:
+                if _not_finite(results[name]):
+                    return name
+        return ""
+
+
+def _not_finite(array: Array) -> bool:
+    return array.dtype.kind == "f" and not (array < np.inf).all()

@@ -1,0 +1,220 @@
+"""A training step as an ONNX file, and `Training`, which runs it from step to step."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import lucid
+from lucid import nn, optim
+from lucid.export import ExportError, training_step
+from lucid.gradients import GradientError
+from lucid.nn import functional as F
+from lucid.runtime import Session, Training, TrainingError
+from tests.models import goldens
+
+TORCH = lucid.load(Path(__file__).parent / "goldens" / "optimizers.safetensors")["bert/losses"]
+IDS, LABELS = lucid.spec("N", "L", dtype=lucid.int64), lucid.spec("N", dtype=lucid.int64)
+X = np.random.default_rng(4).standard_normal((16, 4)).astype(np.float32)
+BATCH = {"x": X, "labels": X[:, :3].argmax(1)}
+
+
+def network() -> Any:
+    lucid.manual_seed(4)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def step_of(model: Any, optimizer: optim.Optimizer | None = None, **options: Any) -> onnx.ModelProto:
+    def loss(x: Any, labels: Any) -> Any:
+        return F.cross_entropy(model(x), labels)
+
+    return training_step(model, loss, optimizer or optim.AdamW(1e-2), ("N", 4), LABELS, **options)
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+def test_100_steps_have_the_losses_of_torch(tmp_path: Path, target: str) -> None:
+    """tools/make_optimizer_goldens.py trains the same checkpoint in torch, on these texts."""
+    model: Any = lucid.models.load(goldens.folder("tasks/bert_text_classification"))
+    random = np.random.default_rng(44)
+    batch = {"input_ids": random.integers(1, 40, (8, 10)), "labels": random.integers(0, 3, 8)}
+    batch["attention_mask"] = (np.arange(10) < np.array([10, 9, 8, 7, 6, 5, 3, 1])[:, None]).astype(np.int64)
+
+    def loss(input_ids: Any, attention_mask: Any, labels: Any) -> Any:
+        return F.cross_entropy(model(input_ids, attention_mask), labels)
+
+    path = tmp_path / "step.onnx"
+    training_step(model, loss, optim.AdamW(1e-3), IDS, IDS, LABELS, path=path, target=target)
+    training = Training(path, model.state_dict())
+    np.testing.assert_allclose([training.step(**batch) for _ in TORCH], TORCH, atol=1e-4)
+
+
+def test_a_step_takes_what_the_step_before_gave() -> None:
+    session = Session(step_of(network(), wrt="2"))
+    weights = ["2.weight", "2.bias"]
+    state = [f"{name}.{part}" for name in weights for part in ("exp_avg", "exp_avg_sq")]
+    assert list(session.inputs) == ["x", "labels", *weights, *state, "step"]
+    new = [f"new_weights.{name}" for name in weights] + [f"new_state.{name}" for name in state]
+    assert list(session.outputs) == ["loss", "gradient_norm", *new]
+    assert session.inputs["x"][1] == ("N", 4)
+
+
+def test_frozen_weights_are_in_the_file_and_stay_as_they_are() -> None:
+    model = network()
+    for options in ({"wrt": "2"}, {"optimizer": optim.SGD(0.1, frozen="0")}):
+        step = step_of(model, **options)
+        stored = {tensor.name for tensor in step.graph.initializer}
+        assert {"0.bias"} <= stored and not {"2.weight", "2.bias"} & stored
+        training = Training(step, model.state_dict())
+        before = training.step(**BATCH)
+        assert training.step(**BATCH) < before and training.weights().keys() == {"2.weight", "2.bias"}
+
+
+def test_adapters_are_trained_over_a_base_in_4_bits() -> None:
+    lucid.manual_seed(4)
+    base = lucid.quantize(nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 3)), 4, skip="0")
+    model = nn.LoRA.add(base, 2, "2")
+    step = step_of(model, wrt="*.lora_*")
+    assert {value.name for value in step.graph.input if "exp" not in value.name} == {
+        "x",
+        "labels",
+        "step",
+        "2.weight.lora_A",
+        "2.weight.lora_B",
+    }
+    assert [t.data_type for t in step.graph.initializer if t.name.startswith("2.weight.packed")] == [
+        onnx.TensorProto.UINT4
+    ]
+    training = Training(step, model.state_dict())
+    losses = [training.step(**BATCH) for _ in range(30)]
+    assert losses[-1] < losses[0] * 0.9
+    model.load_state_dict(training.weights(), strict=False)
+    loss = F.cross_entropy(nn.LoRA.merge(model)(lucid.tensor(X)), lucid.tensor(BATCH["labels"]))
+    assert loss.item() == pytest.approx(training.step(**BATCH), rel=1e-4)
+
+
+def test_a_checkpoint_continues_where_it_was_written(tmp_path: Path) -> None:
+    model, schedule = network(), optim.linear(0.05, 20, warmup=5)
+    step = step_of(model, optim.AdamW(schedule, clip=0.1))
+    training = Training(step, model.state_dict())
+    for _ in range(7):
+        training.step(**BATCH)
+    training.save(tmp_path / "checkpoint.safetensors")
+    again = Training(step, tmp_path / "checkpoint.safetensors")
+    assert again.steps == 7
+    assert [again.step(**BATCH) for _ in range(5)] == [training.step(**BATCH) for _ in range(5)]
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network()
+    training = Training(step_of(model), model.state_dict())
+    training.save(tmp_path / "c.safetensors")
+    before = (tmp_path / "c.safetensors").read_bytes()
+    training.step(**BATCH)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="c.safetensors"):
+        patch.setattr(os, "fsync", full)
+        training.save(tmp_path / "c.safetensors")
+    assert (tmp_path / "c.safetensors").read_bytes() == before and os.listdir(tmp_path) == ["c.safetensors"]
+
+
+def test_weights_that_were_trained_are_exported_under_their_names() -> None:
+    model = network()
+    names = {tensor.name for tensor in lucid.export.to_onnx(model, ("N", 4)).graph.initializer}
+    training = Training(step_of(model), model.state_dict())
+    for _ in range(3):
+        training.step(**BATCH)
+    model.load_state_dict(training.weights(), strict=False)
+    exported = lucid.export.to_onnx(model, ("N", 4))
+    assert {tensor.name for tensor in exported.graph.initializer} == names
+    (logits,) = Session(exported).run({"x": X} if "x" in Session(exported).inputs else {"input": X}).values()
+    loss = F.cross_entropy(lucid.tensor(logits), lucid.tensor(BATCH["labels"]))
+    assert loss.item() == pytest.approx(training.step(**BATCH), rel=1e-5)
+
+
+def test_a_loss_that_is_not_finite_stops_and_changes_nothing() -> None:
+    class Logarithm(nn.Module):
+        def __init__(self) -> None:
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.second(self.first(x).log())
+
+    lucid.manual_seed(4)
+    model = Logarithm()
+    model.first.bias.fill_(10)
+    training = Training(step_of(model, optim.SGD(1e-4)), model.state_dict())
+    training.step(**BATCH)
+    before = training.weights()
+    with pytest.raises(TrainingError, match=r"at step 1 the loss is nan, first in .*[lL]og"):
+        training.step(**{**BATCH, "x": X - 1e3})
+    assert training.steps == 1
+    for name, array in training.weights().items():
+        np.testing.assert_array_equal(array, before[name])
+    training.step(**BATCH)
+
+
+def test_inputs_that_are_not_finite_are_named() -> None:
+    model = network()
+    training = Training(step_of(model), model.state_dict())
+    with pytest.raises(TrainingError, match="at step 0 the loss is nan, first in the input x"):
+        training.step(**{**BATCH, "x": X * np.nan})
+
+
+def test_gradients_that_are_not_finite_stop_too() -> None:
+    layer = nn.Linear(1, 1, bias=False)
+    layer.weight.fill_(0)
+    step = training_step(layer, lambda x: layer(x).sqrt().sum(), optim.SGD(0.1), ("N", 1))
+    training = Training(step, layer.state_dict())
+    with pytest.raises(TrainingError, match="at step 0 the norm of the gradients is inf"):
+        training.step(x=np.ones((2, 1), np.float32))
+
+
+MODEL = network()
+
+
+def half() -> Any:
+    return nn.Sequential(nn.Linear(4, 3)).half()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (lambda: step_of(MODEL, wrt="3.*"), GradientError, "'3.*' matches no parameter"),
+        (lambda: step_of(half()), ExportError, r"0.weight is float16\[3, 4\], expected float32 weights: model.float"),
+        (
+            lambda: training_step(MODEL, lambda step: MODEL(step).sum(), optim.SGD(0.1), ("N", 4)),
+            ExportError,
+            "step is the name of an input of the loss, and of something else",
+        ),
+        (
+            lambda: training_step(MODEL, MODEL, optim.SGD(0.1), ("N", 4)),
+            GradientError,
+            "expected a floating-point scalar",
+        ),
+        (
+            lambda: Training(lucid.export.to_onnx(MODEL, ("N", 4)), {}),
+            ValueError,
+            "expected a file of lucid.export.training_step",
+        ),
+        (lambda: Training(step_of(MODEL), {}), KeyError, "start lacks 0.weight, 0.bias, 2.weight, 2.bias; give"),
+        (
+            lambda: Training(step_of(MODEL), {**MODEL.state_dict(), "0.bias": np.zeros(3, np.float32)}),
+            ValueError,
+            r"0.bias is float32\[3\], expected float32\[8\]",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_an_error(wrong: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message.replace("*", r"\*") if error is GradientError else message):
+        wrong()
