@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
-import shutil
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,22 +18,24 @@ import lucid.nn.functional as F
 from examples.browser import __main__ as browser
 from examples.minilm import checkpoint, tokenize
 from lucid import Tensor, nn
+from lucid.layouts import Options, web
 from lucid.models.bert import SentenceEncoder
+from lucid.nn.model_parts import ModelPart
 
 HERE = Path(__file__).parent
 
 
 class Classifier(nn.Module):
-    """The probability of each label: token ids and mask (N, L) to ``probabilities`` (N, labels)."""
+    """The scores of labels: token ids and mask (N, L) to ``logits`` (N, labels)."""
 
-    output_names: ClassVar[tuple[str, ...]] = ("probabilities",)
+    output_names: ClassVar[tuple[str, ...]] = ("logits",)
 
     def __init__(self, encoder: SentenceEncoder, weight: np.ndarray, bias: np.ndarray) -> None:
         self.encoder = encoder
         self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return F.softmax(F.linear(self.encoder(input_ids, attention_mask), self.weight, self.bias), -1)
+        return F.linear(self.encoder(input_ids, attention_mask), self.weight, self.bias)
 
 
 def fit(
@@ -64,14 +64,9 @@ def build(folder: Path, table: Path, packages: Path) -> None:
     right = model(**inputs).numpy().argmax(1) == labels
     print(f"{right.sum()} of {len(rows)} examples get their label, of {', '.join(names)}")
 
-    model = lucid.quantize(model, bits=8)
-    specs = [lucid.spec("N", "L", dtype=lucid.int64)] * 2
-    exported = lucid.export.to_onnx(model, *specs, target=browser.TARGET)
-    browser.write_runtime(folder / "runtime", packages)
-    browser.write_model(folder / "model", exported)
-    (folder / "labels.js").write_text(f"const labels = {json.dumps(names)};\n", encoding="utf-8")
-    shutil.copy(browser.HERE / "page" / "text-model.js", folder)
-    shutil.copy(HERE / "index.html", folder)
+    specs = dict.fromkeys(("input_ids", "attention_mask"), lucid.spec("N", "L", dtype=lucid.int64))
+    part = ModelPart(lucid.quantize(model, bits=8), specs)
+    web.write_page(web.LABELS, "A classifier in the browser", part, checkpoint(), folder, Options(), packages, names)
 
 
 def main() -> None:

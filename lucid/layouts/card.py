@@ -204,7 +204,7 @@ def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Seq
     rows = [
         ("made by", f"Lucid {__version__}"),
         ("layout", layout.name),
-        ("target", first.target),
+        ("target", first.target.runtime.name),
         ("opset", opsets),
         *_weights(files),
     ]

@@ -73,6 +73,17 @@ def files_home(checkpoint: Path) -> Path:
     return checkpoint if modules is None else modules.encoder
 
 
+def max_tokens(checkpoint: Path) -> int | None:
+    """The most tokens of a text, as sentence-transformers or transformers cuts them; None if the files do not say."""
+    home = files_home(checkpoint)
+    sentences = [(folder / "sentence_bert_config.json", "max_seq_length") for folder in (home, checkpoint)]
+    for path, name in [*sentences, (home / TOKENIZER_CONFIG, "model_max_length")]:
+        found = read_json(path).get(name) if path.is_file() else None
+        if isinstance(found, int) and not isinstance(found, bool) and 2 < found < 1 << 20:
+            return found
+    return None
+
+
 def copy_files(checkpoint: Path, folder: Path, names: tuple[str, ...] = OTHER_FILES) -> None:
     """Copy what there is of these files.
 

@@ -71,7 +71,7 @@ class Exported:
 
     file: str
     part: ModelPart
-    target: str
+    target: Target
     dtype: str | None
     inputs: Mapping[str, TensorType | Strings]
     outputs: Mapping[str, TensorType]
@@ -144,7 +144,7 @@ def export_file(
     return Exported(
         file=file,
         part=part,
-        target=target.runtime.name,
+        target=target,
         dtype=options.dtype,
         inputs=lowered.inputs,
         outputs=traced.output_types(),

@@ -413,4 +413,5 @@ _CODE: Mapping[str, tuple[str, Callable[[Subject], str]]] = {
     "optimum": ("python", optimum_lines),
     "genai": ("python", genai_lines),
     "triton": ("python", triton_lines),
+    "web": ("sh", lambda _: "# open FOLDER/index.html in a browser: it needs neither a network nor a server"),
 }

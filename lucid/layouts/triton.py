@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Dim, Size
-from lucid.core.targets.runtimes import CPU, CUDA, PROCESSOR, RUNTIMES, targets_of
+from lucid.core.targets.runtimes import CPU, CUDA, PROCESSOR, targets_of
 from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import write_atomically
 from lucid.layouts.checkpoint_files import name_of, write_config, write_tokenizer
@@ -65,7 +65,7 @@ def data_type(kind: TensorType) -> str:
 def _config(name: str, file: Exported) -> str:
     """config.pbtxt, in protobuf's text format."""
     batched = _has_batch([*file.tensors.values(), *file.outputs.values()])
-    kind = "KIND_GPU" if RUNTIMES[file.target].device else "KIND_CPU"
+    kind = "KIND_GPU" if file.target.runtime.device else "KIND_CPU"
     lines = [
         f'name: "{name}"',
         'backend: "onnxruntime"',

@@ -24,6 +24,7 @@ from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.manifest import check_replaceable, write_manifest
 from lucid.layouts.parts import parts_of
 from lucid.layouts.triton import TRITON
+from lucid.layouts.web import WEB
 from lucid.nn.model_parts import CacheKind, ModelPart
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
@@ -43,7 +44,7 @@ def _genai(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
 
 GENAI = Layout("genai", "onnxruntime-genai", _genai)
 LAYOUTS = {
-    layout.name: layout for layout in (ONNXRUNTIME, TRANSFORMERS_JS, SENTENCE_TRANSFORMERS, OPTIMUM, GENAI, TRITON)
+    layout.name: layout for layout in (ONNXRUNTIME, TRANSFORMERS_JS, SENTENCE_TRANSFORMERS, OPTIMUM, GENAI, TRITON, WEB)
 }
 """The layouts by name."""
 

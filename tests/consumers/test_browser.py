@@ -14,9 +14,10 @@ from selenium.webdriver.common.keys import Keys
 
 import lucid
 from examples.browser import __main__ as browser_page
-from examples.browser.model import MappedSentenceEncoder
 from examples.minilm import checkpoint as minilm
 from examples.minilm import tokenize
+from lucid.models.bert import SentenceEncoder
+from lucid.tracing.inner_outputs import with_outputs
 from tests.consumers import chromium
 from tests.consumers.folders import TEXTS, WORK, close, computed, eager, sent
 
@@ -26,7 +27,6 @@ PACKAGES = browser_page.HERE / "node_modules"
 @pytest.fixture(scope="module")
 def page() -> Path:
     folder = WORK / "web"
-    folder.mkdir()
     browser_page.build(folder, PACKAGES)
     return folder / "index.html"
 
@@ -65,8 +65,9 @@ def test_tokens_vectors_and_attention_are_those_of_the_model_in_numpy(opened: An
         " weight(l, h, i, j)))))}))"
     )
     inputs = tokenize(minilm(), TEXTS)
-    model = lucid.quantize(MappedSentenceEncoder.from_pretrained(minilm()), bits=8)
-    vectors, attentions = (each.numpy() for each in model(**{k: lucid.tensor(v) for k, v in inputs.items()}))
+    model = with_outputs(lucid.quantize(SentenceEncoder.from_pretrained(minilm()), bits=8), ["attentions"])
+    vectors, *layers = (each.numpy() for each in model(**{k: lucid.tensor(v) for k, v in inputs.items()}).values())
+    attentions = np.stack(layers, 1)
     for row, text in enumerate(found):
         count = int(inputs["attention_mask"][row].sum())
         assert text["ids"] == inputs["input_ids"][row, :count].tolist()

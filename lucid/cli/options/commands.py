@@ -33,7 +33,7 @@ from lucid.cli.options.groups import (
 )
 from lucid.core.targets.runtimes import GENERAL
 
-LayoutName = Literal["onnxruntime", "transformers.js", "sentence-transformers", "optimum", "genai", "triton"]
+LayoutName = Literal["onnxruntime", "transformers.js", "sentence-transformers", "optimum", "genai", "triton", "web"]
 
 _ANY = TargetName(GENERAL)
 _output = partial(typer.Option, "--output", "-o", show_default=False)
@@ -56,7 +56,8 @@ class FolderOptions:
         of_export(
             "--for",
             help="Write the folder from which a runtime loads the model: with config, tokenizer and a model card. "
-            "genai is onnxruntime-genai, triton Triton Inference Server. SOURCE is a checkpoint.",
+            "genai is onnxruntime-genai, triton Triton Inference Server, web a page with the "
+            "model in it. SOURCE is a checkpoint.",
         ),
     ] = None
     force: Annotated[

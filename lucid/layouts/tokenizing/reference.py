@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +14,7 @@ import tokenizers
 from lucid.core.graph.types import Array
 from lucid.files.hub import local_checkpoint
 from lucid.generation.chat.tokenizer_files import load_tokenizer
-from lucid.layouts.checkpoint_files import files_home
-from lucid.models.checkpoints.config import read_json
+from lucid.layouts.checkpoint_files import files_home, max_tokens
 
 TEXT = "text"
 """The input of a file that takes texts."""
@@ -25,7 +23,6 @@ INPUTS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_id
 """The inputs of models that a tokenizer makes, and what the library `tokenizers` calls them."""
 
 _UNLIMITED = 1 << 16
-_SENTENCES = "sentence_bert_config.json"
 
 
 class NotExpressedError(ValueError):
@@ -93,21 +90,13 @@ def reference_of(checkpoint: str | os.PathLike[str]) -> Reference:
     if not given or any(example.type_ids):
         raise NotExpressedError(f"{home}: expected tokens for the text 'a', all of type 0; got {example.tokens}")
     padding = library.token_to_id(tokenizer.special_tokens.get("pad_token", ""))
-    length = _length(path, home)
+    length = max_tokens(path)
+    if length is None:
+        raise NotExpressedError(
+            f"{home}: does not say how many tokens a text may have; write model_max_length into tokenizer_config.json"
+        )
     library.enable_padding(pad_id=padding or 0, pad_token=tokenizer.special_tokens.get("pad_token", ""))
     library.enable_truncation(length)
     return Reference(
         library, parts, length, padding or 0, tuple(example.ids[: given[0]]), tuple(example.ids[given[-1] + 1 :])
-    )
-
-
-def _length(checkpoint: Path, home: Path) -> int:
-    """The most tokens of a text: as transformers cuts them, or as sentence-transformers does."""
-    sentences = [(folder / _SENTENCES, "max_seq_length") for folder in (home, checkpoint)]
-    for path, name in [*sentences, (home / "tokenizer_config.json", "model_max_length")]:
-        found = read_json(path).get(name) if path.is_file() else None
-        if isinstance(found, int) and not isinstance(found, bool) and 2 < found < 1 << 20:
-            return found
-    raise NotExpressedError(
-        f"{home}: does not say how many tokens a text may have; write model_max_length into tokenizer_config.json"
     )

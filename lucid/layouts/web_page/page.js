@@ -77,6 +77,7 @@ class Page {
   #fillChoices(sentences) {
     const [first] = this.encoded;
     if (!first) return;
+    document.getElementById("attention").hidden = !first.layers;
     const counted = (count) => Array.from({ length: count }, (_, i) => [i, String(i + 1)]);
     this.#fill(this.choices.sentence, sentences.map((sentence, i) => [i, `${i + 1} ${sentence}`]));
     this.#fill(this.choices.layer, counted(first.layers));
@@ -93,7 +94,7 @@ class Page {
   showMap() {
     const { sentence, layer, head } = this.choices;
     const text = this.encoded[Number(sentence.value)];
-    if (text) this.map.show(text, Number(layer.value), head.value === "mean" ? "mean" : Number(head.value));
+    if (text?.layers) this.map.show(text, Number(layer.value), head.value === "mean" ? "mean" : Number(head.value));
     else this.map.table.replaceChildren();
   }
 }

@@ -18,12 +18,13 @@ class TextModel {
     ort.env.wasm.wasmPaths = { mjs: URL.createObjectURL(loader) };
     const session = await ort.InferenceSession.create(decoded("model"), { executionProviders: ["wasm"] });
     const read = (name) => JSON.parse(new TextDecoder().decode(decoded(name)));
-    const tokenizer = new lucidTokenizers.Tokenizer(read("tokenizer"), read("tokenizer_config"));
-    return new this(session, tokenizer, read("limits").max_length);
+    const tokenizer = new lucidTokenizers.Tokenizer(read("tokenizer.json"), read("tokenizer_config.json"));
+    const { max_length, labels } = read("about");
+    return new this(session, tokenizer, max_length ?? Infinity, labels);
   }
 
-  constructor(session, tokenizer, maxLength) {
-    Object.assign(this, { session, tokenizer, maxLength });
+  constructor(session, tokenizer, maxLength, labels) {
+    Object.assign(this, { session, tokenizer, maxLength, labels });
   }
 
   // Ids and tokens of a text; one that is too long keeps its beginning and its last token, which ends it.
@@ -45,10 +46,9 @@ class TextModel {
       ids[row * length + place] = BigInt(id);
       mask[row * length + place] = 1n;
     }));
-    const found = await this.session.run({
-      input_ids: new ort.Tensor("int64", ids, shape),
-      attention_mask: new ort.Tensor("int64", mask, shape),
-    });
+    const arrays = { input_ids: ids, attention_mask: mask, token_type_ids: new BigInt64Array(ids.length) };
+    const feeds = this.session.inputNames.map((name) => [name, new ort.Tensor("int64", arrays[name], shape)]);
+    const found = await this.session.run(Object.fromEntries(feeds));
     return { texts, length, found };
   }
 }

@@ -6,8 +6,8 @@ class Encoder extends TextModel {
   async encode(sentences) {
     const { texts, length, found } = await this.run(sentences);
     const width = found.sentence_embedding.dims[1];
-    const [, layers, heads] = found.attentions.dims;
-    const weights = found.attentions.data;
+    const layers = Object.keys(found).length - 1;
+    const heads = found["attentions.0"]?.dims[1];
     return texts.map((text, row) => ({
       ...text,
       layers,
@@ -15,12 +15,12 @@ class Encoder extends TextModel {
       vector: found.sentence_embedding.data.slice(row * width, (row + 1) * width),
       // How much token `from` takes from token `to`, in one head.
       weight: (layer, head, from, to) =>
-        weights[(((row * layers + layer) * heads + head) * length + from) * length + to],
+        found[`attentions.${layer}`].data[((row * heads + head) * length + from) * length + to],
     }));
   }
 }
 
-// Vectors have length 1.
 function cosine(a, b) {
-  return a.reduce((sum, x, i) => sum + x * b[i], 0);
+  const product = (x, y) => x.reduce((sum, value, i) => sum + value * y[i], 0);
+  return product(a, b) / Math.sqrt(product(a, a) * product(b, b));
 }

@@ -1,0 +1,152 @@
+"""A folder with a web page that runs a model on texts, without a network or a server: open its index.html.
+
+All but the page's own files are scripts that hold base64, because a page that is opened from a disk may load scripts
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from lucid.core.targets.runtimes import CPU, PROCESSOR, targets_of
+from lucid.export import Target
+from lucid.layouts.checkpoint_files import TOKENIZER, TOKENIZER_CONFIG, file_of, files_home, max_tokens, name_of
+from lucid.layouts.hub import target_of
+from lucid.layouts.layout import Exported, Layout, Options, export_file
+from lucid.layouts.parts import with_known_axes
+from lucid.models.checkpoints.config import read_json
+from lucid.nn.model_parts import ModelPart
+from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
+from lucid.runtime.model_file import check_model_file
+from lucid.runtime.requirements import limits_of
+from lucid.tracing.inner_outputs import part_with_outputs
+from lucid.tracing.parts import trace_part
+
+PACKAGES = {"onnxruntime-web": "1.30.0", "@huggingface/tokenizers": "0.2.0"}
+"""The packages of npm that a page runs on, and the releases that were tried."""
+
+SENTENCES, LABELS = "sentences.html", "labels.html"
+_PAGES = {"sentence-similarity": SENTENCES, "text-classification": LABELS}  # by task
+_SOURCES = Path(__file__).with_name("web_page")
+_WASM = "ort-wasm-simd-threaded"
+
+
+def write_page(
+    page: str,
+    title: str,
+    part: ModelPart,
+    checkpoint: Path,
+    folder: Path,
+    options: Options,
+    packages: Path,
+    labels: Sequence[str] = (),
+) -> Exported:
+    """Export a model of texts to a folder with a page, which shows what it computes of what is typed.
+
+    Args:
+        page: SENTENCES or LABELS.
+        title: its title.
+        part: the model; its inputs are those of a tokenizer. SENTENCES shows `sentence_embedding` and, if there are,
+            `attentions.0` and so on; LABELS the softmax of `logits`.
+        checkpoint: the folder with its tokenizer.
+        folder: where to write.
+        options: `target` and `dtype` are obeyed.
+        packages: npm's folder node_modules with `PACKAGES`.
+        labels: the names of the labels.
+
+    Raises:
+        ValueError: for a target that is not for the CPU.
+        OSError: for a file that cannot be read or written.
+    """
+    # In float32 onnxruntime's wasm is faster than in bytes, and exact.
+    target = target_of(options, targets_of(CPU), PROCESSOR) if options.target else Target(PROCESSOR, accuracy_level=0)
+    exported = export_file(part, folder, "model/model.onnx", target, options)
+    model = folder / exported.file
+    _write_script(folder / "model" / "model.js", {"model": model.read_bytes()})
+    limits = [max_tokens(checkpoint), *limits_of(check_model_file(model)).explaining.values()]
+    longest = min((limit for limit in limits if limit is not None), default=None)
+    _write_tokenizer(folder / "model" / "tokenizer.js", checkpoint, {"max_length": longest, "labels": list(labels)})
+    _write_runtime(folder / "runtime", packages)
+    text = (_SOURCES / page).read_text(encoding="utf-8")
+    for file in _SOURCES.iterdir():
+        if f'"{file.name}"' in text:
+            shutil.copyfile(file, folder / file.name)
+    (folder / "index.html").write_text(text.replace("{{title}}", escape(title)), encoding="utf-8")
+    return exported
+
+
+def _write_runtime(folder: Path, packages: Path) -> None:
+    """Write onnxruntime-web and the tokenizers, as scripts."""
+    folder.mkdir(exist_ok=True)
+    built = packages / "onnxruntime-web" / "dist"
+    shutil.copyfile(built / "ort.wasm.min.js", folder / "ort.wasm.min.js")
+    _write_script(
+        folder / "wasm.js", {f"ort.{end}": (built / f"{_WASM}.{end}").read_bytes() for end in ("wasm", "mjs")}
+    )
+    code = (packages / "@huggingface/tokenizers/dist/tokenizers.min.cjs").read_text(encoding="utf-8")
+    script = f"const lucidTokenizers = ((module) => {{\n{code}\nreturn module.exports;\n}})({{ exports: {{}} }});\n"
+    (folder / "tokenizers.js").write_text(script, encoding="utf-8")
+
+
+def _write_tokenizer(path: Path, checkpoint: Path, about: Mapping[str, Any]) -> None:
+    """Write the tokenizer of a checkpoint as a script, with what the page has to know about the model."""
+    files = {name: file_of(checkpoint, name) for name in (TOKENIZER, TOKENIZER_CONFIG)}
+    stored = {name: file.read_bytes() if file.is_file() else b"{}" for name, file in files.items()}
+    _write_script(path, {**stored, "about": json.dumps(about).encode()})
+
+
+def _labels(checkpoint: Path) -> list[str]:
+    names: Any = read_json(file_of(checkpoint, "config.json")).get("id2label")
+    return [str(names[str(i)]) for i in range(len(names))] if isinstance(names, dict) else []
+
+
+def _write_script(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write a script that adds files to the page's `lucidFiles`."""
+    encoded = {name: base64.b64encode(data).decode("ascii") for name, data in files.items()}
+    text = f"var lucidFiles = Object.assign(globalThis.lucidFiles ?? {{}}, {json.dumps(encoded)});\n"
+    path.write_text(text, encoding="utf-8")
+
+
+def _packages_near(folder: Path) -> Path:
+    """The folder node_modules with the packages, here or above, as Node looks for it.
+
+    Raises:
+        FileNotFoundError: saying how they are installed.
+    """
+    for place in (folder, *folder.parents):
+        if all((place / "node_modules" / name).is_dir() for name in PACKAGES):
+            return place / "node_modules"
+    wanted = " ".join(f"{name}@{release}" for name, release in PACKAGES.items())
+    raise FileNotFoundError(
+        f"a page holds onnxruntime-web and a tokenizer, which are in no node_modules of {folder} or above: "
+        f"npm install {wanted}"
+    )
+
+
+def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
+    page = _PAGES.get(model.task) if isinstance(model, PublishedModel) else None
+    if page is None:
+        raise ValueError(
+            f"{checkpoint}: a page runs models for {' and '.join(_PAGES)}, got a {type(model).__name__}; for others "
+            "use layout 'transformers.js'"
+        )
+    if options.external_data:
+        raise ValueError("a page that is opened from a disk loads the weights with the model; leave out external_data")
+    if not file_of(checkpoint, TOKENIZER).is_file():
+        raise FileNotFoundError(f"{files_home(checkpoint)}: has no {TOKENIZER}, which the page needs")
+    packages = _packages_near(Path.cwd())
+    part = ModelPart(model, with_known_axes(model.input_specs()))
+    if page == SENTENCES and any(node.op.name == "attention" for node in trace_part(part).graph.nodes()):
+        part = part_with_outputs(part, ["attentions"])
+    title = f"{name_of(checkpoint)} in the browser"
+    return [write_page(page, title, part, checkpoint, folder, options, packages, _labels(checkpoint))]
+
+
+WEB = Layout("web", "a web page", _write)

@@ -1,0 +1,102 @@
+"""Folders with a page that runs the model: what is in them; tests/consumers opens one in a browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lucid
+from lucid.layouts import write_folder
+from lucid.layouts.web import PACKAGES
+from lucid.runtime import Session
+from tests.layout_checkpoints import whole
+
+ROOT = Path(__file__).parents[1]
+CODE = {
+    "onnxruntime-web/dist/ort.wasm.min.js": "the runtime",
+    "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm": "its code",
+    "onnxruntime-web/dist/ort-wasm-simd-threaded.mjs": "its loader",
+    "@huggingface/tokenizers/dist/tokenizers.min.cjs": "exports.Tokenizer = 3",
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder below one in which npm has installed the packages."""
+    for name, text in CODE.items():
+        path = tmp_path / "node_modules" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    return tmp_path / "below"
+
+
+def written(place: Path, variant: str, task: str | None = None, **options: Any) -> Path:
+    source = whole(place / "source", variant)
+    (exported,) = write_folder(lucid.models.load(source, task), source, place / "page", layout="web", **options)
+    assert exported.parity is not None and exported.parity.passed
+    return place / "page"
+
+
+def held(*scripts: Path) -> dict[str, bytes]:
+    """The files that scripts hold."""
+    found = {}
+    for script in scripts:
+        text = re.fullmatch(r"var lucidFiles = Object.assign\(.*?, ({.*})\);\n", script.read_text())
+        assert text is not None
+        found |= {name: base64.b64decode(data) for name, data in json.loads(text[1]).items()}
+    return found
+
+
+def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path) -> None:
+    page = written(place, "sentences/cls")
+    model = page / "model" / "model.onnx"
+    assert list(Session(model).outputs) == ["sentence_embedding", "attentions.0"]
+    files = held(page / "model" / "model.js", page / "model" / "tokenizer.js", page / "runtime" / "wasm.js")
+    assert files["model"] == model.read_bytes()
+    assert files["tokenizer.json"] == (place / "source" / "tokenizer.json").read_bytes()
+    assert json.loads(files["about"]) == {"max_length": 24, "labels": []}
+    assert (files["ort.wasm"], files["ort.mjs"]) == (b"its code", b"its loader")
+    text = (page / "index.html").read_text()
+    assert "<title>source in the browser</title>" in text and "{{" not in text
+    for name in re.findall(r'(?:src|href)="([^"]+)"', text):
+        assert (page / name).is_file(), name
+    assert "open page/index.html in a browser" in (page / "README.md").read_text()
+
+
+def test_a_classifier_has_a_page_with_its_labels(place: Path) -> None:
+    page = written(place, "tasks/bert_text_classification")
+    about = json.loads(held(page / "model" / "tokenizer.js")["about"])
+    assert about["labels"] == ["LABEL_0", "LABEL_1", "LABEL_2"]
+    assert [path.name for path in page.glob("*.js")] == ["text-model.js"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "options", "message"),
+    [
+        (
+            "llama/llama3",
+            {},
+            "a page runs models for sentence-similarity and text-classification, got a Llama; for oth",
+        ),
+        ("sentences/cls", {"external_data": True}, "loads the weights with the model; leave out external_data"),
+        ("sentences/cls", {"target": "webgpu"}, "target 'webgpu' is not for this layout; choose one of any, cpu"),
+    ],
+)
+def test_what_a_page_does_not_run_is_an_error(variant: str, options: Any, message: str, place: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        written(place, variant, **options)
+
+
+def test_without_the_packages_an_error_says_how_to_install_them(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place.parent / "node_modules").rename(place.parent / "elsewhere")
+    wanted = "npm install onnxruntime-web@[0-9.]+ @huggingface/tokenizers@[0-9.]+$"
+    with pytest.raises(FileNotFoundError, match=wanted):
+        written(place, "sentences/cls")
+    assert json.loads((ROOT / "examples/browser/package.json").read_text())["dependencies"] == PACKAGES
