@@ -46,7 +46,7 @@ def sections() -> list[Section]:
     return found
 
 
-TITLES = ("An op", "A form", "A runtime", "An option", "A decoder", "An encoder", "A model", "Finally")
+TITLES = ("An op", "A gradient", "A form", "A runtime", "An option", "A decoder", "An encoder", "A model", "Finally")
 GOLDENS = ROOT / "tests" / "extending" / "goldens"  # what the page says to make with transformers
 SECTIONS = sections()
 

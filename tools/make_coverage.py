@@ -25,9 +25,10 @@ import lucid  # noqa: E402
 from lucid import Tensor, nn  # noqa: E402
 from lucid.export import Target, to_onnx  # noqa: E402
 from lucid.export.target import OPSETS, TARGET_NAMES  # noqa: E402
+from lucid.gradients import CONSTANT, RULES  # noqa: E402
 from lucid.models.delightful_tts import ConformerBlock  # noqa: E402
 from lucid.models.transformer import Transformer  # noqa: E402
-from lucid.ops.op import REGISTERED  # noqa: E402
+from lucid.ops.op import REGISTERED, Op  # noqa: E402
 from lucid.ops.tensor.tensor import OPS  # noqa: E402
 from lucid.testing import assert_parity  # noqa: E402
 from tests.models.goldens import TARGETS  # noqa: E402
@@ -185,6 +186,9 @@ A primitive has a NumPy kernel and a form in ONNX; a composite has a body of oth
 better form. The forms are those that the exporter takes for each op's float32 sample, whose weights are inputs, at
 opsets 17 to 26; a target that is not named takes the form of `any`. Element types that onnxruntime has no kernel for are
 computed in a wider one.
+
+[Gradients](howto/gradients.md) go through an op by a rule of its own or by the rules of its body; "0" is the gradient of a function
+made of steps, and ops of integers or booleans, and those without inputs, have none.
 """
 
 
@@ -231,13 +235,28 @@ def _ops() -> str:
         kind = "primitive" if op.body is None else "composite"
         samples = [sample for sample in SAMPLES if sample.op is op and sample.exported]
         if not samples:
-            rows.append([f"`{name}`", kind, "none: only for training"])
+            rows.append([f"`{name}`", kind, "none: only for training", _gradient(op)])
             continue
         graph = traced(samples[0])
         found = {target: _by_opset(graph, name, target) for target in TARGET_NAMES}
         others = [f"`{target}` {found[target]}" for target in TARGET_NAMES[1:] if found[target] != found["any"]]
-        rows.append([f"`{name}`", kind, ". ".join([found["any"], *others])])
-    return table(("op", "kind", "ONNX"), rows)
+        rows.append([f"`{name}`", kind, ". ".join([found["any"], *others]), _gradient(op)])
+    return table(("op", "kind", "ONNX", "gradient"), rows)
+
+
+def _gradient(op: Op[..., Any]) -> str:
+    """How gradients go through an op."""
+    name = op.name
+    (sample, *_) = (sample for sample in SAMPLES if sample.op is op)
+    real = any(dtype.kind == "float" for dtype in sample.dtypes) and sample.inputs
+    if not real or not any(kind.dtype.kind == "float" for kind in traced(sample).nodes()[-1].types):
+        return ""
+    if name in CONSTANT:
+        return "0"
+    reductions = [
+        f'"{each}"' for each in ("mul", "max", "min") if name in RULES and RULES[name].refuses({"reduction": each})
+    ]
+    return ("rule" if name in RULES else "body") + (f", not for {', '.join(reductions)}" if reductions else "")
 
 
 def _functions() -> str:
