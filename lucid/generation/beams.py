@@ -102,7 +102,8 @@ class BeamSearch:
         parents, tokens = chosen // vocabulary, chosen % vocabulary
         before = _beams_at(new.reshape(batch, beams, length), parents)
         candidates = np.concatenate([before, tokens[:, :, None]], axis=2)
-        ended = self._stops.ended(candidates.reshape(-1, length + 1)).reshape(chosen.shape)
+        ends = [self._stops.end(new) for new in candidates.reshape(-1, length + 1)]
+        ended = np.array(ends).reshape(chosen.shape)
         ended |= length + 1 == self._options.max_new_tokens
 
         self._finish(candidates, np.where(ended, scores, -np.inf) / (length + 1) ** self._options.length_penalty)

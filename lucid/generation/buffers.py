@@ -80,24 +80,24 @@ class Buffers:
         """How many positions a row has."""
         return int(next(iter(self.values.values())).shape()[2])
 
-    def run(self, start: int, ids: Ids, filled: Ids) -> StepLogits:
+    def run(self, start: int, ids: Ids, filled: Sequence[int]) -> StepLogits:
         """Read the next tokens of rows from `start` on; the buffers then hold them.
 
         Args:
             start: the first row.
             ids: (n, L), of n rows.
-            filled: (n,), how many positions of each row come before.
+            filled: how many positions of each row come before.
 
         Returns:
             The logits after each token, or after the last (n, L or 1, vocab); the next run may write over them.
         """
         if self._adapter != self._session.adapter:
             self._bind(self.values)
-        if len(ids) > 1 < ids.shape[1] and filled.any():  # the kernel that writes buffers takes one row
+        if len(ids) > 1 < ids.shape[1] and any(filled):  # the kernel that writes buffers takes one row
             each = range(len(ids))
             return np.concatenate([self.run(start + n, ids[n : n + 1], filled[n : n + 1]) for n in each])
         if ids.shape[1] > 1:
-            positions = filled[:, None] + np.arange(ids.shape[1])
+            positions = np.add.outer(filled, np.arange(ids.shape[1]))
             bound = self._bound(start, self._arrays(ids, positions), "cpu")
             bound.run()
             logits: StepLogits = numpy_of(bound.outputs()["logits"])

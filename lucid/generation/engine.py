@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, Unpack
 
@@ -121,7 +120,7 @@ class Completion:
             self.ids.append(token)
             right = place < len(proposed) and token == proposed[place]
             self.accepted += int(right)
-            if self._stops.ended(self.tokens[None, self.prompt_tokens : total + 1])[0]:
+            if self._stops.end(self.tokens[self.prompt_tokens : total + 1]):
                 return "eos" if token in self._stops.tokens else "stop"
             if len(self.ids) == self._most:
                 return "length"
@@ -324,6 +323,8 @@ class Engine:
             for slot in self._slots:
                 if slot.request is not None and slot.request.ended_by is not None:
                     slot.request = None
+            if not self._waiting:
+                return
             self._waiting = deque(one for one in self._waiting if one.ended_by is None)
             free = sum(slot.request is None for slot in self._slots)
             entering = [self._waiting.popleft() for _ in range(min(free, len(self._waiting)))]
@@ -416,21 +417,36 @@ class Engine:
                     if reason is not None:
                         self.end(request, reason)
 
-    @contextmanager
-    def _faults_of(self, *requests: _Pair) -> Iterator[None]:
-        """Where only these are computed: what is raised, perhaps by a function of the user's, ends them and no others.
+    def _faults_of(self, *requests: _Pair) -> _Faults:
+        return _Faults(self._fail, requests)
 
-        Iterating over them raises it. A run that another thread cancels is no fault: a later step repeats it.
-        """
-        try:
-            yield
-        except Exception as error:
-            if isinstance(error, RunCancelled):
-                raise
-            for slot, request in requests:
-                self._memory.clear(slot.number)
-                slot.filled = 0
-                self.end(request, "error", error)
+    def _fail(self, slot: _Slot, request: Completion, error: Exception) -> None:
+        """End a request with an error, and empty its slot."""
+        self._memory.clear(slot.number)
+        slot.filled = 0
+        self.end(request, "error", error)
+
+
+class _Faults:
+    """Where only these are computed: what is raised, perhaps by a function of the user's, ends them and no others.
+
+    Iterating over them raises it. A run that another thread cancels is no fault: a later step repeats it.
+    """
+
+    __slots__ = ("_fail", "_requests")  # a generator's context would take longer: each step enters two
+
+    def __init__(self, fail: Callable[[_Slot, Completion, Exception], None], requests: Sequence[_Pair]) -> None:
+        self._fail, self._requests = fail, requests
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, RunCancelled):
+            return False
+        for slot, request in self._requests:
+            self._fail(slot, request, error)
+        return True
 
 
 def _longest(request: Completion, slots: Sequence[_Slot]) -> tuple[_Slot | None, int]:

@@ -79,7 +79,7 @@ class BufferSlots:
     def __init__(self, buffers: Buffers, most: int | None, key: Callable[[int], object], drafts: Drafts) -> None:
         self.key, self.drafts = key, drafts
         self.buffers, self._most = buffers, most
-        self._filled = np.zeros(buffers.rows, np.int64)  # by row
+        self._filled = [0] * buffers.rows  # by row: Python's integers, as a step has few of them
         self._row = list(range(buffers.rows))  # by slot
 
     def read(self, slots: Sequence[int], parts: Sequence[Ids], last: int = 1) -> StepLogits:
@@ -91,11 +91,15 @@ class BufferSlots:
             ids[place, : len(part)] = part  # padding, on the right, is written over by what follows
         if min(map(len, parts)) < longest:  # the last column is padding for some: a step reads their last tokens
             self._run(first, ids[:, :-1])
-            self._filled[rows] += [len(part) - 1 for part in parts]
+            self._advance(rows, [len(part) - 1 for part in parts])
             ids, longest = ids[np.arange(len(ids)), self._filled[first : first + len(ids)]][:, None], 1
         logits = self._run(first, ids)
-        self._filled[rows] += longest
+        self._advance(rows, [longest] * len(rows))
         return logits if places == list(range(len(ids))) else logits[places]
+
+    def _advance(self, rows: Sequence[int], counts: Sequence[int]) -> None:
+        for row, count in zip(rows, counts, strict=True):
+            self._filled[row] += count
 
     def keep(self, slot: int, source: int, count: int) -> int:
         row, other = self._row[slot], self._row[source]
@@ -112,7 +116,7 @@ class BufferSlots:
         rows = [self._row[slot] for slot in slots]
         if rows != list(range(len(self._filled))):
             self.buffers.select(np.array(rows))
-            self._filled, self._row = self._filled[rows], list(range(len(rows)))
+            self._filled, self._row = [self._filled[row] for row in rows], list(range(len(rows)))
 
     def clear(self, slot: int) -> None:
         row = self._row[slot]
@@ -125,11 +129,11 @@ class BufferSlots:
 
     def _run(self, first: int, ids: Ids) -> StepLogits:
         filled = self._filled[first : first + len(ids)]
-        needed = int(filled.max()) + ids.shape[1]
+        needed = max(filled) + ids.shape[1]
         capacity = self.buffers.capacity
         if needed > capacity:
             doubled = 2 * capacity if self._most is None else min(2 * capacity, self._most)
-            self.buffers.enlarge(max(needed, doubled), self._filled.tolist())
+            self.buffers.enlarge(max(needed, doubled), self._filled)
         return self.buffers.run(first, ids, filled)
 
     def _together(self, slots: Sequence[int]) -> list[int]:
@@ -143,13 +147,13 @@ class BufferSlots:
 
     def _swap(self, row: int, other: int) -> None:
         both, swapped = [row, other], [other, row]
-        count = int(self._filled[both].max())
+        count = max(self._filled[row], self._filled[other])
 
         def swap(array: Array) -> None:
             array[both, :, :count] = array[swapped, :, :count]
 
         self.buffers.change(swap)
-        self._filled[both] = self._filled[swapped]
+        self._filled[row], self._filled[other] = self._filled[other], self._filled[row]
         first, second = self._row.index(row), self._row.index(other)
         self._row[first], self._row[second] = other, row
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
 from lucid.generation.prompts import Ids
 
 Decode: TypeAlias = Callable[[list[int]], str]
@@ -34,12 +31,11 @@ class Stops:
             )
         self.tokens, self._strings, self._decode = tuple(tokens), tuple(strings), decode
 
-    def ended(self, new: Ids) -> npt.NDArray[np.bool_]:
-        """Whether each sequence of new tokens (N, n), n at least 1, ends with its last token: (N,)."""
-        by_token = np.array([token in self.tokens for token in new[:, -1].tolist()])
-        decode = self._decode
-        if not self._strings or decode is None:
-            return by_token
-        texts = [decode(row.tolist()) for row in new]
-        by_string = np.array([any(string in text for string in self._strings) for text in texts])
-        return np.asarray(by_token | by_string)
+    def end(self, new: Ids) -> bool:
+        """Whether a sequence of new tokens (n,), n at least 1, ends with its last token."""
+        if new[-1] in self.tokens:
+            return True
+        if not self._strings or self._decode is None:
+            return False
+        text = self._decode(new.tolist())
+        return any(string in text for string in self._strings)

@@ -32,20 +32,22 @@ def flushing() -> bool:
 class flushed:  # noqa: N801  # read as a function; a generator's context would take as long as a small op
     """Flush denormal numbers to zero on this thread; afterwards as before. Does nothing if `AVAILABLE` is false."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("_before", "_environment", "_pointer")
 
     def __enter__(self) -> None:
         if _LIBM is None:
             return
-        self._before = before = _Environment()
-        _LIBM.fegetenv(ctypes.byref(before))
-        now = _Environment.from_buffer_copy(before)
-        now.mxcsr |= _FLUSH
-        _LIBM.fesetenv(ctypes.byref(now))
+        self._environment = _Environment()
+        self._pointer = ctypes.byref(self._environment)
+        _LIBM.fegetenv(self._pointer)
+        self._before = self._environment.mxcsr
+        self._environment.mxcsr = self._before | _FLUSH
+        _LIBM.fesetenv(self._pointer)
 
     def __exit__(self, *error: object) -> None:
         if _LIBM is not None:
-            _LIBM.fesetenv(ctypes.byref(self._before))
+            self._environment.mxcsr = self._before
+            _LIBM.fesetenv(self._pointer)
 
 
 def _libm() -> ctypes.CDLL | None:
