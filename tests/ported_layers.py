@@ -1,4 +1,4 @@
-"""Lines of torch's that call layers, as functions and as modules; see `ported`."""
+"""Lines of torch's that call layers, as functions and as modules, or find elements by rank and place; see `ported`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def _filled(t: Any, nn: Any, layer: str, *sizes: int, **options: Any) -> Any:
 
 LAYERS: dict[str, tuple[str, Line]] = {
     "activations that shrink": (
-        "x",
-        lambda t, F, nn, x: (
+        "x whole",
+        lambda t, F, nn, x, i: (
+            F.hardtanh(i),
             *(f(3 * x) for f in (F.softsign, F.selu, F.hardtanh, F.tanhshrink)),
             F.hardtanh(x, min_val=-0.5, max_val=0.2),
             F.celu(3 * x, alpha=0.7),
@@ -65,6 +66,71 @@ LAYERS: dict[str, tuple[str, Line]] = {
             _filled(t, nn, "GRUCell", 4, 3)(x[:, 0], x[:, 1, :3]),
             *_filled(t, nn, "LSTMCell", 4, 3)(x[:, 0]),
             *_filled(t, nn, "LSTMCell", 4, 3)(x[:, 0], (x[:, 1, :3], x[:, 2, :3])),
+        ),
+    ),
+    "ranks": (
+        "x whole",
+        lambda t, F, nn, x, i: (
+            t.median(x),
+            *t.median(x, dim=1),
+            *x.median(-1, keepdim=True),
+            t.median(i),
+            i.median(2)[0],
+            *t.median((x - x[0, 0, 0]).log(), dim=2),
+            *t.kthvalue(x, 2, dim=2),
+            *x.kthvalue(3),
+            t.quantile(x, 0.3),
+            t.quantile(x, t.tensor([0.1, 0.5, 1.0]), dim=1, keepdim=True),
+            t.quantile(x, t.tensor([0.1, 0.5]), keepdim=True),
+            t.quantile(x.log(), 0.5, dim=2),
+            *(x.quantile(0.4, -1, interpolation=way) for way in ("lower", "higher", "midpoint", "nearest")),
+            t.searchsorted(t.tensor([-1.0, 0.0, 0.5]), x, right=True),
+            t.searchsorted(x.sort(-1)[0], x, side="right", out_int32=True),
+            t.searchsorted(x, x, sorter=x.argsort(-1)),
+            t.searchsorted(t.tensor([-1.0, 0.0, 0.5]), 0.2),
+        ),
+    ),
+    "running products": (
+        "x whole mask",
+        lambda t, F, nn, x, i, m: (t.cumprod(x, 1), x.cumprod(dim=-1), t.cumprod(i, 0), m.cumprod(2, dtype=t.float32)),
+    ),
+    "parts": (
+        "x v",
+        lambda t, F, nn, x, v: (
+            *t.tensor_split(v, 3),
+            *x.tensor_split(3, dim=2),
+            *x.tensor_split((1, -1), -1),
+            *t.vsplit(x, [1]),
+            *t.hsplit(x, 3),
+            x.unfold(1, 2, 1),
+            x.unfold(dimension=-1, size=3, step=2),
+            v.unfold(0, 2, 3),
+        ),
+    ),
+    "places": (
+        "ids mask",
+        lambda t, F, nn, i, m: (
+            *t.unravel_index(i, (2, 2)),
+            t.triu_indices(3, 4, 1),
+            t.tril_indices(3, 3, -1, dtype=t.int32),
+            t.nonzero_static(m, size=4),
+            t.nonzero_static(m, size=40, fill_value=-9),
+        ),
+    ),
+    "no axes": (
+        "x ids",
+        lambda t, F, nn, x, i: (
+            t.index_select(x[0, 0, 0], 0, t.tensor([0])),
+            x.index_select(1, t.tensor(2)),
+            t.index_add(x[0, 0, 0], 0, t.tensor(0), x[0, 0, 1]),
+            x.index_add(1, t.tensor(1), x[:, :1]),
+            t.logsumexp(x[0, 0, 0], 0),
+            t.logsumexp(i, dim=-1, keepdim=True),
+            t.logsumexp(x[:, :0], 1),
+            x[0, 0, 0].unfold(0, 1, 1),
+            *t.median(x[0, 0, 0], 0),
+            t.quantile(x[0, 0, 0], 0.5, dim=0),
+            t.cumprod(x[0, 0, 0], 0),
         ),
     ),
 }

@@ -80,6 +80,7 @@ DELIBERATE: dict[str, dict[str, str]] = {
     "lucid.norm": {"dtype for out": "there is no out; a tensor there is refused as no element type"},
     "lucid.topk": {"axis=-1 for None": "the same: the last"},
     "Tensor.topk": {"axis=-1 for None": "the same: the last"},
+    **{f"{place}.kthvalue": {"axis=-1 for None": "the same: the last"} for place in ("lucid", "Tensor")},
     "lucid.meshgrid": {"indexing=ij for None": "the same, without torch's warning"},
     "nn.ModuleList": {"modules=() for None": "the same: none"},
     "nn.ParameterList": {"values=() for None": "the same: none"},
@@ -186,6 +187,7 @@ def differences(ours: list[Parameter], theirs: list[Parameter]) -> list[str]:
 
 def _alike(mine: Parameter, default: str) -> bool:
     """Whether a default is torch's, whose element type is float32 (int64 for whole numbers) where none is given."""
+    default = default.replace("torch.long", "int64").removeprefix("torch.")
     return _number(mine.default) == _number(default) or (mine.name == "dtype" and default == "None")
 
 

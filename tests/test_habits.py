@@ -149,7 +149,7 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
         (lambda: X.index_copy_, r"changed in place; write x.scatter\(dim, indices, values\)"),
         (lambda: X.foo_, "changed in place; write what computes the new value$"),
         (lambda: X.int8, "no attribute 'int8'; did you mean int[?]$"),
-        (lambda: X.kthvalue, r"no attribute 'kthvalue': write x.sort"),
+        (lambda: X.nanmean, r"no attribute 'nanmean': write lucid.where"),
         (lambda: lucid.row_stack([X]), r"no attribute 'row_stack': write lucid.vstack\(tensors\)"),
         (lambda: lucid.rot90(X), r"no attribute 'rot90': write x.transpose\(0, 1\).flip\(0\)"),
         (lambda: X.lerp, r"no attribute 'lerp': write lucid.lerp\(x, end, weight\)"),

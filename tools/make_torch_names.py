@@ -38,7 +38,6 @@ INSTEAD: dict[str, dict[str, str]] = {
     "Tensor": {
         "nonzero": "`x.nonzero()`, `lucid.where(mask)` of known tensors; else `lucid.where`, `x.masked_scatter`",
         "type": "`x.astype(dtype)`",
-        "unfold": "slices or `x.gather(axis, indices)`",
         "index": "`x[index]`",
         "__init__": "",
     },

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lucid import ops
-from lucid.core.graph.types import DType, float32, int32, int64
-from lucid.ops.sorting import bucketize
+from lucid.core.graph.types import float32, int32, int64
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -67,15 +66,6 @@ def past_nan(extreme: Function) -> Function:
 # Along an axis --------------------------------------------------------------------------------------------------------
 
 
-def cumprod(x: Tensor, axis: int, dtype: DType | None = None) -> Any:
-    x = x.astype(dtype or (x.dtype if x.dtype.kind == "float" else int64))
-    if not x.ndim:
-        return x
-    x = x.movedim(axis, 0)
-    _, products = ops.scan(lambda total, element: (total * element,) * 2, ops.ones_like(x.sum(0)).astype(x.dtype), x)
-    return products.movedim(0, axis)
-
-
 def running_extreme(better: Callable[[Tensor, Tensor], Tensor]) -> Function:
     """The extremes so far and their last places: of NaN the extreme is NaN."""
 
@@ -98,31 +88,10 @@ def running_extreme(better: Callable[[Tensor, Tensor], Tensor]) -> Function:
     return running
 
 
-def median(x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    """The lower of the two elements in the middle, and its place; where there is NaN it is the median."""
-    return _kth(x, lambda size: (size - 1) // 2, axis, keepdim)
-
-
-def kthvalue(x: Tensor, k: int, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return _kth(x, lambda size: k - 1, axis, keepdim)
-
-
-def _kth(x: Tensor, place: Callable[[Any], Any], axis: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    if not x.ndim:
-        return x, ops.full((), 0, int64)
-    values, places = x.sort(axis)
-    missing = ops.isnan(x).any(axis, True)
-    first = ops.isnan(x).astype(int32).argmax(axis, True)
-    middle = values.narrow(axis, place(x.shape[axis]), 1), places.narrow(axis, place(x.shape[axis]), 1)
-    value, index = ops.where(missing, math.nan, middle[0]) if x.dtype.kind == "float" else middle[0], middle[1]
-    index = ops.where(missing, first, index)
-    return (value, index) if keepdim else (value.squeeze(axis), index.squeeze(axis))
-
-
-def nanmedian(x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def nanmedian(x: Tensor, axis: int, keepdim: bool = False) -> Any:
     """The lower of the two numbers in the middle of those that are not NaN, and its place."""
     if not x.ndim or x.dtype.kind != "float":
-        return median(x, axis, keepdim)
+        return ops.median(x, axis, keepdim)
     places = ops.where(ops.isnan(x), math.inf, x).argsort(axis)
     count = (~ops.isnan(x)).sum(axis, True)
     place = places.gather(axis, ops.maximum(count - 1, 0) // 2)
@@ -145,17 +114,3 @@ def mode(x: Tensor, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tens
 
 def nanmedian_of_all(x: Tensor) -> Any:
     return nanmedian(x.flatten(), 0)[0]
-
-
-def median_of_all(x: Tensor) -> Any:
-    return median(x.flatten(), 0)[0]
-
-
-def searchsorted(
-    boundaries: Tensor, x: Any, out_int32: bool = False, right: bool = False, side: str | None = None, **sorter: Any
-) -> Any:
-    if boundaries.ndim > 1:
-        boundaries = boundaries.unsqueeze(-2)
-    if any(value is not None for value in sorter.values()):
-        raise NotImplementedError("searchsorted with a sorter")
-    return bucketize(x, boundaries, out_int32=out_int32, right=right or side == "right")

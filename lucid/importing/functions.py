@@ -288,14 +288,6 @@ def pad_mode(x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any =
     return F.pad(x, tuple(pad), mode, value)
 
 
-def unfold(x: Tensor, axis: int, size: int, step: int) -> Tensor:
-    """Windows of an axis as a last one: by a table of places."""
-    axis %= x.ndim
-    windows = (x.shape[axis] - size) // step + 1
-    places = ops.arange(windows).unsqueeze(1) * step + ops.arange(size)
-    return x[(slice(None),) * axis + (places,)].movedim(axis + 1, -1)
-
-
 def slice_scatter(
     x: Tensor, source: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Tensor:

@@ -284,8 +284,8 @@ def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 @torch_names
 def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """min(max(x, min_val), max_val)."""
-    return ops.clamp(x, min_val, max_val)
+    """min(max(x, min_val), max_val), in the element type of x."""
+    return ops.clamp(x, min_val, max_val).astype(x.dtype)
 
 
 @torch_names

@@ -7,17 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lucid.core.graph.types import float32, show_shape
+from lucid.core.graph.types import DTypeLike, float32, int64, show_shape
 from lucid.core.sizes.dims import product, same, sym_min
 from lucid.ops.creation import arange
 from lucid.ops.elementwise import abs_, add, ceil, exp, floor, isfinite, isnan, log, log1p, maximum, sub, where
 from lucid.ops.indexing import take, take_along
 from lucid.ops.linalg import matmul
+from lucid.ops.loops import scan
 from lucid.ops.op import function
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.rearranging import movedim
-from lucid.ops.shaping import concat, flatten, normalize_axis, pad, permute, reshape, unsqueeze
-from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike
+from lucid.ops.shaping import concat, expand, flatten, normalize_axis, pad, permute, reshape, unsqueeze
+from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike, TracedValueError
 
 # Elements -------------------------------------------------------------------------------------------------------------
 
@@ -96,6 +97,33 @@ def isclose(x: Tensor, other: TensorLike, rtol: float = 1e-05, atol: float = 1e-
         x, y = x.astype(float32), y.astype(float32)
     close = alike | (isfinite(y) & (abs_(x - y) <= atol + rtol * abs_(y)))
     return close | (isnan(x) & isnan(y)) if equal_nan else close
+
+
+@function
+def allclose(x: Tensor, other: TensorLike, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close, as `isclose` says: a Python truth.
+
+    Raises:
+        TracedValueError: while tracing.
+    """
+    close = isclose(x, other, rtol, atol, equal_nan).all()
+    if close.is_traced:
+        raise TracedValueError(
+            "allclose of traced tensors is known only when the model runs; lucid.isclose(x, y).all() is a tensor"
+        )
+    return bool(close.item())
+
+
+@function
+def cumprod(x: Tensor, axis: int, *, dtype: DTypeLike | None = None) -> Tensor:
+    """Running product along an axis; that of integers and booleans is int64. Traced, it is a loop."""
+    x = x.astype(dtype or (x.dtype if x.dtype.kind == "float" else int64))
+    if not x.ndim:
+        return x
+    x = movedim(x, axis, 0)
+    one = expand(as_tensor("cumprod", 1, x.dtype), x.shape[1:])
+    _, products = scan(lambda total, element: (total * element,) * 2, one, x)
+    return movedim(products, 0, axis)
 
 
 @function
@@ -264,6 +292,70 @@ def take_along_dim(x: Tensor, indices: TensorLike, axis: int | None = None) -> T
     """Elements of x at indices along an axis, where the other axes broadcast; without one, of x flattened."""
     indices = as_tensor("take_along_dim", indices)
     return take_along(flatten(x), flatten(indices), axis=0) if axis is None else take_along(x, indices, axis=axis)
+
+
+@function
+def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int] | Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    """Parts of an axis: so many, the first ones perhaps longer by one, or cut at indices.
+
+    Raises:
+        ValueError: for a number of parts below 1.
+    """
+    cuts, place = indices_or_sections, normalize_axis("tensor_split", axis, x.ndim)
+    cuts = cuts.tolist() if isinstance(cuts, Tensor) else cuts
+    size = x.shape[place]
+    if isinstance(cuts, int):
+        if cuts < 1:
+            raise ValueError(f"tensor_split: got {cuts} parts, expected 1 or more")
+        starts = [part * (size // cuts) + sym_min(part, size % cuts) for part in range(cuts)]
+        return tuple(x.narrow(place, a, b - a) for a, b in zip(starts, [*starts[1:], size], strict=True))
+    bounds = zip((None, *cuts), (*cuts, None), strict=True)
+    return tuple(x[(slice(None),) * place + (slice(a, b),)] for a, b in bounds)
+
+
+def _evenly(name: str, x: Tensor, cuts: int | Sequence[int], axis: int) -> tuple[Tensor, ...]:
+    if x.ndim <= axis or (isinstance(cuts, int) and not same(x.shape[axis] % cuts, 0)):
+        raise ValueError(f"{name}: got {x.type}, expected {cuts} equal parts of axis {axis}")
+    return tensor_split(x, cuts, axis)
+
+
+@function
+def vsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Equal parts of axis 0, or parts cut at indices.
+
+    Raises:
+        ValueError: for a size that is no multiple of their number.
+    """
+    return _evenly("vsplit", x, indices_or_sections, 0)
+
+
+@function
+def hsplit(x: Tensor, indices_or_sections: int | Sequence[int]) -> tuple[Tensor, ...]:
+    """Equal parts of axis 1, of a vector axis 0, or parts cut at indices.
+
+    Raises:
+        ValueError: for a size that is no multiple of their number.
+    """
+    return _evenly("hsplit", x, indices_or_sections, min(1, x.ndim - 1))
+
+
+@function
+def unfold(x: Tensor, axis: int, size: int, step: int) -> Tensor:
+    """Windows of so many elements along an axis, each so many steps after the one before, as a new last axis.
+
+    Raises:
+        ValueError: for a window longer than the axis, or a step below 1.
+    """
+    if not x.ndim:
+        return unfold(reshape(x, (1,)), axis, size, step)[0]
+    place = normalize_axis("unfold", axis, x.ndim)
+    room = x.shape[place] - size
+    if step < 1 or size < 0 or (isinstance(room, int) and room < 0):
+        raise ValueError(
+            f"unfold: windows of {size} in steps of {step} do not fit axis {axis} of {show_shape(x.shape)}"
+        )
+    places = unsqueeze(arange(room // step + 1) * step, 1) + arange(size)
+    return movedim(take(x, places, place), place + 1, -1)
 
 
 @function

@@ -382,6 +382,30 @@ def rand_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
 
 
 @torch_names_and(*UNUSED)
+def randint(low: Any = 0, high: Any = None, shape: Any = None, *, dtype: DTypeLike = int64) -> Tensor:
+    """Random integers from `low` (0) to below `high`: ``randint(10, (2, 3))``, ``randint(1, 7, (2,))``.
+
+    Raises:
+        TracedValueError: while tracing, as they would be constants of the model.
+    """
+    if shape is None:
+        low, high, shape = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    return _as_tensor(generator("randint").integers(low, high, as_shape(shape)), dtype)
+
+
+@torch_names_and(*UNUSED)
+def randperm(n: int, *, dtype: DTypeLike = int64) -> Tensor:
+    """The integers from 0 to n - 1 in a random order.
+
+    Raises:
+        TracedValueError: while tracing, as they would be constants of the model.
+    """
+    return _as_tensor(generator("randperm").permutation(n), dtype)
+
+
+@torch_names_and(*UNUSED)
 def normal(
     mean: float | Tensor, std: float | Tensor = 1.0, shape: Sequence[int] = (), *, dtype: DTypeLike = float32
 ) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid.core.graph.types import Array, DType, TensorType, as_dtype, bool_, float64, int64, show_shape, uint8
+from lucid.core.graph.types import Array, DType, TensorType, as_dtype, bool_, float32, float64, int64, show_shape, uint8
 from lucid.core.sizes.dims import Size, product, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.elementwise import abs_, at_least_float32, check_kind, exp, isfinite, log, maximum, pow_, sqrt, where
@@ -176,8 +176,18 @@ def std(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = Fa
 
 @function
 def logsumexp(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The logarithm of the sum of exp(x) over axes, without overflow; of infinities alone it is that infinity."""
+    """The logarithm of the sum of exp(x) over axes, without overflow; of infinities alone it is that infinity.
+
+    Integers are computed in float32. A number without axes is its own; that of no elements is -infinity.
+    """
+    x = x if x.dtype.kind == "float" else x.astype(float32)
+    if not x.ndim:
+        for each in () if axis is None else each_axis(axis):
+            normalize_axis("logsumexp", each, 1)
+        return x
     axes = _every("logsumexp", x, axis)
+    if any(same(x.shape[each], 0) for each in axes):
+        return log(sum_(exp(x), axis=axes, keepdims=keepdims))
     top = max_(x, axis=axes, keepdims=True)
     top = where(isfinite(top), top, 0)
     total = log(sum_(exp(x - top), axis=axes, keepdims=True)) + top

@@ -91,7 +91,7 @@ def _cut_to(x: Tensor, other: Tensor, axis: int | None = None) -> Tensor:
 
 @function
 def index_select(x: Tensor, axis: int, indices: TensorLike) -> Tensor:
-    """Elements of an axis by a vector of indices.
+    """Elements of an axis by a vector of indices, or one of them by a number; x without axes is one element.
 
     Raises:
         IndexError: eagerly, for an index below 0 or out of range.
@@ -99,7 +99,9 @@ def index_select(x: Tensor, axis: int, indices: TensorLike) -> Tensor:
     """
     picks = as_tensor("index_select", indices)
     _check_not_negative("index_select", picks)
-    return take(x, picks, axis)
+    if not x.ndim:
+        return take(reshape(x, (1,)), reshape(picks, ()), axis)
+    return take(x, picks if picks.ndim else reshape(picks, (1,)), axis)
 
 
 @function
@@ -156,8 +158,11 @@ def index_add(x: Tensor, axis: int, indices: TensorLike, source: Tensor) -> Tens
         TypeError: for indices that are not integers, or values of another element type.
         ValueError: for indices that are not a vector, or slices of another shape.
     """
-    axis = normalize_axis("index_add", axis, x.ndim)
     picks = as_tensor("index_add", indices)
+    if not x.ndim and not source.ndim:  # one element, as in torch
+        return reshape(index_add(reshape(x, (1,)), axis, reshape(picks, (1,)), reshape(source, (1,))), ())
+    axis = normalize_axis("index_add", axis, x.ndim)
+    picks = picks if picks.ndim else reshape(picks, (1,))
     if picks.ndim != 1:
         raise ValueError(f"index_add: indices have shape {show_shape(picks.shape)}, expected a vector")
     picks = unsqueeze(picks, tuple(i for i in range(x.ndim) if i != axis))

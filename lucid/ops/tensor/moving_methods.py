@@ -107,6 +107,53 @@ class MovingMethods(TensorValue, Generic[T]):
         """``beta * x + alpha * (batch1 @ batch2)`` for this tensor x."""
         return self._op("baddbmm", batch1, batch2, beta=beta, alpha=alpha)
 
+    # What torch composes: the functions of the same names --------------------------------------------------------
+
+    def allclose(self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: Flag = False) -> Flag:
+        """Whether all elements are close to others."""
+        return bool(self._op("allclose", other, rtol, atol, equal_nan))
+
+    @torch_names
+    def cumprod(self, axis: Whole, dtype: Any = None) -> T:
+        """Running product along an axis."""
+        return self._op("cumprod", axis, dtype=dtype)
+
+    @torch_names
+    def median(self, axis: Whole | None = None, keepdims: Flag = False) -> Any:
+        """The lower of the elements in the middle; along an axis with their indices."""
+        return self._op("median", axis, keepdims)
+
+    @torch_names
+    def kthvalue(self, k: Whole, axis: Whole = -1, keepdims: Flag = False) -> Any:
+        """The k-th smallest elements along an axis, and their indices."""
+        return self._op("kthvalue", k, axis, keepdims)
+
+    @torch_names
+    def quantile(
+        self, q: Any, axis: Whole | None = None, keepdims: Flag = False, *, interpolation: str = "linear"
+    ) -> T:
+        """The elements below which fractions of the elements are."""
+        return self._op("quantile", q, axis, keepdims, interpolation=interpolation)
+
+    def masked_select(self, mask: Any, *, size: Size | None = None, fill_value: Number = 0) -> T:
+        """The elements where a mask is true; while tracing so many of them."""
+        return self._op("masked_select", mask, size=size, fill_value=fill_value)
+
+    def argwhere(self) -> T:
+        """The indices of the elements that are not 0."""
+        return self._op("argwhere")
+
+    @torch_names
+    def tensor_split(self, indices_or_sections: Any, axis: Whole = 0) -> tuple[T, ...]:
+        """Parts of an axis: so many, or cut at indices."""
+        parts: Any = self._op("tensor_split", indices_or_sections, axis)
+        return tuple(parts)
+
+    @torch_names
+    def unfold(self, axis: Whole, size: Whole, step: Whole) -> T:
+        """Windows along an axis as a new last one."""
+        return self._op("unfold", axis, size, step)
+
     # Order and places ---------------------------------------------------------------------------------------------
 
     @torch_names

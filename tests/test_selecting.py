@@ -1,0 +1,87 @@
+"""Elements by rank, mask and place: what `tests/ported_layers.py` cannot compare with torch, and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor
+from lucid.testing import assert_parity
+
+X = lucid.tensor([[1.0, -2.0, 3.0], [-4.0, 5.0, 6.0]])
+
+
+def test_a_mask_selects_elements_eagerly() -> None:
+    assert lucid.masked_select(X, X > 0).tolist() == [1, 3, 5, 6]
+    assert X.masked_select(lucid.tensor([True, False, False])).tolist() == [1, -4]
+    assert lucid.masked_select(lucid.tensor(3.0), lucid.tensor([True, False, True])).tolist() == [3, 3]
+    assert lucid.argwhere(X < 0).tolist() == [[0, 1], [1, 0]]
+
+
+def test_with_a_bound_a_mask_selects_elements_of_traced_tensors() -> None:
+    def model(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return (
+            x.masked_select(x > 0, size=3),
+            lucid.masked_select(x, x > 0, size=x.numel(), fill_value=-1),
+            lucid.argwhere(x > 0, size=4, fill_value=9),
+        )
+
+    three, every, places = model(X)
+    assert three.tolist() == [1, 3, 5]
+    assert every.tolist() == [1, 3, 5, 6, -1, -1]
+    assert places.tolist() == [[0, 0], [0, 2], [1, 1], [1, 2]]
+    for target in ("any", "cpu", "portable"):
+        assert_parity(model, ("N", "L"), target=target)
+
+
+def test_close_tensors_are_a_truth() -> None:
+    assert lucid.allclose(X, X + 1e-9) is True
+    assert X.allclose(X + 1) is False
+    assert lucid.allclose(X * np.nan, X * np.nan, equal_nan=True)
+
+
+def test_random_integers_have_their_bounds() -> None:
+    lucid.manual_seed(1)
+    drawn = lucid.randint(3, 7, (50,))
+    assert (drawn.dtype, set(drawn.tolist())) == (lucid.int64, {3, 4, 5, 6})
+    assert set(lucid.randint(2, size=(40,), dtype=lucid.int32).tolist()) == {0, 1}
+    assert lucid.randint(high=1, size=(2, 3)).tolist() == [[0, 0, 0]] * 2
+    assert sorted(lucid.randperm(5).tolist()) == [0, 1, 2, 3, 4]
+
+
+TRACED: dict[str, Callable[[Tensor], Any]] = {
+    r"masked_select\(x, mask, size=n\), or write lucid.where": lambda x: x.masked_select(x > 0),
+    r"argwhere of a traced .* lucid.argwhere\(x, size=n\)": lambda x: lucid.argwhere(x),
+    r"lucid.isclose\(x, y\).all\(\) is a tensor": lambda x: lucid.allclose(x, x),
+    r"triu_indices: got the sizes N and 3.*lucid.ones\(rows, columns\).triu\(\)": lambda x: lucid.triu_indices(
+        x.shape[0], 3
+    ),
+    "randint: random numbers that are drawn in forward": lambda x: x + lucid.randint(3, (1,)),
+}
+
+
+@pytest.mark.parametrize("message", TRACED)
+def test_what_only_a_run_knows_says_what_to_write(message: str) -> None:
+    with pytest.raises(lucid.TracedValueError, match=message):
+        lucid.trace(TRACED[message], ("N", 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: X.quantile(1.5), ValueError, "q is 1.5, expected a number from 0 to 1"),
+        (lambda: X.quantile(0.5, interpolation="mean"), ValueError, "interpolation is 'mean', expected one of linear"),
+        (lambda: X.masked_select(X), TypeError, "got a mask float32.* expected booleans"),
+        (lambda: lucid.searchsorted(X, X, side="both"), ValueError, "side is 'both' and right False, expected 'left'"),
+        (lambda: X.tensor_split(0), ValueError, "got 0 parts, expected 1 or more"),
+        (lambda: lucid.hsplit(X, 2), ValueError, r"hsplit: got float32\[2, 3\], expected 2 equal parts of axis 1"),
+        (lambda: X.unfold(1, 4, 1), ValueError, r"windows of 4 in steps of 1 do not fit axis 1 of \[2, 3\]"),
+    ],
+)
+def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
