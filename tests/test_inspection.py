@@ -361,6 +361,15 @@ def test_weights_of_few_bits_share_bytes(kind, size, tmp_path):
     assert (found.parameters, found.modules.weight_bytes) == (17, size)
 
 
+def test_an_open_length_is_one_that_the_model_has_positions_for(tmp_path):
+    table = nn.Embedding(24, 4)
+    short = tmp_path / "short.onnx"
+    lucid.export.to_onnx(lambda x: x + table.weight[: x.shape[1]], ("N", "L", 4), path=short)
+    assert inspect_model(short).sizes == {"N": 1, "L": 24}
+    lucid.export.to_onnx(nn.Linear(4, 4), ("N", "L", 4), path=short)
+    assert inspect_model(short).sizes == {"N": 1, "L": 128}
+
+
 def test_sizes_without_a_name_are_called_after_their_axis(tmp_path):
     path = save(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])], {"x": [None, 3]}, {})
     assert inspect_model(path).sizes == {"x.0": 1}

@@ -79,7 +79,7 @@ def embedding(reader: Reader, session: Session, output: str, pooling: str | None
     if pooling not in ("cls", "mean"):
         raise ValueError(
             f"{where}: its model gives {_STATES}, a vector for each token, and the checkpoint does not say how they "
-            f"are pooled; give pooling 'cls' or 'mean', got {pooling!r}"
+            f"are pooled; give pooling 'cls' or 'mean' (--pooling), got {pooling!r}"
         )
 
     def pooled(results: Mapping[str, Array], arrays: Mapping[str, Array]) -> dict[str, Results]:

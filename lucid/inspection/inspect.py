@@ -95,7 +95,8 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
     Args:
         path: the file; its external data must be in its folder.
         sizes: values of symbolic sizes, for which operations are counted; by default 1 for the first axis of an
-            input and 128 for others. A size without a name is named after its input and axis, `x.1`.
+            input, and for others 128 or the most that the model has positions for. A size without a name is named after
+            its input and axis, `x.1`.
 
     Raises:
         ModelError: for a file that is broken, newer than the installed onnx, lacks its data, or demands more than any
@@ -106,7 +107,7 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
     path = Path(path)
     slim = read(path)
     model = slim.model
-    defaults = free_sizes(model.graph)
+    defaults = free_sizes(model)
     unknown = sorted(set(sizes or {}) - set(defaults))
     if unknown:
         raise ValueError(

@@ -11,6 +11,7 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from lucid.core.sizes.dims import Dim, SymbolicSizeError, dim, evaluate
 from lucid.runtime.constant_sizes import made_of_constants
+from lucid.runtime.requirements import limits_of
 from lucid.runtime.subgraphs import graphs_inside
 
 Known: TypeAlias = tuple[int | None, ...]
@@ -18,15 +19,16 @@ _MAX_PROPAGATED = 1 << 20
 _BATCH, _LENGTH = 1, 128  # default sizes: of the first axis of an input, of any other
 
 
-def free_sizes(graph: GraphProto) -> dict[str, int]:
+def free_sizes(model: ModelProto) -> dict[str, int]:
     """The symbolic sizes of the inputs with a default value each; one without a name is named after its axis."""
     found: dict[str, int] = {}
-    for value in real_inputs(graph):
+    most = limits_of(model).explaining
+    for value in real_inputs(model.graph):
         for axis, size in enumerate(value.type.tensor_type.shape.dim):
             if not size.HasField("dim_value"):
                 name = _name(value, axis)
                 if _is_name(name):
-                    found.setdefault(name, _BATCH if axis == 0 else _LENGTH)
+                    found.setdefault(name, min(_LENGTH, most.get(name, _LENGTH)) if axis else _BATCH)
     return found
 
 
