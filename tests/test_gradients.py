@@ -128,6 +128,26 @@ def test_a_loop_goes_back_through_its_steps() -> None:
         assert_parity(lucid.grad(total), lucid.spec("L", 3), lucid.spec(3), target=target)
 
 
+def test_a_recomputed_module_has_the_same_gradients_and_keeps_nothing_inside() -> None:
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12), 2)
+    both = lucid.value_and_grad(lambda x: (model(x).tanh() * x.exp()).mean(), wrt=model)
+    x = lucid.randn(2, 3, 8)
+    before, wanted = both(x)
+    for layer in model.layers:
+        nn.recompute(layer)
+    after, found = both(x)
+    np.testing.assert_allclose(after.numpy(), before.numpy(), rtol=1e-6)
+    for name, gradient in wanted.items():
+        np.testing.assert_allclose(found[name].numpy(), gradient.numpy(), rtol=1e-4, atol=1e-7)
+    graph = lucid.trace(lambda x: both(x)[1], lucid.spec("N", "L", 8))
+    assert sum(node.op.name == "scan" for node in graph.nodes()) == 4  # each layer there and back
+    assert not {"attention", "layer_norm", "linear"} & {node.op.name for node in graph.nodes()}
+    assert "scan" not in lucid.trace(model, lucid.spec("N", "L", 8)).op_names()
+    assert_parity(lambda x: both(x)[1], lucid.spec("N", "L", 8), target="cpu", atol=1e-6)
+    with pytest.raises(GradientError, match=r"scan: dropout in a loop or in a recomputed module has no gradient"):
+        lucid.grad(lambda x: nn.recompute(nn.Dropout(0.5).train())(x).sum())(X)
+
+
 def _unrolled(x: Tensor, w: Tensor) -> Tensor:
     h, rows = lucid.zeros(3), []
     for v in (x[0], x[1]):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any
 
 from lucid import ops
-from lucid.core.graph.values import Body
+from lucid.core.graph.loop_bodies import with_bodies
+from lucid.core.graph.values import Body, in_order
 from lucid.core.sizes.dims import product, same
-from lucid.gradients.tape import BODIES, RULES, Rule, Tape, filled
+from lucid.gradients.tape import BODIES, RULES, GradientError, Rule, Tape, filled
 from lucid.ops.attention.call import AttentionOptions
 from lucid.ops.attention.op import joined_heads, split_heads
 from lucid.ops.convolution import Ints
@@ -233,24 +235,21 @@ def _average(x: Tensor, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_
 def _scan_body(wanted: Sequence[bool], *operands: Tensor, body: Body, carries: int, slices: int, reverse: bool) -> Any:
     """A loop that also gives the carried values before each step, for the loop of its gradient."""
     before = body.inputs[:carries]
-    if len(body.outputs) >= 2 * carries > 0 and all(map(lambda a, b: a is b, body.outputs[-carries:], before)):
+    if any(node.op is ops.dropout for node in with_bodies(in_order(body.outputs))):
+        raise GradientError(
+            "scan: dropout in a loop or in a recomputed module has no gradient, as steps are computed twice: drop "
+            "elements outside, or call eval()"
+        )
+    if not carries or (len(body.outputs) >= 2 * carries and all(map(is_, body.outputs[-carries:], before))):
         return None
     attributes = {"body": Body(body.inputs, (*body.outputs, *before)), "carries": carries, "slices": slices}
     results: Any = scan_op.apply(operands, {**attributes, "reverse": reverse})
     return results[: len(body.outputs)]
 
 
-def _scan(
-    g: Sequence[Tensor | None],
-    y: Sequence[Tensor],
-    *operands: Tensor,
-    body: Body,
-    carries: int,
-    slices: int,
-    reverse: bool,
-    wanted: Sequence[bool],
-) -> list[Tensor | None]:
+def _scan(g: Any, y: Any, *operands: Tensor, body: Body, carries: int, slices: int, reverse: bool, wanted: Any) -> Any:
     """A loop in the other order: each step computes the body once more and goes back through it."""
+    g, y = ([g], [y]) if isinstance(y, Tensor) else (g, y)  # of one output alone
     own = carries + slices
     outputs, outer = body.outputs[: len(body.outputs) - carries], operands[own:]
     places = [i for i, x in enumerate(operands) if x.dtype.kind == "float" and (i < carries or wanted[i])]

@@ -101,6 +101,7 @@ from lucid.nn.losses import TripletMarginLoss as TripletMarginLoss
 from lucid.nn.module import Buffer as Buffer
 from lucid.nn.module import Module as Module
 from lucid.nn.module import Parameter as Parameter
+from lucid.nn.module import recompute as recompute
 from lucid.nn.module import scoped as scoped
 from lucid.nn.normalization import BatchNorm1d as BatchNorm1d
 from lucid.nn.normalization import BatchNorm2d as BatchNorm2d

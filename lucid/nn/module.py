@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Protocol, S
 
 import numpy as np
 
-from lucid.core.graph.scope import entered, scope
+from lucid.core.graph.pytree import fill, flatten_tree
+from lucid.core.graph.scope import entered, is_differentiated, scope
 from lucid.core.graph.types import Array, DTypeLike, TensorType, array_type, as_dtype, convert, show_shape
 from lucid.core.graph.values import Value
 from lucid.core.process.context import is_evaluating
@@ -19,6 +20,7 @@ from lucid.core.words import html
 from lucid.core.words.other_libraries import type_name
 from lucid.core.words.package_names import unknown
 from lucid.ops.creation import wanted_type
+from lucid.ops.loops import scan
 from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 P = ParamSpec("P")
@@ -150,6 +152,7 @@ class Module:
     """
 
     _training: bool = False
+    _recomputed: bool = False
 
     computed_weights: Mapping[str, Callable[[Any], Tensor]] = {}
     """Weights by name that are computed from this module's parameters when they are read (`nn.utils.weight_norm`)."""
@@ -172,6 +175,8 @@ class Module:
         if kwargs:
             kwargs = forward_arguments(type(self).forward, kwargs)  # type: ignore[assignment]  # of the same forward
         with _inside(self):
+            if isinstance(self, Module) and self._recomputed and is_differentiated():
+                return cast(R, _in_one_step(self.forward, args, kwargs))
             return self.forward(*args, **kwargs)
 
     def input_specs(self) -> Mapping[str, TensorType]:
@@ -445,6 +450,37 @@ class Module:
         inside = "".join(html.folded(name, child._repr_html_()) for name, child in self.named_children())
         head = html.paragraph(f"{type(self).__name__}({self.extra_repr()}): {count:,} parameters")
         return head + (html.table(("own tensor", "type"), own) if own else "") + inside
+
+
+M = TypeVar("M", bound=Module)
+
+
+def recompute(module: M, wanted: bool = True) -> M:
+    """Compute a module once more in the reverse of `lucid.value_and_grad`, so that nothing inside is kept until then.
+
+    This trades time for memory (Chen et al. 2016, "Training deep nets with sublinear memory cost"): with
+    ``for layer in model.layers: nn.recompute(layer)`` only the inputs of layers are kept. Values and gradients stay the
+    same, and so does a model without gradients. A module with active dropout cannot be recomputed.
+
+    Args:
+        module: the module, which is changed and returned.
+        wanted: false to keep what is inside again.
+    """
+    module._recomputed = wanted
+    return module
+
+
+def _in_one_step(forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """A call as a loop of one step: the gradient of a loop computes its steps again, and runtimes do not undo that."""
+    structure, leaves = flatten_tree((args, kwargs), lambda x: x is not None and not isinstance(x, (list, tuple, dict)))
+    tensors = {path: leaf.unsqueeze(0) for path, leaf in leaves.items() if isinstance(leaf, Tensor)}
+
+    def step(carry: Any, rows: dict[str, Tensor]) -> Any:
+        given, named = fill(structure, [rows.get(path, leaf) for path, leaf in leaves.items()])
+        return carry, forward(*given, **named)
+
+    found, results = flatten_tree(scan(step, (), tensors, length=1)[1], lambda x: isinstance(x, Tensor))
+    return fill(found, [result.squeeze(0) for result in results.values()])
 
 
 _NOT_NUMBERS = "cmMOSU"  # kinds of NumPy types: complex numbers, times, objects, text
