@@ -52,7 +52,7 @@ def inspected(options: Inspect | Bench) -> Inspection:
     """The inspection of a file at the sizes of --size."""
     sizes = read_sizes(options.sizes)
     if sizes:
-        check_known(sizes, set(free_sizes(read(options.model).model.graph)))
+        check_known(sizes, set(free_sizes(read(options.model).model)))
     return inspect_model(options.model, sizes)
 
 
