@@ -1,4 +1,4 @@
-"""A text classifier in a web page, learnt from a table of examples: ``make classifier``.
+"""A text classifier in a web page, trained on a table of examples: ``make classifier``.
 
 MiniLM's vectors of the examples are computed with NumPy, and a linear layer is fitted to them. Both are exported as one
 file, with weights in 8 bits, into a page that needs neither a network nor a server.
@@ -38,9 +38,7 @@ class Classifier(nn.Module):
         return F.linear(self.encoder(input_ids, attention_mask), self.weight, self.bias)
 
 
-def fit(
-    vectors: np.ndarray, labels: np.ndarray, steps: int = 500, decay: float = 1e-3
-) -> tuple[np.ndarray, np.ndarray]:
+def fit(vectors: np.ndarray, labels: np.ndarray, decay: float = 1e-3) -> tuple[np.ndarray, np.ndarray]:
     """Logistic regression by gradient descent: weight (labels, E) and bias (labels,) for vectors (N, E) of length 1."""
     wanted = np.eye(labels.max() + 1, dtype=np.float32)[labels]
     weight, bias = np.zeros((wanted.shape[1], vectors.shape[1]), np.float32), np.zeros(wanted.shape[1], np.float32)
