@@ -88,8 +88,14 @@ def test_the_kernel_gives_what_the_reference_says(op: str) -> None:
                 check(got, np.asarray(want).astype(got.dtype), s.name)
 
 
-@pytest.mark.parametrize("s", SAMPLES, ids=[s.name for s in SAMPLES])
-def test_the_type_rule_foretells_the_kernels_shape(s: Sample) -> None:
+@pytest.mark.parametrize("op", OPS)
+def test_the_type_rule_foretells_the_kernels_shape(op: str) -> None:
+    for s in (s for s in SAMPLES if s.op.name == op):
+        with case(s.name):
+            _has_the_foretold_shape(s)
+
+
+def _has_the_foretold_shape(s: Sample) -> None:
     dtype = s.dtypes[0]
     kinds = [a if a is None else a.type(dtype) for a in s.inputs]
     kinds += [None] * (0 if s.op.variadic else len(s.op.arguments) - len(kinds))
