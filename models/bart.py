@@ -31,7 +31,7 @@ from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
-from lucid.models.parts import text_encoders as text
+from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import LanguageModel
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models.parts.options import tied_output
@@ -68,6 +68,11 @@ class BartConfig(option.OptionTable):
     last_first: int | None = None  # of a classifier whose decoder starts with the last id that is not this one (mBART)
     eos_token_id: int = option.whole("eos_token_id", 2, low=0)  # of a classifier, which reads the state at the last one
     num_labels: int = 0
+
+    @property
+    def hidden_size(self) -> int:
+        """The width of both stacks, for heads."""
+        return self.decoder.hidden_size
 
     @classmethod
     def read(cls, options: Config, alone: bool = False) -> Self:
@@ -207,8 +212,8 @@ class BartStates(Pretrained[BartConfig]):
         return Bart.input_specs(self)  # type: ignore[arg-type]  # those of any
 
 
-class BartOnTexts(Pretrained[BartConfig]):
-    """The base of heads that read what the decoder makes of the text's own tokens, shifted by one."""
+class BartOnTexts(decoder_heads.States[BartConfig]):
+    """The base of heads that read the decoder's states for the text's own tokens, shifted by one."""
 
     def __init__(self, config: BartConfig) -> None:
         super().__init__(config)
@@ -216,13 +221,12 @@ class BartOnTexts(Pretrained[BartConfig]):
         if self.start is None and config.last_first is None:
             raise ValueError(f"{type(self).__name__}: the config has no decoder_start_token_id, expected one")
 
-    def states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """The decoder's, (N, L, hidden_size)."""
+    def states(self, input_ids: Tensor, attention_mask: Tensor | None, kept: int | Tensor | None = None) -> Tensor:
         shifted = ops.concat([self.first(input_ids), input_ids[:, :-1]], 1)
-        return self.model(input_ids, shifted, attention_mask)[0]
+        return F.kept_positions(self.model(input_ids, shifted, attention_mask)[0], kept)
 
     def first(self, input_ids: Tensor) -> Tensor:
-        """What the decoder starts with, (N, 1)."""
+        """The first token of the decoder, (N, 1)."""
         padding = self.config.last_first
         if padding is None:
             assert self.start is not None
@@ -230,34 +234,18 @@ class BartOnTexts(Pretrained[BartConfig]):
         kept = (input_ids != padding).astype(lucid.int64)
         return ops.take_along(input_ids, kept.sum(1, keepdims=True) - 1, axis=1)
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return text.text_specs()
 
-
-class BartForSequenceClassification(BartOnTexts):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels): what the decoder makes of the text's own tokens.
-
-    Each text has an end, `eos_token_id`; the state at the last one is read.
-    """
+class BartForSequenceClassification(decoder_heads.EndClassifier[BartConfig], BartOnTexts):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels), from the decoder's state at the end of each."""
 
     checkpoint = with_labels(
         replace(BartStates.checkpoint, read=BartConfig.read_on_texts),
         "text-classification",
         r"classification_head\.out_proj\.weight",
     )
-    output_names: ClassVar[Sequence[str]] = ("logits",)
-
-    def __init__(self, config: BartConfig) -> None:
-        super().__init__(config)
-        width = config.decoder.hidden_size
-        self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        states, end = self.states(input_ids, attention_mask), self.config.eos_token_id
-        return text.classes_at_last(self.classification_head, states, input_ids, end)
 
 
-class BartForQuestionAnswering(BartOnTexts):
+class BartForQuestionAnswering(decoder_heads.QuestionAnswerer[BartConfig], BartOnTexts):
     """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
 
     checkpoint = with_labels(
@@ -266,14 +254,6 @@ class BartForQuestionAnswering(BartOnTexts):
         r"qa_outputs\.weight",
         expected=2,
     )
-    output_names: ClassVar[Sequence[str]] = ("start_logits", "end_logits")
-
-    def __init__(self, config: BartConfig) -> None:
-        super().__init__(config)
-        self.qa_outputs = nn.Linear(config.decoder.hidden_size, 2)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return text.start_and_end(self.qa_outputs(self.states(input_ids, attention_mask)))
 
 
 class BartForCausalLM(LanguageModel[BartConfig]):
@@ -382,7 +362,7 @@ class EncoderDecoder(Embedded):
 
 
 class Stack(nn.Module):
-    """What both have in common: positions, learned if none are given, and norms around the layers."""
+    """The base of both stacks: positions, learned if none are given, and norms around the layers."""
 
     def __init__(self, config: BartConfig, stack: StackConfig, positions: nn.Module | None) -> None:
         width = stack.hidden_size
@@ -398,7 +378,7 @@ class Stack(nn.Module):
         return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
 
     def normed(self, x: Tensor) -> Tensor:
-        """The output of the last layer as others read it."""
+        """The output of the stack, from that of the last layer."""
         return x if self.layer_norm is None else self.layer_norm(x)
 
 
@@ -413,7 +393,7 @@ class Encoder(Stack):
         return self.normed(self.hidden_states(x, positions, key_mask)[-1])
 
     def hidden_states(self, x: Tensor, positions: Positions, key_mask: Tensor | None) -> list[Tensor]:
-        """What enters the first layer, and what each layer returns."""
+        """The input of the first layer, and the output of each layer."""
         states = [self.embedded(x, positions)]
         for layer in self.layers:
             states.append(layer(states[-1], key_mask))
@@ -447,7 +427,7 @@ class Decoder(Stack):
 
 
 def computed_positions(config: BartConfig) -> SinesAndCosines | None:
-    """None for a model that has learned them."""
+    """Positions that are computed; None for a model with learned ones."""
     return None if config.learned_positions else SinesAndCosines(config, config.encoder.hidden_size)
 
 

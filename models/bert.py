@@ -343,7 +343,7 @@ class Encoder(nn.Module):
         return states
 
     def bias(self, x: Tensor) -> Tensor | None:
-        """What is added to the scores of all layers, (1, H, L, L)."""
+        """The bias on the scores of all layers, (1, H, L, L)."""
         relative = self.relative_attention_bias
         return None if relative is None else relative(x.shape[1], x.shape[1])
 
@@ -357,7 +357,7 @@ class Encoder(nn.Module):
         return None if self.rope is None else angles_of(self.rope, ops.arange(length), x.dtype)
 
     def last_norm(self, x: Tensor) -> Tensor:
-        """That of the last states, where the model has one."""
+        """The norm of the last states, in models that have one."""
         return x if self.emb_layer_norm_after is None else self.emb_layer_norm_after(x)
 
 

@@ -240,7 +240,7 @@ class TextModel(nn.Module):
         return self.final_layer_norm(self.hidden_states(input_ids, attention_mask)[-1])
 
     def end_state(self, input_ids: Tensor, states: Tensor) -> Tensor:
-        """That of the end token, (N, hidden_size)."""
+        """The state of the end token, (N, hidden_size)."""
         # The first published configs say 2, which never occurs; for these the end of a text is its highest id.
         eos = self.eos_token_id
         end = (input_ids if eos == 2 else (input_ids == eos).astype(lucid.int32)).argmax(1)

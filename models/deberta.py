@@ -68,7 +68,7 @@ class DebertaConfig(text.TextConfig):
 
     @property
     def num_rows(self) -> int:
-        """Rows of the table of distances on either side."""
+        """The number of rows of the table of distances on either side."""
         return self.num_buckets or self.max_distance
 
     @classmethod
@@ -165,7 +165,7 @@ class Deberta(text.TextEncoder[DebertaConfig]):
 
 
 class Embeddings(nn.Module):
-    """Of the words, and where the model has them of positions and token types, normalised."""
+    """Vectors of words, and of positions and token types if the model has them, normalised."""
 
     def __init__(self, c: DebertaConfig) -> None:
         self.word_embeddings = nn.Embedding(c.vocab_size, c.hidden_size)
@@ -195,7 +195,7 @@ class Encoder(nn.Module):
         self._rows, self.max_distance = Tensor(c.rows_of_distances()), c.max_distance
 
     def hidden_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
-        """What enters the first layer, and what each layer returns."""
+        """The input of the first layer, and the output of each layer."""
         table = self.rel_embeddings.weight[:]
         if self.LayerNorm is not None:
             table = self.LayerNorm(table)
@@ -267,7 +267,7 @@ class DisentangledAttention(nn.Module):
         return y
 
     def bias(self, q: Tensor, k: Tensor, table: Tensor, rows: Tensor) -> Tensor:
-        """What distances add to the scores, (N, H, L, L): q_i k[delta(i, j)] + k_j q[delta(i, j)]."""
+        """The bias of distances on the scores, (N, H, L, L): q_i k[delta(i, j)] + k_j q[delta(i, j)]."""
         found, rows = [], ops.unsqueeze(rows, (0, 1))
         if self.config.content_to_position:
             keys = self._of_distances(self.pos_key_proj or self.key_proj, table)

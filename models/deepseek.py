@@ -179,7 +179,7 @@ class LatentAttention(nn.Module):
 
 
 class HeadProjections(nn.Module):
-    """What would make the keys and values of all heads of a latent vector, applied to queries and outputs instead."""
+    """The projections from latent vectors to keys and values of all heads, applied to queries and outputs instead."""
 
     def __init__(self, c: DeepseekConfig) -> None:
         self.heads, self.plain_dim, self.rank = c.num_heads, c.plain_dim, c.rank
@@ -271,7 +271,7 @@ class DeepseekForTokenClassification(decoder_heads.TokenClassifier[DeepseekConfi
 
 
 def _score_factor(scaling: RopeScaling | None) -> float:
-    """What positions of longer texts multiply scores by."""
+    """The factor of scores by which positions of longer texts are scaled."""
     if isinstance(scaling, YarnScaling) and scaling.mscale_all_dim:
         return scaling.temperature(scaling.mscale_all_dim) ** 2
     return 1.0

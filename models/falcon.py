@@ -113,7 +113,7 @@ class FalconForQuestionAnswering(decoder_heads.QuestionAnswerer[FalconConfig], F
 
 
 def _kv_heads(options: Config, heads: int) -> int:
-    """How many heads of keys and values there are."""
+    """The number of heads of keys and values."""
     if options.get("new_decoder_architecture", bool):
         return options.heads("num_kv_heads", heads, heads)
     if options.get("multi_query", bool):

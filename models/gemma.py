@@ -41,7 +41,7 @@ class GemmaConfig(DecoderConfig):
 
     @classmethod
     def read_states(cls, options: Config) -> GemmaConfig:
-        """The same where a token may also see those after it."""
+        """The same for models whose tokens may also see later ones."""
         kind = options.model_type
         if kind == "gemma3":
             options.only("tie_word_embeddings", True)
@@ -90,7 +90,7 @@ class GemmaConfig(DecoderConfig):
 
     @classmethod
     def _read_first(cls, options: Config, layers: int, known: dict[str, Any]) -> GemmaConfig:
-        """That of Gemma 1, whose layers all see everything; its first files call the activation "gelu"."""
+        """The config of Gemma 1, whose layers all see everything; its first files call the activation "gelu"."""
         (theta, scaling), activation = rope(options), options.activation("hidden_act")
         options.only("hidden_activation", "gelu_pytorch_tanh")  # of releases before transformers 5
         known |= {"activation": "gelu_pytorch_tanh" if activation == "gelu" else activation}

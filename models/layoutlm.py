@@ -97,7 +97,7 @@ _BOXES = {"bbox": lucid.spec("N", "L", 4, dtype=lucid.int64)}
 
 
 class Embeddings(bert.Embeddings):
-    """BERT's, and those of boxes."""
+    """BERT's embeddings, and those of boxes."""
 
     def __init__(self, c: LayoutLMConfig) -> None:
         super().__init__(c)

@@ -138,7 +138,7 @@ class Lfm2States(decoder_heads.RotaryStates[Lfm2Config]):
 
 
 def _kinds(options: Config, layers: int) -> tuple[str, ...]:
-    """What each layer is."""
+    """The kind of each layer."""
     attention = options.get("full_attn_idxs", list, list(range(layers)))
     kinds = options.get("layer_types", list, [FULL if i in attention else _CONV for i in range(layers)])
     if len(kinds) != layers or not all(kind in (FULL, _CONV) for kind in kinds):
@@ -147,7 +147,7 @@ def _kinds(options: Config, layers: int) -> tuple[str, ...]:
 
 
 def _inner_width(options: Config) -> int:
-    """That of the feed-forward networks: two thirds of what the option says, in multiples, unless it is exact."""
+    """The inner width of the feed-forward networks: two thirds of the option, in multiples, unless it is exact."""
     width = options.size("block_ff_dim", options.size("intermediate_size"))
     factor, step = options.real("block_ffn_dim_multiplier"), options.whole("block_multiple_of")
     if not options.get("block_auto_adjust_ff_dim", bool):

@@ -194,7 +194,7 @@ def _multipliers(options: Config, names: Sequence[str]) -> dict[str, float]:
 
 
 def _flag(options: Config, flag: bool | str) -> bool:
-    """What a model type has always or never, or what the option of this name says."""
+    """A flag that is the same for all models of a type, or the value of the option of this name."""
     return options.get(flag, bool) if isinstance(flag, str) else flag
 
 

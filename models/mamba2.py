@@ -59,7 +59,7 @@ class Mamba2Config(option.OptionTable):
 
     @property
     def conv_width(self) -> int:
-        """How many channels are convolved: x, B and C."""
+        """The number of convolved channels: those of x, B and C."""
         return self.inner_size + 2 * self.num_groups * self.state_size
 
     @classmethod

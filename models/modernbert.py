@@ -118,7 +118,7 @@ class ModernBert(text.TextEncoder[ModernBertConfig]):
 
 
 class Embeddings(nn.Module):
-    """Of the tokens, normalised."""
+    """Vectors of the tokens, normalised."""
 
     def __init__(self, c: ModernBertConfig) -> None:
         self.tok_embeddings = nn.Embedding(c.vocab_size, c.hidden_size)
@@ -197,7 +197,7 @@ _CHECKPOINT = replace(
 
 
 class Classifier(text.WithHead[ModernBertConfig], ModernBert):
-    """The base of those with labels: they read the states through one more layer with a norm."""
+    """The base of heads with labels, which read the states through one more layer with a norm."""
 
     def __init__(self, config: ModernBertConfig) -> None:
         super().__init__(config)

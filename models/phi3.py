@@ -112,7 +112,7 @@ def _rope(options: Config, head_dim: int) -> tuple[Rope, int]:
 
 
 def _factors(rope: Config, name: str, count: int) -> tuple[float, ...]:
-    """What divides each frequency."""
+    """The divisor of each frequency."""
     numbers = rope.get(name, list)
     if len(numbers) != count or not all(type(n) in (int, float) and 1e-6 <= n <= 1e6 for n in numbers):
         raise rope.wrong(name, f"expected {count} positive numbers")

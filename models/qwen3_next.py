@@ -88,7 +88,7 @@ class Qwen3NextConfig(DecoderConfig):
 
     @property
     def conv_width(self) -> int:
-        """How many channels are convolved: queries, keys and values."""
+        """The number of convolved channels: those of queries, keys and values."""
         return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
 
     def state(self, dtype: DType) -> Any:

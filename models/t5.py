@@ -28,6 +28,7 @@ from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts import decoder_heads
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models.parts.sentences import PooledEncoder
@@ -364,58 +365,39 @@ class T5ForTokenClassification(text.TokenClassifier[T5Config], T5EncoderStates):
     checkpoint = text.for_token_classification(_OF_ENCODERS)
 
 
-class T5OnTexts(T5EncoderStates):
-    """The base of heads that read what the decoder makes of the text's own tokens, shifted by one."""
+class T5OnTexts(decoder_heads.States[T5Config]):
+    """The base of heads that read the decoder's states for the text's own tokens, shifted by one."""
 
     def __init__(self, config: T5Config) -> None:
         super().__init__(config)
         if config.decoder_start_token_id is None:
             raise ValueError(f"{type(self).__name__}: the config has no decoder_start_token_id, expected one")
         self.start = config.decoder_start_token_id
+        self.shared = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.encoder = Encoder(config, config.num_layers, decoder=False)
         self.decoder = Decoder(config, config.num_decoder_layers, decoder=True)
 
-    def states(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """The decoder's, (N, L, hidden_size)."""
+    def states(self, input_ids: Tensor, attention_mask: Tensor | None, kept: int | Tensor | None = None) -> Tensor:
         start = ops.full((input_ids.shape[0], 1), self.start, dtype=lucid.int64)
-        shifted = self.shared(ops.concat([start, input_ids[:, :-1]], 1))
-        return self.decoder(shifted, super().forward(input_ids, attention_mask), key_mask_of(attention_mask))
+        shifted, key_mask = self.shared(ops.concat([start, input_ids[:, :-1]], 1)), key_mask_of(attention_mask)
+        memory = self.encoder(self.shared(input_ids), key_mask)
+        return F.kept_positions(self.decoder(shifted, memory, key_mask), kept)
 
 
-class T5ForSequenceClassification(T5OnTexts):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels): what the decoder makes of the text's own tokens.
-
-    Each text has an end, `eos_token_id`; the state at the last one is read.
-    """
+class T5ForSequenceClassification(decoder_heads.EndClassifier[T5Config], T5OnTexts):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels), from the decoder's state at the end of each."""
 
     checkpoint = with_labels(
         replace(_OF_HEADS, read=T5Config.read_classifier),
         "text-classification",
         r"classification_head\.out_proj\.weight",
     )
-    output_names = ("logits",)
-
-    def __init__(self, config: T5Config) -> None:
-        super().__init__(config)
-        width = config.hidden_size
-        self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        states, end = self.states(input_ids, attention_mask), self.config.eos_token_id
-        return text.classes_at_last(self.classification_head, states, input_ids, end)
 
 
-class T5ForQuestionAnswering(T5OnTexts):
+class T5ForQuestionAnswering(decoder_heads.QuestionAnswerer[T5Config], T5OnTexts):
     """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
 
     checkpoint = with_labels(_OF_HEADS, "question-answering", r"qa_outputs\.weight", expected=2)
-    output_names = ("start_logits", "end_logits")
-
-    def __init__(self, config: T5Config) -> None:
-        super().__init__(config)
-        self.qa_outputs = nn.Linear(config.hidden_size, 2)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
-        return text.start_and_end(self.qa_outputs(self.states(input_ids, attention_mask)))
 
 
 def main() -> None:

@@ -145,7 +145,7 @@ class Wav2Vec2(Pretrained[Wav2Vec2Config]):
         return self.encoder(*self.frames(input_values, attention_mask))
 
     def frames(self, input_values: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """What the encoder reads, (N, frames, hidden_size), and which frames are not padding, (N, frames)."""
+        """The input of the encoder, (N, frames, hidden_size), and which frames are not padding, (N, frames)."""
         if input_values.ndim != 2:
             shape = ", ".join(map(str, input_values.shape))
             raise ValueError(f"Wav2Vec2: input_values have shape [{shape}], expected (N, samples)")
@@ -243,7 +243,7 @@ class Encoder(nn.Module):
         return states
 
     def states_read(self, x: Tensor, kept: Tensor | None, every: bool) -> list[Tensor]:
-        """What a head reads: the last states, or those of every layer."""
+        """The input of a head: the last states, or those of every layer."""
         return self.hidden_states(x, kept) if every else [self(x, kept)]
 
 
@@ -326,11 +326,11 @@ class Attention(nn.Module):
         return self.out_proj(ops.attention(q, k, v, bias, kept, heads=self.num_heads))
 
     def bias(self, x: Tensor) -> Tensor | None:
-        """What distances add to the scores before they are gated, (1, H, L, L)."""
+        """The bias of distances on the scores before gates, (1, H, L, L)."""
         return None if self.rel_attn_embed is None else self.rel_attn_embed(x.shape[1], x.shape[1])
 
     def gate(self, x: Tensor) -> Tensor:
-        """How much of its biases each head takes for each query, (N, H, L, 1), from x (N, L, E)."""
+        """The gate of the biases of each head and query, (N, H, L, 1), from x (N, L, E)."""
         n, length, width = x.shape
         heads = x.reshape(n, length, self.num_heads, width // self.num_heads).transpose(1, 2)
         sums = self.gru_rel_pos_linear(heads).reshape(n, self.num_heads, length, 2, 4).sum(-1)

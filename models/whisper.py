@@ -165,7 +165,7 @@ class Encoder(nn.Module):
         return {"input_features": lucid.spec(batch, self.mels, self.frames, dtype=self.conv1.weight.dtype)}
 
     def hidden_states(self, input_features: Tensor) -> list[Tensor]:
-        """What enters the first layer, and what each layer returns."""
+        """The input of the first layer, and the output of each layer."""
         if input_features.ndim != 3 or input_features.shape[1:] != (self.mels, self.frames):
             shape = ", ".join(map(str, input_features.shape))
             raise ValueError(
@@ -194,7 +194,7 @@ class Decoder(nn.Module):
         return self.layer_norm(self.hidden_states(input_ids, speech)[-1])
 
     def hidden_states(self, input_ids: Tensor, speech: Tensor) -> list[Tensor]:
-        """What enters the first layer, and what each layer returns."""
+        """The input of the first layer, and the output of each layer."""
         states = [self.embed_tokens(input_ids) + self.embed_positions(input_ids.shape[1])]
         for layer in self.layers:
             states.append(layer(states[-1], None, speech)[0])

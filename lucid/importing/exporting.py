@@ -147,7 +147,7 @@ def _difference(module: torch.nn.Module, program: ExportedProgram, examples: Any
     """How a program differs from its module, for inputs like the examples; nothing if the module is random."""
 
     def outputs_of(called: torch.nn.Module, inputs: Any) -> list[torch.Tensor]:
-        """What a module computes, which may change copies of its buffers and of the inputs."""
+        """The outputs of a module, which may change copies of its buffers and of the inputs."""
         buffers = {name: buffer.clone() for name, buffer in called.named_buffers()}
         args, kwargs = pytree.tree_map_only(torch.Tensor, torch.clone, inputs)
         result = torch.func.functional_call(called, buffers, args, kwargs)
@@ -311,7 +311,7 @@ def _check_grown(program: ExportedProgram, examples: Any, grown: Any) -> None:
 
 
 def _shapes(value: Any, axes: Any, everything: Any) -> Any:
-    """What `torch.export` takes as `dynamic_shapes`: an entry for each axis with a name, or for all axes."""
+    """The `dynamic_shapes` of `torch.export`: an entry for each axis with a name, or for all axes."""
     if isinstance(value, torch.Tensor):
         if axes is None:
             return None if everything is None else dict.fromkeys(range(value.ndim), everything)

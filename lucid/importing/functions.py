@@ -432,7 +432,7 @@ def softmax_half(x: Tensor, axis: int, half_to_float: bool) -> Tensor:
 
 
 def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor:
-    """How many numbers are in each of `bins` equal parts of low to high."""
+    """The count of numbers in each of `bins` equal parts from low to high."""
     if not low < high:
         raise NotImplementedError("histc without a range")
     place = ops.floor((x.flatten() - low) / (high - low) * bins)

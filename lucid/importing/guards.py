@@ -1,4 +1,4 @@
-"""What torch assumed about sizes while it exported a program: its guards."""
+"""torch's guards: what it assumed about sizes while it exported a program."""
 
 from __future__ import annotations
 

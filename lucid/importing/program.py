@@ -49,7 +49,7 @@ class Call(NamedTuple):
 
 
 class Program:
-    """What an imported module computes, called as torch's `forward` is.
+    """The computation of an imported module, called like torch's `forward`.
 
     It stands in the place of a module's method `forward` and has a signature, so that inputs have torch's names.
     `bounds` are of sums of sizes, each with the axes that are added: other sums torch's program does not hold for.

@@ -433,7 +433,7 @@ def _line(node: Node) -> str:
 def _weights(
     program: ExportedProgram, module: TorchPart, slots: Mapping[Node, Slot], kinds: Mapping[str, str]
 ) -> dict[int, Weight | Tensor | Complex]:
-    """What the placeholders of parameters, buffers and constants stand for, by slot; the state is put in its places."""
+    """The values of the placeholders of parameters, buffers and constants, by slot; the state is put in its places."""
     own = {item.arg.name: item for item in program.graph_signature.input_specs}
     known: dict[Any, Tensor] = {}
     weights: dict[int, Weight | Tensor | Complex] = {}

@@ -49,7 +49,7 @@ class Checkpoint(NamedTuple):
     missing: Sequence[str]
     """The keys of weights that the files do not have: transformers draws random numbers for them."""
     options: Mapping[str, Any]
-    """Those of preprocessor_config.json."""
+    """The options of preprocessor_config.json."""
 
 
 def read(folder: Path, task: str | None, architecture: str | None, trust_remote_code: bool) -> Checkpoint:

@@ -132,7 +132,7 @@ class _Calls:
         return states
 
     def cross(self, encoder_hidden_states: torch.Tensor) -> list[list[torch.Tensor]]:
-        """What the decoder's layers read of the encoder's output."""
+        """The keys and values of the encoder's output for the decoder's layers."""
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         ids = torch.zeros(encoder_hidden_states.shape[0], 1, dtype=torch.int64)
         self._decoded(ids, encoder_hidden_states, None, cache)
@@ -168,7 +168,7 @@ class _Calls:
         return logits
 
     def outputs(self, arrays: Mapping[str, Array]) -> list[torch.Tensor]:
-        """What a part computes, found by its inputs; an encoder's with the caches."""
+        """The outputs of a part, found by its inputs; an encoder's with the caches."""
         given = tensors_of(arrays)
         if any(name.startswith("past_key_values.") for name in given):
             sides = [(side, name) for side in ("decoder", "encoder") for name in ("key", "value")]

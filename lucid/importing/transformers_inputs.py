@@ -49,7 +49,7 @@ def input_specs(read: Checkpoint, given: Mapping[str, TensorType]) -> dict[str, 
 
 
 def _beside_ids(read: Checkpoint, names: Mapping[str, Parameter]) -> dict[str, TensorType]:
-    """What goes with token ids."""
+    """The inputs that go with token ids."""
     config, text = read.model.config, spec("N", "L", dtype=int64)
     found: dict[str, TensorType] = {}
     if "bbox" in names:

@@ -181,7 +181,7 @@ def tensors_of(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
 
 
 def cache_option(name: str, parameters: Mapping[str, Any]) -> str:
-    """What a class of transformers calls its cache."""
+    """The name of the cache in a class of transformers."""
     found = next((each for each in ("past_key_values", "cache") if each in parameters), None)
     if found is None:
         raise _without_cache(name)

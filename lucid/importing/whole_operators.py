@@ -29,7 +29,7 @@ def _shapes(x: torch.Tensor, states: Sequence[torch.Tensor], *options: Any) -> t
 
 
 def _kernel(name: str) -> Any:
-    """What computes an operator where torch runs a program that has it."""
+    """The implementation of an operator for programs that torch runs."""
 
     def run(x: torch.Tensor, states: list[torch.Tensor], *others: Any) -> tuple[torch.Tensor, ...]:
         return tuple(getattr(torch, name)(x, states if name == "lstm" else states[0], *others))

@@ -34,7 +34,7 @@ Named = Callable[[str], str | None]
 def expert_changes(
     module: str, pairs: Mapping[str, LowRank], shapes: Mapping[str, tuple[int, ...]], named: Named, model_type: object
 ) -> dict[str, LowRank]:
-    """What is added to which weights, by their names; nothing if no parameter or several fit.
+    """The changes of weights, by their names; none if no parameter fits, or several do.
 
     Args:
         module: the name of the experts.

@@ -89,13 +89,13 @@ class LowRank:
     experts: int = 1
 
     def of_expert(self, number: int, part: int, parts: int) -> LowRank:
-        """For one of several parts of the rows of an expert's own weight."""
+        """The change of one part of the rows of an expert's own weight."""
         a = self.a.reshape(self.experts, -1, self.a.shape[1])[number]
         b = self.b.reshape(parts, -1, len(a), self.experts)[part, :, :, number]
         return replace(self, a=a, b=b, experts=1)
 
     def placed(self, shape: tuple[int, ...], conv1d: bool) -> LowRank | None:
-        """For a weight of this shape; None if it does not fit.
+        """The change for a weight of this shape; None if it does not fit.
 
         Args:
             shape: of the weight.
@@ -140,7 +140,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapter:
-    """An adapter, as its folder has it.
+    """An adapter as read from its folder.
 
     Args:
         folder: where it is.
@@ -286,7 +286,7 @@ def _read_scales(options: Config) -> _Scales:
 
 
 def _read_patterns(options: Config, name: str) -> dict[str, Any]:
-    """Numbers by regular expressions, which are a stranger's: those that could take forever are refused."""
+    """Numbers by regular expressions. These are untrusted: those that could run forever are refused."""
     patterns = options.get(name, dict, {})
     for pattern, value in patterns.items():
         whole = type(value) is int and 1 <= value < 1 << 31
@@ -322,7 +322,7 @@ def weights_file(folder: Path) -> Path:
 
 
 def _sorted(where: Path, arrays: Mapping[str, Array]) -> tuple[dict[str, _Tensors], dict[str, Array]]:
-    """The tensors by layer, and those that take the place of others."""
+    """The tensors by layer, and those that replace weights."""
     layers, saved = dict[str, _Tensors](), dict[str, Array]()
     for key, array in arrays.items():
         if not key.startswith(PREFIX) or len(key) > _MAX_NAME + len(PREFIX):
@@ -359,7 +359,7 @@ def _rows(options: Config, table: str, layer: _Tensors) -> Rows:
 
 
 def _expert_pairs(module: str, layer: _Tensors, scales: _Scales, weight: float) -> dict[str, LowRank]:
-    """What is added to the parameters of a module with joined experts, for each that target_parameters names."""
+    """The changes of the parameters of a module with joined experts, for each that target_parameters names."""
     a, b = layer.get("lora_A"), layer.get("lora_B")
     if a is None or b is None or a.ndim != 2 or b.ndim != 2 or len(a) != b.shape[1]:
         return {}

@@ -1,4 +1,4 @@
-"""Adapters of PEFT (LoRA): found beside or for a base model, and merged into its weights when these are read.
+"""PEFT adapters (LoRA), found next to or for a base model, and merged into its weights as they are read.
 
 `adapter_files.py` reads the folder of an adapter; here its layers are found among the weights of the base model, under
 the names of the checkpoint, before a model's own reader sees them. A weight is merged when it is asked for, in float32,
@@ -277,7 +277,7 @@ def _with_older_names(adapter: Adapter, renames: Sequence[tuple[str, str]]) -> A
 
 
 def _prefix(adapters: Sequence[Adapter], keys: Mapping[str, object]) -> str:
-    """What the names of a base model lack that those of adapters have: ``bert.``, if it is the inner model alone."""
+    """The prefix of adapters' names that those of a base model lack: ``bert.``, if it is the inner model alone."""
     for adapter in adapters:
         for name in adapter.layers:
             outer, _, inner = name.partition(".")

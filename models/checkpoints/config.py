@@ -183,7 +183,7 @@ class Config:
         return self.options.get(name) is not None
 
     def is_null(self, name: str) -> bool:
-        """Whether an option is given as null, where that says something else than its absence."""
+        """Whether an option is given as null, where null and absence differ."""
         self._asked.add(name)
         return name in self.options and self.options[name] is None
 
@@ -192,7 +192,7 @@ class Config:
         return self.has(name) or self._default(name) is not None
 
     def _default(self, name: str) -> Any:
-        """What transformers takes for an option that is absent; None if that is null or not known."""
+        """transformers' value for an absent option; None if that is null or not known."""
         return None if self.reads is None else self.reads.default(name)
 
     def whole_or_none(self, name: str, high: int = MAX_NUMBER) -> int | None:

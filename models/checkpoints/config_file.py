@@ -1,4 +1,4 @@
-"""JSON files of checkpoints, which are untrusted: read within a limit, shown in messages, and all refusals at once."""
+"""Untrusted JSON files of checkpoints: read within a size limit, quoted in messages, refused in one error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(path: Path) -> Any:
-    """What an untrusted JSON file holds.
+    """The content of an untrusted JSON file.
 
     Raises:
         ConfigError: for a file that is not valid JSON, or too large for a config.
@@ -96,7 +96,7 @@ def without_options(options: Mapping[str, Any], names: Sequence[str], where: str
 
 
 def names_of(options: Sequence[str]) -> str:
-    """Untrusted names of options in a row, of many the first."""
+    """Untrusted names of options for a message; of many, only the first ones."""
     more = f" and {len(options) - MAX_NAMED} more" if len(options) > MAX_NAMED else ""
     return ", ".join(cut(shown(name)) for name in options[:MAX_NAMED]) + more
 
@@ -121,7 +121,7 @@ def cut(text: str) -> str:
 
 
 def read_or_list_refusals(read: Callable[[tuple[str, ...]], T], ignore: str | Sequence[str]) -> T:
-    """What `read` makes of a checkpoint; if it refuses an option, all that it refuses are in the error.
+    """The result of `read`; if it refuses an option, the error lists all options that it refuses.
 
     The refused options are found as a user would find them: by reading again without those that were refused before.
 

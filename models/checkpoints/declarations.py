@@ -1,4 +1,4 @@
-"""What a model declares of its checkpoints: its classes by task, and of each type what it is made of and who knows it.
+"""What a model declares about its checkpoints: its classes by task, and the parts of each type and who knows it.
 
 `families.py` has the table of all models in these words.
 """
@@ -18,7 +18,7 @@ Windows: TypeAlias = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderParts:
-    """What tells one decoder of rotary positions from another; the defaults are Llama's.
+    """How one decoder of rotary positions differs from another; the defaults are Llama's.
 
     Args:
         norm: an "rms" norm, a "layer" norm, one "without_bias" or one "without_weights".
@@ -51,7 +51,7 @@ class DecoderParts:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertOptions:
-    """Which options tell the experts of a decoder in the config.json of one model_type.
+    """The options of config.json that describe the experts of one model_type.
 
     Args:
         width: the option with the inner width of one.
@@ -72,7 +72,7 @@ class ExpertOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderOptions:
-    """Which options tell the other parts of such a decoder in the config.json of one model_type.
+    """The options of config.json that describe the other parts of a decoder of one model_type.
 
     Args:
         eps: what norms add to the variance, or the option that says it.
@@ -160,7 +160,7 @@ class Family:
 
     @property
     def task(self) -> str:
-        """What the model itself is for."""
+        """The task of the model itself."""
         return next(iter(self.tasks))
 
     @property

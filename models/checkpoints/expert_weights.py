@@ -48,7 +48,7 @@ class ExpertWeights(Mapping[str, Weight]):
         return len(self._names)
 
     def _joined(self, key: str, stack: _Stack) -> Array:
-        """The experts one after the other, copied into one array: no two are in memory besides."""
+        """The experts copied into one array one after the other, so that no second copy of all is in memory."""
         kind = _kind(self.checkpoint[stack[0][0]])
         result = np.empty((len(stack), len(stack[0]), *kind.shape), kind.dtype)
         for expert, names in enumerate(stack):
@@ -60,7 +60,7 @@ class ExpertWeights(Mapping[str, Weight]):
         return result.reshape(len(stack), math.prod(result.shape[1:3]), *result.shape[3:])
 
     def _misfits(self, key: str, stack: _Stack) -> str:
-        """Those of an array that are not as most of its weights are."""
+        """The weights of an array that differ from most of its weights."""
         kinds = {name: _kind(self.checkpoint[name]) for names in stack for name in names}
         ((usual, _),) = Counter(kinds.values()).most_common(1)
         return "; ".join(
@@ -71,7 +71,7 @@ class ExpertWeights(Mapping[str, Weight]):
 
 
 class _Kind(NamedTuple):
-    """What weights that are joined have in common."""
+    """The properties that joined weights have in common."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]

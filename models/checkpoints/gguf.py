@@ -131,7 +131,7 @@ class _Piece(NamedTuple):
 
 
 class _Source:
-    """A file as its architecture explains it."""
+    """A file, read by the rules of its architecture."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
@@ -162,14 +162,14 @@ class _Source:
             )
 
     def _is_marked(self, kind: tuple[str, GGUF]) -> bool:
-        """Whether the file has what only those of a type have."""
+        """Whether the file has what only files of this type have."""
         when = kind[1].when
         if when is None:
             return False
         return f"{self.name}.{when}" in self.header.metadata or any(name.endswith(when) for name in self.header.tensors)
 
     def options(self) -> dict[str, object]:
-        """The options of a config.json that says the same."""
+        """The same as options of a config.json."""
         own = {
             key.removeprefix(f"{self.name}."): _plain(value)
             for key, value in self.header.metadata.items()
@@ -257,7 +257,7 @@ class _Source:
         return found is not None and self._layers is not None and int(found[1]) >= self._layers
 
     def _shape(self, key: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """That of the model."""
+        """The shape of the weight in the model."""
         if key.endswith((".conv.weight", ".conv1d.weight")):
             return (shape[0], 1, *shape[1:])
         if key.endswith(".shared_expert_gate.weight"):
@@ -292,7 +292,7 @@ class _Source:
         return weight.rows(order) if isinstance(weight, Blocks) else weight[order]
 
     def _rows_of_qkv(self, name: str, rows: int) -> Iterator[Array]:
-        """Those of queries, keys and values."""
+        """The rows of queries, keys and values."""
         heads, kv_heads = self._heads()
         width, begin = self._share(name, rows, heads + 2 * kv_heads), 0
         for letter, size in zip("qkv", (heads * width, kv_heads * width, kv_heads * width), strict=True):
@@ -323,7 +323,7 @@ class _Source:
         return np.concatenate([np.arange(size - values), tiles.swapaxes(0, 1).reshape(-1)])
 
     def _heads(self) -> tuple[int, int]:
-        """Those of queries, and those of keys and values."""
+        """The numbers of heads of queries, and of keys and values."""
         heads = self._count("attention.head_count")
         return heads, self._count("attention.head_count_kv", heads)
 
@@ -337,7 +337,7 @@ class _Source:
         return value
 
     def _share(self, name: str, size: int, parts: int) -> int:
-        """A size that parts have equal shares of, divided by their number."""
+        """The equal share of a size for each of its parts."""
         if size % parts:
             raise ConfigError(
                 f"{self.header.path}: tensor {show(name)} has {size} rows or heads, expected a multiple of {parts}, as "
@@ -468,7 +468,7 @@ def _mistral3(options: dict[str, Any], own: dict[str, object]) -> None:
 
 
 def _olmo2(options: dict[str, Any], own: dict[str, object]) -> None:
-    """Of OLMo 3: the layers with a window have positions that are not scaled."""
+    """OLMo 3: the layers with a window have positions that are not scaled."""
     if options["model_type"] == "olmo3":
         base = own.pop("rope.freq_base_swa", options.get("rope_theta"))
         options["rope_parameters"] = {"sliding_attention": {"rope_theta": base, "rope_type": "default"}}

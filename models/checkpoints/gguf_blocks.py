@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 
     @property
     def bits(self) -> int:
-        """Of a code in `Blocks`."""
+        """The bits of a code in `Blocks`."""
         return 4 if self.low[0] + (0 if self.high is None else self.high[0]) <= 4 else 8
 
 
@@ -99,7 +99,7 @@ def _halves(stored: Array) -> Array:
 
 
 def _small_scales(kind: GGMLQuantizationType, stored: Array) -> tuple[Array, Array]:
-    """What d and m of a block of 256 are multiplied by for each small block in it, (..., 8 or 16) float32."""
+    """The factors of d and m for each small block in a block of 256, (..., 8 or 16) float32."""
     least: Array = np.zeros(1, np.float32)
     scales: Array
     if kind == GGMLQuantizationType.Q6_K:

@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Header:
-    """What a file holds: metadata and tensors by name. The data is mapped, and read when it is used."""
+    """The content of a file: metadata and tensors by name. The data is mapped, and read when it is used."""
 
     path: Path
     metadata: Mapping[str, Value]
@@ -306,7 +306,7 @@ class Cursor:
         return np.frombuffer(self.data, dtype, count, begin)
 
     def tensors(self, count: int) -> dict[str, Described]:
-        """What the header says of each tensor."""
+        """The tensors as the header describes them."""
         self._announced(count, "tensors", MAX_TENSORS, 32)
         found: dict[str, Described] = {}
         for _ in range(count):

@@ -31,7 +31,7 @@ _GPT4 = (
 
 
 class _Split(NamedTuple):
-    """How text is cut up: by each pattern in turn, within the pieces of the one before."""
+    """How text is split: by each pattern in turn, within the pieces of the previous one."""
 
     patterns: tuple[str, ...]
     whole_words: bool = False  # a piece that is in the vocabulary is one token, whatever the merges say
@@ -53,7 +53,7 @@ _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "sep": "seperator", "p
 
 
 class GGUFTokenizer(NamedTuple):
-    """What a file says about text."""
+    """The tokenizer that a file describes."""
 
     tokenizer: Tokenizer
     special: Mapping[str, int]  # the ids of "bos", "eos", "unk", "sep", "pad", "eot", as far as the file gives them

@@ -1,4 +1,4 @@
-"""Heads with labels: how many there are, the shape of their last weight says."""
+"""Heads with labels, whose number is read from the shape of their last weight."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ C = TypeVar("C")
 
 
 def reading_labels(read: Callable[[Config], C], key: str, expected: int | None = None) -> Callable[[Config], C]:
-    """How a config is read with the number of labels that the head's last weight tells.
+    """A reader of configs that adds the number of labels, which the head's last weight tells.
 
     Args:
-        read: how it is read without.
+        read: the reader without labels.
         key: a regular expression for the whole key of that weight, in which only optional parts are special.
         expected: how many labels there must be, if that is known.
     """

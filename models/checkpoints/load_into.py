@@ -1,4 +1,4 @@
-"""The weights of a checkpoint loaded into a model: which key is for which parameter, and in which form it is kept."""
+"""Loading the weights of a checkpoint: which key is for which parameter, and in which form it is stored."""
 
 from __future__ import annotations
 

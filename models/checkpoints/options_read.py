@@ -49,7 +49,7 @@ class OptionsRead:
     sections: Mapping[str, OptionsRead] = field(default_factory=dict)
 
     def default(self, name: str) -> Any:
-        """What transformers takes for an option that is absent; None if that is null or follows from others."""
+        """transformers' value for an absent option; None if that is null or follows from others."""
         found = self.read.get(name)
         return None if found == COMPUTED else tuple(found) if isinstance(found, list) else found
 
@@ -59,7 +59,7 @@ class OptionsRead:
         return default != COMPUTED and (value == default or (value in (None, {}, []) and not default))
 
     def section(self, name: str) -> OptionsRead | None:
-        """Those of an object inside this one; None if the table does not know it."""
+        """The options of an object inside this one; None if the table does not know it."""
         return self.sections.get(name)
 
 
@@ -69,7 +69,7 @@ def options_read(model_type: object) -> OptionsRead | None:
 
 
 def transformers_version() -> str:
-    """Of the sources that the table was made from."""
+    """The version of the sources that the table was made from."""
     return str(_table()["transformers"])
 
 

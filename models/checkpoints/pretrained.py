@@ -101,11 +101,11 @@ class Checkpoint(Generic[C]):
 
     @property
     def task(self) -> str:
-        """What the class is for, by the name that Hugging Face's hub has for it."""
+        """The task of the class, by the name that Hugging Face's hub has for it."""
         return self.family.task if self.head is None else self.head
 
     def weights(self, options: Config) -> Mapping[str, Weight]:
-        """Those of a checkpoint, as the model has them, under names of the checkpoint."""
+        """The weights of a checkpoint in the model's layout, under names of the checkpoint."""
         weights = options.weights if self.converted is None else self.converted(options.weights)
         return ExpertWeights(weights, self.stacked) if self.stacked else weights
 
@@ -118,9 +118,9 @@ class Unread(NamedTuple):
     """The options of a config.json that a model was made without."""
 
     ignored: tuple[str, ...] = ()
-    """Those that transformers' code of the model_type does not read."""
+    """The options that transformers' code of the model_type does not read."""
     on_request: tuple[str, ...] = ()
-    """Those that the caller asked to ignore."""
+    """The options that the caller asked to ignore."""
 
 
 class Pretrained(nn.PublishedModel, Generic[C]):

@@ -156,7 +156,7 @@ def _installed(kind: str) -> Family | None:
 
 
 def _entry_points(**which: str) -> tuple[Any, ...]:
-    """Those of the group; Lucid's own types need not wait for the library that finds them."""
+    """The entry points of the group; Lucid's own types need not wait for the library that finds them."""
     return tuple(import_module("importlib.metadata").entry_points(group=GROUP, **which))
 
 

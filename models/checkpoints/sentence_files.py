@@ -33,7 +33,7 @@ TASKS = {
     "multi-vector-encoding": re.compile(rf"Transformer( {DENSE})+( {MASK})?( {NORMALIZE})?"),
     "generative-reranking": re.compile(rf"Transformer {SCORE}"),
 }
-"""What a folder is for, by the kinds of its modules in order."""
+"""The task of a folder, by the kinds of its modules in order."""
 SENTENCES, *MODULE_TASKS = TASKS
 _IDENTITY = "torch.nn.modules.linear.Identity"
 DENSE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -76,14 +76,14 @@ class SentenceLayer:
 
 
 USUAL_LAYERS = (SentenceLayer("1_Pooling", POOLING, ("mean",)), SentenceLayer("2_Normalize", NORMALIZE))
-"""Of an encoder that has no modules.json: the mean, scaled to length 1."""
+"""The layers of an encoder without modules.json: the mean, scaled to length 1."""
 LAST_TOKEN = (SentenceLayer("1_Pooling", POOLING, ("lasttoken",)), SentenceLayer("2_Normalize", NORMALIZE))
-"""Of a decoder that has none, in which only the last token has seen all others."""
+"""The layers of a decoder without one, in which only the last token has seen all others."""
 
 
 @dataclass(frozen=True)
 class SentenceModules:
-    """What a folder's modules.json lists: the folder of the encoder, and the layers after it."""
+    """The content of a folder's modules.json: the folder of the encoder, and the layers after it."""
 
     encoder: Path
     layers: tuple[SentenceLayer, ...]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import lucid
-from lucid import Tensor, nn
+from lucid import Tensor, nn, ops
 from lucid.models.checkpoints.labels import reading_labels, with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.decoders import Decoder, DecoderConfig, WithOutputLayer
@@ -21,11 +21,11 @@ from lucid.models.parts.text_encoders import start_and_end, text_specs
 from lucid.nn import functional as F
 
 HEADS = r"(?:lm_head|score|classifier|qa_outputs)\."
-"""What keys of heads on decoders begin with; a regular expression."""
+"""A regular expression for the beginning of the keys of decoder heads."""
 
 
 class Sizes(Protocol):
-    """What a head reads of its decoder's config, a dataclass."""
+    """The sizes that a head reads from its decoder's config, a dataclass."""
 
     @property
     def hidden_size(self) -> int: ...
@@ -33,11 +33,24 @@ class Sizes(Protocol):
     @property
     def num_labels(self) -> int: ...
 
+
+class PaddedSizes(Sizes, Protocol):
+    """The same with the token of padding."""
+
     @property
     def pad_token_id(self) -> int | None: ...
 
 
+class EndedSizes(Sizes, Protocol):
+    """The same with the token that ends a text."""
+
+    @property
+    def eos_token_id(self) -> int: ...
+
+
 C = TypeVar("C", bound=Sizes)
+P = TypeVar("P", bound=PaddedSizes)
+E = TypeVar("E", bound=EndedSizes)
 M = TypeVar("M")
 R = TypeVar("R", bound=DecoderConfig)
 
@@ -49,7 +62,7 @@ class States(Pretrained[M]):
 
     @abstractmethod
     def states(self, input_ids: Tensor, attention_mask: Tensor | None, kept: int | Tensor | None = None) -> Tensor:
-        """Those after the last norm, of all positions or of those that are kept; see `F.kept_positions`."""
+        """States after the last norm, of all positions or of the kept ones; see `F.kept_positions`."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
         return self.states(input_ids, attention_mask)
@@ -59,7 +72,7 @@ class States(Pretrained[M]):
 
 
 class RotaryStates(States[R]):
-    """Those of a decoder with rotary positions."""
+    """`States` of a decoder with rotary positions."""
 
     def __init__(self, config: R) -> None:
         super().__init__(config)
@@ -76,7 +89,7 @@ def for_states(base: Checkpoint[M]) -> Checkpoint[M]:
     return replace(base, head="feature-extraction", tied_keys={}, ignored_keys=[*base.ignored_keys, rf"^{HEADS}"])
 
 
-class LastTokenClassifier(States[C]):
+class LastTokenClassifier(States[P]):
     """Texts (N, L) to logits (N, num_labels), from the state of the last token that is not padding.
 
     Padding is `pad_token_id`, on either side; without one in the config the last place is read.
@@ -84,7 +97,7 @@ class LastTokenClassifier(States[C]):
 
     output_names: ClassVar[Sequence[str]] = ("logits",)
 
-    def __init__(self, config: C) -> None:
+    def __init__(self, config: P) -> None:
         super().__init__(config)
         self.score = nn.Linear(config.hidden_size, config.num_labels, bias=False)
 
@@ -93,7 +106,7 @@ class LastTokenClassifier(States[C]):
         return self.score(last).squeeze(1)
 
     def last_places(self, input_ids: Tensor) -> Tensor | int:
-        """Of the last token of each text, (N,)."""
+        """The position of the last token of each text, (N,)."""
         padding = self.config.pad_token_id
         if padding is None:
             return 1
@@ -102,10 +115,10 @@ class LastTokenClassifier(States[C]):
         ).argmax(1)
 
 
-def for_classification(base: Checkpoint[C]) -> Checkpoint[C]:
+def for_classification(base: Checkpoint[P]) -> Checkpoint[P]:
     """The checkpoint of a `LastTokenClassifier`."""
 
-    def read(options: Config) -> C:
+    def read(options: Config) -> P:
         padding = options.text.whole("pad_token_id", None, low=0)
         return replace(base.read(options), pad_token_id=padding)  # type: ignore[type-var]  # a dataclass
 
@@ -115,6 +128,26 @@ def for_classification(base: Checkpoint[C]) -> Checkpoint[C]:
 def for_reranking(classifier: Checkpoint[C], key: str = r"score\.weight") -> Checkpoint[C]:
     """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
     return replace(classifier, read=reading_labels(classifier.read, key, 1), head="reranking")
+
+
+class EndClassifier(States[E]):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels): two layers on the state at the end of each.
+
+    Each text has an end, `eos_token_id`; the state at the last one is read.
+    """
+
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def __init__(self, config: E) -> None:
+        super().__init__(config)
+        width = config.hidden_size
+        self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        states, head = self.states(input_ids, attention_mask), self.classification_head
+        places = (input_ids == self.config.eos_token_id).astype(lucid.int64) * lucid.arange(1, input_ids.shape[1] + 1)
+        state = ops.take_along(states, ops.unsqueeze(places.argmax(1), (1, 2)), axis=1).squeeze(1)
+        return head["out_proj"](head["dense"](state).tanh())
 
 
 class TokenClassifier(States[C]):
@@ -179,5 +212,5 @@ class GenerativeReranker(OfModules[R], WithOutputLayer[R]):
 
 
 def _with_head(base: Checkpoint[C]) -> Checkpoint[C]:
-    """That of a head in the place of the output layer. Keys of another head are unexpected."""
+    """A checkpoint with a head instead of the output layer; keys of another head are unexpected."""
     return replace(for_states(base), ignored_keys=[*base.ignored_keys, r"^lm_head\."])

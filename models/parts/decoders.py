@@ -31,7 +31,7 @@ PREFIXED = [
 TIED = {"lm_head.weight": "model.embed_tokens.weight"}
 """Its `tied_keys`."""
 TABLE = r"(?:\w+\.)?(?:embed_tokens|embed_in|word_embeddings)\.weight"
-"""What the table of embeddings is called in checkpoints; a regular expression."""
+"""A regular expression for the key of the table of embeddings in checkpoints."""
 
 
 class Angles(NamedTuple):
@@ -43,11 +43,11 @@ class Angles(NamedTuple):
 
 @dataclass(frozen=True)
 class Experts:
-    """Feed-forward networks that are mixtures of experts: each token goes through a few of many.
+    """Mixtures of experts: each token goes through a few of many feed-forward networks.
 
     Args:
-        count: how many there are.
-        per_token: how many of them a token goes through.
+        count: the number of experts.
+        per_token: the number of experts for each token.
         width: the inner width of one.
         normalized: whether the weights of a token's experts add up to 1.
         layers: of each layer, whether it has experts; () for all.
@@ -105,7 +105,7 @@ class DecoderConfig(option.OptionTable):
     sentence_layers: tuple[SentenceLayer, ...] = LAST_TOKEN  # of a sentence encoder
 
     def mixer(self, number: int) -> nn.Module:
-        """What mixes the tokens in a layer: attention, or a module that is called like it."""
+        """The module that mixes the tokens in a layer: attention, or one that is called like it."""
         return Attention(self, number)
 
     def feed_forward(self, number: int) -> nn.Module:
@@ -153,7 +153,7 @@ class LanguageModel(Pretrained[M], nn.CausalDecoder):
         position_ids: Tensor | None,
         past_key_values: Sequence[Any] | None,
     ) -> tuple[Tensor, list[Any]]:
-        """What `logits` reads, (N, L, hidden_size), and the new cache of each layer."""
+        """The input of `logits`, (N, L, hidden_size), and the new cache of each layer."""
 
     @property
     @abstractmethod
@@ -183,7 +183,7 @@ class WithOutputLayer(Pretrained[C]):
         return self.model.embed_tokens.weight
 
     def logits(self, x: Tensor) -> Tensor:
-        """From states before the last norm."""
+        """The logits of states before the last norm."""
         x = self.model.norm(x)
         logits = F.linear(x, self.table) if self.lm_head is None else self.lm_head(x)
         if self.config.logits_scaling != 1:
@@ -269,7 +269,7 @@ class Decoder(nn.Module):
         position_ids: Tensor | None = None,
         past_key_values: Sequence[nn.Cache] | None = None,
     ) -> tuple[list[Tensor], list[nn.Cache]]:
-        """The same from the input of the first layer, (N, L, hidden_size)."""
+        """As `forward`, from the input of the first layer, (N, L, hidden_size)."""
         caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
         key_mask = F.cache_key_mask(attention_mask, caches)
         states, present = [inputs_embeds], []
@@ -282,7 +282,7 @@ class Decoder(nn.Module):
         return states, F.present_caches(past_key_values, present)
 
     def angles(self, positions: Tensor, dtype: DType) -> list[Angles]:
-        """Of each layer, in an element type."""
+        """The rotary positions of each layer, in an element type."""
         own = angles_of(self.rope, positions, dtype)
         if self.window_rope is None:
             return [own] * len(self.layers)
@@ -290,7 +290,7 @@ class Decoder(nn.Module):
         return [own if window is None else windowed for window in self.config.windows]
 
     def query_growth(self, positions: Tensor, dtype: DType) -> Tensor | None:
-        """What queries are multiplied by, (N, L, 1), if anything."""
+        """The factors of queries, (N, L, 1); None without growth."""
         if self.config.query_growth is None:
             return None
         beta, step = self.config.query_growth
@@ -388,7 +388,7 @@ class Attention(nn.Module):
 
 
 class JoinedGatedMLP(nn.Module):
-    """A gated network (Shazeer 2020); one product makes the gate, which is activated, and what it scales."""
+    """A gated network (Shazeer 2020); one product makes both the gate and the numbers that it scales."""
 
     def __init__(self, c: DecoderConfig) -> None:
         self.gate_up_proj = nn.Linear(c.hidden_size, 2 * c.intermediate_size, c.mlp_bias, c.dtype)
@@ -413,7 +413,7 @@ class PlainMLP(nn.Module):
 
 
 class SharedExperts(nn.MixtureOfExperts):
-    """Experts, and one more that sees all tokens, by a gate of its own."""
+    """Experts, and a shared one that sees all tokens through a gate of its own."""
 
     def __init__(self, c: DecoderConfig, e: Experts) -> None:
         super().__init__(e.count, e.per_token, c.hidden_size, e.width, normalized=e.normalized, dtype=c.dtype)
@@ -425,7 +425,7 @@ class SharedExperts(nn.MixtureOfExperts):
 
 
 class ClampedExperts(nn.Module):
-    """Experts with biases, whose gates and what they scale alternate and are limited: those of gpt-oss."""
+    """The experts of gpt-oss: with biases, clamped gates, and rows of gates and of scaled numbers in turn."""
 
     def __init__(self, c: DecoderConfig, e: Experts) -> None:
         def parameter(*shape: int) -> nn.Parameter:
@@ -492,7 +492,7 @@ def _rope(c: DecoderConfig, rope: Rope) -> nn.RotaryEmbedding:
 
 
 def _feed_forward(c: DecoderConfig, number: int) -> nn.Module:
-    """That of one layer."""
+    """The feed-forward network of one layer."""
     experts = c.experts
     if experts is not None and (not experts.layers or experts.layers[number]):
         if experts.clamped:

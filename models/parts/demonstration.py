@@ -14,7 +14,7 @@ GOLDENS = Path(__file__).resolve().parents[2] / "tests" / "goldens"  # in a clon
 
 
 def checkpoint_folder(tiny: str | Path) -> Path:
-    """The checkpoint folder that the command line names, or this one: a tiny one of the tests, or any path."""
+    """The checkpoint folder from the command line, by default `tiny`: one of the tests, or any path."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDENS / tiny
     if not folder.exists():
         sys.exit(f"there is no checkpoint in {folder}; give the folder of one")
@@ -22,7 +22,7 @@ def checkpoint_folder(tiny: str | Path) -> Path:
 
 
 def token_ids(*default: int) -> Tensor:
-    """(1, L): the token ids that the command line gives after the folder, or these."""
+    """Token ids (1, L) from the command line, after the folder, or the default ones."""
     return lucid.tensor([[int(word) for word in sys.argv[2:]] or list(default)])
 
 
@@ -65,14 +65,14 @@ def written(logits: Callable[[Tensor], Tensor], ids: Tensor, end: int | None = N
 
 
 def continue_text(model: type[Any], tiny: str, *default: int) -> None:
-    """The program of a decoder: a text of token ids, from the command line or these, continued greedily."""
+    """The program of a decoder: continue token ids, from the command line or the default ones, greedily."""
     both = SideBySide(model.from_pretrained(checkpoint_folder(tiny)))
     ids = written(lambda ids: both(ids, ones_like(ids)), token_ids(*default))
     print(f"token ids {ids}, {both.verdict('logits')}")
 
 
 def encode_text(model: type[Any], tiny: str, *default: int) -> None:
-    """The program of an encoder: the states of a text of token ids, from the command line or these."""
+    """The program of an encoder: the states of token ids, from the command line or the default ones."""
     ids, both = token_ids(*default), SideBySide(model.from_pretrained(checkpoint_folder(tiny)))
     states = both(ids, ones_like(ids))
     print(f"hidden states {list(states.shape)}, {both.nodes} ONNX nodes, {both.verdict('states')}")

@@ -1,4 +1,4 @@
-"""Images of which some patches are hidden, and their restored pixels: the head of masked image modeling.
+"""Masked image modeling: images with hidden patches, and the head that restores their pixels.
 
 SimMIM (Xie et al. 2022): a vector that is learned stands for each hidden patch, and one convolution makes the pixels
 of its square of each token that the encoder gives.

@@ -1,4 +1,4 @@
-"""From states of tokens to embeddings: sentence-transformers' layers, for a vector, a sparse one, or one a token."""
+"""sentence-transformers' layers: from states of tokens to a vector, a sparse vector, or a vector for each token."""
 
 from __future__ import annotations
 

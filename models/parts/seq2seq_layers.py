@@ -101,7 +101,7 @@ class Layer(nn.Module):
         self.norm_first = stack.norm_first
 
     def before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
-        """What attention or the linear layers read."""
+        """The input of attention or of the linear layers."""
         return norm(x) if self.norm_first else x
 
     def after(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:

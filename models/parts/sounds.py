@@ -1,4 +1,4 @@
-"""What classifiers of sounds have in common: two layers on the states of an encoder, and the mean between them."""
+"""The base of classifiers of sounds: two layers on the states of an encoder, with the mean between them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OnSounds(Pretrained[C]):
     output_names: ClassVar[Sequence[str]] = ("logits",)
 
     def add_weights(self, layers: int) -> None:
-        """Those of the states, if all are read."""
+        """The weights of the states, if all are read."""
         weighted = self.config.weighted_layers
         self.layer_weights = nn.init.new_parameter(layers + 1, value=1.0) if weighted else None
 

@@ -1,4 +1,4 @@
-"""What layers other than attention keep of earlier tokens, in states of one size."""
+"""States of one size, in which layers other than attention keep earlier tokens."""
 
 from __future__ import annotations
 

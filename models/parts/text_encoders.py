@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 import lucid
-from lucid import Tensor, nn, ops
+from lucid import Tensor, nn
 from lucid.models.checkpoints.labels import reading_labels, with_labels
 from lucid.models.checkpoints.option_table import OptionTable
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
@@ -30,7 +30,7 @@ from lucid.nn import functional as F
 
 
 class Sizes(Protocol):
-    """What an encoder and its heads read of a config, a dataclass."""
+    """The sizes that an encoder and its heads read from a config, a dataclass."""
 
     @property
     def hidden_size(self) -> int: ...
@@ -56,7 +56,7 @@ class TextConfig(OptionTable):
 
 
 def text_specs(type_vocab_size: int = 0) -> dict[str, lucid.TensorType]:
-    """What tokenizers make of texts: ids and a mask (N, L), and segments where the model knows several."""
+    """The inputs that tokenizers make of texts: ids and a mask (N, L), and segments where the model knows several."""
     segments = ["token_type_ids"] if type_vocab_size > 1 else []
     return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask", *segments)}
 
@@ -87,7 +87,7 @@ class TextEncoder(Pretrained[C]):
 
     @abstractmethod
     def layer_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
-        """That input, and the output of each layer."""
+        """The input of the first layer, and the output of each layer, from that input."""
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return text_specs()
@@ -115,7 +115,7 @@ class OnStates(Pretrained[L]):
         return self.predict(self.encoder_states(input_ids, attention_mask, *segments), attention_mask)
 
     def encoder_states(self, *inputs: Tensor | None, **named: Tensor) -> Tensor:
-        """What the encoder alone gives, (N, L, E)."""
+        """The states of the encoder, (N, L, E)."""
         states: Tensor = super().forward(*inputs, **named)
         return states
 
@@ -143,13 +143,6 @@ class ClassificationHead(nn.Module):
 
     def forward(self, state: Tensor) -> Tensor:
         return self.out_proj(self.activation(self.dense(state)))
-
-
-def classes_at_last(head: Mapping[str, nn.Linear], states: Tensor, input_ids: Tensor, token: int) -> Tensor:
-    """The same from the state at the last place of a token in each text, of states (N, L, E) and ids (N, L)."""
-    places = (input_ids == token).astype(lucid.int64) * lucid.arange(1, input_ids.shape[1] + 1)
-    state = ops.take_along(states, ops.unsqueeze(places.argmax(1), (1, 2)), axis=1).squeeze(1)
-    return head["out_proj"](head["dense"](state).tanh())
 
 
 class SequenceClassifier(WithHead[C]):

@@ -70,7 +70,7 @@ class Similarities(NamedTuple):
     """How well texts and images match, and their embeddings, as transformers names and orders them."""
 
     logits_per_image: Tensor
-    """(M, N): of each image and each text."""
+    """(M, N), for each image and each text."""
     logits_per_text: Tensor
     """(N, M)."""
     text_embeds: Tensor
@@ -80,7 +80,7 @@ class Similarities(NamedTuple):
 
     @classmethod
     def of(cls, texts: Tensor, images: Tensor, logit_scale: Tensor, logit_bias: Tensor | None = None) -> Self:
-        """Of texts (N, E) and images (M, E): the cosines times exp(logit_scale), plus logit_bias."""
+        """The similarities of texts (N, E) and images (M, E): the cosines times exp(logit_scale), plus logit_bias."""
         texts, images = _unit(texts), _unit(images)
         logits = texts @ images.mT * logit_scale.exp()
         logits = logits if logit_bias is None else logits + logit_bias

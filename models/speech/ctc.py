@@ -32,7 +32,7 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CTCProcessor:
-    """What comes before and after a model: sound to its input, and token ids to text.
+    """The processing before and after a model: sound to its input, and token ids to text.
 
     Args:
         tokens: the text of each token id.
@@ -87,7 +87,7 @@ class CTCProcessor:
         )
 
     def input_values(self, samples: npt.ArrayLike) -> Array:
-        """What a model hears: (n,) floating-point samples, 16,000 per second, to (1, n) float32.
+        """The input of a model: (n,) floating-point samples, 16,000 per second, to (1, n) float32.
 
         Raises:
             TypeError, ValueError: for other samples; they must be finite, in one channel.

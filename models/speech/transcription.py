@@ -44,7 +44,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class Transcription:
-    """What was said.
+    """The text of a recording.
 
     Attributes:
         language: its code, given or detected; None for a model that knows English only.

@@ -84,7 +84,7 @@ class WhisperTokenizer:
         return self.no_timestamps + 1
 
     def prompt(self, language: str | None, task: str, timestamps: bool) -> list[int]:
-        """What the decoder is given before it writes.
+        """The tokens that the decoder gets before it writes.
 
         Args:
             language: a key of `languages`; None for a model that knows English only.

@@ -145,7 +145,7 @@ class Residual(nn.Module):
 
 
 class Fusion(nn.Module):
-    """What coarser images made, joined with the next finer one, and brought to a size, or to twice its own."""
+    """Joins the result of coarser images with the next finer one, and brings it to a size, or to twice its own."""
 
     def __init__(self, width: int) -> None:
         self.projection = nn.Conv2d(width, width, 1)

@@ -154,7 +154,7 @@ class Detr(Pretrained[DetrConfig]):
         return self.decode(image), image.states
 
     def encode(self, pixel_values: Tensor, pixel_mask: Tensor | None = None) -> Places:
-        """What the decoder reads, and masks are made of."""
+        """The inputs of the decoder and of the masks."""
         stages = self.backbone["conv_encoder"]["model"].stages(pixel_values)
         features = self.input_projection(stages[-1])
         n, _, *size = features.shape
@@ -246,7 +246,7 @@ class DetrForSegmentation(Pretrained[DetrConfig]):
         return *self.detr.found(y), self.masks(image, self.shares(y, image))
 
     def shares(self, y: Tensor, image: Places) -> Tensor:
-        """How much each query looks at each place in each head, (N, queries, heads, h * w); all add up to 1."""
+        """The attention of each query to each place in each head, (N, queries, heads, h * w); all add up to 1."""
         q, k = (linear(x) for linear, x in zip(self.bbox_attention.values(), (y, image.states), strict=True))
         n, heads = y.shape[0], self.config.encoder_heads
         width = self.config.hidden_size // heads

@@ -127,7 +127,7 @@ class ConvLayer(nn.Module):
 
 
 def stem(c: ResNetConfig) -> nn.Module:
-    """What halves the image first: one wide convolution, or in RT-DETR's variant three."""
+    """The layers that halve the image first: one wide convolution, or in RT-DETR's variant three."""
     width, act = c.embedding_size, c.activation
     if not c.deep:
         return ConvLayer(c.num_channels, width, 7, 2, act)
@@ -168,7 +168,7 @@ class Layer(nn.Module):
 
 
 def shortcut(c: ResNetConfig, before: int, width: int, stride: int, first: bool) -> nn.Module | None:
-    """What brings the input of a layer to the size of its output."""
+    """The layer that brings the input to the size of the output."""
     changed = before != width or stride != 1
     if c.deep and (stride == 2 if c.bottleneck else before != width):
         return nn.Sequential(HalvingMean(), *([ConvLayer(before, width, 1)] if changed else []))

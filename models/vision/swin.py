@@ -47,7 +47,7 @@ class SwinConfig(PatchConfig):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Of each stage."""
+        """The width of each stage."""
         return tuple(self.hidden_size << stage for stage in range(len(self.depths)))
 
     @classmethod
@@ -87,7 +87,7 @@ class Swin(Pretrained[SwinConfig]):
         return x, x.mean(1)
 
     def patches(self, pixel_values: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Those of the last stage before the last norm, (N, h, w, E)."""
+        """The states of the last stage before the last norm, (N, h, w, E)."""
         x = self.embeddings(pixel_values, mask)
         for stage in self.encoder["layers"]:
             x = stage(x)
@@ -266,7 +266,7 @@ class SelfAttention(nn.Module):
         return y.reshape(n, rows, columns, width)
 
     def _bias(self, regions: Tensor | None) -> Tensor:
-        """What is added to the scores of all heads: (1, heads, patches, patches), or windows * heads."""
+        """The bias on the scores of all heads: (1, heads, patches, patches), or windows * heads."""
         table, side = self.relative_position_bias_table, self.side
         place = lucid.arange(side * side)
         down, across = (at.unsqueeze(1) - at + (side - 1) for at in (place // side, place % side))
