@@ -1,4 +1,4 @@
-"""Differential fuzzing for a given time: random models, each computed on every path.
+"""Differential fuzzing for a given time: random models, each computed on every path, and others differentiated.
 
     python -m tools.fuzz --seconds 600 --seed 10000
 
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from lucid.core.graph.types import DTYPES
 from tests.fuzz.checks import Coverage
 from tests.fuzz.choices import Choices, smallest
+from tests.fuzz.gradients import compare
 from tests.fuzz.suite import model
 
 
@@ -37,6 +38,8 @@ def main() -> int:
     while time.monotonic() < end and number - options.seed < options.models:
         choices = Choices(number)
         error = failure(choices, number, coverage)
+        if error is None and compare(number) is False:
+            error = AssertionError("its gradient is not that of differences: tests.fuzz.gradients.compare(number)")
         if error is not None:
             failed += 1
             print(f"\nmodel {number} failed: {type(error).__name__}: {error}")

@@ -13,6 +13,7 @@ from lucid.export import Target
 from lucid.runtime import installed
 from tests.fuzz.checks import Coverage, exported
 from tests.fuzz.choices import Choices, smallest
+from tests.fuzz.gradients import compare
 from tests.fuzz.judge import Judge, Verdict
 from tests.fuzz.programs import Program
 from tests.fuzz.suite import BYTES, CACHED, EVERY, IN_TESTS, QUANTIZED, model
@@ -33,6 +34,12 @@ def test_random_models_agree_in_every_form(first: int) -> None:
     assert coverage.models > BATCH
     assert coverage.refused < BATCH / 10
     assert coverage.open < coverage.results / 10, "the judge leaves too much open"
+
+
+def test_gradients_of_random_models_are_those_of_differences() -> None:
+    found = {number: compare(number) for number in range(80)}
+    assert [number for number, agrees in found.items() if agrees is False] == []
+    assert sum(agrees is True for agrees in found.values()) > 70
 
 
 # The judge itself --------------------------------------------------------------------------------------------------
