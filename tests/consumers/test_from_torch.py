@@ -1278,3 +1278,28 @@ def test_sizes_without_a_bound_have_none() -> None:
     for module in (nn.Linear(8, 4), Function(lambda x: x.reshape(x.shape[0], 2, -1, 4))):
         imported = lucid.from_torch(module.eval(), torch.randn(2, 6, 8), dynamic=[("N", "L", 8)])
         assert lucid.trace(imported).bounds == ()
+
+
+class Mixed(nn.Module):
+    """A convolution, norms, a pool, a recurrent layer and a Transformer's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8)
+        self.group, self.recurrent = nn.GroupNorm(2, 8), nn.GRU(8, 6, batch_first=True)
+        self.layer = nn.TransformerEncoderLayer(6, 2, 12, batch_first=True, activation="gelu")
+
+    def forward(self, x):
+        x = F.max_pool2d(self.group(F.relu(self.norm(self.conv(x)))), 2)
+        x, _ = self.recurrent(x.flatten(2).transpose(1, 2))
+        return self.layer(x).mean(1)
+
+
+def test_gradients_of_an_imported_module_are_torchs() -> None:
+    module, x, seeds = made(Mixed()), torch.randn(2, 3, 16, 16), torch.randn(2, 6)
+    (module(x) * seeds).sum().backward()
+    imported = lucid.from_torch(module, x, dynamic=[("N",)])
+    found = lucid.grad(lambda x: (imported(x) * seeds.numpy()).sum(), wrt=imported)(lucid.tensor(x.numpy()))
+    for name, parameter in module.named_parameters():
+        error = np.linalg.norm(found[name].numpy() - parameter.grad.numpy()) / np.linalg.norm(parameter.grad.numpy())
+        assert error < 2e-5, f"{name}: {error:.1e}"
