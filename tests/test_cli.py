@@ -252,7 +252,7 @@ def test_doctor_knows_what_every_extra_adds():
     assert {extra: set(names) for extra, names in EXTRAS.items()} == {
         extra: names
         for extra, names in adds.items()
-        if extra not in ("cpu", "gpu", "webgpu", "cli", "demo", "docs", "bench", "dist", "dev")
+        if extra not in ("cpu", "gpu", "webgpu", "cli", "demo", "gallery", "docs", "bench", "dist", "dev")
     }
 
 

@@ -152,9 +152,7 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
         (lambda: X.nanmean, r"no attribute 'nanmean': write lucid.where"),
         (lambda: lucid.row_stack([X]), r"no attribute 'row_stack': write lucid.vstack\(tensors\)"),
         (lambda: lucid.rot90(X), r"no attribute 'rot90': write x.transpose\(0, 1\).flip\(0\)"),
-        (lambda: X.lerp, r"no attribute 'lerp': write lucid.lerp\(x, end, weight\)"),
         (lambda: X.char, r"no attribute 'char': write x.to\(lucid.int8\)"),
-        (lambda: X.trunc, r"no attribute 'trunc': write lucid.trunc\(x\)"),
         (lambda: lucid.jit.trace, "lucid.jit has no attribute 'trace': write lucid.compile"),
         (lambda: lucid.cuda.synchronize, "lucid.cuda has no attribute 'synchronize': tensors have no device"),
         (lambda: F.ctc_loss, "module 'lucid.nn.functional' has no attribute 'ctc_loss': it sums over alignments"),
@@ -276,6 +274,19 @@ def test_calls_of_what_is_no_method_say_what_to_write() -> None:
         X.long() << 1
     with pytest.raises(TypeError, match="x >> n: .*write x // 2"):
         X.long() >> 1
+
+
+def test_functions_of_one_line_are_methods_too() -> None:
+    x, y = lucid.tensor([[1.5, -2.5], [3.0, 4.0]]), lucid.tensor([[2.0, 0.5], [-1.0, 1.5]])
+    for method, function in (
+        (x.trunc(), lucid.trunc(x)),
+        (x.lerp(y, 0.25), lucid.lerp(x, y, 0.25)),
+        (x.addcmul(y, y, value=2), lucid.addcmul(x, y, y, value=2)),
+        (x.diagonal(offset=1), lucid.diagonal(x, 1)),
+        (x.count_nonzero(dim=0), lucid.count_nonzero(x, 0)),
+        (x.hypot(y), lucid.hypot(x, y)),
+    ):
+        np.testing.assert_array_equal(method.numpy(), function.numpy())
 
 
 def test_what_is_to_be_written_instead_computes_the_same() -> None:

@@ -300,7 +300,6 @@ def test_squeeze_of_an_open_size_says_what_to_write() -> None:
         ("'spectral_norm': it is for training: write the weight", lambda: nn.utils.spectral_norm),
         (r"no complex numbers; .* write ops.rotary_embedding\(x, cos, sin", lambda: lucid.view_as_complex),
         ("no complex numbers", lambda: lucid.ones(2).view_as_complex),
-        (r"write lucid.diagonal\(x\)", lambda: lucid.ones(2, 2).diagonal()),
     ],
 )
 def test_absent_names_say_what_to_write(message: str, call: Callable[[], Any]) -> None:

@@ -16,29 +16,14 @@ _UNKNOWN_SIZE = (
     "how many elements it finds is known only when the model runs; choose by a mask with lucid.where(mask, x, 0)"
 )
 
-_ALONE = (
-    "count_nonzero",
-    "diag",
-    "diag_embed",
-    "diagonal",
-    "exp2",
-    "fliplr",
-    "flipud",
-    "frac",
-    "log10",
-    "ravel",
-    "trunc",
-)
-_PAIRS = ("cross", "dot", "inner", "isclose", "isin", "kron", "logaddexp", "mv")
-
 _SAME = {  # of torch's names that are both functions and methods: what to write, of tensors x and y
     "addmv": "write x + a @ b",
     "bitwise_left_shift": "write x * 2**n",
     "bitwise_right_shift": "write x // 2**n",
     "copy": "tensors are never changed in place, so a copy is not needed; write x itself",
-    "fix": "write lucid.trunc(x)",
+    "fix": "write x.trunc()",
     "floor_divide": "write x // y",
-    "fmod": "write x - y * lucid.trunc(x / y)",
+    "fmod": "write x - y * (x / y).trunc()",
     "index_copy": "write x.scatter(dim, indices, values), with indices as large as values",
     "index_fill": "write lucid.where(mask, value, x), with a mask that is true at the indices",
     "is_floating_point": 'write x.dtype.kind == "float"',
@@ -55,8 +40,6 @@ ABSENT: dict[str, dict[str, str]] = {
     "Tensor": {
         **_SAME,
         **{name: f"write x.to(lucid.{kind})" for name, kind in {"char": "int8", "byte": "uint8"}.items()},
-        **{name: f"write lucid.{name}(x, y)" for name in ("atan2", "hypot", *_PAIRS)},
-        **{name: f"write lucid.{name}(x)" for name in _ALONE},
         "fill_": "tensors are never changed in place; write x = lucid.full_like(x, value)",
         **dict.fromkeys(
             ("backward", "grad", "grad_fn", "requires_grad", "requires_grad_", "register_hook", "retain_grad"),
@@ -65,10 +48,6 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("cuda", "get_device", "pin_memory", "share_memory_"), _NO_DEVICES),
         "unique": _UNKNOWN_SIZE,
         **dict.fromkeys(("exponential_", "random_"), "write nn.init.normal_(parameter) and so on"),
-        "lerp": "write lucid.lerp(x, end, weight)",
-        **{name: f"write lucid.{name}(x, a, b, value=1)" for name in ("addcmul", "addcdiv")},
-        "nan_to_num": "write lucid.nan_to_num(x)",
-        "take_along_dim": "write lucid.take_along_dim(x, indices, dim)",
         "copy_": "tensors are never changed in place; write x = other, or parameter.assign(array)",
         "zero_": "tensors are never changed in place; write x = lucid.zeros_like(x)",
         **dict.fromkeys(

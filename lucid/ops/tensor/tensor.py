@@ -34,6 +34,7 @@ from lucid.core.torch_names.argument_names import (
 )
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words.package_names import unknown
+from lucid.ops.tensor.function_methods import FunctionMethods
 from lucid.ops.tensor.moving_methods import MovingMethods, unpack
 from lucid.ops.tensor.value import OPS as OPS
 from lucid.ops.tensor.value import Axes as Axes
@@ -117,7 +118,7 @@ def _spread(x: Tensor, name: str, axis: Axes, unbiased: bool, keepdims: bool, co
     return _call(name, x, axes_or_all(axis), correction if unbiased else 0, keepdims)
 
 
-class Tensor(MovingMethods["Tensor"]):
+class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     """An n-dimensional array that ops compute with, eagerly or under `lucid.trace`.
 
     Args:

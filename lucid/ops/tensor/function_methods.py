@@ -1,0 +1,31 @@
+"""Methods of tensors that call the function of their name with the tensor as its first argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lucid.ops.tensor.value import OPS, TensorValue
+
+
+def _method(name: str) -> Callable[..., Any]:
+    def method(self: TensorValue, *arguments: Any, **named: Any) -> Any:
+        return OPS[name](self, *arguments, **named)
+
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    method.__doc__ = f"``lucid.{name}`` of this tensor and further arguments."
+    return method
+
+
+class FunctionMethods(TensorValue):
+    """One line for each function; its docstring has the arguments."""
+
+    __slots__ = ()
+
+    exp2, log10, trunc, frac = map(_method, ("exp2", "log10", "trunc", "frac"))
+    atan2, hypot, logaddexp, isclose, isin = map(_method, ("atan2", "hypot", "logaddexp", "isclose", "isin"))
+    cross, dot, inner, kron, mv = map(_method, ("cross", "dot", "inner", "kron", "mv"))
+    lerp, addcmul, addcdiv, nan_to_num = map(_method, ("lerp", "addcmul", "addcdiv", "nan_to_num"))
+    diag, diagonal, diag_embed = map(_method, ("diag", "diagonal", "diag_embed"))
+    fliplr, flipud, ravel, take_along_dim = map(_method, ("fliplr", "flipud", "ravel", "take_along_dim"))
+    count_nonzero = _method("count_nonzero")
