@@ -28,6 +28,7 @@ from benchmarks import (
     products,
     report,
     streams,
+    training,
     whole_models,
     windows,
 )
@@ -66,6 +67,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "eager": modules.eager,
     "eager_calls": eager_calls.calls,
     "eager_models": eager_models.models,
+    "training": training.steps,
     "memory": costs.memory,
     "exports": costs.exports,
     "large": costs.large,

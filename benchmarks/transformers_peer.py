@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -140,6 +141,23 @@ def encoder(name: str, folder: Path) -> Any:
     }[name]()
     made.eval().save_pretrained(folder)
     return made.model.encoder if name.startswith("Whisper") else made
+
+
+def training(model: Any, batch: Mapping[str, Array], rate: float) -> Callable[[], float]:
+    """A step of AdamW on the classes that the first token's state stands for; its loss."""
+    model = copy.deepcopy(model)
+    optimizer = torch.optim.AdamW(model.parameters(), rate)
+    ids, labels = (torch.from_numpy(batch[name]) for name in ("input_ids", "labels"))
+
+    def run() -> float:
+        optimizer.zero_grad()
+        with torch.enable_grad():
+            loss = torch.nn.functional.cross_entropy(model(ids)[0][:, 0], labels)
+            loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return run
 
 
 def call(model: Any, given: Array) -> Callable[[], Any]:
