@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
+import onnx
 import pytest
 
 import lucid
@@ -25,6 +27,7 @@ from lucid.nn.weights.layer_weights import parameter_count, unchanged_bytes
 from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Blocks, rtn
 from lucid.runtime import Session
+from lucid.testing import assert_parity
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 
@@ -196,6 +199,32 @@ def test_rows_of_a_weight_are_read_as_those_of_a_parameter(rows: Any) -> None:
     index = lucid.tensor(rows) if isinstance(rows, np.ndarray) else rows
     np.testing.assert_array_equal(small.weight[index].numpy(), wanted)
     assert relative(wanted, table.weight.numpy()[rows]) < 0.01
+
+
+@pytest.mark.parametrize("target", ["any", "cpu"])
+@pytest.mark.parametrize("width", [48, 40])
+@pytest.mark.parametrize(
+    ("bits", "kind"), [(4, "zeros"), (8, "zeros"), (4, "symmetric"), (8, "symmetric"), (4, "minimums")]
+)
+def test_a_whole_weight_is_widened_in_each_run(bits: int, kind: str, width: int, target: str) -> None:
+    """As gradients read it: a file, and onnxruntime, hold its codes alone. The last block may be padded."""
+
+    class Whole(nn.Module):
+        def __init__(self) -> None:
+            blocks = rtn(lucid.randn(7, width).numpy(), bits, 16, kind == "symmetric")
+            if kind == "minimums":
+                least = -blocks.scales * np.float32(5)
+                blocks = Blocks(blocks.codes, blocks.scales, None, bits, 16, least)
+            self.weight: Any = nn.QuantizedWeight(blocks, lucid.float32)
+
+        def forward(self, g: Any) -> Any:
+            return g @ self.weight[:]
+
+    model = Whole()
+    graph = to_onnx(model, ("N", 7), target=target).graph
+    assert "DequantizeLinear" in {node.op_type for node in graph.node}
+    assert all(t.data_type != onnx.TensorProto.FLOAT or math.prod(t.dims) <= 21 for t in graph.initializer)
+    assert_parity(model, ("N", 7), target=target)
 
 
 def decision(model: nn.Module, target: Any) -> Any:

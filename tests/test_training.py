@@ -75,27 +75,22 @@ def test_frozen_weights_are_in_the_file_and_stay_as_they_are() -> None:
         assert training.step(**BATCH) < before and training.weights().keys() == {"2.weight", "2.bias"}
 
 
-def test_adapters_are_trained_over_a_base_in_4_bits() -> None:
+@pytest.mark.parametrize("target", ["any", "cpu"])
+def test_adapters_are_trained_over_a_base_in_4_bits(target: str) -> None:
     lucid.manual_seed(4)
-    base = lucid.quantize(nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 3)), 4, skip="0")
-    model = nn.LoRA.add(base, 2, "2")
-    step = step_of(model, wrt="*.lora_*")
-    assert {value.name for value in step.graph.input if "exp" not in value.name} == {
-        "x",
-        "labels",
-        "step",
-        "2.weight.lora_A",
-        "2.weight.lora_B",
-    }
-    assert [t.data_type for t in step.graph.initializer if t.name.startswith("2.weight.packed")] == [
-        onnx.TensorProto.UINT4
-    ]
+    base = lucid.quantize(nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 32), nn.Linear(32, 3)), 4)
+    model = nn.LoRA.add(base, 2, ("0", "3"))
+    step = step_of(model, wrt="*.lora_*", target=target)
+    trained = [f"{layer}.weight.lora_{part}" for layer in (0, 3) for part in "AB"]
+    assert [v.name for v in step.graph.input if ".exp_" not in v.name] == ["x", "labels", *trained, "step"]
+    floats = [t for t in step.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and np.prod(t.dims) > 32]
+    assert [tensor.name for tensor in floats] == []
     training = Training(step, model.state_dict())
     losses = [training.step(**BATCH) for _ in range(30)]
     assert losses[-1] < losses[0] * 0.9
     model.load_state_dict(training.weights(), strict=False)
     loss = F.cross_entropy(nn.LoRA.merge(model)(lucid.tensor(X)), lucid.tensor(BATCH["labels"]))
-    assert loss.item() == pytest.approx(training.step(**BATCH), rel=1e-4)
+    assert loss.item() == pytest.approx(training.step(**BATCH), rel=1e-3)
 
 
 def test_a_checkpoint_continues_where_it_was_written(tmp_path: Path) -> None:

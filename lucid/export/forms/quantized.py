@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-from lucid.core.graph.types import Array, float32, int32, int64, promote, uint8
+from lucid.core.graph.types import Array, TensorType, float32, int32, int64, promote, uint8
 from lucid.core.graph.values import Constant, Node, Value
 from lucid.core.targets.runtimes import NARROW_PRODUCTS, PADDED_BLOCKS, ZEROS_OF_ROWS
-from lucid.export.builder import Builder
+from lucid.export.builder import Builder, computed
 from lucid.export.form import Taken, contrib_form, form, operand, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import reshaped
@@ -76,10 +76,10 @@ def dequantize_linear(build: Builder, node: Node) -> Taken:
     codes = unpack(packed.array, bits).reshape(rows, -1)[:, : x.type.shape[-1]]
     signed, zeros = zero_points is None, None
     if zero_points is not None:
-        zeros = _stored(build, unpack(zero_points.array, bits)[:, :count].T, zero_points, bits, signed)
+        zeros = _stored(build, unpack(zero_points.array, bits)[:, :count].T, zero_points, bits, signed, ".T")
     weight = build.op(
         "DequantizeLinear",
-        _stored(build, codes.T, packed, bits, signed),
+        _stored(build, codes.T, packed, bits, signed, ".T"),
         Tensor.from_value(scales).mT,
         zeros,
         axis=0,
@@ -146,7 +146,7 @@ def _corrected(build: Builder, node: Node, product: str) -> str:
     return build.op("Add", product, matmul(sums, shift.mT).astype(x.dtype))
 
 
-def _stored(build: Builder, codes: Array, original: Constant, bits: int, signed: bool) -> str:
+def _stored(build: Builder, codes: Array, original: Constant, bits: int, signed: bool, suffix: str) -> str:
     """Codes as an initializer of 4 or 8 bits each. Signed codes have the middle subtracted and need no zero points."""
     kinds = {
         (4, False): onnx.TensorProto.UINT4,
@@ -158,7 +158,36 @@ def _stored(build: Builder, codes: Array, original: Constant, bits: int, signed:
     if signed:
         flat = flat ^ np.uint8(1 << (bits - 1))  # two's complement of the code less the middle
     label = build.graph.name_of(original)
-    return build.stored(pack(flat, bits), kinds[bits, signed], codes.shape, f"{label}.T")
+    return build.stored(pack(flat, bits), kinds[bits, signed], codes.shape, f"{label}{suffix}")
+
+
+@form(
+    quantized.quantized_embedding,
+    takes="zero_points minimums bits block width",
+    name="ai.onnx DequantizeLinear",
+    opset=21,
+    kernel="DequantizeLinear",
+)
+def dequantize_all_rows(build: Builder, node: Node) -> Tensor:
+    """The whole weight, as gradients of products read it; onnxruntime widens it in each run, and not when it loads."""
+    indices, packed, scales = (operand(node, index) for index in range(3))
+    zero_points, minimums = node.inputs[3:]
+    if not isinstance(packed, Constant) or not isinstance(zero_points, Constant | None):
+        refuse("its codes are computed")
+    rows, count, _ = packed.array.shape
+    if not isinstance(indices, Constant) or not np.array_equal(indices.array, np.arange(rows)):
+        refuse("it reads some of the rows")
+    bits, block, width = (node.attributes[name] for name in ("bits", "block", "width"))
+    signed, zeros = zero_points is None and minimums is None, None
+    if zero_points is not None:
+        zeros = _stored(build, unpack(zero_points.array, bits)[:, :count], zero_points, bits, signed, "[rows]")
+    codes = _stored(build, unpack(packed.array, bits).reshape(rows, -1), packed, bits, signed, "[rows]")
+    name = build.op("DequantizeLinear", codes, scales, zeros, axis=1, block_size=block)
+    weight = computed(build, name, TensorType(scales.type.dtype, (rows, count * block)))
+    if minimums is not None:
+        least = Tensor.from_value(minimums).unsqueeze(-1)
+        weight = (weight.reshape(rows, count, block) + least).reshape(rows, count * block)
+    return weight[:, :width]
 
 
 # A quantized table that is also the output layer is in a file for MatMulNBits once, row by row, and the body takes rows
@@ -214,4 +243,4 @@ def _is_multiplied(build: Builder, packed: Value) -> bool:
 
 
 # Best first, of each op.
-FORMS = (matmul_nbits, dequantize_linear, in_float32, gather_block_quantized, unpack_codes)
+FORMS = (matmul_nbits, dequantize_linear, in_float32, dequantize_all_rows, gather_block_quantized, unpack_codes)
