@@ -512,6 +512,22 @@ LINES: dict[str, tuple[str, Line]] = {
             for name in (t.nn.attention.bias.causal_lower_right, t.nn.attention.bias.causal_upper_left)
         ),
     ),
+    "places set": (
+        "x y mask ids whole",
+        lambda t, F, nn, x, y, m, i, whole: (
+            changed(x, (slice(None), 1), 2),
+            changed(x, (..., slice(None, 2)), y[..., 2:]),
+            changed(x, (slice(None), slice(0, None, 2), -1), y[:, 1:, 0]),
+            changed(x, m, 0.5),
+            changed(x, m, y.reshape(-1)[: m.sum()] if not hasattr(x, "at") else y.reshape(-1)),
+            changed(x, m[:, :, 0], y[0, 0]),
+            changed(x, (slice(None), i[0]), 7),
+            changed(x, 0, x[1] + 1),
+            changed(whole, (slice(None), 1, 2), 9.7),
+            changed(x > 0, (..., 0), True),
+            changed(x, (None, slice(None), 0), y[:, 0]),
+        ),
+    ),
     "weights in two parts": (
         "sound",
         lambda t, F, nn, x: tuple(module(x) for module in weights_in_two_parts(t)),
@@ -520,6 +536,15 @@ LINES: dict[str, tuple[str, Line]] = {
     **LAYERS,
     **LOSSES,
 }
+
+
+def changed(x: Any, index: Any, value: Any) -> Any:
+    """x after x[index] = value: torch changes a copy, Lucid makes one."""
+    if hasattr(x, "at"):
+        return x.at[index].set(value)
+    x = x.clone()
+    x[index] = value
+    return x
 
 
 @cache  # modules draw their first weights, so they are made before a trace

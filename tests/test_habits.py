@@ -49,12 +49,12 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "device of new": (lambda: lucid.zeros(2, device="cuda:0"), ValueError, "^zeros: device is 'cuda:0', but"),
     "device of a module": (lambda: nn.Linear(2, 2, device="cuda"), ValueError, "^Linear: device is 'cuda', but"),
     "gradient": (lambda: lucid.ones(2, requires_grad=True), ValueError, "^ones: requires_grad is true, but there"),
-    "in place": (lambda: X.__setitem__(0, 1), TypeError, "never changed in place; write x = lucid.where"),
+    "in place": (lambda: X.__setitem__(0, 1), TypeError, "never changed in place; write x = x.at"),
     "clamp": (lambda: X.clamp(), ValueError, "^clamp: got neither min nor max"),
-    "rounding of numbers": (
-        lambda: lucid.div(7.5, 2, rounding_mode="trunc"),
+    "rounding of sizes": (
+        lambda: lucid.trace(lambda x: lucid.div(x.shape[0] - 9, 2, rounding_mode="trunc") * x, ("N",)),
         TypeError,
-        r'^div: rounding_mode="trunc" of the numbers 7.5 and 2, expected a tensor; write int\(x / y\), or x // y if',
+        '^div: rounding_mode="trunc" of the sizes N - 9 and 2, which may be negative; write x // y, which rounds down',
     ),
     "rounding": (lambda: X.div(2, rounding_mode="up"), ValueError, "^div: rounding_mode is 'up', expected None"),
     "topk": (lambda: X.topk(5), ValueError, r"^topk: k is 5, expected 0 to 4, the size of axis 2 of \[2, 3, 4\]"),

@@ -293,4 +293,48 @@ def test_where_of_a_condition_alone_gives_indices() -> None:
 
 def test_numbers_and_tensors_are_divided_and_rounded() -> None:
     assert lucid.div(7, lucid.tensor([2, -2]), rounding_mode="trunc").tolist() == [3, -3]
-    assert lucid.div(7, 2, rounding_mode="floor") == 3
+    assert lucid.div(7, 2, rounding_mode="floor") == lucid.div(7, 2, rounding_mode="trunc") == 3
+    assert lucid.div(-7, 2, rounding_mode="trunc") == -3 and lucid.div(7.5, 2, rounding_mode="trunc").item() == 3
+    halves = lucid.trace(lambda x: x[: lucid.div(x.shape[0], 2, rounding_mode="trunc")], ("N",))
+    assert str(halves.outputs[0].type) == "float32[(N//2)]"
+
+
+CHANGES = {  # lines that change a tensor, and what the error says to write
+    "x[mask] = y": "x = x.at[mask].set(y)",
+    "x[..., : n].copy_(y)": "x = x.at[..., :n].set(y)",
+    "x[:, i] += 1": "x = x.at[:, i].add(1)",
+    "self.x[:, 0] /= n - 1": "self.x = self.x.at[:, 0].set(self.x[:, 0] / (n - 1))",
+    "x[0].mul_(2)": "x = x.at[0].set(x[0].mul(2))",
+    "x.masked_fill_(mask, value=0)": "x = x.masked_fill(mask, value=0)",
+    "y = x.clamp_(0, 1).add_(1)": "y = x.clamp(0, 1).add_(1)",
+    "self.x.zero_()": "self.x = lucid.zeros_like(self.x)",
+    "x.fill_(n)": "x = lucid.full_like(x, n)",
+    "x.copy_(y)": "x = y",
+    "x[0], n = 1, 2": "x = x.at[index].set(value), or for a mask x = lucid.where(mask, value, x)",
+    "y = x.relu().fill_(3)": "x = lucid.full_like(x, value)",
+    "x.sort_()": "x = x.sort(...) or what computes the new value",
+}
+
+
+@pytest.mark.parametrize("line", CHANGES)
+def test_a_line_that_changes_a_tensor_is_refused_with_the_line_to_write(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "ported.py"
+    written = f"{line}" if not line.startswith("x.sort_") else "changed = (\n        x\n        .sort_()\n    )"
+    file.write_text(f"def forward(self, x, y, mask, i, n):\n    {written}\n")
+    names: dict[str, Any] = {"__name__": "ported"}
+    exec(compile(file.read_text(), file, "exec"), names)
+    x = lucid.ones(2, 3)
+    self = nn.Module()
+    self.x = x
+    with pytest.raises((TypeError, AttributeError)) as error:
+        names["forward"](self, x, x, x > 0, 1, 2)
+    assert str(error.value).endswith(f"tensors are never changed in place; write {CHANGES[line]}")
+
+
+def test_tensors_of_a_module_are_changed_in_place() -> None:
+    norm = nn.Module()
+    norm.register_buffer("weight", lucid.zeros(3))
+    norm.weight.copy_(lucid.arange(3))  # type: ignore[operator]
+    assert norm.state_dict()["weight"].tolist() == [0, 1, 2]
+    norm.weight.fill_(2)  # type: ignore[operator]
+    assert norm.weight.tolist() == [2, 2, 2] and norm.weight.dtype == lucid.float32

@@ -56,11 +56,32 @@ def scoped(method: C) -> C:
     return cast(C, call)
 
 
-class Parameter(Tensor):
+class _OfModule(Tensor):
+    """A tensor that a module owns, whose values may be replaced."""
+
+    __slots__ = ()
+
+    def copy_(self, source: TensorLike) -> Self:
+        """Replace the values by others, which are broadcast and take this element type."""
+        return self.fill_(source)
+
+    def fill_(self, value: TensorLike) -> Self:
+        """Replace every value."""
+        array = np.broadcast_to(Tensor(value).numpy(), self.numpy().shape)
+        array = convert(array, self.dtype, type(self).__name__.lower()).copy()
+        self._set(array, array_type(array.dtype, array.shape))
+        return self
+
+    def zero_(self) -> Self:
+        """Replace every value by 0."""
+        return self.fill_(0)
+
+
+class Parameter(_OfModule):
     """A tensor that a module learns: it appears in `state_dict` and, under its key, in the exported model.
 
-    `lucid.value_and_grad` gives gradients of those whose `requires_grad` is true. Only parameters have `zero_`,
-    `fill_` and `copy_`, which replace all of their values.
+    `lucid.value_and_grad` gives gradients of those whose `requires_grad` is true. Parameters and
+    buffers have `zero_`, `fill_` and `copy_`, which replace all of their values.
     """
 
     __slots__ = ("requires_grad",)
@@ -95,20 +116,6 @@ class Parameter(Tensor):
     def data(self, values: Tensor) -> None:
         self._set(values.numpy(), array_type(values.dtype.numpy, values.numpy().shape))
 
-    def copy_(self, source: TensorLike) -> Self:
-        """Replace the values by others, which are broadcast and take this element type."""
-        return self.fill_(source)
-
-    def fill_(self, value: TensorLike) -> Self:
-        """Replace every value."""
-        array = np.broadcast_to(Tensor(value).numpy(), self.numpy().shape)
-        self.assign(convert(array, self.dtype, "parameter").copy())
-        return self
-
-    def zero_(self) -> Self:
-        """Replace every value by 0."""
-        return self.fill_(0)
-
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Set whether `lucid.value_and_grad` gives a gradient of this parameter."""
         self.requires_grad = requires_grad
@@ -128,7 +135,7 @@ class Parameter(Tensor):
         self._set(array, array_type(array.dtype, array.shape))
 
 
-class Buffer(Tensor):
+class Buffer(_OfModule):
     """A tensor that belongs to a module and is not learned, as any tensor that is assigned to an attribute.
 
     With `persistent=False` it is no part of `state_dict`: the module computes it, and no file has it.
@@ -290,7 +297,8 @@ class Module:
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Assign a tensor that is not learned, as ``self.name = tensor`` does; part of the state if `persistent`."""
-        setattr(self, name, tensor if persistent or tensor is None else Buffer(tensor, persistent=False))
+        computed = tensor is None or (persistent and tensor.is_traced)
+        setattr(self, name, tensor if computed else Buffer(tensor, persistent=persistent))
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
         """Assign a parameter, as ``self.name = parameter`` does."""

@@ -20,6 +20,7 @@ from lucid.core.graph.types import (
     int32,
     int64,
 )
+from lucid.core.sizes.dims import positive as certainly_positive
 from lucid.ops.kernels.erf import erf as _erf
 from lucid.ops.kernels.pieces import widened
 from lucid.ops.op import Op, function, primitive
@@ -459,12 +460,25 @@ def masked_fill(x: Tensor, mask: TensorLike, value: TensorLike) -> Tensor:
     return where(mask, filling.astype(x.dtype), x)
 
 
+def _truncated(x: Any, y: Any) -> Any:
+    """A quotient of numbers or sizes without its fraction."""
+    if isinstance(x, float) or isinstance(y, float):
+        return float_trunc_div(as_tensor("div", x), y)
+    if isinstance(x, int) and isinstance(y, int):
+        return abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
+    if certainly_positive(x + 1) and certainly_positive(y):
+        return x // y
+    raise TypeError(
+        f'div: rounding_mode="trunc" of the sizes {x} and {y}, which may be negative; write x // y, which rounds down'
+    )
+
+
 @function
 def rounded_div(x: Tensor, y: TensorLike, rounding_mode: str | None = None) -> Tensor:
     """The quotient; "floor" rounds it down, "trunc" toward 0.
 
     Raises:
-        TypeError: for "trunc" of two numbers, which Python divides.
+        TypeError: for "trunc" of a size that may be negative.
         ValueError: for another mode.
     """
     if rounding_mode is None:
@@ -473,13 +487,9 @@ def rounded_div(x: Tensor, y: TensorLike, rounding_mode: str | None = None) -> T
         return x // y
     if rounding_mode != "trunc":
         raise ValueError(f'div: rounding_mode is {rounding_mode!r}, expected None, "floor" or "trunc"')
-    if not isinstance(x, Tensor):
-        if not isinstance(y, Tensor):
-            raise TypeError(
-                f'div: rounding_mode="trunc" of the numbers {x} and {y}, expected a tensor; write int(x / y), or '
-                "x // y if neither is negative"
-            )
-        x = as_tensor("div", x, y.dtype)
+    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+        return _truncated(x, y)
+    x = as_tensor("div", x, y.dtype if isinstance(y, Tensor) else None)
     if x.dtype.kind == "float" or (isinstance(y, Tensor) and y.dtype.kind == "float") or isinstance(y, float):
         return float_trunc_div(x, y)
     down, rest = x // y, x % y

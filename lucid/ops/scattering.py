@@ -7,9 +7,9 @@ from typing import Any, overload
 import numpy as np
 
 from lucid.core.graph.types import Array, TensorType, broadcast, int64, same_shape, show_shape
-from lucid.core.sizes.dims import same
+from lucid.core.sizes.dims import product, same
 from lucid.core.torch_names.argument_names import torch_names
-from lucid.ops.creation import full, zeros
+from lucid.ops.creation import arange_op, full, zeros
 from lucid.ops.elementwise import where as select
 from lucid.ops.indexing import take, take_along_op
 from lucid.ops.op import function, primitive
@@ -232,3 +232,33 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     if x is None and y is None:
         return nonzero(as_tensor("where", condition), as_tuple=True)
     return select(condition, x, y)
+
+
+@function
+def put_at(x: Tensor, index: Any, value: TensorLike, add: bool = False) -> Tensor:
+    """x with a value at x[index], or added to what is there; the value broadcasts to x[index].
+
+    The value takes the element type of x, as in torch's ``x[index] = value``. Of several values for one place the last
+    one stays; with `add` all of them are added. A mask of the first axes takes one value for each of its true elements,
+    in order, or what broadcasts to the other axes.
+
+    Raises:
+        IndexError, TypeError, ValueError: as for ``x[index]``, and for values that do not broadcast to it.
+    """
+    source = as_tensor("at", value, x.dtype).astype(x.dtype)
+    mask = index[0] if isinstance(index, tuple) and len(index) == 1 else index
+    if isinstance(mask, (Tensor, np.ndarray)) and as_tensor("at", mask).dtype.kind == "bool":
+        mask = as_tensor("at", mask)
+        others = x.ndim - mask.ndim
+        if others < 0:
+            raise IndexError(f"at: the mask has shape {show_shape(mask.shape)}, and x {show_shape(x.shape)}")
+        places = unsqueeze(mask, tuple(range(mask.ndim, x.ndim))) if others else mask
+        if source.ndim <= others:
+            return select(places, x + source if add else source, x)
+        return masked_scatter(x, places, x[mask] + source if add else source)
+    places = reshape(arange_op(start=0, stop=product(x.shape)), x.shape)[index]
+    source = reshape(expand(source, places.shape), (-1,))
+    flat = reshape(x, (-1,))
+    return reshape(
+        scatter_op(flat, reshape(places, (-1,)), source, axis=0, reduction="add" if add else "none"), x.shape
+    )

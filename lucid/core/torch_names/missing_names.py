@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from lucid.core.torch_names.in_place import VALUES, functional_line
+from lucid.core.words.user_code import calling_line
+
 _NO_GRADIENTS = "there is no tape; lucid.value_and_grad(f, wrt=model) computes f and its gradients"
 _NO_CTC = "it sums over alignments, which only training needs; compute it in torch"
 _NO_DEVICES = "tensors have no device; leave it out. A session chooses what an exported model runs on: provider=..."
@@ -40,7 +43,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "Tensor": {
         **_SAME,
         **{name: f"write x.to(lucid.{kind})" for name, kind in {"char": "int8", "byte": "uint8"}.items()},
-        "fill_": "tensors are never changed in place; write x = lucid.full_like(x, value)",
+        "fill_": "write x = lucid.full_like(x, value)",
         **dict.fromkeys(
             ("backward", "grad", "grad_fn", "requires_grad", "requires_grad_", "register_hook", "retain_grad"),
             _NO_GRADIENTS,
@@ -48,8 +51,8 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("cuda", "get_device", "pin_memory", "share_memory_"), _NO_DEVICES),
         "unique": _UNKNOWN_SIZE,
         **dict.fromkeys(("exponential_", "random_"), "write nn.init.normal_(parameter) and so on"),
-        "copy_": "tensors are never changed in place; write x = other, or parameter.assign(array)",
-        "zero_": "tensors are never changed in place; write x = lucid.zeros_like(x)",
+        "copy_": "write x = other, or parameter.assign(array)",
+        "zero_": "write x = lucid.zeros_like(x)",
         **dict.fromkeys(
             ("values", "indices"),
             "max(axis=...) gives the values alone, max(dim=...) values and indices",
@@ -119,10 +122,12 @@ def why_absent(place: str, name: str, known: Collection[str] = ()) -> str:
         known: the names that it has; of a method of tensors that changes them, the one that does not may be among them.
     """
     reason = ABSENT[place].get(name)
-    if reason is None and place == "Tensor" and name.endswith("_") and not name.startswith("_"):
-        plain = name.rstrip("_")
-        reason = ABSENT[place].get(plain, "write what computes the new value")
-        if plain in known:
-            reason = f"write x = x.{plain}(...) or what computes the new value"
-        reason = f"tensors are never changed in place; {reason}"
+    changes = name in VALUES or (reason is None and name.endswith("_") and not name.startswith("_"))
+    if place == "Tensor" and changes:
+        plain, line = name.removesuffix("_"), functional_line(calling_line(), name, known)
+        if reason is None:
+            reason = ABSENT[place].get(plain, "write what computes the new value")
+            if plain in known:
+                reason = f"write x = x.{plain}(...) or what computes the new value"
+        reason = f"tensors are never changed in place; {f'write {line}' if line else reason}"
     return f": {reason}" if reason else ""

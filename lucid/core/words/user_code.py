@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from traceback import walk_tb
+from traceback import walk_stack, walk_tb
 from types import CodeType
 
 _WIDEST = 100  # characters of a source line
@@ -26,6 +27,14 @@ def located_errors() -> Iterator[None]:
         if note and note not in vars(error).get("__notes__", []):  # nested blocks add the note once
             error.add_note(note)
         raise
+
+
+def calling_line() -> str:
+    """The source line outside of Lucid that is being run, or nothing."""
+    for frame, number in walk_stack(inspect.currentframe()):
+        if not _is_lucids(frame.f_globals.get("__name__", "")):
+            return linecache.getline(frame.f_code.co_filename, number).strip()
+    return ""
 
 
 def _line_of(error: BaseException) -> str | None:

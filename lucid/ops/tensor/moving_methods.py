@@ -17,6 +17,31 @@ def unpack(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else tuple(values)
 
 
+class At(Generic[T]):
+    """The places of a tensor, by the indices that it takes."""
+
+    def __init__(self, tensor: MovingMethods[T]) -> None:
+        self._tensor = tensor
+
+    def __getitem__(self, index: Any) -> Place[T]:
+        return Place(self._tensor, index)
+
+
+class Place(Generic[T]):
+    """Some elements of a tensor, to make a changed copy of it."""
+
+    def __init__(self, tensor: MovingMethods[T], index: Any) -> None:
+        self._tensor, self._index = tensor, index
+
+    def set(self, value: Any) -> T:
+        """The tensor with this value there, which broadcasts and takes the tensor's element type."""
+        return self._tensor._op("put_at", self._index, value)
+
+    def add(self, value: Any) -> T:
+        """The tensor with this value added to what is there; at an index that is given twice, both are added."""
+        return self._tensor._op("put_at", self._index, value, True)
+
+
 class MovingMethods(TensorValue, Generic[T]):
     """Each calls the op or the function of its name."""
 
@@ -255,6 +280,14 @@ class MovingMethods(TensorValue, Generic[T]):
     def masked_scatter(self, mask: Any, source: Any) -> T:
         """This tensor with the elements of `source`, in order, where the mask is true."""
         return self._op("masked_scatter", mask, source)
+
+    @property
+    def at(self) -> At[T]:
+        """Changed copies: ``x.at[index].set(value)`` is what ``x[index] = value`` makes of x in torch.
+
+        Indices are those of ``x[index]``. ``x.at[index].add(value)`` adds to what is there.
+        """
+        return At(self)
 
     def nonzero(self, *, as_tuple: Flag = False) -> Any:
         """The indices of the elements that are not 0, of a known tensor.

@@ -32,8 +32,10 @@ from lucid.core.torch_names.argument_names import (
     torch_names_and,
     torch_names_of_reduction,
 )
+from lucid.core.torch_names.in_place import functional_line
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words.package_names import unknown
+from lucid.core.words.user_code import calling_line
 from lucid.ops.tensor.function_methods import FunctionMethods
 from lucid.ops.tensor.moving_methods import MovingMethods, unpack
 from lucid.ops.tensor.value import OPS as OPS
@@ -175,10 +177,11 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
         return _call("getitem", self, index)
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
-        raise TypeError(
-            "x[...] = value: tensors are never changed in place; write x = lucid.where(mask, value, x) for a mask, "
-            "x = x.scatter(axis, indices, values) for places, or join parts with lucid.cat([x[:i], value, x[j:]])"
+        line = (
+            functional_line(calling_line())
+            or "x = x.at[index].set(value), or for a mask x = lucid.where(mask, value, x)"
         )
+        raise TypeError(f"x[...] = value: tensors are never changed in place; write {line}")
 
     if not TYPE_CHECKING:  # a type checker knows the attributes that there are
 
