@@ -83,6 +83,14 @@ def test_a_form_that_cannot_be_had_is_an_error() -> None:
         to_onnx(ops.gelu, (2,), target=Target(forms={"glue": "standard"}))
 
 
+@pytest.mark.parametrize(("release", "wider"), [("1.25", True), ("1.26", False)])
+def test_the_largest_bytes_are_found_in_a_wider_type_where_a_release_has_no_kernel(release: str, wider: bool) -> None:
+    model = to_onnx(
+        lambda x: ops.topk(x, 2).values, lucid.spec("N", 8, dtype="int8"), target=Target(onnxruntime=release)
+    )
+    assert ("Cast" in [node.op_type for node in model.graph.node]) is wider
+
+
 def test_the_reason_names_the_release_that_is_too_old() -> None:
     _, refused = taken("key mask", Target(onnxruntime="1.23.2"))
     assert refused[STANDARD].startswith("onnxruntime's CPU provider before 1.28 gives NaN")

@@ -123,6 +123,7 @@ _EVERYWHERE = (
     Missing("Where", "int8", until=(1, 31)),
     Missing("Trilu", "int32", until=(1, 29)),
     Missing("Max Min", "int8 uint8", until=(1, 24)),
+    Missing("TopK", "int8 uint8", until=(1, 26)),
     Missing("Resize", "int64 bool"),
     Missing("Relu", "bool uint8 int64"),
     Missing("Softplus RotaryEmbedding MultiHeadAttention MatMulNBits GatherBlockQuantized", "float64 bfloat16"),
