@@ -169,6 +169,16 @@ SEEN: dict[str, tuple[Model, tuple[Any, ...], set[str]]] = {
     "T5's, not scaled, with a bias": (attend(with_bias, 1.0), (HEADS,) * 3, {"mask", "scale"}),
     "queries scaled": (lambda q, k, v: (q * 8**-0.5 @ k.mT).softmax(-1) @ v, (HEADS,) * 3, set()),
     "queries and keys scaled": (lambda q, k, v: (q / 8**0.25 @ (k / 8**0.25).mT).softmax(-1) @ v, (HEADS,) * 3, set()),
+    "keys by queries": (
+        lambda q, k, v: ((k @ q.mT) * 8**-0.5).mT.softmax(-1) @ v,
+        (HEADS, MEMORY, MEMORY),
+        set(),
+    ),
+    "keys by queries, masked before": (
+        lambda q, k, v: (k @ q.mT * 8**-0.5).masked_fill(~triangle(k @ q.mT).mT, -math.inf).mT.softmax(-1) @ v,
+        (HEADS,) * 3,
+        {"is_causal"},
+    ),
     "a single head": (lambda q, k, v: ((q @ k.mT) / 3).softmax(-1) @ v, (("N", "L", 8),) * 3, {"scale"}),
     "no batch": (lambda q, k, v: ((q @ k.mT) * 8**-0.5).softmax(-1) @ v, (("L", 8),) * 3, set()),
     "a triangle of ones": (

@@ -98,6 +98,14 @@ class _Scores:
         """The scores after one more step of masking."""
         return replace(self, masks=(*self.masks, _Mask(term, leading, low)))
 
+    def turned(self) -> Self:
+        """The scores with queries and keys exchanged."""
+        masks = [
+            mask._replace(term=mask.term.mT if mask.term.ndim > 1 else mask.term.unsqueeze(-1)) for mask in self.masks
+        ]
+        query, transposed_key = (swapped(value).to_value() for value in (self.transposed_key, self.query))
+        return replace(self, query=query, transposed_key=transposed_key, masks=tuple(masks))
+
 
 _as_written: ContextVar[bool] = ContextVar("lucid_as_written", default=False)
 
@@ -223,6 +231,12 @@ def _scores(value: Value, uses: Uses) -> _Scores | None:
         return found
     if node.op is reshape_op and keeps_matrices(node):
         return _scores(operand(node), uses)
+    if node.op is permute_op:
+        rank = value.type.rank
+        found = (
+            _scores(operand(node), uses) if node.attributes["axes"] == (*range(rank - 2), rank - 1, rank - 2) else None
+        )
+        return found and found.turned()
     if node.op in (mul, true_div):
         return _multiplied(node, uses)
     if node.op is where:
