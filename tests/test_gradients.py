@@ -167,6 +167,15 @@ def test_what_where_does_not_choose_gives_no_nan() -> None:
         assert numbers(found[:2]) == [0, 0] and np.isfinite(found.numpy()).all()
 
 
+def test_lengths_of_zero_have_gradients_of_zero_as_in_torch() -> None:
+    rows = lucid.tensor([[0.0, 0.0], [3.0, 4.0]])
+    for f in (lambda x: x.norm(2, -1), lambda x: (x * x.mean(-1, keepdim=True)).std(-1)):
+        found = lucid.grad(lambda x, f=f: f(x).sum())(rows).numpy()
+        assert not found[0].any() and np.isfinite(found).all()
+    assert np.isfinite(lucid.grad(lambda x: F.normalize(x, dim=-1).sum())(rows).numpy()).all()
+    assert numbers(lucid.grad(lambda x: x.sqrt().clamp(min=1.0).sum())(lucid.tensor([0.0, 4.0]))) == [0, 0.25]
+
+
 def test_equal_elements_share_a_gradient_as_in_torch() -> None:
     a, b = lucid.tensor([1.0, 2.0, 3.0]), lucid.tensor([1.0, 5.0, 0.0])
     assert [numbers(g) for g in lucid.grad(lambda a, b: lucid.maximum(a, b).sum())(a, b)] == [[0.5, 0, 1], [0.5, 1, 0]]

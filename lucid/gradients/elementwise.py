@@ -111,10 +111,10 @@ RULES |= {
     "pow": Rule(_pow, "scaled"),
     "atan2": Rule(_atan2, "scaled"),
     "hypot": Rule(lambda g, y, a, b: (g * (a / y), g * (b / y)), "scaled"),
-    "maximum": Rule(_extreme(Tensor.gt), "linear"),
-    "minimum": Rule(_extreme(Tensor.lt), "linear"),
-    "relu": Rule(lambda g, y, x: ops.where(x <= 0, 0.0, g), "linear"),
-    "where": Rule(lambda g, y, c, a, b: (None, ops.where(c, g, 0.0), ops.where(c, 0.0, g)), "linear"),
+    "maximum": Rule(_extreme(Tensor.gt), "chosen"),
+    "minimum": Rule(_extreme(Tensor.lt), "chosen"),
+    "relu": Rule(lambda g, y, x: ops.where(x <= 0, 0.0, g), "chosen"),
+    "where": Rule(lambda g, y, c, a, b: (None, ops.where(c, g, 0.0), ops.where(c, 0.0, g)), "chosen"),
 }
 
 CONSTANT |= {"floor", "ceil", "round", "sign", "float_floor_div", "float_trunc_div"}

@@ -15,7 +15,7 @@ from lucid.core.graph.types import TensorType, same_shape
 from lucid.core.graph.values import Attributes, Value, in_order
 from lucid.core.sizes.dims import same
 from lucid.ops.creation import zeros
-from lucid.ops.elementwise import logical_and, logical_not, logical_or, stop_gradient, where
+from lucid.ops.elementwise import logical_or, stop_gradient, where
 from lucid.ops.op import Op
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import reshape
@@ -32,14 +32,15 @@ class Rule(NamedTuple):
         gradients: called with the gradient of the output (of several, a sequence, None where none arrives), the output
             (or a sequence), the inputs, and the attributes by name; gives the gradient of each input, or None where
             there is none. A gradient may have the shape to which its input was broadcast.
-        elementwise: "scaled" if it multiplies each element's gradient with a number, which may be infinite or NaN where
-            `where` has not chosen the element; "linear" if each element's gradient stays a finite one; else "".
+        elementwise: "chosen" if some elements' gradients become 0, as in `where`; "scaled" if each is multiplied with a
+            number, which may be infinite or NaN where an element has not been chosen; "linear" if it stays finite;
+            else "".
         wanted: whether it is also told, by `wanted=`, of which inputs gradients are wanted.
         refuses: why there is no derivative with some attributes, and what to do; "" where there is one.
     """
 
     gradients: Callable[..., Gradients]
-    elementwise: Literal["scaled", "linear", ""] = ""
+    elementwise: Literal["chosen", "scaled", "linear", ""] = ""
     wanted: bool = False
     refuses: Callable[[Attributes], str] = lambda attributes: ""
 
@@ -150,17 +151,14 @@ class Tape:
         given: Any = arrived if len(step.outputs) > 1 else arrived[0]
         results: Any = step.outputs if len(step.outputs) > 1 else step.outputs[0]
         found = rule.gradients(given, results, *step.inputs, **step.attributes, **told)
-        chosen = flow.chosen(step.outputs[0])
-        for place, (x, gradient) in enumerate(zip(step.inputs, _tuple(found), strict=False)):
+        counts = flow.counts(step.outputs[0])
+        for x, gradient in zip(step.inputs, _tuple(found), strict=False):
             if gradient is None or not self.depends(x):
                 continue
             assert x is not None
-            kept = chosen
-            if step.op is where:
-                own = step.inputs[0] if place == 1 else logical_not(step.inputs[0])  # type: ignore[arg-type]
-                kept = own if chosen is None else logical_and(own, chosen)  # type: ignore[arg-type]
-            elif chosen is not None and rule.elementwise == "scaled":
-                gradient = where(chosen, gradient, 0.0)
+            if counts is not None and rule.elementwise == "scaled":
+                gradient = where(counts, gradient, 0.0)
+            kept = gradient != 0 if rule.elementwise == "chosen" else counts
             carried = rule.elementwise and same_shape(x.shape, step.outputs[0].shape)
             flow.add(x, fitted(gradient, x.type), kept if carried else None)
 
@@ -173,7 +171,7 @@ def _refusal(op: Op[..., Any], attributes: Attributes) -> str:
 
 
 class _Flow:
-    """The gradients that have arrived at values so far, and where `where` has chosen their elements."""
+    """The gradients that have arrived at values so far, and where they count, if only some of their elements do."""
 
     def __init__(self) -> None:
         self._gradients: dict[int, tuple[Value, Tensor, Tensor | None]] = {}
@@ -182,21 +180,21 @@ class _Flow:
         """The sum of what has arrived."""
         return self._gradients[id(x.to_value())][1] if self._has(x) else None
 
-    def chosen(self, x: Tensor) -> Tensor | None:
-        """Where elements count, if some do not: there the gradient is 0 whatever it is multiplied with."""
+    def counts(self, x: Tensor) -> Tensor | None:
+        """Where elements count: elsewhere the gradient is 0, whatever it is multiplied with. None: everywhere."""
         return self._gradients[id(x.to_value())][2] if self._has(x) else None
 
     def _has(self, x: Tensor) -> bool:
         return x.is_traced and id(x.to_value()) in self._gradients
 
-    def add(self, x: Tensor, gradient: Tensor, chosen: Tensor | None) -> None:
+    def add(self, x: Tensor, gradient: Tensor, counts: Tensor | None) -> None:
         """Add what arrives at a tensor."""
         value = x.to_value()
         if id(value) in self._gradients:
             _, before, also = self._gradients[id(value)]
             gradient = before + gradient
-            chosen = None if chosen is None or also is None else logical_or(chosen, also)
-        self._gradients[id(value)] = value, gradient, chosen
+            counts = None if counts is None or also is None else logical_or(counts, also)
+        self._gradients[id(value)] = value, gradient, counts
 
 
 def fitted(gradient: Tensor, wanted: TensorType) -> Tensor:

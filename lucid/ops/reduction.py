@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import Array, DType, TensorType, as_dtype, bool_, float32, float64, int64, show_shape, uint8
 from lucid.core.sizes.dims import Size, product, same
 from lucid.core.torch_names.argument_names import torch_names
@@ -141,6 +142,11 @@ def variance(x: Tensor, axis: int | Sequence[int]) -> Tensor:
     return mean(centred * centred, axis=axis, keepdims=True).astype(x.dtype)
 
 
+def _root(squares: Tensor) -> Tensor:
+    """The root of a sum of squares; the gradient of a sum of 0 is 0, as in torch."""
+    return where(squares > 0, sqrt(squares), squares) if is_differentiated() else sqrt(squares)
+
+
 def _every(where: str, x: Tensor, axis: Axes) -> tuple[int, ...]:
     chosen = range(x.ndim) if axis is None else each_axis(axis)
     return tuple(normalize_axis(where, each, x.ndim) for each in chosen)
@@ -169,7 +175,7 @@ def std(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = Fa
 
     def deviation(numbers: Tensor) -> Tensor:
         centred = numbers - mean(numbers, axis=axes, keepdims=True)
-        return sqrt(sum_(centred * centred, axis=axes, keepdims=keepdims)) / divisor
+        return _root(sum_(centred * centred, axis=axes, keepdims=keepdims)) / divisor
 
     return _scaled(deviation, wide, axes, keepdims).astype(x.dtype)
 
@@ -207,7 +213,7 @@ def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Te
     axes = _every("norm", x, axis)
 
     def root(numbers: Tensor) -> Tensor:
-        return sqrt(sum_(numbers * numbers, axis=axes, keepdims=keepdims))
+        return _root(sum_(numbers * numbers, axis=axes, keepdims=keepdims))
 
     return _scaled(root, at_least_float32(x), axes, keepdims).astype(x.dtype)
 
@@ -238,7 +244,7 @@ def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tenso
     elif power == 1:
         length = sum_(size, axis=axes, keepdims=keepdims)
     elif power == 2:
-        length = sqrt(sum_(size * size, axis=axes, keepdims=keepdims))
+        length = _root(sum_(size * size, axis=axes, keepdims=keepdims))
     else:
         length = pow_(sum_(pow_(size, power), axis=axes, keepdims=keepdims), 1 / power)
     return length.astype(x.dtype)
