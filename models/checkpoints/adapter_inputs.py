@@ -19,7 +19,6 @@ from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.adapter_files import CONFIG, PREFIX, WEIGHTS, Adapter, LowRank, read_adapter
 from lucid.models.checkpoints.adapters import Adapters, weighted
 from lucid.models.checkpoints.config import Array, show
-from lucid.models.checkpoints.load_into import parameter_keys
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import TASKS, read_modules
 from lucid.nn.module import Module, Parameter
@@ -192,12 +191,9 @@ def save_adapter(
 
 def _checkpoint_keys(model: Pretrained[Any], source: str | os.PathLike[str]) -> dict[str, str]:
     """The names that a checkpoint has for the parameters of a model."""
-    known, folder = model.checkpoint, local_checkpoint(source)
-    modules = read_modules(folder) if known.task in TASKS else None
-    weights = known.weights(read_options(folder if modules is None else modules.encoder))
-    own = {*model.state_dict(), *(place.key for place in declared_weights(model))}
-    tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
-    return parameter_keys(type(model).__name__, own, weights, known.renames, known.ignored_keys, tied)
+    folder = local_checkpoint(source)
+    modules = read_modules(folder) if model.checkpoint.task in TASKS else None
+    return model.checkpoint_keys(read_options(folder if modules is None else modules.encoder))
 
 
 def _place(model: Module, adapter: Adapter, layer: str, places: Mapping[WeightPlace, object]) -> WeightPlace:

@@ -14,6 +14,7 @@ from lucid.models.checkpoints.lucid_format import write_checkpoint
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import TASKS, read_modules
 from lucid.models.checkpoints.tasks import reader_for, saved_options, with_architecture
+from lucid.nn.quantized import WeightModule
 from lucid.tracing.inner_outputs import checked_names
 
 
@@ -73,7 +74,10 @@ def load(
 
 
 def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
-    """Write a model of a checkpoint, such as `lucid.quantize` makes of it, as one that `load` reads as it is.
+    """Write a model of a checkpoint, such as `lucid.quantize` or training makes, as one that `load` reads as it is.
+
+    Weights have the names of the checkpoint, so transformers reads them as well, unless some are quantized or experts
+    are joined.
 
     Args:
         model: with or without quantized weights.
@@ -91,6 +95,9 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     options = read_options(encoder, adapters=model.adapters)
     ignored = model.unread.on_request
     options = options.without([name for name in ignored if name not in options.dropped])
-    write_checkpoint(model, saved_options(model, options), folder, ignored)
+    known = model.checkpoint
+    alike = not (known.stacked or known.converted or any(isinstance(each, WeightModule) for each in model.modules()))
+    names = model.checkpoint_keys(options) if alike else None
+    write_checkpoint(model, saved_options(model, options), folder, ignored, names)
     if modules is not None:
         modules.write(Path(folder))

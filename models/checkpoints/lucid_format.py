@@ -36,7 +36,11 @@ METHOD, OPTION, IGNORED = "lucid", "quantization_config", "ignored_options"
 
 
 def write_checkpoint(
-    model: nn.Module, options: Mapping[str, Any], folder: str | os.PathLike[str], ignored: Sequence[str] = ()
+    model: nn.Module,
+    options: Mapping[str, Any],
+    folder: str | os.PathLike[str],
+    ignored: Sequence[str] = (),
+    names: Mapping[str, str] | None = None,
 ) -> None:
     """Write config.json and model.safetensors to a folder that exists.
 
@@ -45,6 +49,7 @@ def write_checkpoint(
         options: of the config.json that the model was made by.
         folder: where to write.
         ignored: the options that the model was read without on request.
+        names: of weights in the file, by the model's own; None: those of a file that only Lucid reads.
 
     Raises:
         ValueError: for a weight that is stored in another way than as `nn.QuantizedWeight` or `nn.Int8Weight`.
@@ -65,7 +70,8 @@ def write_checkpoint(
         told[OPTION] = {"quant_method": METHOD, "weights": weights, **record}
     with write_atomically(Path(folder) / "config.json") as file:
         file.write(json.dumps(told, indent=2).encode())
-    lucid.save(Path(folder) / "model.safetensors", model.state_dict(), {"format": "lucid"})
+    state = {(names or {}).get(name, name): tensor for name, tensor in model.state_dict().items()}
+    lucid.save(Path(folder) / "model.safetensors", state, {"format": "lucid" if names is None else "pt"})
 
 
 def with_lucid_weights(config: Config) -> Config:

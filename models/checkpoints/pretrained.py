@@ -50,6 +50,7 @@ from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.lucid_format import METHOD, with_lucid_weights
 from lucid.models.checkpoints.options_read import transformers_version
 from lucid.models.checkpoints.quantized_weights import Weight
+from lucid.nn.weights.layer_weights import declared_weights
 
 C = TypeVar("C")
 Auto: TypeAlias = Literal["auto"]
@@ -192,6 +193,14 @@ class Pretrained(nn.PublishedModel, Generic[C]):
         except (KeyError, ValueError):
             return False
         return {tied.get(name, name) for name in sources} == own.keys()
+
+    def checkpoint_keys(self, options: Config) -> dict[str, str]:
+        """By the names of this model's parameters those that a checkpoint has, of which these are the options."""
+        known = self.checkpoint
+        own = {*self.state_dict(), *(place.key for place in declared_weights(self))}
+        tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
+        weights = known.weights(options)
+        return parameter_keys(type(self).__name__, own, weights, known.renames, known.ignored_keys, tied)
 
     @property
     def task(self) -> str:

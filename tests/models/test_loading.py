@@ -7,7 +7,9 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import lucid
@@ -67,3 +69,22 @@ def test_only_the_file_of_the_model_is_imported() -> None:
 def test_a_module_that_does_not_exist_is_named_as_it_was_imported() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'lucid\.models\.brt'"):
         import_module("lucid.models.brt")
+
+
+_SAVED = ("bert/base", "tasks/distilbert_text_classification", "roberta/base", "gpt2/base", "llama/llama3", "t5/v1_1")
+
+
+@pytest.mark.parametrize("variant", _SAVED)
+def test_a_model_is_saved_under_the_names_of_its_checkpoint(tmp_path: Path, variant: str) -> None:
+    """Those that transformers reads; also after training."""
+    source = goldens.folder(variant)
+    model: Any = lucid.models.load(source)
+    for parameter in model.parameters():
+        parameter.assign(parameter.numpy() + np.float32(0.5))
+    lucid.models.save(model, source, tmp_path)
+    before, after = lucid.load(source), lucid.load(tmp_path)
+    assert after.keys() <= before.keys()
+    assert {name: array.shape for name, array in after.items()} == {name: before[name].shape for name in after}
+    again = lucid.models.load(tmp_path).state_dict()
+    for name, tensor in model.state_dict().items():
+        np.testing.assert_array_equal(again[name].numpy(), tensor.numpy())
