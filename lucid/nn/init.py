@@ -41,10 +41,7 @@ def __dir__() -> list[str]:
 
 def _check(parameter: Parameter) -> None:
     if not isinstance(parameter, Parameter):
-        raise TypeError(
-            f"init: got {type_name(parameter)}, expected a Parameter, the only tensor that changes in place; write "
-            "nn.Parameter(x) first"
-        )
+        raise TypeError(f"init: got {type_name(parameter)}, expected a Parameter; write nn.Parameter(x) first")
 
 
 def _fans(parameter: Parameter) -> tuple[int, int]:
