@@ -133,4 +133,44 @@ LAYERS: dict[str, tuple[str, Line]] = {
             t.cumprod(x[0, 0, 0], 0),
         ),
     ),
+    "maxima and their places": (
+        "image sound",
+        lambda t, F, nn, x, s: (
+            *F.max_pool2d(x, 2, return_indices=True),
+            *F.max_pool2d(x, (4, 3), 2, 1, ceil_mode=True, return_indices=True),
+            *nn.MaxPool1d(2, dilation=2, return_indices=True)(s),
+            *F.adaptive_max_pool2d(x[:, :, :5], (2, 1), return_indices=True),
+            F.adaptive_max_pool1d(s, 3),
+            F.adaptive_max_pool2d(x[:, :, :4, :6], (2, 3)),
+            *nn.AdaptiveMaxPool2d(1, return_indices=True)(x),
+            nn.AdaptiveMaxPool3d((1, 2, 1))(x.unsqueeze(2)),
+            nn.AdaptiveAvgPool3d((None, 2, 2))(x.unsqueeze(2)),
+            nn.MaxPool3d((1, 2, 2))(x.unsqueeze(2)),
+            nn.AvgPool3d((1, 2, 2))(x.unsqueeze(2)),
+        ),
+    ),
+    "windows added up": (
+        "image",
+        lambda t, F, nn, x: (
+            F.fold(F.unfold(x[:, :, :5, :6], 2), (5, 6), 2),
+            F.fold(
+                F.unfold(x[:, :, :5, :6], (2, 3), 2, 1, (2, 1)), (5, 6), (2, 3), dilation=2, padding=1, stride=(2, 1)
+            ),
+            nn.Fold((5, 6), 2)(F.unfold(x[0, :, :5, :6], 2)),
+        ),
+    ),
+    "bags of rows": (
+        "x ids v",
+        lambda t, F, nn, x, i, v: (
+            *(F.embedding_bag(i, x[0], mode=mode) for mode in ("mean", "sum", "max")),
+            *(F.embedding_bag(i, x[0], mode=mode, padding_idx=1) for mode in ("mean", "sum", "max")),
+            *(
+                F.embedding_bag(i.flatten(), x[0], t.tensor([0, 2, 2]), mode=mode, padding_idx=2)
+                for mode in ("mean", "sum", "max")
+            ),
+            F.embedding_bag(i.flatten(), x[0], t.tensor([0, 1, 6]), include_last_offset=True),
+            F.embedding_bag(i, x[0], mode="sum", per_sample_weights=x[:, :, 0]),
+            _filled(t, nn, "EmbeddingBag", 3, 2, mode="max")(i),
+        ),
+    ),
 }

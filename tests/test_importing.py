@@ -23,7 +23,6 @@ from lucid.importing import element_functions as elements
 from lucid.importing import from_transformers, register, torch_import
 from lucid.importing import functions as f
 from lucid.importing import layer_functions as layers
-from lucid.importing import pooling_functions as pooling
 from lucid.importing import scatter_functions as scattering
 from lucid.importing.complex_numbers import OF_COMPLEX, Complex
 from lucid.importing.program import Call, Program, Slot
@@ -116,23 +115,23 @@ PAIRS = {
         np.float32([[[1, 3, 2]]]),  # (0 1 2) / 3, (2 3 4) / 3, (4 0) / 2
     ),
     "places of maxima, with padding and holes": (
-        pooling.max_pool_with_places(1)(of(np.float32([[[5, 1, 3, 2, 4, 9]]])), 3, 2, 2, 2)[1],
+        functional.max_pool1d(of(np.float32([[[5, 1, 3, 2, 4, 9]]])), 3, 2, 2, 2, return_indices=True)[1],
         np.int64([[[0, 0, 4]]]),  # elements 0 2 | 0 2 4 | 2 4
     ),
     "maxima of large integers": (
-        pooling.max_pool_with_places(1)(of(np.int64([[[2**60, 2**60 + 1, 3, 4]]])), 2)[0],
+        functional.max_pool1d(of(np.int64([[[2**60, 2**60 + 1, 3, 4]]])), 2),
         np.int64([[[2**60 + 1, 4]]]),
     ),
     "the first of equal maxima": (
-        pooling.max_pool_with_places(2)(of(np.ones((1, 1, 2, 4), np.float32)), 2)[1][0, 0],
+        functional.max_pool2d(of(np.ones((1, 1, 2, 4), np.float32)), 2, return_indices=True)[1][0, 0],
         [[0, 2]],
     ),
     "maxima over uneven cells": (
-        pooling.adaptive_max_pool(of(np.float32([[4, 1, 3, 2, 5]])), (2,))[0],
+        functional.adaptive_max_pool1d(of(np.float32([[4, 1, 3, 2, 5]])), 2),
         np.float32([[4, 5]]),  # 4 1 3 | 3 2 5
     ),
     "places of maxima over uneven cells": (
-        pooling.adaptive_max_pool(of(np.float32([[[1, 5, 2], [9, 3, 8]]])), (1, 2))[1],
+        functional.adaptive_max_pool2d(of(np.float32([[[1, 5, 2], [9, 3, 8]]])), (1, 2), return_indices=True)[1],
         np.int64([[[3, 5]]]),  # 1 5 9 3 | 5 2 3 8
     ),
     "means of a scatter with what is there": (

@@ -93,8 +93,6 @@ def test_what_stands_in_the_place_of_another_argument_of_torchs_is_refused() -> 
     assert not nn.AvgPool1d(3, 2, 1, False, False).count_include_pad
     with pytest.raises(ValueError, match="Conv1d: padding_mode is 'zero', expected one of 'zeros', 'reflect'"):
         nn.Conv1d(8, 8, 3, padding_mode="zero")
-    with pytest.raises(ValueError, match=r"MaxPool1d: return_indices=True is not supported; F\.unfold gives"):
-        nn.MaxPool1d(2, return_indices=True)
     assert nn.MaxPool2d(2, ceil_mode=False).dilation == (1, 1)
 
 

@@ -38,6 +38,7 @@ def test_parameters_have_names() -> None:
 
 
 X = lucid.ones(2, 4, 5)
+IDS = lucid.tensor([[0, 1, 2]])
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,11 @@ X = lucid.ones(2, 4, 5)
         (lambda: nn.InstanceNorm1d(3)(X), r"InstanceNorm1d: got shape \[2, 4, 5\], expected \(N, 3, L\) or \(3, L\)"),
         (lambda: nn.GRUCell(5, 3)(X), r"GRUCell: input has shape \[2, 4, 5\], expected \(N, 5\) or without N"),
         (lambda: nn.LSTMCell(5, 3)(X[0], (X[0], X[0])), r"a state has shape \[4, 5\], expected \[4, 3\]"),
+        (lambda: F.embedding_bag(IDS, X[0], mode="min"), "mode is 'min', expected mean, sum or max"),
+        (lambda: F.embedding_bag(IDS, X[0], per_sample_weights=X[0]), "per_sample_weights need sum"),
+        (lambda: F.embedding_bag(IDS[0], X[0]), r"indices are int64\[3\], expected \(bags, length\), or \(length,\)"),
+        (lambda: F.fold(X, (3, 3), 2), r"fold: got shape \[2, 4, 5\], expected \(N, C \* 4, 4\) for 3 x 3 images"),
+        (lambda: F.adaptive_max_pool1d(X[0, 0], 2), r"adaptive_max_pool1d: got shape \[5\], expected \(N, C\) and 1"),
         (lambda: nn.RNNCell(5, 3, nonlinearity="gelu"), "nonlinearity is 'gelu'"),
         (lambda: nn.init.kaiming_normal_(nn.Parameter(X), mode="fan"), "mode is 'fan', expected fan_in or fan_out"),
         (lambda: nn.init.calculate_gain("gelu"), "nonlinearity is 'gelu', expected linear, sigmoid, tanh, relu"),

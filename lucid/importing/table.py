@@ -10,6 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from lucid import ops
@@ -19,7 +20,6 @@ from lucid.importing import complex_numbers
 from lucid.importing import element_functions as elements
 from lucid.importing import functions as f
 from lucid.importing import layer_functions as layers
-from lucid.importing import pooling_functions as pooling
 from lucid.importing import scatter_functions as scattering
 from lucid.nn import functional as F
 from lucid.nn.recurrent import GRU, LSTM, RNN
@@ -406,12 +406,12 @@ TABLE: dict[str, Function] = {
     "aten.adaptive_avg_pool3d.default": F.adaptive_avg_pool3d,
     "aten._adaptive_avg_pool2d.default": F.adaptive_avg_pool2d,
     "aten._adaptive_avg_pool3d.default": F.adaptive_avg_pool3d,
-    "aten.adaptive_max_pool1d.default": pooling.adaptive_max_pool,
-    "aten.adaptive_max_pool2d.default": pooling.adaptive_max_pool,
-    "aten.adaptive_max_pool3d.default": pooling.adaptive_max_pool,
-    "aten.max_pool1d_with_indices.default": pooling.max_pool_with_places(1),
-    "aten.max_pool2d_with_indices.default": pooling.max_pool_with_places(2),
-    "aten.max_pool3d_with_indices.default": pooling.max_pool_with_places(3),
+    "aten.adaptive_max_pool1d.default": partial(F.adaptive_max_pool1d, return_indices=True),
+    "aten.adaptive_max_pool2d.default": partial(F.adaptive_max_pool2d, return_indices=True),
+    "aten.adaptive_max_pool3d.default": partial(F.adaptive_max_pool3d, return_indices=True),
+    "aten.max_pool1d_with_indices.default": partial(F.max_pool1d, return_indices=True),
+    "aten.max_pool2d_with_indices.default": partial(F.max_pool2d, return_indices=True),
+    "aten.max_pool3d_with_indices.default": partial(F.max_pool3d, return_indices=True),
     "aten.convolution.default": layers.convolution,
     "aten.grid_sampler.default": layers.grid_sampler,
     "aten.grid_sampler_2d.default": layers.grid_sampler,

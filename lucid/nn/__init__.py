@@ -65,6 +65,7 @@ from lucid.nn.layers import GELU as GELU
 from lucid.nn.layers import GLU as GLU
 from lucid.nn.layers import Dropout as Dropout
 from lucid.nn.layers import Embedding as Embedding
+from lucid.nn.layers import EmbeddingBag as EmbeddingBag
 from lucid.nn.layers import Flatten as Flatten
 from lucid.nn.layers import GatedMLP as GatedMLP
 from lucid.nn.layers import Identity as Identity
@@ -114,10 +115,17 @@ from lucid.nn.normalization import LayerNorm as LayerNorm
 from lucid.nn.normalization import RMSNorm as RMSNorm
 from lucid.nn.pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
 from lucid.nn.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
+from lucid.nn.pooling import AdaptiveAvgPool3d as AdaptiveAvgPool3d
+from lucid.nn.pooling import AdaptiveMaxPool1d as AdaptiveMaxPool1d
+from lucid.nn.pooling import AdaptiveMaxPool2d as AdaptiveMaxPool2d
+from lucid.nn.pooling import AdaptiveMaxPool3d as AdaptiveMaxPool3d
 from lucid.nn.pooling import AvgPool1d as AvgPool1d
 from lucid.nn.pooling import AvgPool2d as AvgPool2d
+from lucid.nn.pooling import AvgPool3d as AvgPool3d
+from lucid.nn.pooling import Fold as Fold
 from lucid.nn.pooling import MaxPool1d as MaxPool1d
 from lucid.nn.pooling import MaxPool2d as MaxPool2d
+from lucid.nn.pooling import MaxPool3d as MaxPool3d
 from lucid.nn.pooling import Unfold as Unfold
 from lucid.nn.positions import ALiBi as ALiBi
 from lucid.nn.positions import LearnedPositions as LearnedPositions

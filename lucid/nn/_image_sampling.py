@@ -65,6 +65,34 @@ def unfold(x: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, 
 
 
 @torch_names
+def fold(
+    x: Tensor, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
+) -> Tensor:
+    """Images (N, C, *output_size) in which windows as columns (N, C * window, number of windows) are added up.
+
+    One image's columns (C * window, number of windows) give (C, *output_size).
+
+    Raises:
+        ValueError: for other columns than those that `unfold` makes of such images.
+    """
+    if x.ndim == 2:
+        return ops.squeeze(fold(ops.unsqueeze(x, 0), output_size, kernel_size, dilation, padding, stride), 0)
+    height, width = per_axis("fold", "output_size", output_size, 2)
+    pixels = arange(height * width).reshape(1, 1, height, width) + 1
+    places = unfold(pixels, kernel_size, dilation, padding, stride)[0]  # 0 is outside
+    window, count = places.shape
+    if x.ndim != 3 or not same(x.shape[1] % window, 0) or not same(x.shape[2], count):
+        raise ValueError(
+            f"fold: got shape {show_shape(x.shape)}, expected (N, C * {window}, {count}) for {height} x {width} images"
+        )
+    n, channels = x.shape[0], x.shape[1] // window
+    values, places = x.reshape(n, channels, window * count), places.reshape(1, 1, window * count)
+    sums = ops.zeros_like(values[..., :1]).expand(n, channels, height * width + 1)
+    added = sums.scatter_add(2, places.expand(*values.shape), values)
+    return added[..., 1:].reshape(n, channels, height, width)
+
+
+@torch_names
 def grid_sample(
     x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:

@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucid import ops
-from lucid.core.sizes.dims import Size
+from lucid.core.graph.types import float32, show_shape
+from lucid.core.sizes.dims import Size, product
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.nn.convolution import Ints, over_batch, per_axis
+from lucid.ops.creation import size_op
 from lucid.ops.rearranging import pad
 from lucid.ops.tensor.tensor import Tensor
 
-Pool = Callable[..., Tensor]
+Pool = Callable[..., Any]
 
 
 def _ends(
@@ -77,6 +79,38 @@ def _average(axes: int) -> Pool:
     return pool
 
 
+def _window_table(size: Size, windows: Size, k: int, stride: int, pad: int, gap: int) -> Tensor:
+    """The places (windows, k) that windows read; instead of padding, one within the axis that the window also reads."""
+    places = ops.arange(windows).unsqueeze(1) * stride + ops.arange(k) * gap - pad
+    places = ops.where(places < 0, places % gap, places)
+    return ops.where(places < size, places, size - 1 - (size - 1 - places) % gap)
+
+
+def _cell_table(size: Size, cells: Size) -> Tensor:
+    """The places (cells, width) of the elements of each cell of an axis that is divided as evenly as possible."""
+    cell, total = ops.arange(cells), size_op(size=size)
+    starts, ends = cell * total // cells, ((cell + 1) * total + (cells - 1)) // cells
+    places = starts.unsqueeze(1) + ops.arange(-(-size // cells) + 1)
+    return ops.minimum(places, ends.unsqueeze(1) - 1)
+
+
+def _windows(x: Tensor, tables: Sequence[Tensor]) -> Tensor:
+    """The elements of windows (..., *windows, elements) of the last axes, by a table of places for each."""
+    leading = x.ndim - len(tables)
+    for number, table in enumerate(tables):
+        x = x[(slice(None),) * (leading + 2 * number) + (table,)]
+    order = [*range(leading), *range(leading, x.ndim, 2), *range(leading + 1, x.ndim, 2)]
+    return x.permute(*order).flatten(leading + len(tables))
+
+
+def _places(x: Tensor, tables: Sequence[Tensor]) -> Tensor:
+    """The place of the maximum of each window in the flattened spatial axes."""
+    shape = x.shape[-len(tables) :]
+    numbers = _windows(ops.arange(product(shape)).reshape(*shape), tables)
+    chosen = _windows(x, tables).argmax(-1, True)
+    return numbers.expand(*chosen.shape[:-1], numbers.shape[-1]).gather(-1, chosen).squeeze(-1)
+
+
 def _maximum(axes: int) -> Pool:
     name = f"max_pool{axes}d"
 
@@ -88,7 +122,8 @@ def _maximum(axes: int) -> Pool:
         padding: Ints = 0,
         dilation: Ints = 1,
         ceil_mode: bool = False,
-    ) -> Tensor:
+        return_indices: bool = False,
+    ) -> Any:
         kernel, pads = per_axis(name, "kernel_size", kernel_size, axes), per_axis(name, "padding", padding, axes)
         strides = per_axis(name, "stride", stride or kernel, axes)
         gaps = per_axis(name, "dilation", dilation, axes)
@@ -97,19 +132,40 @@ def _maximum(axes: int) -> Pool:
             ends = _ends(name, x, kernel, strides, pads, gaps, ceil_mode)
             return ops.max_pool(x, kernel_shape=kernel, strides=strides, pads=pads + ends, dilations=gaps)
 
-        return over_batch(name, batch, x, axes)
+        whole = x.dtype.kind == "int"
+        maxima = over_batch(name, batch, x.astype(float32) if whole else x, axes)
+        if not whole and not return_indices:
+            return maxima
+        steps = zip(x.shape[-axes:], maxima.shape[-axes:], kernel, strides, pads, gaps, strict=True)
+        tables = [_window_table(*step) for step in steps]
+        if whole:  # MaxPool would round large integers
+            maxima = _windows(x, tables).amax(-1)
+        return (maxima, _places(x, tables)) if return_indices else maxima
 
     pool.__name__ = pool.__qualname__ = name
-    pool.__doc__ = f"The maxima of windows along {axes} axes, by default without overlap."
+    pool.__doc__ = f"The maxima of windows along {axes} axes; `return_indices`: and their places, as one number."
     return pool
+
+
+def _cells(name: str, x: Tensor, output_size: Any, axes: int) -> tuple[int, ...]:
+    """The numbers of cells; for None that of the elements."""
+    if x.ndim not in (axes + 1, axes + 2):
+        raise ValueError(f"{name}: got shape {show_shape(x.shape)}, expected (N, C) and {axes} more axes, or without N")
+    given: Any = (None,) if output_size is None else output_size
+    sizes = per_axis(name, "output_size", given, axes)
+    cells = tuple(size if cells is None else cells for size, cells in zip(x.shape[-axes:], sizes, strict=True))
+    for each in cells:
+        if not isinstance(each, int):
+            raise ValueError(f"{name}: output_size None keeps the size {each}, which is known only when the model runs")
+    return cells
 
 
 def _adaptive(axes: int) -> Pool:
     name = f"adaptive_avg_pool{axes}d"
 
     @torch_names
-    def pool(x: Tensor, output_size: Ints) -> Tensor:
-        sizes = per_axis(name, "output_size", output_size, axes)
+    def pool(x: Tensor, output_size: Any) -> Tensor:
+        sizes = _cells(name, x, output_size, axes)
         return over_batch(name, lambda x: ops.adaptive_average_pool(x, output_size=sizes), x, axes)
 
     pool.__name__ = pool.__qualname__ = name
@@ -117,6 +173,28 @@ def _adaptive(axes: int) -> Pool:
     return pool
 
 
+def _adaptive_maximum(axes: int) -> Pool:
+    name, maximum = f"adaptive_max_pool{axes}d", _maximum(axes)
+
+    @torch_names
+    def pool(x: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+        sizes = _cells(name, x, output_size, axes)
+        pairs = list(zip(x.shape[-axes:], sizes, strict=True))
+        tables = [_cell_table(size, cells) for size, cells in pairs]
+        if all(cells == 1 for cells in sizes):
+            maxima = x.amax(tuple(range(-axes, 0)), True)
+        elif all(isinstance(size, int) and not size % cells for size, cells in pairs):
+            maxima = maximum(x, tuple(int(size // cells) for size, cells in pairs))
+        else:
+            maxima = _windows(x, tables).amax(-1)
+        return (maxima, _places(x, tables)) if return_indices else maxima
+
+    pool.__name__ = pool.__qualname__ = name
+    pool.__doc__ = f"The maxima of cells that divide each of {axes} axes evenly; `return_indices`: and their places."
+    return pool
+
+
 avg_pool1d, avg_pool2d, avg_pool3d = _average(1), _average(2), _average(3)
 max_pool1d, max_pool2d, max_pool3d = _maximum(1), _maximum(2), _maximum(3)
 adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = _adaptive(1), _adaptive(2), _adaptive(3)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(_adaptive_maximum, (1, 2, 3))

@@ -10,18 +10,22 @@ import numpy as np
 from lucid import ops
 from lucid.core.graph.types import DTypeLike, float64, int64, same_shape, show_shape
 from lucid.core.sizes.dims import Size, same
-from lucid.core.torch_names.argument_names import torch_names
+from lucid.core.torch_names.argument_names import torch_names, torch_names_and
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
 from lucid.nn._checks import check_probability
 from lucid.nn._dot_product_attention import scaled_dot_product_attention as scaled_dot_product_attention
 from lucid.nn._image_sampling import affine_grid as affine_grid
+from lucid.nn._image_sampling import fold as fold
 from lucid.nn._image_sampling import grid_sample as grid_sample
 from lucid.nn._image_sampling import unfold as unfold
 from lucid.nn._multi_head_attention import multi_head_attention_forward as multi_head_attention_forward
 from lucid.nn._pools import adaptive_avg_pool1d as adaptive_avg_pool1d
 from lucid.nn._pools import adaptive_avg_pool2d as adaptive_avg_pool2d
 from lucid.nn._pools import adaptive_avg_pool3d as adaptive_avg_pool3d
+from lucid.nn._pools import adaptive_max_pool1d as adaptive_max_pool1d
+from lucid.nn._pools import adaptive_max_pool2d as adaptive_max_pool2d
+from lucid.nn._pools import adaptive_max_pool3d as adaptive_max_pool3d
 from lucid.nn._pools import avg_pool1d as avg_pool1d
 from lucid.nn._pools import avg_pool2d as avg_pool2d
 from lucid.nn._pools import avg_pool3d as avg_pool3d
@@ -78,6 +82,9 @@ __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
     "affine_grid",
     "avg_pool1d",
     "avg_pool2d",
@@ -104,6 +111,8 @@ __all__ = [
     "dropout",
     "elu",
     "embedding",
+    "embedding_bag",
+    "fold",
     "gaussian_nll_loss",
     "gelu",
     "glu",
@@ -194,6 +203,53 @@ def one_hot(x: Tensor, num_classes: Size = -1) -> Tensor:
             raise ValueError(f"one_hot of {x.type}, which holds no index: give num_classes")
         num_classes = int(x.numpy().max()) + 1
     return ops.one_hot(x, num_classes, int64)
+
+
+@torch_names_and("scale_grad_by_freq", "sparse")
+def embedding_bag(
+    indices: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    *,
+    mode: str = "mean",
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """The mean, sum or maximum of the rows of each bag: (bags, width); 0 for an empty bag.
+
+    Args:
+        indices: (bags, length), or (length,) of all bags in a row.
+        offsets: where each bag begins in a row; with `include_last_offset` also where the last one ends.
+        mode: "mean", "sum" or "max".
+        per_sample_weights: a factor of each index; for mode "sum".
+        padding_idx: an index that counts for nothing.
+
+    Raises:
+        ValueError: for another mode, offsets of bags or none of a row, and factors of another mode than "sum".
+    """
+    if mode not in ("mean", "sum", "max") or (per_sample_weights is not None and mode != "sum"):
+        raise ValueError(f"embedding_bag: mode is {mode!r}, expected mean, sum or max; per_sample_weights need sum")
+    if indices.ndim != (2 if offsets is None else 1):
+        raise ValueError(
+            f"embedding_bag: indices are {indices.type}, expected (bags, length), or (length,) with the offsets of bags"
+        )
+    rows, counted = embedding(indices, weight), ops.ones_like(indices) == 1
+    if offsets is not None:
+        place = ops.arange(indices.shape[0])
+        end = offsets[:1] * 0 + indices.shape[0]
+        bounds = offsets if include_last_offset else ops.concat([offsets, end])
+        starts, ends = bounds[:-1], bounds[1:]
+        counted = (place >= starts.unsqueeze(1)) & (place < ends.unsqueeze(1))
+    if padding_idx is not None:
+        counted = counted & (indices != padding_idx)
+    if mode == "max":
+        largest = ops.where(counted.unsqueeze(-1), rows, -np.inf).amax(1)
+        return ops.where(counted.any(1, True), largest, 0)
+    factors = counted.astype(rows.dtype)
+    factors = factors if per_sample_weights is None else factors * per_sample_weights
+    total = factors @ rows if offsets is not None else (factors.unsqueeze(1) @ rows).squeeze(1)
+    return total if mode == "sum" else total / ops.maximum(counted.sum(1, True), 1)
 
 
 @torch_names

@@ -92,6 +92,45 @@ class TiedEmbedding(Embedding):
     quantizable: ClassVar = {"weight": "linear"}
 
 
+class EmbeddingBag(Module):
+    """A table of vectors, and the mean, sum or maximum of those of each bag of indices; see `F.embedding_bag`."""
+
+    @torch_names_and("device", "scale_grad_by_freq", "sparse")
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        *,
+        mode: str = "mean",
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        check_positive("EmbeddingBag", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
+        self.mode, self.include_last_offset = mode, include_last_offset
+        self.padding_idx = check_row("EmbeddingBag", "padding_idx", padding_idx, num_embeddings)
+        self.weight = init.normal_(new_parameter(num_embeddings, embedding_dim, dtype=dtype))
+
+    def forward(
+        self, indices: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
+        return F.embedding_bag(
+            indices,
+            self.weight,
+            offsets,
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset,
+            padding_idx=self.padding_idx,
+        )
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"indices": spec("N", "L", dtype=int64)}
+
+    def extra_repr(self) -> str:
+        return f"{', '.join(map(str, self.weight.shape))}, mode={self.mode}"
+
+
 class Dropout(Module):
     """Zero elements with probability p while training; the identity in evaluation and in exported models."""
 

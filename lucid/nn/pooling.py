@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from lucid import ops
 from lucid.core.graph.types import TensorType, float32
+from lucid.nn import functional as F
 from lucid.nn._checks import check_positive
-from lucid.nn._image_sampling import unfold
-from lucid.nn._pools import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d
 from lucid.nn.convolution import Ints, Spatial, per_axis
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
+
+_MAXIMA = F.max_pool1d, F.max_pool2d, F.max_pool3d
+_MEANS = F.avg_pool1d, F.avg_pool2d, F.avg_pool3d
+_MEANS_OF_CELLS = F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d
+_MAXIMA_OF_CELLS = F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d
 
 
 class _Pool(Spatial):
@@ -39,14 +43,19 @@ class _MaxPool(_Pool):
         ceil_mode: bool = False,
     ) -> None:
         super().__init__(kernel_size, stride, padding)
-        if return_indices:
-            raise ValueError(f"{type(self).__name__}: return_indices=True is not supported; F.unfold gives the windows")
         self.dilation = per_axis(type(self).__name__, "dilation", dilation, self.axes)
-        self.ceil_mode = ceil_mode
+        self.ceil_mode, self.return_indices = ceil_mode, return_indices
+
+    def _pairs(self, x: Tensor) -> Any:
+        pool, sizes = _MAXIMA[self.axes - 1], (self.kernel_size, self.stride, self.padding, self.dilation)
+        return pool(x, *sizes, self.ceil_mode, self.return_indices)
 
     def over(self, x: Tensor) -> Tensor:
-        pool = (max_pool1d, max_pool2d)[self.axes - 1]
-        return pool(x, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+        result: Tensor = self._pairs(x)
+        return result
+
+    def forward(self, x: Tensor) -> Any:
+        return self._pairs(x) if self.return_indices else super().forward(x)
 
 
 class _AveragePool(_Pool):
@@ -63,8 +72,9 @@ class _AveragePool(_Pool):
         self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
 
     def over(self, x: Tensor) -> Tensor:
-        pool, options = (avg_pool1d, avg_pool2d)[self.axes - 1], (self.count_include_pad, self.divisor_override)
-        return pool(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, *options)
+        pool, options = _MEANS[self.axes - 1], (self.count_include_pad, self.divisor_override)
+        means: Tensor = pool(x, self.kernel_size, self.stride, self.padding, self.ceil_mode, *options)
+        return means
 
 
 class MaxPool1d(_MaxPool):
@@ -79,6 +89,12 @@ class MaxPool2d(_MaxPool):
     axes = 2
 
 
+class MaxPool3d(_MaxPool):
+    """The maximum of windows of (N, C, D, H, W) or (C, D, H, W). The stride is the kernel size unless given."""
+
+    axes = 3
+
+
 class AvgPool1d(_AveragePool):
     """The mean of windows of (N, C, L) or (C, L). The stride is the kernel size unless given."""
 
@@ -91,14 +107,22 @@ class AvgPool2d(_AveragePool):
     axes = 2
 
 
-class _AdaptiveAveragePool(Spatial):
-    def __init__(self, output_size: Ints) -> None:
+class AvgPool3d(_AveragePool):
+    """The mean of windows of (N, C, D, H, W) or (C, D, H, W). The stride is the kernel size unless given."""
+
+    axes = 3
+
+
+class _AdaptivePool(Spatial):
+    def __init__(self, output_size: Any) -> None:
         self.output_size = per_axis(type(self).__name__, "output_size", output_size, self.axes)
         for size in self.output_size:
-            check_positive(type(self).__name__, output_size=size)
+            if size is not None:
+                check_positive(type(self).__name__, output_size=size)
 
     def over(self, x: Tensor) -> Tensor:
-        return ops.adaptive_average_pool(x, output_size=self.output_size)
+        result: Tensor = _MEANS_OF_CELLS[self.axes - 1](x, self.output_size)
+        return result
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.image_specs("C", float32)
@@ -107,16 +131,49 @@ class _AdaptiveAveragePool(Spatial):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptiveAveragePool):
+class _AdaptiveMaxPool(_AdaptivePool):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, x: Tensor) -> Any:
+        return _MAXIMA_OF_CELLS[self.axes - 1](x, self.output_size, self.return_indices)
+
+
+class AdaptiveAvgPool1d(_AdaptivePool):
     """Means over windows that divide L into `output_size` cells: (N, C, L) to (N, C, output_size)."""
 
     axes = 1
 
 
-class AdaptiveAvgPool2d(_AdaptiveAveragePool):
+class AdaptiveAvgPool2d(_AdaptivePool):
     """Means over windows that divide H and W into cells: (N, C, H, W) to (N, C, *output_size)."""
 
     axes = 2
+
+
+class AdaptiveAvgPool3d(_AdaptivePool):
+    """Means over windows that divide D, H and W into cells: (N, C, D, H, W) to (N, C, *output_size)."""
+
+    axes = 3
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """Maxima over windows that divide L into `output_size` cells; with `return_indices` also their places."""
+
+    axes = 1
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """Maxima over windows that divide H and W into cells; with `return_indices` also their places."""
+
+    axes = 2
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """Maxima over windows that divide D, H and W into cells; with `return_indices` also their places."""
+
+    axes = 3
 
 
 class Unfold(Module):
@@ -127,7 +184,20 @@ class Unfold(Module):
         self.sizes = {name: per_axis("Unfold", name, value, 2) for name, value in given.items()}
 
     def forward(self, x: Tensor) -> Tensor:
-        return unfold(x, **self.sizes)
+        return F.unfold(x, **self.sizes)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.sizes.items())
+
+
+class Fold(Unfold):
+    """The sums of windows as images, which undoes `Unfold` where no windows overlap; see `F.fold`."""
+
+    def __init__(
+        self, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
+    ) -> None:
+        super().__init__(kernel_size, dilation, padding, stride)
+        self.output_size = per_axis("Fold", "output_size", output_size, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.fold(x, self.output_size, **self.sizes)
