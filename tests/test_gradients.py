@@ -59,6 +59,7 @@ def test_frozen_parameters_cost_nothing() -> None:
     model = nn.Sequential(*(nn.Linear(3, 3) for _ in range(5)))
     part = (model, "4.*")
     graph = lucid.trace(lambda x: lucid.grad(lambda x: model(x).sum(), wrt=part)(x), X)
+    assert {node.scope for node in graph.nodes() if node.op is ops.linear} == {"0", "1", "2", "3"}
     assert sum(node.op is ops.linear for node in graph.nodes()) == 4  # the value of the last one is not asked for
     assert {node.scope for node in graph.nodes() if node.op is not ops.linear} <= {"", "4"}
 

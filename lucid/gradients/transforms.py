@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -199,16 +200,15 @@ class _Differentiated:
     def _program(self, call: _Call, own: Mapping[str, Parameter]) -> _Program:
         """The graph for such a call, traced where there is none that is current."""
         module = None if self._parameters is None else self._parameters.module
-        modules = {} if module is None else {id(inner): path for path, inner in module.named_modules()}
         state = {} if module is None else {name: tensor.numpy() for name, tensor in module.state_dict().items()}
         varied = {id(parameter.numpy()) for parameter in own.values()}
         fixed = [array for array in state.values() if id(array) not in varied]
-        modes = () if module is None else tuple(inner.training for inner in module.modules())
+        modes = () if module is None else tuple((inner.training, inner.recomputed) for inner in module.modules())
         key = call.key(), tuple((name, parameter.type) for name, parameter in own.items()), modes
         program = self._programs.get(key)
         if program is None or [*map(id, fixed)] != [*map(id, program.fixed)]:
             names = Names(state.items())
-            with entered(Scope("", modules, names)), located_errors():
+            with entered(Scope("", {}, names)), located_errors():
                 traced = self._traced(call, own)
             outputs = {f"output_{i}": value for i, value in enumerate(traced.outputs)}
             if len(self._programs) >= _KEPT:
@@ -217,6 +217,12 @@ class _Differentiated:
             program = self._programs[key] = _Program(graph, fixed)
         return program
 
+    def _placed(self) -> AbstractContextManager[None]:
+        """Inside, nodes belong to the modules of `wrt`, unless these have names in the model that is traced."""
+        here = scope.get() or Scope("", {})
+        modules = () if self._parameters is None else self._parameters.module.named_modules()
+        return entered(here._replace(names={**{id(module): path for path, module in modules}, **here.names}))
+
     def _traced(self, call: _Call, own: Mapping[str, Parameter]) -> _Traced:
         """Call the function on placeholders, and go back through what it computed."""
         arguments = [Input(name, tensor.type) for name, tensor in call.tensors.items()]
@@ -224,7 +230,7 @@ class _Differentiated:
         wanted = weights if self._parameters else [value for value in arguments if value.type.dtype.kind == "float"]
         tensors = {id(value): Tensor.from_value(value) for value in (*arguments, *weights)}
         args, kwargs = call.filled([tensors[id(value)] for value in arguments], others=True)
-        with given_values(dict(zip(map(id, own.values()), weights, strict=True))):
+        with self._placed(), given_values(dict(zip(map(id, own.values()), weights, strict=True))):
             structure, results = _results(self._f(*args, **kwargs), self._has_aux)
             tape = Tape(tensors[id(value)] for value in wanted)
             outputs = tape.replay([x.to_value() for x in results], tensors)

@@ -201,6 +201,11 @@ class Module:
         """Whether dropout is active: after `train()`, but not while a model is traced or compared with its export."""
         return self._training and not is_evaluating()
 
+    @property
+    def recomputed(self) -> bool:
+        """Whether gradients compute this module once more: after `nn.recompute`."""
+        return self._recomputed
+
     def train(self, mode: bool = True) -> Self:
         """Set training mode for this module and all inside it."""
         for module in self.modules():
