@@ -338,3 +338,13 @@ def test_tensors_of_a_module_are_changed_in_place() -> None:
     assert norm.state_dict()["weight"].tolist() == [0, 1, 2]
     norm.weight.fill_(2)  # type: ignore[operator]
     assert norm.weight.tolist() == [2, 2, 2] and norm.weight.dtype == lucid.float32
+
+
+def test_modules_inside_are_replaced_by_name() -> None:
+    outer = nn.Module()
+    outer.first, outer.width, outer.last = nn.ReLU(), 3, nn.Linear(2, 2)
+    assert list(outer._modules) == ["first", "last"] and len(outer._modules) == 2 and "width" not in outer._modules
+    outer._modules["first"] = nn.Tanh()
+    assert isinstance(outer.first, nn.Tanh)
+    del outer._modules["last"]
+    assert [name for name, _ in outer.named_children()] == ["first"]

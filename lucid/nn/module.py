@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
@@ -230,6 +230,11 @@ class Module:
     def children(self) -> Iterator[Module]:
         """The modules directly inside."""
         return (module for _, module in self.named_children())
+
+    @property
+    def _modules(self) -> MutableMapping[str, Module]:
+        """The modules that are attributes, as ported code reads and replaces them."""
+        return _Children(vars(self))
 
     def get_submodule(self, path: str) -> Module:
         """The module inside at a dotted path.
@@ -523,6 +528,30 @@ def _lengths(keys: Set[str]) -> dict[str, int]:
             if part.isdecimal():
                 places.setdefault("".join(f"{name}." for name in parts[:at]), set()).add(int(part))
     return {path: len(found) for path, found in places.items() if len(found) == max(found) + 1}
+
+
+class _Children(MutableMapping[str, Module]):
+    """The modules among the attributes of a module, under names that need not be Python's."""
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self._attributes = attributes
+
+    def __getitem__(self, name: str) -> Module:
+        if not isinstance(child := self._attributes[name], Module):
+            raise KeyError(name)
+        return child
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        self._attributes[name] = module
+
+    def __delitem__(self, name: str) -> None:
+        del self._attributes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, value in list(self._attributes.items()) if isinstance(value, Module))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class StateError(KeyError):
