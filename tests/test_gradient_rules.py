@@ -10,7 +10,7 @@ import pytest
 
 import lucid
 from lucid.core.graph.types import Array, float64
-from lucid.gradients import CONSTANT, RULES
+from lucid.gradients import CONSTANT, RULES, Rule
 from lucid.ops.op import REGISTERED
 from lucid.ops.tensor.tensor import Tensor
 from tests.cases import case
@@ -95,6 +95,20 @@ def test_a_gradient_is_that_of_central_differences(op: str) -> None:
             continue  # refused; rounded
         with case(s.name):
             if any(map(is_real, arrays)) and real_outputs(s, arrays, attributes):
+                check(s)
+
+
+def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    for op, wrong in {
+        "tanh": Rule(lambda g, y, x: g * (1 - y)),
+        "sub": Rule(lambda g, y, a, b: (g, g)),
+        "layer_norm": Rule(lambda g, y, x, weight=None, bias=None, **options: (g, g * x, g)),
+        "permute": Rule(lambda g, y, x, *, axes: g.permute(axes)),
+        "take": Rule(lambda g, y, x, indices, *, axis: x * 0),
+    }.items():
+        monkeypatch.setitem(RULES, op, wrong)
+        with pytest.raises((AssertionError, ValueError)):  # wrong numbers, or a wrong shape
+            for s in real_samples(op):
                 check(s)
 
 

@@ -109,8 +109,9 @@ class Parameter(_OfModule):
 
     @property
     def data(self) -> Self:
-        """This parameter; assigning to it replaces the values."""
-        return self
+        """This parameter, a constant of gradients; assigning to it replaces the values."""
+        constant: Self = self.detach()
+        return constant
 
     @data.setter
     def data(self, values: Tensor) -> None:

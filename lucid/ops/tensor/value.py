@@ -99,8 +99,9 @@ class TensorValue:
 
     @property
     def data(self) -> Self:
-        """This tensor: it has no gradient."""
-        return self
+        """This tensor as a constant of gradients, as `detach` gives it."""
+        constant: Self = self.detach()
+        return constant
 
     def detach(self) -> Any:
         """This tensor as a constant of gradients: none flows through it (`lucid.stop_gradient`)."""
