@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from lucid import ops
-from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import DTypeLike, TensorType, int64, spec
 from lucid.core.sizes.dims import Size
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
@@ -71,10 +69,7 @@ class Embedding(Module):
         )
 
     def forward(self, indices: Tensor) -> Tensor:
-        rows = F.embedding(indices, self.weight)
-        if self.padding_idx is None or not is_differentiated():
-            return rows
-        return ops.where((indices == self.padding_idx).unsqueeze(-1), rows.detach(), rows)
+        return F.embedding(indices, self.weight, self.padding_idx)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return {"indices": spec("N", "L", dtype=int64)}

@@ -6,6 +6,7 @@ import copy
 from typing import Any, Literal, NoReturn, Self, TypeAlias, TypeVar, cast
 
 from lucid import ops
+from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import DType, convert
 from lucid.core.sizes.dims import Dim, Size
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
@@ -101,14 +102,17 @@ def linear(x: Tensor, weight: Tensor | WeightModule, bias: Tensor | None = None,
     return product if bias is None else product + bias
 
 
-@torch_names_and("padding_idx", "scale_grad_by_freq", "sparse")
-def embedding(indices: Tensor, weight: Tensor | WeightModule) -> Tensor:
-    """Rows of a table (entries, width) by index: (...) integers to (..., width).
+@torch_names_and("scale_grad_by_freq", "sparse")
+def embedding(indices: Tensor, weight: Tensor | WeightModule, padding_idx: int | None = None) -> Tensor:
+    """Rows of a table (entries, width) by index: (...) integers to (..., width). That of `padding_idx` has no gradient.
 
     Raises:
         IndexError: eagerly, for an index outside the table.
     """
-    return weight.rows(indices) if isinstance(weight, WeightModule) else ops.embedding(indices, weight)
+    rows = weight.rows(indices) if isinstance(weight, WeightModule) else ops.embedding(indices, weight)
+    if padding_idx is None or not is_differentiated():
+        return rows
+    return ops.where((indices == padding_idx % weight.shape[0]).unsqueeze(-1), rows.detach(), rows)
 
 
 def rows_of(weight: W, start: int, stop: int, suffix: str) -> W:

@@ -101,7 +101,6 @@ _UNUSED: dict[str, Callable[[str, Any], None]] = {
     "pin_memory": _anything,
     "memory_format": _anything,
     "layout": _anything,
-    "padding_idx": _anything,  # where no gradient goes to
     "track_running_stats": _check_tracked,
     "output_size": _anything,  # the number of elements, which torch is told to save time
     **dict.fromkeys(("sparse", "sparse_grad", "scale_grad_by_freq"), _anything),  # how gradients are kept
