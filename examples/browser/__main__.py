@@ -1,20 +1,23 @@
 """Build a page in which MiniLM runs in the browser: ``make web``, or ``python -m examples.browser -o FOLDER``.
 
-It is the folder of ``lucid export FOLDER --for web --bits 8``, with the report about the exported graph below. It needs
-neither a network nor a server: open its index.html.
+It is the folder of ``lucid export FOLDER --for web --bits 8``, with a section that trains a linear layer in the browser
+and the report about the exported graph below. It needs neither a network nor a server: open its index.html.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import shutil
 from pathlib import Path
 
 import lucid
+from examples import head
 from examples.minilm import SENTENCES, checkpoint, tokenize
 from lucid.inspection.report import report
 from lucid.layouts import write_folder
 from lucid.layouts.manifest import write_manifest
+from lucid.layouts.web import write_script
 from lucid.models.bert import SentenceEncoder
 
 HERE = Path(__file__).parent
@@ -25,6 +28,8 @@ GRAPH = """<section aria-labelledby="graph-title">
 <iframe id="graph" src="report.html" title="The report of the exported model" loading="lazy"></iframe>
 </section>
 """
+SCRIPTS = ("training.js", "step.js", "learn.js")
+"""Those of the section that trains; the second one holds the training step."""
 
 
 def build(folder: Path, packages: Path) -> None:
@@ -37,7 +42,12 @@ def build(folder: Path, packages: Path) -> None:
     print(f"parity with NumPy: max abs {exported.parity.max_abs:.1e}")
     page = folder / "index.html"
     text = page.read_text(encoding="utf-8").replace(f"{checkpoint().name} in the browser", TITLE)
-    page.write_text(text.replace("</main>", f"{GRAPH}</main>"), encoding="utf-8")
+    text = text.replace("</main>", f"{(HERE / 'learn.html').read_text(encoding='utf-8')}{GRAPH}</main>")
+    scripts = "".join(f'<script src="{name}"></script>\n' for name in SCRIPTS)
+    page.write_text(text.replace("</body>", f"{scripts}</body>"), encoding="utf-8")
+    write_script(folder / "step.js", {"step": head.training_step(2).SerializeToString()})
+    for name in ("training.js", "learn.js"):
+        shutil.copyfile(HERE / name, folder / name)
     report(model, path=folder / "report.html", data=tokenize(checkpoint(), SENTENCES[:1]), targets=["cpu"], name=TITLE)
     write_manifest(folder, "web")
 

@@ -1,7 +1,7 @@
 """A text classifier in a web page, trained on a table of examples: ``make classifier``.
 
-MiniLM's vectors of the examples are computed with NumPy, and a linear layer is fitted to them. Both are exported as one
-file, with weights in 8 bits, into a page that needs neither a network nor a server.
+MiniLM's vectors of the examples are computed with NumPy, and a linear layer is trained on them, by a training step in
+onnxruntime. Both are exported as one file, with weights in 8 bits, into a page that needs neither network nor server.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import ClassVar
 import numpy as np
 
 import lucid
-import lucid.nn.functional as F
+from examples import head
 from examples.browser import __main__ as browser
 from examples.minilm import checkpoint, tokenize
 from lucid import Tensor, nn
 from lucid.layouts import Options, web
 from lucid.models.bert import SentenceEncoder
 from lucid.nn.model_parts import ModelPart
+from lucid.runtime import Training
 
 HERE = Path(__file__).parent
 
@@ -30,24 +31,21 @@ class Classifier(nn.Module):
 
     output_names: ClassVar[tuple[str, ...]] = ("logits",)
 
-    def __init__(self, encoder: SentenceEncoder, weight: np.ndarray, bias: np.ndarray) -> None:
-        self.encoder = encoder
-        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
+    def __init__(self, encoder: SentenceEncoder, weights: dict[str, np.ndarray]) -> None:
+        self.encoder, self.head = encoder, nn.Linear(head.WIDTH, len(weights["bias"]))
+        self.head.load_state_dict(weights)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return F.linear(self.encoder(input_ids, attention_mask), self.weight, self.bias)
+        return self.head(self.encoder(input_ids, attention_mask))
 
 
-def fit(vectors: np.ndarray, labels: np.ndarray, decay: float = 1e-3) -> tuple[np.ndarray, np.ndarray]:
-    """Logistic regression by gradient descent: weight (labels, E) and bias (labels,) for vectors (N, E) of length 1."""
-    wanted = np.eye(labels.max() + 1, dtype=np.float32)[labels]
-    weight, bias = np.zeros((wanted.shape[1], vectors.shape[1]), np.float32), np.zeros(wanted.shape[1], np.float32)
-    for _ in range(500):
-        scores = np.exp(vectors @ weight.T + bias)
-        error = (scores / scores.sum(1, keepdims=True) - wanted) / len(vectors)
-        weight -= 10 * (error.T @ vectors + decay * weight)
-        bias -= 10 * error.sum(0)
-    return weight, bias
+def fit(vectors: np.ndarray, labels: np.ndarray, steps: int = 100) -> dict[str, np.ndarray]:
+    """The weights of a linear layer that gives vectors (N, E) their labels (N,), by name."""
+    count = int(labels.max()) + 1
+    training = Training(head.training_step(count), head.start(count))
+    for _ in range(steps):
+        training.step(vectors=vectors, labels=labels)
+    return training.weights()
 
 
 def build(folder: Path, table: Path, packages: Path) -> None:
@@ -58,7 +56,7 @@ def build(folder: Path, table: Path, packages: Path) -> None:
     labels = np.array([names.index(row["label"]) for row in rows])
     encoder = SentenceEncoder.from_pretrained(checkpoint())
     inputs = {name: lucid.tensor(ids) for name, ids in tokenize(checkpoint(), [row["text"] for row in rows]).items()}
-    model = Classifier(encoder, *fit(encoder(**inputs).numpy(), labels))
+    model = Classifier(encoder, fit(encoder(**inputs).numpy(), labels))
     right = model(**inputs).numpy().argmax(1) == labels
     print(f"{right.sum()} of {len(rows)} examples get their label, of {', '.join(names)}")
 

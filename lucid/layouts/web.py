@@ -69,7 +69,7 @@ def write_page(
     target = target_of(options, targets_of(CPU), PROCESSOR) if options.target else Target(PROCESSOR, accuracy_level=0)
     exported = export_file(part, folder, "model/model.onnx", target, options)
     model = folder / exported.file
-    _write_script(folder / "model" / "model.js", {"model": model.read_bytes()})
+    write_script(folder / "model" / "model.js", {"model": model.read_bytes()})
     limits = [max_tokens(checkpoint), *limits_of(check_model_file(model)).explaining.values()]
     longest = min((limit for limit in limits if limit is not None), default=None)
     _write_tokenizer(folder / "model" / "tokenizer.js", checkpoint, {"max_length": longest, "labels": list(labels)})
@@ -87,9 +87,7 @@ def _write_runtime(folder: Path, packages: Path) -> None:
     folder.mkdir(exist_ok=True)
     built = packages / "onnxruntime-web" / "dist"
     shutil.copyfile(built / "ort.wasm.min.js", folder / "ort.wasm.min.js")
-    _write_script(
-        folder / "wasm.js", {f"ort.{end}": (built / f"{_WASM}.{end}").read_bytes() for end in ("wasm", "mjs")}
-    )
+    write_script(folder / "wasm.js", {f"ort.{end}": (built / f"{_WASM}.{end}").read_bytes() for end in ("wasm", "mjs")})
     code = (packages / "@huggingface/tokenizers/dist/tokenizers.min.cjs").read_text(encoding="utf-8")
     script = f"const lucidTokenizers = ((module) => {{\n{code}\nreturn module.exports;\n}})({{ exports: {{}} }});\n"
     (folder / "tokenizers.js").write_text(script, encoding="utf-8")
@@ -99,7 +97,7 @@ def _write_tokenizer(path: Path, checkpoint: Path, about: Mapping[str, Any]) -> 
     """Write the tokenizer of a checkpoint as a script, with what the page has to know about the model."""
     files = {name: file_of(checkpoint, name) for name in (TOKENIZER, TOKENIZER_CONFIG)}
     stored = {name: file.read_bytes() if file.is_file() else b"{}" for name, file in files.items()}
-    _write_script(path, {**stored, "about": json.dumps(about).encode()})
+    write_script(path, {**stored, "about": json.dumps(about).encode()})
 
 
 def _labels(checkpoint: Path) -> list[str]:
@@ -107,7 +105,7 @@ def _labels(checkpoint: Path) -> list[str]:
     return [str(names[str(i)]) for i in range(len(names))] if isinstance(names, dict) else []
 
 
-def _write_script(path: Path, files: Mapping[str, bytes]) -> None:
+def write_script(path: Path, files: Mapping[str, bytes]) -> None:
     """Write a script that adds files to the page's `lucidFiles`."""
     encoded = {name: base64.b64encode(data).decode("ascii") for name, data in files.items()}
     text = f"var lucidFiles = Object.assign(globalThis.lucidFiles ?? {{}}, {json.dumps(encoded)});\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,6 +133,27 @@ def test_the_report_is_beside_the_page(opened: Any) -> None:
     opened.switch_to.default_content()
 
 
+def test_the_page_learns_two_labels(opened: Any) -> None:
+    learn, learnt, answer = (opened.find_element("id", name) for name in ("learn", "learnt", "answer"))
+    _wait(learn.is_enabled, opened)
+    learn.click()
+    _wait(lambda: "%" in answer.text, opened)
+    assert learnt.text.startswith("10 sentences learnt in ")
+    losses = opened.execute_script("return lucidLearner.losses")
+    assert losses[0] == pytest.approx(np.log(2), abs=1e-6) and losses[-1] < 0.1 * losses[0]
+    assert _delivery(answer.text) > 75
+    question = opened.find_element("id", "question")
+    question.clear()
+    question.send_keys("You billed me too much")
+    _wait(lambda: _delivery(answer.text) < 25, opened)
+
+
+def test_a_label_without_sentences_is_said(opened: Any) -> None:
+    opened.execute_script("document.getElementById('examples-1').value = '  '")
+    opened.find_element("id", "learn").click()
+    _wait(lambda: opened.find_element("id", "learnt").text == "Type sentences for both labels.", opened)
+
+
 @pytest.mark.parametrize("target", ["any", "portable"])
 @pytest.mark.parametrize(
     "variant", ["gpt2/base", "llama/llama3", "qwen3/base", "gemma3/base", "t5/v1_1", "vit/classifier"]
@@ -156,6 +178,13 @@ def test_files_give_in_wasm_what_numpy_gives(variant: str, target: str, opened: 
 
 def test_nothing_was_logged_as_an_error(opened: Any) -> None:
     assert [entry["message"] for entry in opened.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def _delivery(answer: str) -> int:
+    """The percentage of the first label."""
+    match = re.fullmatch(r"delivery (\d+) %, payment \d+ %", answer)
+    assert match is not None, answer
+    return int(match[1])
 
 
 def _shape(spec: lucid.TensorType) -> tuple[int, ...]:

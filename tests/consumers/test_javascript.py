@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,8 +15,11 @@ import numpy as np
 import pytest
 
 import lucid
+from examples import head
+from examples.browser import __main__ as browser_page
 from lucid.generation import EncoderDecoderGenerator, Generator
 from lucid.inspection import inspect_model
+from lucid.runtime import Training
 from tests.consumers.folders import TEXTS, WORK, close, computed, eager, exported, lines, sent, tokens
 from tests.models import goldens
 
@@ -224,3 +229,30 @@ def _installed() -> None:
     modules = WORK / "node_modules"
     if not modules.is_symlink():
         os.symlink(HERE / "node_modules", modules)
+
+
+def test_the_page_of_make_web_learns_its_ten_sentences_with_the_losses_of_onnxruntime_in_python() -> None:
+    section = (browser_page.HERE / "learn.html").read_text(encoding="utf-8")
+    delivery, payment = (text.split("\n") for text in re.findall(r"<textarea[^>]*>(.*?)</textarea>", section, re.S))
+    vectors = computed("minilm", tokens("minilm", delivery + payment))
+    labels, step = np.repeat([0, 1], [len(delivery), len(payment)]), head.training_step(2)
+    training = Training(step, head.start(2))
+    losses = [training.step(vectors=vectors, labels=labels) for _ in range(40)]
+
+    request = {
+        "step": base64.b64encode(step.SerializeToString()).decode("ascii"),
+        "inputs": {"vectors": sent(vectors), "labels": sent(labels)},
+        "steps": len(losses),
+    }
+    (WORK / "training.json").write_text(json.dumps(request))
+    code = browser_page.HERE / "training.js"
+    found = json.loads(node(HERE / "training.mjs", browser_page.HERE / "node_modules", code, WORK / "training.json"))
+    close(found["losses"], losses)
+    close(found["weights"]["weight"], training.weights()["weight"].ravel())
+
+    weight, bias = np.reshape(found["weights"]["weight"], (2, -1)), found["weights"]["bias"]
+    texts = ["Is my package lost?", "You billed me too much"]
+    new = computed("minilm", tokens("minilm", texts))
+    assert len(labels) == 10 and ((vectors @ weight.T + bias).argmax(1) == labels).all()
+    assert (new @ weight.T + bias).argmax(1).tolist() == [0, 1]
+    assert found["error"].startswith("at step 40 the loss is NaN") and found["steps"] == 40

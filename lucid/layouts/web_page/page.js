@@ -104,4 +104,5 @@ function failed(error) {
 }
 
 const lucidPage = new Page();
-lucidPage.open().catch(failed);
+lucidPage.opening = lucidPage.open();
+lucidPage.opening.catch(failed);
