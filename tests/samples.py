@@ -258,6 +258,7 @@ SAMPLES: list[Sample] = [
     # Elementwise
     sample(ops.exp, x(N, L), ref=np.exp),
     sample(ops.log, positive(N, L), ref=np.log),
+    sample(ops.log2, positive(N, L), ref=np.log2),
     sample(ops.sqrt, positive(N, L), ref=np.sqrt),
     sample(ops.reciprocal, positive(N, L), ref=lambda v: 1 / v),
     sample(ops.sin, x(N, L), ref=np.sin),

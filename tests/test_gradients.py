@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -80,6 +81,14 @@ def test_new_weights_are_seen_and_a_function_is_traced_once_for_its_types() -> N
     assert both(X)[0].item() == pytest.approx((model(X) ** 2).sum().item()) and before.item() != both(X)[0].item()
     both(X[:1])
     assert len(calls) == 3
+
+
+def test_a_layer_of_another_type_is_seen() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    both = lucid.value_and_grad(lambda x: model(x).sum(), wrt=model)
+    both(X)
+    model[1] = nn.Tanh()
+    assert both(X)[0].item() == pytest.approx(model(X).sum().item())
 
 
 def test_with_aux_something_else_is_returned_with_the_value() -> None:
@@ -170,11 +179,18 @@ def test_what_where_does_not_choose_gives_no_nan() -> None:
 
 def test_lengths_of_zero_have_gradients_of_zero_as_in_torch() -> None:
     rows = lucid.tensor([[0.0, 0.0], [3.0, 4.0]])
-    for f in (lambda x: x.norm(2, -1), lambda x: (x * x.mean(-1, keepdim=True)).std(-1)):
+    lengths = [lambda x, p=p: x.norm(p, -1) for p in (0.5, 1, 1.5, 2, 3, math.inf)]
+    for f in (*lengths, lambda x: (x * x.mean(-1, keepdim=True)).std(-1), lambda x: lucid.atan2(x, 2 * x)):
         found = lucid.grad(lambda x, f=f: f(x).sum())(rows).numpy()
         assert not found[0].any() and np.isfinite(found).all()
     assert np.isfinite(lucid.grad(lambda x: F.normalize(x, dim=-1).sum())(rows).numpy()).all()
     assert numbers(lucid.grad(lambda x: x.sqrt().clamp(min=1.0).sum())(lucid.tensor([0.0, 4.0]))) == [0, 0.25]
+    assert numbers(lucid.grad(lambda x: x.norm(0.5))(lucid.tensor([0.0, 4.0]))) == [0, 1]
+
+
+def test_rounding_of_logarithms_of_powers_of_two_has_no_part_in_gradients() -> None:
+    found = lucid.grad(lambda x: x.log2().sum())(lucid.tensor([0.5, 2.0, 3.0])).numpy()
+    np.testing.assert_allclose(found * math.log(2), [2, 0.5, 1 / 3], rtol=1e-6)
 
 
 def test_equal_elements_share_a_gradient_as_in_torch() -> None:
@@ -292,6 +308,11 @@ MODEL = nn.Linear(3, 3)
             lambda: lucid.grad(lambda x: (x.sum(), "a"), has_aux=True)(V),
             GradientError,
             "aux holds str, expected tensors",
+        ),
+        (
+            lambda: lucid.grad(lambda x: nn.BatchNorm1d(3).train()(x).sum())(X),
+            lucid.TracedValueError,
+            r"BatchNorm1d: in training mode it changes its running statistics, .*: call eval\(\) on it",
         ),
         (lambda: lucid.grad(V), TypeError, "value_and_grad: got Tensor, expected a function"),
         (lambda: lucid.grad(MODEL, wrt="weight"), TypeError, r"wrt is 'weight', expected None, a module, or"),

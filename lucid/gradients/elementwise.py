@@ -38,6 +38,7 @@ def _silu(y: Tensor, x: Tensor) -> Tensor:
 _FACTORS: dict[str, Any] = {
     "exp": lambda y, x: y,
     "log": lambda y, x: 1 / x,
+    "log2": lambda y, x: 1 / (math.log(2) * x),
     "sqrt": lambda y, x: 0.5 / y,
     "reciprocal": lambda y, x: -y * y,
     "sin": lambda y, x: ops.cos(x),
@@ -94,7 +95,9 @@ def _extreme(beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
 
 
 def _atan2(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """At the origin both gradients are 0, as in torch."""
     square = a * a + b * b
+    square = ops.where(square == 0, 1.0, square)
     return g * (b / square), g * (-a / square)
 
 

@@ -15,7 +15,7 @@ from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.convolution import Spatial
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
-from lucid.ops.tensor.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor, TracedValueError
 
 
 def _sizes(name: str, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -106,6 +106,11 @@ class _BatchNorm(Module):
         return ops.batch_norm(x, mean, variance, self.weight, self.bias, eps=self.eps)
 
     def _batch_statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        if x.is_traced:
+            raise TracedValueError(
+                f"{type(self).__name__}: in training mode it changes its running statistics, which a traced function, "
+                "such as that of value_and_grad, cannot: call eval() on it, to use the stored ones"
+            )
         values = x.numpy()
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
         mean, variance, count = values.mean(axes), values.var(axes), values.size // values.shape[1]

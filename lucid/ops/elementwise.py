@@ -23,7 +23,7 @@ from lucid.core.graph.types import (
 from lucid.core.sizes.dims import positive as certainly_positive
 from lucid.ops.kernels.erf import erf as _erf
 from lucid.ops.kernels.pieces import widened
-from lucid.ops.op import Op, function, primitive
+from lucid.ops.op import Op, composite, function, primitive
 from lucid.ops.operand_conversion import as_tensor, as_tensors, half_beside_number
 from lucid.ops.tensor.tensor import OPS, Tensor, TensorLike
 
@@ -366,7 +366,7 @@ def square(x: Tensor) -> Tensor:
     return mul(x, x) if x.dtype.kind != "bool" else x.astype(int64)
 
 
-@function
+@composite
 def log2(x: Tensor) -> Tensor:
     """The logarithm to base 2, a whole number for powers of two. Half precision is computed in float32.
 

@@ -142,9 +142,10 @@ def variance(x: Tensor, axis: int | Sequence[int]) -> Tensor:
     return mean(centred * centred, axis=axis, keepdims=True).astype(x.dtype)
 
 
-def _root(squares: Tensor) -> Tensor:
-    """The root of a sum of squares; the gradient of a sum of 0 is 0, as in torch."""
-    return where(squares > 0, sqrt(squares), squares) if is_differentiated() else sqrt(squares)
+def _root(powers: Tensor, power: float = 2) -> Tensor:
+    """powers ** (1 / power), for a sum of squares or other powers; the gradient of a sum of 0 is 0, as in torch."""
+    root = sqrt(powers) if power == 2 else pow_(powers, 1 / power)
+    return where(powers > 0, root, powers) if is_differentiated() else root
 
 
 def _every(where: str, x: Tensor, axis: Axes) -> tuple[int, ...]:
@@ -246,7 +247,8 @@ def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tenso
     elif power == 2:
         length = _root(sum_(size * size, axis=axes, keepdims=keepdims))
     else:
-        length = pow_(sum_(pow_(size, power), axis=axes, keepdims=keepdims), 1 / power)
+        powers = _root(size, 1 / power) if 0 < power < 1 else pow_(size, power)
+        length = _root(sum_(powers, axis=axes, keepdims=keepdims), power)
     return length.astype(x.dtype)
 
 
