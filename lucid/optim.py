@@ -18,6 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from lucid.core.graph.types import float32, show_shape
@@ -146,7 +147,8 @@ class Optimizer(ABC):
     def __post_init__(self) -> None:
         decays = self.weight_decay.values() if isinstance(self.weight_decay, Mapping) else [self.weight_decay]
         rates = [] if callable(self.learning_rate) else [self.learning_rate]
-        self._check("learning_rate and weight_decay", "numbers of 0 or more", all(n >= 0 for n in (*rates, *decays)))
+        known = all(isinstance(n, Real) and float(n) >= 0 for n in (*rates, *decays))
+        self._check("learning_rate and weight_decay", "numbers of 0 or more", known)
         self._check("clip", "None or a number above 0", self.clip is None or self.clip > 0)
 
     def _check(self, options: str, expected: str, good: bool) -> None:

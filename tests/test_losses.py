@@ -11,6 +11,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.nn import functional as F
+from lucid.runtime import Session
 from lucid.testing import assert_parity
 
 X, IDS = lucid.ones(2, 3), lucid.tensor([0, 2])
@@ -41,6 +42,17 @@ X, IDS = lucid.ones(2, 3), lucid.tensor([0, 2])
 def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+def test_an_index_below_0_of_no_class_that_is_known_at_run_time_gives_nan(target: str) -> None:
+    session = Session(lucid.export.to_onnx(F.cross_entropy, ("N", 3), lucid.spec("N", dtype="int64"), target=target))
+    for indices, finite in (([0, 2], True), ([-100, 2], True), ([0, -1], False)):
+        assert (
+            np.isfinite(session.run(dict(zip(session.inputs, (X.numpy(), np.array(indices)), strict=True)))["output"])
+            == finite
+        )
+    assert np.isnan(lucid.value_and_grad(F.cross_entropy)(X, lucid.tensor([0, -1]))[0].numpy())
 
 
 def test_a_mean_in_half_precision_is_computed_in_float32() -> None:

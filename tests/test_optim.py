@@ -148,6 +148,7 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
         (lambda: optim.AdamW(1e-3, clip=0.0), ValueError, "clip=0.0, expected None or a number above 0"),
         (lambda: optim.SGD(0.1, nesterov=True), ValueError, "nesterov=True, momentum=0.0, expected a momentum above 0"),
         (lambda: optim.Adafactor(limit=0.5), ValueError, "limit=0.5, expected a number of 1 or more"),
+        (lambda: optim.SGD("fast"), ValueError, "SGD: got learning_rate='fast', weight_decay=0.0, expected numbers of"),
         (lambda: optim.linear(0.1, 5, warmup=5), ValueError, "steps=5 and warmup=5, expected"),
         (
             lambda: optim.SGD(0.1, frozen="head.wieght").init(WEIGHT),

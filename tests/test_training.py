@@ -202,6 +202,12 @@ def half() -> Any:
             ValueError,
             "expected a file of lucid.export.training_step",
         ),
+        (lambda: step_of(MODEL, optim.AdamW), TypeError, "optimizer is <class .*AdamW'>, expected one of lucid.optim"),
+        (
+            lambda: Training(step_of(MODEL), MODEL),
+            TypeError,
+            "start is Sequential, expected weights by name, as model.st",
+        ),
         (lambda: Training(step_of(MODEL), {}), KeyError, "start lacks 0.weight, 0.bias, 2.weight, 2.bias; give"),
         (
             lambda: Training(step_of(MODEL), {**MODEL.state_dict(), "0.bias": np.zeros(3, np.float32)}),

@@ -71,6 +71,8 @@ def training_step(
         ExportError: for a trained parameter that is not float32, or an input with the name of another one.
         TypeError, SymbolicSizeError, TracedValueError, OSError: as `to_onnx`.
     """
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"training_step: optimizer is {optimizer!r}, expected one of lucid.optim, such as AdamW(1e-3)")
     patterns = [wrt] if isinstance(wrt, str) else list(wrt)
     parameters = optimizer.trained(chosen_parameters((model, *patterns)))
     optimizer = replace(optimizer, frozen=())  # what it freezes is no longer among them

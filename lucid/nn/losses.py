@@ -67,7 +67,7 @@ def cross_entropy(
 
     Raises:
         ValueError: for a target or weight of another shape, or a smoothing outside of 0 to 1.
-        IndexError: for a known index of no class.
+        IndexError: for a known index of no class. A negative one that is known only at run time gives NaN.
     """
     check_tensors("cross_entropy", x=x, target=target)
     if not 0 <= label_smoothing <= 1:
@@ -113,6 +113,8 @@ def _of_indices(
     _check_indices(name, indices, logs.shape[axis])
     scaled = _scaled(name, logs, weight)
     losses = -ops.take_along(scaled, indices.long().unsqueeze(axis), axis=axis).squeeze(axis)
+    if indices.is_traced:  # runtimes count negative indices from the last class
+        losses = ops.where(indices < 0, math.nan, losses)
     counted = (~ignored).sum() if weight is None else ops.where(ignored, 0, ops.take(weight, indices, 0)).sum()
     return ops.where(ignored, 0, _smoothed(losses, scaled, smoothing)), counted
 

@@ -76,6 +76,10 @@ class Training:
         if isinstance(start, Mapping):
             zeros = {name: np.zeros(self._shape(name), np.float32) for name in self._state}
             arrays, self.steps = {**{name: np.asarray(value) for name, value in start.items()}, **zeros}, 0
+        elif not isinstance(start, (str, os.PathLike)):
+            raise TypeError(
+                f"Training: start is {type(start).__name__}, expected weights by name, as model.state_dict(), or a path"
+            )
         else:
             arrays = load(Path(start))
             if STEP not in arrays:
