@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,12 @@ def test_a_loop_goes_back_through_its_steps() -> None:
         np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
     for target in ("any", "cpu", "portable"):
         assert_parity(lucid.grad(total), lucid.spec("L", 3), lucid.spec(3), target=target)
+
+    def size(f: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+        return lambda x, w: sum(((g**3).sum() for g in lucid.grad(f)(x, w)), start=lucid.tensor(0.0))
+
+    for got, wanted in zip(lucid.grad(size(total))(X, V), lucid.grad(size(_unrolled))(X, V), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-4)
 
 
 def test_a_recomputed_module_has_the_same_gradients_and_keeps_nothing_inside() -> None:

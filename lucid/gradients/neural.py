@@ -251,7 +251,7 @@ def _scan(g: Any, y: Any, *operands: Tensor, body: Body, carries: int, slices: i
     """A loop in the other order: each step computes the body once more and goes back through it."""
     g, y = ([g], [y]) if isinstance(y, Tensor) else (g, y)  # of one output alone
     own = carries + slices
-    outputs, outer = body.outputs[: len(body.outputs) - carries], operands[own:]
+    outputs, outer = body.outputs, operands[own:]
     places = [i for i, x in enumerate(operands) if x.dtype.kind == "float" and (i < carries or wanted[i])]
     stepwise, summed = [i for i in places if i < own], [i for i in places if i >= own]
     before = [i for i in places if i < carries]
@@ -269,7 +269,7 @@ def _scan(g: Any, y: Any, *operands: Tensor, body: Body, carries: int, slices: i
         return ([now[i] for i in before], added), [now[i] for i in stepwise[len(before) :]]
 
     start = filled([g[i] for i in before], [y[i] for i in before]), [ops.zeros_like(operands[i]) for i in summed]
-    xs = list(operands[carries:own]), list(y[len(outputs) :]), [g[i] for i in rows]
+    xs = list(operands[carries:own]), list(y[len(outputs) - carries :]), [g[i] for i in rows]
     (to_carry, totals), to_elements = ops.scan(step, start, xs, reverse=not reverse)
     found = dict(zip((*stepwise, *summed), (*to_carry, *to_elements, *totals), strict=True))
     return [found.get(i) for i in range(len(operands))]
