@@ -27,6 +27,7 @@ from hypothesis import HealthCheck, settings
 
 import lucid
 from lucid.export.forms import FORMS
+from lucid.gradients import RULES
 from lucid.ops import OPS
 from lucid.ops.op import REGISTERED
 from lucid.runtime import Session
@@ -68,8 +69,8 @@ def _seed() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_new_ops() -> Iterator[None]:
-    """A test may define ops and forms; they are removed again, since other tests look at all of them."""
-    tables: list[dict[str, Any]] = [OPS, REGISTERED, FORMS]
+    """A test may define ops, forms and gradients; they are removed again, since other tests look at all of them."""
+    tables: list[dict[str, Any]] = [OPS, REGISTERED, FORMS, RULES]
     before = [set(table) for table in tables]
     yield
     for table, names in zip(tables, before, strict=True):

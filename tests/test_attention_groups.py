@@ -72,8 +72,9 @@ def test_no_query_is_not_taken_for_one() -> None:
     kinds = {x: lucid.spec(*shape) for x, shape in symbolic.items()}
     session = lucid.runtime.Session(lucid.export.to_onnx(call(options, False), kwargs=kinds, target="cpu"), threads=1)
     sizes = shapes(masks, False, {"N": N, "L": 0, "P": PAST})
-    with pytest.raises(Exception, match="Q sequence length must be greater than 0"):
+    with pytest.raises(ValueError, match="query has L = 0 at axis 2") as error:
         session.run({x: np.zeros(shape, np.float32) for x, shape in sizes.items()})
+    assert "Q sequence length must be greater than 0" in str(error.value.__cause__)
 
 
 def test_one_query_beside_several_new_keys_is_left_to_the_node() -> None:

@@ -69,7 +69,7 @@ COMMANDS = {
     "inspect a file of that name": (["inspect", EVIL.replace("/", "") + ".onnx"], 0),
     "inspect with a size": (["inspect", "evil.onnx", "--size", "L=3"], 2),
     "inspect a broken one": (["inspect", "broken.onnx"], 1),
-    "no such file": (["inspect", EVIL], 1),
+    "no such file": (["inspect", EVIL], 2),
     "traceback": (["inspect", "broken.onnx", "--debug"], 1),
     "run": (["run", "evil.onnx", "in.npz"], 0),
     "run on other inputs": (["run", "evil.onnx", "other.npz"], 1),

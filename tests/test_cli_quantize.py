@@ -115,7 +115,7 @@ def test_learnt_codes(call: Any, llama: Path, tmp_path: Path) -> None:
         (["--bits", "4", "--target-error", "0.1"], 2, "--target-error finds the bits; leave out --bits"),
         (["--target-error", "0.1"], 2, "--target-error measures on texts: give a file of some hundred sentences"),
         (
-            ["--bits", "4", "--text", "texts.txt"],
+            ["--bits", "4", "--text", "TEXTS"],
             2,
             "--text is for --method gptq, --activations static and --target-error",
         ),

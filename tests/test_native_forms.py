@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument
 
 import lucid
 from lucid import nn
@@ -266,7 +265,7 @@ def test_a_mean_over_windows_needs_no_guard_as_a_convolution_without_one_is_an_e
     assert "Where" not in ops(lambda x: lucid.cat([x, lucid.ones(1, 8)]).mean(0), ("L", 8))  # L + 1 is never 0
     line, nothing = np.ones((1, 3, 1, 5), np.float32), np.ones((1, 3, 0, 5), np.float32)
     np.testing.assert_allclose(in_onnxruntime(convolved, image, line), convolved(lucid.tensor(line)).numpy(), rtol=1e-5)
-    with pytest.raises((Fail, InvalidArgument)):
+    with pytest.raises(ValueError, match="x has H = 0 at axis 2"):
         in_onnxruntime(convolved, image, nothing)
     with pytest.raises(ValueError, match="less than the 3 that the kernel spans"):
         convolved(lucid.tensor(nothing))

@@ -192,9 +192,9 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
 def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form refuses everything, except those that look at the node before (test_portable, test_native_forms), one
     only for CUDA, two for half precision (test_attention_half, test_quantize), two of steps over buffers
-    (test_buffered_attention), one of steps over a cache (test_attention_groups), two of constant weights
-    (test_quantize, test_convolution_forms), one of positions (test_portable), five of many queries
-    (test_attention_cpu), those only for OpenVINO or WebGPU (test_forms_for_openvino, test_forms_for_webgpu) and
+    (test_buffered_attention), one of steps over a cache (test_attention_groups), three of constant weights
+    (test_quantize, test_quantized_weights, test_convolution_forms), one of positions (test_portable), five of many
+    queries (test_attention_cpu), those only for OpenVINO or WebGPU (test_forms_for_openvino, test_forms_for_webgpu) and
     dropout's, which says why there is none.
     """
     taken = {
@@ -225,6 +225,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("group_norm", "ai.onnx GroupNormalization"),
         ("less_equal", "not greater"),
         ("max_pool", "ai.onnx MaxPool"),
+        ("quantized_embedding", "ai.onnx DequantizeLinear"),
         ("quantized_linear", "ai.onnx DequantizeLinear, MatMul"),
         ("quantized_linear", "float32 between casts"),
         ("layer_norm", "ai.onnx LayerNormalization, apart from a sum"),

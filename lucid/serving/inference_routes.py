@@ -143,9 +143,7 @@ async def _computed(model: ServedModel, arrays: dict[str, Array]) -> dict[str, A
     except (TypeError, ValueError) as error:
         raise RequestError(str(error), "inputs") from error
     except NOT_COMPUTED as error:
-        empty = [f"{name} has no elements" for name, array in arrays.items() if not array.size]
-        why = f"{', '.join(empty)}; send at least one of each" if empty else str(error)
-        raise RequestError(f"inputs: the model does not compute these: {why}", "inputs") from error
+        raise RequestError(f"inputs: the model does not compute these: {error}", "inputs") from error
 
 
 async def _of_rows(model: ServedModel, given: list[Array]) -> dict[str, Array]:

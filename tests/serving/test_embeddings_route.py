@@ -354,7 +354,7 @@ TEXT = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}
         (ids([5]), "input input_ids has shape [1], expected [batch_size, sequence_length]"),
         (ids([[1, 4000]]), "inputs: input_ids[0, 1] is 4000, expected 0 to "),
         (ids([[1, 2], [5, -4]]), "inputs: input_ids[1, 1] is -4, expected 0 to "),
-        (ids([[]]), "input_ids has no elements"),
+        (ids([[]]), "input_ids has sequence_length = 0 at axis 1"),
         ([{**TEXT, "shape": [0, 10**30], "data": []}], "inputs[0].shape[1] is 1000000000000"),
         ([{**TEXT, "shape": [0, 1 << 62, 1 << 62], "data": []}], "expected sizes of an array"),
         ([{**TEXT, "name": "\ud800", "shape": [2]}], "input \\ud800 has 1 elements"),
