@@ -76,7 +76,7 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("autograd", "enable_grad"), _NO_GRADIENTS),
         **dict.fromkeys(("cuda", "mps", "device", "distributed"), _NO_DEVICES),
         "unique": _UNKNOWN_SIZE,
-        "losses": "losses are in lucid.nn.functional: F.cross_entropy, F.mse_loss, F.in_batch_contrastive_loss and more",
+        "losses": "losses are in lucid.nn.functional: F.cross_entropy, F.mse_loss, F.in_batch_contrastive_loss",
         "jit": "write lucid.compile(model), or export the model with lucid.export.to_onnx(model, ...)",
         "onnx": "write lucid.export.to_onnx(model, *specs, path=...)",
         "from_numpy": "write lucid.tensor(array), or lucid.Tensor.from_array(array), which does not copy",
@@ -100,7 +100,7 @@ ABSENT: dict[str, dict[str, str]] = {
     "utils": {
         **dict.fromkeys(
             ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"),
-            "the optimizer clips: lucid.optim.AdamW(1e-3, clip=1.0), or lucid.optim.clip_by_global_norm(gradients, 1.0)",
+            "the optimizer clips: lucid.optim.AdamW(1e-3, clip=1.0), or lucid.optim.clip_by_global_norm does",
         ),
         **dict.fromkeys(
             ("spectral_norm", "parametrize", "prune"), "it is for training: write the weight that it computes once"
