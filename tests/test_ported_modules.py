@@ -25,7 +25,9 @@ def test_an_embedding_takes_torchs_arguments_by_place() -> None:
     table = nn.Embedding(10, 4, 0, _freeze=True)
     assert (table.num_embeddings, table.embedding_dim, table.padding_idx) == (10, 4, 0)
     assert table(lucid.tensor([1, 2])).shape == (2, 4)
-    assert nn.Embedding(10, 4, -1).padding_idx == 9
+    for padded in (nn.Embedding(10, 4, -1), nn.EmbeddingBag(10, 4, padding_idx=-1)):
+        assert padded.padding_idx == 9
+        assert padded.weight.numpy().any(1).tolist() == [True] * 9 + [False]
 
 
 @pytest.mark.parametrize("row", [10, -11, 1.5, lucid.float16], ids=str)

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 import numpy as np
 
-from lucid.core.graph.types import DTypeLike, as_dtype, float32, show_shape
+from lucid.core.graph.types import Array, DTypeLike, as_dtype, float32, show_shape
 from lucid.core.process.context import holding
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.words.other_libraries import type_name
@@ -103,6 +103,18 @@ def new_parameter(*shape: int, dtype: DTypeLike | None = None, value: float = 0.
         return Parameter(np.broadcast_to(np.asarray(value, numpy_dtype), shape))
     # Untouched zeros cost no memory, which matters for weights that are loaded next.
     return Parameter(np.full(shape, value, numpy_dtype) if value else np.zeros(shape, numpy_dtype))
+
+
+def new_table(rows: int, width: int, padding_idx: int | None, dtype: DTypeLike | None) -> Parameter:
+    """The parameter of an embedding: normal vectors; that of padding is zeros, as in torch."""
+
+    def draw(shape: tuple[int, ...]) -> Array:
+        vectors = generator("nn.init").normal(size=shape)
+        if padding_idx is not None:
+            vectors[padding_idx] = 0
+        return vectors
+
+    return _fill(new_parameter(rows, width, dtype=dtype), draw)
 
 
 def _fill(parameter: Parameter, draw: Callable[[tuple[int, ...]], object]) -> Parameter:

@@ -43,7 +43,7 @@ class Linear(Module):
 class Embedding(Module):
     """A table of vectors: integer indices (...) to (..., embedding_dim).
 
-    The vector of `padding_idx` has no gradient; `_freeze` sets `requires_grad` of the table to false.
+    The vector of `padding_idx` starts as zeros and has no gradient. `_freeze` sets `requires_grad` to false.
 
     Raises:
         ValueError: for a `padding_idx` that is no row.
@@ -64,9 +64,7 @@ class Embedding(Module):
         check_positive("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = check_row("Embedding", "padding_idx", padding_idx, num_embeddings)
-        self.weight = init.normal_(
-            new_parameter(num_embeddings, embedding_dim, dtype=dtype).requires_grad_(not _freeze)
-        )
+        self.weight = init.new_table(num_embeddings, embedding_dim, self.padding_idx, dtype).requires_grad_(not _freeze)
 
     def forward(self, indices: Tensor) -> Tensor:
         return F.embedding(indices, self.weight, self.padding_idx)
@@ -104,7 +102,7 @@ class EmbeddingBag(Module):
         check_positive("EmbeddingBag", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.mode, self.include_last_offset = mode, include_last_offset
         self.padding_idx = check_row("EmbeddingBag", "padding_idx", padding_idx, num_embeddings)
-        self.weight = init.normal_(new_parameter(num_embeddings, embedding_dim, dtype=dtype))
+        self.weight = init.new_table(num_embeddings, embedding_dim, self.padding_idx, dtype)
 
     def forward(
         self, indices: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
