@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from lucid.core.graph.types import float32, show_shape
 from lucid.core.sizes.dims import Shape
@@ -143,6 +143,19 @@ class Optimizer(ABC):
     weight_decay: float | Mapping[str, float] = 0.0
     frozen: str | Sequence[str] = ()
     clip: float | None = None
+
+    def __new__(cls, *first: object, **options: object) -> Self:
+        if "lr" in options or (first and isinstance(first[0], (list, Iterator))):
+            raise TypeError(
+                f"{cls.__name__}: got parameters or lr=, expected the learning rate first and no parameters: write "
+                f"{cls.__name__}(1e-3); wrt= of value_and_grad and training_step names what is trained"
+            )
+        return super().__new__(cls)
+
+    if not TYPE_CHECKING:  # type checkers know the names
+
+        def __getattr__(self, name: str) -> object:
+            raise package_names.unknown(f"{type(self).__name__!r} object", name, [], why_absent("Optimizer", name))
 
     def __post_init__(self) -> None:
         decays = self.weight_decay.values() if isinstance(self.weight_decay, Mapping) else [self.weight_decay]

@@ -34,6 +34,16 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         r"^max: dim is \(0, 1\), expected one.*; amax\(dim=...\)",
     ),
+    "an optimizer of parameters": (
+        lambda: lucid.optim.AdamW(nn.Linear(2, 2).parameters(), lr=1e-3),  # type: ignore[call-arg, arg-type]
+        TypeError,
+        r"^AdamW: got parameters or lr=, expected the learning rate first .*: write AdamW\(1e-3\); wrt= of",
+    ),
+    "a step of an optimizer": (
+        lambda: lucid.optim.SGD(0.1).step(),  # type: ignore[attr-defined]
+        AttributeError,
+        r"^'SGD' object has no attribute 'step': it is a pure function: parameters, state = optimizer\.update\(",
+    ),
     "two axes of max": (lambda: X.min(1, axis=0), TypeError, r"^min: dim is 1 and axis is \(0,\), expected one axis"),
     "keepdim of all": (
         lambda: X.max(keepdim=True),

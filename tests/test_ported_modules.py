@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,15 @@ def test_values_that_are_computed_never_change_in_place() -> None:
         lucid.ones(3).fill_(1)
     with pytest.raises(lucid.TracedValueError, match="randn: random numbers that are drawn in forward"):
         lucid.trace(lambda x: x.normal_(), (3,))
+
+
+@pytest.mark.parametrize("part", [lambda x: x[0], lambda x: x.view(-1), lambda x: x.t(), lambda x: x.chunk(2)[0]])
+def test_initial_values_of_a_part_are_an_error_as_the_whole_would_not_change(part: Callable[[Tensor], Tensor]) -> None:
+    for whole in (lucid.ones(2, 3), nn.Parameter(lucid.ones(2, 3))):
+        with pytest.raises(TypeError, match=r"part or view of another.*write x = x\.at\[index\]\.set\(lucid"):
+            part(whole).normal_()
+        with pytest.raises(TypeError, match=r"a part of one does not change it: write p\.data = p\.at\[index\]"):
+            nn.init.zeros_(part(whole))  # type: ignore[arg-type]
 
 
 def test_containers_take_names_slices_and_further_modules() -> None:

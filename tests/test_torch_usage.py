@@ -297,6 +297,8 @@ def test_squeeze_of_an_open_size_says_what_to_write() -> None:
     ("message", "call"),
     [
         ("'clip_grad_norm_': the optimizer clips: lucid.optim.AdamW", lambda: nn.utils.clip_grad_norm_),
+        (r"'bincount': write one-hot vectors, summed: F\.one_hot", lambda: lucid.bincount),
+        (r"'utils': nn\.utils is here. Batches are dicts of arrays", lambda: lucid.utils),
         ("'spectral_norm': it is for training: write the weight", lambda: nn.utils.spectral_norm),
         (r"no complex numbers; .* write ops.rotary_embedding\(x, cos, sin", lambda: lucid.view_as_complex),
         ("no complex numbers", lambda: lucid.ones(2).view_as_complex),

@@ -41,7 +41,10 @@ def __dir__() -> list[str]:
 
 def _check(parameter: Parameter) -> None:
     if not isinstance(parameter, Parameter):
-        raise TypeError(f"init: got {type_name(parameter)}, expected a Parameter; write nn.Parameter(x) first")
+        raise TypeError(
+            f"init: got {type_name(parameter)}, expected a Parameter; a part of one "
+            "does not change it: write p.data = p.at[index].set(values)"
+        )
 
 
 def _fans(parameter: Parameter) -> tuple[int, int]:

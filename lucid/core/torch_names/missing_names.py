@@ -19,6 +19,9 @@ _UNKNOWN_SIZE = (
     "how many elements it finds is known only when the model runs; choose by a mask with lucid.where(mask, x, 0)"
 )
 
+_COUNTS = "write one-hot vectors, summed: F.one_hot(x, n).sum(0)"
+_FUNCTIONS = "write lucid.grad(f) or lucid.value_and_grad(f)"
+
 _SAME = {  # of torch's names that are both functions and methods: what to write, of tensors x and y
     "addmv": "write x + a @ b",
     "bitwise_left_shift": "write x * 2**n",
@@ -77,6 +80,17 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("cuda", "mps", "device", "distributed"), _NO_DEVICES),
         "unique": _UNKNOWN_SIZE,
         "losses": "losses are in lucid.nn.functional: F.cross_entropy, F.mse_loss, F.in_batch_contrastive_loss",
+        "bincount": _COUNTS,
+        "histc": _COUNTS,
+        "var_mean": "write x.var(...) and x.mean(...)",
+        "std_mean": "write x.std(...) and x.mean(...)",
+        "func": _FUNCTIONS,
+        "vmap": "write the function for a whole batch: operations broadcast over leading axes",
+        "amp": "convert the model, model.to(lucid.float16), or export it with dtype=",
+        "utils": "nn.utils is here. Batches are dicts of arrays, from any iterable; nn.recompute(module) saves memory",
+        "set_grad_enabled": "write `with lucid.no_grad():` for constants of gradients",
+        "Generator": "lucid.manual_seed(0) seeds all random numbers",
+        "distributions": _RANDOM,
         "jit": "write lucid.compile(model), or export the model with lucid.export.to_onnx(model, ...)",
         "onnx": "write lucid.export.to_onnx(model, *specs, path=...)",
         "from_numpy": "write lucid.tensor(array), or lucid.Tensor.from_array(array), which does not copy",
@@ -89,6 +103,11 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("bernoulli", "randint_like", "poisson"), _RANDOM),
         "multinomial": "random numbers would be fixed in an exported model; lucid.generation samples tokens",
     },
+    "Optimizer": dict.fromkeys(
+        ("step", "zero_grad", "param_groups", "state_dict", "load_state_dict", "state"),
+        "it is a pure function: parameters, state = optimizer.update(gradients, state, parameters, step); "
+        "lucid.export.training_step makes one file of loss, gradients and update",
+    ),
     "optim": {
         "Adam": "write AdamW(rate, weight_decay=0)",
         "lr_scheduler": "give a schedule in the place of the rate: AdamW(lucid.optim.cosine(1e-3, steps, warmup=100))",

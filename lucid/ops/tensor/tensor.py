@@ -371,6 +371,9 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
         return self._initialise(_call("rand", *self.shape) * (high - low) + low)
 
     def _initialise(self, values: Tensor) -> Self:
+        if type(self) is Tensor and self.numpy().base is not None:
+            why = "this tensor is a part or view of another one, which would not change"
+            raise TypeError(f"normal_, uniform_: {why}; write x = x.at[index].set(lucid.randn(...))")
         self._set(convert(values.numpy(), self.dtype, "tensor"), self.type)
         return self
 
