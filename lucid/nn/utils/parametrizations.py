@@ -18,7 +18,7 @@ __all__ = ["weight_norm"]
 M = TypeVar("M", bound=Module)
 
 
-def weight_of(directions: Tensor, norms: Tensor, dim: int | None) -> Tensor:
+def weight_of(directions: Tensor, norms: Tensor, dim: int | None = 0) -> Tensor:
     """The weight; norms are over all axes but `dim`, or over all axes if that is None or -1."""
     return directions * (norms / _norms(directions, dim))
 
