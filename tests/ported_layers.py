@@ -90,6 +90,27 @@ LAYERS: dict[str, tuple[str, Line]] = {
             t.searchsorted(t.tensor([-1.0, 0.0, 0.5]), 0.2),
         ),
     ),
+    "ranks of infinities and NaN": (
+        "x",
+        lambda t, F, nn, x: (
+            *(
+                t.quantile((x[0] - x[0, 0, 0]).log().abs(), t.tensor([0.0, 0.5, 1.0]), dim, interpolation=way)
+                for way in ("lower", "higher", "midpoint", "nearest")
+                for dim in (0, 1)
+            ),
+            t.tensor([1.0, 2.0, float("inf")]).quantile(0.5),
+            t.tensor([1.0, 2.0, 3.0]).quantile(0.5, interpolation="midpoint"),
+            *(
+                t.kthvalue(t.tensor([float("nan"), 2.0, float("inf"), 1.0]), k)[place]
+                for k in (2, 3, 4)
+                for place in (0, 1)
+            ),
+            t.kthvalue(x.log(), 3)[0],
+            t.median(x[:, :0]),
+            t.searchsorted(t.tensor([-1.0, 0.0]), x.log()),
+            t.bucketize(x.log(), t.tensor([-1.0, 0.0, 0.5]), right=True),
+        ),
+    ),
     "running products": (
         "x whole mask",
         lambda t, F, nn, x, i, m: (t.cumprod(x, 1), x.cumprod(dim=-1), t.cumprod(i, 0), m.cumprod(2, dtype=t.float32)),
@@ -115,6 +136,9 @@ LAYERS: dict[str, tuple[str, Line]] = {
             t.tril_indices(3, 3, -1, dtype=t.int32),
             t.nonzero_static(m, size=4),
             t.nonzero_static(m, size=40, fill_value=-9),
+            t.nonzero_static(m[:, :0], size=2),
+            t.nonzero_static(m[0, 0, 0], size=2),
+            *t.unravel_index(i.int(), (2, 2)),
         ),
     ),
     "no axes": (
@@ -131,6 +155,8 @@ LAYERS: dict[str, tuple[str, Line]] = {
             *t.median(x[0, 0, 0], 0),
             t.quantile(x[0, 0, 0], 0.5, dim=0),
             t.cumprod(x[0, 0, 0], 0),
+            t.hstack([x[0, 0, 0], x[0, 0, 1]]),
+            x[:, :1].diff(2, 1),
         ),
     ),
     "maxima and their places": (
@@ -140,6 +166,7 @@ LAYERS: dict[str, tuple[str, Line]] = {
             *F.max_pool2d(x, (4, 3), 2, 1, ceil_mode=True, return_indices=True),
             *nn.MaxPool1d(2, dilation=2, return_indices=True)(s),
             *F.adaptive_max_pool2d(x[:, :, :5], (2, 1), return_indices=True),
+            *F.max_pool1d(s, 3, padding=1, dilation=2, ceil_mode=True, return_indices=True),
             F.adaptive_max_pool1d(s, 3),
             F.adaptive_max_pool2d(x[:, :, :4, :6], (2, 3)),
             *nn.AdaptiveMaxPool2d(1, return_indices=True)(x),
@@ -169,6 +196,8 @@ LAYERS: dict[str, tuple[str, Line]] = {
                 for mode in ("mean", "sum", "max")
             ),
             F.embedding_bag(i.flatten(), x[0], t.tensor([0, 1, 6]), include_last_offset=True),
+            *(F.embedding_bag(i, x[0], mode=mode, padding_idx=-1) for mode in ("mean", "sum", "max")),
+            F.embedding_bag(i.flatten()[:0], x[0], t.tensor([0, 0]), mode="max"),
             F.embedding_bag(i, x[0], mode="sum", per_sample_weights=x[:, :, 0]),
             _filled(t, nn, "EmbeddingBag", 3, 2, mode="max")(i),
         ),

@@ -31,6 +31,7 @@ LOSSES: dict[str, tuple[str, Line]] = {
             *_all(lambda how: F.nll_loss(x.transpose(1, 2), i, ignore_index=0, reduction=how)),
             F.multi_margin_loss(x[:, 0], i[:, 0], p=2, margin=0.5, weight=v[:4].abs()),
             F.multi_margin_loss(x[0, 0], i[0, 0]),
+            F.cross_entropy(x[:, 0], i[:, 0].to(t.uint8)),
             nn.NLLLoss(v[:4].abs())(x[:, 1], i[:, 0]),
         ),
     ),
@@ -48,6 +49,7 @@ LOSSES: dict[str, tuple[str, Line]] = {
                 )
             ),
             *_all(lambda how: F.multilabel_soft_margin_loss(x[0], (y[0] > 0).float(), v[:4].abs(), reduction=how)),
+            F.multilabel_soft_margin_loss(x.clamp(min=0).log(), (x < 0).float(), reduction="none"),
             *_all(lambda how: F.kl_div(x.log_softmax(-1), (y.softmax(-1) - 0.2).clamp(min=0), reduction=how)),
             F.kl_div(x.log_softmax(-1), y.log_softmax(-1), log_target=True, reduction="batchmean"),
             nn.BCEWithLogitsLoss(pos_weight=v[:4].abs())(x, y.sigmoid()),

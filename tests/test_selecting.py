@@ -77,6 +77,12 @@ def test_what_only_a_run_knows_says_what_to_write(message: str) -> None:
         (lambda: X.quantile(0.5, interpolation="mean"), ValueError, "interpolation is 'mean', expected one of linear"),
         (lambda: X.masked_select(X), TypeError, "got a mask float32.* expected booleans"),
         (lambda: lucid.searchsorted(X, X, side="both"), ValueError, "side is 'both' and right False, expected 'left'"),
+        (
+            lambda: X.kthvalue(4),
+            ValueError,
+            r"kthvalue: element 4 of 3 along axis -1 of float32\[2, 3\], expected 1 to 3",
+        ),
+        (lambda: X[:, :0].median(1), ValueError, "median: element 0 of 0 along axis 1 of"),
         (lambda: X.tensor_split(0), ValueError, "got 0 parts, expected 1 or more"),
         (lambda: lucid.hsplit(X, 2), ValueError, r"hsplit: got float32\[2, 3\], expected 2 equal parts of axis 1"),
         (lambda: X.unfold(1, 4, 1), ValueError, r"windows of 4 in steps of 1 do not fit axis 1 of \[2, 3\]"),

@@ -130,7 +130,11 @@ def _maximum(axes: int) -> Pool:
 
         def batch(x: Tensor) -> Tensor:
             ends = _ends(name, x, kernel, strides, pads, gaps, ceil_mode)
-            return ops.max_pool(x, kernel_shape=kernel, strides=strides, pads=pads + ends, dilations=gaps)
+            within = tuple(min(end, size - 1) for end, size in zip(ends, kernel, strict=True))  # MaxPool takes no more
+            if within != ends:
+                over = [end - most for end, most in zip(ends, within, strict=True)]
+                x = pad(x, [size for more in reversed(over) for size in (0, more)], value=-math.inf)
+            return ops.max_pool(x, kernel_shape=kernel, strides=strides, pads=pads + within, dilations=gaps)
 
         whole = x.dtype.kind == "int"
         maxima = over_batch(name, batch, x.astype(float32) if whole else x, axes)

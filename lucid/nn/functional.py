@@ -71,6 +71,7 @@ from lucid.nn.quantized import embedding as embedding
 from lucid.nn.quantized import linear as linear
 from lucid.nn.recurrent_decoding import mask_of_new_tokens as mask_of_new_tokens
 from lucid.ops.elementwise import expm1
+from lucid.ops.indexing import from_front
 from lucid.ops.interpolation import interpolate as interpolate
 from lucid.ops.operand_conversion import check_tensors
 from lucid.ops.rearranging import pad as pad
@@ -242,8 +243,10 @@ def embedding_bag(
         starts, ends = bounds[:-1], bounds[1:]
         counted = (place >= starts.unsqueeze(1)) & (place < ends.unsqueeze(1))
     if padding_idx is not None:
-        counted = counted & (indices != padding_idx)
+        counted = counted & (indices != from_front(padding_idx, weight.shape[0]))
     if mode == "max":
+        if same(indices.shape[-1], 0):  # bags of nothing have no largest
+            return ops.zeros_like(counted.any(1, True) * weight[:1])
         largest = ops.where(counted.unsqueeze(-1), rows, -np.inf).amax(1)
         return ops.where(counted.any(1, True), largest, 0)
     factors = counted.astype(rows.dtype)

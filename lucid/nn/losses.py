@@ -108,11 +108,12 @@ def _of_indices(
         raise ValueError(
             f"{name}: got a target {target.type} of {logs.type}, expected class indices (N, ...) of (N, C, ...)"
         )
+    target = target.long()
     ignored = target == ignore_index
     indices = ops.where(ignored, 0, target)
     _check_indices(name, indices, logs.shape[axis])
     scaled = _scaled(name, logs, weight)
-    losses = -ops.take_along(scaled, indices.long().unsqueeze(axis), axis=axis).squeeze(axis)
+    losses = -ops.take_along(scaled, indices.unsqueeze(axis), axis=axis).squeeze(axis)
     if indices.is_traced:  # runtimes count negative indices from the last class
         losses = ops.where(indices < 0, math.nan, losses)
     counted = (~ignored).sum() if weight is None else ops.where(ignored, 0, ops.take(weight, indices, 0)).sum()
@@ -189,7 +190,7 @@ def multilabel_soft_margin_loss(
     x: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
     """The mean binary cross-entropy of the classes, the last axis of logits x; `weight`: a factor of each class."""
-    losses = (1 - target) * x + ops.softplus(-x)
+    losses = target * ops.softplus(-x) + (1 - target) * ops.softplus(x)
     return _reduced(_weighted(losses, weight).mean(-1), reduction)
 
 

@@ -51,8 +51,9 @@ def log10(x: Tensor) -> Tensor:
 def logaddexp(x: Tensor, other: TensorLike) -> Tensor:
     """log(exp(x) + exp(other)), which does not overflow."""
     y = as_tensor("logaddexp", other)
-    apart = maximum(x, y) + log1p(exp(-abs_(x - y)))
-    return where(x == y, x + math.log(2), apart)  # infinities have no difference
+    larger = maximum(x, y)
+    apart = larger + log1p(exp(-abs_(x - y)))
+    return where(x == y, larger + math.log(2), apart)  # infinities have no difference
 
 
 @function

@@ -221,7 +221,7 @@ def meshgrid(*parts: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 @torch_names
 def hstack(parts: Sequence[TensorLike]) -> Tensor:
     """Join tensors along the second axis; vectors along their only one."""
-    tensors = [as_tensor("hstack", part) for part in parts]
+    tensors = [x if x.ndim else reshape(x, (1,)) for x in (as_tensor("hstack", part) for part in parts)]
     return concat(tensors, 0 if tensors[0].ndim < 2 else 1)
 
 
@@ -296,13 +296,14 @@ def _repeated(x: Tensor, axis: int, before: Size, after: Size, mode: str) -> Ten
 
 @function
 def diff(x: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
-    """The differences of neighbours along an axis, `n` times; of booleans whether they differ.
+    """The differences of neighbours along an axis, `n` times until none is left; of booleans whether they differ.
 
     `prepend` and `append` are joined to the axis before.
     """
     parts = [part for part in (prepend, x, append) if part is not None]
     x = concat(parts, axis) if len(parts) > 1 else x
-    for _ in range(n):
+    size = x.shape[axis]
+    for _ in range(min(n, size) if isinstance(size, int) else n):
         later, earlier = (narrow(x, axis, start, x.shape[axis] - 1) for start in (1, 0))
         x = later ^ earlier if x.dtype is bool_ else later - earlier
     return x

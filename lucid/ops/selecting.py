@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from lucid.core.graph.types import bool_, broadcast, int32, int64
-from lucid.core.sizes.dims import Size, as_size, product
+from lucid.core.sizes.dims import Size, as_size, product, same, sym_max
 from lucid.core.torch_names.argument_names import torch_names_and
+from lucid.ops.composed import lerp
 from lucid.ops.creation import UNUSED, arange, full
-from lucid.ops.elementwise import ceil, floor, isnan, minimum, round_, where
+from lucid.ops.elementwise import ceil, floor, isfinite, isnan, minimum, round_, where
 from lucid.ops.indexing import take
 from lucid.ops.op import function
 from lucid.ops.operand_conversion import as_tensor
@@ -29,24 +30,44 @@ from lucid.ops.tensor.tensor import Tensor, TensorLike, TracedValueError
 
 @function
 def kthvalue(x: Tensor, k: Size, axis: int = -1, keepdims: bool = False) -> Ordered:
-    """The k-th smallest elements along an axis, counted from 1, and their indices; NaN where there is NaN."""
+    """The k-th smallest elements along an axis, counted from 1, and their indices; NaN is larger than any number.
+
+    Raises:
+        ValueError: for a known k below 1, or above the size of the axis.
+    """
+    if x.dtype.kind != "float":
+        return _ranked("kthvalue", x, k, axis, keepdims)
+    numbers = (~isnan(x)).sum(axis if x.ndim else None, keepdims=True)
+    return _ranked("kthvalue", x, k, axis, keepdims, numbers < k)
+
+
+def _ranked(name: str, x: Tensor, k: Size, axis: int, keepdims: bool, missing: Tensor | None = None) -> Ordered:
+    """The k-th smallest elements and their indices, or NaN and that of the first NaN where one is `missing`."""
+    size = x.shape[normalize_axis(name, axis, x.ndim)] if x.ndim else 1
+    if isinstance(k, int) and (k < 1 or (isinstance(size, int) and k > size)):
+        raise ValueError(f"{name}: element {k} of {size} along axis {axis} of {x.type}, expected 1 to {size}")
     if not x.ndim:
         return Ordered(x, full((), 0, int64))
-    axis = normalize_axis("kthvalue", axis, x.ndim)
     value, index = (each.narrow(axis, k - 1, 1) for each in sort(x, axis))
-    if x.dtype.kind == "float":
-        missing = any_(isnan(x), axis=(axis,), keepdims=True)
-        value = where(missing, math.nan, value)
-        index = where(missing, argmax(isnan(x).astype(int32), axis=axis, keepdims=True), index)
+    if missing is not None:  # in order, NaN is among the infinities
+        value = where(missing, math.nan, where(isnan(value), math.inf, value))
+        alike = where(missing, isnan(x), x == math.inf)
+        index = where(isfinite(value) | (value < 0), index, argmax(alike.astype(int32), axis=axis, keepdims=True))
     return Ordered(value, index) if keepdims else Ordered(squeeze(value, axis), squeeze(index, axis))
 
 
 @function
 def median(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
-    """The lower of the elements in the middle: of all, or along an axis with their indices. NaN where there is NaN."""
+    """The lower of the elements in the middle: of all, or along an axis with their indices. NaN where there is NaN.
+
+    Raises:
+        ValueError: for no elements, except for all of a tensor of numbers with fractions, which give NaN.
+    """
     if axis is None:
-        return kthvalue(flatten(x), (product(x.shape) + 1) // 2)[0]
-    return kthvalue(x, (x.shape[axis] + 1) // 2 if x.ndim else 1, axis, keepdims)
+        nothing = x.dtype.kind == "float" and same(product(x.shape), 0)
+        return full((), math.nan, x.dtype) if nothing else median(flatten(x), 0)[0]
+    missing = any_(isnan(x), axis=(axis,) if x.ndim else None, keepdims=True) if x.dtype.kind == "float" else None
+    return _ranked("median", x, (x.shape[axis] + 1) // 2 if x.ndim else 1, axis, keepdims, missing)
 
 
 @function
@@ -73,14 +94,16 @@ def quantile(
     place = 0 if axis is None or not x.ndim else normalize_axis("quantile", axis, x.ndim)
     rows = reshape(x, (-1,)) if whole else x.movedim(place, -1)
     last = as_tensor("quantile", rows.shape[-1], x.dtype) - 1
-    rank = reshape(fractions, (-1,)) * last
+    rank = minimum(reshape(fractions, (-1,)) * last, last)
     if interpolation in ("lower", "higher", "nearest"):
         rank = {"lower": floor, "higher": ceil, "nearest": round_}[interpolation](rank)
     below = floor(rank)
     ordered = sort(rows, -1)[0]
-    low, high = (take(ordered, minimum(each, last).astype(int64), -1) for each in (below, below + 1))
-    share = (rank - below) if interpolation != "midpoint" else 0.5
-    values = where(any_(isnan(rows), axis=(-1,), keepdims=True), math.nan, low + (high - low) * share)
+    values = take(ordered, below.astype(int64), -1)
+    if interpolation in ("linear", "midpoint"):
+        above = take(ordered, ceil(rank).astype(int64), -1)
+        values = lerp(values, above, 0.5 if interpolation == "midpoint" else rank - below)
+    values = where(any_(isnan(rows), axis=(-1,), keepdims=True), math.nan, values)
     values = values.movedim(-1, 0)
     if keepdims and x.ndim:
         values = reshape(values, (-1, *(1,) * x.ndim)) if whole else unsqueeze(values, place + 1)
@@ -154,9 +177,12 @@ def masked_select(x: Tensor, mask: TensorLike, *, size: Size | None = None, fill
 def nonzero_static(x: Tensor, *, size: Size, fill_value: int = -1) -> Tensor:
     """The indices (size, axes) of the first `size` elements that are not 0, and then rows of `fill_value`."""
     chosen = flatten(x != 0)
-    places = _first(arange(product(x.shape)), chosen, as_size("nonzero_static: size", size), -1)
-    missing = unsqueeze(places < 0, 1)
-    return where(missing, fill_value, stack(unravel_index(where(places < 0, 0, places), x.shape), -1))
+    count = as_size("nonzero_static: size", size)
+    if not x.ndim:
+        return full((count, 0), 0, int64)
+    places = _first(arange(product(x.shape)), chosen, count, -1)
+    sizes = [sym_max(axis, 1) for axis in x.shape]  # nothing is divided by 0
+    return where(unsqueeze(places < 0, 1), fill_value, stack(unravel_index(where(places < 0, 0, places), sizes), -1))
 
 
 @function
@@ -181,8 +207,8 @@ def argwhere(x: Tensor, *, size: Size | None = None, fill_value: int = -1) -> Te
 
 @function
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """The index along each axis of a shape, of indices into its elements in a row."""
-    found = []
+    """The index along each axis of a shape, of indices into its elements in a row (int64)."""
+    indices, found = indices.astype(int64), []
     for size in reversed(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)):
         found.append(indices % size)
         indices = indices // size

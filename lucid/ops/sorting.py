@@ -10,7 +10,7 @@ import numpy as np
 from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import Array, TensorType, int32, int64, is_whole, show_shape
 from lucid.core.sizes.dims import Size, as_size
-from lucid.ops.elementwise import maximum, minimum, neg
+from lucid.ops.elementwise import isnan, maximum, minimum, neg
 from lucid.ops.indexing import take_along
 from lucid.ops.op import function, primitive
 from lucid.ops.operand_conversion import as_tensor
@@ -123,7 +123,11 @@ def place_of_extreme(x: Tensor, name: str, axis: int | None, keepdims: bool) -> 
 
 @function
 def bucketize(x: TensorLike, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """How many boundaries, which ascend, are below each number; with `right`, below or equal (int64 or int32)."""
+    """How many boundaries, which ascend, are below each number; with `right`, below or equal (int64 or int32).
+
+    NaN is above all of them.
+    """
     x = as_tensor("bucketize", x, None if isinstance(x, Tensor) else boundaries.dtype).unsqueeze(-1)
     below = boundaries <= x if right else boundaries < x
+    below = below | isnan(x) if x.dtype.kind == "float" else below
     return below.sum(-1, dtype=int32 if out_int32 else int64)

@@ -28,4 +28,6 @@ class FunctionMethods(TensorValue):
     lerp, addcmul, addcdiv, nan_to_num = map(_method, ("lerp", "addcmul", "addcdiv", "nan_to_num"))
     diag, diagonal, diag_embed = map(_method, ("diag", "diagonal", "diag_embed"))
     fliplr, flipud, ravel, take_along_dim = map(_method, ("fliplr", "flipud", "ravel", "take_along_dim"))
-    count_nonzero = _method("count_nonzero")
+    count_nonzero, nonzero_static = map(_method, ("count_nonzero", "nonzero_static"))
+    diff, hsplit, vsplit = map(_method, ("diff", "hsplit", "vsplit"))
+    maximum, minimum, multiply = map(_method, ("maximum", "minimum", "multiply"))
