@@ -112,6 +112,16 @@ def test_a_folder_of_several_precisions(call: Any, tmp_path: Path) -> None:
     assert code == 0, out
 
 
+def test_a_folder_of_several_precisions_is_verified_by_the_options_of_its_export(call: Any, tmp_path: Path) -> None:
+    source, made = whole(tmp_path / "bert", "bert/base"), tmp_path / "made"
+    options = ("--bits", "8,4,float", "--dtype", "float16", "--block", "16")
+    assert call("export", source, "--for", "transformers.js", *options, "-o", made, "--no-check")[0] == 0
+    code, out, _ = call("verify", source, made, *options)
+    assert code == 0 and out.count("equal the model's, bit for bit") == 4, out
+    code, _, message = call("verify", source, made, "--bits", "8,4", "--block", "16")
+    assert code == 2 and re.search(r"--bits 8,4: \S+model.onnx is in none of these precisions; give those", message)
+
+
 def test_a_source_too_large_to_be_run_is_not_measured_and_the_line_says_so(
     call: Any, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

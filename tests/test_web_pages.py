@@ -14,6 +14,7 @@ import lucid
 from lucid.layouts import write_folder
 from lucid.layouts.web import PACKAGES
 from lucid.runtime import Session
+from tests.console import in_process
 from tests.layout_checkpoints import whole
 
 ROOT = Path(__file__).parents[1]
@@ -54,7 +55,7 @@ def held(*scripts: Path) -> dict[str, bytes]:
     return found
 
 
-def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path) -> None:
+def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = written(place, "sentences/cls")
     model = page / "model" / "model.onnx"
     assert list(Session(model).outputs) == ["sentence_embedding", "attentions.0"]
@@ -68,6 +69,7 @@ def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path) -> None:
     for name in re.findall(r'(?:src|href)="([^"]+)"', text):
         assert (page / name).is_file(), name
     assert "open page/index.html in a browser" in (page / "README.md").read_text()
+    assert in_process(["verify", place / "source", page], monkeypatch) == 0
 
 
 def test_a_classifier_has_a_page_with_its_labels(place: Path) -> None:

@@ -74,7 +74,7 @@ _JAVASCRIPT = _Kind("onnx", targets_of(CPU, WEBGPU), GENERAL, by_precision=True)
 def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     target = target_of(options, kind.targets, kind.default)
     parts = parts_of(model, options, states=kind.pools)
-    precision = _precision(model, options) if kind.by_precision else ""
+    precision = _precision(model, options.dtype) if kind.by_precision else ""
     write_tokenizer(checkpoint, folder)
     copy_files(checkpoint, folder, (PROMPTS,))
     files = []
@@ -185,18 +185,24 @@ _ENDINGS = {"fp32": "", "fp16": "_fp16", "q8": "_quantized", "q4": "_q4", "q4f16
 """How the names of files end by transformers.js's names of precisions."""
 
 
-def _precision(model: Module, options: Options) -> str:
+def _precision(model: Module, dtype: str | None) -> str:
     """transformers.js's name for how weights are stored."""
     bits = {module.bits for module in model.modules() if isinstance(module, WeightModule) and module.quantized}
-    if options.dtype == "bfloat16":
+    if dtype == "bfloat16":
         raise ValueError("transformers.js reads no bfloat16 files; give dtype float16")
     if not bits:
-        return "fp16" if options.dtype else "fp32"
+        return "fp16" if dtype else "fp32"
     if min(bits) <= 4:
-        return "q4f16" if options.dtype else "q4"
-    if options.dtype is not None:
+        return "q4f16" if dtype else "q4"
+    if dtype is not None:
         raise ValueError("transformers.js reads no files with both 8-bit weights and float16; leave out the dtype")
     return "q8"
+
+
+def is_stored_as(file: Path, model: Module, dtype: str | None) -> bool:
+    """Whether the name of a file says that its weights are stored as those of a model, for transformers.js."""
+    ending = next(end for end in sorted(_ENDINGS.values(), key=len, reverse=True) if file.stem.endswith(end))
+    return ending == _ENDINGS[_precision(model, dtype)]
 
 
 def _for_javascript(place: Path, precision: str) -> dict[str, Any]:

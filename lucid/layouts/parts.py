@@ -22,6 +22,7 @@ from lucid.nn.model_parts import PART_NAMES, CacheKind, ModelPart
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
 from lucid.ops.tensor.tensor import Tensor
+from lucid.tracing.inner_outputs import part_with_outputs
 from lucid.tracing.parts import part_of
 from lucid.tracing.trace import Model, input_types
 
@@ -144,9 +145,15 @@ def part_in_file(
     if not shapes.keys() <= known.keys():
         return None
     taken = {name: _resized(known[name], shape) for name, shape in shapes.items()}
-    if isinstance(model, PooledEncoder) and len(outputs) > len(model.output_names):
+    if isinstance(model, PooledEncoder) and "last_hidden_state" in outputs:
         return states_and_embedding(model, taken)
-    return ModelPart(model, taken)
+    part = ModelPart(model, taken)
+    return part_with_outputs(part, ["attentions"]) if any(map(_is_attention, outputs)) else part
+
+
+def _is_attention(output: str) -> bool:
+    """Whether an output is one of those that `outputs=["attentions"]` adds, as in a page."""
+    return output.startswith("attentions.")
 
 
 def _parts(model: Model, shapes: Mapping[str, _Shape]) -> Iterator[ModelPart]:

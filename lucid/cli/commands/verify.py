@@ -17,12 +17,14 @@ from lucid.cli.options.commands import Verify
 from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
-from lucid.cli.quantizing import load_quantized
+from lucid.cli.quantizing import load_precisions
 from lucid.export.onnx_file.assemble import TARGET
 from lucid.export.options import ExportOptions
 from lucid.export.target import TARGET_NAMES
 from lucid.inspection.shapes import real_inputs
+from lucid.layouts.hub import is_stored_as
 from lucid.layouts.parts import known_inputs, part_in_file
+from lucid.nn import Module
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
 from lucid.testing.part_parity import part_parity
@@ -40,10 +42,13 @@ def run(options: Verify) -> int:
     """Compare a file, or all files of a folder, and find the first differences; returns the exit code."""
     runs = [read_sizes([text]) for text in options.sizes]
     files = {file: check_model_file(file) for file in model_files(options.model)}
-    model, _ = load_quantized(options)
+    models = load_precisions(options, options.dtype)
     folder, data, passed = options.model.is_dir(), [], True
     for file, proto in files.items():
-        compared, report, first = _verify(options, model, file, proto, runs)
+        model, dtype = _stored_as(file, models, options)
+        compared, report, first = _verify(
+            replace(options, dtype=options.dtype if dtype else None), model, file, proto, runs
+        )
         passed = passed and report.passed
         if options.json:
             node = first and {"node": first.node, "module": first.module, "max_abs": terminal.number(first.max_abs)}
@@ -58,6 +63,18 @@ def run(options: Verify) -> int:
     if options.json:
         terminal.print_json({"folder": str(options.model), "passed": passed, "files": data} if folder else data[0])
     return OK if passed else FAILED
+
+
+def _stored_as(
+    file: Path, models: Sequence[tuple[Model, Module | None, str | None]], options: Verify
+) -> tuple[Model, str | None]:
+    """The model whose weights are stored as in a file, and their dtype: of several precisions, by the file's name."""
+    if len(models) == 1:
+        return models[0][0], models[0][2]
+    for model, _, dtype in models:
+        if isinstance(model, Module) and is_stored_as(file, model, dtype):
+            return model, dtype
+    raise usage(f"--bits {options.bits}: {file} is in none of these precisions; give those of the export")
 
 
 def _verify(
