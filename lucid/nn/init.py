@@ -42,8 +42,8 @@ def __dir__() -> list[str]:
 def _check(parameter: Parameter) -> None:
     if not isinstance(parameter, Parameter):
         raise TypeError(
-            f"init: got {type_name(parameter)}, expected a Parameter; a part of one "
-            "does not change it: write p.data = p.at[index].set(values)"
+            f"init: got {type_name(parameter)}, expected a Parameter; write nn.Parameter(x); "
+            "a part of one does not change it: write p.data = p.at[index].set(values)"
         )
 
 
