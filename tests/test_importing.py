@@ -135,11 +135,11 @@ PAIRS = {
         np.int64([[[3, 5]]]),  # 1 5 9 3 | 5 2 3 8
     ),
     "means of a scatter with what is there": (
-        scattering.scatter_reduce(of(np.float32([1, 2, 3])), 0, of(np.int64([0, 0, 2])), of(NAN[[0, 2, 3]]), "mean"),
+        ops.scatter_reduce(of(np.float32([1, 2, 3])), 0, of(np.int64([0, 0, 2])), of(NAN[[0, 2, 3]]), "mean"),
         np.float32([-1 / 3, 2, 3]),
     ),
     "minima of a scatter alone": (
-        scattering.scatter_reduce(
+        ops.scatter_reduce(
             of(np.float32([0, 0, 0])), 0, of(np.int64([1, 1])), of(np.float32([5, 4])), "amin", include_self=False
         ),
         np.float32([0, 4, 0]),

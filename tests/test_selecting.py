@@ -91,3 +91,30 @@ def test_what_only_a_run_knows_says_what_to_write(message: str) -> None:
 def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_an_array_becomes_a_tensor_of_the_same_memory() -> None:
+    array = np.zeros(3, np.float32)
+    x = lucid.from_numpy(array)
+    array[1] = 2
+    assert x.tolist() == [0, 2, 0] and x.is_floating_point() and not lucid.is_floating_point(x.long())
+    with pytest.raises(TypeError, match=r"from_numpy: got list, expected a NumPy array; use lucid.tensor\(data\)"):
+        lucid.from_numpy([1.0])  # type: ignore[arg-type]
+
+
+def test_scatter_reduce_combines_what_comes_to_a_place() -> None:
+    x, index, source = lucid.ones(3), lucid.tensor([0, 0, 2]), lucid.tensor([4.0, 2.0, 7.0])
+    for reduce, among, alone in (
+        ("sum", [7, 1, 8], [6, 1, 7]),
+        ("prod", [8, 1, 7], [8, 1, 7]),
+        ("mean", [7 / 3, 1, 4], [3, 1, 7]),
+        ("amax", [4, 1, 7], [4, 1, 7]),
+        ("amin", [1, 1, 1], [2, 1, 7]),
+    ):
+        np.testing.assert_allclose(x.scatter_reduce(0, index, source, reduce).numpy(), among, rtol=1e-6)
+        np.testing.assert_allclose(
+            lucid.scatter_reduce(x, 0, index, source, reduce, include_self=False).numpy(), alone, rtol=1e-6
+        )
+    assert_parity(lambda x, i, y: x.scatter_reduce(0, i * 0, y, "mean"), ("N",), lucid.spec("L", dtype="int64"), ("L",))
+    with pytest.raises(ValueError, match="scatter_reduce: reduce is 'mul', expected one of sum, mean, prod"):
+        x.scatter_reduce(0, index, source, "mul")

@@ -119,6 +119,7 @@ from lucid.ops.creation import arange as arange
 from lucid.ops.creation import empty as empty
 from lucid.ops.creation import empty_like as empty_like
 from lucid.ops.creation import eye as eye
+from lucid.ops.creation import from_numpy as from_numpy
 from lucid.ops.creation import full as full
 from lucid.ops.creation import get_default_dtype as get_default_dtype
 from lucid.ops.creation import is_tensor as is_tensor
@@ -140,6 +141,7 @@ from lucid.ops.elementwise import stop_gradient as stop_gradient
 from lucid.ops.indexing import take_elements as _take_elements
 from lucid.ops.norms import linalg as linalg
 from lucid.ops.rearranging import diff as diff
+from lucid.ops.scattering import scatter_reduce as scatter_reduce
 from lucid.ops.scattering import where as where
 from lucid.ops.selecting import argwhere as argwhere
 from lucid.ops.selecting import kthvalue as kthvalue
@@ -229,6 +231,7 @@ reshape = _torch_names(Tensor.reshape)
 roll = _torch_names(Tensor.roll)
 round = _torch_names(Tensor.round)
 rsqrt = _torch_names(Tensor.rsqrt)
+is_floating_point = _torch_names(Tensor.is_floating_point)
 scatter = _torch_names(Tensor.scatter)
 scatter_add = _torch_names(Tensor.scatter_add)
 sign = _torch_names(Tensor.sign)

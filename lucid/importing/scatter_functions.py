@@ -3,47 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import numpy as np
 
 from lucid import ops
 from lucid.core.graph.types import int64
 from lucid.importing import functions as f
-from lucid.ops.scattering import scatter_op
 from lucid.ops.tensor.tensor import Tensor
-
-_REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
-
-
-def scatter_reduce(
-    x: Tensor, axis: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    """Values combined at places of an axis, with what is there or without: "sum", "prod", "mean", "amax" or "amin"."""
-    if not x.ndim:
-        x, index, source = (each.reshape(1) for each in (x, index, source))
-        return scatter_reduce(x, 0, index, source, reduce, include_self=include_self)[0]
-    source = source[tuple(slice(size) for size in index.shape)]
-    start = x if include_self else x.scatter(axis, index, _neutral(reduce, x))
-    result = scatter_op(start, index, source, axis=axis, reduction=_REDUCTIONS[reduce])
-    if reduce == "mean":
-        ones = ops.ones_like(x).astype(x.dtype)
-        counts = (ones if include_self else ones.scatter(axis, index, 0)).scatter_add(
-            axis, index, ops.ones_like(source)
-        )
-        counts = ops.maximum(counts, 1)
-        result = result / counts if x.dtype.kind == "float" else result // counts
-    return result
-
-
-def _neutral(reduce: str, x: Tensor) -> Any:
-    """The number that changes no result."""
-    if reduce in ("sum", "mean", "prod"):
-        return int(reduce == "prod")
-    if x.dtype.kind == "float":
-        return -math.inf if reduce == "amax" else math.inf
-    limits = np.iinfo(x.dtype.numpy)
-    return int(limits.min if reduce == "amax" else limits.max)
 
 
 def index_reduce(
@@ -52,7 +16,7 @@ def index_reduce(
     """`scatter_reduce` of slices."""
     places = index.reshape(*(-1 if each == axis % x.ndim else 1 for each in range(x.ndim))).expand(*source.shape)
     reduce = {"amax": "amax", "amin": "amin", "mean": "mean", "prod": "prod"}[reduce]
-    return scatter_reduce(x, axis, places, source, reduce, include_self=include_self)
+    return ops.scatter_reduce(x, axis, places, source, reduce, include_self=include_self)
 
 
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:

@@ -289,7 +289,7 @@ TABLE: dict[str, Function] = {
     "aten.scatter_add.default": Tensor.scatter_add,
     "aten.masked_fill.Scalar": Tensor.masked_fill,
     "aten.masked_fill.Tensor": Tensor.masked_fill,
-    "aten.scatter_reduce.two": scattering.scatter_reduce,
+    "aten.scatter_reduce.two": ops.scatter_reduce,
     "aten.index_reduce.default": scattering.index_reduce,
     "aten.put.default": scattering.put,
     "aten.diagonal_scatter.default": scattering.diagonal_scatter,

@@ -171,6 +171,7 @@ from lucid.ops.scattering import masked_scatter as masked_scatter
 from lucid.ops.scattering import nonzero as nonzero
 from lucid.ops.scattering import scatter as scatter
 from lucid.ops.scattering import scatter_add as scatter_add
+from lucid.ops.scattering import scatter_reduce as scatter_reduce
 from lucid.ops.selecting import argwhere as argwhere
 from lucid.ops.selecting import kthvalue as kthvalue
 from lucid.ops.selecting import masked_select as masked_select

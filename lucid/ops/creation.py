@@ -10,6 +10,7 @@ import numpy as np
 
 from lucid.core.graph.scope import is_tracing
 from lucid.core.graph.types import (
+    Array,
     DType,
     DTypeLike,
     Scalar,
@@ -107,6 +108,17 @@ def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
         if not _holds_a_size(data):
             raise
     return concat([unsqueeze(tensor(each, dtype), 0) for each in data], 0)
+
+
+def from_numpy(ndarray: Array) -> Tensor:
+    """The tensor of an array, which shares its memory.
+
+    Raises:
+        TypeError: for anything but an array of numbers.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy: got {type(ndarray).__name__}, expected a NumPy array; use lucid.tensor(data)")
+    return Tensor.from_array(Tensor(ndarray).numpy())
 
 
 def _holds_a_size(data: Any) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, overload
 
 import numpy as np
 
-from lucid.core.graph.types import Array, TensorType, broadcast, int64, same_shape, show_shape
+from lucid.core.graph.types import Array, DType, TensorType, broadcast, int64, same_shape, show_shape
 from lucid.core.sizes.dims import product, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.creation import arange_op, full, zeros
+from lucid.ops.elementwise import maximum
 from lucid.ops.elementwise import where as select
 from lucid.ops.indexing import take, take_along_op
 from lucid.ops.op import function, primitive
@@ -147,6 +149,52 @@ def scatter_add(x: Tensor, axis: int, indices: TensorLike, src: Tensor) -> Tenso
     """
     picks, axis = _placed("scatter_add", x, axis, indices)
     return scatter_op(x, picks, _cut_to(as_tensor("scatter_add", src), picks), axis=axis, reduction="add")
+
+
+_REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+@function
+def scatter_reduce(
+    x: Tensor, axis: int, indices: TensorLike, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """x with the elements of `src` combined at the places that `indices` name along an axis.
+
+    Args:
+        reduce: "sum", "prod", "mean", "amax" or "amin".
+        include_self: whether the element of x at a place counts too.
+
+    Raises:
+        IndexError: eagerly, for an index below 0 or out of range.
+        TypeError: for indices that are not integers, or values of another element type.
+        ValueError: for indices with another number of axes than x, or another `reduce`.
+    """
+    if reduce not in _REDUCTIONS:
+        raise ValueError(f"scatter_reduce: reduce is {reduce!r}, expected one of {', '.join(_REDUCTIONS)}")
+    values = as_tensor("scatter_reduce", src)
+    if not x.ndim:  # one element, as in torch
+        one = as_tensor("scatter_reduce", indices).reshape(1)
+        return scatter_reduce(x.reshape(1), 0, one, values.reshape(1), reduce, include_self=include_self)[0]
+    picks, axis = _placed("scatter_reduce", x, axis, indices)
+    values = _cut_to(values, picks)
+    start = x if include_self else scatter(x, axis, picks, _neutral(reduce, x.dtype))
+    result = scatter_op(start, picks, values, axis=axis, reduction=_REDUCTIONS[reduce])
+    if reduce == "mean":
+        ones = full(x.shape, 1, x.dtype)
+        counted = ones if include_self else scatter(ones, axis, picks, 0)
+        counts = maximum(scatter_add(counted, axis, picks, full(picks.shape, 1, x.dtype)), 1)
+        result = result / counts if x.dtype.kind == "float" else result // counts
+    return result
+
+
+def _neutral(reduce: str, dtype: DType) -> int | float:
+    """The number that changes no result."""
+    if reduce not in ("amax", "amin"):
+        return int(reduce == "prod")
+    if dtype.kind == "float":
+        return -math.inf if reduce == "amax" else math.inf
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.min if reduce == "amax" else limits.max)
 
 
 @function

@@ -32,7 +32,6 @@ _SAME = {  # of torch's names that are both functions and methods: what to write
     "fmod": "write x - y * (x / y).trunc()",
     "index_copy": "write x.scatter(dim, indices, values), with indices as large as values",
     "index_fill": "write lucid.where(mask, value, x), with a mask that is true at the indices",
-    "is_floating_point": 'write x.dtype.kind == "float"',
     "nanmean": "write lucid.where(x.isnan(), 0, x).sum(dim) / (~x.isnan()).sum(dim)",
     "nansum": "write lucid.where(x.isnan(), 0, x).sum(dim)",
     "rot90": "write x.transpose(0, 1).flip(0), which is one turn of the first two axes",
@@ -93,7 +92,6 @@ ABSENT: dict[str, dict[str, str]] = {
         "distributions": _RANDOM,
         "jit": "write lucid.compile(model), or export the model with lucid.export.to_onnx(model, ...)",
         "onnx": "write lucid.export.to_onnx(model, *specs, path=...)",
-        "from_numpy": "write lucid.tensor(array), or lucid.Tensor.from_array(array), which does not copy",
         **dict.fromkeys(
             ("complex64", "complex128", "complex", "view_as_complex", "view_as_real", "real", "imag", "fft"),
             _NO_COMPLEX,

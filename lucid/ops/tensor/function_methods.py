@@ -22,6 +22,10 @@ class FunctionMethods(TensorValue):
 
     __slots__ = ()
 
+    def is_floating_point(self) -> bool:
+        """Whether the elements are floating-point numbers."""
+        return self.dtype.kind == "float"
+
     exp2, log10, trunc, frac = map(_method, ("exp2", "log10", "trunc", "frac"))
     atan2, hypot, logaddexp, isclose, isin = map(_method, ("atan2", "hypot", "logaddexp", "isclose", "isin"))
     cross, dot, inner, kron, mv = map(_method, ("cross", "dot", "inner", "kron", "mv"))
@@ -29,5 +33,5 @@ class FunctionMethods(TensorValue):
     diag, diagonal, diag_embed = map(_method, ("diag", "diagonal", "diag_embed"))
     fliplr, flipud, ravel, take_along_dim = map(_method, ("fliplr", "flipud", "ravel", "take_along_dim"))
     count_nonzero, nonzero_static = map(_method, ("count_nonzero", "nonzero_static"))
-    diff, hsplit, vsplit = map(_method, ("diff", "hsplit", "vsplit"))
+    diff, hsplit, scatter_reduce, vsplit = map(_method, ("diff", "hsplit", "scatter_reduce", "vsplit"))
     maximum, minimum, multiply = map(_method, ("maximum", "minimum", "multiply"))
