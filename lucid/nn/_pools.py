@@ -130,7 +130,9 @@ def _maximum(axes: int) -> Pool:
 
         def batch(x: Tensor) -> Tensor:
             ends = _ends(name, x, kernel, strides, pads, gaps, ceil_mode)
-            within = tuple(min(end, size - 1) for end, size in zip(ends, kernel, strict=True))  # MaxPool takes no more
+            within = ends
+            if ceil_mode:  # with which the end may reach further than MaxPool pads
+                within = tuple(min(end, size - 1) for end, size in zip(ends, kernel, strict=True))
             if within != ends:
                 over = [end - most for end, most in zip(ends, within, strict=True)]
                 x = pad(x, [size for more in reversed(over) for size in (0, more)], value=-math.inf)
