@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import signal
 import sys
@@ -43,7 +42,7 @@ def main() -> None:
         _trace(error)
         code = _report(str(error), error.code)
     except KeyboardInterrupt as error:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))  # again, while threads end what they compute
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends the threads' work at once, whatever it is
         code = _report("\n".join(["interrupted", *vars(error).get("__notes__", [])]), _INTERRUPTED)
     except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()
