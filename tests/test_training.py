@@ -13,7 +13,7 @@ import pytest
 
 import lucid
 from lucid import nn, optim
-from lucid.export import ExportError, training_step
+from lucid.export import ExportError, evaluation_step, training_step
 from lucid.gradients import GradientError
 from lucid.nn import functional as F
 from lucid.runtime import Session, Training, TrainingError
@@ -103,6 +103,40 @@ def test_a_checkpoint_continues_where_it_was_written(tmp_path: Path) -> None:
     again = Training(step, tmp_path / "checkpoint.safetensors")
     assert again.steps == 7
     assert [again.step(**BATCH) for _ in range(5)] == [training.step(**BATCH) for _ in range(5)]
+
+
+def test_a_checkpoint_of_another_step_is_refused(tmp_path: Path) -> None:
+    """Names and shapes are the same; other frozen weights, or another activation, are another model."""
+    model, other = network(), network()
+    path = tmp_path / "checkpoint.safetensors"
+    Training(step_of(model, wrt="2"), model.state_dict()).save(path, notes="é")
+    other[0].weight.fill_(0.5)
+    relu = nn.Sequential(model[0], nn.ReLU(), model[2])
+    written = tmp_path / "other.onnx"
+    step_of(other, wrt="2", path=written, external_data=True)
+    for step in (step_of(other, wrt="2"), step_of(relu, wrt="2").SerializeToString(), written):
+        with pytest.raises(ValueError, match=r"checkpoint.safetensors: is a checkpoint of another training step"):
+            Training(step, path)
+    slower = Training(step_of(model, optim.AdamW(1e-4), wrt="2"), path)
+    assert slower.notes == "é"
+
+
+@pytest.mark.parametrize("target", ["any", "cpu"])
+def test_a_file_evaluates_with_the_weights_as_they_are(target: str) -> None:
+    model = network()
+    training = Training(step_of(model, wrt="2"), model.state_dict())
+
+    def logits_and_loss(x: Any, labels: Any) -> dict[str, Any]:
+        logits = model(x)
+        return {"logits": logits, "mean": F.cross_entropy(logits, labels)}
+
+    exported = evaluation_step(model, logits_and_loss, ("N", 4), LABELS, wrt="2", target=target)
+    session = Session(exported)
+    assert list(session.inputs) == ["x", "labels", "2.weight", "2.bias"]
+    for _ in range(3):
+        results = training.evaluate(session, **BATCH)
+        assert results["logits"].shape == (16, 3)
+        assert float(results["mean"]) == pytest.approx(training.step(**BATCH), rel=1e-5)
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(

@@ -17,6 +17,7 @@ from lucid.export.preprocessing import Preprocessing as Preprocessing
 from lucid.export.registry import lowers as lowers
 from lucid.export.target import ExportError as ExportError
 from lucid.export.target import Target as Target
+from lucid.export.training import evaluation_step as evaluation_step
 from lucid.export.training import training_step as training_step
 
 __all__ = _public.offered(globals())

@@ -1,4 +1,4 @@
-"""`training_step`: one ONNX file that computes a loss, its gradients and the update of an optimizer."""
+"""`training_step`: one ONNX file of a loss, its gradients and the update of an optimizer; `evaluation_step`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import onnx
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.scope import given_values
-from lucid.core.graph.types import TensorType, int64, spec
-from lucid.export.exporter import lower
+from lucid.core.graph.types import int64, spec
+from lucid.export.exporter import Lowered, lower
 from lucid.export.options import ExportOptions
 from lucid.export.target import ExportError, Target
 from lucid.gradients.transforms import chosen_parameters, value_and_grad
 from lucid.ops.tensor.tensor import Tensor
 from lucid.optim import Optimizer, global_norm
 from lucid.tracing.parts import TracedPart
-from lucid.tracing.trace import arguments_of, input_types, trace_all
+from lucid.tracing.trace import Model, arguments_of, input_types, trace_all
 
 LOSS, NORM, STEP = "loss", "gradient_norm", "step"
 NEW_WEIGHTS, NEW_STATE = "new_weights.", "new_state."
@@ -73,32 +73,81 @@ def training_step(
     """
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"training_step: optimizer is {optimizer!r}, expected one of lucid.optim, such as AdamW(1e-3)")
-    patterns = [wrt] if isinstance(wrt, str) else list(wrt)
-    parameters = optimizer.trained(chosen_parameters((model, *patterns)))
+    parameters = optimizer.trained(_chosen(model, wrt))
     optimizer = replace(optimizer, frozen=())  # what it freezes is no longer among them
     wrong = [f"{name} is {value.type}" for name, value in parameters.items() if value.dtype.name != "float32"]
     if wrong:
         raise ExportError(f"training_step: {wrong[0]}, expected float32 weights: model.float()")
-    given = input_types(loss, *inputs, kwargs=kwargs)
 
     def step(
         _: Any, given: dict[str, Tensor], weights: dict[str, Tensor], state: dict[str, Tensor], step: Tensor
     ) -> Any:
-        arguments, named = arguments_of(loss, inputs, kwargs, lambda path, kind, example: given[path])
         with given_values({id(parameters[name]): value.to_value() for name, value in weights.items()}):
-            value, gradients = value_and_grad(loss, (model, *parameters))(*arguments, **named)
+            value, gradients = _call(value_and_grad(loss, (model, *parameters)), loss, inputs, kwargs, given)
         after, state = optimizer.update(gradients, state, weights, step)
         new = {f"{NEW_WEIGHTS}{name}": tensor for name, tensor in after.items()}
         return {LOSS: value, NORM: global_norm(gradients), **new, **{f"{NEW_STATE}{n}": t for n, t in state.items()}}
 
-    groups: dict[str, Mapping[str, TensorType]] = {
-        "given": given,
+    groups: dict[str, Any] = {
+        "given": input_types(loss, *inputs, kwargs=kwargs),
         "weights": {name: value.type for name, value in parameters.items()},
         "state": {name: value.type for name, value in optimizer.init(parameters).items()},
+        "step": spec(dtype=int64),
     }
-    graph = trace_all([MethodType(step, model)], kwargs={**groups, "step": spec(dtype=int64)})[0]
+    return _exported(MethodType(step, model), groups, target, opset).write(path, external_data)
+
+
+def evaluation_step(
+    model: Any,
+    function: Callable[..., Any],
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    wrt: str | Sequence[str] = (),
+    path: str | os.PathLike[str] | None = None,
+    target: Target | str = "any",
+    opset: int | None = None,
+    external_data: bool | Literal["auto"] = "auto",
+) -> onnx.ModelProto:
+    """Export what `lucid.runtime.Training.evaluate` runs: a function of inputs and of the weights that are trained.
+
+    The file takes the inputs of `function`, which calls the model, and then the weights that `wrt` names, as a
+    `training_step` of the same `wrt` does; its outputs have the names that `function` returns its tensors under.
+
+    Args, Raises: as for `training_step`.
+    """
+    parameters = _chosen(model, wrt)
+
+    def step(_: Any, given: dict[str, Tensor], weights: dict[str, Tensor]) -> Any:
+        with given_values({id(parameters[name]): value.to_value() for name, value in weights.items()}):
+            return _call(function, function, inputs, kwargs, given)
+
+    groups: dict[str, Any] = {
+        "given": input_types(function, *inputs, kwargs=kwargs),
+        "weights": {name: value.type for name, value in parameters.items()},
+    }
+    return _exported(MethodType(step, model), groups, target, opset).write(path, external_data)
+
+
+def _chosen(model: Any, wrt: str | Sequence[str]) -> Mapping[str, Tensor]:
+    return chosen_parameters((model, *([wrt] if isinstance(wrt, str) else wrt)))
+
+
+def _call(
+    call: Callable[..., Any],
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    given: Mapping[str, Tensor],
+) -> Any:
+    """Call with the arguments of a function, in which tensors stand for specs and examples."""
+    arguments, named = arguments_of(function, inputs, kwargs, lambda path, kind, example: given[path])
+    return call(*arguments, **named)
+
+
+def _exported(step: Model, groups: Mapping[str, Any], target: Target | str, opset: int | None) -> Lowered:
+    graph = trace_all([step], kwargs=groups)[0]
     options = ExportOptions(Target.of(target, opset, "auto"), input_names=_input_names(graph))
-    return lower(TracedPart(graph), options).write(path, external_data)
+    return lower(TracedPart(graph), options)
 
 
 def _input_names(graph: Graph) -> list[str]:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from lucid.core.graph.types import Array, show_shape
 from lucid.files.weights import load, save
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.changed_models import Model, inner_values, with_inner_values
-from lucid.runtime.ort_values import numpy_of, placed
+from lucid.runtime.model_file import bytes_of, stored_tensors
+from lucid.runtime.ort_values import numpy_of, ort_value, placed
 from lucid.runtime.session import Provider, Session
 from lucid.runtime.stepping import Carried, Stepping
 
 LOSS, NORM, STEP = "loss", "gradient_norm", "step"
+FILE, NOTES = "step_file", "notes"
+"""What a checkpoint also has: a hash of its step's file, and what its writer adds."""
 NEW = ("new_weights.", "new_state.")
 _AT_ONCE = 128  # inner values of a step that are looked at in one run
 
@@ -46,9 +52,10 @@ class Training:
 
     Attributes:
         steps: how many steps have been made, which schedules count.
+        notes: what the checkpoint was saved with.
 
     Raises:
-        ValueError: for a model that is no training step.
+        ValueError: for a model that is no training step, or a checkpoint of another one.
         KeyError: listing weights, and of a checkpoint parts of the state, that are missing.
         TypeError, ValueError: for one of another element type or shape.
         ModelError, ProviderError, WeightsError, OSError: as `Session` and `lucid.load`.
@@ -75,7 +82,8 @@ class Training:
         self._stepping = Stepping(self._session, carried)
         if isinstance(start, Mapping):
             zeros = {name: np.zeros(self._shape(name), np.float32) for name in self._state}
-            arrays, self.steps = {**{name: np.asarray(value) for name, value in start.items()}, **zeros}, 0
+            arrays = {**{name: np.asarray(value) for name, value in start.items()}, **zeros}
+            self.steps, self.notes = 0, ""
         elif not isinstance(start, (str, os.PathLike)):
             raise TypeError(
                 f"Training: start is {type(start).__name__}, expected weights by name, as model.state_dict(), or a path"
@@ -84,7 +92,12 @@ class Training:
             arrays = load(Path(start))
             if STEP not in arrays:
                 raise KeyError(f"{os.fspath(start)}: lacks {STEP}, expected a checkpoint of Training.save")
-            self.steps = int(arrays[STEP])
+            if bytes(arrays.get(FILE, b"")) != self._file:
+                raise ValueError(
+                    f"{os.fspath(start)}: is a checkpoint of another training step: its file has other frozen weights "
+                    "or nodes; give the file that it was trained by, of which only numbers such as rates may differ"
+                )
+            self.steps, self.notes = int(arrays[STEP]), bytes(arrays[NOTES]).decode()
         self._carried = Carried(dict(self._placed(arrays, carried)))
 
     def _shape(self, name: str) -> tuple[Any, ...]:
@@ -134,14 +147,49 @@ class Training:
         """The trained weights by name, as `Module.load_state_dict(..., strict=False)` takes them."""
         return {name: numpy_of(self._carried.values[name]).copy() for name in self._weights}
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def evaluate(self, session: Session, **inputs: Tensor | Array) -> dict[str, Array]:
+        """The outputs of a file of `lucid.export.evaluation_step` with the weights as they are now, by name.
+
+        Args:
+            session: of the file.
+            inputs: those of its function, by name.
+
+        Raises:
+            KeyError, TypeError, ValueError, RunCancelled: as `Session.run`.
+        """
+        values = {name: value for name, value in self._carried.values.items() if name in session.inputs}
+        values |= {name: ort_value(np.asarray(value)) for name, value in inputs.items()}
+        return {name: numpy_of(value) for name, value in session.run_values(values, kept=()).items()}
+
+    def save(self, path: str | os.PathLike[str], notes: str = "") -> None:
         """Write weights, state and the number of steps as a safetensors file, which appears whole or not at all.
+
+        Args:
+            path: where to write.
+            notes: what `notes` of a training has that continues it.
 
         Raises:
             OSError: if it cannot be written, as on a full disk; an earlier file is then unchanged.
         """
         arrays = {name: numpy_of(value) for name, value in self._carried.values.items()}
-        save(path, {**arrays, STEP: np.array(self.steps)})
+        told = {FILE: np.frombuffer(self._file, np.uint8), NOTES: np.frombuffer(notes.encode(), np.uint8)}
+        save(path, {**arrays, **told, STEP: np.array(self.steps)})
+
+    @cached_property
+    def _file(self) -> bytes:
+        """The SHA-256 of the step: the kinds of its nodes, and all that it holds but single numbers, such as rates."""
+        model: onnx.ModelProto
+        if isinstance(self._model, (str, os.PathLike)):
+            model, stored = stored_tensors(self._model)
+        else:
+            model = onnx.ModelProto.FromString(self._model) if isinstance(self._model, bytes) else self._model
+            stored = {tensor.name: bytes_of(tensor) for tensor in model.graph.initializer}
+        digest = hashlib.sha256(" ".join(node.op_type for node in model.graph.node).encode())
+        for tensor in model.graph.initializer:
+            if math.prod(tensor.dims) > 1:
+                digest.update(f"\0{tensor.name} {tensor.data_type} {tensor.dims}\0".encode())
+                digest.update(stored[tensor.name])
+        return digest.digest()
 
     def _first_not_finite(self, arrays: Mapping[str, Array]) -> str:
         """What first has NaN or positive infinity: an input, or a node of the step. Negative infinity may be a mask."""
