@@ -196,10 +196,5 @@ class AlbertForMaskedLM(text.MaskedLM[AlbertConfig], Albert):
     )
 
 
-def main() -> None:
-    """Encode a text, given as token ids, with the exported model: ``python -m lucid.models.albert FOLDER 2 48 3``."""
-    encode_text(Albert, "albert/base", 2, 5, 7, 3)
-
-
 if __name__ == "__main__":
-    main()
+    encode_text(Albert, "albert/base", 2, 5, 7, 3)

@@ -353,10 +353,5 @@ class DebertaForMaskedLM(text.MaskedLM[DebertaConfig], Deberta):
     )
 
 
-def main() -> None:
-    """Encode a text, given as token ids, with the exported model: ``python -m lucid.models.deberta FOLDER 1 48 2``."""
-    encode_text(Deberta, "deberta/v3", 1, 5, 7, 2)
-
-
 if __name__ == "__main__":
-    main()
+    encode_text(Deberta, "deberta/v3", 1, 5, 7, 2)

@@ -309,10 +309,5 @@ def _routing(options: Config) -> Routing:
     )
 
 
-def main() -> None:
-    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    continue_text(Deepseek, "deepseek_v3/base", 1, 11, 7)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(Deepseek, "deepseek_v3/base", 1, 11, 7)

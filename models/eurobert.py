@@ -116,10 +116,5 @@ class EuroBertForMaskedLM(WithOutputLayer[EuroBertConfig]):
         return text_specs()
 
 
-def main() -> None:
-    """Encode a text, given as token ids, with the exported model: ``python -m lucid.models.eurobert FOLDER 1 48 2``."""
-    encode_text(EuroBert, "eurobert/base", 1, 5, 7, 2)
-
-
 if __name__ == "__main__":
-    main()
+    encode_text(EuroBert, "eurobert/base", 1, 5, 7, 2)

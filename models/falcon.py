@@ -133,10 +133,5 @@ def _arranged(options: Config, parts: DecoderParts) -> DecoderParts:
     return replace(parts, norms="parallel" if grouped and norms != 1 else "shared")
 
 
-def main() -> None:
-    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    continue_text(Falcon, "falcon/base", 1, 11, 7)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(Falcon, "falcon/base", 1, 11, 7)

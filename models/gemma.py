@@ -157,10 +157,5 @@ def _softcap(options: Config, name: str, default: float) -> float:
     return options.real(name, low=1e-3)
 
 
-def main() -> None:
-    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    continue_text(Gemma, "gemma3/base", 1, 11, 7)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(Gemma, "gemma3/base", 1, 11, 7)

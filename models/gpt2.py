@@ -223,10 +223,5 @@ class GPT2ForQuestionAnswering(decoder_heads.QuestionAnswerer[GPT2Config], GPT2S
     checkpoint = decoder_heads.for_question_answering(GPT2.checkpoint)
 
 
-def main() -> None:
-    """Complete a text, given as token ids, with the exported model: ``python -m lucid.models.gpt2 FOLDER 464 3290``."""
-    continue_text(GPT2, "gpt2/base", 1, 2, 3)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(GPT2, "gpt2/base", 1, 2, 3)

@@ -155,10 +155,5 @@ def _inner_width(options: Config) -> int:
     return step * -(-int(factor * int(2 * width / 3)) // step)
 
 
-def main() -> None:
-    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    continue_text(Lfm2, "lfm2/base", 1, 11, 7)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(Lfm2, "lfm2/base", 1, 11, 7)

@@ -246,10 +246,5 @@ def _rotated(options: Config, layers: int) -> tuple[bool, ...]:
     return tuple(bool(mark) for mark in marks)
 
 
-def main() -> None:
-    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    continue_text(Llama, "llama/llama3", 1, 11, 7)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(Llama, "llama/llama3", 1, 11, 7)

@@ -288,10 +288,5 @@ class Mamba2States(decoder_heads.States[Mamba2Config]):
         return F.kept_positions(self.backbone(input_ids, attention_mask, None)[0], kept)
 
 
-def main() -> None:
-    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    continue_text(Mamba2, "mamba2/base", 1, 11, 7)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(Mamba2, "mamba2/base", 1, 11, 7)

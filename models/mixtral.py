@@ -127,10 +127,5 @@ class MixtralForQuestionAnswering(decoder_heads.QuestionAnswerer[MixtralConfig],
     checkpoint = decoder_heads.for_question_answering(Mixtral.checkpoint)
 
 
-def main() -> None:
-    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    continue_text(Mixtral, "mixtral/base", 1, 11, 7)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(Mixtral, "mixtral/base", 1, 11, 7)

@@ -285,10 +285,5 @@ class ModernBertMultiVectorEncoder(MultiVectorEncoder[ModernBertConfig], ModernB
     checkpoint = replace(ModernBert.checkpoint, head="multi-vector-encoding")
 
 
-def main() -> None:
-    """Encode a text, given as token ids, with the exported model: ``python -m lucid.models.modernbert FOLDER 5 6``."""
-    encode_text(ModernBert, "modernbert/base", 1, 5, 7, 2)
-
-
 if __name__ == "__main__":
-    main()
+    encode_text(ModernBert, "modernbert/base", 1, 5, 7, 2)

@@ -119,10 +119,5 @@ def _factors(rope: Config, name: str, count: int) -> tuple[float, ...]:
     return tuple(map(float, numbers))
 
 
-def main() -> None:
-    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    continue_text(Phi3, "phi3/base", 1, 11, 7)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(Phi3, "phi3/base", 1, 11, 7)

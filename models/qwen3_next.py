@@ -299,10 +299,5 @@ def _kinds(options: Config, layers: int) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def main() -> None:
-    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    continue_text(Qwen3Next, "qwen3_next/base", 1, 11, 7)
-
-
 if __name__ == "__main__":
-    main()
+    continue_text(Qwen3Next, "qwen3_next/base", 1, 11, 7)

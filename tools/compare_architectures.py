@@ -195,7 +195,7 @@ def main() -> None:
     if chosen != ["--page"]:
         found, failed = [], []
         for kind in chosen or sorted(CLASSES):
-            for name in CLASSES[kind].split():
+            for name in CLASSES[kind]:
                 with tempfile.TemporaryDirectory() as folder:
                     outcome, worst = compare(kind, name, Path(folder))
                     found.append(outcome)

@@ -1,4 +1,4 @@
-"""Write models/checkpoints/architectures.py: the classes that transformers has for each of our model types, as `architectures` names them.
+"""Write models/checkpoints/architectures.json: the classes that transformers has for each of our model types, as `architectures` names them.
 
 Run with a Python that has transformers: ``python tools/make_architectures.py``. A class counts for a model type if it is
 in the modeling file of that type, or in a mapping of its Auto classes, and is made from that type's config.
@@ -7,8 +7,8 @@ in the modeling file of that type, or in a mapping of its Auto classes, and is m
 from __future__ import annotations
 
 import inspect
+import json
 import sys
-import textwrap
 from importlib import import_module
 from pathlib import Path
 
@@ -20,14 +20,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from lucid.models.checkpoints.families import MODEL_TYPES  # noqa: E402  # from this clone
-
-HEAD = '''# Written by tools/make_architectures.py.
-"""The classes that transformers {version} has for each model type, by the names that `architectures` may have."""
-
-TRANSFORMERS = "{version}"
-
-CLASSES = {{
-'''
 
 
 def classes_of(kind: str) -> list[str]:
@@ -54,13 +46,10 @@ def classes_of(kind: str) -> list[str]:
 
 
 def main() -> None:
-    lines = [HEAD.format(version=transformers.__version__)]
-    for kind in sorted(kind for kind in MODEL_TYPES if kind in CONFIG_MAPPING):
-        rows = textwrap.wrap(" ".join(classes_of(kind)), 105)
-        shown = "\n".join(f'        "{row} "' for row in rows[:-1]) + f'\n        "{rows[-1]}"'
-        line = f'    "{kind}": "{rows[0]}",\n'
-        lines.append(line if len(rows) == 1 and len(line) <= 121 else f'    "{kind}": (\n{shown}\n    ),\n')
-    (ROOT / "models" / "checkpoints" / "architectures.py").write_text("".join([*lines, "}\n"]))
+    kinds = sorted(kind for kind in MODEL_TYPES if kind in CONFIG_MAPPING)
+    rows = ",\n".join(f'  "{kind}": {json.dumps(classes_of(kind))}' for kind in kinds)
+    text = f'{{"transformers": "{transformers.__version__}", "classes": {{\n{rows}\n}}}}\n'
+    (ROOT / "models" / "checkpoints" / "architectures.json").write_text(text)
 
 
 if __name__ == "__main__":

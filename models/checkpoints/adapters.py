@@ -363,7 +363,7 @@ def _options(
     adapters: Sequence[Adapter],
 ) -> dict[str, object]:
     """The options of config.json as the model was when the adapter was trained: its head, and the size of its table."""
-    options, classes = dict(config.options), CLASSES.get(str(config.options.get("model_type")), "").split()
+    options, classes = dict(config.options), CLASSES.get(str(config.options.get("model_type")), ())
     saved = {name: done[0].saved for name, done in changes.items() if done[0].saved is not None}
     for ending in [_HEADS[adapter.task] for adapter in adapters if adapter.task in _HEADS]:
         heads = [name for name in classes if name.endswith(ending)]

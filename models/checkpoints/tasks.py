@@ -131,7 +131,7 @@ def saved_options(model: Pretrained[Any], options: Config) -> dict[str, Any]:
 
 def _classes(options: Config) -> Sequence[str]:
     """Transformers' classes for the type of a checkpoint; none for a type of Lucid's own."""
-    return CLASSES.get(options.model_type, "").split()
+    return CLASSES.get(options.model_type, ())
 
 
 def _names(options: Config) -> list[str]:

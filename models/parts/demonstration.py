@@ -65,21 +65,30 @@ def written(logits: Callable[[Tensor], Tensor], ids: Tensor, end: int | None = N
 
 
 def continue_text(model: type[Any], tiny: str, *default: int) -> None:
-    """The program of a decoder: continue token ids, from the command line or the default ones, greedily."""
+    """The program of a decoder: continue token ids greedily with the exported model, and compare it with eager.
+
+    The ids come from the command line, ``python -m lucid.models.gpt2 FOLDER 464 3290``, or are the default ones.
+    """
     both = SideBySide(model.from_pretrained(checkpoint_folder(tiny)))
     ids = written(lambda ids: both(ids, ones_like(ids)), token_ids(*default))
     print(f"token ids {ids}, {both.verdict('logits')}")
 
 
 def encode_text(model: type[Any], tiny: str, *default: int) -> None:
-    """The program of an encoder: the states of token ids, from the command line or the default ones."""
+    """The program of an encoder: the states of token ids with the exported model, compared with eager.
+
+    The ids come from the command line, ``python -m lucid.models.albert FOLDER 2 48 3``, or are the default ones.
+    """
     ids, both = token_ids(*default), SideBySide(model.from_pretrained(checkpoint_folder(tiny)))
     states = both(ids, ones_like(ids))
     print(f"hidden states {list(states.shape)}, {both.nodes} ONNX nodes, {both.verdict('states')}")
 
 
 def classify_images(model: type[Any], tiny: str, height: int | None = None, width: int | None = None) -> None:
-    """The program of an image classifier: the classes of two random images, by default of the model's own size."""
+    """The program of an image classifier, ``python -m lucid.models.vision.vit FOLDER``: exported, compared with eager.
+
+    It classifies two random images, by default of the model's own size.
+    """
     classifier = model.from_pretrained(checkpoint_folder(tiny))
     both, config = SideBySide(classifier), classifier.config
     lucid.manual_seed(0)

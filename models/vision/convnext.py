@@ -168,10 +168,5 @@ class ResponseNorm(nn.Module):
         return self.weight * (x * (length / (length.mean(-1, keepdims=True) + 1e-6))) + self.bias + x
 
 
-def main() -> None:
-    """Classify random images, exported and eagerly: ``python -m lucid.models.vision.convnext FOLDER``."""
-    classify_images(ConvNextForImageClassification, "convnext/v2_classifier", 24, 32)
-
-
 if __name__ == "__main__":
-    main()
+    classify_images(ConvNextForImageClassification, "convnext/v2_classifier", 24, 32)

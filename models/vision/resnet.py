@@ -214,10 +214,5 @@ def timm_renames(prefix: str) -> list[tuple[str, str]]:
     ]
 
 
-def main() -> None:
-    """Classify random images, exported and eagerly: ``python -m lucid.models.vision.resnet FOLDER``."""
-    classify_images(ResNetForImageClassification, "resnet/classifier", 48, 64)
-
-
 if __name__ == "__main__":
-    main()
+    classify_images(ResNetForImageClassification, "resnet/classifier", 48, 64)

@@ -295,10 +295,5 @@ def _filled(x: Tensor, step: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
     return ops.pad(x, before=(0,) * x.ndim, after=tuple(more)) if any(more) else x
 
 
-def main() -> None:
-    """Classify random images, exported and eagerly: ``python -m lucid.models.vision.swin FOLDER``."""
-    classify_images(SwinForImageClassification, "swin/classifier")
-
-
 if __name__ == "__main__":
-    main()
+    classify_images(SwinForImageClassification, "swin/classifier")

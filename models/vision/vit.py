@@ -308,10 +308,5 @@ class Attention(nn.Module):
         return self.output["dense"](ops.attention(query, key, value, heads=self.num_heads))
 
 
-def main() -> None:
-    """Classify random images, exported and eagerly: ``python -m lucid.models.vision.vit FOLDER``."""
-    classify_images(ViTForImageClassification, "vit/classifier")
-
-
 if __name__ == "__main__":
-    main()
+    classify_images(ViTForImageClassification, "vit/classifier")

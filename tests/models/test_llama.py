@@ -14,9 +14,9 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
-from lucid.models import llama as program
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.llama import Llama
+from lucid.models.parts.demonstration import continue_text
 from lucid.runtime import Session
 from tests.models import goldens
 
@@ -214,5 +214,5 @@ def test_a_token_outside_the_vocabulary_is_refused() -> None:
 
 def test_the_program_continues_a_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["llama"])
-    program.main()
+    continue_text(Llama, "llama/llama3", 1, 11, 7)
     assert re.match(r"token ids \[1, 11, 7(, \d+){8}\], largest difference .* \d\.\de-0[678]$", capsys.readouterr().out)
