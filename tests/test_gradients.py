@@ -207,9 +207,32 @@ def test_equal_elements_share_a_gradient_as_in_torch() -> None:
     ties = lucid.tensor([2.0, 1.0, 2.0])
     assert numbers(lucid.grad(lambda x: x.amax())(ties)) == [0.5, 0, 0.5]
     assert numbers(lucid.grad(lambda x: x.max(dim=0).values)(ties)) == [1, 0, 0]
-    assert numbers(lucid.grad(lambda x: x.clamp(1, 2).sum())(ties)) == [1, 1, 1]
     assert numbers(lucid.grad(lambda x: F.relu(x).sum())(lucid.tensor([0.0, -1, 1]))) == [0, 0, 1]
     assert numbers(lucid.grad(lambda x: x.prod())(lucid.tensor([0.0, 2, 3]))) == [6, 0, 0]
+
+
+def test_at_a_bound_the_gradient_is_that_of_torch() -> None:
+    x, low, high = lucid.tensor([-3.0, -1, 0, 1, 3]), lucid.tensor(-1.0), lucid.tensor(1.0)
+    for bounds in ((-1, 1), (low, high)):
+        assert numbers(lucid.grad(lambda x, bounds=bounds: x.clamp(*bounds).sum())(x)) == [0, 1, 1, 1, 0]
+    assert numbers(lucid.grad(lambda x: (x.clamp_min(low) + x.clamp_max(high)).sum())(x)) == [1, 2, 2, 2, 1]
+    assert numbers(lucid.grad(lambda x: lucid.maximum(x, low).sum())(x)) == [0, 0.5, 1, 1, 1]
+    to_bounds = lucid.grad(lambda x, low, high: x.clamp(low, high).sum())
+    assert numbers(to_bounds(x, low, high)[1]) == numbers(to_bounds(x, low, high)[2]) == 1
+    assert [numbers(g) for g in to_bounds(x, high, low)[1:]] == [0, 5]  # min is above max, so that max is the result
+    for f, wanted in {
+        F.hardtanh: [0, 0, 1, 0, 0],
+        F.relu6: [0, 0, 0, 1, 1],
+        F.hardsigmoid: [0, 1 / 6, 1 / 6, 1 / 6, 0],
+        F.hardswish: [0, 1 / 6, 1 / 2, 5 / 6, 1],
+    }.items():
+        np.testing.assert_allclose(lucid.grad(lambda x, f=f: f(x).sum())(x).numpy(), wanted, rtol=1e-6)
+
+
+def test_far_from_0_the_gradients_of_logarithms_and_exponentials_of_one_more_are_torchs() -> None:
+    far = lucid.tensor([-math.inf, -100.0, 0, 1e30, math.inf])
+    assert numbers(lucid.grad(lambda x: x.expm1().sum())(far)) == [0, 0, 1, math.inf, math.inf]
+    np.testing.assert_allclose(lucid.grad(lambda x: x.log1p().sum())(far).numpy(), [0, -1 / 99, 1, 1e-30, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("floating", [False, True])

@@ -53,23 +53,21 @@ _FACTORS: dict[str, Any] = {
     "asinh": lambda y, x: 1 / ops.sqrt(x * x + 1),
     "acosh": lambda y, x: 1 / (ops.sqrt(x - 1) * ops.sqrt(x + 1)),
     "atanh": lambda y, x: 1 / ((1 - x) * (1 + x)),
+    "expm1": lambda y, x: y + 1,
+    "log1p": lambda y, x: 1 / (1 + x),
     "erf": lambda y, x: 2 / math.sqrt(math.pi) * ops.exp(-x * x),
     "sigmoid": lambda y, x: y * (1 - y),
     "abs": lambda y, x: ops.sign(x),
     "softplus": lambda y, x: ops.sigmoid(x),
+    "elu": lambda y, x, *, alpha: ops.where(x > 0, 1.0, alpha * ops.exp(x)),
     "silu": _silu,
     "gelu": _gelu,
 }
 
 
-def _known_number(x: Tensor) -> float | None:
-    """The value of a known tensor without axes."""
-    return None if x.is_traced or x.ndim else float(x.item())
-
-
 def _pow(g: Tensor, y: Tensor, x: Tensor, power: Tensor) -> tuple[Tensor, Tensor | None]:
     """At 0 to the power 0 both gradients are 0, as in torch."""
-    exponent = _known_number(power)
+    exponent = None if power.is_traced or power.ndim else float(power.item())
     if exponent is not None:
         simple = {0.0: 0 * x, 1.0: 1 + 0 * x, 2.0: 2 * x} if exponent in (0.0, 1.0, 2.0) else {}
         return g * (simple[exponent] if simple else exponent * ops.pow(x, exponent - 1)), None
@@ -79,19 +77,25 @@ def _pow(g: Tensor, y: Tensor, x: Tensor, power: Tensor) -> tuple[Tensor, Tensor
 
 
 def _extreme(beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """The rule of maximum and minimum: equal elements share the gradient. Beside a known number, as in `clamp` and
-    `relu6`, the other element gets all of it."""
+    """The rule of maximum and minimum: equal elements share the gradient."""
 
     def gradients(g: Tensor, y: Tensor, *pair: Tensor) -> list[Tensor]:
-        found = []
-        for x, other in (pair, pair[::-1]):
-            if _known_number(other) is not None:
-                found.append(ops.where(beyond(other, x), 0.0, g))
-            else:
-                found.append(ops.where(beyond(other, x), 0.0, ops.where(x == other, 0.5 * g, g)))
-        return found
+        both = pair, pair[::-1]
+        return [ops.where(beyond(other, x), 0.0, ops.where(x == other, 0.5 * g, g)) for x, other in both]
 
     return gradients
+
+
+def _clip(g: Tensor, y: Tensor, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> list[Any]:
+    """At a bound the gradient is that of x; a bound has that of the elements that it replaces."""
+    if low is None or high is None:
+        if (bound := high if low is None else low) is None:
+            return [g]
+        inside = x <= bound if low is None else x >= bound
+        beyond = x > bound if low is None else x < bound
+        return [ops.where(inside, g, 0.0), *[ops.where(beyond, g, 0.0)] * 2]
+    below, above = (x < low) & (low < high), (x > high) | (high < low)
+    return [ops.where(chosen, g, 0.0) for chosen in ((x >= low) & (x <= high), below, above)]
 
 
 def _atan2(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,6 +120,8 @@ RULES |= {
     "hypot": Rule(lambda g, y, a, b: (g * (a / y), g * (b / y)), "scaled"),
     "maximum": Rule(_extreme(Tensor.gt), "chosen"),
     "minimum": Rule(_extreme(Tensor.lt), "chosen"),
+    "clip": Rule(_clip, "chosen"),
+    "hardtanh": Rule(lambda g, y, x, *, low, high: ops.where((x > low) & (x < high), g, 0.0), "chosen"),
     "relu": Rule(lambda g, y, x: ops.where(x <= 0, 0.0, g), "chosen"),
     "where": Rule(lambda g, y, c, a, b: (None, ops.where(c, g, 0.0), ops.where(c, 0.0, g)), "chosen"),
 }

@@ -154,7 +154,7 @@ def _neighbours(
         fraction = pixel - first
         return [(first.astype(int64), 1 - fraction), (first.astype(int64) + 1, fraction)]
     far = 2.0**22 * _as_number(size, pixel)  # float32 cannot hold neighbours of places beyond that
-    pixel = ops.minimum(ops.maximum(ops.where(ops.isnan(pixel), -far, pixel), -far), far)
+    pixel = ops.clip(ops.where(ops.isnan(pixel), -far, pixel), -far, far)
     first = ops.floor(pixel)
     weights = cubic_weights(pixel - first)
     moved = {step: _inside(first + step, size, padding_mode, align_corners) for step in weights}
@@ -187,14 +187,14 @@ def _inside(pixel: Tensor, size: Size, padding_mode: str, align_corners: bool) -
     last = _as_number(size, pixel) - 1
     pixel = ops.where(ops.isnan(pixel), -2.0, pixel)
     if padding_mode == "zeros":
-        return ops.minimum(ops.maximum(pixel, -2.0), last + 2)
+        return ops.clip(pixel, -2.0, last + 2)
     if padding_mode == "reflection":
         low, span = (0.0, ops.maximum(last, 1.0)) if align_corners else (-0.5, last + 1)
         pixel = ops.minimum(abs(pixel - low), 2.0**22 * span)  # float32 cannot hold places beyond that
         turns = ops.floor(pixel / span)
         rest = pixel - turns * span
         pixel = low + ops.where(turns - 2 * ops.floor(turns / 2) > 0.5, span - rest, rest)
-    return ops.minimum(ops.maximum(pixel, 0.0), last)
+    return ops.clip(pixel, 0.0, last)
 
 
 def _as_number(size: Size, like: Tensor) -> Tensor:

@@ -326,7 +326,7 @@ def relu(x: Tensor, inplace: bool = False) -> Tensor:
 @torch_names
 def relu6(x: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x, 0), 6)."""
-    return ops.clamp(x, 0, 6)
+    return ops.hardtanh(x, low=0, high=6)
 
 
 @torch_names
@@ -338,19 +338,19 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -
 @torch_names
 def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is positive, else alpha * (exp(x) - 1), accurate near 0 (Clevert et al. 2015)."""
-    return ops.where(x > 0, x, alpha * expm1(ops.minimum(x, 0)))
+    return ops.elu(x, alpha=alpha)
 
 
 @torch_names
 def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """min(max(x, min_val), max_val), in the element type of x."""
-    return ops.clamp(x, min_val, max_val).astype(x.dtype)
+    return ops.hardtanh(x, low=min_val, high=max_val)
 
 
 @torch_names
 def celu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is positive, else alpha * (exp(x / alpha) - 1) (Barron 2017)."""
-    return ops.where(x > 0, x, alpha * expm1(ops.minimum(x, 0) / alpha))
+    return ops.where(x > 0, x, alpha * expm1(ops.clip(x, None, 0) / alpha))
 
 
 @torch_names

@@ -157,7 +157,7 @@ def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None
         ValueError: for a target of another shape.
     """
     _check_alike("binary_cross_entropy", x, target)
-    losses = -(target * ops.maximum(ops.log(x), -100) + (1 - target) * ops.maximum(log1p(-x), -100))
+    losses = -(target * ops.clip(ops.log(x), -100) + (1 - target) * ops.clip(log1p(-x), -100))
     return _reduced(_weighted(losses, weight), reduction)
 
 
@@ -206,7 +206,7 @@ def multi_margin_loss(
     """
     _check_indices("multi_margin_loss", target, x.shape[-1])
     places = target.long().unsqueeze(-1)
-    losses = ops.maximum(margin - ops.take_along(x, places, axis=-1) + x, 0) ** p
+    losses = ops.clip(margin - ops.take_along(x, places, axis=-1) + x, 0) ** p
     losses = _weighted(losses, weight if weight is None else ops.take(weight, places, 0))
     return _reduced(ops.where(ops.arange(x.shape[-1]) == places, 0, losses).mean(-1), reduction)
 
@@ -307,7 +307,7 @@ def gaussian_nll_loss(
     variance = as_tensor("gaussian_nll_loss", var, x.dtype)
     if variance.ndim == x.ndim - 1 and same_shape(variance.shape, x.shape[:-1]):
         variance = variance.unsqueeze(-1)
-    variance = ops.maximum(variance, eps)
+    variance = ops.clip(variance, eps)
     losses = 0.5 * (ops.log(variance) + (x - target) ** 2 / variance)
     return _reduced(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
 
@@ -334,14 +334,14 @@ def cosine_embedding_loss(
     """1 - cos of vectors (N, d) or (d,) where the target is 1; max(0, cos - margin) where it is -1."""
     products, *squares = ((a * b).sum(-1) for a, b in ((input1, input2), (input1, input1), (input2, input2)))
     cosine = products / ((squares[0] + 1e-12) * (squares[1] + 1e-12)).sqrt()
-    losses = ops.where(target == 1, 1 - cosine, 0) + ops.where(target == -1, ops.maximum(cosine - margin, 0), 0)
+    losses = ops.where(target == 1, 1 - cosine, 0) + ops.where(target == -1, ops.clip(cosine - margin, 0), 0)
     return _reduced(losses, reduction)
 
 
 @torch_names
 def hinge_embedding_loss(x: Tensor, target: Tensor, margin: float = 1.0, *, reduction: str = "mean") -> Tensor:
     """x where the target is 1; max(0, margin - x) where it is -1."""
-    losses = ops.where(target != -1, x, 0) + ops.where(target != 1, ops.maximum(margin - x, 0), 0)
+    losses = ops.where(target != -1, x, 0) + ops.where(target != 1, ops.clip(margin - x, 0), 0)
     return _reduced(losses, reduction)
 
 
@@ -350,7 +350,7 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, *, reduction: str = "mean"
 ) -> Tensor:
     """max(0, margin - target * (input1 - input2)); the target is 1 where input1 should be greater, else -1."""
-    losses = ops.maximum(margin - target * (input1 - input2), 0)
+    losses = ops.clip(margin - target * (input1 - input2), 0)
     return _reduced(losses, reduction)
 
 
@@ -379,7 +379,7 @@ def triplet_margin_loss(
     """
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     far = ops.minimum(far, pairwise_distance(positive, negative, p, eps)) if swap else far
-    return _reduced(ops.maximum(near - far + margin, 0), reduction)
+    return _reduced(ops.clip(near - far + margin, 0), reduction)
 
 
 # Modules --------------------------------------------------------------------------------------------------------------

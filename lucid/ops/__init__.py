@@ -125,11 +125,13 @@ from lucid.ops.linalg import matmul as matmul
 from lucid.ops.loops import scan as scan
 from lucid.ops.neural import batch_norm as batch_norm
 from lucid.ops.neural import dropout as dropout
+from lucid.ops.neural import elu as elu
 from lucid.ops.neural import embedding as embedding
 from lucid.ops.neural import gelu as gelu
 from lucid.ops.neural import group_norm as group_norm
 from lucid.ops.neural import hardsigmoid as hardsigmoid
 from lucid.ops.neural import hardswish as hardswish
+from lucid.ops.neural import hardtanh as hardtanh
 from lucid.ops.neural import layer_norm as layer_norm
 from lucid.ops.neural import log_softmax as log_softmax
 from lucid.ops.neural import relu as relu

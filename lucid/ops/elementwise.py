@@ -346,12 +346,19 @@ def stop_gradient(x: Tensor) -> Tensor:  # type: ignore[empty-body]
     """x itself, a constant for gradients: none flows through it."""
 
 
-@function
-def clip(x: Tensor, low: TensorLike | None = None, high: TensorLike | None = None) -> Tensor:
+def _clip(x: TensorLike, low: TensorLike | None = None, high: TensorLike | None = None) -> Tensor:
     """Each element brought into a range; without bounds, x itself. Where low is above high, the result is high."""
     if low is not None:
         x = maximum(x, low)
-    return x if high is None else minimum(x, high)
+    return as_tensor("clip", x) if high is None else minimum(x, high)
+
+
+def _clip_whole(op: Op[..., Tensor], *operands: Tensor | None) -> Tensor:
+    """Of integers, which have no gradients, so that the range of positions is known."""
+    return _clip(*operands)  # type: ignore[arg-type]
+
+
+clip = Op(_clip, name="clip", body=_clip, promoted=slice(0, 3), by_kind={"int": _clip_whole, "bool": _clip_whole})
 
 
 @function
@@ -379,7 +386,7 @@ def log2(x: Tensor) -> Tensor:
     return where(pow_(2.0, whole) == wide, whole, quotient).astype(x.dtype)
 
 
-@function
+@composite
 def expm1(x: Tensor) -> Tensor:
     """exp(x) - 1, accurate near 0: tanh(x / 2) is (exp(x) - 1) / (exp(x) + 1). Half precision as float32."""
     x = _real(x)
@@ -387,7 +394,7 @@ def expm1(x: Tensor) -> Tensor:
     return (tanh(wide * 0.5) * (exp(wide) + 1)).astype(x.dtype)
 
 
-@function
+@composite
 def log1p(x: Tensor) -> Tensor:
     """log(1 + x), accurate near 0 (Kahan): log(u) x / (u - 1) where u = 1 + x is neither 1 nor infinite.
 

@@ -9,7 +9,22 @@ import numpy as np
 from lucid.core.graph.types import Array, TensorType, same_shape, show_shape
 from lucid.core.process import random
 from lucid.core.sizes.dims import product, same
-from lucid.ops.elementwise import abs_, at_least_float32, clamp, erf, exp, log, maximum, reciprocal, sigmoid, sqrt, tanh
+from lucid.ops.elementwise import (
+    abs_,
+    at_least_float32,
+    clip,
+    erf,
+    exp,
+    expm1,
+    log,
+    maximum,
+    minimum,
+    reciprocal,
+    sigmoid,
+    sqrt,
+    tanh,
+    where,
+)
 from lucid.ops.indexing import take
 from lucid.ops.kernels import neural as neural_kernels
 from lucid.ops.op import composite, composite_with, primitive
@@ -51,6 +66,12 @@ def relu(x: Tensor) -> Tensor:
     return maximum(x, 0)
 
 
+@composite
+def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
+    """x where it is positive, else alpha * (exp(x) - 1), accurate near 0 (Clevert et al. 2015)."""
+    return where(x > 0, x, alpha * expm1(minimum(x, 0)))
+
+
 @composite_with(kernel=neural_kernels.silu)
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x), also called swish (Elfwing et al. 2017)."""
@@ -59,10 +80,16 @@ def silu(x: Tensor) -> Tensor:
 
 
 @composite
+def hardtanh(x: Tensor, *, low: float = -1, high: float = 1) -> Tensor:
+    """min(max(x, low), high) in the element type of x. The gradient at a bound is 0, as in torch; that of clip is 1."""
+    return clip(x, low, high).astype(x.dtype)
+
+
+@composite
 def hardsigmoid(x: Tensor) -> Tensor:
     """min(max(x + 3, 0), 6) / 6. Half precision is computed in float32."""
     _check_real("hardsigmoid", x.type)
-    return (clamp(at_least_float32(x) + 3, 0, 6) / 6).astype(x.dtype)
+    return (hardtanh(at_least_float32(x) + 3, low=0, high=6) / 6).astype(x.dtype)
 
 
 @composite
@@ -70,7 +97,7 @@ def hardswish(x: Tensor) -> Tensor:
     """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019). Half precision is computed in float32."""
     _check_real("hardswish", x.type)
     wide = at_least_float32(x)
-    return (wide * (clamp(wide + 3, 0, 6) / 6)).astype(x.dtype)
+    return (wide * (hardtanh(wide + 3, low=0, high=6) / 6)).astype(x.dtype)
 
 
 @composite_with(kernel=neural_kernels.gelu)

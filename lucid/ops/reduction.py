@@ -12,7 +12,19 @@ from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import Array, DType, TensorType, as_dtype, bool_, float32, float64, int64, show_shape, uint8
 from lucid.core.sizes.dims import Size, product, same
 from lucid.core.torch_names.argument_names import torch_names
-from lucid.ops.elementwise import abs_, at_least_float32, check_kind, exp, isfinite, log, maximum, pow_, sqrt, where
+from lucid.ops.elementwise import (
+    abs_,
+    at_least_float32,
+    check_kind,
+    clip,
+    exp,
+    isfinite,
+    log,
+    maximum,
+    pow_,
+    sqrt,
+    where,
+)
 from lucid.ops.op import Op, function, primitive
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.shaping import each_axis, normalize_axis, squeeze
@@ -255,4 +267,4 @@ def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tenso
 @torch_names
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """x divided by its p-norm along an axis, or by `eps` where that is greater."""
-    return x / maximum(_sum_of_powers(x, float(p), axis, keepdims=True), eps)
+    return x / clip(_sum_of_powers(x, float(p), axis, keepdims=True), eps)

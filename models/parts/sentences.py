@@ -226,4 +226,4 @@ class Normalize(nn.Module):
     """Each vector scaled to length 1."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x / ops.maximum((x * x).sum(-1, keepdims=True).sqrt(), 1e-12)
+        return x / ops.clip((x * x).sum(-1, keepdims=True).sqrt(), 1e-12)

@@ -294,7 +294,7 @@ class Decoder(nn.Module):
         boxes, layout = logits.sigmoid(), places.layout()
         for layer, move in zip(self.layers, self.bbox_embed, strict=True):
             y = layer(y, self.query_pos_head(boxes), boxes, x, layout)
-            known = ops.log(ops.maximum(boxes, 1e-5) / ops.maximum(1 - boxes, 1e-5))
+            known = ops.log(ops.clip(boxes, 1e-5) / ops.clip(1 - boxes, 1e-5))
             boxes = (move(y) + known).sigmoid()
         (classify,) = self.class_embed.values()
         return classify(y), boxes

@@ -302,11 +302,11 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
 
     def clamp_min(self, min: Any) -> Tensor:
         """The greater of each element and a bound."""
-        return _call("maximum", self, min)
+        return _call("clip", self, min)
 
     def clamp_max(self, max: Any) -> Tensor:
         """The lesser of each element and a bound."""
-        return _call("minimum", self, max)
+        return _call("clip", self, None, max)
 
     def where(self, condition: TensorLike, other: TensorLike) -> Tensor:
         """This tensor where the condition is true, else the other."""
