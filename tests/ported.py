@@ -262,6 +262,30 @@ LINES: dict[str, tuple[str, Line]] = {
             t.addcdiv(x, y, y.abs() + 1),
         ),
     ),
+    "composed logarithms and waves": (
+        "x y whole",
+        lambda t, F, nn, x, y, i: (
+            t.xlogy(x.relu(), y.abs()),
+            t.xlogy(i.relu(), i.abs()),
+            t.xlogy(x * 0, y * 0 / 0),
+            t.logit(x.sigmoid()),
+            t.special.logit(x, eps=0.1),
+            t.sinc(i / 2),
+            t.special.expit(x),
+            t.absolute(t.negative(x)),
+            t.divide(t.subtract(x, y), 2),
+        ),
+    ),
+    "running extremes": (
+        "x whole",
+        lambda t, F, nn, x, i: (
+            *t.cummax(x, dim=1),
+            *t.cummin(x, -1),
+            *i.cummax(dim=0),
+            *t.cummin(i, 2),
+            *t.cummax(t.where(x > 1, np.nan, x), 2),
+        ),
+    ),
     "composed comparisons": (
         "x y ids",
         lambda t, F, nn, x, y, i: (
@@ -290,6 +314,28 @@ LINES: dict[str, tuple[str, Line]] = {
             t.cross(x[:, :, :3], y[:, :, 1:], dim=-1),
             t.cdist(x, y),
             t.cdist(x, y[:, :2], p=1.0),
+        ),
+    ),
+    "composed parts": (
+        "x v w",
+        lambda t, F, nn, x, v, w: (
+            t.block_diag(x[0], v, x[1, :, :2]),
+            *t.atleast_1d(v, v.sum()),
+            t.atleast_2d(w),
+            *t.atleast_2d([v, x]),
+            t.mm(x[0], x[1].t()),
+            t.cosine_similarity(x, x + 1, dim=-1),
+        ),
+    ),
+    "windows": (
+        "w",
+        lambda t, F, nn, w: (
+            w * t.hann_window(5),
+            w * t.hann_window(5, periodic=False),
+            w * t.hamming_window(5),
+            w * t.hamming_window(5, False, 0.6, 0.3),
+            w * t.kaiser_window(5, beta=8.0, periodic=False),
+            w[:1] * t.hann_window(1),
         ),
     ),
     "composed places": (

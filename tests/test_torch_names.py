@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
+import pytest
+
+import lucid
 from tools.make_torch_names import COUNTS, INSTEAD, PAGE, PORTED, ROOMS, ours, page
 
 
@@ -16,6 +20,25 @@ def test_every_name_has_an_answer() -> None:
     names = [(room, name) for room in ROOMS for name in counts[room]]
     assert len(names) > 190
     assert [pair for pair in names if ours(*pair) == "-"] == []
+
+
+PUBLIC = json.loads(COUNTS.with_name("torch_public_names.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("place", PUBLIC)
+def test_every_name_that_torch_documents_is_there_or_says_what_to_write(place: str) -> None:
+    home, silent = eval(place), []
+    if isinstance(home, type):
+        home = lucid.zeros(2, 2)
+    for name in PUBLIC[place].split():
+        try:
+            getattr(home, name)
+        except AttributeError as error:
+            said = str(error).partition(" has no attribute ")[2].removeprefix(repr(name))
+            if not re.match(": .{10}|; did you mean", said):
+                silent.append(name)
+    assert silent == []
+    assert len(PUBLIC[place].split()) > 15
 
 
 def test_what_is_written_instead_is_counted() -> None:

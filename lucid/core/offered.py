@@ -53,6 +53,7 @@ from lucid.files.weights import save as save
 from lucid.gradients import grad as grad
 from lucid.gradients import value_and_grad as value_and_grad
 from lucid.importing.torch_import import from_torch as from_torch
+from lucid.nn.functional import cosine_similarity as cosine_similarity
 from lucid.nn.quantizing.quantize import quantize as quantize
 from lucid.ops import atan2 as atan2
 from lucid.ops import baddbmm as baddbmm
@@ -79,10 +80,15 @@ from lucid.ops import zeros_like as zeros_like
 from lucid.ops.composed import addcdiv as addcdiv
 from lucid.ops.composed import addcmul as addcmul
 from lucid.ops.composed import allclose as allclose
+from lucid.ops.composed import atleast_1d as atleast_1d
+from lucid.ops.composed import atleast_2d as atleast_2d
+from lucid.ops.composed import block_diag as block_diag
 from lucid.ops.composed import cdist as cdist
 from lucid.ops.composed import column_stack as column_stack
 from lucid.ops.composed import count_nonzero as count_nonzero
 from lucid.ops.composed import cross as cross
+from lucid.ops.composed import cummax as cummax
+from lucid.ops.composed import cummin as cummin
 from lucid.ops.composed import cumprod as cumprod
 from lucid.ops.composed import diag as diag
 from lucid.ops.composed import diag_embed as diag_embed
@@ -101,15 +107,18 @@ from lucid.ops.composed import kron as kron
 from lucid.ops.composed import lerp as lerp
 from lucid.ops.composed import log10 as log10
 from lucid.ops.composed import logaddexp as logaddexp
+from lucid.ops.composed import logit as logit
 from lucid.ops.composed import mv as mv
 from lucid.ops.composed import nan_to_num as nan_to_num
 from lucid.ops.composed import ravel as ravel
+from lucid.ops.composed import sinc as sinc
 from lucid.ops.composed import take_along_dim as take_along_dim
 from lucid.ops.composed import tensor_split as tensor_split
 from lucid.ops.composed import tensordot as tensordot
 from lucid.ops.composed import trunc as trunc
 from lucid.ops.composed import vsplit as vsplit
 from lucid.ops.composed import vstack as vstack
+from lucid.ops.composed import xlogy as xlogy
 from lucid.ops.creation import BoolTensor as BoolTensor
 from lucid.ops.creation import DoubleTensor as DoubleTensor
 from lucid.ops.creation import FloatTensor as FloatTensor
@@ -122,12 +131,16 @@ from lucid.ops.creation import eye as eye
 from lucid.ops.creation import from_numpy as from_numpy
 from lucid.ops.creation import full as full
 from lucid.ops.creation import get_default_dtype as get_default_dtype
+from lucid.ops.creation import hamming_window as hamming_window
+from lucid.ops.creation import hann_window as hann_window
 from lucid.ops.creation import is_tensor as is_tensor
+from lucid.ops.creation import kaiser_window as kaiser_window
 from lucid.ops.creation import normal as normal
 from lucid.ops.creation import ones as ones
 from lucid.ops.creation import rand as rand
 from lucid.ops.creation import rand_like as rand_like
 from lucid.ops.creation import randint as randint
+from lucid.ops.creation import randint_like as randint_like
 from lucid.ops.creation import randn as randn
 from lucid.ops.creation import randn_like as randn_like
 from lucid.ops.creation import randperm as randperm
@@ -139,7 +152,6 @@ from lucid.ops.elementwise import expm1 as expm1
 from lucid.ops.elementwise import log1p as log1p
 from lucid.ops.elementwise import stop_gradient as stop_gradient
 from lucid.ops.indexing import take_elements as _take_elements
-from lucid.ops.norms import linalg as linalg
 from lucid.ops.rearranging import diff as diff
 from lucid.ops.scattering import scatter_reduce as scatter_reduce
 from lucid.ops.scattering import where as where
@@ -156,6 +168,8 @@ from lucid.ops.selecting import unravel_index as unravel_index
 from lucid.ops.sorting import bucketize as bucketize
 from lucid.ops.tensor.tensor import Tensor as Tensor
 from lucid.ops.tensor.tensor import TracedValueError as TracedValueError
+from lucid.ops.torch_namespaces import linalg as linalg
+from lucid.ops.torch_namespaces import special as special
 from lucid.tracing.trace import trace as trace
 from lucid.tracing.written_attention import attention_as_written as attention_as_written
 
@@ -179,12 +193,16 @@ broadcast_to = _torch_names(Tensor.broadcast_to)
 ceil = _torch_names(Tensor.ceil)
 chunk = _torch_names(Tensor.chunk)
 clamp = _torch_names(Tensor.clamp)
+clamp_max = _torch_names(Tensor.clamp_max)
+clamp_min = _torch_names(Tensor.clamp_min)
 clone = _torch_names(Tensor.clone)
 cos = _torch_names(Tensor.cos)
 cosh = _torch_names(Tensor.cosh)
 cumsum = _torch_names(Tensor.cumsum)
+detach = _torch_names(Tensor.detach)
 div = _torch_names(Tensor.div)
 eq = _torch_names(Tensor.eq)
+equal = _torch_names(Tensor.equal)
 erf = _torch_names(Tensor.erf)
 flatten = _torch_names(Tensor.flatten)
 flip = _torch_names(Tensor.flip)
@@ -232,6 +250,7 @@ roll = _torch_names(Tensor.roll)
 round = _torch_names(Tensor.round)
 rsqrt = _torch_names(Tensor.rsqrt)
 is_floating_point = _torch_names(Tensor.is_floating_point)
+is_complex = _torch_names(Tensor.is_complex)
 scatter = _torch_names(Tensor.scatter)
 scatter_add = _torch_names(Tensor.scatter_add)
 sign = _torch_names(Tensor.sign)
@@ -246,6 +265,7 @@ std = _torch_names(Tensor.std)
 sub = _torch_names(Tensor.sub)
 sum = _torch_names(Tensor.sum)
 swapaxes = _torch_names(Tensor.swapaxes)
+t = _torch_names(Tensor.t)
 tan = _torch_names(Tensor.tan)
 tile = _torch_names(Tensor.tile)
 topk = _torch_names(Tensor.topk)
@@ -258,6 +278,7 @@ unsqueeze = _torch_names(Tensor.unsqueeze)
 var = _torch_names(Tensor.var)
 bmm, clip, moveaxis, multiply = _torch_names(Tensor.matmul), clamp, movedim, mul
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+absolute, negative, subtract, divide, mm = abs, neg, sub, div, bmm
 cat = concatenate = concat
 pow = _pow
 take, as_tensor = _take_elements, tensor

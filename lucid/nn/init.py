@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lucid.core.graph.types import Array, DTypeLike, as_dtype, float32, show_shape
 from lucid.core.process.context import holding
 from lucid.core.torch_names.argument_names import torch_names
+from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words.other_libraries import type_name
+from lucid.core.words.package_names import unknown
 from lucid.nn.module import Parameter
 from lucid.ops.creation import generator
 
@@ -37,6 +40,12 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if not TYPE_CHECKING:  # type checkers know the names
+
+    def __getattr__(name: str) -> object:
+        raise unknown(f"module {__name__!r}", name, __all__, why_absent("init", name))
 
 
 def _check(parameter: Parameter) -> None:

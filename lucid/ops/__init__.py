@@ -16,10 +16,15 @@ from lucid.ops.bitwise import bitwise_xor as bitwise_xor
 from lucid.ops.composed import addcdiv as addcdiv
 from lucid.ops.composed import addcmul as addcmul
 from lucid.ops.composed import allclose as allclose
+from lucid.ops.composed import atleast_1d as atleast_1d
+from lucid.ops.composed import atleast_2d as atleast_2d
+from lucid.ops.composed import block_diag as block_diag
 from lucid.ops.composed import cdist as cdist
 from lucid.ops.composed import column_stack as column_stack
 from lucid.ops.composed import count_nonzero as count_nonzero
 from lucid.ops.composed import cross as cross
+from lucid.ops.composed import cummax as cummax
+from lucid.ops.composed import cummin as cummin
 from lucid.ops.composed import cumprod as cumprod
 from lucid.ops.composed import diag as diag
 from lucid.ops.composed import diag_embed as diag_embed
@@ -38,9 +43,11 @@ from lucid.ops.composed import kron as kron
 from lucid.ops.composed import lerp as lerp
 from lucid.ops.composed import log10 as log10
 from lucid.ops.composed import logaddexp as logaddexp
+from lucid.ops.composed import logit as logit
 from lucid.ops.composed import mv as mv
 from lucid.ops.composed import nan_to_num as nan_to_num
 from lucid.ops.composed import ravel as ravel
+from lucid.ops.composed import sinc as sinc
 from lucid.ops.composed import take_along_dim as take_along_dim
 from lucid.ops.composed import tensor_split as tensor_split
 from lucid.ops.composed import tensordot as tensordot
@@ -48,6 +55,7 @@ from lucid.ops.composed import trunc as trunc
 from lucid.ops.composed import unfold as unfold
 from lucid.ops.composed import vsplit as vsplit
 from lucid.ops.composed import vstack as vstack
+from lucid.ops.composed import xlogy as xlogy
 from lucid.ops.convolution import adaptive_average_pool as adaptive_average_pool
 from lucid.ops.convolution import average_pool as average_pool
 from lucid.ops.convolution import conv as conv

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from lucid.core.graph.types import DTypeLike, float32, int64, show_shape
-from lucid.core.sizes.dims import product, same, sym_min
-from lucid.ops.creation import arange
+from lucid.core.sizes.dims import Size, product, same, sym_min
+from lucid.ops.creation import arange, full
 from lucid.ops.elementwise import abs_, add, ceil, exp, floor, isfinite, isnan, log, log1p, maximum, sub, where
 from lucid.ops.indexing import take, take_along
 from lucid.ops.linalg import matmul
@@ -18,6 +19,7 @@ from lucid.ops.op import function
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.rearranging import movedim
 from lucid.ops.shaping import concat, expand, flatten, normalize_axis, pad, permute, reshape, unsqueeze
+from lucid.ops.sorting import Ordered
 from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike, TracedValueError
 
 # Elements -------------------------------------------------------------------------------------------------------------
@@ -54,6 +56,28 @@ def logaddexp(x: Tensor, other: TensorLike) -> Tensor:
     larger = maximum(x, y)
     apart = larger + log1p(exp(-abs_(x - y)))
     return where(x == y, larger + math.log(2), apart)  # infinities have no difference
+
+
+@function
+def xlogy(x: TensorLike, other: TensorLike) -> Tensor:
+    """x * log(other), which is 0 where x is 0, unless `other` is NaN; in float32 for whole numbers."""
+    x, y = as_tensor("xlogy", x), as_tensor("xlogy", other)
+    x, y = (each if each.dtype.kind == "float" else each.astype(float32) for each in (x, y))
+    return where((x == 0) & ~isnan(y), 0, x * log(y))
+
+
+@function
+def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)), of numbers from `eps` to 1 - eps where it is given."""
+    x = x if eps is None else x.clamp(eps, 1 - eps)
+    return log(x / (1 - x))
+
+
+@function
+def sinc(x: Tensor) -> Tensor:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    angle = math.pi * where(x == 0, 1, x)
+    return where(x == 0, 1, angle.sin() / angle)
 
 
 @function
@@ -125,6 +149,36 @@ def cumprod(x: Tensor, axis: int, *, dtype: DTypeLike | None = None) -> Tensor:
     one = expand(as_tensor("cumprod", 1, x.dtype), x.shape[1:])
     _, products = scan(lambda total, element: (total * element,) * 2, one, x)
     return movedim(products, 0, axis)
+
+
+def _running_extreme(x: Tensor, axis: int, lowest: Any, ahead: Callable[[Tensor, Tensor], Tensor]) -> Ordered:
+    if not x.ndim:
+        return Ordered(x, full((), 0, int64))
+
+    def step(best: tuple[Tensor, Tensor], element: tuple[Tensor, Tensor]) -> tuple[Any, Any]:
+        wins = ahead(element[0], best[0])
+        wins = wins | isnan(element[0]) if x.dtype.kind == "float" else wins
+        chosen = where(wins, element[0], best[0]), where(wins, element[1], best[1])
+        return chosen, chosen
+
+    rows = movedim(x, axis, 0)
+    start = full(rows.shape[1:], lowest, x.dtype), full(rows.shape[1:], 0, int64)
+    _, (values, indices) = scan(step, start, (rows, arange(rows.shape[0])))
+    return Ordered(movedim(values, 0, axis), movedim(indices, 0, axis))
+
+
+@function
+def cummax(x: Tensor, axis: int) -> Ordered:
+    """The largest element so far along an axis, the last of equal ones, and its index. Traced, it is a loop."""
+    lowest = -math.inf if x.dtype.kind == "float" else int(np.iinfo(x.dtype.numpy).min)
+    return _running_extreme(x, axis, lowest, lambda element, best: element >= best)
+
+
+@function
+def cummin(x: Tensor, axis: int) -> Ordered:
+    """The least element so far along an axis, the last of equal ones, and its index. Traced, it is a loop."""
+    largest = math.inf if x.dtype.kind == "float" else int(np.iinfo(x.dtype.numpy).max)
+    return _running_extreme(x, axis, largest, lambda element, best: element <= best)
 
 
 @function
@@ -381,6 +435,37 @@ def _with_axes(name: str, parts: Sequence[TensorLike], least: int) -> list[Tenso
     """Tensors of at least so many axes: new ones of size 1 come first."""
     tensors = [as_tensor(name, part) for part in parts]
     return [reshape(x, (*(1,) * (least - x.ndim), *x.shape)) for x in tensors]
+
+
+@function
+def atleast_1d(*tensors: Any) -> Any:
+    """A tensor, or each of several, of at least one axis."""
+    return _each_with_axes("atleast_1d", tensors, 1)
+
+
+@function
+def atleast_2d(*tensors: Any) -> Any:
+    """A tensor, or each of several, of at least two axes: new ones come first."""
+    return _each_with_axes("atleast_2d", tensors, 2)
+
+
+def _each_with_axes(name: str, tensors: Sequence[Any], least: int) -> Any:
+    several = len(tensors) > 1 or isinstance(tensors[0], (list, tuple))
+    parts = _with_axes(name, tensors[0] if several and len(tensors) == 1 else tensors, least)
+    return tuple(parts) if several else parts[0]
+
+
+@function
+def block_diag(*tensors: TensorLike) -> Tensor:
+    """Matrices from the upper left to the lower right of one of zeros; vectors and numbers are rows."""
+    parts = _with_axes("block_diag", tensors, 2)
+    width = sum(part.shape[1] for part in parts)
+    rows: list[Tensor] = []
+    before: Size = 0
+    for part in parts:
+        rows.append(pad(part, before=(0, before), after=(0, width - before - part.shape[1])))
+        before += part.shape[1]
+    return concat(rows, 0)
 
 
 @function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -408,6 +408,12 @@ def randint(low: Any = 0, high: Any = None, shape: Any = None, *, dtype: DTypeLi
 
 
 @torch_names_and(*UNUSED)
+def randint_like(x: Tensor, low: int, high: int | None = None, *, dtype: DTypeLike | None = None) -> Tensor:
+    """Random integers from `low` (0) to below `high`, of the shape of `x` and, unless another is given, its type."""
+    return randint(low, high, x.shape, dtype=x.dtype if dtype is None else dtype)
+
+
+@torch_names_and(*UNUSED)
 def randperm(n: int, *, dtype: DTypeLike = int64) -> Tensor:
     """The integers from 0 to n - 1 in a random order.
 
@@ -424,6 +430,33 @@ def normal(
     """Normal random numbers with a mean and a standard deviation, which may be tensors."""
     sizes = next((x.shape for x in (mean, std) if isinstance(x, Tensor)), shape)
     return randn(*sizes, dtype=dtype) * std + mean
+
+
+def _window(n: int, periodic: bool, of: Callable[[int], Array], dtype: DTypeLike) -> Tensor:
+    """A symmetric window (n); a periodic one is the longer one by one without its end."""
+    return _as_tensor(of(n + 1)[:-1] if periodic and n > 1 else of(n), dtype)
+
+
+@torch_names_and(*UNUSED)
+def hann_window(window_length: int, periodic: bool = True, *, dtype: DTypeLike = float32) -> Tensor:
+    """The window (window_length) of Hann, for spectra."""
+    return _window(window_length, periodic, np.hanning, dtype)
+
+
+@torch_names_and(*UNUSED)
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: DTypeLike = float32
+) -> Tensor:
+    """The window (window_length) of Hamming: alpha - beta * cos."""
+    return _window(window_length, periodic, lambda n: alpha + beta * (2 * np.hanning(n) - 1), dtype)
+
+
+@torch_names_and(*UNUSED)
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: DTypeLike = float32
+) -> Tensor:
+    """The window (window_length) of Kaiser."""
+    return _window(window_length, periodic, lambda n: np.kaiser(n, beta), dtype)
 
 
 @torch_names_and(*UNUSED)

@@ -66,7 +66,10 @@ class Namespace:
     else:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise unknown(f"lucid.{self._name}", name, vars(self), why_absent("lucid", self._name))
+            raise unknown(f"lucid.{self._name}", name, vars(self), self._why(name))
+
+        def _why(self, name: str) -> str:
+            return why_absent(self._name, name) or why_absent("lucid", self._name)
 
     def __dir__(self) -> list[str]:
         return [name for name in vars(self) if not name.startswith("_")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from lucid.ops.tensor.value import OPS, TensorValue
 
 
@@ -26,6 +28,20 @@ class FunctionMethods(TensorValue):
         """Whether the elements are floating-point numbers."""
         return self.dtype.kind == "float"
 
+    def is_complex(self) -> bool:
+        """False: there are no complex numbers."""
+        return False
+
+    def equal(self, other: Any) -> bool:
+        """Whether shapes and all elements are equal: a Python truth.
+
+        Raises:
+            TracedValueError: while tracing, where ``(x == y).all()`` is a tensor.
+        """
+        return np.array_equal(self.numpy(), np.asarray(other))
+
+    absolute, negative, subtract, divide = map(_method, ("abs", "neg", "sub", "div"))
+    cummax, cummin, logit, sinc, xlogy = map(_method, ("cummax", "cummin", "logit", "sinc", "xlogy"))
     exp2, log10, trunc, frac = map(_method, ("exp2", "log10", "trunc", "frac"))
     atan2, hypot, logaddexp, isclose, isin = map(_method, ("atan2", "hypot", "logaddexp", "isclose", "isin"))
     cross, dot, inner, kron, mv = map(_method, ("cross", "dot", "inner", "kron", "mv"))

@@ -87,6 +87,22 @@ class TensorValue:
         """The number of elements, which may be symbolic while tracing."""
         return product(self.shape)
 
+    ndimension, nelement = dim, numel
+
+    def element_size(self) -> Whole:
+        """The bytes of an element."""
+        return self.itemsize
+
+    @property
+    def itemsize(self) -> Whole:
+        """The bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> Any:
+        """The bytes of all elements."""
+        return self.numel() * self.itemsize
+
     @property
     def device(self) -> Device:
         """The CPU, for code that makes other tensors there: ``device=x.device``."""
@@ -115,6 +131,11 @@ class TensorValue:
     def contiguous(self) -> Self:
         """This tensor: how it lies in memory is not part of a model."""
         return self
+
+    @torch_names_and("memory_format")
+    def is_contiguous(self) -> Flag:
+        """True, as `contiguous` is this tensor."""
+        return True
 
     def numpy(self) -> Array:
         """The array (not a copy).

@@ -1,4 +1,4 @@
-"""`lucid.linalg`: the norms that torch keeps there."""
+"""`lucid.linalg` and `lucid.special`: names that torch keeps there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.torch_names.namespaces import Namespace
-from lucid.ops.reduction import norm
+from lucid.ops.composed import exp2, logit, sinc, xlogy
+from lucid.ops.elementwise import erf, expm1, log1p, round_, sigmoid
+from lucid.ops.neural import log_softmax, softmax
+from lucid.ops.reduction import logsumexp, norm
 from lucid.ops.tensor.tensor import Axes, Tensor
 
 
@@ -30,3 +33,18 @@ def _norm(x: Tensor, ord: Any = None, axis: Axes = None, keepdims: bool = False,
 
 
 linalg = Namespace("linalg", norm=_norm, vector_norm=vector_norm)
+special = Namespace(
+    "special",
+    erf=erf,
+    exp2=exp2,
+    expit=sigmoid,
+    expm1=expm1,
+    log1p=log1p,
+    log_softmax=log_softmax,
+    logit=logit,
+    logsumexp=logsumexp,
+    round=round_,
+    sinc=sinc,
+    softmax=softmax,
+    xlogy=xlogy,
+)
