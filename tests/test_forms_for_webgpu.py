@@ -14,6 +14,7 @@ from lucid import Tensor, nn, ops
 from lucid.export import explain, to_onnx
 from lucid.models.llama import Llama
 from lucid.models.t5 import T5
+from lucid.runtime import Session
 from lucid.testing import assert_parity
 from tests.models import goldens
 
@@ -51,6 +52,21 @@ def test_masks_and_rotary_tables_are_of_32_bits() -> None:
     llama = to_onnx(Llama.from_pretrained(goldens.folder("llama/llama3")), target="webgpu")
     assert in_64_bits(llama) == {"Cast": 2}  # of the length, and of the attention mask
     assert_parity(causal, *specs, target="webgpu")
+
+
+def test_a_step_over_buffers_compares_positions_of_32_bits_and_writes_at_them() -> None:
+    """Only sizes and the input's positions are cast from 64 bits."""
+    decoder = Llama.from_pretrained(goldens.folder("llama/llama3"))
+    assert in_64_bits(to_onnx(decoder, cache="fixed", target="webgpu")) == {"Cast": 4}
+    buffer, new, starts = lucid.spec("N", 2, "C", 3), lucid.spec("N", 2, "L", 3), lucid.spec("N", dtype="int64")
+    written = to_onnx(ops.write_at, buffer, new, starts, kwargs={"axis": 2}, target="webgpu")
+    assert in_64_bits(written) == {"Cast": 2}
+    session = Session(written)
+    arrays = np.zeros((1, 2, 4, 3), np.float32), np.ones((1, 2, 2, 3), np.float32)
+    assert session(*arrays, np.array([2]))[0, 0, :, 0].tolist() == [0, 0, 1, 1]
+    for start in (-1, 3):
+        with pytest.raises(Exception, match="out of data bounds"):
+            session(*arrays, np.array([start]))
 
 
 def test_relative_positions_are_of_32_bits() -> None:

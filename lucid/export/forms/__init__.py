@@ -39,6 +39,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     buffered_attention.group_query_writing,
     buffered_attention.group_query,
     buffered_attention.filled_part,
+    buffered_attention.narrow_positions,
     *(*broadcasting.FORMS, *positions.FORMS),
     *integers.FORMS,
     *extremes.FORMS,

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from lucid.core.graph.types import TensorType, int64
+from lucid.core.graph.types import TensorType, int32, int64
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import same
-from lucid.core.targets.runtimes import ORDER_OF_TIES, PASSES_OVER_NAN, TENSOR_SCATTER
+from lucid.core.targets.runtimes import LONG_INTEGERS, ORDER_OF_TIES, PASSES_OVER_NAN, TENSOR_SCATTER
 from lucid.export.builder import Builder, computed
 from lucid.export.form import form, one_node, operand, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
@@ -34,7 +34,7 @@ from lucid.ops.elementwise import isnan
 from lucid.ops.indexing import take_along_op
 from lucid.ops.tensor.tensor import Tensor
 
-_FAR = 2**62
+_FAR = {int32: 2**30, int64: 2**62}
 _SORTED = 46_340  # so many squared fit into 32 bits
 
 
@@ -145,10 +145,11 @@ def write_elements(build: Builder, node: Node) -> str:
     rank = new.type.rank
     axis = node.attributes["axis"] % rank
     along = [new.type.shape[axis] if i == axis else 1 for i in range(rank)]
-    steps = reshape(arange_op(start=0, stop=new.type.shape[axis]), along)
+    dtype = int32 if build.target.wrong(LONG_INTEGERS) else int64
+    steps = reshape(arange_op(start=0, stop=new.type.shape[axis]).astype(dtype), along)
     # ScatterElements counts negative positions from the end: they become too large, which it refuses.
-    positions = Tensor.from_value(starts)
-    first = reshape(where(positions < 0, _FAR, positions), (new.type.shape[0], *[1] * (rank - 1)))
+    positions = Tensor.from_value(starts).astype(dtype)
+    first = reshape(where(positions < 0, _FAR[dtype], positions), (new.type.shape[0], *[1] * (rank - 1)))
     return build.op("ScatterElements", buffer, expand(first + steps, new.type.shape), new, axis=axis)
 
 

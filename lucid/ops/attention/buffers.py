@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from lucid.core.graph.types import Array, TensorType, same_shape, show_shape
+from lucid.core.graph.types import Array, DType, TensorType, int64, same_shape, show_shape
 from lucid.core.graph.values import Attributes
 from lucid.core.sizes.dims import Size
 from lucid.ops.attention.call import AttentionOptions
@@ -110,11 +110,7 @@ def buffered_attention(
     options = AttentionOptions(
         heads=heads, kv_heads=kv_heads, scale=scale, is_causal=is_causal, window=window, softcap=softcap
     )
-    call = BufferedCall(query, key, value, key_buffer, value_buffer, starts, mask, sinks, options=options)
-    key_buffer, value_buffer = call.written()
-    split, visible = call.split_query(), call.visible()
-    output = attention(split, key_buffer, value_buffer, visible, sinks=sinks, scale=scale, softcap=softcap)
-    return call.laid_out(output), key_buffer, value_buffer
+    return BufferedCall(query, key, value, key_buffer, value_buffer, starts, mask, sinks, options=options).computed()
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,12 +169,24 @@ class BufferedCall:
             write_at(self.value_buffer, value, self.starts, axis=2),
         )
 
-    def visible(self) -> Tensor:
-        """Which slots each new position sees, (N, 1 or H, L, C): booleans, or what a floating mask adds to scores."""
+    def computed(self, dtype: DType = int64) -> tuple[Tensor, Tensor, Tensor]:
+        """The output and both buffers; `dtype` is that of the positions which are compared."""
+        key_buffer, value_buffer = self.written()
+        query, visible, scores = self.split_query(), self.visible(dtype), self.options
+        output = attention(
+            query, key_buffer, value_buffer, visible, sinks=self.sinks, scale=scores.scale, softcap=scores.softcap
+        )
+        return self.laid_out(output), key_buffer, value_buffer
+
+    def visible(self, dtype: DType = int64) -> Tensor:
+        """Which slots each new position sees, (N, 1 or H, L, C): booleans, or what a floating mask adds to scores.
+
+        `dtype` is that of the positions which are compared.
+        """
         options, mask = self.options, self.mask
-        slots = arange_op(start=0, stop=self.capacity)
-        first = unsqueeze(self.starts, (1, 2, 3))
-        position = first + unsqueeze(arange_op(start=0, stop=self.queries), 1)
+        slots = arange_op(start=0, stop=self.capacity).astype(dtype)
+        first = unsqueeze(self.starts.astype(dtype), (1, 2, 3))
+        position = first + unsqueeze(arange_op(start=0, stop=self.queries).astype(dtype), 1)
         if options.is_causal:
             seen = seen_by_position(position, slots, 0, options.window)
         else:

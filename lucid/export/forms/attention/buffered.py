@@ -14,7 +14,7 @@ import numpy as np
 from lucid.core.graph.types import float32, int32
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import Dim, same
-from lucid.core.targets.runtimes import ATTENTION_OF_BUFFERS, OWN, TENSOR_SCATTER, WRITTEN_BUFFERS
+from lucid.core.targets.runtimes import ATTENTION_OF_BUFFERS, LONG_INTEGERS, OWN, TENSOR_SCATTER, WRITTEN_BUFFERS
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, contrib_form, form, refuse, refuse_wrong
 from lucid.export.forms.attention.call import Call, refuse_scale
@@ -33,6 +33,7 @@ Attend: TypeAlias = Callable[[Builder, Call], Tensor]
 
 
 _TAKES = "sinks heads kv_heads scale is_causal window softcap"
+_ALL = f"mask {_TAKES}"
 
 
 @form(
@@ -158,7 +159,7 @@ def _as_query(build: Builder, call: BufferedCall, output: str) -> Tensor:
 
 @form(
     buffers.buffered_attention,
-    takes="mask sinks heads kv_heads scale is_causal window softcap",
+    takes=_ALL,
     name="attention over what is filled",
 )
 def filled_part(build: Builder, node: Node) -> Taken:
@@ -172,6 +173,12 @@ def filled_part(build: Builder, node: Node) -> Taken:
     key_buffer, value_buffer = call.written()
     output = call.laid_out(_over_filled(build, call, key_buffer, value_buffer, lambda _, part: part.by_best_form()))
     return Taken([output, key_buffer, value_buffer], "computes over what is filled instead of the capacity")
+
+
+@form(buffers.buffered_attention, takes=_ALL, name="positions in 32 bits", mends=LONG_INTEGERS)
+def narrow_positions(build: Builder, node: Node) -> tuple[Tensor, ...]:
+    """The body, which compares positions as int32: a buffer has fewer slots."""
+    return _call(node).computed(int32)
 
 
 def _over_filled(
