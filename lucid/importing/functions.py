@@ -14,23 +14,11 @@ from lucid import ops
 from lucid.core.graph.types import DType, bool_, broadcast, float32, int32, int64
 from lucid.core.graph.values import Constant, Result, Value
 from lucid.core.sizes.dims import Dim, Size, same, sym_max, sym_min
-from lucid.nn import functional as F
 from lucid.ops.creation import tensor as _tensor
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
 END = 2**63 - 1  # torch's way to write the end of an axis
-
-
-# Sizes ----------------------------------------------------------------------------------------------------------------
-
-
-def sym_float(x: Any) -> Any:
-    return float(x) if isinstance(x, int) else x
-
-
-def getitem(x: Any, place: Any) -> Any:
-    return x[place]
 
 
 # Creation -------------------------------------------------------------------------------------------------------------
@@ -40,42 +28,6 @@ def arange(start: Any, end: Any, step: Any = 1, dtype: DType | None = None) -> T
     """torch's arange; a whole step in floating point, as in XLNet, is one of integers if the dtype is."""
     whole = dtype is not None and dtype.kind == "int" and isinstance(step, float) and step.is_integer()
     return ops.arange(start, end, int(step) if whole else step, dtype)
-
-
-def full(size: Sequence[Size], value: Any, dtype: DType | None = None) -> Tensor:
-    if dtype is None and isinstance(value, float):
-        dtype = float32
-    return ops.full(tuple(size), value, dtype)
-
-
-def zeros(size: Sequence[Size], dtype: DType | None = None) -> Tensor:
-    return ops.full(tuple(size), 0, dtype or float32)
-
-
-def ones(size: Sequence[Size], dtype: DType | None = None) -> Tensor:
-    return ops.full(tuple(size), 1, dtype or float32)
-
-
-def new(value: Any) -> Function:
-    def new(x: Tensor, size: Sequence[Size], dtype: DType | None = None) -> Tensor:
-        return ops.full(tuple(size), value, dtype or x.dtype)
-
-    return new
-
-
-def new_full(x: Tensor, size: Sequence[Size], value: Any, dtype: DType | None = None) -> Tensor:
-    return ops.full(tuple(size), value, dtype or x.dtype)
-
-
-def like(value: Any) -> Function:
-    def like(x: Tensor, dtype: DType | None = None) -> Tensor:
-        return ops.full_like(x, value, dtype=dtype or x.dtype)
-
-    return like
-
-
-def full_like(x: Tensor, value: Any, dtype: DType | None = None) -> Tensor:
-    return ops.full_like(x, value, dtype=dtype or x.dtype)
 
 
 def scalar_tensor(value: Any, dtype: DType | None = None) -> Tensor:
@@ -131,10 +83,6 @@ def to_copy(x: Tensor, dtype: DType | None = None, **named: Any) -> Tensor:
     return x if dtype is None else x.astype(dtype)
 
 
-def to_dtype(x: Tensor, dtype: DType | None = None, *ignored: Any, **named: Any) -> Tensor:
-    return to_copy(x, dtype)
-
-
 # Arithmetic -----------------------------------------------------------------------------------------------------------
 
 
@@ -172,8 +120,9 @@ def addmm(x: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Ten
     return (product if beta == 0 else product + (x if beta == 1 else x * beta)).astype(x.dtype)
 
 
-def einsum(equation: str, operands: Sequence[Tensor], path: Any = None) -> Tensor:
-    return ops.einsum(equation, *operands)
+def addbmm(x: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """The sum of a batch of products, as one product."""
+    return addmm(x, a.movedim(0, 1).flatten(1), b.flatten(0, 1), beta, alpha)
 
 
 def trilinear(
@@ -194,22 +143,6 @@ def trilinear(
 
 
 # Shapes ---------------------------------------------------------------------------------------------------------------
-
-
-def view(x: Tensor, size: Sequence[Size]) -> Tensor:
-    return x.reshape(tuple(size))
-
-
-def expand(x: Tensor, size: Sequence[Any], implicit: bool = False) -> Tensor:
-    return x.expand(tuple(size))
-
-
-def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
-    return x.permute(tuple(axes))
-
-
-def squeeze(x: Tensor, axes: Any = None) -> Tensor:
-    return x.squeeze(tuple(axes) if isinstance(axes, (list, tuple)) else axes)
 
 
 def slice_axis(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
@@ -268,26 +201,6 @@ def cat(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
     return kept[0] if len(kept) == 1 else ops.concat(kept or parts, axis)
 
 
-def split(x: Tensor, sizes: Any, axis: int = 0) -> Sequence[Tensor]:
-    return x.split(list(sizes) if isinstance(sizes, (list, tuple)) else sizes, axis)
-
-
-def flip(x: Tensor, axes: Sequence[int]) -> Tensor:
-    return x.flip(*axes)
-
-
-def roll(x: Tensor, shifts: Any, axes: Any = None) -> Tensor:
-    return x.roll(shifts, axes or None)
-
-
-def pad(x: Tensor, pad: Sequence[Any], value: Any = 0) -> Tensor:
-    return F.pad(x, tuple(pad), value=float(value))
-
-
-def pad_mode(x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
-    return F.pad(x, tuple(pad), mode, value)
-
-
 def slice_scatter(
     x: Tensor, source: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Tensor:
@@ -322,68 +235,40 @@ def repeat_interleave(x: Tensor, repeats: Any, axis: int | None = None, output_s
 # Reductions -----------------------------------------------------------------------------------------------------------
 
 
-def axes_of(axis: Any) -> Any:
-    return (tuple(axis) or None) if isinstance(axis, (list, tuple)) else axis
+def with_place(extreme: Callable[..., Any]) -> Function:
+    """`max` and `min` along an axis, with the place: also of a number, which torch has as if it had one axis."""
 
+    def with_place(x: Tensor, axis: int, keepdim: bool = False) -> Any:
+        return extreme(x, axis, keepdim) if x.ndim else (x, ops.full((), 0, int64))
 
-def reduction(name: str) -> Function:
-    method = {"sum": Tensor.sum, "mean": Tensor.mean, "prod": Tensor.prod}[name]
-
-    def reduced(x: Tensor, axis: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Tensor:
-        return method(x, axes_of(axis), keepdim, dtype=dtype)
-
-    return reduced
-
-
-def whole(name: str) -> Function:
-    """A reduction of all axes, whose second argument is the element type."""
-    method = reduction(name)
-
-    def reduced(x: Tensor, dtype: DType | None = None) -> Any:
-        return method(x, dtype=dtype)
-
-    return reduced
-
-
-def extreme(method: Callable[..., Tensor]) -> Function:
-    def extreme(x: Tensor, axis: Any = None, keepdim: bool = False) -> Tensor:
-        return method(x, axes_of(axis), keepdim)
-
-    return extreme
-
-
-def max_dim(x: Tensor, axis: int, keepdim: bool = False) -> Any:
-    return x.max(axis, keepdim) if x.ndim else (x, ops.full((), 0, int64))
-
-
-def min_dim(x: Tensor, axis: int, keepdim: bool = False) -> Any:
-    return x.min(axis, keepdim) if x.ndim else (x, ops.full((), 0, int64))
+    return with_place
 
 
 def var(x: Tensor, axis: Any = None, correction: Any = 1, keepdim: bool = False) -> Tensor:
-    return x.var(axes_of(axis), keepdims=keepdim, correction=1 if correction is None else correction)
+    return x.var(axis, keepdims=keepdim, correction=1 if correction is None else correction)
 
 
 def std(x: Tensor, axis: Any = None, correction: Any = 1, keepdim: bool = False) -> Tensor:
-    return x.std(axes_of(axis), keepdims=keepdim, correction=1 if correction is None else correction)
+    return x.std(axis, keepdims=keepdim, correction=1 if correction is None else correction)
 
 
 def var_mean(x: Tensor, axis: Any = None, correction: Any = 1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    return var(x, axis, correction, keepdim), x.mean(axes_of(axis), keepdim)
+    return var(x, axis, correction, keepdim), x.mean(axis, keepdim)
 
 
 def vector_norm(
     x: Tensor, order: Any = 2, axis: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
-    return x.norm(order, axes_of(axis), keepdim, dtype)
+    return x.norm(order, axis, keepdim, dtype)
 
 
 def linalg_norm(
     x: Tensor, order: Any = None, axis: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
     """torch.linalg.norm; of matrix norms Frobenius' and the largest and smallest sums of rows and columns."""
-    pair = tuple(axis) if isinstance(axis, (list, tuple)) and len(axis) == 2 else (0, 1)
-    if order is None or not (pair == axes_of(axis) or (axis is None and x.ndim == 2)):
+    axis = (tuple(axis) or None) if isinstance(axis, (list, tuple)) else axis
+    pair = axis if isinstance(axis, tuple) and len(axis) == 2 else (0, 1)
+    if order is None or not (pair == axis or (axis is None and x.ndim == 2)):
         return vector_norm(x, 2 if order is None else order, axis, keepdim, dtype)
     if abs(order) not in (1, math.inf):
         raise NotImplementedError(f"linalg_norm: the matrix norm {order!r}, which takes singular values")
@@ -414,21 +299,9 @@ def inverse(x: Tensor, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     return ops.stack(rows, -2) / determinant[..., None, None], ops.full(x.shape[:-2], 0, int32)
 
 
-def softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
-    return x.softmax(axis, dtype=dtype)
-
-
 def safe_softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
     """softmax, which is 0 where all numbers are -infinity."""
-    return ops.where((x == -math.inf).all(axis, True), 0, softmax(x, axis, dtype))
-
-
-def log_softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
-    return x.log_softmax(axis, dtype=dtype)
-
-
-def softmax_half(x: Tensor, axis: int, half_to_float: bool) -> Tensor:
-    return x.softmax(axis)
+    return ops.where((x == -math.inf).all(axis, True), 0, x.softmax(axis, dtype=dtype))
 
 
 def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor:
@@ -442,21 +315,6 @@ def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor
 
 def cumsum(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
     return x.cumsum(axis, dtype) if x.ndim else x.sum(dtype=dtype)
-
-
-def sort_stable(x: Tensor, stable: bool | None = True, dim: int = -1, descending: bool = False) -> Any:
-    return x.sort(dim, descending)
-
-
-# Choices --------------------------------------------------------------------------------------------------------------
-
-
-def gather(x: Tensor, axis: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
-    return x.gather(axis, index)
-
-
-def embedding(weight: Any, indices: Tensor, *ignored: Any) -> Tensor:
-    return F.embedding(indices, weight)
 
 
 # Operators with bodies ------------------------------------------------------------------------------------------------
