@@ -17,6 +17,7 @@ from lucid.models.checkpoints.pretrained import ADAPTERS
 from lucid.runtime import Session
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
+from tests.layout_checkpoints import whole
 from tests.models import goldens
 from tests.models.test_adapters import pair, write
 
@@ -128,6 +129,16 @@ def test_the_commands_take_the_class_of_a_checkpoint(call: Any, source: Path, tm
     assert type(lucid.models.load(tmp_path / "small")).__name__ == "BertForMaskedLM"
     code, _, err = call("export", "lucid.models.bert:Bert", *named, "-o", "a.onnx")
     assert code == 2 and "--architecture BertForMaskedLM: SOURCE 'lucid.models.bert:Bert' is no checkpoint" in err
+
+
+def test_an_error_names_the_checkpoint_and_not_its_export_in_the_cache(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUCID_CACHE", str(tmp_path / "caches"))
+    source = whole(tmp_path / "filler", "bert/masked_lm")
+    (tmp_path / "rows.csv").write_text("text\na")
+    code, _, err = call("map", source, "rows.csv", "-o", "out")
+    assert code == 1 and "lucid: filler: its model makes logits of input_ids" in err
 
 
 def test_an_adapter_is_merged_for_every_command(call: Any, source: Path, tmp_path: Path) -> None:

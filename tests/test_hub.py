@@ -188,6 +188,8 @@ def test_errors_say_what_the_hub_lacks(hub, monkeypatch, capsys, tmp_path):
     (tmp_path / "folder").mkdir()
     assert in_process(["export", "folder", "--revision", "v1"], monkeypatch) == 2
     assert "SOURCE 'folder' is no name of Hugging Face's hub" in capsys.readouterr().err
+    assert in_process(["export", NAME, "--adapter", "no/adapter:0.5"], monkeypatch) == 2
+    assert "--adapter no/adapter:0.5: there is no file or folder 'no/adapter' here" in capsys.readouterr().err
 
 
 def test_without_the_library_the_error_has_the_commands(monkeypatch: Any) -> None:

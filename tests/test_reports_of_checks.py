@@ -54,11 +54,13 @@ def test_weights_that_are_equal_do_not_fail_for_the_attributes_of_nodes() -> Non
     assert second == "FAIL  nodes with other attributes: norm"
 
 
-def test_a_quantized_file_of_a_plain_model_says_what_to_give(call: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stored", [("--bits", "4"), ("--dtype", "float16"), ("--bits", "4", "--dtype", "bfloat16")])
+def test_a_file_of_another_precision_than_the_model_says_what_to_give(stored: Any, call: Any, tmp_path: Path) -> None:
     given = ("nn.Linear", "--set", "in_features=64", "--set", "out_features=32")
-    assert call("export", *given, "--bits", 4, "-o", tmp_path / "m4.onnx")[0] == 0
-    code, out = call("verify", given[0], tmp_path / "m4.onnx", *given[1:])
-    assert code == 1 and "note  the file's weights are quantized and the model's are not: give --bits 4" in out
+    assert call("export", *given, *stored, "-o", tmp_path / "m.onnx")[0] == 0
+    code, out = call("verify", given[0], tmp_path / "m.onnx", *given[1:])
+    assert code == 1
+    assert f"in another precision than the model: give {' '.join(stored)}, or the same options as the export" in out
 
 
 # Damaged names -------------------------------------------------------------------------------------------------------

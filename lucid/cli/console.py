@@ -16,6 +16,7 @@ import typer
 from lucid.cli.app import app, run_command
 from lucid.cli.errors import FAILED, OK, CommandError, short
 from lucid.cli.guard import supervise
+from lucid.cli.kept_exports import by_checkpoint
 from lucid.cli.options.groups import Command
 from lucid.core.words.safe_text import visible_lines
 from lucid.core.words.suggestions import did_you_mean
@@ -60,7 +61,7 @@ def _report_uncaught(kind: type[BaseException], error: BaseException, _: Traceba
     notes = vars(error).get("__notes__", [])  # such as the line of the user's code
     where = "" if notes or "--debug" in sys.argv else "; --debug shows where"
     hint = "" if clear else f" ({kind.__name__}{where})"
-    _report("\n".join([short(error) + hint, *notes]), FAILED)
+    _report("\n".join([by_checkpoint(short(error)) + hint, *notes]), FAILED)
 
 
 def _raised_by_lucid(error: BaseException) -> bool:

@@ -21,10 +21,19 @@ _NAME = re.compile(r".+-[0-9a-f]{16}")
 
 def cache_folder() -> Path:
     """Make the folder of exported checkpoints: LUCID_CACHE, or `lucid` in the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
-    folder = Path(os.environ.get(CACHE) or Path(home, "lucid"))
+    folder = _place()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _place() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
+    return Path(os.environ.get(CACHE) or Path(home, "lucid"))
+
+
+def by_checkpoint(message: str) -> str:
+    """A message that names the checkpoint instead of its export, which users have not named."""
+    return re.sub(rf"{re.escape(str(_place()))}[/\\](.+?)-[0-9a-f]{{16}}", r"\1", message)
 
 
 def use(folder: Path) -> None:

@@ -18,7 +18,7 @@ from lucid.cli.terminal import Output
 from lucid.core.process import random
 from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import did_you_mean, or_check
-from lucid.files.hub import hub_name, published_name
+from lucid.files.hub import hub_name, local_checkpoint, published_name
 from lucid.files.weights import load
 from lucid.importing import from_transformers
 from lucid.layouts.checkpoint_files import name_of
@@ -159,7 +159,10 @@ def _adapter(text: str) -> tuple[str, float]:
         folder, number = text, 1.0
     if not Path(folder).exists() and hub_name(folder) is None:
         raise usage(f"--adapter {text}: there is no folder {folder!r}{or_check(folder)}")
-    return folder, number
+    try:
+        return str(local_checkpoint(folder)), number
+    except (FileNotFoundError, ModuleNotFoundError) as error:  # of the hub, or of the extra that reads it
+        raise usage(f"--adapter {text}: {error}") from error
 
 
 def checkpoint_in(options: SourceOptions) -> Path | None:

@@ -38,6 +38,7 @@ _WIDTHS = {  # bits of the element types of quantized weights
     onnx.TensorProto.INT8: 8,
     onnx.TensorProto.UINT8: 8,
 }
+_HALVES = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
 _ABSENT, _OTHER_NODES = "it is not in the export", "the nodes that take it are not those of the export"
 
@@ -235,16 +236,24 @@ def _bits_of_weights(model: onnx.ModelProto) -> set[int]:
     return found
 
 
+def _halves(model: onnx.ModelProto) -> set[str]:
+    """The element types of weights in half precision."""
+    return {_HALVES[tensor.data_type] for tensor in model.graph.initializer if tensor.data_type in _HALVES}
+
+
 def _is_ours(model: onnx.ModelProto) -> bool:
     return model.producer_name == PRODUCER and model.producer_version == __version__
 
 
 def _origin(model: onnx.ModelProto, made: onnx.ModelProto, nodes: MatchedNodes) -> str:
     """A likely reason why a file has other nodes than the export, and how many were compared all the same."""
-    bits = _bits_of_weights(model)
-    if bits and not _bits_of_weights(made):
-        return f"the file's weights are quantized and the model's are not: give --bits {max(bits)}, or the same " + (
-            "options as the export; in Python, the quantized model"
+    bits = set() if _bits_of_weights(made) else _bits_of_weights(model)
+    options = [f"--bits {width}" for width in sorted(bits)[-1:]]
+    options += [f"--dtype {name}" for name in sorted(_halves(model) - _halves(made))]
+    if options:
+        return (
+            f"the file stores its weights in another precision than the model: give {' '.join(options)}, or the same "
+            "options as the export; in Python, the quantized model or dtype="
         )
     if not _is_ours(model):
         maker = f"{model.producer_name or 'something unknown'} {model.producer_version}".strip()
