@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +83,40 @@ def test_new_weights_are_seen_and_a_function_is_traced_once_for_its_types() -> N
     assert both(X)[0].item() == pytest.approx((model(X) ** 2).sum().item()) and before.item() != both(X)[0].item()
     both(X[:1])
     assert len(calls) == 3
+
+
+def test_frozen_weights_that_change_in_place_are_seen_in_modules_of_wrt_and_others() -> None:
+    model, teacher = nn.Linear(3, 3), nn.Linear(3, 3)
+    for frozen in (model.bias, teacher.weight):
+        frozen.requires_grad_(False)
+
+    def loss(x: Tensor) -> Tensor:
+        return ((model(x) - F.linear(x, teacher.weight * 2, teacher.bias + 1)) ** 2).sum()
+
+    both = lucid.value_and_grad(loss, wrt=(model, "weight"))
+    for parameter in (model.weight, model.bias, teacher.weight, teacher.bias):
+        both(X)
+        parameter.numpy()[:] += 1
+        assert both(X)[0].item() == pytest.approx(loss(X).item())
+    teacher.weight.assign(np.zeros((3, 3), np.float32))
+    assert both(X)[0].item() == pytest.approx(loss(X).item())
+    teacher.weight.assign(np.ones((3, 3)))  # in float64
+    assert both(X)[0].dtype == loss(X).dtype == lucid.float64
+
+
+def test_the_mode_of_a_module_that_is_only_called_is_seen() -> None:
+    dropout, calls = nn.Dropout(0.5), []
+
+    def loss(x: Tensor) -> Tensor:
+        calls.append(x.type)
+        return dropout(x).sum()
+
+    slope = lucid.grad(loss)
+    assert numbers(slope(V)) == [1, 1, 1] == numbers(slope(V))
+    dropout.train()
+    assert set(numbers(slope(lucid.zeros(64)))) == {0, 2} and set(numbers(slope(V))) <= {0, 2}
+    dropout.eval()
+    assert numbers(slope(V)) == [1, 1, 1] and len(calls) == 4
 
 
 def test_a_layer_of_another_type_is_seen() -> None:
@@ -310,6 +345,10 @@ def test_a_parameter_that_the_value_does_not_reach_has_zeros_and_is_named_once()
         warnings.simplefilter("error")
         both(X)
         assert not lucid.grad(lambda x, y: x.sum())(V, V)[1].numpy().any()  # of arguments, nothing is said
+    for call in (lucid.grad(lambda x: model[0](x).sum(), wrt=model), lambda x: lucid.trace(lambda x: both(x)[0], x)):
+        with pytest.warns(UserWarning, match="value does not depend on") as caught:
+            call(X)
+        assert caught[0].filename == __file__  # and no file of Lucid
 
 
 MODEL = nn.Linear(3, 3)
@@ -382,6 +421,10 @@ def test_an_error_names_the_module_and_a_primitive_of_ones_own_gets_a_rule() -> 
     model = nn.Sequential(Cubes())
     with pytest.raises(GradientError, match=r"^0: cube_of_a_test has no derivative: give it a body .*RULES\['cube"):
         lucid.grad(model, wrt=model)(X)
+    with pytest.raises(GradientError) as caught:
+        lucid.trace(lambda x: lucid.grad(model, wrt=model)(x)["0.inner.bias"], X)
+    line = r"in Cubes\.forward, .*test_gradients\.py:\d+: return cube\(self\.inner\(x\)\)\.sum\(\)"
+    assert re.fullmatch(line, caught.value.__notes__[0])
     RULES["cube_of_a_test"] = Rule(lambda g, y, x: g * 3 * x * x, "scaled")
     assert numbers(lucid.grad(lambda x: cube(x).sum())(V)) == [3, 12, 27]
 

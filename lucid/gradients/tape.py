@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from lucid.core.graph.scope import Scope, entered, scope
 from lucid.core.graph.types import TensorType, same_shape
-from lucid.core.graph.values import Attributes, Value, in_order
+from lucid.core.graph.values import Attributes, Node, Value, in_order
 from lucid.core.sizes.dims import same
+from lucid.core.words.user_code import Place
 from lucid.ops.creation import zeros
 from lucid.ops.elementwise import logical_or, stop_gradient, where
 from lucid.ops.op import Op
@@ -83,8 +84,9 @@ class Tape:
         """Whether a gradient flows through a tensor to the wanted ones."""
         return tensor is not None and tensor.is_traced and id(tensor.to_value()) in self._active
 
-    def replay(self, outputs: Sequence[Value], given: Mapping[int, Tensor]) -> list[Tensor]:
-        """The outputs of a graph with tensors in the place of some of its values, given by the identity of these."""
+    def replay(self, outputs: Sequence[Value], given: Mapping[int, Tensor], place: Place | None = None) -> list[Tensor]:
+        """The outputs of a graph with tensors in the place of some of its values, given by the identity of these; of a
+        body, `place` is where it is called."""
         known = dict(given)
 
         def now(value: Value) -> Tensor:
@@ -93,21 +95,22 @@ class Tape:
         for node in in_order(outputs, lambda value: id(value) in known):
             if not any(value is not None and id(value) in known for value in node.inputs):
                 continue  # computed outside
-            assert isinstance(node.op, Op)
             inputs = [None if value is None else now(value) for value in node.inputs]
             same_inputs = all(
                 tensor is None or (tensor.is_traced and tensor.to_value() is value)
                 for tensor, value in zip(inputs, node.inputs, strict=True)
             )
             results = tuple(map(Tensor.from_value, node.results)) if same_inputs else None
-            found = self._applied(node.op, inputs, node.attributes, node.scope, results)
+            found = self._applied(node, inputs, results, node.place or place)
             known.update((id(before), after) for before, after in zip(node.results, found, strict=True))
         return list(map(now, outputs))
 
     def _applied(
-        self, op: Op[..., Any], inputs: Operands, attributes: Attributes, path: str, results: Sequence[Tensor] | None
+        self, node: Node, inputs: Operands, results: Sequence[Tensor] | None, place: Place | None
     ) -> Sequence[Tensor]:
         """The results of an op, recorded if gradients flow through it; `results` if it has been applied already."""
+        op, attributes, path = node.op, node.attributes, node.scope
+        assert isinstance(op, Op)
         wanted = [self.depends(tensor) for tensor in inputs]
         flows = any(wanted) and op.name not in CONSTANT
         with _inside(path):
@@ -118,14 +121,17 @@ class Tape:
                 if body is not None:
                     given = {id(x.to_value()): x for x in inputs if x is not None and x.is_traced}
                     values = [x.to_value() for x in (body if isinstance(body, tuple) else (body,))]
-                    return self.replay(values, given)
+                    return self.replay(values, given, place)
             outputs = _tuple(op.apply(inputs, attributes)) if results is None else results
         real = [x for x in outputs if x.is_traced and x.dtype.kind == "float"] if flows else []
         if real and (why := _refusal(op, attributes)):
-            raise GradientError(
+            error = GradientError(
                 f"{path + ': ' if path else ''}{op.name} has no derivative: {why}; or make a constant of what it is "
                 "given with lucid.stop_gradient(x)"
             )
+            if place is not None:
+                error.add_note(str(place))
+            raise error
         if real:
             self._steps.append(_Step(op, inputs, outputs, attributes, path))
             self._active.update((id(x.to_value()), x.to_value()) for x in real)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -16,11 +15,11 @@ import lucid.gradients.neural  # noqa: F401  # they fill in the rules
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import Names
 from lucid.core.graph.pytree import fill, flatten_tree
-from lucid.core.graph.scope import Scope, entered, given_values, scope
+from lucid.core.graph.scope import Read, Scope, entered, given_values, scope
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Input, Value
-from lucid.core.words.name_patterns import named
-from lucid.core.words.user_code import located_errors
+from lucid.core.words.name_patterns import listed, named
+from lucid.core.words.user_code import located_errors, warn
 from lucid.gradients.tape import GradientError, Tape, filled, retraced
 from lucid.nn.module import Module, Parameter
 from lucid.ops.creation import ones_like
@@ -172,10 +171,11 @@ class _Traced(NamedTuple):
 
 
 class _Program(NamedTuple):
-    """A traced function, and the arrays of modules that are fixed in it."""
+    """A traced function, the arrays of modules that are fixed in it, and what it reads besides."""
 
     graph: Graph
     fixed: list[Array]
+    read: Read
 
 
 class _Differentiated:
@@ -194,7 +194,8 @@ class _Differentiated:
             return fill(
                 traced.returned, retraced(traced.outputs, dict(zip(map(id, traced.inputs), given, strict=True)))
             )
-        graph = self._program(call, own).graph
+        graph, _, read = self._program(call, own)
+        given = (*given, *(parameter for parameter, _ in read.parameters.values()))
         return graph.rebuild([Tensor.from_array(array) for array in graph.run([tensor.numpy() for tensor in given])])
 
     def _program(self, call: _Call, own: Mapping[str, Parameter]) -> _Program:
@@ -210,15 +211,15 @@ class _Differentiated:
         )
         key = call.key(), tuple((name, parameter.type) for name, parameter in own.items()), modes
         program = self._programs.get(key)
-        if program is None or [*map(id, fixed)] != [*map(id, program.fixed)]:
-            names = Names(state.items())
-            with entered(Scope("", {}, names)), located_errors():
+        if program is None or [*map(id, fixed)] != [*map(id, program.fixed)] or not program.read.is_current():
+            names, read = Names(state.items()), Read({}, {})
+            with entered(Scope("", {}, names, read=read)), located_errors():
                 traced = self._traced(call, own)
             outputs = {f"output_{i}": value for i, value in enumerate(traced.outputs)}
             if len(self._programs) >= _KEPT:
                 self._programs.clear()
-            graph = Graph(traced.inputs, outputs, names, traced.returned)
-            program = self._programs[key] = _Program(graph, fixed)
+            inputs = [*traced.inputs, *(value for _, value in read.parameters.values())]
+            program = self._programs[key] = _Program(Graph(inputs, outputs, names, traced.returned), fixed, read)
         return program
 
     def _placed(self) -> AbstractContextManager[None]:
@@ -235,12 +236,17 @@ class _Differentiated:
         tensors = {id(value): Tensor.from_value(value) for value in (*arguments, *weights)}
         args, kwargs = call.filled([tensors[id(value)] for value in arguments], others=True)
         with self._placed(), given_values(dict(zip(map(id, own.values()), weights, strict=True))):
-            structure, results = _results(self._f(*args, **kwargs), self._has_aux)
+            with entered(cast(Scope, scope.get())._replace(placed=True)):
+                structure, results = _results(self._f(*args, **kwargs), self._has_aux)
             tape = Tape(tensors[id(value)] for value in wanted)
             outputs = tape.replay([x.to_value() for x in results], tensors)
             found = tape.gradients(outputs[:1], [ones_like(outputs[0])], [tensors[id(value)] for value in wanted])
-            if self._parameters is not None:
-                _warn_of([value.name for value, gradient in zip(wanted, found, strict=True) if gradient is None])
+            unreached = [value.name for value, gradient in zip(wanted, found, strict=True) if gradient is None]
+            if unreached and self._parameters is not None:
+                warn(
+                    f"value_and_grad: the value does not depend on {listed(unreached)}: the gradient is zeros; freeze "
+                    "parameters with requires_grad_(False), or name others in wrt"
+                )
             places = {id(value): len(outputs) + i for i, value in enumerate(wanted)}
             outputs += filled(found, [tensors[id(value)] for value in wanted])
         gradients: Any = {name: places[id(value)] for name, value in zip(own, weights, strict=True)}
@@ -275,16 +281,6 @@ def _results(returned: Any, has_aux: bool) -> tuple[Any, list[Tensor]]:
 
 def _shown(value: Any) -> str:
     return str(value.type) if isinstance(value, Tensor) else type(value).__name__
-
-
-def _warn_of(unreached: Sequence[str]) -> None:
-    if unreached:
-        shown = ", ".join(unreached[:5]) + (f" and {len(unreached) - 5} more" if len(unreached) > 5 else "")
-        warnings.warn(
-            f"value_and_grad: the value does not depend on {shown}: the gradient is zeros; freeze parameters with "
-            "requires_grad_(False), or name others in wrt",
-            stacklevel=5,
-        )
 
 
 def _name(path: str) -> str:

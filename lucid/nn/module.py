@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Protocol, S
 import numpy as np
 
 from lucid.core.graph.pytree import fill, flatten_tree
-from lucid.core.graph.scope import entered, is_differentiated, scope
+from lucid.core.graph.scope import Scope, entered, is_differentiated, scope
 from lucid.core.graph.types import Array, DTypeLike, TensorType, array_type, as_dtype, convert, show_shape
 from lucid.core.graph.values import Value
 from lucid.core.process.context import is_evaluating
@@ -93,7 +93,12 @@ class Parameter(_OfModule):
     def _given(self) -> Value | None:
         """The value that stands for this parameter while gradients are traced."""
         here = scope.get()
-        return None if here is None or here.given is None else here.given.get(id(self))
+        if here is None or here.given is None:
+            return None
+        value = here.given.get(id(self))
+        if value is None and here.read is not None and self.type.dtype.kind == "float":
+            return here.read.value(self)
+        return value
 
     @property
     def is_traced(self) -> bool:
@@ -104,8 +109,9 @@ class Parameter(_OfModule):
         return self._given() or super().to_value()
 
     def _known(self, wanted: str) -> Array:
-        given = self._given()
-        return super()._known(wanted) if given is None else Tensor.from_value(given)._known(wanted)
+        here = scope.get()
+        given = here and here.given and here.given.get(id(self))
+        return Tensor.from_value(given)._known(wanted) if given else super()._known(wanted)
 
     @property
     def data(self) -> Self:
@@ -183,8 +189,11 @@ class Module:
         if kwargs:
             kwargs = forward_arguments(type(self).forward, kwargs)  # type: ignore[assignment]  # of the same forward
         with _inside(self):
-            if isinstance(self, Module) and self._recomputed and is_differentiated():
-                return cast(R, _in_one_step(self.forward, args, kwargs))
+            if isinstance(self, Module) and is_differentiated():
+                if read := cast(Scope, scope.get()).read:
+                    read.modes[id(self)] = self, (self.training, self.recomputed)
+                if self._recomputed:
+                    return cast(R, _in_one_step(self.forward, args, kwargs))
             return self.forward(*args, **kwargs)
 
     def input_specs(self) -> Mapping[str, TensorType]:

@@ -15,6 +15,7 @@ from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype
 from lucid.core.graph.values import Result
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
+from lucid.core.words.name_patterns import listed
 from lucid.core.words.progress import phase
 from lucid.core.words.safe_text import visible
 from lucid.export.exporter import Lowered, export_graph, lower, to_onnx
@@ -57,9 +58,8 @@ class Divergence:
 
     def __str__(self) -> str:
         if self.weights:
-            names = ", ".join(weight.name for weight in self.weights[:5])
-            more = f" and {len(self.weights) - 5} more" if len(self.weights) > 5 else ""
-            return visible(f"no node differs on these inputs; these weights differ: {names}{more}")
+            names = listed([weight.name for weight in self.weights])
+            return visible(f"no node differs on these inputs; these weights differ: {names}")
         module = self.module or "the model itself"
         return visible(f"first difference: {self.node} in {module}, max abs {self.max_abs:.2e}, {self.expected}")
 

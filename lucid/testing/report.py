@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lucid.core.graph.types import Array
 from lucid.core.words import html
+from lucid.core.words.name_patterns import listed
 from lucid.core.words.safe_text import visible
 from lucid.testing.tolerance import Comparison
 
@@ -95,15 +96,15 @@ class WeightReport:
             found[0] += "s" if count == 1 else ""
         found += [f"FAIL  {item}" for item in self.different[:_SHOWN]]
         if self.changed_nodes:
-            found.append(f"FAIL  nodes with other attributes: {_some(self.changed_nodes)}")
+            found.append(f"FAIL  nodes with other attributes: {listed(self.changed_nodes)}")
         found += [f"FAIL  {item}" for item in self.declared]
         if self.damaged:
             found.append("note  the file was not run: nodes or constants that it computes with are not the model's")
         if self.not_compared:
             reasons = [f"{name} ({why})" for name, why in self.not_compared.items()]
-            found.append(f"note  {len(reasons)} were not compared: {_some(reasons)}")
+            found.append(f"note  {len(reasons)} were not compared: {listed(reasons)}")
         if self.missing:
-            found.append(f"note  {len(self.missing)} of the export are not in the file: {_some(self.missing)}")
+            found.append(f"note  {len(self.missing)} of the export are not in the file: {listed(self.missing)}")
         if self.note:
             found.append(f"note  {self.note}")
         return [visible(line) for line in found]
@@ -118,10 +119,6 @@ def _count(count: int, noun: str) -> str:
 
 def _mark(passed: bool) -> str:
     return "ok  " if passed else "FAIL"
-
-
-def _some(items: Sequence[str]) -> str:
-    return ", ".join(items[:_SHOWN]) + (f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else "")
 
 
 @dataclass(frozen=True)

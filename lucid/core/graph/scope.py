@@ -5,19 +5,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lucid.core.graph.names import Names
 from lucid.core.graph.types import Array
-from lucid.core.graph.values import Attributes, Node, Operation, Value
+from lucid.core.graph.values import Attributes, Input, Node, Operation, Value
 from lucid.core.process.context import holding
 from lucid.core.sizes.bounds import Bound
+from lucid.core.words.user_code import user_place
+
+
+class Read(NamedTuple):
+    """What a trace reads that may have changed when its graph runs again: parameters with the inputs that stand for
+    them, and modules with their modes, by identity.
+    """
+
+    parameters: dict[int, tuple[Any, Input]]
+    modes: dict[int, tuple[Any, tuple[bool, bool]]]
+
+    def value(self, parameter: Any) -> Input:
+        """The input that stands for a parameter."""
+        new = Input(f"parameter_{len(self.parameters)}", parameter.type)
+        return self.parameters.setdefault(id(parameter), (parameter, new))[1]
+
+    def is_current(self) -> bool:
+        """Whether the types of parameters and the modes of modules are still the same."""
+        return all(parameter.type == value.type for parameter, value in self.parameters.values()) and all(
+            (module.training, module.recomputed) == modes for module, modes in self.modes.values()
+        )
 
 
 class Scope(NamedTuple):
     """The current place of tracing: the path of the running module, the path of each module by identity, the names of
     the parameters, the bounds of sizes that modules have added, and, while gradients are traced, the values that stand
-    for parameters, by the identity of these.
+    for parameters, by the identity of these, what is read besides, and whether nodes keep the line that made them.
     """
 
     path: str
@@ -25,6 +46,8 @@ class Scope(NamedTuple):
     parameters: Names | None = None
     bounds: list[Bound] | None = None
     given: Mapping[int, Value] | None = None
+    read: Read | None = None
+    placed: bool = False
 
     def knows(self, array: Array) -> bool:
         """Whether an array is a parameter of the model."""
@@ -65,4 +88,5 @@ def new_node(op: Operation, inputs: Sequence[Value | None], attributes: Attribut
     """Make a node in the module that is being traced."""
     types = op.infer([value.type if value is not None else None for value in inputs], attributes)
     here = scope.get()
-    return Node(op, tuple(inputs), attributes, types, here.path if here else "")
+    place = user_place() if here and here.placed else None
+    return Node(op, tuple(inputs), attributes, types, here.path if here else "", place)

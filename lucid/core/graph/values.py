@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from lucid.core.graph.types import Array, TensorType
+from lucid.core.words.user_code import Place
 
 Attributes: TypeAlias = Mapping[str, Any]
 
@@ -57,13 +58,15 @@ class Constant:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One application of an op. `scope` is the path of the module that applied it."""
+    """One application of an op. `scope` is the path of the module that applied it, `place` the line of the user's code
+    that did, where that is kept: while gradients are traced."""
 
     op: Operation
     inputs: tuple[Value | None, ...] = field(repr=False)  # else the text of a node holds those of all before it
     attributes: Attributes
     types: tuple[TensorType, ...]
     scope: str
+    place: Place | None = field(default=None, repr=False)
     results: tuple[Result, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

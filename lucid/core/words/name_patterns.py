@@ -10,6 +10,11 @@ from lucid.core.words.suggestions import did_you_mean
 _SHOWN = 5
 
 
+def listed(items: Sequence[str]) -> str:
+    """The first items, and how many more there are."""
+    return ", ".join(items[:_SHOWN]) + (f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else "")
+
+
 def names(pattern: str, key: str) -> bool:
     """Whether a pattern matches the key of a parameter, or the path of its module."""
     return fnmatchcase(key.rpartition(".")[0], pattern) or fnmatchcase(key, pattern)

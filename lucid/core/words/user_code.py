@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import linecache
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from traceback import walk_stack, walk_tb
 from types import CodeType
+from typing import NamedTuple
 
 _WIDEST = 100  # characters of a source line
 _LIBRARY = os.path.dirname(os.__file__)
@@ -29,12 +31,35 @@ def located_errors() -> Iterator[None]:
         raise
 
 
+class Place(NamedTuple):
+    """A line of code that is being run, and how many calls it is away from the function that asks."""
+
+    code: CodeType
+    number: int
+    depth: int
+
+    def __str__(self) -> str:
+        return _shown(self.code, self.number)
+
+
+def user_place() -> Place | None:
+    """The line outside of Lucid that is being run."""
+    for depth, (frame, number) in enumerate(walk_stack(inspect.currentframe())):
+        if not _is_lucids(frame.f_globals.get("__name__", "")):
+            return Place(frame.f_code, number, depth)
+    return None
+
+
 def calling_line() -> str:
     """The source line outside of Lucid that is being run, or nothing."""
-    for frame, number in walk_stack(inspect.currentframe()):
-        if not _is_lucids(frame.f_globals.get("__name__", "")):
-            return linecache.getline(frame.f_code.co_filename, number).strip()
-    return ""
+    place = user_place()
+    return "" if place is None else linecache.getline(place.code.co_filename, place.number).strip()
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn in the name of the line outside of Lucid that is being run."""
+    place = user_place()
+    warnings.warn(message, category, stacklevel=1 if place is None else place.depth)
 
 
 def _line_of(error: BaseException) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import onnx
 
 from lucid.core.graph.types import Array, as_dtype
+from lucid.core.words.name_patterns import listed
+from lucid.core.words.user_code import warn
 from lucid.export.builder import SMALL
 from lucid.export.onnx_file.array_bytes import in_order
 from lucid.export.onnx_file.assemble import Assembled
@@ -63,10 +64,9 @@ def warn_of_weights(initializers: Mapping[str, Array], named: Container[str]) ->
 
 
 def warn_of(what: str, names: Sequence[str], consequence: str = "") -> None:
-    """Warn of weights, if there are any, in the name of the caller of what calls `Lowered.write`."""
+    """Warn of weights, if there are any."""
     if names:
-        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        warnings.warn(f"weights {what}: {shown}{consequence}", WeightWarning, stacklevel=5)
+        warn(f"weights {what}: {listed(names)}{consequence}", WeightWarning)
 
 
 def _all_zero(array: Array) -> bool:
