@@ -259,6 +259,8 @@ LINES: dict[str, tuple[str, Line]] = {
             t.lerp(x, y, 0.3),
             t.lerp(x, end=y, weight=x),
             t.addcmul(x, y, y, value=0.5),
+            t.addcmul(i, i, i, value=2.5),
+            t.addcmul(x.half() * 0, i, i, value=0.5),
             t.addcdiv(x, y, y.abs() + 1),
         ),
     ),

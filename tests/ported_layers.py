@@ -198,6 +198,12 @@ LAYERS: dict[str, tuple[str, Line]] = {
             F.embedding_bag(i.flatten(), x[0], t.tensor([0, 1, 6]), include_last_offset=True),
             *(F.embedding_bag(i, x[0], mode=mode, padding_idx=-1) for mode in ("mean", "sum", "max")),
             F.embedding_bag(i.flatten()[:0], x[0], t.tensor([0, 0]), mode="max"),
+            *(  # one row of NaN, in its bags alone
+                F.embedding_bag(
+                    t.tensor([0, 1, 2, 1]), x[0].log() * t.tensor([[1.0], [0], [1]]), t.tensor([0, 2]), mode=mode
+                )
+                for mode in ("mean", "sum")
+            ),
             F.embedding_bag(i, x[0], mode="sum", per_sample_weights=x[:, :, 0]),
             _filled(t, nn, "EmbeddingBag", 3, 2, mode="max")(i),
         ),

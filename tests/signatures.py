@@ -132,7 +132,6 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
     "nn.Hardtanh": dict.fromkeys(("min_value", "max_value"), "torch's former names"),
     "nn.GroupNorm": {"bias": "there is a weight and a bias, or none"},
     **{f"nn.ConvTranspose{axes}d": {"padding_mode": "padding is zeros"} for axes in (1, 2, 3)},
-    "nn.TransformerEncoder": dict.fromkeys(("enable_nested_tensor", "mask_check"), _MEMORY),
 }
 
 

@@ -249,9 +249,14 @@ def embedding_bag(
             return ops.zeros_like(counted.any(1, True) * weight[:1])
         largest = ops.where(counted.unsqueeze(-1), rows, -np.inf).amax(1)
         return ops.where(counted.any(1, True), largest, 0)
-    factors = counted.astype(rows.dtype)
-    factors = factors if per_sample_weights is None else factors * per_sample_weights
-    total = factors @ rows if offsets is not None else (factors.unsqueeze(1) @ rows).squeeze(1)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    if offsets is None:
+        total = ops.where(counted.unsqueeze(-1), rows, 0).sum(1)
+    else:  # each row is added to its bag alone, so that NaN stays there
+        rows = ops.where(counted.any(0).unsqueeze(-1), rows, 0)
+        bag = ops.maximum((place >= starts.unsqueeze(1)).sum(0) - 1, 0)
+        total = ops.full((*starts.shape, *rows.shape[1:]), 0, rows.dtype).index_add(0, bag, rows)
     return total if mode == "sum" else total / ops.maximum(counted.sum(1, True), 1)
 
 

@@ -170,9 +170,19 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of an encoder layer, one after the other, followed by a norm if one is given."""
+    """`num_layers` copies of an encoder layer, one after the other, followed by a norm if one is given.
 
-    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
+    `enable_nested_tensor` and `mask_check` say how torch computes padding, and change nothing.
+    """
+
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
         self.layers = _copies("TransformerEncoder", encoder_layer, num_layers)
         self.norm = norm
 
