@@ -29,6 +29,7 @@ from lucid.core.words.name_patterns import named
 from lucid.ops import creation
 from lucid.ops.elementwise import cos, expm1, maximum, minimum, pow_, rsqrt, sqrt, where
 from lucid.ops.operand_conversion import as_tensor
+from lucid.ops.reduction import sum_of_squares
 from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 __all__ = [
@@ -111,8 +112,7 @@ def _number(step: TensorLike) -> Tensor:
 
 def global_norm(tensors: Tensors) -> Tensor:
     """The Euclidean norm of all numbers of all tensors, ()."""
-    squares = [(value * value).sum() for value in _tensors("global_norm", tensors).values()]
-    return sqrt(sum(squares[1:], start=squares[0]))
+    return sqrt(sum_of_squares(*_tensors("global_norm", tensors).values()))
 
 
 def clip_by_global_norm(gradients: Tensors, limit: float) -> dict[str, Tensor]:
@@ -176,10 +176,13 @@ class Optimizer(ABC):
             TypeError: for a parameter that is not floating-point and not frozen.
             ValueError: for a pattern that matches no parameter.
         """
-        trained = self.trained(parameters)
+        return {name: creation.zeros(shape) for name, shape in self.state_shapes(parameters).items()}
+
+    def state_shapes(self, parameters: Tensors) -> dict[str, Shape]:
+        """The shapes of the tensors of `init`, by name; its errors."""
         return {
-            f"{name}.{part}": creation.zeros(shape)
-            for name, value in trained.items()
+            f"{name}.{part}": shape
+            for name, value in self.trained(parameters).items()
             for part, shape in self._parts(value.shape).items()
         }
 

@@ -32,7 +32,7 @@ from lucid.core.graph.types import (
 )
 from lucid.core.graph.values import Body
 from lucid.core.sizes.dims import Dim, Shape, dim, evaluate
-from lucid.ops import creation, elementwise, indexing, loops, scattering, shaping, sorting
+from lucid.ops import creation, elementwise, indexing, loops, reduction, scattering, shaping, sorting
 from lucid.ops.indexing import Cut
 from lucid.ops.op import Op
 from lucid.tracing.trace import trace
@@ -481,6 +481,12 @@ SAMPLES: list[Sample] = [
     sample(ops.sum, x(N, L, S), ref=reduced(np.sum), dtypes=(*NUMBERS, bool_), label="all"),
     sample(ops.sum, x(N, 4, S), ref=reduced(np.sum), dtypes=(int64, int32), label="integers", axis=(1, -1)),
     sample(ops.sum, x(N, L), ref=reduced(np.sum), dtypes=(float32,), axis=(), label="none"),
+    sample(
+        reduction.sum_of_squares,
+        x(N, L, S),
+        x(S),
+        ref=lambda *parts: np.asarray(sum(np.sum(part * part) for part in parts)),
+    ),
     sample(ops.mean, x(N, L, S), ref=reduced(np.mean), axis=(1,), keepdims=False),
     sample(ops.max, x(N, L, S), ref=reduced(np.max), axis=(1,), keepdims=False),
     sample(ops.max, x(N, L, S), ref=reduced(np.max), dtypes=INTS, axis=(1,), keepdims=False, label="integers"),

@@ -24,6 +24,7 @@ from lucid.ops.convolution import WINDOWED
 from lucid.ops.tensor.tensor import Tensor
 
 SMALL = 1024  # up to so many bytes a constant is compared by its contents, and never stored as external data
+_LARGE = 1 << 20  # from so many bytes on, a constant of one number is computed when the model runs, and not stored
 Operand: TypeAlias = str | Value | Tensor | Array | None
 Operands: TypeAlias = Operand | list[Operand] | tuple[Operand, ...]
 
@@ -184,6 +185,8 @@ class Builder:
             kind = np.dtype(np.float32) if array.dtype == bfloat16.numpy else array.dtype
             empty = self.op("ConstantOfShape", np.asarray(array.shape, np.int64), value=np.zeros(1, kind))
             return empty if kind == array.dtype else self.op("Cast", empty, to=onnx_code(bfloat16))
+        if label is None and array.nbytes >= _LARGE and _is_one_number(array):
+            return self.op("ConstantOfShape", np.asarray(array.shape, np.int64), value=array.flat[:1])
         key = _key(array, label)
         if key not in self._constants:
             self._arrays.append(array)
@@ -367,6 +370,11 @@ def computed(build: Builder, name: str, kind: TensorType) -> Tensor:
 
 def _no_engine(values: Sequence[Value]) -> None:
     raise ExportError(f"{len(values)} values are not computed and this builder has no engine: call Lowering(builder)")
+
+
+def _is_one_number(array: Array) -> bool:
+    bits = array.view(f"u{array.itemsize}")
+    return array.dtype.kind in "fiub" and bits.flat[0] == bits.flat[-1] and bool((bits == bits.flat[0]).all())
 
 
 def _key(array: Array, label: str | None) -> Any:

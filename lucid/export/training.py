@@ -91,7 +91,7 @@ def training_step(
     groups: dict[str, Any] = {
         "given": input_types(loss, *inputs, kwargs=kwargs),
         "weights": {name: value.type for name, value in parameters.items()},
-        "state": {name: value.type for name, value in optimizer.init(parameters).items()},
+        "state": {name: spec(*shape) for name, shape in optimizer.state_shapes(parameters).items()},
         "step": spec(dtype=int64),
     }
     return _exported(MethodType(step, model), groups, target, opset).write(path, external_data)

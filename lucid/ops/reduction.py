@@ -25,10 +25,10 @@ from lucid.ops.elementwise import (
     sqrt,
     where,
 )
-from lucid.ops.op import Op, function, primitive
+from lucid.ops.op import Op, composite, function, primitive
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.shaping import each_axis, normalize_axis, squeeze
-from lucid.ops.tensor.tensor import Axes, Tensor
+from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike
 
 Reduction: TypeAlias = Op[..., Tensor]
 
@@ -144,6 +144,16 @@ def _cumsum_kernel(x: Array, *, axis: int) -> Array:
 @primitive(kernel=_cumsum_kernel, rule=_cumsum_rule)
 def cumsum(x: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
     """Running sum along an axis; that of integers and booleans is int64."""
+
+
+@composite
+def sum_of_squares(*tensors: TensorLike) -> Tensor:
+    """The sum of the squares of all numbers of one or more floating-point tensors, ()."""
+    numbers = [as_tensor("sum_of_squares", x) for x in tensors]
+    for x in numbers:
+        check_kind("sum_of_squares", x.type, ("float",))
+    squares = [sum_(x * x) for x in numbers]
+    return sum(squares[1:], start=squares[0])
 
 
 def variance(x: Tensor, axis: int | Sequence[int]) -> Tensor:

@@ -327,12 +327,18 @@ def _are_positions(value: Value) -> bool:
     return is_range and any(isinstance(size, Dim) for size in value.type.shape)
 
 
+@form(reduction.sum_of_squares, kernel="ReduceSumSquare")
+def sum_of_squares(build: Builder, node: Node) -> str:
+    squares = [build.op("ReduceSumSquare", x, keepdims=0) for x in node.inputs]
+    return build.op("Sum", *squares) if len(squares) > 1 else squares[0]
+
+
 # These primitives have one form each, so their order does not matter.
 FORMS = (
     *(stop_gradient, cast, cos, mul, true_div, not_equal, not_greater, *_BITWISE),
     *(take, reshape, squeeze, unsqueeze, permute, expand, tile, pad, split),
     *(slice_op, size_op, full, arange, tril, triu),
-    *(mean, any_, all_, cumsum),
+    *(mean, any_, all_, cumsum, sum_of_squares),
     one_node(elementwise.fmod, "Mod", fmod=1),
     one_node(shaping.concat_op, "Concat", "axis"),
 )
