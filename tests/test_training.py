@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -253,3 +254,50 @@ def half() -> Any:
 def test_what_does_not_fit_is_an_error(wrong: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message.replace("*", r"\*") if error is GradientError else message):
         wrong()
+
+
+def test_an_update_overwrites_weights_and_state_where_nothing_reads_them_later() -> None:
+    for optimizer in (optim.AdamW(1e-2, clip=1.0), optim.SGD(0.1, momentum=0.9, nesterov=True), optim.Adafactor()):
+        training = Training(step_of(network(), optimizer), network().state_dict())
+        before = dict(training._carried.values)
+        training.step(**BATCH)
+        assert all(training._carried.values[name] is value for name, value in before.items())
+
+
+def test_an_update_that_reads_another_old_weight_does_not_overwrite_it() -> None:
+    """Each weight follows the other one, as a moving average of a second model would."""
+
+    @dataclass(frozen=True)
+    class Crossed(optim.SGD):
+        def update(self, gradients: Any, state: Any, parameters: Any, step: Any) -> Any:
+            (a, first), (b, second) = parameters.items()
+            return {a: first - gradients[a] + second.sum(), b: second - first.sum()}, {}
+
+    model = nn.Linear(2, 2)
+    start = model.state_dict()
+    step = training_step(model, lambda x: model(x).sum(), Crossed(0.1), ("N", 2), wrt=("weight", "bias"))
+    training = Training(step, start)
+    training.step(x=np.zeros((1, 2), np.float32))
+    a, b = (start[name].numpy() for name in ("weight", "bias"))
+    np.testing.assert_allclose(training.weights()["bias"], b - a.sum(), rtol=1e-6)
+    np.testing.assert_allclose(training.weights()["weight"], a + b.sum(), rtol=1e-6)
+
+
+def test_the_zeros_of_a_table_s_gradient_are_no_weights_of_the_file() -> None:
+    table = nn.Embedding(8192, 64)
+    step = training_step(table, lambda ids: table(ids).sum(), optim.SGD(0.1), lucid.spec("N", dtype=lucid.int64))
+    assert step.ByteSize() < 1 << 14
+    training = Training(step, table.state_dict())
+    training.step(ids=np.array([3, 3]))
+    changed = (training.weights()["weight"] != table.weight.numpy()).any(axis=1)
+    assert changed.nonzero()[0].tolist() == [3]
+
+
+def test_a_step_takes_one_node_for_the_norm_of_a_gradient_and_thirteen_for_its_update() -> None:
+    def nodes(layers: int, optimizer: optim.Optimizer) -> int:
+        model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(layers)])
+        return len(training_step(model, lambda x: model(x).sum(), optimizer, ("N", 4)).graph.node)
+
+    for optimizer, each in ((optim.SGD(0.1), 2), (optim.AdamW(0.1), 13)):
+        gradients = 7  # of a layer, with its output
+        assert nodes(5, optimizer) - nodes(4, optimizer) == gradients + 2 * (1 + each)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import onnx
 
 from lucid.core.targets.runtimes import ACCURACY_LEVEL
-from lucid.runtime.model_file import check_model_file
+from lucid.runtime.model_file import check_and_locate
 from lucid.runtime.subgraphs import nodes_inside
 
 Model: TypeAlias = onnx.ModelProto | bytes | str | os.PathLike[str]
@@ -28,7 +28,7 @@ def at_level_0(model: Model) -> tuple[onnx.ModelProto | bytes, dict[str, str]] |
         ModelError: as `Session`, for a file.
         OSError: if there is no such file.
     """
-    copy, config = _copy(model)
+    copy, config = copied(model)
     nodes = nodes_inside(copy.graph.node)
     levels = [
         attribute
@@ -55,7 +55,7 @@ def with_inner_values(model: Model, wanted: Sequence[str]) -> tuple[onnx.ModelPr
         ModelError: as `Session`, for a file.
         OSError: if there is no such file.
     """
-    copy, config = _copy(model)
+    copy, config = copied(model)
     types = {info.name: info for info in copy.graph.value_info}
     outputs = {value.name for value in copy.graph.output}
     names = [name for name in wanted if name in types or name in outputs]
@@ -69,18 +69,29 @@ def inner_values(model: Model) -> list[str]:
     Raises:
         ModelError, OSError: as `with_inner_values`.
     """
-    return [name for node in _copy(model)[0].graph.node for name in node.output if name]
+    return [name for node in copied(model)[0].graph.node for name in node.output if name]
 
 
-def _copy(model: Model) -> tuple[onnx.ModelProto, dict[str, str]]:
+def copied(model: Model) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """A copy and the config of its sessions. Large data of a file stays there, as external data of the copy.
+
+    Raises:
+        ModelError, OSError: as `Session`, for a file.
+    """
     if isinstance(model, onnx.ModelProto):
         copy = onnx.ModelProto()
         copy.CopyFrom(model)
         return copy, {}
     if isinstance(model, bytes):
         return onnx.ModelProto.FromString(model), {}
-    check_model_file(Path(model))
-    return onnx.load(model, load_external_data=False), {_FOLDER: str(Path(model).resolve().parent)}
+    path = Path(model)
+    copy, places = check_and_locate(path)
+    for tensor, place in zip(copy.graph.initializer, places, strict=True):
+        if place:
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            for key, value in (("location", path.name), ("offset", place.start), ("length", len(place))):
+                tensor.external_data.add(key=key, value=str(value))
+    return copy, {_FOLDER: str(path.resolve().parent)}
 
 
 def _as_given(copy: onnx.ModelProto, model: Model) -> onnx.ModelProto | bytes:

@@ -20,7 +20,8 @@ from lucid.runtime.changed_models import Model, inner_values, with_inner_values
 from lucid.runtime.model_file import bytes_of, stored_tensors
 from lucid.runtime.ort_values import numpy_of, ort_value, placed
 from lucid.runtime.session import Provider, Session
-from lucid.runtime.stepping import Carried, Stepping
+from lucid.runtime.stepping import Carried
+from lucid.runtime.update_file import in_two, overwritten
 
 LOSS, NORM, STEP = "loss", "gradient_norm", "step"
 FILE, NOTES = "step_file", "notes"
@@ -68,18 +69,23 @@ class Training:
         providers: str | list[Provider] | None = None,
         **options: Any,
     ) -> None:
-        self._model, self._session = model, Session(model, providers, **options)
-        self._settings = {"providers": providers, **options}
+        parts = in_two(model, (LOSS, NORM))
+        if parts is None:
+            raise ValueError(f"Training: got {Session(model)!r}, expected a file of lucid.export.training_step")
+        gradients, update, folder = parts
+        # A pattern of memory is a second copy of what the first step took.
+        options = {"memory_pattern": False, **options, "config": {**(options.get("config") or {}), **folder}}
+        self._model, self._settings = model, {"providers": providers, **options}
+        self._gradients = Session(_as_bytes(gradients), **self._settings)
+        self._update = Session(_as_bytes(update), **{"memory_arena": False, **self._settings})
         self._weights, self._state = (
-            [name.removeprefix(group) for name in self._session.outputs if name.startswith(group)] for group in NEW
+            [name.removeprefix(group) for name in self._update.outputs if name.startswith(group)] for group in NEW
         )
-        known = {LOSS, NORM} <= self._session.outputs.keys() and self._weights and STEP in self._session.inputs
-        if not known:
-            raise ValueError(f"Training: got {self._session!r}, expected a file of lucid.export.training_step")
-        carried = {name: f"{NEW[0]}{name}" for name in self._weights} | {
+        self._new = {name: f"{NEW[0]}{name}" for name in self._weights} | {
             name: f"{NEW[1]}{name}" for name in self._state
         }
-        self._stepping = Stepping(self._session, carried)
+        in_place = overwritten(update, self._new) if self._update.memory == "cpu" else ()
+        self._in_place = [name for name in self._new if name in in_place]
         if isinstance(start, Mapping):
             zeros = {name: np.zeros(self._shape(name), np.float32) for name in self._state}
             arrays = {**{name: np.asarray(value) for name, value in start.items()}, **zeros}
@@ -98,10 +104,10 @@ class Training:
                     "or nodes; give the file that it was trained by, of which only numbers such as rates may differ"
                 )
             self.steps, self.notes = int(arrays[STEP]), bytes(arrays[NOTES]).decode()
-        self._carried = Carried(dict(self._placed(arrays, carried)))
+        self._carried = Carried(dict(self._placed(arrays, self._new)))
 
     def _shape(self, name: str) -> tuple[Any, ...]:
-        return self._session.inputs[name][1]
+        return self._update.outputs[self._new[name]][1]
 
     def _placed(self, arrays: Mapping[str, Array], names: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
         missing = [name for name in names if name not in arrays]
@@ -116,7 +122,7 @@ class Training:
                 raise ValueError(f"Training: {name} is {array.dtype}{list(array.shape)}, expected float32{expected}")
             yield (
                 name,
-                placed(array.copy(), self._session.memory),
+                placed(array.copy(), self._update.memory),
             )  # a copy: a run may not read memory that others change
 
     def step(self, **inputs: Tensor | Array) -> float:
@@ -131,8 +137,11 @@ class Training:
             KeyError, TypeError, ValueError, RunCancelled: as `Session.run`.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()} | {STEP: np.array(self.steps)}
-        results, following = self._stepping.run(arrays, self._carried)
-        loss, norm = float(results[LOSS]), float(results[NORM])
+        carried = {**self._carried.values, STEP: ort_value(arrays[STEP])}
+        values = {name: ort_value(array) for name, array in arrays.items() if name != STEP}
+        values |= {name: value for name, value in carried.items() if name in self._gradients.inputs}
+        results = self._gradients.run_values(values, kept=self._update.inputs.keys() - {LOSS, NORM})
+        loss, norm = (float(numpy_of(results[name])) for name in (LOSS, NORM))
         if not (math.isfinite(loss) and math.isfinite(norm)):
             what = f"the loss is {loss:g}" if not math.isfinite(loss) else f"the norm of the gradients is {norm:g}"
             where = self._first_not_finite(arrays)
@@ -140,7 +149,16 @@ class Training:
                 f"Training: at step {self.steps} {what}{where and ', first in ' + where}; weights and state are those "
                 "before the step; look at its inputs, take a lower rate, or clip the gradients"
             )
-        self._carried, self.steps = following, self.steps + 1
+        values = {name: (carried | results)[name] for name in self._update.inputs}
+        in_place = {name: carried[name] for name in self._in_place}
+        places = {new: in_place.get(name, self._update.memory) for name, new in self._new.items()}
+        bound = self._update.bind(values, places)
+        try:
+            bound.run()
+        finally:  # an interrupt arrives when the update has been made
+            new = bound.outputs()
+            values = {name: new[output] for name, output in self._new.items()} | in_place
+            self._carried, self.steps = Carried(values), self.steps + 1
         return loss
 
     def weights(self) -> dict[str, Array]:
@@ -200,11 +218,16 @@ class Training:
         feeds = {**arrays, **{name: numpy_of(value) for name, value in self._carried.values.items()}}
         for first in range(0, len(names), _AT_ONCE):
             model, config, shown = with_inner_values(self._model, names[first : first + _AT_ONCE])
-            results = Session(model, **{**self._settings, "config": config}).run(feeds)
+            results = Session(model, **{**self._settings, "config": {**self._settings["config"], **config}}).run(feeds)
             for name in shown:
                 if _not_finite(results[name]):
                     return name
         return ""
+
+
+def _as_bytes(model: onnx.ModelProto) -> bytes:
+    serialized: bytes = model.SerializeToString()
+    return serialized
 
 
 def _not_finite(array: Array) -> bool:
