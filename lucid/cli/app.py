@@ -30,6 +30,7 @@ COMMANDS: dict[type[Command], str] = {
     commands.Inspect: "inspect",
     commands.Verify: "verify",
     commands.Quantize: "quantize",
+    commands.Train: "train",
     commands.Run: "run",
     commands.Bench: "bench",
     commands.Report: "report",

@@ -138,6 +138,7 @@ def save_adapter(
     folder: str | os.PathLike[str],
     *,
     whole: str | Sequence[str] = (),
+    base: str | None = None,
 ) -> None:
     """Write the adapters in a model as a folder of PEFT, which `load(..., adapters=)`, `with_adapter` and PEFT read.
 
@@ -146,6 +147,7 @@ def save_adapter(
         source: the checkpoint that it was loaded from, whose names the layers get.
         folder: one that exists. It gets adapter_model.safetensors and adapter_config.json.
         whole: patterns of parameters that are written as they are, such as those of a head that was trained.
+        base: what the folder calls the base model; by default `source`.
 
     Raises:
         ValueError: for a model without adapters, and a pattern that matches no parameter.
@@ -172,7 +174,7 @@ def save_adapter(
     config = {
         "peft_type": "LORA",
         "task_type": _TASKS.get(model.task) if heads else None,
-        "base_model_name_or_path": os.fspath(source),
+        "base_model_name_or_path": base or os.fspath(source),
         "r": first.rank,
         "lora_alpha": first.scale * first.rank,
         "rank_pattern": {layer: each.rank for layer, each in layers.items() if each.rank != first.rank},

@@ -1,13 +1,29 @@
-"""Heads with labels, whose number is read from the shape of their last weight."""
+"""Heads with labels, whose number is read from the shape of their last weight; and new heads."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
-from lucid.models.checkpoints.pretrained import Checkpoint, Config, ConfigError
+import numpy as np
+
+import lucid
+from lucid import nn
+from lucid.files.atomic import write_atomically
+from lucid.files.hub import local_checkpoint
+from lucid.models.checkpoints.architectures import CLASSES
+from lucid.models.checkpoints.config import Array, Config, ConfigError
+from lucid.models.checkpoints.load_into import building
+from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained, read_options
+from lucid.models.checkpoints.quantized_weights import as_array
+from lucid.models.checkpoints.registry import family_of
+from lucid.models.checkpoints.sentence_files import read_modules
+from lucid.models.checkpoints.tasks import Reader, class_of, holds
 
 C = TypeVar("C")
 
@@ -51,3 +67,110 @@ def with_labels(base: Checkpoint[C], task: str, key: str, expected: int | None =
         head=task,
         head_keys=[f"^{key}"],
     )
+
+
+# New heads -----------------------------------------------------------------------------------------------------------
+
+TASK, _BASE, _ENDING = "text-classification", "feature-extraction", "ForSequenceClassification"
+_DENSE, _OUT = "classifier.dense.", "classifier.out_proj."  # the layers of most heads, by their names in models
+
+# By model type what transformers' classes with heads put before the names of the model's weights, and how they call
+# the layers of the head, where their names differ. Checkpoints of decoders have these names already.
+_NAMES: dict[str, tuple[str, dict[str, str]]] = {
+    **{kind: (f"{kind}.", {_DENSE: f"{kind}.pooler.dense.", _OUT: "classifier."}) for kind in ("bert", "ernie")},
+    "albert": ("albert.", {_DENSE: "albert.pooler.", _OUT: "classifier."}),
+    "distilbert": ("distilbert.", {_DENSE: "pre_classifier.", _OUT: "classifier."}),
+    **dict.fromkeys(("deberta", "deberta-v2"), ("deberta.", {_DENSE: "pooler.dense.", _OUT: "classifier."})),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ("roberta.", {})),
+    **{kind: (f"{kind}.", {}) for kind in ("electra", "mpnet", "roformer", "esm")},
+    "modernbert": ("model.", {"head.layer_norm.": "head.norm."}),
+    "gpt2": ("transformer.", {}),
+}
+
+
+def has_labels(source: str | os.PathLike[str]) -> bool:
+    """Whether a checkpoint has a head for classes of texts.
+
+    Raises:
+        ConfigError: for a model that has no such class; also as `lucid.models.load`.
+        OSError: if a file is missing.
+    """
+    options, (reader, _) = _opened(source)
+    return holds(reader, options)
+
+
+def head_names(model: Pretrained[Any]) -> set[str]:
+    """The names of a model's parameters that the encoder or decoder alone does not have."""
+    base = class_of(model.checkpoint.family.tasks[_BASE])
+    own = model.state_dict().keys()
+    with nn.init.skip(at_most=len(own) + 1000):
+        return {*own} - base(model.config).state_dict().keys()
+
+
+def write_with_labels(
+    source: str | os.PathLike[str], labels: Sequence[str], folder: str | os.PathLike[str], seed: int = 0
+) -> None:
+    """Write config.json and model.safetensors with a new head for classes of texts, which transformers reads as well.
+
+    Layers that transformers' class shares with the checkpoint, such as BERT's pooler, are kept. Others get numbers as
+    they do there: normal ones of deviation `initializer_range`, zeros for biases, ones for norms.
+
+    Args:
+        source: a checkpoint of a text encoder or a decoder.
+        labels: their names.
+        folder: one that exists.
+        seed: of the new numbers.
+
+    Raises:
+        ConfigError: for a model that has no such class, or whose head has unknown names; also as `lucid.models.load`.
+        KeyError: for weights that the checkpoint lacks.
+        OSError: if a file is missing or cannot be written.
+    """
+    options, (reader, base) = _opened(source)
+    prefix, names = _NAMES.get(options.model_type, ("", {}))
+    with building(options.where, options.weights):
+        model = reader(replace(base.checkpoint.read(options.again()), num_labels=len(labels)))
+    own, stored, loaded = model.state_dict(), dict[str, Array](), set[str]()
+    for key, weight in options.weights.items():
+        kept = key if key.startswith(prefix) else prefix + key
+        if (name := reader.checkpoint.renamed(kept)) in own and own[name].shape == weight.shape:
+            stored[kept] = as_array(weight)
+            loaded.add(name)
+    new = [name for name in own if name not in loaded]
+    if absent := sorted({*new} - head_names(model)):
+        raise KeyError(f"{options.where}: the checkpoint has no {', '.join(absent[:3])}, expected all of a model")
+    if options.model_type not in _NAMES and not all(name.startswith("score.") for name in new):
+        raise ConfigError(f"{options.where}: how a new head of model_type {options.model_type} is stored is not known")
+    random, deviation = np.random.default_rng(seed), float(options.options.get("initializer_range") or 0.02)
+    for name in new:
+        first = next((layer for layer in names if name.startswith(layer)), "")
+        stored[names.get(first, "") + name.removeprefix(first)] = _new(name, own[name].numpy().shape, random, deviation)
+    told = {name: value for name, value in options.options.items() if name not in ("auto_map", "quantization_config")}
+    told["architectures"] = [name for name in CLASSES[options.model_type].split() if name.endswith(_ENDING)][:1]
+    told["id2label"] = {str(number): label for number, label in enumerate(labels)}
+    told["label2id"] = {label: number for number, label in enumerate(labels)}
+    end = told.get("eos_token_id")
+    if told.get("pad_token_id") is None and end is not None:  # a decoder reads the state of the last token before it
+        told["pad_token_id"] = end[0] if isinstance(end, list) else end
+    with write_atomically(Path(folder) / "config.json") as file:
+        file.write(json.dumps(told, indent=2).encode())
+    lucid.save(Path(folder) / "model.safetensors", stored, {"format": "pt"})
+
+
+def _opened(source: str | os.PathLike[str]) -> tuple[Config, tuple[Reader, Reader]]:
+    """The options of a checkpoint, and its classes with this head and without one."""
+    path = local_checkpoint(source)
+    modules = read_modules(path)
+    options = read_options(path if modules is None else modules.encoder)
+    tasks = family_of(options.model_type).tasks
+    if TASK not in tasks or _BASE not in tasks:
+        raise ConfigError(
+            f"{options.where}: model_type {options.model_type} has no head for {TASK}; it has {', '.join(tasks)}"
+        )
+    return options, (class_of(tasks[TASK]), class_of(tasks[_BASE]))
+
+
+def _new(name: str, shape: Sequence[int], random: np.random.Generator, deviation: float) -> Array:
+    if len(shape) > 1:
+        return (random.standard_normal(shape) * deviation).astype(np.float32)
+    return (np.zeros if name.endswith("bias") else np.ones)(shape, np.float32)

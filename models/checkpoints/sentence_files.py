@@ -122,6 +122,16 @@ class SentenceModules:
                 _write_json(folder / layer.name / "config.json", read_json(self.folder / layer.name / "config.json"))
 
 
+def write_modules(layers: tuple[SentenceLayer, ...], width: int, folder: Path) -> None:
+    """Write modules.json and the config of the pooling for an encoder that was read without, of states of a width."""
+    for layer in layers:
+        if layer.kind == POOLING:
+            (folder / layer.name).mkdir()
+            modes = {option: mode in layer.modes for mode, option in _MODES.items()}
+            _write_json(folder / layer.name / "config.json", {"word_embedding_dimension": width, **modes})
+    SentenceModules(folder, layers, folder).write(folder)
+
+
 def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
     """What the modules.json of a checkpoint's folder lists; None without one, or if it lists the encoder alone.
 

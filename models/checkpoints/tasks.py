@@ -111,7 +111,7 @@ def reader_for(task: str | None, options: Config, told: str | None) -> Reader:
             more += f"; {by_torch()}"
         raise _none(options, f"task {show(task)} is not known for model_type {options.model_type}{more}")
     reader = class_of(tasks[task])
-    if not _holds(reader, options):
+    if not holds(reader, options):
         raise _none(options, f"has no weights for task {show(task)}")
     return reader
 
@@ -192,7 +192,7 @@ def _only_task(options: Config) -> str:
     name, task = names[0], told[names[0]]
     if task is None:
         raise _none(options, f"architectures has {show(name)}, which is not supported; {by_torch()}")
-    if not _holds(class_of(family.tasks[task]), options):
+    if not holds(class_of(family.tasks[task]), options):
         raise _none(options, f"architectures has {show(name)}, but there are no weights for task {show(task)}")
     return task
 
@@ -215,7 +215,7 @@ def _task_of(name: str, options: Config) -> str | None:
 # What its weights hold ------------------------------------------------------------------------------------------------
 
 
-def _holds(reader: Reader, options: Config) -> bool:
+def holds(reader: Reader, options: Config) -> bool:
     """Whether the checkpoint has the weights of a class, and does not say that they are those of another one."""
     keys = _keys_of(reader, options)
     if keys is None:
@@ -247,6 +247,6 @@ def _none(options: Config, problem: str) -> ConfigError:
     """An error that lists the tasks for which the checkpoint loads."""
     readers = {task: class_of(place) for task, place in family_of(options.model_type).tasks.items()}
     readers = {task: reader for task, reader in readers.items() if task not in MODULE_TASKS}
-    loads = [task for task, reader in readers.items() if _holds(reader, options) and reader.fits(options)]
+    loads = [task for task, reader in readers.items() if holds(reader, options) and reader.fits(options)]
     remedy = f"give a task that it has: {', '.join(loads)}" if loads else "its weights fit no supported task"
     return ConfigError(f"{options.where}: {problem}; {remedy}")

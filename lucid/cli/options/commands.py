@@ -31,6 +31,7 @@ from lucid.cli.options.groups import (
     of_model,
     target_option,
 )
+from lucid.cli.options.training import Train as Train
 from lucid.core.targets.runtimes import GENERAL
 
 LayoutName = Literal["onnxruntime", "transformers.js", "sentence-transformers", "optimum", "genai", "triton", "web"]

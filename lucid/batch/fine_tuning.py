@@ -1,0 +1,587 @@
+"""`fine_tune`: a checkpoint learns from rows of files, step by step in onnxruntime, and can be killed at any moment.
+
+Next to the folder that is written, FOLDER.training holds what a killed run goes on with: what is trained, on what and
+how (`run.json`), and weights, the optimizer's state, the number of steps and the evaluations so far
+(`checkpoint.safetensors`). Which rows a step sees follows from the seed and its number alone, so a run that was killed
+gives the weights of one that was not, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lucid import models, optim
+from lucid.batch.job import difference, input_files
+from lucid.batch.mapping import open_source
+from lucid.batch.rows import RowError
+from lucid.batch.texts import TextReader, prompt_of
+from lucid.batch.training_tasks import (
+    CLASSES,
+    DEFAULTS,
+    SENTENCES,
+    TEXTS,
+    Classification,
+    Columns,
+    Generation,
+    Labels,
+    Similarity,
+    TrainingTask,
+    columns_of,
+)
+from lucid.core.graph.types import Array
+from lucid.core.process import random
+from lucid.core.version import __version__
+from lucid.core.words.name_patterns import named
+from lucid.core.words.progress import phase
+from lucid.export.training import evaluation_step, training_step
+from lucid.files.folders import check_place, new_folder
+from lucid.files.hub import local_checkpoint, published_name
+from lucid.files.weights import load, save
+from lucid.generation.chat.tokenizer_files import load_tokenizer
+from lucid.gradients.transforms import chosen_parameters
+from lucid.layouts.checkpoint_files import CONFIG, PROMPTS, copy_files, files_home, sources, write_json, write_tokenizer
+from lucid.models.checkpoints.config import read_json
+from lucid.models.checkpoints.labels import has_labels, head_names, write_with_labels
+from lucid.models.checkpoints.pretrained import Pretrained, read_options
+from lucid.models.checkpoints.sentence_files import read_modules, write_modules
+from lucid.models.checkpoints.tasks import reader_for
+from lucid.nn.layers import Embedding
+from lucid.nn.quantizing.quantize import quantize
+from lucid.nn.weights.layer_weights import declared_weights
+from lucid.nn.weights.low_rank import LoRA
+from lucid.runtime import Session, Training, TrainingError
+
+RECORD = "lucid_training.json"
+"""The file of a trained folder that says how it was trained."""
+_RUN, _CHECKPOINT, _START = "run.json", "checkpoint.safetensors", "start"
+_HELD = 1 << 32  # in the place of an epoch: the order in which rows are held out
+_PART = 1 << 16  # rows that are read at a time
+_LONGEST = 1 << 20  # characters of a text
+_TOKENS = 1024  # of a text that a decoder learns, unless more is asked for
+_SECONDS = 60.0  # between checkpoints
+_SCHEDULES = ("linear", "cosine", "constant")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How a model is trained, under the names of transformers' `TrainingArguments`, PEFT's `LoraConfig` and axolotl.
+
+    Args:
+        task: "text-classification", "sentence-similarity" or "text-generation"; by default the checkpoint's.
+        columns: of texts; by default those of the usual names.
+        label_column: of labels or scores; by default "label", and "score" if there is one.
+        eval_dataset: files of rows to evaluate with; by default `val_set_size` of the rows are held out.
+        val_set_size: the share of the rows that is held out; 0: nothing is evaluated.
+        num_train_epochs, batch_size, learning_rate: by default those of the task (`training_tasks.DEFAULTS`).
+        lr_scheduler_type: "linear" or "cosine", down to 0, or "constant", after the warm-up.
+        warmup_ratio: the share of the steps in which the rate grows from 0.
+        weight_decay: of AdamW, for matrices.
+        max_grad_norm: the largest norm of all gradients together; 0: they are taken as they are.
+        max_length: the most tokens of a text; by default the checkpoint's, at most 1024 for "text-generation".
+        seed: of new weights, of the held-out rows and of the order of the rows.
+        freeze: patterns of parameters that stay as they are.
+        lora: the rank of adapters, which are trained in the place of the weights; None trains these.
+        lora_alpha: their scale times the rank; by default twice the rank.
+        target_modules: names or patterns of the layers that get adapters; by default all products but the head.
+        bits: of the frozen weights below adapters, 4 or 8.
+        merge: whether adapters are added to the weights, for a whole checkpoint.
+        eval_steps: after how many steps there is an evaluation; by default after each epoch.
+        save_steps: after how many steps there is a checkpoint; by default each minute, which changes no result.
+        early_stopping_patience: after how many evaluations without a lower loss training ends; the weights with the
+            lowest loss are then written. 0: it does not end early, and the last weights are written.
+    """
+
+    task: str | None = None
+    columns: Sequence[str] = ()
+    label_column: str | None = None
+    eval_dataset: Sequence[str] = ()
+    val_set_size: float = 0.1
+    num_train_epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    lr_scheduler_type: str = "linear"
+    warmup_ratio: float = 0.1
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    max_length: int | None = None
+    seed: int = 0
+    freeze: Sequence[str] = ()
+    lora: int | None = None
+    lora_alpha: float | None = None
+    target_modules: Sequence[str] = ()
+    bits: int | None = None
+    merge: bool = False
+    eval_steps: int | None = None
+    save_steps: int | None = None
+    early_stopping_patience: int = 0
+
+    def __post_init__(self) -> None:
+        if self.task not in (None, *DEFAULTS):
+            raise ValueError(f"task {self.task!r} is not trained: choose one of {', '.join(DEFAULTS)}")
+        if self.lr_scheduler_type not in _SCHEDULES:
+            raise ValueError(f"lr_scheduler_type is {self.lr_scheduler_type!r}, expected {', '.join(_SCHEDULES)}")
+        if self.lora is None and (named := [name for name in _OF_LORA if getattr(self, name)]):
+            raise ValueError(f"{', '.join(named)}: for adapters; give their rank, such as lora=8 (--lora 8)")
+        if self.early_stopping_patience and not (self.eval_dataset or self.val_set_size):
+            raise ValueError(
+                "early_stopping_patience: there is no evaluation; give eval_dataset (--eval) or a val_set_size"
+            )
+        for name, good, expected in (
+            ("val_set_size", 0 <= self.val_set_size < 1, "a share of at least 0, below 1"),
+            ("warmup_ratio", 0 <= self.warmup_ratio < 1, "a share of at least 0, below 1"),
+            ("learning_rate", self.learning_rate is None or 0 < self.learning_rate < math.inf, "a number above 0"),
+            ("bits", self.bits in (None, 4, 8), "4 or 8"),
+        ):
+            if not good:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected {expected}")
+
+    def resolved(self, task: str) -> TrainingOptions:
+        """The options with the defaults of a task in the place of None."""
+        default = DEFAULTS[task]
+        rate = default.learning_rate if self.lora is None else default.lora_learning_rate
+        return replace(
+            self,
+            task=task,
+            num_train_epochs=self.num_train_epochs or default.num_train_epochs,
+            batch_size=self.batch_size or default.batch_size,
+            learning_rate=self.learning_rate or rate,
+            lora_alpha=self.lora_alpha or (None if self.lora is None else 2.0 * self.lora),
+        )
+
+
+_OF_LORA = ("lora_alpha", "target_modules", "bits", "merge")
+
+
+class Begun(NamedTuple):
+    """What is known before the first step.
+
+    Args:
+        options: with all defaults.
+        columns: that are read.
+        rows, eval_rows: how many there are.
+        steps: of all epochs.
+        resumed: how many of them an earlier run has made.
+        trained, parameters: the numbers that are trained, and all of them.
+    """
+
+    options: TrainingOptions
+    columns: Columns
+    rows: int
+    eval_rows: int
+    steps: int
+    resumed: int
+    trained: int
+    parameters: int
+
+
+History = list[dict[str, float]]
+"""For each evaluation its step, epoch, train_loss and, with rows to evaluate, eval_loss and eval_{metric}."""
+
+
+def fine_tune(
+    source: str | os.PathLike[str],
+    data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    options: TrainingOptions = TrainingOptions(),
+    *,
+    begun: Callable[[Begun], object] = lambda _: None,
+    evaluated: Callable[[Mapping[str, float]], object] = lambda _: None,
+) -> History:
+    """Train a checkpoint and write a folder that `lucid export` and transformers read; called again, it goes on.
+
+    Args:
+        source: a checkpoint: a folder, or the name of one on Hugging Face's hub.
+        data: files of rows, as for `map_rows`: Parquet, JSON lines or CSV.
+        output: the folder, which appears when training has ended. With adapters that are not merged, it is PEFT's.
+        options: how to train.
+        begun, evaluated: called before the first step, and with each entry of the history.
+
+    Returns:
+        The history. If the folder is there already and was trained exactly so, that of its training.
+
+    Raises:
+        FileExistsError: for a folder of something else.
+        FileNotFoundError, KeyError: for files or columns that are not there.
+        ValueError: for rows that cannot be learned from, by their number; options that do not fit the model or each
+            other; a folder in which another training was interrupted, by what differs.
+        ConfigError, WeightsError: for a checkpoint that is not read, or has no weights for the task.
+        TrainingError: for a loss that is not finite; it names the step and the layer.
+        OSError: for a file that cannot be read or written. A note of this error and of KeyboardInterrupt says how to
+            go on.
+    """
+    origin, output = local_checkpoint(source), Path(output)
+    work = output.with_name(f"{output.name}.training")
+    options = options.resolved(options.task or _task_of(origin))
+    rows = _Rows(data, options)
+    evaluation = _Rows(options.eval_dataset, options, rows.columns) if options.eval_dataset else None
+    record: dict[str, Any] = json.loads(
+        json.dumps(
+            {
+                "made_by": f"lucid {__version__}",
+                "source": sources(origin),
+                "data": input_files(rows.files),
+                "eval_dataset": input_files(evaluation.files) if evaluation else [],
+                "options": asdict(replace(options, eval_dataset=(), save_steps=None)),
+            }
+        )
+    )
+    if (done := _finished(output, record)) is not None:
+        if (work / _RUN).exists():
+            shutil.rmtree(work, ignore_errors=True)
+        return done
+    check_place(output)
+    with _working(work, record):
+        run = _Run(origin, work, options, rows, evaluation)
+        history = run.train(begun, evaluated)
+        with phase("writing"), new_folder(output) as folder:
+            run.write(folder, published_name(origin) or os.fspath(source))
+            write_json(folder / RECORD, {**record, "history": history})
+    shutil.rmtree(work, ignore_errors=True)
+    return history
+
+
+# The folder of a run --------------------------------------------------------------------------------------------------
+
+
+def _finished(output: Path, record: Mapping[str, Any]) -> History | None:
+    """The history of a folder that was trained exactly so: the run was killed, or called again, at its very end."""
+    there = read_json(output / RECORD) if (output / RECORD).is_file() else {}
+    history: History | None = there.pop("history", None)
+    return history if there == record else None
+
+
+@contextmanager
+def _working(work: Path, record: Mapping[str, Any]) -> Iterator[None]:
+    """Begin a run in its folder, or go on with it; without a checkpoint nothing of it stays after an error.
+
+    Raises:
+        FileExistsError: for a folder of something else.
+        ValueError: for that of another run.
+    """
+    work.mkdir(exist_ok=True)
+    if any(work.iterdir()) and not (work / _RUN).exists():
+        raise FileExistsError(f"{work}: has other files, and checkpoints would be written there; give another output")
+    if (work / _RUN).exists():
+        before = read_json(work / _RUN)
+        for name, now in record.items():
+            if before.get(name) != now:
+                raise ValueError(
+                    f"{work}: holds a training that was interrupted, whose {name} differed, so this one cannot go on "
+                    f"with it; repeat its options, or remove the folder{_difference(name, before.get(name), now)}"
+                )
+    try:
+        write_json(work / _RUN, record)
+        yield
+    except BaseException as error:
+        if not (work / _CHECKPOINT).exists():
+            shutil.rmtree(work, ignore_errors=True)
+        elif isinstance(error, TrainingError):
+            error.add_note(f"to begin again with other options, such as a lower learning rate, remove {work}")
+        elif isinstance(error, (OSError, KeyboardInterrupt)):
+            error.add_note(f"{work} has its last checkpoint; the same command goes on from there")
+        raise
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    if name == "source":
+        files = [file for file, digest in now.items() if not isinstance(before, dict) or before.get(file) != digest]
+        return f" ({files[0]} is new or has changed)" if files else " (there are fewer files)"
+    return difference("input" if name in ("data", "eval_dataset") else name, before, now)
+
+
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+class _Rows:
+    """The rows of files, each with the values of the columns that are read."""
+
+    def __init__(self, places: Any, options: TrainingOptions, columns: Columns | None = None) -> None:
+        names = open_source(places, ()).schema.names
+        where = os.fspath(places if isinstance(places, (str, os.PathLike)) else places[0])
+        task = str(options.task)
+        self.columns = columns_of(task, names, options.columns, options.label_column, where)
+        if columns is not None:
+            self.columns = columns_of(task, names, columns.texts, columns.label, where)
+        source = open_source(places, self.columns.all)
+        self.files = source.files
+        self.values = [row for part in source.parts(_PART) for rows in source.read(part) for row in rows.values]
+
+    def each(self, name: str, prepare: Callable[[tuple[Any, ...]], Any]) -> list[Any]:
+        """What is made of each row.
+
+        Raises:
+            ValueError: for rows of which nothing is made, by the number of the first one, counted from 0.
+        """
+        made, wrong = [], dict[int, RowError]()
+        with phase(name, len(self.values), "rows") as advance:
+            for number, row in enumerate(self.values):
+                try:
+                    if isinstance(row, RowError):
+                        raise row
+                    made.append(prepare(row))
+                except RowError as error:
+                    wrong[number] = error
+                advance(1)
+        if wrong:
+            first, reason = next(iter(wrong.items()))
+            raise ValueError(
+                f"{self.files[0]}{' and others' * (len(self.files) > 1)}: {len(wrong):,} of {len(self.values):,} rows "
+                f"cannot be learned from, the first is row {first}, counted from 0: {reason}; mend or remove them"
+            ) from reason
+        return made
+
+
+# The run --------------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """The model, the examples, and the steps."""
+
+    def __init__(
+        self, origin: Path, work: Path, options: TrainingOptions, rows: _Rows, evaluation: _Rows | None
+    ) -> None:
+        self._work, self._options, self._columns = work, options, rows.columns
+        self._start, labels = origin, None
+        if options.task == CLASSES:
+            self._start, labels = _with_head(origin, work / _START, rows, options.seed)
+        with phase("reading weights"):
+            self._base: Pretrained[Any] = models.load(self._start, options.task)
+        self._head = head_names(self._base) if options.task == CLASSES else set[str]()
+        self._model = self._adapted()
+        self._wrt = ("*.lora_*", *self._head) if options.lora else ()
+        self._task = self._opened(labels)
+        self._examples = rows.each("reading texts", self._task.example)
+        self._held = evaluation.each("reading texts", self._task.example) if evaluation else self._hold_out()
+        if options.early_stopping_patience and not self._held:
+            raise ValueError(
+                "early_stopping_patience: there is one row, and none to evaluate; give eval_dataset (--eval)"
+            )
+        self._per_epoch = -(-len(self._examples) // int(options.batch_size or 1))
+        self._total = self._per_epoch * int(options.num_train_epochs or 1)
+
+    def _adapted(self) -> Pretrained[Any]:
+        """The model with adapters, if it gets some, over weights that may be quantized."""
+        options, model = self._options, self._base
+        if options.lora is None:
+            return model
+        if options.bits is not None:
+            with phase("quantizing"):
+                model = quantize(model, options.bits, skip=sorted({name.rpartition(".")[0] for name in self._head}))
+        tables = {path for path, module in model.named_modules() if isinstance(module, Embedding)}
+        heads = head_names(self._base)
+        targets = [name if {*"*."} & {*name} else f"*.{name}" for name in options.target_modules] or [
+            place.key
+            for place, (_, use) in declared_weights(model).items()
+            if use != "table" and place.path not in tables and place.key not in heads
+        ]
+        random.manual_seed(options.seed)
+        return LoRA.add(model, options.lora, targets, alpha=options.lora_alpha)
+
+    def _opened(self, labels: Labels | None) -> TrainingTask:
+        options, home = self._options, files_home(self._start)
+        tokenizer = load_tokenizer(home)
+        if options.task == TEXTS:
+            most = min(options.max_length or _TOKENS, tokenizer.max_positions or _TOKENS)
+            return Generation(self._model, tokenizer, self._columns, most)
+        prompt = prompt_of(self._start, None) if options.task == SENTENCES else ""
+        config = read_json(home / CONFIG) if (home / CONFIG).is_file() else {}
+        reader = TextReader(tokenizer, config, tuple(self._model.input_specs()), options.max_length, _LONGEST, prompt)
+        if labels is None:
+            return Similarity(self._model, reader, self._columns)
+        return Classification(self._model, reader, labels)
+
+    def _hold_out(self) -> list[Any]:
+        """Take the share of the rows that is evaluated; it follows from the seed."""
+        share = self._options.val_set_size
+        count = min(max(1, round(share * len(self._examples))), len(self._examples) - 1) if share else 0
+        order = np.random.default_rng((self._options.seed, _HELD)).permutation(len(self._examples))
+        held = {*order[:count].tolist()}
+        taken = [self._examples[row] for row in sorted(held)]
+        self._examples = [each for row, each in enumerate(self._examples) if row not in held]
+        return taken
+
+    def train(self, begun: Callable[[Begun], object], evaluated: Callable[[Mapping[str, float]], object]) -> History:
+        """Make the steps that are missing; returns the history."""
+        options, file, checkpoint = self._options, self._work / "step.onnx", self._work / _CHECKPOINT
+        names = self._trained()
+        with phase("exporting the step"):
+            how: Any = {"kwargs": self._task.specs, "target": "cpu"}
+            training_step(self._model, self._task.loss, self._optimizer(names), **how, wrt=tuple(names), path=file)
+            session = None
+            if self._held:
+                place = self._work / "evaluation.onnx"
+                evaluation_step(self._model, self._task.results, **how, wrt=tuple(names), path=place)
+                session = Session(place)
+        training = Training(file, checkpoint if checkpoint.exists() else self._model.state_dict())
+        history, total, counted = json.loads(training.notes or "[[], 0.0, 0]")
+        sizes = {name: value.numpy().size for name, value in self._model.state_dict().items()}
+        begun(
+            Begun(
+                *(options, self._columns, len(self._examples), len(self._held), self._total, training.steps),
+                *(sum(sizes[name] for name in names), sum(sizes.values())),
+            )
+        )
+        every, saved, last = options.eval_steps or self._per_epoch, history, time.monotonic()
+        with phase("training", self._total - training.steps, "steps") as advance:
+            try:
+                while True:  # what is due follows from what a checkpoint has
+                    step = training.steps
+                    due = step > 0 and (step % every == 0 or step == self._total)
+                    if due and (not history or history[-1]["step"] < step):
+                        entry = {"step": step, "epoch": step / self._per_epoch, "train_loss": total / max(counted, 1)}
+                        longer = [*history, entry | self._evaluation(training, session)]
+                        self._keep_best(training, longer)
+                        history, total, counted = longer, 0.0, 0
+                        self._drop_others(saved, history)
+                        evaluated(history[-1])
+                    ended = step == self._total or self._exhausted(history)
+                    often = options.save_steps
+                    if ended or (step > 0 and step % often == 0 if often else time.monotonic() - last > _SECONDS):
+                        training.save(checkpoint, json.dumps([history, total, counted]))
+                        saved, last = history, time.monotonic()
+                        self._drop_others(saved, history)
+                    if ended:
+                        break
+                    total, counted = total + training.step(**self._batch(step)), counted + 1
+                    advance(1)
+            except KeyboardInterrupt:
+                training.save(checkpoint, json.dumps([history, total, counted]))
+                raise
+        best = self._best(history)
+        self._weights: Mapping[str, Array] = training.weights() if best is None else load(self._place_of(best))
+        return list(history)
+
+    def _trained(self) -> list[str]:
+        """The names of the parameters that are trained."""
+        patterns = self._options.freeze
+        chosen = chosen_parameters((self._model, *self._wrt))
+        frozen = named("freeze", patterns, list(chosen))
+        names = [name for name in chosen if name not in frozen]
+        if not names:
+            raise ValueError(f"freeze: {', '.join(patterns)} leaves no parameter to train")
+        return names
+
+    def _optimizer(self, names: Sequence[str]) -> optim.Optimizer:
+        options, rate = self._options, float(self._options.learning_rate or 0)
+        warmup = math.ceil(options.warmup_ratio * self._total) if self._total > 1 else 0
+        schedule: Any = getattr(optim, options.lr_scheduler_type)
+        known = {"warmup": min(warmup, self._total - 1)}
+        if options.lr_scheduler_type != "constant":
+            known["steps"] = self._total
+        matrices = {name for name, value in self._model.state_dict().items() if value.ndim > 1}
+        decay = {name: options.weight_decay if name in matrices else 0.0 for name in names}
+        return optim.AdamW(
+            schedule(rate, **known),
+            weight_decay=decay if options.weight_decay else 0.0,
+            clip=options.max_grad_norm or None,
+        )
+
+    def _batch(self, step: int) -> dict[str, Array]:
+        """What a step learns from: each epoch has an order of its own, which follows from the seed."""
+        epoch, place = divmod(step, self._per_epoch)
+        order = np.random.default_rng((self._options.seed, epoch)).permutation(len(self._examples))
+        size = int(self._options.batch_size or 1)
+        return self._task.batch([self._examples[row] for row in order[place * size : (place + 1) * size]])
+
+    # Evaluations ------------------------------------------------------------------------------------------------------
+
+    def _evaluation(self, training: Training, session: Session | None) -> dict[str, float]:
+        if session is None:
+            return {}
+        size, losses, counts, found = int(self._options.batch_size or 1), list[float](), list[float](), list[Array]()
+        with phase("evaluating", len(self._held), "rows") as advance:
+            for first in range(0, len(self._held), size):
+                batch = self._held[first : first + size]
+                results = training.evaluate(session, **self._task.batch(batch))
+                losses.append(float(results["loss"]))
+                counts.append(float(results["counted"]))
+                found.append(results["found"])
+                advance(len(batch))
+        loss = float(np.average(losses, weights=counts))
+        return {
+            "eval_loss": loss,
+            f"eval_{self._task.metric}": self._task.score(loss, np.concatenate(found), self._held),
+        }
+
+    def _best(self, history: History) -> int | None:
+        """The step of the evaluation with the lowest loss; None if its weights are not kept."""
+        if not self._options.early_stopping_patience or not history:
+            return None
+        return int(min(history, key=lambda entry: entry["eval_loss"])["step"])
+
+    def _exhausted(self, history: History) -> bool:
+        best, patience = self._best(history), self._options.early_stopping_patience
+        return best is not None and sum(entry["step"] > best for entry in history) >= patience
+
+    def _place_of(self, step: int) -> Path:
+        return self._work / f"best-{step}.safetensors"
+
+    def _keep_best(self, training: Training, history: History) -> None:
+        if self._best(history) == training.steps:
+            save(self._place_of(training.steps), training.weights())
+
+    def _drop_others(self, saved: History, history: History) -> None:
+        """Remove weights that are neither the best now nor those of the history that the checkpoint has."""
+        kept = {self._place_of(best) for best in map(self._best, (saved, history)) if best is not None}
+        for path in {*self._work.glob("best-*.safetensors")} - kept:
+            path.unlink()
+
+    # What is written --------------------------------------------------------------------------------------------------
+
+    def write(self, folder: Path, name: str) -> None:
+        """Write the trained model, or its adapters over the base model of this name."""
+        self._model.load_state_dict(self._weights, strict=False)
+        write_tokenizer(self._start, folder)
+        if self._options.lora is None:
+            self._save(self._base, folder)
+            return
+        if not self._options.merge:
+            models.save_adapter(self._model, self._start, folder, whole=sorted(self._head), base=name)
+            if self._head:  # the names of labels
+                copy_files(self._start, folder, (CONFIG,))
+            return
+        adapter = self._work / "adapter"  # to be added to the weights as they were, before they were quantized
+        adapter.mkdir(exist_ok=True)
+        models.save_adapter(self._model, self._start, adapter, whole=sorted(self._head))
+        self._save(models.load(self._start, self._options.task, adapters=adapter), folder)
+
+    def _save(self, model: Pretrained[Any], folder: Path) -> None:
+        models.save(model, self._start, folder)
+        copy_files(self._start, folder, (PROMPTS,))
+        if self._options.task == SENTENCES and read_modules(self._start) is None:
+            write_modules(model.config.sentence_layers, model.config.hidden_size, folder)
+
+
+def _task_of(origin: Path) -> str:
+    modules = read_modules(origin)
+    options = read_options(origin if modules is None else modules.encoder)
+    task = reader_for(None, options, None if modules is None else modules.task).checkpoint.task
+    if task not in DEFAULTS:
+        raise ValueError(f"{origin}: is for {task}, which is not trained; give a task (--task): {', '.join(DEFAULTS)}")
+    return task
+
+
+def _with_head(origin: Path, place: Path, rows: _Rows, seed: int) -> tuple[Path, Labels]:
+    """The checkpoint with a head, a new one if it has none, and its labels."""
+    if has_labels(origin):
+        names = read_json(files_home(origin) / CONFIG).get("id2label") or {}
+        model: Pretrained[Any] = models.load(origin, CLASSES)
+        count = range(model.config.num_labels)
+        return origin, Labels([str(names.get(str(number), f"LABEL_{number}")) for number in count])
+    labels = Labels.of(rows.each("reading labels", lambda row: Labels.key(row[-1])))
+    if not place.exists():
+        with new_folder(place) as folder:
+            write_with_labels(origin, labels.names, folder, seed)
+            write_tokenizer(origin, folder)
+    return place, labels

@@ -1,0 +1,355 @@
+"""What is learned from rows, by task: which columns are read, the arrays of a batch, the loss, and its evaluation."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from lucid.batch.rows import RowError, missing
+from lucid.batch.source import no_column
+from lucid.batch.texts import TextReader, checked_text
+from lucid.core.graph.types import Array, TensorType, int64, spec
+from lucid.core.words.suggestions import did_you_mean
+from lucid.generation.chat.template import ChatTemplateError
+from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.nn import functional as F
+from lucid.ops.creation import arange
+from lucid.ops.tensor.tensor import Tensor
+
+CLASSES, SENTENCES, TEXTS = "text-classification", "sentence-similarity", "text-generation"
+IGNORED = -100
+_LONGEST = 1 << 24  # characters of a text
+
+
+class Defaults(NamedTuple):
+    """What is taken where nothing else is asked for."""
+
+    num_train_epochs: int
+    batch_size: int
+    learning_rate: float
+    lora_learning_rate: float
+    metric: str
+
+
+DEFAULTS = {
+    CLASSES: Defaults(3, 16, 5e-5, 5e-4, "accuracy"),
+    SENTENCES: Defaults(1, 16, 2e-5, 2e-4, "spearman"),
+    TEXTS: Defaults(3, 8, 2e-5, 2e-4, "perplexity"),
+}
+"""The tasks that are trained, with the defaults of transformers, sentence-transformers and TRL where they have some."""
+
+_COLUMNS: dict[str, list[tuple[str, ...]]] = {
+    CLASSES: [("text",)],
+    SENTENCES: [("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence1", "sentence2")],
+    TEXTS: [("messages",), ("prompt", "completion"), ("text",)],
+}
+
+
+class Columns(NamedTuple):
+    """The columns of texts, and that of a label or score."""
+
+    texts: tuple[str, ...]
+    label: str | None
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All that are read."""
+        return self.texts if self.label is None else (*self.texts, self.label)
+
+
+def columns_of(task: str, names: Sequence[str], texts: Sequence[str], label: str | None, where: str) -> Columns:
+    """The columns to read: those that are asked for, or those of the usual names that the data has.
+
+    Raises:
+        KeyError: for a column that is missing.
+        ValueError: for more or fewer columns than the task reads.
+    """
+    usual = _COLUMNS[task]
+    fewest, most = {CLASSES: (1, 2), SENTENCES: (2, 3), TEXTS: (1, 2)}[task]
+    if texts and not fewest <= len(texts) <= most:
+        raise ValueError(f"{task} reads {fewest} or {most} columns of texts, got {len(texts)}: {', '.join(texts)}")
+    found = tuple(texts) or next((each for each in usual if {*each} <= {*names}), usual[-1])
+    if label is None and (task == CLASSES or (task == SENTENCES and "score" in names)):
+        label = "label" if task == CLASSES else "score"
+    if label is not None and task == TEXTS:
+        raise ValueError(f"{task} learns from texts alone; leave out the column {label!r} of labels")
+    columns = Columns(found, label)
+    for name in columns.all:
+        if name not in names:
+            raise no_column(name, where, names)
+    return columns
+
+
+class TrainingTask(ABC):
+    """What a model learns from rows.
+
+    Attributes:
+        metric: the name of what `score` gives.
+        specs: the inputs of `results`.
+    """
+
+    metric: ClassVar[str]
+    specs: Mapping[str, TensorType]
+
+    @abstractmethod
+    def example(self, values: Sequence[Any]) -> Any:
+        """What a row is learned from; raises RowError."""
+
+    @abstractmethod
+    def batch(self, examples: Sequence[Any]) -> dict[str, Array]:
+        """The inputs of `results` for examples."""
+
+    @abstractmethod
+    def results(self, **inputs: Tensor) -> dict[str, Tensor]:
+        """The mean ``loss``, a scalar, and for `score` ``counted`` (), what the mean is of, and ``found`` (N,)."""
+
+    def loss(self, **inputs: Tensor) -> Tensor:
+        """The loss alone."""
+        return self.results(**inputs)["loss"]
+
+    def score(self, loss: float, found: Array, examples: Sequence[Any]) -> float:
+        """The metric of all examples; by default the mean of `found`."""
+        return float(found.mean())
+
+
+def _of_text(model: Any, rows: Any = "N") -> dict[str, TensorType]:
+    return {name: spec(rows, "L", dtype=int64) for name in model.input_specs()}
+
+
+class Classification(TrainingTask):
+    """A class for each text, or pair of texts: cross-entropy, and the share of right answers."""
+
+    metric = "accuracy"
+
+    def __init__(self, model: Any, reader: TextReader, labels: Labels) -> None:
+        self._model, self._reader, self._labels = model, reader, labels
+        self._names = _of_text(model)
+        self.specs = {**self._names, "labels": spec("N", dtype=int64)}
+        padding = getattr(model.config, "pad_token_id", None)
+        if isinstance(padding, int):  # a decoder looks for the last token before it
+            reader.pad_id = padding
+
+    def example(self, values: Sequence[Any]) -> tuple[Any, int]:
+        return self._reader.ready(values[:-1]).data, self._labels.number(values[-1])
+
+    def batch(self, examples: Sequence[tuple[Any, int]]) -> dict[str, Array]:
+        arrays = self._reader.arrays([data for data, _ in examples])
+        return {**arrays, "labels": np.array([label for _, label in examples], np.int64)}
+
+    def results(self, **inputs: Tensor) -> dict[str, Tensor]:
+        logits, labels = self._model(**{name: inputs[name] for name in self._names}), inputs["labels"]
+        return {"loss": F.cross_entropy(logits, labels), **_right(logits, labels)}
+
+
+def _right(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    found = (logits.argmax(1) == labels).float()
+    return {"found": found, "counted": (found * 0 + 1).sum()}
+
+
+class Labels:
+    """The classes by their names.
+
+    Args:
+        names: in the order of their numbers.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+
+    @classmethod
+    def of(cls, values: Sequence[int | str]) -> Labels:
+        """The labels of rows, as `key` gives them, in the order of numbers or of the alphabet.
+
+        Raises:
+            ValueError: for fewer than two labels.
+        """
+        found = {*values}
+        numbers = all(isinstance(value, int) for value in found)
+        names = [str(value) for value in sorted(found, key=(lambda value: value) if numbers else str)]
+        if len(names) < 2:
+            raise ValueError(f"all rows have the label {', '.join(names)}, expected two labels or more")
+        return cls(names)
+
+    def number(self, value: Any) -> int:
+        """The number of a label, which is given by its name or number; raises RowError."""
+        label = self.key(value)
+        name = str(label)
+        if name in self._numbers:
+            return self._numbers[name]
+        if isinstance(label, int) and 0 <= label < len(self.names) and not all(map(str.isdecimal, self.names)):
+            return label
+        known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
+        raise RowError(f"the label is {value!r}, expected one of {known}{did_you_mean(name, self.names)}")
+
+    @staticmethod
+    def key(value: Any) -> int | str:
+        """A label as a number or a name; raises RowError."""
+        if missing(value) or value == "":
+            raise RowError("the label is missing")
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, str):
+            return int(value) if value.isascii() and value.isdecimal() else value
+        if not isinstance(value, (int, np.integer)):
+            raise RowError(f"the label is {value!r}, expected a name or a whole number")
+        return int(value)
+
+
+class Similarity(TrainingTask):
+    """Pairs of texts with scores: the square error of their cosine, and Spearman's correlation with the scores.
+
+    Pairs without scores, perhaps with a negative each: the loss of finding each text's positive in the batch, and how
+    often it is found.
+    """
+
+    def __init__(self, model: Any, reader: TextReader, columns: Columns) -> None:
+        self._model, self._reader = model, reader
+        self._texts, self._scored = len(columns.texts), columns.label is not None
+        if self._scored and self._texts > 2:
+            raise ValueError(f"scores are for pairs of texts, got {len(columns.texts)}: {', '.join(columns.texts)}")
+        self.metric = "spearman" if self._scored else "accuracy"  # type: ignore[misc]  # of this object
+        self._names = _of_text(model, f"{self._texts}*N")
+        self.specs = {**self._names, **({"scores": spec("N")} if self._scored else {})}
+
+    def example(self, values: Sequence[Any]) -> tuple[list[Any], float]:
+        texts = [self._reader.ready([value]).data for value in values[: self._texts]]
+        return texts, _score(values[-1]) if self._scored else 0.0
+
+    def batch(self, examples: Sequence[tuple[list[Any], float]]) -> dict[str, Array]:
+        arrays = self._reader.arrays([texts[place] for place in range(self._texts) for texts, _ in examples])
+        scores = {"scores": np.array([score for _, score in examples], np.float32)} if self._scored else {}
+        return {**arrays, **scores}
+
+    def results(self, **inputs: Tensor) -> dict[str, Tensor]:
+        vectors = self._model(**{name: inputs[name] for name in self._names})
+        first, second, *more = vectors.reshape(self._texts, -1, vectors.shape[-1]).unbind(0)
+        if self._scored:
+            cosine = F.cosine_similarity(first, second)
+            counted = (inputs["scores"] * 0 + 1).sum()
+            return {"loss": F.mse_loss(cosine, inputs["scores"]), "found": cosine, "counted": counted}
+        scores = F.normalize(first) @ F.normalize(second).mT
+        loss = F.in_batch_contrastive_loss(first, second, *more)
+        return {"loss": loss, **_right(scores, arange(first.shape[0]))}
+
+    def score(self, loss: float, found: Array, examples: Sequence[tuple[list[Any], float]]) -> float:
+        if not self._scored:
+            return super().score(loss, found, examples)
+        return spearman(found, np.array([score for _, score in examples]))
+
+
+def _score(value: Any) -> float:
+    try:
+        score = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        score = math.nan
+    if not -1 <= score <= 1:
+        raise RowError(f"the score is {value!r}, expected a number from -1 to 1, as a cosine is")
+    return score
+
+
+def spearman(x: Array, y: Array) -> float:
+    """Spearman's correlation of two series, (N,) each: that of their ranks; equal numbers share theirs."""
+    first, second = (_ranks(series) - (len(series) - 1) / 2 for series in (x, y))
+    size = float(np.sqrt((first @ first) * (second @ second)))
+    return float(first @ second) / size if size else 0.0
+
+
+def _ranks(series: Array) -> Array:
+    _, places, counts = np.unique(series, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts + 1) / 2)[places])
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The ids of a text, and which of them are learned."""
+
+    ids: Array
+    learned: Array
+
+
+class Generation(TrainingTask):
+    """Texts, or the answers to prompts and in conversations: the cross-entropy of tokens, and its perplexity."""
+
+    metric = "perplexity"
+
+    def __init__(self, model: Any, tokenizer: Tokenizer, columns: Columns, max_length: int) -> None:
+        self._model, self._tokenizer, self._most = model, tokenizer, max_length
+        self._make: Callable[..., Learned] = self._completed if len(columns.texts) > 1 else self._text
+        self.specs = {name: spec("N", "L", dtype=int64) for name in ("input_ids", "labels")}
+        tokenizer.library.no_truncation()
+        tokenizer.library.no_padding()
+        end = tokenizer.library.token_to_id(tokenizer.special_tokens.get("eos_token", ""))
+        self._end = [end] if end is not None else list(tokenizer.eos_token_ids[:1])
+
+    def example(self, values: Sequence[Any]) -> Learned:
+        whole = self._make(*values)
+        found = Learned(whole.ids[: self._most], whole.learned[: self._most])
+        if not found.learned[1:].any():
+            reason = (
+                f"the first {self._most} tokens have no answer (max_length)"
+                if whole.learned[1:].any()
+                else ("there is no answer to learn")
+            )
+            raise RowError(reason)
+        return found
+
+    def batch(self, examples: Sequence[Learned]) -> dict[str, Array]:
+        """Ids, and for each place the id to be predicted there, which is the next one."""
+        shape = len(examples), max(each.ids.size for each in examples)
+        arrays = {"input_ids": np.zeros(shape, np.int64), "labels": np.full(shape, IGNORED, np.int64)}
+        for row, each in enumerate(examples):
+            arrays["input_ids"][row, : each.ids.size] = each.ids
+            arrays["labels"][row, : each.ids.size - 1] = np.where(each.learned, each.ids, IGNORED)[1:]
+        return arrays
+
+    def results(self, **inputs: Tensor) -> dict[str, Tensor]:
+        logits, labels = self._model(inputs["input_ids"]), inputs["labels"].flatten()
+        loss = F.cross_entropy(logits.flatten(0, 1), labels, ignore_index=IGNORED)
+        counted = (labels != IGNORED).float()
+        return {"loss": loss, "found": counted[:0], "counted": counted.sum()}
+
+    def score(self, loss: float, found: Array, examples: Sequence[Learned]) -> float:
+        return math.exp(min(loss, 700.0))
+
+    def _text(self, value: Any) -> Learned:
+        if isinstance(value, (list, tuple, np.ndarray)):
+            return self._conversation(list(value))
+        return self._encoded(checked_text(value, _LONGEST), [(0, _LONGEST)])
+
+    def _completed(self, prompt: Any, completion: Any) -> Learned:
+        before = checked_text(prompt, _LONGEST)
+        return self._encoded(before + checked_text(completion, _LONGEST), [(len(before), _LONGEST)])
+
+    def _conversation(self, messages: list[Any]) -> Learned:
+        """A conversation as the template writes it; the messages of the assistant are learned."""
+        template = self._tokenizer.chat_template
+        if template is None:
+            raise RowError("it is a conversation, and the checkpoint has no chat template")
+        if not all(isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in messages):
+            raise RowError("expected a list of messages, each with a role and content")
+        spans: list[tuple[int, int]] = []
+        try:
+            text = template.render(messages, add_generation_prompt=False)
+            for place, message in enumerate(messages):
+                if message["role"] == "assistant":
+                    start = template.render(messages[:place], add_generation_prompt=True)
+                    stop = template.render(messages[: place + 1], add_generation_prompt=False)
+                    if not (stop.startswith(start) and text.startswith(stop)):
+                        raise RowError(f"the chat template writes message {place} differently when others follow it")
+                    spans.append((len(start), len(stop)))
+        except ChatTemplateError as error:
+            raise RowError(str(error)) from error
+        return self._encoded(text, spans, whole=True)
+
+    def _encoded(self, text: str, spans: Sequence[tuple[int, int]], whole: bool = False) -> Learned:
+        """The ids of a text; those of characters in the spans are learned. An end is added if it is not `whole`."""
+        found = self._tokenizer.library.encode(text, add_special_tokens=not whole)
+        inside = [any(start < last <= stop for start, stop in spans) for _, last in found.offsets]
+        end = [] if whole or found.ids[-1:] == self._end else self._end
+        return Learned(np.array([*found.ids, *end], np.int64), np.array([*inside, *(True for _ in end)], bool))

@@ -1,0 +1,376 @@
+"""`lucid train` learns each task, gives the same bits whatever interrupts it, and names what it cannot learn from."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.runtime import Training, TrainingError
+from tests.chat.checkpoints import checkpoint
+from tests.console import in_process
+from tests.layout_checkpoints import whole
+
+pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
+
+from lucid.batch import TrainingOptions, fine_tune  # after the check
+from lucid.batch.training_tasks import Columns, Generation, spearman
+from lucid.generation.chat import load_tokenizer
+
+ROWS = [{"text": ("pay " if row % 2 else "send ") + "abcdefgh"[: row % 8 + 1], "label": row % 2} for row in range(20)]
+QUICK: dict[str, Any] = {"task": "text-classification", "num_train_epochs": 2, "batch_size": 6, "learning_rate": 0.02}
+
+
+def written(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return whole(tmp_path_factory.mktemp("encoder") / "encoder", "sentences/cls")
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoint(tmp_path_factory.mktemp("decoder") / "decoder")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("data") / "rows.jsonl", ROWS)
+
+
+# What is learned ------------------------------------------------------------------------------------------------------
+
+
+def test_a_classifier_gets_a_head_for_the_labels_of_the_data(encoder: Path, tmp_path: Path) -> None:
+    names = ["send", "pay"]
+    rows = "".join(f"{row['text']},{names[int(str(row['label']))]}\n" for row in ROWS)
+    (tmp_path / "in.csv").write_text(f"body,kind\n{rows}", encoding="utf-8")
+    options = {**QUICK, "num_train_epochs": 12, "columns": ["body"], "label_column": "kind"}
+    history = fine_tune(encoder, tmp_path / "in.csv", tmp_path / "out", TrainingOptions(**options))
+    assert history[-1]["train_loss"] < 0.5 * history[0]["train_loss"] and history[-1]["eval_accuracy"] == 1
+    model: Any = lucid.models.load(tmp_path / "out")
+    assert type(model).__name__ == "BertForSequenceClassification" and model.config.num_labels == 2
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["id2label"] == {"0": "pay", "1": "send"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out"], "nothing else stays"
+
+
+PAIRS = [{"sentence1": row["text"], "sentence2": "pay", "score": row["label"]} for row in ROWS]
+TRIPLES = [{"anchor": row["text"], "positive": str(row["text"])[:5], "negative": "."} for row in ROWS]
+ANSWERS = [{"prompt": row["text"], "completion": "yes"} for row in ROWS]
+TALKS = [
+    {"messages": [{"role": "user", "content": row["text"]}, {"role": "assistant", "content": "yes"}]} for row in ROWS
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "source", "options", "metric", "kind"),
+    [
+        (PAIRS, "encoder", {"learning_rate": 0.01}, "eval_spearman", "SentenceEncoder"),
+        (TRIPLES, "encoder", {"learning_rate": 0.01, "val_set_size": 0}, "epoch", "SentenceEncoder"),
+        (ANSWERS, "decoder", {"learning_rate": 0.003}, "eval_perplexity", "Llama"),
+        (TALKS, "decoder", {"lora": 2, "bits": 4, "learning_rate": 0.02, "val_set_size": 0}, "epoch", "Llama"),
+    ],
+    ids=["scores", "in-batch negatives", "answers", "conversations, LoRA"],
+)
+def test_each_task_is_learned_and_read_again(
+    rows: Any, source: str, options: Any, metric: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = written(tmp_path / "rows.jsonl", rows)
+    settings = TrainingOptions(num_train_epochs=3, batch_size=10, **options)
+    history = fine_tune(request.getfixturevalue(source), place, tmp_path / "out", settings)
+    assert len(history) == 3 and metric in history[-1]
+    assert history[-1]["train_loss"] < 0.97 * history[0]["train_loss"]
+    assert type(lucid.models.load(tmp_path / "out")).__name__ == kind
+    assert (tmp_path / "out" / "adapter_config.json").exists() == ("lora" in options)
+
+
+def test_of_prompts_and_conversations_the_answers_are_learned(decoder: Path) -> None:
+    tokenizer = load_tokenizer(decoder)
+
+    def learned(values: Sequence[Any], *columns: str) -> list[str]:
+        example = Generation(None, tokenizer, Columns(columns, None), 40).example(values)
+        return [tokenizer.library.id_to_token(each) for each in example.ids[example.learned]]
+
+    assert learned(["ab", "cd"], "prompt", "completion") == ["c", "d", "</s>"]
+    assert learned(["ab"], "text") == ["a", "b", "</s>"]
+    talk = [("user", "ab"), ("assistant", "c"), ("user", "d"), ("assistant", "e")]
+    messages = [{"role": role, "content": content} for role, content in talk]
+    assert learned([messages], "messages") == ["c", "</s>", "e", "</s>"]
+
+
+def test_adapters_of_a_classifier_are_merged_or_written_with_its_head(
+    encoder: Path, data: Path, tmp_path: Path
+) -> None:
+    for merge in (False, True):
+        options = TrainingOptions(**QUICK, lora=2, target_modules=("query", "value"), merge=merge, val_set_size=0)
+        fine_tune(encoder, data, tmp_path / f"out{merge}", options)
+    whole, adapted = (lucid.models.load(tmp_path / f"out{merge}", "text-classification") for merge in (True, False))
+    ids = lucid.tensor([[5, 6, 7]])
+    np.testing.assert_allclose(whole(ids).numpy(), adapted(ids).numpy(), atol=1e-6)
+    about = json.loads((tmp_path / "outFalse" / "adapter_config.json").read_text())
+    assert about["base_model_name_or_path"] == str(encoder) and about["r"] == 2 and about["lora_alpha"] == 4
+    assert about["modules_to_save"] == ["bert.pooler.dense", "classifier"]
+
+
+def test_it_stops_early_and_writes_the_best_weights(encoder: Path, data: Path, tmp_path: Path) -> None:
+    options = {**QUICK, "learning_rate": 1.0, "early_stopping_patience": 2, "num_train_epochs": 9, "eval_steps": 1}
+    rows = [{**row, "label": 1 - int(str(row["label"]))} for row in ROWS[:4]]  # of which training takes it away
+    options["eval_dataset"] = [str(written(tmp_path / "eval.jsonl", rows))]
+    history = fine_tune(encoder, data, tmp_path / "out", TrainingOptions(**options))
+    losses = [entry["eval_loss"] for entry in history]
+    assert len(losses) == losses.index(min(losses)) + 3 < 36
+    assert json.loads((tmp_path / "out" / "lucid_training.json").read_text())["history"] == history
+    model: Any = lucid.models.load(tmp_path / "out")
+    logits = model(**batch_of(tmp_path / "out", [str(row["text"]) for row in rows]))
+    found = nn.functional.cross_entropy(logits, lucid.tensor([row["label"] for row in rows])).item()
+    assert found == pytest.approx(min(losses), rel=1e-4)
+
+
+def batch_of(folder: Path, texts: Sequence[str]) -> dict[str, Any]:
+    library = load_tokenizer(folder).library
+    library.enable_padding()
+    found = library.encode_batch(list(texts))
+    arrays = {"input_ids": [each.ids for each in found], "attention_mask": [each.attention_mask for each in found]}
+    return {name: lucid.tensor(array) for name, array in arrays.items()}
+
+
+def test_spearman_shares_ranks_of_equal_numbers() -> None:
+    assert spearman(np.array([1.0, 2, 3, 4]), np.array([10.0, 20, 30, 40])) == pytest.approx(1)
+    assert spearman(np.array([1.0, 2, 3, 4]), np.array([4.0, 3, 2, 1])) == pytest.approx(-1)
+    assert spearman(np.array([1.0, 2, 2, 3]), np.array([1.0, 3, 2, 4])) == pytest.approx(0.9486833)  # scipy's
+    assert spearman(np.ones(3), np.arange(3.0)) == 0
+
+
+# What interrupts it ---------------------------------------------------------------------------------------------------
+
+FROZEN = ("embeddings.*", "encoder.*")  # so that a step is exported in no time
+INTERRUPTED = TrainingOptions(**QUICK, save_steps=2, early_stopping_patience=5, eval_steps=3, freeze=FROZEN)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(encoder: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "out"
+    fine_tune(encoder, data, folder, INTERRUPTED)
+    return folder
+
+
+def at_call(number: int, function: Callable[..., Any], error: BaseException) -> Callable[..., Any]:
+    """The function, whose call of this number raises an error first."""
+    calls = 0
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            raise error
+        return function(*arguments, **options)
+
+    return counted
+
+
+def same(folder: Path, other: Path) -> bool:
+    names = sorted(path.name for path in other.iterdir())
+    assert sorted(path.name for path in folder.iterdir()) == names
+    return all((folder / name).read_bytes() == (other / name).read_bytes() for name in names)
+
+
+def test_the_same_command_goes_on_to_the_same_bits(
+    encoder: Path, data: Path, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+    interrupts: list[tuple[Any, str, int, BaseException]] = [
+        (Training, "step", 1, OSError(errno.EIO, "Input/output error")),  # before the first checkpoint: nothing stays
+        (Training, "step", 4, KeyboardInterrupt()),  # between two checkpoints: Ctrl-C writes one
+        (Training, "evaluate", 1, KeyboardInterrupt()),
+        (Training, "save", 1, OSError(errno.ENOSPC, "No space left on device")),
+        (lucid.models, "save", 1, OSError(errno.ENOSPC, "No space left on device")),  # at the very end
+    ]
+    for place, name, number, error in interrupts:
+        with monkeypatch.context() as patch, pytest.raises(type(error)) as caught:
+            patch.setattr(place, name, at_call(number, getattr(place, name), error))
+            fine_tune(encoder, data, output, INTERRUPTED)
+        assert not output.exists()
+        note = f"{output}.training has its last checkpoint; the same command goes on from there"
+        assert vars(caught.value).get("__notes__") == ([note] if os.listdir(tmp_path) else None)
+    seen: list[Any] = []
+    fine_tune(encoder, data, output, INTERRUPTED, begun=seen.append)
+    assert seen[0].resumed == seen[0].steps == 6
+    assert same(output, uninterrupted) and os.listdir(tmp_path) == ["out"]
+
+
+KILLED = """
+import os, signal, sys
+from lucid.batch import TrainingOptions, fine_tune
+sync, calls = os.fsync, 0
+def killed(descriptor):
+    global calls
+    calls += "checkpoint" in os.readlink(f"/proc/self/fd/{descriptor}")
+    if calls == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sync(descriptor)
+os.fsync = killed
+fine_tune(*sys.argv[1:4], eval(sys.argv[4]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names its open files by /proc")
+def test_a_run_that_is_killed_while_it_writes_goes_on_to_the_same_bits(
+    encoder: Path, data: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    command = [sys.executable, "-c", KILLED, str(encoder), str(data), str(output), repr(INTERRUPTED)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert (tmp_path / "out.training" / "checkpoint.safetensors").exists()
+    seen: list[Any] = []
+    fine_tune(encoder, data, output, INTERRUPTED, begun=seen.append)
+    assert seen[0].resumed == 2
+    assert same(output, uninterrupted) and os.listdir(tmp_path) == ["out"]
+
+
+def test_a_folder_that_was_trained_so_is_left_as_it_is(encoder: Path, data: Path, uninterrupted: Path) -> None:
+    before = [(path.name, path.stat().st_mtime_ns) for path in sorted(uninterrupted.iterdir())]
+    work = uninterrupted.with_name("out.training")  # the run was killed before it could remove the folder
+    work.mkdir()
+    (work / "run.json").write_text("{}")
+    history = fine_tune(encoder, data, uninterrupted, INTERRUPTED)
+    assert len(history) == 2 and os.listdir(uninterrupted.parent) == ["out"]
+    assert [(path.name, path.stat().st_mtime_ns) for path in sorted(uninterrupted.iterdir())] == before
+    with pytest.raises(FileExistsError, match="the folder is not empty; give the name of a new one"):
+        fine_tune(encoder, data, uninterrupted, TrainingOptions(**QUICK))
+
+
+def test_another_source_or_other_options_do_not_go_on(
+    encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Training, "step", at_call(3, Training.step, KeyboardInterrupt()))
+        fine_tune(encoder, data, output, INTERRUPTED)
+    other = whole(tmp_path / "other", "sentences/cls")
+    weights = lucid.load(other / "model.safetensors")
+    lucid.save(other / "model.safetensors", {name: array + 0.5 for name, array in weights.items()})
+    more = written(tmp_path / "more.jsonl", ROWS[:6])
+    for arguments, message in (
+        ((other, data, INTERRUPTED), r"whose source differed.*model.safetensors is new or has changed"),
+        ((encoder, more, INTERRUPTED), r"whose data differed.*more.jsonl is new or has changed"),
+        ((encoder, data, TrainingOptions(**{**QUICK, "seed": 1})), r"whose options differed.*seed: 0, now 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fine_tune(*arguments[:2], output, arguments[2])
+
+
+def test_a_loss_that_is_not_finite_names_the_step_and_the_layer(encoder: Path, data: Path, tmp_path: Path) -> None:
+    options = {**QUICK, "freeze": FROZEN, "learning_rate": 3e38, "max_grad_norm": 0, "warmup_ratio": 0, "save_steps": 1}
+    with pytest.raises(TrainingError, match=r"at step 1 the loss is nan, first in .+") as caught:
+        fine_tune(encoder, data, tmp_path / "out", TrainingOptions(**options))
+    assert caught.value.__notes__ == [
+        f"to begin again with other options, such as a lower learning rate, remove {tmp_path / 'out.training'}"
+    ]
+
+
+# What cannot be learned from ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "rows", "options", "message"),
+    [
+        ("encoder", [{"body": "a", "label": 0}], {}, "has no column 'text'; its columns are body, label"),
+        ("encoder", [{"text": "a"}], {}, "has no column 'label'; its columns are text"),
+        ("encoder", [*ROWS, {"text": "a"}], {}, "1 of 21 rows .* the first is row 20, .*: the label is missing"),
+        ("encoder", [*ROWS, {"text": " ", "label": 0}], {}, "row 20, .*: the text is empty; mend or remove them"),
+        ("encoder", [{"text": "a", "label": 0.5}], {}, "the label is 0.5, expected a name or a whole number"),
+        ("encoder", ROWS[:1], {}, "all rows have the label 0, expected two labels or more"),
+        ("head", [{"text": "a", "label": 3}], {}, "the label is 3, expected one of LABEL_0, LABEL_1, LABEL_2"),
+        ("head", [{"text": "a", "label": "LABEL_O"}], {}, "'LABEL_O', expected one of .*; did you mean LABEL_0 or "),
+        ("encoder", [{**PAIRS[0], "score": 5}], {"task": None}, "the score is 5, expected a number from -1 to 1"),
+        ("encoder", ROWS, {"task": "text-generation"}, "'text-generation' is not known for model_type bert"),
+        ("encoder", PAIRS, {"task": None, "columns": ["score"]}, "reads 2 or 3 columns of texts, got 1: score"),
+        (
+            "decoder",
+            [{"prompt": "abcdef", "completion": "g"}],
+            {"task": None, "max_length": 4},
+            "4 tokens have no answer",
+        ),
+        ("decoder", [{"messages": "ab"}], {"task": None, "columns": ["text"]}, "has no column 'text'"),
+        ("encoder", ROWS, {"freeze": ["nothing.*"]}, "freeze: 'nothing.\\*' matches no parameter"),
+        ("encoder", ROWS, {"freeze": ["*"]}, "freeze: \\* leaves no parameter to train"),
+        ("encoder", ROWS, {"lora": 2, "target_modules": ["q_proj"]}, "'\\*.q_proj' matches no parameter"),
+        ("vision", ROWS, {}, "model_type vit has no head for text-classification"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_named_and_leaves_nothing(
+    source: str, rows: Any, options: Any, message: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    (tmp_path / "run").mkdir()
+    variants = {"head": "tasks/bert_text_classification", "vision": "vit/base"}
+    place = whole(tmp_path / source, variants[source]) if source in variants else request.getfixturevalue(source)
+    with pytest.raises((ValueError, KeyError), match=message):
+        fine_tune(
+            place, written(tmp_path / "r.jsonl", rows), tmp_path / "run" / "out", TrainingOptions(**QUICK | options)
+        )
+    assert os.listdir(tmp_path / "run") == []
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_what_it_takes_and_each_evaluation(
+    encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["train", encoder, data, "--task", "text-classification", "--epochs", 1, "-o", tmp_path / "out"]
+    command += [word for pattern in FROZEN for word in ("--freeze", pattern)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "step", at_call(2, Training.step, KeyboardInterrupt()))
+        assert in_process(command, monkeypatch) == 130
+    assert "interrupted\n  " in (err := capsys.readouterr().err) and "the same command goes on" in err
+    assert in_process(command, monkeypatch) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        "task        text-classification, of the columns text, label",
+        "rows        18 to learn from, 2 to evaluate with",
+    ]
+    assert lines[3].startswith("options     num_train_epochs 1, batch_size 16, learning_rate 5e-05, ")
+    assert lines[4] == "steps       2, after 1 of an earlier run"
+    assert lines[5].startswith("step 2      epoch 1: train loss 0.") and "eval accuracy" in lines[5]
+    assert lines[6].startswith(f"written     {tmp_path / 'out'}, 6 files")
+    assert in_process([*command, "--json"], monkeypatch) == 0, "it is there already"
+    assert json.loads(capsys.readouterr().out)["history"][0]["step"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--val-set-size", 1], 2, "val_set_size is 1.0, expected a share of at least 0, below 1"),
+        (["--bits", 4], 2, "bits: for adapters; give their rank, such as lora=8 (--lora 8)"),
+        (["--early-stopping-patience", 1, "--val-set-size", 0], 2, "there is no evaluation"),
+        (["--column", "body"], 1, "has no column 'body'; its columns are text, label"),
+    ],
+)
+def test_errors_take_a_line_and_have_the_exit_codes_of_the_page(
+    options: Any,
+    code: int,
+    message: str,
+    encoder: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["train", encoder, data, "--task", "text-classification", "-o", tmp_path / "out"]
+    assert in_process([*command, *options], monkeypatch) == code
+    err = capsys.readouterr().err
+    assert message in err and err.startswith("lucid: ") and len(err.splitlines()) == 1
