@@ -146,7 +146,8 @@ def write_with_labels(
         first = next((layer for layer in names if name.startswith(layer)), "")
         stored[names.get(first, "") + name.removeprefix(first)] = _new(name, own[name].numpy().shape, random, deviation)
     told = {name: value for name, value in options.options.items() if name not in ("auto_map", "quantization_config")}
-    told["architectures"] = [name for name in CLASSES[options.model_type].split() if name.endswith(_ENDING)][:1]
+    classes = [name for name in CLASSES.get(options.model_type, ()) if name.endswith(_ENDING)]
+    told["architectures"] = classes[:1] or [reader.__name__]  # the second of a model from outside
     told["id2label"] = {str(number): label for number, label in enumerate(labels)}
     told["label2id"] = {label: number for number, label in enumerate(labels)}
     end = told.get("eos_token_id")
