@@ -376,3 +376,50 @@ def test_sizes_without_a_name_are_called_after_their_axis(tmp_path):
     assert inspect_model(path, {"x.0": 5}).flops == 15
     with pytest.raises(ValueError, match=r"size K: the model's symbolic sizes are x\.0"):
         inspect_model(path, {"K": 5})
+
+
+def test_the_memory_of_values_is_counted_from_node_to_node(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"], "first"),  # a: 400 bytes
+        helper.make_node("Exp", ["a"], ["b"], "second"),  # a and b
+        helper.make_node("Reshape", ["b", "shape"], ["c"], "view"),  # the memory of b
+        helper.make_node("Concat", ["c", "c", "a"], ["d"], "widest", axis=0),  # a, b and 1200 bytes
+        helper.make_node("ReduceSum", ["d"], ["e"], "last", keepdims=0),  # d and 4 bytes
+    ]
+    path = save(tmp_path / "m.onnx", nodes, {"x": ["N"]}, {"shape": np.array([-1])})
+    found = inspect_model(path, {"N": 100}).memory
+    assert (found.bytes, found.node, found.unknown) == (400 + 400 + 1200, "widest", 0)
+    assert inspect_model(path, {"N": 10}).memory.bytes == 200
+
+
+def test_the_memory_of_a_branch_is_that_of_the_largest(tmp_path: Path) -> None:
+    def branch(name: str, count: int) -> onnx.GraphProto:
+        nodes = [helper.make_node("Neg", ["x"], [f"{name}.0"], f"{name}.0")]
+        nodes += [
+            helper.make_node("Concat", [f"{name}.0"] * count, [f"{name}.1"], f"{name}.1", axis=0),
+            helper.make_node("ReduceSum", [f"{name}.1"], [f"{name}.2"], f"{name}.2", keepdims=0),
+        ]
+        return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(f"{name}.2", TensorProto.FLOAT, [])])
+
+    condition = helper.make_node("Cast", ["y"], ["condition"], "condition", to=TensorProto.BOOL)
+    choice = helper.make_node(
+        "If", ["condition"], ["z"], "choice", then_branch=branch("a", 3), else_branch=branch("b", 7)
+    )
+    path = save(tmp_path / "m.onnx", [condition, choice], {"x": [10], "y": []}, {})
+    found = inspect_model(path).memory
+    assert (found.bytes, found.node) == (1 + 4 + 40 + 280, "choice")
+
+
+def test_a_step_that_recomputes_its_layers_takes_less_memory(tmp_path: Path) -> None:
+    def memory(model: Any) -> int:
+        lucid.export.training_step(
+            model, lambda x: model(x).sum(), lucid.optim.SGD(0.1), ("N", 8), path=tmp_path / "step.onnx"
+        )
+        found = inspect_model(tmp_path / "step.onnx", {"N": 4096}).memory
+        assert found.unknown == 0
+        return found.bytes
+
+    def layers() -> list[Any]:
+        return [nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)) for _ in range(6)]
+
+    assert memory(nn.Sequential(*map(nn.recompute, layers()))) < 0.5 * memory(nn.Sequential(*layers()))

@@ -24,7 +24,7 @@ from lucid.ops.convolution import WINDOWED
 from lucid.ops.tensor.tensor import Tensor
 
 SMALL = 1024  # up to so many bytes a constant is compared by its contents, and never stored as external data
-_LARGE = 1 << 20  # from so many bytes on, a constant of one number is computed when the model runs, and not stored
+_LARGE = 1 << 18  # from so many bytes on, a constant of one number is computed when the model runs, and not stored
 Operand: TypeAlias = str | Value | Tensor | Array | None
 Operands: TypeAlias = Operand | list[Operand] | tuple[Operand, ...]
 

@@ -14,6 +14,7 @@ import onnx
 from lucid.core.targets.record import Release, release_of
 from lucid.core.targets.runtimes import OLDEST_RELEASE
 from lucid.inspection.loaders import Loader, loaders, other_loaders
+from lucid.inspection.memory import PeakMemory, peak_memory_of
 from lucid.inspection.read import read
 from lucid.inspection.shapes import free_sizes, inferred, real_inputs, shapes_of, type_text
 from lucid.inspection.tree import ModuleCost, tree_of
@@ -34,6 +35,7 @@ class Inspection:
         operators: how many nodes there are of each operator, the most frequent first.
         sizes: the values of the symbolic sizes for which operations are counted.
         modules: the cost of the model, with that of its modules.
+        memory: the most memory that values take at once at `sizes`, besides weights and inputs.
         loaders: the runtimes, and whether each runs the model.
     """
 
@@ -46,6 +48,7 @@ class Inspection:
     operators: Mapping[str, int]
     sizes: Mapping[str, int]
     modules: ModuleCost
+    memory: PeakMemory
     loaders: tuple[Loader, ...]
 
     @property
@@ -84,6 +87,7 @@ class Inspection:
             "parameters": self.parameters,
             "flops": self.flops,
             "uncounted_nodes": self.modules.cost.unknown,
+            "peak_memory": asdict(self.memory),
             "modules": tree,
             "loaders": [asdict(each) for each in self.loaders],
         }
@@ -134,6 +138,7 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
         operators=dict(operators.most_common()),
         sizes=bound,
         modules=tree_of(model, shapes_of(typed), path),
+        memory=peak_memory_of(typed),
         loaders=(*ours, *other_loaders(used, values_of(model, typed, bound), declared)),
     )
 

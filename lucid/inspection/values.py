@@ -100,7 +100,7 @@ def values_of(model: ModelProto, typed: ModelProto, sizes: Mapping[str, int]) ->
         nodes,
         {output: node for node in nodes for output in node.output if output and node.op_type != "Constant"},
         dict(users),
-        _kinds(typed.graph) | {name: tensor.data_type for name, tensor in constants.items()},
+        kinds_of(typed.graph) | {name: tensor.data_type for name, tensor in constants.items()},
         constants,
         any(not size.HasField("dim_value") for size in given),
         shapes_of(typed),
@@ -114,6 +114,7 @@ def attributes_of(node: NodeProto) -> dict[str, object]:
     return found | {a.name: list(a.ints) for a in node.attribute if a.type == AttributeProto.INTS}
 
 
-def _kinds(graph: GraphProto) -> dict[str, int]:
+def kinds_of(graph: GraphProto) -> dict[str, int]:
+    """ONNX's numbers of the element types of values by name, also of those inside branches and loops."""
     values = (value for each in graphs_inside(graph) for value in (*each.input, *each.value_info, *each.output))
     return {value.name: value.type.tensor_type.elem_type for value in values}

@@ -81,6 +81,10 @@ def _print(out: terminal.Output, inspection: Inspection, depth: int) -> None:
         notes.append(f"{inspection.modules.cost.unknown} nodes not counted: their shapes are not known")
     if notes:
         out.line("; ".join(notes), style="dim")
+    memory = inspection.memory
+    at = f", at {memory.node}" if memory.node else ""
+    uncounted = f"; {memory.unknown} values not counted: their shapes are not known" if memory.unknown else ""
+    out.line(f"memory  {terminal.size(memory.bytes)} for values at once{at}{uncounted}", style="dim")
     out.line()
     operators = list(inspection.operators.items())
     shown = ", ".join(f"{name} {count}" for name, count in operators[:12])
