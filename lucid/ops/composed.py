@@ -93,7 +93,7 @@ def lerp(x: Tensor, end: TensorLike, weight: TensorLike) -> Tensor:
 
 @function
 def addcmul(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
-    """x + value * tensor1 * tensor2, in the type that the tensors are promoted to; for integers `value` is cut to one."""
+    """x + value * tensor1 * tensor2, in the promoted type of the tensors; for integers `value` is cut to one."""
     product = as_tensor("addcmul", tensor1) * tensor2
     dtype = add(x, product).dtype
     return add(x, product.astype(dtype) * (value if dtype.kind == "float" else int(value)))

@@ -1,6 +1,6 @@
 """The classes that transformers has for each model type, by the names that `architectures` may have.
 
-`architectures.json` is generated from transformers' sources by tools/make_architectures.py.
+`architectures.json` is generated from the sources of transformers.
 """
 
 from __future__ import annotations
