@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from subprocess import CalledProcessError
 
 import numpy as np
 import pytest
@@ -45,6 +45,7 @@ from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
+from tests.waiting import PATIENCE
 
 INSTANT = Effort(rounds=3, least=1, limit=0.0, seconds=0.0, pause=0.0, warm_up=0.0, patience=0.0)
 FIGURES = Path(__file__).parents[1] / "docs" / "benchmarks"
@@ -70,7 +71,7 @@ def test_a_command_is_measured_with_the_processes_that_it_starts() -> None:
     found = measure([sys.executable, "-c", f"{inner}; print('done')"])
     assert found.output == "done\n" and found.processes >= 2
     assert 0.05 < found.processor < 60 and found.memory > 1 << 20
-    with pytest.raises(CalledProcessError):
+    with pytest.raises(subprocess.CalledProcessError):
         measure([sys.executable, "-c", "raise SystemExit(3)"])
 
 
@@ -82,17 +83,24 @@ def test_blocks_alternate_and_each_pair_gives_a_ratio() -> None:
     assert seconds.median > 0 and timings["b"].ratio.low <= timings["b"].ratio.median <= timings["b"].ratio.high
 
 
-def test_measuring_waits_while_cores_share_no_cache() -> None:
+def test_measuring_waits_while_cores_share_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.cores._PAUSE", 0.001)
     ways = iter([600.0, 200.0, 500.0, 450.0, 300.0, 650.0, 650.0])
     cores = Cores(measured=lambda: next(ways))
-    assert cores.wait_until_near(0.01) and cores.nearest == 600.0  # the first way has none to be compared with
-    assert cores.wait_until_near(0.01) and cores.nearest == 200.0
-    assert cores.wait_until_near(0.05) and cores.nearest == 200.0
+    assert cores.wait_until_near(PATIENCE) and cores.nearest == 600.0  # the first way has none to be compared with
+    assert cores.wait_until_near(PATIENCE) and cores.nearest == 200.0
+    assert cores.wait_until_near(PATIENCE) and cores.nearest == 200.0
     assert list(ways) == [650.0, 650.0]  # 500 and 450 were far, 300 was not
     assert not Cores(100.0, lambda: 300.0).wait_until_near(0.001)
     assert Cores(100.0, lambda: 1 / 0).wait_until_near(0.0)
-    way = processes.run("benchmarks.cores")
-    assert 10 < way < 1e6 if usable_cores() > 1 and hasattr(os, "fork") else way == 0
+
+
+def test_the_way_between_cores_is_in_nanoseconds() -> None:
+    """The mean of a turn of 10 marks, which takes a second by this clock."""
+    clock = "import itertools; from benchmarks import cores; cores.time.perf_counter = itertools.count().__next__"
+    program = f"{clock}; cores._MARKS, cores._TURNS = (1, 2) * 5, 1; print(cores.round_trip())"
+    way = float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout)
+    assert way == (1e8 if usable_cores() > 1 and hasattr(os, "fork") else 0)
 
 
 def test_a_way_may_stand_alone() -> None:

@@ -27,6 +27,7 @@ from lucid.models import load as load_model
 from lucid.runtime import Session
 from tests.console import LUCID, in_process
 from tests.models import goldens
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 MHA = ("nn.MultiHeadAttention", "--set", "embed_dim=16", "--set", "num_heads=4")
@@ -35,7 +36,7 @@ MHA = ("nn.MultiHeadAttention", "--set", "embed_dim=16", "--set", "num_heads=4")
 def lucid(*arguments: object, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run the console script and check its exit code."""
     assert LUCID.exists(), "the console script is not installed: pip install -e ."
-    done = subprocess.run([LUCID, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=120)
+    done = subprocess.run([LUCID, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=PATIENCE)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -220,7 +221,7 @@ def test_run_writes_what_the_session_computes(mha, tmp_path, data, shown):
 )
 def test_a_command_without_its_extra_says_what_to_install(command, module, needed):
     program = f"import sys; sys.modules[{module!r}] = None; from lucid.cli.console import main; main()"
-    done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (1, f"lucid: {needed}\n")
 
 
@@ -260,7 +261,7 @@ def test_doctor_knows_what_every_extra_adds():
 def doctor_beside(packages):
     """The command, with a folder of packages before the installed ones."""
     environment = {**os.environ, "PYTHONPATH": str(packages)}
-    return subprocess.run([LUCID, "doctor"], capture_output=True, text=True, timeout=60, env=environment)
+    return subprocess.run([LUCID, "doctor"], capture_output=True, text=True, timeout=PATIENCE, env=environment)
 
 
 def test_doctor_says_what_is_wrong_with_two_wheels(tmp_path):
@@ -286,7 +287,7 @@ SLOW = """
 import numpy as np
 from lucid import nn
 class Big(nn.Module):
-    def __init__(self, count=60):
+    def __init__(self, count):
         self.weights = {str(i): nn.Linear(1024, 1024, bias=False) for i in range(count)}
         for linear in self.weights.values():
             linear.weight.assign(np.zeros((1024, 1024), np.float32) + np.float32(0.1))
@@ -303,23 +304,30 @@ def test_one_file_is_listed_once_however_large(tmp_path, data):
     assert [file["name"] for file in data(*arguments, cwd=tmp_path)["files"]] == ["big.onnx"]
 
 
-# As soon as the first file is there, from inside: another process might come too late.
+# After the second array, from inside: another process might come too late.
 CTRL_C = """
-import os, signal, threading, time
-def interrupt():
-    while not os.listdir("out"):
-        time.sleep(0.001)
-    os.kill(os.getpid(), signal.SIGINT)
+import os, signal
+from lucid.export.onnx_file import writer
+
+write, written = writer._write_array, []
+
+def interrupted(array, *rest):
+    write(array, *rest)
+    written.append(array)
+    if len(written) == 2:
+        assert os.listdir("out")
+        os.kill(os.getpid(), signal.SIGINT)
+
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and inherit that
-threading.Thread(target=interrupt, daemon=True).start()
+writer._write_array = interrupted
 """
 
 
 def test_ctrl_c_in_the_middle_of_writing_leaves_no_file(tmp_path):
     (tmp_path / "big.py").write_text(SLOW + CTRL_C)
     (tmp_path / "out").mkdir()
-    arguments = "export big.py:Big -i x:N,1024 -o out/big.onnx --no-check --external-data".split()
-    done = subprocess.run([LUCID, *arguments], cwd=tmp_path, capture_output=True, timeout=60)
+    arguments = "export big.py:Big --set count=3 -i x:N,1024 -o out/big.onnx --no-check --external-data".split()
+    done = subprocess.run([LUCID, *arguments], cwd=tmp_path, capture_output=True, timeout=PATIENCE)
     assert done.returncode == 130
     assert done.stderr.decode().strip() == "lucid: interrupted"
     assert list((tmp_path / "out").iterdir()) == []
@@ -346,7 +354,7 @@ def Net():
 def test_a_second_ctrl_c_ends_the_work_of_threads(tmp_path):
     (tmp_path / "net.py").write_text(AT_WORK)
     done = subprocess.run(
-        [LUCID, "export", "net.py:Net", "-o", "net.onnx"], cwd=tmp_path, capture_output=True, timeout=60
+        [LUCID, "export", "net.py:Net", "-o", "net.onnx"], cwd=tmp_path, capture_output=True, timeout=PATIENCE
     )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"lucid: interrupted\n")
 

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from lucid.files.weights import save
 from tests.console import LUCID, in_process
 from tests.models import goldens
+from tests.waiting import PATIENCE
 
 LINEAR = ["nn.Linear", "--set", "in_features=2", "--set", "out_features=2"]
 
@@ -185,12 +186,12 @@ def test_no_write_permission(tmp_path, monkeypatch, capsys):
 def test_the_process_ends_so_too(folder):
     """The same in a new process: a wrong command line in words, a failure in JSON."""
     command = ["export", "nn.Linear", "-o", "a.onnx"]
-    done = subprocess.run([LUCID, *command], capture_output=True, text=True, cwd=folder, timeout=60)
+    done = subprocess.run([LUCID, *command], capture_output=True, text=True, cwd=folder, timeout=PATIENCE)
     assert done.returncode == 2
     assert "needs --set in_features=..." in done.stderr
     assert done.stdout == ""
     done = subprocess.run(
-        [LUCID, "inspect", "empty.onnx", "--json"], capture_output=True, text=True, cwd=folder, timeout=60
+        [LUCID, "inspect", "empty.onnx", "--json"], capture_output=True, text=True, cwd=folder, timeout=PATIENCE
     )
     told = json.loads(done.stdout)
     assert done.returncode == told["exit_code"] == 1

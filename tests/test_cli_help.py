@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from lucid.cli.app import app
 from tests.console import LUCID, in_process
+from tests.waiting import PATIENCE
 
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]  # a group
 ROOT = Path(__file__).parents[1]
@@ -75,7 +76,7 @@ def test_python_runs_the_command_too():
 def test_completion(words, expected):
     environment = {**os.environ, "_LUCID_COMPLETE": "complete_bash", "COMP_WORDS": words}
     environment["COMP_CWORD"] = str(len(words.split()) - 1)
-    done = subprocess.run([LUCID], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([LUCID], env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.split() == expected
 
 

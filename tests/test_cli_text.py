@@ -12,7 +12,6 @@ import signal
 import subprocess
 import termios
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,7 @@ from examples.chat import __main__ as chat
 from tests.chat.checkpoints import checkpoint, tokenizer
 from tests.console import LUCID, in_process
 from tests.models.test_gguf import converted
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -265,9 +265,9 @@ def hear_interrupts() -> None:
 
 
 @contextmanager
-def killed_after(running: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
+def killed_at_last(running: subprocess.Popen[bytes]) -> Iterator[None]:
     """So that a program that does not end fails the test instead of holding it up; a failed test ends it at once."""
-    timer = threading.Timer(seconds, running.kill)
+    timer = threading.Timer(PATIENCE, running.kill)
     timer.start()
     try:
         yield
@@ -297,13 +297,13 @@ def test_ctrl_c_ends_generate(endless: Path) -> None:
         subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=hear_interrupts
         ) as running,
-        killed_after(running, 240),
+        killed_at_last(running),
     ):
         assert running.stdout is not None and running.stderr is not None
         shown = running.stdout.read(5)
         running.send_signal(signal.SIGINT)
         shown += running.stdout.read()
-        assert running.wait(20) == 130
+        assert running.wait() == 130
         assert len(shown) > 5 and shown.endswith(b"\n")
         assert running.stderr.read() == b"lucid: interrupted\n"
 
@@ -322,16 +322,14 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_the_conversation(endless: Path) -> Non
             start_new_session=True,
             preexec_fn=terminal,
         ) as running,
-        killed_after(running, 240),
+        killed_at_last(running),
     ):
         os.close(theirs)
         seen = ""
 
         def wait_for(what: str) -> None:
             nonlocal seen
-            start = time.monotonic()
             while what not in seen:
-                assert time.monotonic() - start < 20, seen
                 seen += os.read(ours, 1 << 16).decode(errors="replace")
             seen = seen.split(what, 1)[1]
 
@@ -352,5 +350,5 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_the_conversation(endless: Path) -> Non
                 os.write(ours, CTRL_C)
             wait_for("> ")
         os.write(ours, CTRL_D)
-        assert running.wait(20) == 0
+        assert running.wait() == 0
     os.close(ours)

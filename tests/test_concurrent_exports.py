@@ -24,6 +24,7 @@ from lucid.export.onnx_file import writer
 from lucid.files.locks import exclusively
 from lucid.runtime import Session
 from tests.test_reliability import LINUX, ROOT, names_in
+from tests.waiting import PATIENCE
 
 WIDTH = 64
 
@@ -78,7 +79,7 @@ def exporting(folder: Path, number: float, external: bool) -> Iterator[subproces
     finally:
         assert process.stdin and process.stdout
         process.stdin.close()
-        process.wait(60)
+        process.wait(PATIENCE)
         process.stdout.close()
 
 
@@ -138,20 +139,20 @@ def test_an_export_waits_while_another_stands_between_its_two_files(
     def paused(model: object, offsets: object, location: str) -> onnx.ModelProto:
         if threading.current_thread().name.startswith("first") and location.endswith(".data"):
             between.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE)
         return put_together(model, offsets, location)  # type: ignore[arg-type]
 
     monkeypatch.setattr(writer, "_with_initializers", paused)
     with ThreadPoolExecutor(1, "first") as first, ThreadPoolExecutor(1, "second") as other:
         one = first.submit(to_onnx, graph_of(1.0), path=path, external_data=True)
-        assert between.wait(60)
+        assert between.wait(PATIENCE)
         two = other.submit(to_onnx, graph_of(2.0), path=path, external_data=second)
         with pytest.raises(TimeoutError):
             two.result(0.3)
         assert not path.exists()
         go_on.set()
-        one.result(60)
-        two.result(60)
+        one.result(PATIENCE)
+        two.result(PATIENCE)
     assert shown(path) == 2.0
     assert len(names_in(tmp_path)) == (2 if second else 1)
 

@@ -16,6 +16,7 @@ from lucid import Tensor, ops
 from lucid.core.process.numpy_errstate import without_warnings
 from lucid.nn import functional as F
 from lucid.ops.op import REGISTERED
+from tests.waiting import PATIENCE
 
 LARGEST = Tensor(np.full((2, 2), np.finfo(np.float32).max))
 
@@ -54,7 +55,7 @@ def test_a_quiet_call_sets_no_context_variable_of_the_caller() -> None:
 
 
 def test_threads_are_quiet_at_the_same_time() -> None:
-    inside, found = threading.Barrier(2, timeout=10), []
+    inside, found = threading.Barrier(2, timeout=PATIENCE), []
 
     def overflow() -> None:
         inside.wait()  # both threads are in a quiet call

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.pages import Block, blocks
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "extending.md"
@@ -93,7 +94,7 @@ def python(root: Path, *arguments: str) -> str:
         env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

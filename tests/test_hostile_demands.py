@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from lucid.runtime.session import Session
 from tests.cases import case
 from tests.console import LUCID, in_process
 from tests.hostile import assert_refused, corpus
+from tests.waiting import PATIENCE, until
 
 CASES = corpus("demands")
 LOADED = [name for name in CASES if name.startswith("load_")]
@@ -121,7 +121,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere commands h
 
 def command(*words: object, **budget: object) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {f"LUCID_MAX_{name.upper()}": str(value) for name, value in budget.items()}
-    return subprocess.run([LUCID, *map(str, words)], capture_output=True, text=True, env=environment, timeout=100)
+    return subprocess.run([LUCID, *map(str, words)], capture_output=True, text=True, env=environment, timeout=PATIENCE)
 
 
 def source(folder: Path, *lines: str) -> str:
@@ -185,21 +185,22 @@ def test_a_budget_changes_nothing_for_other_models(tmp_path):
         )  # fmt: skip
 
 
+def state(process: int) -> str:
+    """A letter; Z for one that has ended, which nobody has asked for."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return "ended"
+
+
 @LINUX
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_whoever_ends_the_command_ends_both_processes(how, tmp_path):
-    net = source(tmp_path, f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))", "    time.sleep(100)")
+    net = source(tmp_path, f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))", "    time.sleep(1000)")
     running = subprocess.Popen([LUCID, "report", net, "-i", "x:N,4", "-o", str(tmp_path / "page.html")])
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        time.sleep(0.05)
+    until(lambda: running.poll() is not None or ((tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
     worker = int((tmp_path / "pid").read_text())
     running.send_signal(how)
-    assert running.wait(20) == -how
+    assert running.wait(PATIENCE) == -how
     assert worker != running.pid
-    for _ in range(200):
-        status = Path(f"/proc/{worker}/status")
-        if not status.exists() or "State:\tZ" in status.read_text():
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the worker is still alive")
+    until(lambda: state(worker) in ("ended", "Z"))

@@ -100,9 +100,9 @@ def test_verify_finds_200_flipped_bits_at_random_places(
     for tensor, array in zip(tensors, arrays, strict=True):
         tensor.raw_data = array.tobytes()
     onnx.save(exported, path)
-    start = time.perf_counter()
+    start = time.process_time()
     assert in_process(["verify", str(checkpoint()), path, "--json"], monkeypatch) == 1
-    assert time.perf_counter() - start < 60  # some 2 s on a machine that has nothing else to do
+    assert time.process_time() - start < 60  # some 2 s
     weights = json.loads(capsys.readouterr().out)["weights"]
     assert sum(found["numbers"] for found in weights["different"]) == 200
     assert len(weights["different"]) == weights["stored"] == len(tensors)

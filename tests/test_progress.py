@@ -23,6 +23,7 @@ from lucid.core.words.progress import Advance, listening, phase
 from lucid.export import to_onnx
 from lucid.testing.precision.search import fewest_bits
 from tests.console import LUCID
+from tests.waiting import PATIENCE
 
 
 class Recorder:
@@ -75,7 +76,7 @@ def on_a_terminal(arguments: Sequence[str], cwd: Path) -> tuple[int, str]:
             if not piece:
                 break
             shown += piece
-    return process.wait(60), shown.decode()
+    return process.wait(PATIENCE), shown.decode()
 
 
 BIG = """

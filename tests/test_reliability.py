@@ -24,6 +24,7 @@ from lucid import nn
 from lucid.export import ExportError, to_onnx
 from lucid.export.onnx_file import writer
 from lucid.runtime import Session
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parent.parent
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc and signals")
@@ -36,7 +37,7 @@ def python(code: str, *arguments: object, **environment: str) -> str:
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.inspection.report import report
+from tests.waiting import until
 
 selenium = pytest.importorskip("selenium.webdriver", reason="needs selenium")
 Service = pytest.importorskip("selenium.webdriver.chrome.service").Service
@@ -69,14 +68,6 @@ def opened(browser, page):
     browser.get(page.as_uri())
     yield browser
     assert [entry["message"] for entry in browser.get_log("browser")] == []
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    """The browser reports a change to the page when it next draws."""
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.02)
 
 
 def boxes(browser) -> list[str]:
@@ -263,9 +254,9 @@ def test_light_and_dark(opened):
     for scheme, expected in (("dark", "rgb(20, 22, 31)"), ("light", "rgb(255, 255, 255)")):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        wait(lambda expected=expected: theme() == expected)
+        until(lambda expected=expected: theme() == expected)
     opened.find_element("id", "theme").click()
-    wait(lambda: theme() == "rgb(20, 22, 31)")
+    until(lambda: theme() == "rgb(20, 22, 31)")
 
 
 def test_readable_on_a_phone(opened):
@@ -273,7 +264,7 @@ def test_readable_on_a_phone(opened):
         "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
     )
     try:
-        wait(lambda: opened.execute_script("return document.documentElement.scrollWidth") <= 390)
+        until(lambda: opened.execute_script("return document.documentElement.scrollWidth") <= 390)
         assert opened.execute_script("return document.getElementById('graph').clientWidth") > 300
     finally:
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -324,4 +315,4 @@ def test_the_sites_search_runs_from_files(browser, tmp_path):
         encoding="utf-8",
     )
     browser.get((tmp_path / "page.html").as_uri())
-    wait(lambda: browser.title == "21")
+    until(lambda: browser.title == "21")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable
 from importlib import metadata, util
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
-from lucid.runtime import ModelError, RunCancelled, Session, providers
+from lucid.runtime import ModelError, Session, providers
 from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.runtime.providers import ProviderError
 
@@ -296,39 +295,6 @@ def test_no_wheel_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         ProviderError, match="onnxruntime is not installed: pip install onnxruntime, or onnxruntime-gpu"
     ):
         providers.check_installation()
-
-
-# Cancelling -----------------------------------------------------------------------------------------------------------
-
-
-def slow(x: Tensor) -> Tensor:
-    for _ in range(200):
-        x = (x @ x).tanh()
-    return x
-
-
-def test_a_run_can_be_cancelled_from_another_thread() -> None:
-    def run() -> None:
-        try:
-            session(lucid.ones(800, 800))
-        except RunCancelled as error:
-            caught.append(error)
-
-    session = Session(to_onnx(slow, (800, 800)), threads=1)
-    caught: list[RunCancelled] = []
-    thread = threading.Thread(target=run)
-    thread.start()
-    while thread.is_alive():
-        session.cancel()
-        time.sleep(0.001)
-    thread.join()
-    assert str(caught[0]) == "the run was cancelled"
-
-
-def test_cancelling_does_not_concern_later_runs(mha: nn.MultiHeadAttention) -> None:
-    session = Session(to_onnx(mha))
-    session.cancel()
-    assert session(x, x, x).shape == (2, 3, 8)
 
 
 # Bound memory ---------------------------------------------------------------------------------------------------------

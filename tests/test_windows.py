@@ -14,6 +14,7 @@ import pytest
 
 from tests.layout_checkpoints import whole
 from tests.test_architecture import NAMES
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,7 +29,7 @@ def on_windows(code: str, *arguments: object, encoding: str = "cp1252") -> str:
     command = [sys.executable, "-X", "warn_default_encoding", "-c", code, *map(str, arguments)]
     path = os.pathsep.join(map(str, (ROOT / "tests" / "windows", ROOT)))
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": encoding}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, encoding=encoding, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, encoding=encoding, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

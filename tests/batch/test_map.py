@@ -22,6 +22,7 @@ import pytest
 from lucid.core.words.progress import listening
 from tests.batch.folders import exported
 from tests.console import in_process
+from tests.waiting import PATIENCE
 
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
 job = pytest.importorskip("lucid.batch.job")
@@ -330,7 +331,7 @@ def test_a_process_that_ends_in_the_middle_goes_on_where_it_was(predictor, folde
     given = ["map", folder, tmp_path / "in.parquet", "-o", out, "--part-rows", "1"]
     command = [sys.executable, "-c", ENDED, str(int(sent)), *given]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
-        said = job.communicate(timeout=60)[1]
+        said = job.communicate(timeout=PATIENCE)[1]
     before = pq.read_table(out).num_rows
     assert 3 <= before < 300
     if sent == signal.SIGINT:

@@ -21,6 +21,7 @@ from lucid.models.bert import SentenceEncoder
 from lucid.tracing.inner_outputs import with_outputs
 from tests.consumers import chromium
 from tests.consumers.folders import TEXTS, WORK, close, computed, eager, sent
+from tests.waiting import PATIENCE
 
 PACKAGES = browser_page.HERE / "node_modules"
 
@@ -223,7 +224,7 @@ def _status(browser: Any) -> str:
 
 
 def _wait(condition: Callable[[], bool], browser: Any) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, browser.get_log("browser")
         time.sleep(0.05)

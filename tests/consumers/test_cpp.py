@@ -15,6 +15,7 @@ import lucid
 from lucid.inspection import inspect_model
 from tests.consumers.folders import WORK, close, eager
 from tests.models import goldens
+from tests.waiting import PATIENCE
 
 HERE, HOME = Path(__file__).parent, Path(openvino.__file__).parent
 COMPILER = shutil.which("g++") or shutil.which("clang++")
@@ -28,7 +29,7 @@ def program() -> Path:
     made, (library,) = WORK / "program", (HOME / "libs").glob("libopenvino.so.*")
     place = f"-Wl,-rpath,{HOME / 'libs'}"
     command = [COMPILER, "-std=c++17", HERE / "program.cpp", "-I", HOME / "include", library, place, "-o", made]
-    subprocess.run(command, check=True, timeout=300)
+    subprocess.run(command, check=True, timeout=PATIENCE)
     return made
 
 
@@ -47,7 +48,7 @@ def test_a_program_in_cpp_gives_what_numpy_gives(program: Path, variant: str, ta
         (tmp_path / name).write_bytes(np.ascontiguousarray(array).tobytes())
         arguments += [name, str(array.dtype), name, *map(str, array.shape), ","]
     command = [program, path, *arguments]
-    printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=120).stdout
+    printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
     found = {}
     for place, line in enumerate(printed.splitlines()):
         name, *sizes = line.split()

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,8 @@ from examples.search import __main__ as search
 from tests.consumers import chromium
 from tests.consumers.folders import WORK, close, computed, tokens
 from tests.pages import blocks, difference
+from tests.serving.servers import free_port
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "examples" / "service"
@@ -108,7 +109,7 @@ def test_the_page_gives_a_text_its_label(page: Any, text: str, label: str) -> No
 
 def _shown(page: Any) -> dict[str, int]:
     """The percentage of each label, once they are there."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while not (lines := page.find_elements("css selector", "#answer p")):
         assert time.monotonic() < end, (page.find_element("id", "answer").text, page.get_log("browser"))
         time.sleep(0.05)
@@ -142,15 +143,11 @@ def service() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     (export,) = (shlex.split(rest) for name, rest in instructions() if name == "RUN" and rest.startswith("lucid "))
     folder = str(WORK / "service")
     subprocess.run(lucid(export, weights=str(minilm()), model=folder), check=True, cwd=WORK)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     nowhere = {**os.environ, "HOME": "/nonexistent"}  # in the container nothing can be written
     with subprocess.Popen([*lucid(COMMAND, model=folder), "--port", str(port)], cwd="/", env=nowhere) as server:
         try:
-            end = time.monotonic() + 60
-            while not healthy(port) and server.poll() is None and time.monotonic() < end:
-                time.sleep(0.1)
+            until(lambda: healthy(port) or server.poll() is not None)
             yield port, server
         finally:
             server.kill()

@@ -22,6 +22,7 @@ from lucid.inspection import inspect_model
 from lucid.runtime import Training
 from tests.consumers.folders import TEXTS, WORK, close, computed, eager, exported, lines, sent, tokens
 from tests.models import goldens
+from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")
@@ -30,7 +31,7 @@ PROMPT = np.array([[5, 9, 3, 11, 7]])
 
 def node(*arguments: object) -> str:
     assert NODE is not None, "make test-consumers needs Node"
-    done = subprocess.run([NODE, *map(str, arguments)], cwd=WORK, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([NODE, *map(str, arguments)], cwd=WORK, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

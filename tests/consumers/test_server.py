@@ -7,13 +7,12 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,8 @@ import tritonclient.http as triton
 
 import lucid
 from tests.consumers.folders import TEXTS, WORK, close, computed, exported, tokens
+from tests.serving.servers import free_port
+from tests.waiting import PATIENCE, until
 from tools.serving_load import workers
 
 KEY = "a-key"
@@ -34,9 +35,7 @@ KEY = "a-key"
 @contextmanager
 def serving(folder: Path, *options: str) -> Iterator[tuple[int, int]]:
     """The port of a server in a process of its own, and its number."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "lucid", "serve", folder.name, "--name", "served", "--port", str(port), *options]
     with subprocess.Popen(command, cwd=WORK, env={**os.environ, "LUCID_API_KEY": KEY}) as server:
         try:
@@ -44,11 +43,11 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[int, int]]:
             yield port, server.pid
         finally:
             server.send_signal(signal.SIGINT)
-            assert server.wait(30) in (0, 130, -signal.SIGINT)
+            assert server.wait(PATIENCE) in (0, 130, -signal.SIGINT)
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while server.poll() is None and time.monotonic() < end:
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
@@ -261,13 +260,6 @@ def asking(port: int, folder: Path) -> Iterator[list[Exception]]:
             stop.set()
         for one in asked:
             one.result()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def replaced(pid: int, old: set[int]) -> bool:

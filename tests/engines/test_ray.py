@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,6 +20,7 @@ import ray.data
 from lucid.batch import FolderChangedError, Predictor, map_rows
 from tests.engines.conftest import TEXTS
 from tests.engines.faulty import Faulty, full, killed
+from tests.waiting import until
 
 CPUS = 2
 
@@ -111,9 +111,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(folder, parquet, expected,
     out = tmp_path / "out"
     command = [sys.executable, "-m", "lucid", "map", folder, parquet, "-o", out, "--part-rows", "1"]
     with subprocess.Popen([*command, "--engine", "ray"], start_new_session=True) as driver:
-        end = time.monotonic() + 120
-        while len(list(out.glob("part-*"))) < 3 and time.monotonic() < end:
-            time.sleep(0.01)
+        until(lambda: len(list(out.glob("part-*"))) >= 3)
         os.kill(driver.pid, signal.SIGKILL)
     before = len(list(out.glob("part-*")))
     assert 3 <= before < 120

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import socket
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import lucid
 from lucid.layouts import write_folder
 from tests.chat.checkpoints import checkpoint
+from tests.waiting import PATIENCE, until
 
 
 class Reply(NamedTuple):
@@ -36,7 +38,7 @@ class Server(NamedTuple):
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         """One request; a body that is not bytes is sent as JSON."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json"} if data is not None else {}
         connection.request(method, path, data, {**sent, **{k.replace("_", "-"): v for k, v in headers.items()}})
@@ -51,6 +53,15 @@ class Server(NamedTuple):
         return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
 
 
+def free_port() -> int:
+    """A port that is free, and is given to no program that asks for any: it is below those that systems give."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
+
+
 @contextmanager
 def served(folder: Path, **options: Any) -> Iterator[Server]:
     """A server for a folder."""
@@ -60,9 +71,8 @@ def served(folder: Path, **options: Any) -> Iterator[Server]:
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.005)
+    until(lambda: server.started or not thread.is_alive())
+    assert thread.is_alive()
     try:
         yield Server(server.servers[0].sockets[0].getsockname()[1], app)
     finally:

@@ -14,6 +14,7 @@ pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=Mo
 
 from lucid.batch.rows import Ready
 from lucid.serving.batcher import Batcher
+from tests.waiting import PATIENCE
 
 
 class Model:
@@ -24,7 +25,7 @@ class Model:
         self.free = threading.Event()
 
     def run(self, batch: Sequence[Any]) -> list[int]:
-        assert self.free.wait(10)
+        assert self.free.wait(PATIENCE)
         self.batches.append(list(batch))
         if -1 in batch:
             raise ValueError("no -1")
@@ -40,7 +41,8 @@ async def started(batcher: Batcher, *asked: list[Ready]) -> list[asyncio.Task[An
     tasks = []
     for one in asked:
         tasks.append(asyncio.create_task(batcher.results(one)))
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0)  # it has begun to wait
+        await asyncio.sleep(0)  # and the model to compute
     return tasks
 
 
@@ -105,7 +107,7 @@ def test_what_nobody_wants_any_more_is_not_computed(model, batcher):
     async def ask() -> None:
         tasks = await started(batcher, rows(1), rows(2, 3), rows(4))
         tasks[1].cancel()
-        await asyncio.sleep(0.01)
+        await asyncio.wait(tasks[1:2])
         model.free.set()
         assert [await tasks[0], await tasks[2]] == [[2], [8]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 import lucid
 from lucid.layouts import write_folder
 from tests.serving.servers import decoder, served
+from tests.waiting import PATIENCE, until
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
 
@@ -130,32 +131,29 @@ def test_a_decoder_has_no_embeddings(server):
 
 
 class Steps:
-    """The steps of a server's engine, each of which takes a while; and how many answers each continued."""
+    """The steps of a server's engine, which wait until they are let; and how many answers each continued."""
 
-    def __init__(self, server, seconds: float = 0.02) -> None:
+    def __init__(self, server) -> None:
         self.engine = server.app.state.model.language._engine
-        self.together: list[int] = []
+        self.go, self.together = threading.Event(), []
         run = self.engine._memory.read
 
-        def slow(slots, parts, last=1):
+        def held(slots, parts, last=1):
             if max(map(len, parts)) == 1:
-                time.sleep(seconds)
                 self.together.append(len(slots))
+                assert self.go.wait(PATIENCE)
             return run(slots, parts, last)
 
-        self.engine._memory.read = slow
+        self.engine._memory.read = held
 
     def until(self, active: int) -> None:
         """Wait until so many answers are written."""
-        end = time.monotonic() + 10
-        while self.engine.active != active:
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        until(lambda: self.engine.active == active)
 
 
 def streamed(server, asked: dict) -> http.client.HTTPConnection:
     """A connection on which an answer has begun."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     connection.request("POST", CHAT, json.dumps({**asked, "stream": True}), {"Content-Type": "application/json"})
     connection.getresponse().read(10)
     return connection
@@ -168,10 +166,11 @@ def test_an_answer_whose_reader_has_gone_is_not_written_to_its_end(folder):
     with served(folder) as server:
         steps = Steps(server)
         connection = streamed(server, LONG)
-        steps.until(active=1)
+        until(lambda: steps.together)
         connection.close()
         steps.until(active=0)
-        assert len(steps.together) < 35
+        steps.go.set()
+    assert steps.together == [1]
 
 
 def test_a_stream_whose_reader_has_gone_before_it_begins_leaves_its_slot(folder):
@@ -234,19 +233,24 @@ def test_a_stream_sends_one_piece_before_it_can_hear_that_its_reader_has_gone(fo
 def test_an_answer_without_text_ends_at_its_next_token(folder, end, monkeypatch):
     """Special tokens give no piece of text."""
     monkeypatch.setattr("lucid.generation.choice.Chooser.choose", lambda *_: 3)
-    limits = lucid.serving.Limits(seconds=0.3 if end == "the time is over" else 60)
-    with served(folder, limits=limits) as server:
+    limits = lucid.serving.Limits(seconds=1 if end == "the time is over" else 60)
+    with served(folder, limits=limits) as server, ThreadPoolExecutor(1) as clients:
         steps = Steps(server)
         if end == "the time is over":
-            reply = server.ask("POST", CHAT, LONG).json
-            assert 0 < reply["usage"]["completion_tokens"] < 35
-            assert reply["choices"][0]["finish_reason"] == "length"
+            reply = clients.submit(server.ask, "POST", CHAT, LONG)
+            until(lambda: steps.together)
+            steps.until(active=0)
+            steps.go.set()
+            # After the prompt, and after the step that was under way.
+            assert reply.result().json["usage"]["completion_tokens"] == 2
+            assert reply.result().json["choices"][0]["finish_reason"] == "length"
         else:
             connection = streamed(server, LONG)
-            steps.until(active=1)
+            until(lambda: steps.together)
             connection.close()
             steps.until(active=0)
-            assert len(steps.together) < 35
+            steps.go.set()
+    assert steps.together == [1]
 
 
 @pytest.mark.parametrize("cache", ["growing", "fixed"])
@@ -256,8 +260,10 @@ def test_several_answers_are_written_at_once(tmp_path, cache):
     with served(folder, slots=2) as server, ThreadPoolExecutor(4) as clients:
         expected = [server.ask("POST", CHAT, one).json["choices"] for one in asked]
         steps = Steps(server)
-        replies = list(clients.map(lambda one: server.ask("POST", CHAT, one), asked))
-        assert [reply.json["choices"] for reply in replies] == expected
+        replies = [clients.submit(server.ask, "POST", CHAT, one) for one in asked]
+        until(lambda: steps.engine.active + steps.engine.waiting == len(asked))
+        steps.go.set()
+        assert [reply.result().json["choices"] for reply in replies] == expected
         assert max(steps.together) == 2
 
 
@@ -271,6 +277,7 @@ def test_more_answers_than_may_wait_are_refused_with_when_to_come_back(folder):
         assert "as many answers are written and wait as this server takes; try again later" in said(reply)
         connection.close()
         steps.until(active=0)
+        steps.go.set()
         assert server.ask("POST", CHAT, ASKED).status == 200
         reply = server.ask("POST", CHAT, {**ASKED, "n": 2})  # there is never room for two
         assert (reply.status, "asks for 2 answers, at most 1 are written" in said(reply)) == (400, True)
@@ -292,13 +299,11 @@ def test_figures_tell_what_is_written_waits_and_is_kept(folder):
         steps = Steps(server)
         connection = streamed(server, LONG)
         waiting = clients.submit(server.ask, "POST", CHAT, ASKED)
-        end = time.monotonic() + 10
-        while (server.figure("lucid_busy_slots"), server.figure("lucid_waiting_answers")) != (1, 1):
-            assert time.monotonic() < end
+        until(lambda: (server.figure("lucid_busy_slots"), server.figure("lucid_waiting_answers")) == (1, 1))
         connection.close()
+        steps.go.set()
         assert waiting.result().status == 200
-        steps.until(active=0)
-        assert (server.figure("lucid_busy_slots"), server.figure("lucid_waiting_answers")) == (0, 0)
+        until(lambda: (server.figure("lucid_busy_slots"), server.figure("lucid_waiting_answers")) == (0, 0))
 
 
 def test_a_folder_that_is_replaced_while_it_is_served_changes_no_answer(tmp_path):

@@ -7,7 +7,6 @@ import http.client
 import json
 import shutil
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,6 +15,7 @@ import pytest
 import lucid
 from tests.batch.folders import exported
 from tests.serving.servers import Server, served
+from tests.waiting import PATIENCE, until
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
 
@@ -173,7 +173,7 @@ def test_bodies_and_tokens_beyond_the_limit_are_refused(folder):
 
 def test_a_body_that_does_not_say_its_size_is_read_up_to_the_limit(folder):
     with limited(folder, body=200) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
         pieces = iter([b'{"model": "', b"a" * 500])
         connection.request("POST", EMBEDDINGS, pieces, {"Content-Type": "application/json"}, encode_chunked=True)
         assert connection.getresponse().status == 413
@@ -189,18 +189,11 @@ class Held:
         run = model.rows.run
 
         def held(batch):
-            assert self.go.wait(20)
+            assert self.go.wait(PATIENCE)
             self.rows += batch
             return run(batch)
 
         model.rows.run = held
-
-
-def until(condition) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_requests_beyond_the_limit_are_refused_at_once_and_health_is_not(folder):

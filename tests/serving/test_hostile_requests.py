@@ -9,14 +9,14 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
 from tests.batch.folders import exported
-from tests.serving.servers import Server, decoder, served
+from tests.serving.servers import Server, decoder, free_port, served
+from tests.waiting import PATIENCE, until
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
 Image = pytest.importorskip("PIL.Image")
@@ -238,7 +238,7 @@ def test_an_image_that_is_a_program_is_not_run(images):
 def test_a_body_that_does_not_come_ends_with_its_time(folder):
     with (
         served(folder, name="tiny", limits=Limits(seconds=0.2)) as server,
-        socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow,
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as slow,
     ):
         head = f"POST {INFER} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{"
         slow.sendall(head.encode())
@@ -249,7 +249,7 @@ def test_a_body_that_does_not_come_ends_with_its_time(folder):
 @pytest.mark.parametrize("coming", ["Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"])
 def test_a_client_that_goes_while_it_sends_its_body_is_no_error_of_the_server(folder, capfd, path, coming):
     with served(folder, name="tiny") as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             client.sendall((head + coming).encode())
         route = path.replace("tiny", "{name}")
@@ -268,12 +268,6 @@ serve(settings, make(settings))
 """
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 def status_of(port: int) -> int | None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
@@ -283,13 +277,6 @@ def status_of(port: int) -> int | None:
         return None
     finally:
         connection.close()
-
-
-def until(condition) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limit of open files for a process")
@@ -303,13 +290,13 @@ def test_connections_beyond_the_open_files_of_the_process_get_503(folder, tmp_pa
             until(lambda: status_of(port) == 200)
             with ExitStack() as kept:
                 for _ in range(120):
-                    kept.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+                    kept.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
                 until(lambda: status_of(port) == 503)
                 assert len(os.listdir(f"/proc/{running.pid}/fd")) < 192 if sys.platform == "linux" else True
             until(lambda: status_of(port) == 200)
         finally:
             running.terminate()
-            running.wait(20)
+            running.wait(PATIENCE)
     written = (tmp_path / "log").read_text()
     assert "Traceback" not in written, written
     assert re.search(r"\d+ connections are open, as many as 192 open files allow; others get 503", written)
