@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -89,8 +91,10 @@ def padded_answer(entry: Any) -> np.ndarray:
 @ids_of
 @pytest.mark.parametrize("capacity", [None, TEXT, TEXT + 4], ids=["growing", "full at the end", "with room"])
 def test_steps_give_what_one_shot_gives(entry: Any, capacity: int | None) -> None:
+    """A growing cache in all ways, a buffer that is full at the end in one half of them, one with room in the other."""
     decoder, want = entry.shared(), answer(entry)
-    for cuts in CUTS:
+    ways = {None: CUTS, TEXT: CUTS[::2], TEXT + 4: CUTS[1::2]}
+    for cuts in ways[capacity]:
         got = stepped(decoder, tokens(decoder), cuts, capacity=capacity).numpy()
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=5e-6, err_msg=f"in steps of {cuts}")
 
@@ -134,9 +138,16 @@ def check_steps(entry: Any, target: str, providers: Any = "cpu") -> None:
     np.testing.assert_allclose(np.concatenate(logits, 1)[kept], want[kept], rtol=2e-5, atol=5e-6)
 
 
-@ids_of
-@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
-@pytest.mark.parametrize("capacity", [None, TEXT + 2], ids=["symbolic", "given"])
+def turns() -> Iterator[Any]:
+    """Every decoder for every target, with a capacity that is symbolic or given in turn."""
+    for number, (entry, target) in enumerate(itertools.product(DECODERS, ("any", "cpu", "portable"))):
+        capacity = TEXT + 2 if number % 2 else None
+        yield pytest.param(
+            entry, capacity, target, id=f"{entry.variant}-{'given' if capacity else 'symbolic'}-{target}"
+        )
+
+
+@pytest.mark.parametrize(("entry", "capacity", "target"), [*turns()])
 def test_exported_steps_over_buffers(entry: Any, capacity: int | None, target: str) -> None:
     check_steps_over_buffers(entry, capacity, target)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import lucid
 from lucid import nn
 from lucid.export import to_onnx
 from lucid.testing import assert_parity
+from tests.console import in_process
 from tests.models import goldens
 
 
@@ -125,10 +124,10 @@ def test_a_merged_decoder_says_what_to_export_instead() -> None:
         names_of("t5/v1_1", "attentions", part="decoder_merged")
 
 
-def test_the_command_exports_and_verifies_them(tmp_path: Path) -> None:
+def test_the_command_exports_and_verifies_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, file = str(goldens.folder("bert/base")), tmp_path / "bert.onnx"
     more = ("--outputs", "hidden_states.1", "--outputs", "attentions")
     for command in (("export", source, "-o", str(file)), ("verify", source, str(file))):
-        subprocess.run([sys.executable, "-m", "lucid", *command, *more], check=True, capture_output=True)
+        assert in_process([*command, *more], monkeypatch) == 0
     names = [value.name for value in onnx.load(file).graph.output]
     assert names == ["last_hidden_state", "hidden_states.1", "attentions.0", "attentions.1"]

@@ -6,6 +6,7 @@ OpenVINO is a test extra (the `openvino` wheel); without it its part is skipped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -82,11 +83,18 @@ def in_reference(model: onnx.ModelProto) -> Run:
     return lambda feeds: dict(zip(evaluator.output_names, evaluator.run(None, dict(feeds)), strict=True))
 
 
-def in_openvino(model: onnx.ModelProto) -> Run:
+@cache
+def openvino_core() -> Any:
+    """Starting one takes as long as compiling a small model."""
     import openvino  # noqa: PLC0415  # a test extra
 
-    # Processors with AMX would compute in bfloat16 by default.
-    core, hints = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+    return openvino.Core()
+
+
+def in_openvino(model: onnx.ModelProto) -> Run:
+    core = openvino_core()
+    # Processors with AMX would compute in bfloat16 by default. Threads of its own would take longer than the models.
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0, "INFERENCE_NUM_THREADS": 1}
     compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", hints)
     names = [output.get_any_name() for output in compiled.outputs]
     inputs = {name for port in compiled.inputs for name in port.get_names()}  # OpenVINO drops inputs that are not used

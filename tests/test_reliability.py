@@ -110,7 +110,7 @@ print(json.dumps([killed, seen, sorted(entry.name for entry in path.parent.iterd
 @LINUX
 @pytest.mark.parametrize("external", [False, True], ids=["one file", "side file"])
 def test_kill_9_at_any_moment_leaves_a_complete_model(external: bool, tmp_path: Path) -> None:
-    output = python(KILLED, tmp_path / "model.onnx", external, 8, 18, OPENBLAS_NUM_THREADS="1", PYTHONHASHSEED="0")
+    output = python(KILLED, tmp_path / "model.onnx", external, 8, 6, OPENBLAS_NUM_THREADS="1", PYTHONHASHSEED="0")
     killed, _, left = json.loads(output)
     assert killed, "every export was over before it could be killed"
     assert len(left) == (2 if external else 1), f"leftovers: {left}"

@@ -1,4 +1,4 @@
-"""Five hundred random models, each computed on all paths. `.ci/run` has two thousand more; `make fuzz` runs others."""
+"""Three hundred random models, each computed on all paths. `.ci/run` has two thousand more; `make fuzz` runs others."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_exported(entry: Entry, target: str) -> None:
     assert entry.exported_error(target) <= BOUNDS.get((entry.variant, target), RTOL)
 
 
-@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.variant)
+@pytest.mark.parametrize("entry", [e for e in ZOO if ":" not in e.name], ids=lambda entry: entry.variant)
 def test_the_export_for_a_gpu_is_a_valid_model(entry: Entry) -> None:
     assert to_onnx(entry.shared(), target="cuda").graph.node  # every export passes ONNX's checker and shape inference
 
