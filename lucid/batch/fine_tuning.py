@@ -356,7 +356,8 @@ class _Run:
         if options.task == CLASSES:
             self._start, labels = _with_head(origin, work / _START, rows, options.seed)
         with phase("reading weights"):
-            self._base: Pretrained[Any] = models.load(self._start, options.task)
+            floats = options.lora is None or options.bits is not None  # quantized weights are not trained
+            self._base: Pretrained[Any] = models.load(self._start, options.task, dequantize=floats)
         self._head = head_names(self._base) if options.task == CLASSES else set[str]()
         self._model = self._adapted()
         self._wrt = ("*.lora_*", *self._head) if options.lora else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,6 +125,16 @@ def test_adapters_of_a_classifier_are_merged_or_written_with_its_head(
     about = json.loads((tmp_path / "outFalse" / "adapter_config.json").read_text())
     assert about["base_model_name_or_path"] == str(encoder) and about["r"] == 2 and about["lora_alpha"] == 4
     assert about["modules_to_save"] == ["bert.pooler.dense", "classifier"]
+
+
+def test_a_quantized_checkpoint_is_trained_as_floats(encoder: Path, tmp_path: Path) -> None:
+    small = lucid.quantize(lucid.models.load(encoder), 4)
+    source = shutil.copytree(encoder, tmp_path / "source")
+    lucid.models.save(small, encoder, source)
+    options = TrainingOptions(batch_size=20, learning_rate=0.01, val_set_size=0, freeze="embeddings.*")
+    fine_tune(source, written(tmp_path / "rows.jsonl", PAIRS), tmp_path / "out", options)
+    model = lucid.models.load(tmp_path / "out")
+    assert not any(isinstance(module, nn.QuantizedWeight) for module in model.modules())
 
 
 def test_it_stops_early_and_writes_the_best_weights(encoder: Path, data: Path, tmp_path: Path) -> None:
