@@ -100,4 +100,4 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     names = model.checkpoint_keys(options) if alike else None
     write_checkpoint(model, saved_options(model, options), folder, ignored, names)
     if modules is not None:
-        modules.write(Path(folder))
+        modules.write(Path(folder), model.state_dict() if alike else {})

@@ -17,6 +17,7 @@ import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import lucid
@@ -107,8 +108,11 @@ class SentenceModules:
                 found |= {f"{PREFIX}.{layer.name}.{key}": array for key, array in held.items()}
         return found
 
-    def write(self, folder: Path) -> None:
-        """Write modules.json and the configs of the layers next to the weights that a model has saved."""
+    def write(self, folder: Path, weights: Mapping[str, Tensor] = MappingProxyType({})) -> None:
+        """Write modules.json and the configs of the layers next to the weights that a model has saved.
+
+        `weights` by their names in the model: those of a Dense go to its folder too, where its library reads them.
+        """
         layers = [layer for layer in self.layers if layer.kind == NORMALIZE or (self.folder / layer.name).is_dir()]
         listed = [("", _ENCODER), *((layer.name, layer.kind) for layer in layers)]
         lines = [
@@ -120,6 +124,9 @@ class SentenceModules:
             if layer.kind != NORMALIZE:
                 (folder / layer.name).mkdir(exist_ok=True)
                 _write_json(folder / layer.name / "config.json", read_json(self.folder / layer.name / "config.json"))
+            first = f"{PREFIX}.{layer.name}."
+            if own := {name.removeprefix(first): tensor for name, tensor in weights.items() if name.startswith(first)}:
+                lucid.save(folder / layer.name / "model.safetensors", own)
 
 
 def write_modules(layers: tuple[SentenceLayer, ...], width: int, folder: Path) -> None:

@@ -39,9 +39,10 @@ def test_a_classifier_with_a_new_head(variant: str, tmp_path: Path) -> None:
     close(model(**tokens).logits.detach(), found.numpy(), 1e-4)
 
 
-def test_a_sentence_encoder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("variant", ["bert/base", "sentences/dense"])
+def test_a_sentence_encoder(variant: str, tmp_path: Path) -> None:
     rows = [{"sentence1": text, "sentence2": "pay", "score": 0.5} for text in TEXTS * 4]
-    folder = trained(tmp_path, "bert/base", rows, task="sentence-similarity")
+    folder = trained(tmp_path, variant, rows, task="sentence-similarity")
     texts = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True)
     found: Any = lucid.models.load(folder)
     ids, mask = (lucid.tensor(np.array(texts[name])) for name in ("input_ids", "attention_mask"))
