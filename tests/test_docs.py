@@ -103,7 +103,7 @@ def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, command[2], raising=False)  # left by another test: run it as in a new process
         runpy.run_module(command[2], run_name="__main__")
     else:
-        if command[1] == "report" and "--seconds" not in command:
+        if command[1] in ("bench", "report"):
             command = [*command, "--seconds", "0.01"]  # the figures differ each time anyway
         assert in_process(command[1:], monkeypatch) == 0, shlex.join(command)
 

@@ -175,14 +175,22 @@ def test_a_budget_that_is_no_number_is_refused():
 
 
 @LINUX
-def test_a_budget_changes_nothing_for_other_models(tmp_path):
+def test_a_budget_changes_nothing_for_other_models(tmp_path, monkeypatch, capfd):
+    """In this process, which has loaded NumPy, commands have none."""
     lucid.export.to_onnx(nn.ReLU(), ("N", 4), path=tmp_path / "m.onnx")
     np.savez(tmp_path / "x.npz", input=np.ones((1, 4), np.float32), x=np.ones((1, 4), np.float32))
-    for words in (["inspect", tmp_path / "m.onnx"], ["inspect", tmp_path / "nowhere.onnx"], ["run"], ["inspect", "-h"]):
-        with_budget, without = command(*words), command(*words, seconds=0, memory=0)
-        assert (with_budget.returncode, with_budget.stdout, with_budget.stderr) == (
-            without.returncode, without.stdout, without.stderr,
-        )  # fmt: skip
+    file, usual, no_limit = tmp_path / "m.onnx", {}, {"seconds": 0, "memory": 0}
+    for words, budget in (
+        (["inspect", file], usual),
+        (["inspect", file], no_limit),
+        (["inspect", tmp_path / "nowhere.onnx"], usual),
+        (["run"], usual),
+        (["inspect", "-h"], no_limit),
+    ):
+        code = in_process(words, monkeypatch)
+        expected = (code, *capfd.readouterr())
+        done = command(*words, **budget)
+        assert (done.returncode, done.stdout, done.stderr) == expected
 
 
 def state(process: int) -> str:
