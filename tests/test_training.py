@@ -17,7 +17,7 @@ from lucid import nn, optim
 from lucid.export import ExportError, evaluation_step, training_step
 from lucid.gradients import GradientError
 from lucid.nn import functional as F
-from lucid.runtime import Session, Training, TrainingError
+from lucid.runtime import ModelError, Session, Training, TrainingError
 from tests.models import goldens
 
 TORCH = lucid.load(Path(__file__).parent / "goldens" / "optimizers.safetensors")["bert/losses"]
@@ -138,6 +138,32 @@ def test_a_file_evaluates_with_the_weights_as_they_are(target: str) -> None:
         results = training.evaluate(session, **BATCH)
         assert results["logits"].shape == (16, 3)
         assert float(results["mean"]) == pytest.approx(training.step(**BATCH), rel=1e-5)
+
+
+@pytest.mark.parametrize("wrt", ["2", ()])
+def test_a_file_for_inference_reads_the_weights_that_a_training_writes(tmp_path: Path, wrt: Any) -> None:
+    model = network()
+    training = Training(step_of(model, wrt=wrt), model.state_dict())
+    weights = tmp_path / "weights.safetensors"
+    lucid.save(weights, training.weights())
+    options: dict[str, Any] = {"wrt": wrt, "path": tmp_path / "model.onnx", "weights": weights}
+    exported = evaluation_step(model, lambda x: {"logits": model(x)}, ("N", 4), **options)
+    assert [value.name for value in exported.graph.input] == ["x"]
+    for _ in range(3):
+        logits = Session(tmp_path / "model.onnx").run({"x": X})["logits"]
+        loss = F.cross_entropy(lucid.tensor(logits), lucid.tensor(BATCH["labels"])).item()
+        assert loss == pytest.approx(training.step(**BATCH), rel=1e-5)
+        lucid.save(weights, training.weights())
+    lucid.save(weights, training.weights(), metadata={"note": "its header is longer"})
+    with pytest.raises(ModelError, match="expected its place: write the file as when the model was exported"):
+        Session(tmp_path / "model.onnx")
+    lucid.save(weights, {})
+    with pytest.raises(ModelError, match="no tensor of this name in weights.safetensors"):
+        Session(tmp_path / "model.onnx")
+    with pytest.raises(ExportError, match=r"has nothing for .\.weight, expected float32\[.*lucid.save"):
+        evaluation_step(model, lambda x: model(x), ("N", 4), **options)
+    with pytest.raises(ExportError, match="expected a file in the folder of path=None"):
+        evaluation_step(model, lambda x: model(x), ("N", 4), wrt=wrt, weights=weights)
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MethodType
 from typing import Any, Literal
 
@@ -14,8 +15,10 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.scope import given_values
 from lucid.core.graph.types import int64, spec
 from lucid.export.exporter import Lowered, lower
+from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.options import ExportOptions
 from lucid.export.target import ExportError, Target
+from lucid.files.safetensors import places
 from lucid.gradients.transforms import chosen_parameters, value_and_grad
 from lucid.ops.tensor.tensor import Tensor
 from lucid.optim import Optimizer, global_norm
@@ -104,6 +107,7 @@ def evaluation_step(
     kwargs: Mapping[str, Any] | None = None,
     wrt: str | Sequence[str] = (),
     path: str | os.PathLike[str] | None = None,
+    weights: str | os.PathLike[str] | None = None,
     target: Target | str = "any",
     opset: int | None = None,
     external_data: bool | Literal["auto"] = "auto",
@@ -113,7 +117,12 @@ def evaluation_step(
     The file takes the inputs of `function`, which calls the model, and then the weights that `wrt` names, as a
     `training_step` of the same `wrt` does; its outputs have the names that `function` returns its tensors under.
 
+    With `weights` the file takes none of them: it reads them from that file, whenever a session loads it. After
+    ``lucid.save(weights, training.weights())`` a new session has the new weights, without another export.
+
     Args, Raises: as for `training_step`.
+        weights: a safetensors file in the folder of `path`, with all the weights that `wrt` names. Whoever writes it
+            again must write tensors of the same names and shapes in the same order.
     """
     parameters = _chosen(model, wrt)
 
@@ -125,7 +134,37 @@ def evaluation_step(
         "given": input_types(function, *inputs, kwargs=kwargs),
         "weights": {name: value.type for name, value in parameters.items()},
     }
-    return _exported(MethodType(step, model), groups, target, opset).write(path, external_data)
+    lowered = _exported(MethodType(step, model), groups, target, opset)
+    if weights is not None:
+        _read_from(Path(weights), path, parameters, lowered.assembled.skeleton.graph)
+    return lowered.write(path, external_data)
+
+
+def _read_from(
+    weights: Path, path: str | os.PathLike[str] | None, parameters: Mapping[str, Tensor], graph: onnx.GraphProto
+) -> None:
+    """Make inputs of a graph initializers whose data is in a safetensors file."""
+    if path is None or Path(path).resolve().parent != weights.resolve().parent:
+        raise ExportError(
+            f"evaluation_step: weights is {str(weights)!r}, expected a file in the folder of path={path!r}"
+        )
+    stored = places(weights)
+    for name, value in parameters.items():
+        dtype, shape, data = stored.get(name, (None, (), range(0)))
+        if (dtype, shape) != (value.dtype.numpy, value.shape):
+            got = "nothing" if dtype is None else f"{dtype}{list(shape)}"
+            raise ExportError(
+                f"evaluation_step: {weights} has {got} for {name}, expected {value.type}; write it with "
+                "lucid.save(weights, training.weights())"
+            )
+        tensor = graph.initializer.add(
+            name=name, dims=shape, data_type=onnx_code(value.dtype), data_location=onnx.TensorProto.EXTERNAL
+        )
+        for key, entry in (("location", weights.name), ("offset", data.start), ("length", len(data))):
+            tensor.external_data.add(key=key, value=str(entry))
+    kept = [value for value in graph.input if value.name not in parameters]
+    del graph.input[:]
+    graph.input.extend(kept)
 
 
 def _chosen(model: Any, wrt: str | Sequence[str]) -> Mapping[str, Tensor]:

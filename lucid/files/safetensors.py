@@ -24,7 +24,7 @@ import numpy as np
 
 from lucid.core.words.other_libraries import type_name
 from lucid.core.words.progress import phase
-from lucid.files.atomic import write_atomically
+from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.untrusted import (
     MAX_HEADER,
     MAX_NAME,
@@ -86,6 +86,20 @@ def read(buffer: mmap.mmap, path: Path) -> dict[str, Array]:
         arrays[name] = np.ndarray(entry.shape, entry.dtype, buffer=buffer, offset=start + entry.begin)
         check_booleans(path, name, arrays[name])
     return arrays
+
+
+def places(path: Path) -> dict[str, tuple[np.dtype[np.generic], tuple[int, ...], range]]:
+    """The dtype, the shape and the bytes of each tensor in a file, by name; none are read.
+
+    Raises:
+        WeightsError, OSError: as `lucid.load`.
+    """
+    with open_regular(path) as file:
+        if not os.fstat(file.fileno()).st_size:
+            raise broken(path, "0 bytes, expected at least 10")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
+            entries, start = _read_header(buffer, path)
+    return {name: (e.dtype, e.shape, range(start + e.begin, start + e.end)) for name, e in entries.items()}
 
 
 def _read_header(buffer: mmap.mmap, path: Path) -> tuple[dict[str, _Entry], int]:

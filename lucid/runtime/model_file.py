@@ -21,6 +21,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
 from lucid.files.atomic import NotAFileError, open_regular
+from lucid.files.safetensors import places
+from lucid.files.untrusted import WeightsError
 from lucid.runtime.demands import demands
 from lucid.runtime.skeleton import WireError, skeleton
 from lucid.runtime.subgraphs import nodes_inside, subgraphs
@@ -73,9 +75,10 @@ def check_and_locate(path: Path) -> tuple[onnx.ModelProto, list[range]]:
     model, removed = _read(path)
     check_names(model, _show(path))
     check_stored_once(model, _show(path))
+    named: dict[str, dict[str, range]] = {}
     for tensor, bulk in _tensors(model, removed, path):
         if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
-            _check_external(tensor, bulk, path)
+            _check_external(tensor, bulk, path, named)
         else:
             _check_inline(tensor, bulk, path)
     check_demands(model, path)
@@ -258,7 +261,8 @@ def _field(data_type: int, count: int) -> tuple[str, int]:
     return field, (count * min(_BITS[data_type], 8) + 7) // 8
 
 
-def _check_external(tensor: TensorProto, bulk: int, path: Path) -> None:
+def _check_external(tensor: TensorProto, bulk: int, path: Path, named: dict[str, dict[str, range]]) -> None:
+    """`named`: where the tensors of safetensors files are that have been looked at, by the files' locations."""
     fields = [(entry.key, entry.value) for entry in tensor.external_data]
     values = dict(fields)
     # Other keys are onnxruntime's own (prepacked weights): further offsets, to data that the model does not need.
@@ -273,9 +277,28 @@ def _check_external(tensor: TensorProto, bulk: int, path: Path) -> None:
     length = _count(tensor, path, "length", values.get("length", str(size)))
     if length != size:
         raise _wrong(tensor, path, f"external data of {length} bytes", f"{size} for shape {_show(list(tensor.dims))}")
+    if values["location"].endswith(".safetensors"):
+        _check_place(tensor, path, values["location"], range(offset, offset + length), named)
     if offset + length > file_size:
         got = f"external data from byte {offset} to {offset + length} of a file of {file_size}"
         raise _wrong(tensor, path, got, "a range inside it; the data file is truncated, or another model's")
+
+
+def _check_place(
+    tensor: TensorProto, path: Path, location: str, data: range, named: dict[str, dict[str, range]]
+) -> None:
+    """Refuse another place than that of the tensor of this name in a safetensors file, which may be a newer one."""
+    if location not in named:
+        try:
+            named[location] = {name: place for name, (_, _, place) in places(path.parent / location).items()}
+        except WeightsError as error:
+            raise ModelError(f"{_show(path)}: {error}") from error
+    place = named[location].get(tensor.name)
+    if place is None:
+        raise _wrong(tensor, path, f"no tensor of this name in {location}", "one; export the model again")
+    if place != data:
+        got = f"bytes {data.start} to {data.stop} of {location}, which has it at {place.start} to {place.stop}"
+        raise _wrong(tensor, path, got, "its place: write the file as when the model was exported, or export it again")
 
 
 def _count(tensor: TensorProto, path: Path, key: str, text: str) -> int:
