@@ -169,7 +169,7 @@ def test_an_error_in_one_run_leaves_the_others_alone() -> None:
     def work(number: int) -> bool:
         for _ in range(20):
             if number % 2:
-                with pytest.raises(Exception, match="indices element out of data bounds"):
+                with pytest.raises(Exception, match="Gather got index 99 of input i, expected 0 to 4"):
                     session.run({"x": x, "i": np.array([99])})
             else:
                 np.testing.assert_array_equal(session(x, np.array([3])).numpy(), x[3:4])

@@ -122,6 +122,28 @@ def test_a_checkpoint_of_another_step_is_refused(tmp_path: Path) -> None:
     assert slower.notes == "é"
 
 
+def test_a_label_of_no_class_is_named_with_its_input_and_changes_nothing() -> None:
+    model = network()
+    training, labels = Training(step_of(model), model.state_dict()), BATCH["labels"].copy()
+    labels[3] = 7
+    with pytest.raises(ValueError, match="Session: ScatterElements got index 7 of input labels, expected 0 to 2"):
+        training.step(x=X, labels=labels)
+    assert training.steps == 0 and training.step(**BATCH) > 0
+
+
+@pytest.mark.parametrize("wrt", [(), "1.*"])
+def test_an_id_without_a_row_is_an_error_and_does_not_count_from_the_end(wrt: Any) -> None:
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 3))
+
+    def loss(ids: Any, labels: Any) -> Any:
+        return F.cross_entropy(model(ids).mean(1), labels)
+
+    training = Training(training_step(model, loss, optim.SGD(0.1), IDS, LABELS, wrt=wrt), model.state_dict())
+    for wrong in (-1, 5):
+        with pytest.raises(ValueError, match=rf"Training: ids\[1, 0\] is {wrong}, expected 0 to 4"):
+            training.step(ids=np.array([[0, 4], [wrong, 1]]), labels=np.array([0, 2]))
+
+
 @pytest.mark.parametrize("target", ["any", "cpu"])
 def test_a_file_evaluates_with_the_weights_as_they_are(target: str) -> None:
     model = network()

@@ -110,13 +110,18 @@ _LOOKUPS = ("Gather", "GatherBlockQuantized")
 
 
 def table_rows(model: onnx.ModelProto) -> dict[str, int]:
-    """The number of rows of the smallest table that each input indexes; inputs that index no stored table are left out.
+    """The number of rows of the smallest table that each input indexes, stored or an input itself, as weights of a
+    training step are; inputs that index none are left out.
 
     Args:
         model: with or without the data of its weights.
     """
     graph = model.graph
     rows = {weight.name: weight.dims[0] for weight in graph.initializer if weight.dims}
+    for value in graph.input:
+        tensor = value.type.tensor_type
+        if tensor.elem_type == onnx.TensorProto.FLOAT and tensor.shape.dim and tensor.shape.dim[0].dim_value:
+            rows[value.name] = tensor.shape.dim[0].dim_value
     indices = {value.name: value.name for value in graph.input if value.name not in rows}
     found: dict[str, int] = {}
     for node in graph.node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
+from lucid.core.graph.types import Array
 from lucid.runtime import denormals
 
 R = TypeVar("R")
@@ -18,6 +20,20 @@ _FATAL = 4  # of onnxruntime's levels, the highest
 
 NOT_COMPUTED: tuple[type[Exception], ...] = (Fail, InvalidArgument, RuntimeException)
 """What onnxruntime raises for inputs that a model does not compute, such as a token that its table does not have."""
+NOT_COMPUTED_BOUND: tuple[type[Exception], ...] = (*NOT_COMPUTED, RuntimeError)
+"""The same, of a run with bound memory."""
+_OUTSIDE = re.compile(
+    r"running (\w+) node.*idx=(-?\d+) must be within the inclusive range \[-?\d+,(-?\d+)\]", re.DOTALL
+)
+
+
+def index_outside(error: Exception, inputs: Mapping[str, Array]) -> str:
+    """Which input holds the index that onnxruntime did not find, and those that there are; empty for another error."""
+    if (outside := _OUTSIDE.search(str(error))) is None:
+        return ""
+    kind, index, last = outside[1], int(outside[2]), outside[3]
+    holding = [name for name, array in inputs.items() if array.dtype.kind == "i" and (array == index).any()]
+    return f"{kind} got index {index}{' of input ' * bool(holding)}{' or '.join(holding)}, expected 0 to {last}"
 
 
 class RunCancelled(RuntimeError):  # noqa: N818  # not an error of the model

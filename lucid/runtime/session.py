@@ -29,7 +29,7 @@ from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.requirements import Limits, config_of, extensions_path, limits_of, needs_extensions, without_data
-from lucid.runtime.runs import NOT_COMPUTED, BoundRun, Runs
+from lucid.runtime.runs import NOT_COMPUTED, NOT_COMPUTED_BOUND, BoundRun, Runs, index_outside
 
 Provider: TypeAlias = str | tuple[str, Mapping[str, Any]]
 """A provider's name, or its name and onnxruntime's options for it."""
@@ -176,8 +176,8 @@ class Session:
             KeyError: for missing or unknown input names.
             ModelError: for a file that holds no adapter for this model.
             TypeError, ValueError: for an array of another type or shape than its input, different sizes for one
-                symbolic size, a size for which the model has no positions, one outside of the bounds in its file, or a
-                size of 0 where onnxruntime computes the model of no empty inputs.
+                symbolic size, a size for which the model has no positions, one outside of the bounds in its file, a
+                size of 0 where onnxruntime computes the model of no empty inputs, or an index outside of its table.
             RunCancelled: if another thread called `cancel`.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
@@ -186,7 +186,7 @@ class Session:
             options = self._adapters.options(self.adapter if adapter is None else adapter)
             results = self._runs.run(lambda options: self._results(arrays, options), options)
         except NOT_COMPUTED as error:
-            if unfit := self._beyond_limits(arrays) or self._empty(arrays):
+            if unfit := self._beyond_limits(arrays) or self._empty(arrays) or index_outside(error, arrays):
                 raise ValueError(f"Session: {unfit}") from error
             raise
         return dict(zip(self.outputs, results, strict=True))
@@ -238,7 +238,12 @@ class Session:
         """
         outputs = {name: self.memory if name in kept else "cpu" for name in self.outputs}
         bound = self.bind(inputs, outputs)
-        bound.run()
+        try:
+            bound.run()
+        except NOT_COMPUTED_BOUND as error:
+            if unfit := index_outside(error, {name: numpy_of(inputs[name]) for name in self.inputs}):
+                raise ValueError(f"Session: {unfit}") from error
+            raise
         return bound.outputs()
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> BoundRun:

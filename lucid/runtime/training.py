@@ -19,6 +19,7 @@ from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.changed_models import Model, inner_values, with_inner_values
 from lucid.runtime.model_file import bytes_of, stored_tensors
 from lucid.runtime.ort_values import numpy_of, ort_value, placed
+from lucid.runtime.requirements import outside, table_rows
 from lucid.runtime.session import Provider, Session
 from lucid.runtime.stepping import Carried
 from lucid.runtime.update_file import in_two, overwritten
@@ -86,6 +87,7 @@ class Training:
         }
         in_place = overwritten(update, self._new) if self._update.memory == "cpu" else ()
         self._in_place = [name for name in self._new if name in in_place]
+        self._rows = table_rows(gradients)
         if isinstance(start, Mapping):
             zeros = {name: np.zeros(self._shape(name), np.float32) for name in self._state}
             arrays = {**{name: np.asarray(value) for name, value in start.items()}, **zeros}
@@ -134,9 +136,12 @@ class Training:
         Raises:
             TrainingError: for a loss or gradients with NaN or infinity; it names the step and the first layer that gave
                 it. Nothing is changed then.
-            KeyError, TypeError, ValueError, RunCancelled: as `Session.run`.
+            KeyError, TypeError, ValueError, RunCancelled: as `Session.run`. ValueError also for an id, such as -1, of
+                which a table has no row.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()} | {STEP: np.array(self.steps)}
+        if wrong := outside(self._rows, arrays):
+            raise ValueError(f"Training: {wrong}")
         carried = {**self._carried.values, STEP: ort_value(arrays[STEP])}
         values = {name: ort_value(array) for name, array in arrays.items() if name != STEP}
         values |= {name: value for name, value in carried.items() if name in self._gradients.inputs}
