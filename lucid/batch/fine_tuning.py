@@ -70,7 +70,11 @@ _PART = 1 << 16  # rows that are read at a time
 _LONGEST = 1 << 20  # characters of a text
 _TOKENS = 1024  # of a text that a decoder learns, unless more is asked for
 _SECONDS = 60.0  # between checkpoints
-_SCHEDULES = ("linear", "cosine", "constant")
+_SCHEDULES: Mapping[str, Callable[..., optim.Schedule]] = {
+    "linear": optim.linear,
+    "cosine": optim.cosine,
+    "constant": optim.constant,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,12 +311,9 @@ class _Rows:
     """The rows of files, each with the values of the columns that are read."""
 
     def __init__(self, places: Any, options: TrainingOptions, columns: Columns | None = None) -> None:
-        names = open_source(places, ()).schema.names
-        where = os.fspath(places if isinstance(places, (str, os.PathLike)) else places[0])
-        task = str(options.task)
-        self.columns = columns_of(task, names, options.columns, options.label_column, where)
-        if columns is not None:
-            self.columns = columns_of(task, names, columns.texts, columns.label, where)
+        source = open_source(places, ())
+        texts, label = columns or (options.columns, options.label_column)
+        self.columns = columns_of(str(options.task), source.schema.names, texts, label, source.files[0])
         source = open_source(places, self.columns.all)
         self.files = source.files
         self.values = [row for part in source.parts(_PART) for rows in source.read(part) for row in rows.values]
@@ -474,17 +475,12 @@ class _Run:
         return names
 
     def _optimizer(self, names: Sequence[str]) -> optim.Optimizer:
-        options, rate = self._options, float(self._options.learning_rate or 0)
-        warmup = math.ceil(options.warmup_ratio * self._total) if self._total > 1 else 0
-        schedule: Any = getattr(optim, options.lr_scheduler_type)
-        known = {"warmup": min(warmup, self._total - 1)}
-        if options.lr_scheduler_type != "constant":
-            known["steps"] = self._total
-        matrices = {name for name, value in self._model.state_dict().items() if value.ndim > 1}
-        decay = {name: options.weight_decay if name in matrices else 0.0 for name in names}
+        options, own = self._options, self._model.state_dict()
+        steps = () if options.lr_scheduler_type == "constant" else (self._total,)
+        warmup = min(math.ceil(options.warmup_ratio * self._total), self._total - 1)
         return optim.AdamW(
-            schedule(rate, **known),
-            weight_decay=decay if options.weight_decay else 0.0,
+            _SCHEDULES[options.lr_scheduler_type](options.learning_rate, *steps, warmup=warmup),
+            weight_decay={name: options.weight_decay * (own[name].ndim > 1) for name in names},
             clip=options.max_grad_norm or None,
         )
 

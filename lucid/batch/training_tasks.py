@@ -33,13 +33,12 @@ class Defaults(NamedTuple):
     batch_size: int
     learning_rate: float
     lora_learning_rate: float
-    metric: str
 
 
 DEFAULTS = {
-    CLASSES: Defaults(3, 16, 5e-5, 5e-4, "accuracy"),
-    SENTENCES: Defaults(1, 16, 2e-5, 2e-4, "spearman"),
-    TEXTS: Defaults(3, 8, 2e-5, 2e-4, "perplexity"),
+    CLASSES: Defaults(3, 16, 5e-5, 5e-4),
+    SENTENCES: Defaults(1, 16, 2e-5, 2e-4),
+    TEXTS: Defaults(3, 8, 2e-5, 2e-4),
 }
 """The tasks that are trained, with the defaults of transformers, sentence-transformers and TRL where they have some."""
 
