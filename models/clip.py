@@ -23,6 +23,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.on_model import OnModel
 from lucid.models.parts.options import read_patch_size
 from lucid.models.parts.text_encoders import text_specs
 from lucid.models.parts.two_towers import (
@@ -135,7 +136,7 @@ class CLIP(Pretrained[CLIPConfig]):
 _STATES = ("last_hidden_state", "pooler_output")  # of a tower without the layer to the shared space
 
 
-class CLIPTextModel(Pretrained[CLIPConfig]):
+class CLIPTextModel(OnModel[CLIPConfig]):
     """The text tower of CLIP alone: (N, L) token ids to the embeddings (N, E), not scaled, and the states (N, L, E);
     without the layer to the shared space to the states, and to that of the end token, (N, E).
     """
@@ -161,11 +162,8 @@ class CLIPTextModel(Pretrained[CLIPConfig]):
         end = self.text_model.end_state(input_ids, states)
         return (states, end) if self.text_projection is None else (self.text_projection(end), states)
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.text_model.input_specs()
 
-
-class CLIPVisionModel(Pretrained[CLIPConfig]):
+class CLIPVisionModel(OnModel[CLIPConfig]):
     """The image tower of CLIP alone: pixels to the embeddings (N, E), not scaled, and the states (N, tokens, E);
     without the layer to the shared space to the states, and to that of the whole image, (N, E).
     """
@@ -191,16 +189,13 @@ class CLIPVisionModel(Pretrained[CLIPConfig]):
         whole = self.vision_model.post_layernorm(states[:, 0])
         return (states, whole) if self.visual_projection is None else (self.visual_projection(whole), states)
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.vision_model.input_specs()
-
 
 def _projection(config: CLIPConfig, width: int) -> nn.Linear | None:
     """The layer of a tower to the shared space."""
     return nn.Linear(width, config.projection_dim, bias=False) if config.projected else None
 
 
-class CLIPForImageClassification(Pretrained[CLIPConfig]):
+class CLIPForImageClassification(OnModel[CLIPConfig]):
     """Pixels to logits (N, num_labels), from the mean of the states of patches."""
 
     checkpoint = with_labels(
@@ -208,7 +203,6 @@ class CLIPForImageClassification(Pretrained[CLIPConfig]):
         "image-classification",
         r"classifier\.weight",
     )
-    output_names = ("logits",)
 
     def __init__(self, config: CLIPConfig) -> None:
         super().__init__(config)
@@ -217,9 +211,6 @@ class CLIPForImageClassification(Pretrained[CLIPConfig]):
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         return self.classifier(self.vision_model.hidden_states(pixel_values)[-1][:, 1:].mean(1))
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.vision_model.input_specs()
 
 
 class TextModel(nn.Module):

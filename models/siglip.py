@@ -26,6 +26,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.on_model import OnModel
 from lucid.models.parts.two_towers import (
     MLP,
     Encoder,
@@ -115,7 +116,7 @@ class SigLIP(Pretrained[SigLIPConfig]):
         return {**self.text_model.input_specs(), **self.vision_model.input_specs("M")}
 
 
-class SigLIPTextModel(Pretrained[SigLIPConfig]):
+class SigLIPTextModel(OnModel[SigLIPConfig]):
     """The text tower alone: (N, L) token ids to the states (N, L, E) and the embeddings (N, E), not scaled."""
 
     checkpoint = one_tower(
@@ -134,11 +135,8 @@ class SigLIPTextModel(Pretrained[SigLIPConfig]):
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.text_model(input_ids, attention_mask)
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.text_model.input_specs()
 
-
-class SigLIPVisionModel(Pretrained[SigLIPConfig]):
+class SigLIPVisionModel(OnModel[SigLIPConfig]):
     """The image tower alone: pixels to the states (N, patches, E) and the embeddings (N, E), not scaled."""
 
     checkpoint = one_tower(
@@ -156,9 +154,6 @@ class SigLIPVisionModel(Pretrained[SigLIPConfig]):
 
     def forward(self, pixel_values: Tensor) -> Any:
         return self.vision_model(pixel_values)
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.vision_model.input_specs()
 
 
 class SigLIPForImageClassification(SigLIPVisionModel):

@@ -27,6 +27,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.on_model import OnModel
 from lucid.models.parts.sounds import OnSounds, SoundClassifier, SoundConfig, for_frames, for_sounds
 from lucid.models.speech.ctc import CTCProcessor as CTCProcessor
 from lucid.models.speech.ctc import transcribe as transcribe
@@ -359,7 +360,7 @@ _WITH_HEAD: Checkpoint[Wav2Vec2Config] = replace(
 )
 
 
-class Wav2Vec2ForCTC(Pretrained[Wav2Vec2Config]):
+class Wav2Vec2ForCTC(OnModel[Wav2Vec2Config]):
     """Sound (N, samples) to the logits of the token that is said in each frame, (N, frames, vocab_size)."""
 
     checkpoint = replace(
@@ -368,7 +369,6 @@ class Wav2Vec2ForCTC(Pretrained[Wav2Vec2Config]):
         head="automatic-speech-recognition",
         head_keys=[r"^lm_head\.weight$"],
     )
-    output_names: ClassVar[Sequence[str]] = ("logits",)
 
     def __init__(self, config: Wav2Vec2Config) -> None:
         super().__init__(config)
@@ -377,9 +377,6 @@ class Wav2Vec2ForCTC(Pretrained[Wav2Vec2Config]):
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.lm_head(self.wav2vec2(input_values, attention_mask))
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.wav2vec2.input_specs()
 
 
 class Wav2Vec2ForSequenceClassification(SoundClassifier[Wav2Vec2Config]):
@@ -399,9 +396,6 @@ class Wav2Vec2ForSequenceClassification(SoundClassifier[Wav2Vec2Config]):
         x, kept = self.wav2vec2.frames(input_values, attention_mask)
         return self.classes(self.wav2vec2.encoder.states_read(x, kept, self.layer_weights is not None), kept)
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.wav2vec2.input_specs()
-
 
 class Wav2Vec2ForAudioFrameClassification(OnSounds[Wav2Vec2Config]):
     """Sound (N, samples) to the logits of each frame's classes, (N, frames, num_labels), such as who speaks."""
@@ -417,9 +411,6 @@ class Wav2Vec2ForAudioFrameClassification(OnSounds[Wav2Vec2Config]):
     def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         x, kept = self.wav2vec2.frames(input_values, attention_mask)
         return self.classifier(self.summed(self.wav2vec2.encoder.states_read(x, kept, self.layer_weights is not None)))
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.wav2vec2.input_specs()
 
 
 class Wav2Vec2ForXVector(OnSounds[Wav2Vec2Config]):
@@ -470,9 +461,6 @@ class Wav2Vec2ForXVector(OnSounds[Wav2Vec2Config]):
         mean = (x * counted).sum(1) / ops.maximum(count, 1)
         squares = ((x - mean.unsqueeze(1)) ** 2 * counted).sum(1)
         return [mean, (squares / ops.maximum(count - 1, 1)).sqrt()]
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.wav2vec2.input_specs()
 
 
 class TimeDelay(nn.Module):

@@ -248,9 +248,6 @@ class WhisperForAudioClassification(SoundClassifier[WhisperConfig]):
         *inner, last = self.encoder.hidden_states(input_features)
         return self.classes([*inner, self.encoder.layer_norm(last)])
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.encoder.input_specs()
-
 
 def main() -> None:
     """Generate a few tokens greedily with the exported model, and compare it with eager."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Required, TypedDict
+from typing import Literal, Required, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -13,6 +13,28 @@ from lucid.core.graph.types import is_whole
 from lucid.core.process import random
 from lucid.generation.constraints import Constraint
 from lucid.generation.logits import LogitsProcessor
+
+Range: TypeAlias = tuple[str, Callable[[float], bool]]
+"""What is expected of a number, in words and as a test."""
+
+_WHOLE = {
+    **dict.fromkeys(("max_new_tokens", "num_beams", "num_return_sequences", "top_k", "prompt_lookup_num_tokens"), 1),
+    **dict.fromkeys(("min_new_tokens", "no_repeat_ngram_size", "seed", "logprobs"), 0),
+    **dict.fromkeys(("pad_token_id", "forced_bos_token_id", "forced_eos_token_id"), 0),
+}
+"""Options that are whole numbers, each with the least that it may be."""
+_FINITE: Range = ("a finite number", lambda x: True)
+_SHARE: Range = ("more than 0 and at most 1", lambda x: 0 < x <= 1)
+_REAL: Mapping[str, Range] = {
+    "repetition_penalty": ("more than 0", lambda x: x > 0),
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "length_penalty"), _FINITE),
+    "temperature": ("at least 1e-6; for the likeliest token use do_sample=False", lambda x: x >= 1e-6),
+    **dict.fromkeys(("top_p", "typical_p"), _SHARE),
+    "min_p": ("0 to 1", lambda x: 0 <= x <= 1),
+}
+"""Options that are numbers, each with its range."""
+_OF_SAMPLING = {"temperature": 1, "top_k": None, "min_p": None, "top_p": None, "typical_p": None}
+"""Options that only sampling reads, with their defaults."""
 
 
 class GenerateOptions(TypedDict, total=False):
@@ -88,85 +110,52 @@ class Options:
     logits_processors: Sequence[LogitsProcessor] = ()
 
     def __post_init__(self) -> None:
-        counts = {
-            "max_new_tokens": (self.max_new_tokens, 1),
-            "min_new_tokens": (self.min_new_tokens, 0),
-            "no_repeat_ngram_size": (self.no_repeat_ngram_size, 0),
-            "num_beams": (self.num_beams, 1),
-            "num_return_sequences": (self.num_return_sequences, 1),
-        }
-        for name, (count, least) in counts.items():
-            _whole(name, count, least)
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        for name, least in _WHOLE.items():
+            if name in given:
+                _whole(name, given[name], least)
+        for name, (expected, holds) in _REAL.items():
+            if name in given:
+                _real(name, given[name], expected, holds)
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError(
                 f"generate: min_new_tokens is {self.min_new_tokens}, expected at most "
                 f"max_new_tokens={self.max_new_tokens}"
             )
-        _real("repetition_penalty", self.repetition_penalty, "more than 0", lambda x: x > 0)
-        for name, penalty in {
-            "frequency_penalty": self.frequency_penalty,
-            "presence_penalty": self.presence_penalty,
-            "length_penalty": self.length_penalty,
-        }.items():
-            _real(name, penalty, "a finite number", lambda x: True)
         self._check_tokens()
         for text in self.stop_strings:
             if not isinstance(text, str):
                 raise TypeError(f"generate: stop has a {type(text).__name__}, expected strings")
             if not text:
                 raise ValueError("generate: stop has an empty string, expected at least one character")
-        for name, number, least in (
-            ("seed", self.seed, 0),
-            ("logprobs", self.logprobs, 0),
-            ("prompt_lookup_num_tokens", self.prompt_lookup_num_tokens, 1),
-        ):
-            if number is not None:
-                _whole(name, number, least)
         ends = () if self.constraint is None else self.constraint.eos_token_ids
         if ends and not set(ends) & set(self.eos_tokens):
             raise ValueError(
                 f"generate: eos_token_id is {self.eos_token_id}, expected one of {list(ends)}, with which "
                 "the constraint ends an answer"
             )
-        self._check_sampling()
+        if not self.do_sample:
+            _refuse_idle(
+                {name: given[name] for name in _OF_SAMPLING if name in given and given[name] != _OF_SAMPLING[name]},
+                "sampling; add do_sample=True",
+            )
         self._check_beams()
 
     def _check_tokens(self) -> None:
         """Every id is a whole number from 0 on, every bias a number."""
-        forced = {"forced_bos_token_id": self.forced_bos_token_id, "forced_eos_token_id": self.forced_eos_token_id}
-        single = {name: [] if token is None else [token] for name, token in forced.items()}
-        for name, tokens in {
+        tokens: dict[str, Iterable[int]] = {
             "eos_token_id": self.eos_tokens,
-            "pad_token_id": [] if self.pad_token_id is None else [self.pad_token_id],
-            **single,
             "suppress_tokens": self.suppress_tokens,
             "logit_bias": self.logit_bias,
             "bad_words_ids": [token for word in self.bad_words_ids for token in word],
-        }.items():
-            for token in tokens:
+        }
+        for name, several in tokens.items():
+            for token in several:
                 _whole(name, token, 0)
         if not all(self.bad_words_ids):
             raise ValueError("generate: bad_words_ids has an empty word, expected at least one token in each")
         for token, bias in self.logit_bias.items():
-            _real(f"logit_bias of token {token}", bias, "a finite number", lambda x: True)
-
-    def _check_sampling(self) -> None:
-        likeliest = "at least 1e-6; for the likeliest token use do_sample=False"
-        _real("temperature", self.temperature, likeliest, lambda x: x >= 1e-6)
-        if self.top_k is not None:
-            _whole("top_k", self.top_k, 1)
-        shares = {"top_p": self.top_p, "typical_p": self.typical_p}
-        for name, share in shares.items():
-            if share is not None:
-                _real(name, share, "more than 0 and at most 1", lambda x: 0 < x <= 1)
-        if self.min_p is not None:
-            _real("min_p", self.min_p, "0 to 1", lambda x: 0 <= x <= 1)
-        temperature = None if self.temperature == 1 else self.temperature
-        if not self.do_sample:
-            given = {"temperature": temperature, "top_k": self.top_k, "min_p": self.min_p, **shares}
-            _refuse_idle(
-                {name: value for name, value in given.items() if value is not None}, "sampling; add do_sample=True"
-            )
+            _real(f"logit_bias of token {token}", bias, *_FINITE)
 
     def _check_beams(self) -> None:
         if self.early_stopping not in (True, False, "never"):

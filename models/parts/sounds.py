@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from lucid import Tensor, nn, ops
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.option_table import OptionTable
-from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.parts.on_model import OnModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +25,8 @@ class SoundConfig(OptionTable):
 C = TypeVar("C", bound=SoundConfig)
 
 
-class OnSounds(Pretrained[C]):
+class OnSounds(OnModel[C]):
     """The base of heads, which read the last states of an encoder or the weighted sum of all layers'."""
-
-    output_names: ClassVar[Sequence[str]] = ("logits",)
 
     def add_weights(self, layers: int) -> None:
         """The weights of the states, if all are read."""

@@ -22,6 +22,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import classify_images
+from lucid.models.parts.on_model import OnModel
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class ConvNext(Pretrained[ConvNextConfig]):
         return {"pixel_values": lucid.spec("N", channels, "H", "W", dtype=dtype)}
 
 
-class ConvNextForImageClassification(Pretrained[ConvNextConfig]):
+class ConvNextForImageClassification(OnModel[ConvNextConfig]):
     """ConvNext and a linear layer on the mean: (N, num_channels, H, W) to the logits (N, num_labels)."""
 
     checkpoint = replace(
@@ -87,7 +88,6 @@ class ConvNextForImageClassification(Pretrained[ConvNextConfig]):
         head="image-classification",
         head_keys=[r"^classifier\.weight$"],
     )
-    output_names = ("logits",)
 
     def __init__(self, config: ConvNextConfig) -> None:
         super().__init__(config)
@@ -96,9 +96,6 @@ class ConvNextForImageClassification(Pretrained[ConvNextConfig]):
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         return self.classifier(self.convnext(pixel_values)[1])
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.convnext.input_specs()
 
 
 class Embeddings(nn.Module):

@@ -12,16 +12,16 @@ several sizes, and joins them from the coarsest to the finest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import lucid
-from lucid import Dim, Tensor, TensorType, nn
+from lucid import Dim, Tensor, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained
+from lucid.models.checkpoints.pretrained import Checkpoint
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.on_model import OnModel
 from lucid.models.vision.vit import ViT, ViTConfig
 from lucid.nn import functional as F
 
@@ -65,7 +65,7 @@ class DepthAnythingConfig(option.OptionTable):
         return found
 
 
-class DepthAnything(Pretrained[DepthAnythingConfig]):
+class DepthAnything(OnModel[DepthAnythingConfig]):
     """(N, num_channels, H, W) to depths (N, h, w), of as many places as whole patches cover.
 
     Depths are relative to each other, or in metres where the checkpoint is metric.
@@ -93,9 +93,6 @@ class DepthAnything(Pretrained[DepthAnythingConfig]):
         n, width = pixel_values.shape[0], self.config.backbone.hidden_size
         x = self.neck([state.mT.reshape(n, width, rows, columns) for state in read])
         return self.head(x, (rows * patch, columns * patch))
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.backbone.input_specs()
 
 
 class Neck(nn.Module):

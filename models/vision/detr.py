@@ -37,6 +37,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.on_model import OnModel
 from lucid.models.vision.resnet import TIMM_DEPTHS, ResNet, ResNetConfig, timm_config, timm_renames
 from lucid.nn import functional as F
 
@@ -181,7 +182,7 @@ class Detr(Pretrained[DetrConfig]):
         return {**self.backbone["conv_encoder"]["model"].input_specs(), "pixel_mask": mask}
 
 
-class DetrForObjectDetection(Pretrained[DetrConfig]):
+class DetrForObjectDetection(OnModel[DetrConfig]):
     """Images to logits (N, queries, labels + 1), the last of no object, and boxes (N, queries, 4)."""
 
     checkpoint = replace(
@@ -208,11 +209,8 @@ class DetrForObjectDetection(Pretrained[DetrConfig]):
         """Logits and boxes from the states of queries."""
         return self.class_labels_classifier(x), self.bbox_predictor(x).sigmoid()
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.model.input_specs()
 
-
-class DetrForSegmentation(Pretrained[DetrConfig]):
+class DetrForSegmentation(OnModel[DetrConfig]):
     """Images to the logits and boxes of `DetrForObjectDetection`, and masks (N, queries, H / 4, W / 4) as logits."""
 
     checkpoint = replace(
@@ -271,9 +269,6 @@ class DetrForSegmentation(Pretrained[DetrConfig]):
 
     def _convolve(self, index: int, x: Tensor) -> Tensor:
         return self.activation(self.mask_head[f"gn{index}"](self.mask_head[f"lay{index}"](x)))
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.detr.input_specs()
 
 
 def sines(mask: Tensor, width: int) -> Tensor:

@@ -23,6 +23,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models.parts.demonstration import classify_images
+from lucid.models.parts.on_model import OnModel
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class ResNet(Pretrained[ResNetConfig]):
         return {"pixel_values": lucid.spec("N", self.config.num_channels, "H", "W", dtype=dtype)}
 
 
-class ResNetForImageClassification(Pretrained[ResNetConfig]):
+class ResNetForImageClassification(OnModel[ResNetConfig]):
     """ResNet and a linear layer on the mean of its features: logits (N, num_labels)."""
 
     checkpoint = with_labels(
@@ -85,7 +86,6 @@ class ResNetForImageClassification(Pretrained[ResNetConfig]):
         "image-classification",
         r"classifier\.1\.weight",
     )
-    output_names = ("logits",)
 
     def __init__(self, config: ResNetConfig) -> None:
         super().__init__(config)
@@ -95,9 +95,6 @@ class ResNetForImageClassification(Pretrained[ResNetConfig]):
     def forward(self, pixel_values: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.resnet(pixel_values)[1])
         return logits
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.resnet.input_specs()
 
 
 class FrozenNorm(nn.BatchNorm2d):

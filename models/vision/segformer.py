@@ -24,6 +24,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.on_model import OnModel
 from lucid.nn import functional as F
 
 
@@ -101,7 +102,7 @@ class Segformer(Pretrained[SegformerConfig]):
         return {"pixel_values": lucid.spec("N", self.config.num_channels, "H", "W", dtype=weight.dtype)}
 
 
-class SegformerForImageClassification(Pretrained[SegformerConfig]):
+class SegformerForImageClassification(OnModel[SegformerConfig]):
     """The encoder and a linear layer on the mean of its features: logits (N, num_labels)."""
 
     checkpoint = with_labels(
@@ -109,7 +110,6 @@ class SegformerForImageClassification(Pretrained[SegformerConfig]):
         "image-classification",
         r"classifier\.weight",
     )
-    output_names = ("logits",)
 
     def __init__(self, config: SegformerConfig) -> None:
         super().__init__(config)
@@ -119,11 +119,8 @@ class SegformerForImageClassification(Pretrained[SegformerConfig]):
     def forward(self, pixel_values: Tensor) -> Tensor:
         return self.classifier(self.segformer(pixel_values).mean((2, 3)))
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.segformer.input_specs()
 
-
-class SegformerForSemanticSegmentation(Pretrained[SegformerConfig]):
+class SegformerForSemanticSegmentation(OnModel[SegformerConfig]):
     """The encoder and a head that joins all stages: logits (N, num_labels, h, w) of the places of the first stage."""
 
     checkpoint = with_labels(
@@ -136,7 +133,6 @@ class SegformerForSemanticSegmentation(Pretrained[SegformerConfig]):
         "image-segmentation",
         r"decode_head\.classifier\.weight",
     )
-    output_names = ("logits",)
 
     def __init__(self, config: SegformerConfig) -> None:
         super().__init__(config)
@@ -145,9 +141,6 @@ class SegformerForSemanticSegmentation(Pretrained[SegformerConfig]):
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         return self.decode_head(self.segformer.stages(pixel_values))
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.segformer.input_specs()
 
 
 Size2d = tuple[int | Dim, int | Dim]

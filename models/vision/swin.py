@@ -26,6 +26,7 @@ from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import classify_images
 from lucid.models.parts.masked_images import MaskedImages, PatchConfig, for_masked_images, mask_token, with_hidden
+from lucid.models.parts.on_model import OnModel
 from lucid.models.parts.options import read_patch_size
 
 
@@ -98,7 +99,7 @@ class Swin(Pretrained[SwinConfig]):
         return {"pixel_values": lucid.spec("N", self.config.num_channels, *self.config.image_size, dtype=dtype)}
 
 
-class SwinForImageClassification(Pretrained[SwinConfig]):
+class SwinForImageClassification(OnModel[SwinConfig]):
     """Swin and a linear layer on the mean of its patches: (N, num_channels, H, W) to the logits (N, num_labels)."""
 
     checkpoint = replace(
@@ -109,7 +110,6 @@ class SwinForImageClassification(Pretrained[SwinConfig]):
         head="image-classification",
         head_keys=[r"^classifier\.weight$"],
     )
-    output_names = ("logits",)
 
     def __init__(self, config: SwinConfig) -> None:
         super().__init__(config)
@@ -118,9 +118,6 @@ class SwinForImageClassification(Pretrained[SwinConfig]):
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         return self.classifier(self.swin(pixel_values)[1])
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.swin.input_specs()
 
 
 class SwinForMaskedImageModeling(MaskedImages[SwinConfig]):

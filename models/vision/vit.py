@@ -25,6 +25,7 @@ from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import classify_images
 from lucid.models.parts.masked_images import MaskedImages, PatchConfig, for_masked_images, mask_token, with_hidden
+from lucid.models.parts.on_model import OnModel
 from lucid.nn import functional as F
 
 
@@ -111,7 +112,7 @@ class ViT(Pretrained[ViTConfig]):
         return {"pixel_values": lucid.spec("N", self.config.num_channels, *size, dtype=self.embeddings.cls_token.dtype)}
 
 
-class ViTForImageClassification(Pretrained[ViTConfig]):
+class ViTForImageClassification(OnModel[ViTConfig]):
     """The encoder and a linear layer on the class token: (N, num_channels, H, W) to the logits (N, num_labels).
 
     For DINOv2 it reads the class token and the mean of the patches. A DeiT with a teacher has a second layer, which
@@ -126,7 +127,6 @@ class ViTForImageClassification(Pretrained[ViTConfig]):
         head="image-classification",
         head_keys=[r"^(cls_)?classifier\.weight$"],
     )
-    output_names = ("logits",)
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)
@@ -145,9 +145,6 @@ class ViTForImageClassification(Pretrained[ViTConfig]):
             read = ops.concat([read, x[:, 1 + self.config.registers :].mean(1)], -1)
         assert self.classifier is not None
         return self.classifier(read)
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.vit.input_specs()
 
 
 class ViTForMaskedImageModeling(MaskedImages[ViTConfig]):
