@@ -289,6 +289,11 @@ def test_an_image_of_any_size_is_doubled_or_halved_by_one_node(mode: str, factor
     assert ops(model, ("N", 3, "H", "W"), target=target) == ["Resize"]
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_one_pixel_is_repeated(mode: str) -> None:
+    assert ops(lambda x: F.interpolate(x, size=(7, 9), mode=mode), ("N", 3, 1, 1)) == ["Expand"]
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

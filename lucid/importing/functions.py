@@ -15,6 +15,7 @@ from lucid.core.graph.types import DType, bool_, broadcast, float32, int32, int6
 from lucid.core.graph.values import Constant, Result, Value
 from lucid.core.sizes.dims import Dim, Size, same, sym_max, sym_min
 from lucid.ops.creation import tensor as _tensor
+from lucid.ops.reduction import norm_by_definition
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -259,7 +260,8 @@ def var_mean(x: Tensor, axis: Any = None, correction: Any = 1, keepdim: bool = F
 def vector_norm(
     x: Tensor, order: Any = 2, axis: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
-    return x.norm(order, axis, keepdim, dtype)
+    wide = x if dtype is None else x.astype(dtype)
+    return norm_by_definition(wide, 2.0 if order is None else float(order), None if axis == [] else axis, keepdim)
 
 
 def linalg_norm(

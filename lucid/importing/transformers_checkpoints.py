@@ -40,12 +40,6 @@ def _module(checkpoint: Checkpoint) -> FromTransformers:
     """A module of the kind that a checkpoint is, still empty."""
     if checkpoint.task == TEXTS:
         return TorchDecoder(checkpoint)
-    if checkpoint.task == TEXT_TO_TEXT:
+    if checkpoint.task == TEXT_TO_TEXT or (checkpoint.task == SPEECH and checkpoint.model.config.is_encoder_decoder):
         return TorchEncoderDecoder(checkpoint)
-    if checkpoint.task == SPEECH and checkpoint.model.config.is_encoder_decoder:
-        raise TorchImportError(
-            f"{checkpoint.class_name}: an encoder-decoder of sounds is not imported in parts; import it as one model "
-            f"without a cache: lucid.from_torch(model, kwargs={{'{checkpoint.model.main_input_name}': ..., "
-            "'decoder_input_ids': ..., 'use_cache': False})"
-        )
     return TorchModel(checkpoint)

@@ -16,6 +16,7 @@ from lucid.importing.program import Program
 from lucid.importing.torch_import import TorchImportError
 from lucid.importing.torch_modules import dtype_of
 from lucid.importing.transformers_classes import Checkpoint
+from lucid.importing.transformers_inputs import example, example_sizes, input_specs
 from lucid.importing.transformers_modules import FromTransformers, cache_option, tensors_of
 from lucid.nn.cache import CacheShape, KeyValueCache
 from lucid.nn.encoder_decoder import EncoderDecoder
@@ -35,21 +36,26 @@ class TorchEncoderDecoder(FromTransformers, EncoderDecoder):
     step_program: Program
     _shape: CacheShape
     _width: int
+    _source: dict[str, TensorType]
 
     def take(self, checkpoint: Checkpoint, inputs: Mapping[str, TensorType]) -> None:
-        if inputs:
+        main = checkpoint.model.main_input_name
+        if set(inputs) - ({main} - {"input_ids"}):
             raise TorchImportError(f"{self._kind} has the inputs of every encoder-decoder: leave --input out")
         model, calls = checkpoint.model, _Calls(self._kind, checkpoint.model)
-        tokens = torch.arange(22).reshape(2, 11) % 7 + 3
-        examples = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
-        axes = dict.fromkeys(examples, (_BATCH, _SOURCE))
+        self._source = {main: {**input_specs(checkpoint, inputs), **inputs}[main]}
+        if main == "input_ids":
+            self._source["attention_mask"] = self._source[main]
+        sizes = example_sizes(self._source)
+        examples = {name: example(name, kind, sizes) for name, kind in self._source.items()}
+        axes = {name: _axes(kind) for name, kind in self.encoder_input_specs().items()}
         with torch.no_grad():
             states = calls.encode(**examples)
             cross = calls.cross(states)
-            ids = torch.arange(6).reshape(2, 3)
-            mask = torch.ones(states.shape[:2], dtype=torch.int64)
+            rows = states.shape[0]
+            ids = torch.arange(3).expand(rows, 3)
             past = [[key[:, :, :0], value[:, :, :0], key, value] for key, value in cross]
-            own_cache = calls.step(ids, mask, past)["present"]
+            own_cache = calls.step(ids, past)["present"]
         shapes = {(tuple(key.shape[1::2]), tuple(value.shape[1::2])) for key, value in [*cross, *own_cache]}
         if len(shapes) != 1 or len(set(next(iter(shapes)))) != 1:
             raise TorchImportError(f"{self._kind}: its caches have several sizes of heads, expected one in all layers")
@@ -62,16 +68,13 @@ class TorchEncoderDecoder(FromTransformers, EncoderDecoder):
         of_self, of_cross = (_BATCH, None, "past", None), (_BATCH, None, _SOURCE, None)
         longer = [[torch.cat([tensor, tensor], 2) for tensor in pair] for pair in own_cache]
         past = [[*pair, *of_source] for pair, of_source in zip(longer, cross, strict=True)]
-        self.step_program, _ = self._program_of(
-            model,
-            calls.step,
-            {"input_ids": ids, "encoder_attention_mask": mask, "past_key_values": past},
-            {
-                "input_ids": (_BATCH, "new"),
-                "encoder_attention_mask": (_BATCH, _SOURCE),
-                "past_key_values": [[of_self, of_self, of_cross, of_cross]] * len(past),
-            },
-        )
+        step_axes: dict[str, Any] = {"input_ids": (_BATCH, "new")}
+        step_axes["past_key_values"] = [[of_self, of_self, of_cross, of_cross]] * len(past)
+        step_inputs: dict[str, Any] = {"input_ids": ids, "past_key_values": past}
+        if "attention_mask" in self._source:
+            step_inputs["encoder_attention_mask"] = torch.ones(states.shape[:2], dtype=torch.int64)
+            step_axes["encoder_attention_mask"] = (_BATCH, _SOURCE)
+        self.step_program, _ = self._program_of(model, calls.step, step_inputs, step_axes)
         self._computed_by_torch = calls.outputs
 
     @property
@@ -83,8 +86,17 @@ class TorchEncoderDecoder(FromTransformers, EncoderDecoder):
         return self._width
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        source, target = spec("N", "L", dtype=int64), spec("N", "T", dtype=int64)
-        return {"input_ids": source, "decoder_input_ids": target, "attention_mask": source}
+        main, *mask = self._source
+        target = {"decoder_input_ids": spec("N", "T", dtype=int64)}
+        return {main: self._source[main], **target, **{name: self._source[name] for name in mask}}
+
+    def encoder_input_specs(self) -> Mapping[str, TensorType]:
+        """Token ids and their mask, or sounds, which are whole."""
+        names = {"N": _BATCH, "L": _SOURCE if "attention_mask" in self._source else "L"}
+        return {
+            key: spec(*(names.get(str(size), size) for size in kind.shape), dtype=kind.dtype)
+            for key, kind in self._source.items()
+        }
 
     def part(
         self, part: PartName = "decoder", cache: CacheKind | None = None, capacity: Size | None = None
@@ -93,14 +105,18 @@ class TorchEncoderDecoder(FromTransformers, EncoderDecoder):
             raise ValueError("cache='fixed': a decoder that torch read has a growing cache; use cache='growing'")
         return super().part(part, cache, capacity)
 
-    def forward(self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
         """Logits (N, T, vocabulary) of the decoder's tokens (N, T) for the encoder's input."""
-        states = self.encode(input_ids, attention_mask)
-        return self.decode(decoder_input_ids, self.empty_cache(states), attention_mask)[0]
+        given = dict(zip(self.input_specs(), inputs, strict=False)) | named
+        ids = given.pop("decoder_input_ids")
+        states = self.encode(**given)
+        return self.decode(ids, self.empty_cache(states), given.get("attention_mask"))[0]
 
-    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        mask = ones(*input_ids.shape, dtype=int64) if attention_mask is None else attention_mask
-        states: Tensor = self.encoder_program(input_ids, mask)
+    def encode(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        given = dict(zip(self._source, inputs, strict=False)) | named
+        if "attention_mask" in self._source and given.get("attention_mask") is None:
+            given["attention_mask"] = ones(*given["input_ids"].shape, dtype=int64)
+        states: Tensor = self.encoder_program(*(given[name] for name in self._source))
         return states
 
     def cross_caches(self, encoder_hidden_states: Tensor) -> list[KeyValueCache]:
@@ -111,9 +127,12 @@ class TorchEncoderDecoder(FromTransformers, EncoderDecoder):
     ) -> tuple[Tensor, Sequence[Any]]:
         """Logits in the place of vectors; transformers counts the positions itself."""
         source = caches[0].encoder.key
-        mask = ones(source.shape[0], source.shape[2], dtype=int64) if key_mask is None else key_mask.astype(int64)
-        past = [[*cache.decoder[:2], *cache.encoder] for cache in caches]
-        outputs = self.step_program(input_ids, mask, past)
+        past: list[Any] = [[*cache.decoder[:2], *cache.encoder] for cache in caches]
+        masks = []
+        if "attention_mask" in self._source:
+            whole = source.shape[0], source.shape[2]
+            masks = [ones(*whole, dtype=int64) if key_mask is None else key_mask.astype(int64)]
+        outputs = self.step_program(input_ids, past, *masks)
         return outputs["logits"], [KeyValueCache(*pair) for pair in outputs["present"]]
 
     def logits(self, x: Tensor) -> Tensor:
@@ -126,9 +145,12 @@ class _Calls:
     def __init__(self, name: str, model: torch.nn.Module) -> None:
         self.model, self.forward = model, type(model).forward
         self.cache_name = cache_option(name, signature(model.forward).parameters)
+        self.kind, self.width = BaseModelOutput, 0  # of the encoder's output
 
-    def encode(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        states: torch.Tensor = self.model.get_encoder()(input_ids, attention_mask=attention_mask)[0]
+    def encode(self, **inputs: torch.Tensor) -> torch.Tensor:
+        output = self.model.get_encoder()(**inputs)
+        states: torch.Tensor = output.last_hidden_state
+        self.kind, self.width = type(output), states.shape[2]
         return states
 
     def cross(self, encoder_hidden_states: torch.Tensor) -> list[list[torch.Tensor]]:
@@ -141,17 +163,17 @@ class _Calls:
     def step(
         self,
         input_ids: torch.Tensor,
-        encoder_attention_mask: torch.Tensor,
         past_key_values: Sequence[Sequence[torch.Tensor]],
+        encoder_attention_mask: torch.Tensor | None = None,
     ) -> dict[str, Any]:
         own, cross = DynamicCache(), DynamicCache()
         for layer, (key, value, cross_key, cross_value) in enumerate(past_key_values):
             own.update(key, value, layer)
             cross.update(cross_key, cross_value, layer)
         source = past_key_values[0][2]
-        torch._check(encoder_attention_mask.shape[1] == source.shape[2])
-        width = self.model.config.hidden_size
-        states = torch.zeros(source.shape[0], source.shape[2], width)  # in the place of what is in the cache
+        if encoder_attention_mask is not None:
+            torch._check(encoder_attention_mask.shape[1] == source.shape[2])
+        states = torch.zeros(source.shape[0], source.shape[2], self.width)  # in the place of what is in the cache
         cache = EncoderDecoderCache(own, cross)
         logits = self._decoded(input_ids, states, encoder_attention_mask, cache)
         return {"logits": logits, "present": [[layer.keys, layer.values] for layer in own.layers]}
@@ -161,7 +183,7 @@ class _Calls:
     ) -> torch.Tensor:
         masks = {} if mask is None else {"attention_mask": mask}
         options = {"use_cache": True, self.cache_name: cache, **masks}
-        encoded = BaseModelOutput(last_hidden_state=states)
+        encoded = self.kind(last_hidden_state=states)
         logits: torch.Tensor = self.forward(
             self.model, encoder_outputs=encoded, decoder_input_ids=ids, **options
         ).logits
@@ -170,28 +192,30 @@ class _Calls:
     def outputs(self, arrays: Mapping[str, Array]) -> list[torch.Tensor]:
         """The outputs of a part, found by its inputs; an encoder's with the caches."""
         given = tensors_of(arrays)
+        mask = given.get("encoder_attention_mask", given.get("attention_mask"))
         if any(name.startswith("past_key_values.") for name in given):
             sides = [(side, name) for side in ("decoder", "encoder") for name in ("key", "value")]
             layers = sum(name.endswith(".decoder.key") for name in given)
             past = [[given[f"past_key_values.{i}.{side}.{name}"] for side, name in sides] for i in range(layers)]
-            return _flat(self.step(given["input_ids"], _mask(given, past), past))
-        if "encoder_hidden_states" in given or "decoder_input_ids" in given:
-            states = given.get("encoder_hidden_states")
-            if states is None:
-                states = self.encode(given["input_ids"], given["attention_mask"])
-            cross = self.cross(states)
-            past = [[key[:, :, :0], value[:, :, :0], key, value] for key, value in cross]
-            outputs = self.step(given.get("decoder_input_ids", given["input_ids"]), _mask(given, past), past)
-            outputs["present"] = [[*own, *pair] for own, pair in zip(outputs["present"], cross, strict=True)]
-            return _flat(outputs)
-        states = self.encode(given["input_ids"], given["attention_mask"])
-        return [states, *(tensor for pair in self.cross(states) for tensor in pair)]
+            return _flat(self.step(given["input_ids"], past, mask))
+        ids = given.pop("decoder_input_ids", None)
+        states = given.get("encoder_hidden_states")
+        if states is not None:
+            ids = given["input_ids"]
+        else:
+            states = self.encode(**given)
+        cross = self.cross(states)
+        if ids is None:
+            return [states, *(tensor for pair in cross for tensor in pair)]
+        past = [[key[:, :, :0], value[:, :, :0], key, value] for key, value in cross]
+        outputs = self.step(ids, past, mask)
+        outputs["present"] = [[*own, *pair] for own, pair in zip(outputs["present"], cross, strict=True)]
+        return _flat(outputs)
 
 
-def _mask(given: Mapping[str, torch.Tensor], past: Sequence[Sequence[torch.Tensor]]) -> torch.Tensor:
-    source = past[0][2]
-    whole = torch.ones(source.shape[0], source.shape[2], dtype=torch.int64)
-    return given.get("encoder_attention_mask", given.get("attention_mask", whole))
+def _axes(kind: TensorType) -> list[Any]:
+    """The axes of an input as `dynamic` has them."""
+    return [size if isinstance(size, int) else str(size) for size in kind.shape]
 
 
 def _flat(outputs: Mapping[str, Any]) -> list[torch.Tensor]:

@@ -96,7 +96,8 @@ def _sounds(read: Checkpoint, names: Mapping[str, Parameter]) -> dict[str, Tenso
 def _features(read: Checkpoint) -> TensorType:
     """Spectra: (N, bands, frames) of one length, or (N, frames, bands) of any."""
     config, frames = read.model.config, read.options.get("nb_max_frames")
-    bands = _option(config, "num_mel_bins", read.options.get("feature_size", 80))
+    usual = _option(config, "input_feat_per_channel", read.options.get("feature_size", 80))
+    bands = _option(config, "num_mel_bins", usual)
     positions = _option(config, "max_source_positions", None)
     if frames is None and read.model.config.model_type == "whisper" and positions:
         frames = 2 * positions

@@ -20,7 +20,7 @@ from lucid.ops.elementwise import at_least_float32, floor, maximum, minimum, whe
 from lucid.ops.indexing import take_op
 from lucid.ops.op import composite
 from lucid.ops.operand_conversion import as_tensor
-from lucid.ops.shaping import unsqueeze
+from lucid.ops.shaping import expand, unsqueeze
 from lucid.ops.tensor.tensor import Tensor
 
 _MODES = {
@@ -107,8 +107,9 @@ def resize(x: Tensor, *, sizes: Shape, factors: tuple[float | None, ...], mode: 
     if x.dtype.kind != "float" and not mode.startswith("nearest"):
         raise TypeError(f"interpolate: mode {mode!r} of {x.type}, expected floating-point numbers; use .float()")
     for axis, (wanted, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
-        x = _along(x, axis, wanted, factor, mode, align_corners)
-    return x
+        if not same(x.shape[axis], 1):
+            x = _along(x, axis, wanted, factor, mode, align_corners)
+    return expand(x, (*x.shape[:2], *sizes))  # axes of one element
 
 
 def _each(name: str, value: Any, axes: int) -> list[Any]:
@@ -184,11 +185,13 @@ def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, 
     wide = at_least_float32(x)
     fraction = unsqueeze((at - first).astype(wide.dtype), tuple(range(1, x.ndim - axis)))  # along the axis
     start = first.astype(int64)
-    weights = cubic_weights(fraction) if mode == "bicubic" else {0: 1 - fraction, 1: fraction}
-    terms = [
-        take_op(wide, maximum(minimum(start + offset, last), 0), axis=axis) * weight
-        for offset, weight in weights.items()
-    ]
+    if mode == "bicubic":
+        weights = cubic_weights(fraction)
+        places = [maximum(minimum(start + offset, last), 0) for offset in weights]
+    else:  # the first place is never past the last element
+        weights = {0: 1 - fraction, 1: fraction}
+        places = [start, minimum(start + 1, last)]
+    terms = [take_op(wide, at, axis=axis) * weight for at, weight in zip(places, weights.values(), strict=True)]
     return sum(terms[1:], start=terms[0]).astype(x.dtype)
 
 

@@ -232,7 +232,7 @@ def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Te
     check_kind("norm", x.type, ("float",))
     power = 2.0 if p in ("fro", None) else float(p)
     if power != 2:
-        return _sum_of_powers(x, power, axis, keepdims)
+        return norm_by_definition(x, power, axis, keepdims)
     axes = _every("norm", x, axis)
 
     def root(numbers: Tensor) -> Tensor:
@@ -257,9 +257,10 @@ def _scaled(root: Callable[[Tensor], Tensor], x: Tensor, axes: tuple[int, ...], 
     return root(x * factors) / (factors if keepdims else squeeze(factors, axes))
 
 
-def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tensor:
-    """A norm by its definition."""
-    axes, size = _every("norm", x, axis), abs_(at_least_float32(x))
+def norm_by_definition(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tensor:
+    """The p-norm over axes by its definition: the 2-norm is infinite where the squares overflow."""
+    axes, size = _every("norm", x, axis), at_least_float32(x)
+    size = size if power == 2 else abs_(size)
     if math.isinf(power):
         length = (max_ if power > 0 else min_)(size, axis=axes, keepdims=keepdims)
     elif power == 0:
@@ -277,4 +278,4 @@ def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tenso
 @torch_names
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """x divided by its p-norm along an axis, or by `eps` where that is greater."""
-    return x / clip(_sum_of_powers(x, float(p), axis, keepdims=True), eps)
+    return x / clip(norm_by_definition(x, float(p), axis, keepdims=True), eps)

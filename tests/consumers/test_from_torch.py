@@ -320,6 +320,8 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
         torch.linalg.inv(x[..., :4].unflatten(2, (2, 2)) + 3 * torch.eye(2)),
         torch.inverse(x[:, :1, None, :3].expand(x.shape[0], 1, 3, 3) + 5 * torch.eye(3)),
     ),
+    "norms": lambda x: (F.normalize(x, dim=-1), x.norm(p=3, dim=(1, 2)), torch.linalg.vector_norm(x, dim=1)),
+    "one pixel made larger": lambda x: F.interpolate(x[:, :, :1, None], size=(5, 3), mode="bilinear"),
     "modes": lambda x: (*(2 * x).round().mode(-1), *x.long().mode(1, True)),
     "strided copies": lambda x: (
         torch.as_strided_copy(x, (x.shape[0], 3, 2), (x.shape[1] * 8, 2, 1), 1),
@@ -628,6 +630,12 @@ class Block(nn.Module):
         mask = causal & attention_mask[:, None, None, :].bool()
         y = F.scaled_dot_product_attention(q, k, v, mask)
         return self.o(y.transpose(1, 2).reshape(n, length, -1))
+
+
+def test_a_norm_is_three_operations() -> None:
+    imported = lucid.from_torch(Function(lambda x: x.norm(dim=-1)).eval(), torch.randn(3, 6, 8), dynamic=[AXES])
+    nodes = lucid.export.to_onnx(imported).graph.node
+    assert [node.op_type for node in nodes] == ["Mul", "ReduceSum", "Sqrt"]
 
 
 def test_patterns_become_larger_operations() -> None:

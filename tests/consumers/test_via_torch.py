@@ -120,6 +120,36 @@ def test_an_encoder_decoder_in_parts_writes_what_transformers_does(call: Any, tm
     np.testing.assert_array_equal(found, wanted.numpy())
 
 
+def test_an_encoder_decoder_of_sounds_in_parts_writes_what_transformers_does(tmp_path: Path) -> None:
+    sizes = {"layers": 1, "attention_heads": 4, "ffn_dim": 64}
+    by_side = {f"{side}_{what}": size for side in ("encoder", "decoder") for what, size in sizes.items()}
+    spectra = {
+        "input_feat_per_channel": 20,
+        "conv_channels": 16,
+        "max_source_positions": 64,
+        "max_target_positions": 64,
+    }
+    folder = saved(tmp_path, "Speech2TextForConditionalGeneration", d_model=32, **spectra, **by_side)
+    imported = from_transformers(folder)
+    assert isinstance(imported, lucid.nn.EncoderDecoder) and imported.task == "automatic-speech-recognition"
+    parts = ("encoder", "decoder")
+    encoder, decoder = (Session(lucid.export.to_onnx(imported, part=part, cache="growing")) for part in parts)
+    assert dict(encoder.inputs) == {"input_features": (lucid.float32, ("batch_size", "L", 20))}
+    assert list(decoder.inputs)[:2] == ["input_ids", "past_key_values.0.decoder.key"]
+    model = transformers.Speech2TextForConditionalGeneration.from_pretrained(folder).eval()
+    sounds, ids = torch.randn(2, 57, 20), torch.tensor([[2], [7]])
+    with torch.no_grad():
+        states = model.get_encoder()(sounds)
+        for _ in range(8):
+            logits = model(encoder_outputs=states, decoder_input_ids=ids, use_cache=False).logits
+            ids = torch.cat([ids, logits[:, -1:].argmax(-1)], 1)
+    generator = EncoderDecoderGenerator(encoder, decoder)
+    found = generator.generate(sounds.numpy(), decoder_input_ids=ids[:, :1].numpy(), max_new_tokens=8)
+    np.testing.assert_array_equal(found, ids[:, 1:].numpy())
+    whole = imported(lucid.tensor(sounds.numpy()), lucid.tensor(ids.numpy())).numpy()[:, -2:-1]
+    np.testing.assert_allclose(whole, logits[:, -1:].detach().numpy(), atol=2e-5)
+
+
 # Tasks ----------------------------------------------------------------------------------------------------------------
 
 
@@ -210,14 +240,6 @@ def test_code_of_the_checkpoint_runs_where_it_is_trusted_and_only_there(
 def test_refusals(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TorchImportError, match=message):
         from_transformers(saved(tmp_path, "RoFormerModel", num_hidden_layers=1), **options)
-
-
-def test_an_encoder_decoder_of_sounds_is_refused_with_the_way_to_import_it_whole(tmp_path: Path) -> None:
-    sizes = {"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4}
-    sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
-    folder = saved(tmp_path, "MoonshineForConditionalGeneration", **sides)
-    with pytest.raises(TorchImportError, match=r"without a cache: lucid.from_torch\(model, kwargs=.'input_values'"):
-        from_transformers(folder)
 
 
 def test_the_pooling_of_a_sentence_encoder_is_not_left_out_in_silence(tmp_path: Path) -> None:
