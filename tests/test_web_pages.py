@@ -13,6 +13,7 @@ import pytest
 import lucid
 from lucid.layouts import write_folder
 from lucid.layouts.web import PACKAGES
+from lucid.models.layoutlm import LayoutLM, LayoutLMForMaskedLM
 from lucid.runtime import Session
 from tests.console import in_process
 from tests.layout_checkpoints import whole
@@ -62,7 +63,7 @@ def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path, monkeypat
     files = held(page / "model" / "model.js", page / "model" / "tokenizer.js", page / "runtime" / "wasm.js")
     assert files["model"] == model.read_bytes()
     assert files["tokenizer.json"] == (place / "source" / "tokenizer.json").read_bytes()
-    assert json.loads(files["about"]) == {"max_length": 24, "labels": []}
+    assert json.loads(files["about"]) == {"max_length": 24, "labels": [], "task": "sentence-similarity"}
     assert (files["ort.wasm"], files["ort.mjs"]) == (b"its code", b"its loader")
     text = (page / "index.html").read_text()
     assert "<title>source in the browser</title>" in text and "{{" not in text
@@ -72,11 +73,24 @@ def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path, monkeypat
     assert in_process(["verify", place / "source", page], monkeypatch) == 0
 
 
-def test_a_classifier_has_a_page_with_its_labels(place: Path) -> None:
-    page = written(place, "tasks/bert_text_classification")
-    about = json.loads(held(page / "model" / "tokenizer.js")["about"])
-    assert about["labels"] == ["LABEL_0", "LABEL_1", "LABEL_2"]
-    assert [path.name for path in page.glob("*.js")] == ["text-model.js"]
+@pytest.mark.parametrize(
+    ("task", "labels"),
+    [
+        ("text-classification", ["LABEL_0", "LABEL_1", "LABEL_2"]),
+        ("token-classification", ["LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4"]),
+        ("fill-mask", []),
+        ("question-answering", []),
+    ],
+)
+def test_a_task_head_has_a_page_with_its_answers(task: str, labels: list[str], place: Path) -> None:
+    page = written(place, f"tasks/bert_{task.replace('-', '_')}", task)
+    assert json.loads(held(page / "model" / "tokenizer.js")["about"]) == {
+        "max_length": 24,
+        "labels": labels,
+        "task": task,
+    }
+    assert f'"{task}": {{' in (page / "answers.js").read_text()
+    assert sorted(path.name for path in page.glob("*.js")) == ["answers.js", "text-model.js"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +99,8 @@ def test_a_classifier_has_a_page_with_its_labels(place: Path) -> None:
         (
             "llama/llama3",
             {},
-            "a page runs models for sentence-similarity and text-classification, got a Llama; for oth",
+            "a page runs models for sentence-similarity, text-classification, token-classification, fill-mask, "
+            "question-answering, got a Llama for text-generation; give one of these tasks if the checkpoint has it, or",
         ),
         ("sentences/cls", {"external_data": True}, "loads the weights with the model; leave out external_data"),
         ("sentences/cls", {"target": "webgpu"}, "target 'webgpu' is not for this layout; choose one of any, cpu"),
@@ -94,6 +109,13 @@ def test_a_classifier_has_a_page_with_its_labels(place: Path) -> None:
 def test_what_a_page_does_not_run_is_an_error(variant: str, options: Any, message: str, place: Path) -> None:
     with pytest.raises(ValueError, match=message):
         written(place, variant, **options)
+
+
+def test_a_model_that_takes_more_than_texts_is_an_error(place: Path) -> None:
+    source = whole(place / "source", "layoutlm/base")
+    model = LayoutLMForMaskedLM(LayoutLM.from_pretrained(source).config)
+    with pytest.raises(ValueError, match="token_type_ids, and the model also takes bbox; use layout 'transformers"):
+        write_folder(model, source, place / "page", layout="web")
 
 
 def test_without_the_packages_an_error_says_how_to_install_them(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

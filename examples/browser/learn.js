@@ -2,6 +2,7 @@
 "use strict";
 
 const STEPS = 40;
+const KEPT = `what ${location.pathname} has learnt`; // in the browser's storage
 
 class Learner {
   constructor(page) {
@@ -20,6 +21,17 @@ class Learner {
   async open() {
     this.session = await ort.InferenceSession.create(decoded("step"), { executionProviders: ["wasm"] });
     document.getElementById("learn").disabled = false;
+    const kept = JSON.parse(localStorage.getItem(KEPT));
+    if (!kept) return;
+    [...this.labels, ...this.examples].forEach((field, i) => { field.value = kept.typed[i]; });
+    this.weights = { weight: { data: kept.weight }, bias: { data: kept.bias } };
+    this.status.textContent = "Learnt on an earlier visit.";
+    this.#queue(() => this.#classify());
+  }
+
+  #keep({ weight, bias }) {
+    const typed = [...this.labels, ...this.examples].map(({ value }) => value);
+    localStorage.setItem(KEPT, JSON.stringify({ typed, weight: [...weight.data], bias: [...bias.data] }));
   }
 
   // A session computes one batch at a time.
@@ -54,6 +66,7 @@ class Learner {
     const took = Math.round(performance.now() - start);
     this.status.textContent = `${labels.length} sentences learnt in ${took} ms: after ${STEPS} steps the loss is ${last} instead of ${first}`;
     await this.#classify();
+    this.#keep(this.weights);
   }
 
   async #classify() {

@@ -32,14 +32,21 @@ from lucid.tracing.parts import trace_part
 PACKAGES = {"onnxruntime-web": "1.30.0", "@huggingface/tokenizers": "0.2.0"}
 """The packages of npm that a page runs on, and the releases that were tried."""
 
-SENTENCES, LABELS = "sentences.html", "labels.html"
-_PAGES = {"sentence-similarity": SENTENCES, "text-classification": LABELS}  # by task
+SENTENCES = "sentence-similarity"
+LABELS = "text-classification"
+_PAGES = {
+    SENTENCES: "sentences.html",
+    **dict.fromkeys((LABELS, "token-classification", "fill-mask", "question-answering"), "texts.html"),
+}
+"""The page by task; what the second one shows of each task is in `answers.js`."""
+
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _SOURCES = Path(__file__).with_name("web_page")
 _WASM = "ort-wasm-simd-threaded"
 
 
 def write_page(
-    page: str,
+    task: str,
     title: str,
     part: ModelPart,
     checkpoint: Path,
@@ -51,10 +58,10 @@ def write_page(
     """Export a model of texts to a folder with a page, which shows what it computes of what is typed.
 
     Args:
-        page: SENTENCES or LABELS.
+        task: what the model does, by Hugging Face's name: SENTENCES, LABELS, or another one that has a page.
         title: its title.
-        part: the model; its inputs are those of a tokenizer. SENTENCES shows `sentence_embedding` and, if there are,
-            `attentions.0` and so on; LABELS the softmax of `logits`.
+        part: the model; its inputs are those of a tokenizer. The page of SENTENCES shows `sentence_embedding` and, if
+            there are, `attentions.0` and so on; the others read `logits`, or `start_logits` and `end_logits`.
         checkpoint: the folder with its tokenizer.
         folder: where to write.
         options: `target` and `dtype` are obeyed.
@@ -72,9 +79,10 @@ def write_page(
     write_script(folder / "model" / "model.js", {"model": model.read_bytes()})
     limits = [max_tokens(checkpoint), *limits_of(check_model_file(model)).explaining.values()]
     longest = min((limit for limit in limits if limit is not None), default=None)
-    _write_tokenizer(folder / "model" / "tokenizer.js", checkpoint, {"max_length": longest, "labels": list(labels)})
+    about = {"max_length": longest, "labels": list(labels), "task": task}
+    _write_tokenizer(folder / "model" / "tokenizer.js", checkpoint, about)
     _write_runtime(folder / "runtime", packages)
-    text = (_SOURCES / page).read_text(encoding="utf-8")
+    text = (_SOURCES / _PAGES[task]).read_text(encoding="utf-8")
     for file in _SOURCES.iterdir():
         if f'"{file.name}"' in text:
             shutil.copyfile(file, folder / file.name)
@@ -129,10 +137,16 @@ def _packages_near(folder: Path) -> Path:
 
 
 def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
-    page = _PAGES.get(model.task) if isinstance(model, PublishedModel) else None
-    if page is None:
+    if not isinstance(model, PublishedModel) or model.task not in _PAGES:
+        kind = f"{type(model).__name__} for {model.task}" if isinstance(model, PublishedModel) else type(model).__name__
         raise ValueError(
-            f"{checkpoint}: a page runs models for {' and '.join(_PAGES)}, got a {type(model).__name__}; for others "
+            f"{checkpoint}: a page runs models for {', '.join(_PAGES)}, got a {kind}; give one of these tasks if the "
+            "checkpoint has it, or use layout 'transformers.js', whose pipelines a page of yours can call"
+        )
+    specs = model.full_input_specs()
+    if others := specs.keys() - _INPUTS:
+        raise ValueError(
+            f"{checkpoint}: a page gives {', '.join(_INPUTS)}, and the model also takes {', '.join(sorted(others))}; "
             "use layout 'transformers.js'"
         )
     if options.external_data:
@@ -140,11 +154,11 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
     if not file_of(checkpoint, TOKENIZER).is_file():
         raise FileNotFoundError(f"{files_home(checkpoint)}: has no {TOKENIZER}, which the page needs")
     packages = _packages_near(Path.cwd())
-    part = ModelPart(model, with_known_axes(model.input_specs()))
-    if page == SENTENCES and any(node.op.name == "attention" for node in trace_part(part).graph.nodes()):
+    part = ModelPart(model, with_known_axes(specs))
+    if model.task == SENTENCES and any(node.op.name == "attention" for node in trace_part(part).graph.nodes()):
         part = part_with_outputs(part, ["attentions"])
     title = f"{name_of(checkpoint)} in the browser"
-    return [write_page(page, title, part, checkpoint, folder, options, packages, _labels(checkpoint))]
+    return [write_page(model.task, title, part, checkpoint, folder, options, packages, _labels(checkpoint))]
 
 
 WEB = Layout("web", "a web page", _write)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -12,15 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 from selenium.webdriver.common.keys import Keys
+from tokenizers import Tokenizer, processors
 
 import lucid
 from examples.browser import __main__ as browser_page
 from examples.minilm import checkpoint as minilm
 from examples.minilm import tokenize
+from lucid.layouts import write_folder
 from lucid.models.bert import SentenceEncoder
 from lucid.tracing.inner_outputs import with_outputs
 from tests.consumers import chromium
 from tests.consumers.folders import TEXTS, WORK, close, computed, eager, sent
+from tests.layout_checkpoints import whole
 from tests.waiting import PATIENCE
 
 PACKAGES = browser_page.HERE / "node_modules"
@@ -149,10 +153,67 @@ def test_the_page_learns_two_labels(opened: Any) -> None:
     _wait(lambda: _delivery(answer.text) < 25, opened)
 
 
+def test_what_was_learnt_is_there_on_the_next_visit(opened: Any) -> None:
+    opened.refresh()
+    _wait(lambda: "%" in opened.find_element("id", "answer").text, opened)
+    assert opened.find_element("id", "learnt").text == "Learnt on an earlier visit."
+
+
 def test_a_label_without_sentences_is_said(opened: Any) -> None:
     opened.execute_script("document.getElementById('examples-1').value = '  '")
     opened.find_element("id", "learn").click()
     _wait(lambda: opened.find_element("id", "learnt").text == "Type sentences for both labels.", opened)
+
+
+@pytest.mark.parametrize("task", ["text-classification", "token-classification", "fill-mask", "question-answering"])
+def test_the_page_of_a_task_answers_as_numpy_does(task: str, browser: Any, tmp_path: Path) -> None:
+    source = whole(tmp_path / "source", f"tasks/bert_{task.replace('-', '_')}")
+    tokens = source / "tokenizer.json"
+    tokens.write_text(tokens.read_text().replace("<|user|>", "[MASK]"))
+    tokenizer = Tokenizer.from_file(str(tokens))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "<s> $A </s>", "<s> $A </s> $B:1 </s>:1", [("<s>", 1), ("</s>", 2)]
+    )
+    tokenizer.save(str(tokens))
+    model = lucid.models.load(source, task)
+    with contextlib.chdir(PACKAGES.parent):
+        write_folder(model, source, tmp_path / "page", layout="web", check=False)
+    browser.get((tmp_path / "page" / "index.html").as_uri())
+    answer = browser.find_element("id", "answer")
+    _wait(lambda: "Opening" not in answer.text, browser)
+    pair = ("b c?", "a bad cab") if task == "question-answering" else ("a [MASK] b",)
+    for name, typed in zip(("text", "passage"), pair, strict=False):
+        script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
+        browser.execute_script(script, browser.find_element("id", name), typed)
+    encoded = tokenizer.encode(*pair)
+    inputs = {"input_ids": encoded.ids, "attention_mask": encoded.attention_mask, "token_type_ids": encoded.type_ids}
+    found = model(**{name: lucid.tensor([ids]) for name, ids in inputs.items()})
+    arrays = [np.asarray(each.softmax(1 if task == "question-answering" else -1))[0] for each in _tensors(found)]
+    wanted = _answers(task, tokenizer, encoded, *arrays)
+    _wait(lambda: answer.text.split("\n") == wanted, browser)
+
+
+def _tensors(found: Any) -> list[lucid.Tensor]:
+    return [found] if isinstance(found, lucid.Tensor) else list(found)
+
+
+def _answers(task: str, tokenizer: Tokenizer, encoded: Any, shares: np.ndarray, ends: np.ndarray | None = None) -> Any:
+    """The lines of a page from probabilities."""
+    if task == "text-classification":
+        told = [(f"LABEL_{i}", share) for i, share in enumerate(shares)]
+    elif task == "token-classification":
+        told = [(f"{token} LABEL_{row.argmax()}", row.max()) for token, row in zip(encoded.tokens, shares, strict=True)]
+    elif task == "fill-mask":
+        row = shares[encoded.tokens.index("[MASK]")]
+        told = [(tokenizer.decode([i]) or tokenizer.id_to_token(i), row[i]) for i in row.argsort()[:-6:-1]]
+    else:
+        assert ends is not None
+        places = range(encoded.type_ids.index(1), len(encoded.ids) - 1)
+        first, last = max(
+            ((i, j) for i in places for j in places if i <= j), key=lambda at: shares[at[0]] * ends[at[1]]
+        )
+        told = [(tokenizer.decode(encoded.ids[first : last + 1]), shares[first] * ends[last])]
+    return [" ".join(f"{text} {100 * share:.0f} %".split()) for text, share in told]
 
 
 @pytest.mark.parametrize("target", ["any", "portable"])
