@@ -230,6 +230,15 @@ def test_lengths_of_zero_have_gradients_of_zero_as_in_torch() -> None:
     assert numbers(lucid.grad(lambda x: x.norm(0.5))(lucid.tensor([0.0, 4.0]))) == [0, 1]
 
 
+def test_second_gradients_of_lengths_count_elements_of_0() -> None:
+    def slope(x: Tensor) -> Tensor:
+        return (lucid.grad(lambda x: F.normalize(x, dim=-1)[0] + x.norm())(x) * V).sum()
+
+    found = lucid.grad(slope)(lucid.tensor([3.0, 0.0, 4.0]).double()).numpy()
+    moved = [slope(lucid.tensor([3.0, step, 4.0]).double()).item() for step in (1e-6, -1e-6)]
+    assert found[1] == pytest.approx((moved[0] - moved[1]) / 2e-6, rel=1e-6)
+
+
 def test_rounding_of_logarithms_of_powers_of_two_has_no_part_in_gradients() -> None:
     found = lucid.grad(lambda x: x.log2().sum())(lucid.tensor([0.5, 2.0, 3.0])).numpy()
     np.testing.assert_allclose(found * math.log(2), [2, 0.5, 1 / 3], rtol=1e-6)

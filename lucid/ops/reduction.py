@@ -268,6 +268,7 @@ def norm_by_definition(x: Tensor, power: float, axis: Axes, keepdims: bool) -> T
     elif power == 1:
         length = sum_(size, axis=axes, keepdims=keepdims)
     elif power == 2:
+        size = at_least_float32(x) if is_differentiated() else size  # the second derivative of |x|**2 at 0 is 2
         length = _root(sum_(size * size, axis=axes, keepdims=keepdims))
     else:
         powers = _root(size, 1 / power) if 0 < power < 1 else pow_(size, power)
