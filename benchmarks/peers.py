@@ -7,6 +7,7 @@ from types import ModuleType
 torch: ModuleType | None
 jax: ModuleType | None
 transformers: ModuleType | None
+peft: ModuleType | None
 genai: ModuleType | None
 openvino: ModuleType | None
 
@@ -30,6 +31,13 @@ except ModuleNotFoundError:
     transformers = None
 else:
     transformers = transformers_peer
+
+try:
+    from benchmarks import peft_peer
+except ModuleNotFoundError:
+    peft = None
+else:
+    peft = peft_peer
 
 try:
     from benchmarks import genai_peer

@@ -160,6 +160,39 @@ def training(model: Any, batch: Mapping[str, Array], rate: float) -> Callable[[]
     return run
 
 
+def small_decoder(folder: Path, layers: int) -> Any:
+    """Llama in the sizes of SmolLM2-135M with random weights, whose checkpoint is written to a folder."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=layers,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        tie_word_embeddings=True,
+    )
+    made: Any = transformers.LlamaForCausalLM(config).eval()
+    made.save_pretrained(folder)
+    return made
+
+
+def head_training(width: int, classes: int, rate: float) -> Callable[..., float]:
+    """A step of AdamW on a linear layer; its loss."""
+    head = torch.nn.Linear(width, classes)
+    optimizer = torch.optim.AdamW(head.parameters(), rate)
+
+    def run(x: Array, labels: Array) -> float:
+        optimizer.zero_grad()
+        with torch.enable_grad():
+            loss = torch.nn.functional.cross_entropy(head(torch.from_numpy(x)), torch.from_numpy(labels))
+            loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return run
+
+
 def call(model: Any, given: Array) -> Callable[[], Any]:
     """The first output of a model for one input."""
     tensor = torch.from_numpy(given)
