@@ -194,6 +194,7 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         f"Of {len(results)} models, {len(agree)} agree within 2e-5 of their outputs' scale. Nodes are counted after onnxruntime's optimisation (extended level).",
         f"Lucid's file has at most as many as that of `torch.onnx.export(dynamo=True)` for {fewer} of {len(both)} models; torch's export fails for {failed}.",
         "Max pooling takes two nodes more in Lucid's file, which [find NaN](limitations.md).",
+        "A norm takes Mul, ReduceSum and Sqrt, which are faster than ReduceL2; images are resized to sizes known at run time by gathers, since Resize rounds positions differently.",
         "",
         "| Model | Dynamic axes | Result | Difference: eager, exported | Nodes | Nodes by `torch.onnx` |",
         "|---|---|---|---|---|---|",
