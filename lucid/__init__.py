@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lucid import serving as serving
     from lucid import testing as testing
     from lucid.core.offered import *  # noqa: F403  # re-exports each of its names
+    from lucid.nn import losses as losses
     from lucid.runtime.compiled import compile as compile
 else:
     _PARTS = (
@@ -61,6 +62,8 @@ else:
             return globals()[name]
         if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them
             raise _public.unknown(f"module {__name__!r}", name, [])
+        if name == "losses":  # a part of `nn`, with a name as short as that of `optim`
+            return _import_module("lucid.nn.losses")
         if name in _PARTS:
             return _import_module(f"lucid.{name}")
         _load()
@@ -69,7 +72,7 @@ else:
         return globals()[name]
 
     def __dir__() -> list[str]:
-        return sorted({*_load(), *_PARTS, "compile", "__version__"})
+        return sorted({*_load(), *_PARTS, "compile", "losses", "__version__"})
 
     def _load() -> list[str]:
         api = vars(_import_module("lucid.core.offered"))

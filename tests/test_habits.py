@@ -163,7 +163,6 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
         (lambda: lucid.row_stack([X]), r"no attribute 'row_stack': write lucid.vstack\(tensors\)"),
         (lambda: lucid.rot90(X), r"no attribute 'rot90': write x.transpose\(0, 1\).flip\(0\)"),
         (lambda: X.char, r"no attribute 'char': write x.to\(lucid.int8\)"),
-        (lambda: lucid.losses, "no attribute 'losses': losses are in lucid.nn.functional: F.cross_entropy"),
         (lambda: lucid.jit.trace, "lucid.jit has no attribute 'trace': write lucid.compile"),
         (lambda: lucid.cuda.synchronize, "lucid.cuda has no attribute 'synchronize': tensors have no device"),
         (lambda: F.ctc_loss, "module 'lucid.nn.functional' has no attribute 'ctc_loss': it sums over alignments"),

@@ -102,3 +102,11 @@ def test_contrastive_losses_are_exported_with_an_open_batch() -> None:
     assert_parity(F.in_batch_contrastive_loss, ("N", 6), ("N", 6))
     with pytest.raises(ValueError, match=r"positives \[3, 6\] differ from x \[2, 6\]"):
         F.in_batch_contrastive_loss(lucid.ones(2, 6), lucid.ones(3, 6))
+
+
+def test_lucid_losses_are_the_functions_of_nn_functional() -> None:
+    assert {"cross_entropy", "mse_loss", "in_batch_contrastive_loss"} <= set(dir(lucid.losses))
+    for name in dir(lucid.losses):
+        assert getattr(lucid.losses, name) is getattr(F, name)
+    with pytest.raises(AttributeError, match="has no attribute 'mse_los'; did you mean mse_loss"):
+        lucid.losses.mse_los  # type: ignore[attr-defined]  # noqa: B018

@@ -39,7 +39,6 @@ from lucid.nn.cache import cached_attention as cached_attention
 from lucid.nn.cache import cross_attention as cross_attention
 from lucid.nn.cache import layer_caches as layer_caches
 from lucid.nn.cache import present_caches as present_caches
-from lucid.nn.contrastive import in_batch_contrastive_loss as in_batch_contrastive_loss
 from lucid.nn.convolution import conv1d as conv1d
 from lucid.nn.convolution import conv2d as conv2d
 from lucid.nn.convolution import conv3d as conv3d
@@ -55,6 +54,7 @@ from lucid.nn.losses import cross_entropy as cross_entropy
 from lucid.nn.losses import gaussian_nll_loss as gaussian_nll_loss
 from lucid.nn.losses import hinge_embedding_loss as hinge_embedding_loss
 from lucid.nn.losses import huber_loss as huber_loss
+from lucid.nn.losses import in_batch_contrastive_loss as in_batch_contrastive_loss
 from lucid.nn.losses import kl_div as kl_div
 from lucid.nn.losses import l1_loss as l1_loss
 from lucid.nn.losses import margin_ranking_loss as margin_ranking_loss

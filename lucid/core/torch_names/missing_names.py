@@ -130,7 +130,6 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("autograd", "enable_grad"), _NO_GRADIENTS),
         **dict.fromkeys(("cuda", "mps", "device", "distributed"), NO_DEVICES),
         "unique": _UNKNOWN_SIZE,
-        "losses": "losses are in lucid.nn.functional: F.cross_entropy, F.mse_loss, F.in_batch_contrastive_loss",
         "var_mean": "write x.var(...) and x.mean(...)",
         "std_mean": "write x.std(...) and x.mean(...)",
         "func": _FUNCTIONS,
