@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import DTypeLike, float32, int64, show_shape
+from lucid.core.graph.types import DTypeLike, common_dtype, float32, int64, show_shape
 from lucid.core.sizes.dims import Size, product, same, sym_min
 from lucid.ops.creation import arange, full
 from lucid.ops.elementwise import abs_, add, ceil, exp, floor, isfinite, isnan, log, log1p, maximum, sub, where
@@ -94,9 +94,10 @@ def lerp(x: Tensor, end: TensorLike, weight: TensorLike) -> Tensor:
 @function
 def addcmul(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
     """x + value * tensor1 * tensor2, in the promoted type of the tensors; for integers `value` is cut to one."""
-    product = as_tensor("addcmul", tensor1) * tensor2
-    dtype = add(x, product).dtype
-    return add(x, product.astype(dtype) * (value if dtype.kind == "float" else int(value)))
+    given = [x, as_tensor("addcmul", tensor1), as_tensor("addcmul", tensor2)]
+    dtype = common_dtype([tensor.type for tensor in given])
+    _, first, second = (tensor.astype(dtype) for tensor in given)
+    return add(x, first * (value if dtype.kind == "float" else int(value)) * second)
 
 
 @function

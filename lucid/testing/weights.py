@@ -249,7 +249,8 @@ def _origin(model: onnx.ModelProto, made: onnx.ModelProto, nodes: MatchedNodes) 
     """A likely reason why a file has other nodes than the export, and how many were compared all the same."""
     bits = set() if _bits_of_weights(made) else _bits_of_weights(model)
     options = [f"--bits {width}" for width in sorted(bits)[-1:]]
-    options += [f"--dtype {name}" for name in sorted(_halves(model) - _halves(made))]
+    if _is_ours(model):  # another tool may have cast some weights only, which no option does
+        options += [f"--dtype {name}" for name in sorted(_halves(model) - _halves(made))]
     if options:
         return (
             f"the file stores its weights in another precision than the model: give {' '.join(options)}, or the same "
