@@ -95,7 +95,7 @@ DELIBERATE: dict[str, dict[str, str]] = {
 
 _DOCUMENTATION = "a name of the documentation only"
 _MEMORY = "it only says how torch uses memory: leave it out"
-_UNCHANGED = "a tensor is not written into"
+_UNCHANGED = "tensors are never changed in place"
 _PLACE = "the input of a module is given by place"
 
 # Arguments that are not taken by torch's name, and why; "*" is any function.

@@ -59,7 +59,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "device of new": (lambda: lucid.zeros(2, device="cuda:0"), ValueError, "^zeros: device is 'cuda:0', but"),
     "device of a module": (lambda: nn.Linear(2, 2, device="cuda"), ValueError, "^Linear: device is 'cuda', but"),
     "gradient": (lambda: lucid.ones(2, requires_grad=True), ValueError, "^ones: requires_grad is true, but there"),
-    "in place": (lambda: X[0].__setitem__(0, 1), TypeError, "never changed in place; write x = x.at"),
+    "in place": (lambda: X.__setitem__(0, 1), TypeError, "never changed in place; write x = x.at"),
     "clamp": (lambda: X.clamp(), ValueError, "^clamp: got neither min nor max"),
     "rounding of sizes": (
         lambda: lucid.trace(lambda x: lucid.div(x.shape[0] - 9, 2, rounding_mode="trunc") * x, ("N",)),
@@ -149,13 +149,13 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
     [
         (lambda: X.cuda, "'Tensor' object has no attribute 'cuda': tensors have no device; leave it out"),
         (lambda: X.backward, "no attribute 'backward': there is no tape; lucid.value_and_grad"),
-        (lambda: X[0].add_, r"no attribute 'add_': parameters, .*are never changed in place; write x = x.add\(...\)"),
+        (lambda: X.add_, r"no attribute 'add_': tensors are never changed in place; write x = x.add\(...\)"),
         (
             lambda: X.max(axis=1).values,
             r"no attribute 'values': max\(axis=...\) gives the values alone",
         ),
         (lambda: X.sume, "no attribute 'sume'; did you mean sum?"),
-        (lambda: X[0].fill_, r"changed in place; write x = lucid.full_like\(x, value\)$"),
+        (lambda: X.fill_, r"changed in place; write x = lucid.full_like\(x, value\)$"),
         (lambda: X.index_copy_, r"changed in place; write x.scatter\(dim, indices, values\)"),
         (lambda: X.foo_, "changed in place; write what computes the new value$"),
         (lambda: X.int8, "no attribute 'int8'; did you mean int[?]$"),

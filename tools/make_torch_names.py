@@ -18,7 +18,6 @@ sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
 import lucid  # noqa: E402
 from lucid import Tensor, nn  # noqa: E402
-from lucid.core.torch_names.in_place import VALUES  # noqa: E402
 from lucid.core.torch_names.missing_names import why_absent  # noqa: E402
 from lucid.nn import functional  # noqa: E402
 
@@ -154,9 +153,7 @@ def ours(room: str, name: str) -> str:
     _, _, written, place = ROOMS[room]
     if name in INSTEAD[room]:
         return INSTEAD[room][name]
-    if hasattr(place, name) or (
-        room == "Tensor" and (name in VALUES or (name[-1] == "_" and hasattr(place, name[:-1])))
-    ):
+    if hasattr(place, name):
         return f"`{written.format(name)}`"
     reason = why_absent({"torch": "lucid"}.get(room, room), name, dir(Tensor)).removeprefix(": ")
     return reason or "-"

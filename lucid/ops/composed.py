@@ -316,9 +316,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
     rows, columns = x.shape[-2:]
     first, second = max(-offset, 0), max(offset, 0)
     places = arange(sym_min(rows - first, columns - second))
-    view = take(reshape(x, (*x.shape[:-2], rows * columns)), (places + first) * columns + places + second, -1)
-    x.shared_with(view)
-    return view
+    return take(reshape(x, (*x.shape[:-2], rows * columns)), (places + first) * columns + places + second, -1)
 
 
 @function
@@ -415,9 +413,7 @@ def unfold(x: Tensor, axis: int, size: int, step: int) -> Tensor:
             f"unfold: windows of {size} in steps of {step} do not fit axis {axis} of {show_shape(x.shape)}"
         )
     places = unsqueeze(arange(room // step + 1) * step, 1) + arange(size)
-    windows = movedim(take(x, places, place), place + 1, -1)
-    x.shared_with(windows)
-    return windows
+    return movedim(take(x, places, place), place + 1, -1)
 
 
 @function

@@ -44,7 +44,7 @@ def _slice_kernel(x: Array, *, cuts: tuple[Cut, ...]) -> Array:
     return x[tuple(index)]
 
 
-@primitive(kernel=_slice_kernel, rule=_slice_rule, view=True)
+@primitive(kernel=_slice_kernel, rule=_slice_rule)
 def slice_op(x: Tensor, *, cuts: tuple[Cut, ...]) -> Tensor:  # type: ignore[empty-body]
     """Slices of some axes."""
 

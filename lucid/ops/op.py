@@ -258,17 +258,6 @@ class Op(Generic[P, R]):
         return tensors if self._promoted is None else promoted(tensors, self._promoted)
 
 
-class _View(Op[P, R]):
-    """An op whose results are views of its operand in torch: neither is changed in place while both are used."""
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        views: Any = super().__call__(*args, **kwargs)
-        if isinstance(args[0], Tensor):
-            for view in views if isinstance(views, tuple) else (views,):
-                args[0].shared_with(view)
-        return cast(R, views)
-
-
 def _registered(module: str, name: str) -> Any:
     if name not in REGISTERED:
         import_module(module)
@@ -286,21 +275,14 @@ def composite_with(*, kernel: Kernel | None = None, folded: bool = True) -> Call
 
 
 def primitive(
-    *,
-    kernel: Kernel,
-    rule: Rule,
-    onnx: str | None = None,
-    promoted: slice | None = None,
-    folded: bool = True,
-    view: bool = False,
+    *, kernel: Kernel, rule: Rule, onnx: str | None = None, promoted: slice | None = None, folded: bool = True
 ) -> Callable[[Callable[P, R]], Op[P, R]]:
     """An op defined by a NumPy kernel and a type rule; the decorated function gives its signature and docstring.
 
     Its name is that of the op, without "_op": the function `reshape`, which also takes -1, calls the op `reshape_op`.
     """
     options: dict[str, Any] = {"kernel": kernel, "rule": rule, "onnx": onnx, "promoted": promoted, "folded": folded}
-    kind = _View if view else Op
-    return lambda call: kind(call, name=call.__name__.removesuffix("_op"), **options)
+    return lambda call: Op(call, name=call.__name__.removesuffix("_op"), **options)
 
 
 def function(call: Callable[P, R]) -> Callable[P, R]:

@@ -26,7 +26,7 @@ def each_axis(axes: int | Sequence[int]) -> tuple[int, ...]:
 # shape ------------------------------------------------------------------------------------------------------------
 
 
-@primitive(kernel=lambda x, *, shape: x.reshape(shape), rule=lambda x, *, shape: x.with_shape(shape), view=True)
+@primitive(kernel=lambda x, *, shape: x.reshape(shape), rule=lambda x, *, shape: x.with_shape(shape))
 def reshape_op(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
     """The same elements in another shape."""
 
@@ -89,7 +89,7 @@ def _squeeze_rule(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
     return x.with_shape([size for axis, size in enumerate(x.shape) if axis not in axes])
 
 
-@primitive(kernel=lambda x, *, axes: np.squeeze(x, axes), rule=_squeeze_rule, view=True)
+@primitive(kernel=lambda x, *, axes: np.squeeze(x, axes), rule=_squeeze_rule)
 def squeeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
     """Drop the given axes, all of size 1."""
 
@@ -121,7 +121,7 @@ def _unsqueeze_rule(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
     return x.with_shape([1 if axis in axes else next(sizes) for axis in range(x.rank + len(axes))])
 
 
-@primitive(kernel=lambda x, *, axes: np.expand_dims(x, axes), rule=_unsqueeze_rule, view=True)
+@primitive(kernel=lambda x, *, axes: np.expand_dims(x, axes), rule=_unsqueeze_rule)
 def unsqueeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
     """Insert axes of size 1, counted in the result."""
 
@@ -137,9 +137,7 @@ def unsqueeze(x: Tensor, axis: Axes) -> Tensor:
 
 
 @primitive(
-    kernel=lambda x, *, axes: x.transpose(axes),
-    rule=lambda x, *, axes: x.with_shape([x.shape[axis] for axis in axes]),
-    view=True,
+    kernel=lambda x, *, axes: x.transpose(axes), rule=lambda x, *, axes: x.with_shape([x.shape[axis] for axis in axes])
 )
 def permute_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
     """Axis i of the result is axis axes[i] of x."""
@@ -175,7 +173,7 @@ def _expand_rule(x: TensorType, *, shape: Shape) -> TensorType:
     return x.with_shape(shape)
 
 
-@primitive(kernel=lambda x, *, shape: np.broadcast_to(x, shape), rule=_expand_rule, view=True)
+@primitive(kernel=lambda x, *, shape: np.broadcast_to(x, shape), rule=_expand_rule)
 def expand_op(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
     """Repeat axes of size 1 up to the given shape."""
 
@@ -280,9 +278,7 @@ def _split_rule(x: TensorType, *, sizes: Shape, axis: int) -> tuple[TensorType, 
 
 
 @primitive(
-    kernel=lambda x, *, sizes, axis: tuple(np.split(x, np.cumsum(sizes[:-1], dtype=int), axis)),
-    rule=_split_rule,
-    view=True,
+    kernel=lambda x, *, sizes, axis: tuple(np.split(x, np.cumsum(sizes[:-1], dtype=int), axis)), rule=_split_rule
 )
 def split_op(x: Tensor, *, sizes: Shape, axis: int) -> tuple[Tensor, ...]:  # type: ignore[empty-body]
     """Split an axis into pieces of the given sizes."""

@@ -111,7 +111,7 @@ _UNUSED: dict[str, Callable[[str, Any], None]] = {
 
 # torch's arguments that would change something, and what to do instead.
 _REFUSED = {
-    "out": "a tensor is not written into; take the result",
+    "out": "tensors are never changed in place; take the result",
     "decimals": "write (x * 10**decimals).round() / 10**decimals",
     "max_norm": "it would change the table in place; scale the rows of the weight beforehand",
     **dict.fromkeys(("size_average", "reduce"), 'write reduction="mean", "sum" or "none"'),

@@ -109,7 +109,7 @@ GROUPS: tuple[tuple[str, str], ...] = (
     (r"(sym_)(int|float|not|ite|sum)", "sizes are Python numbers or lucid.Dim; write them as they are"),
     (
         r"((?:leaky_|r)?relu|[cs]?elu|threshold|hardtanh)_",
-        "write x = F.{1}(x)",
+        "tensors are never changed in place; write x = F.{1}(x)",
     ),
     (r"arc(\w+)", "write x.a{1}(...)"),
     (r"mode", "write F.one_hot(x, n).sum(-2).argmax(-1) of whole numbers below n"),
@@ -137,7 +137,7 @@ GROUPS: tuple[tuple[str, str], ...] = (
         r"clip_grads_with_norm_|get_total_norm|vector_to_parameters",
         "gradients are dicts of tensors: lucid.optim.clip_by_global_norm clips them",
     ),
-    (r"(\w+)_copy", "write x.{1}(...).clone()"),
+    (r"(\w+)_copy", "tensors are never changed in place, so there are no copies; write x.{1}(...)"),
     (r"unsafe_(\w+)", "write x.{1}(...)"),
     (r"\w+_scatter|index_put", "write x.at[index].set(values)"),
 )

@@ -1,4 +1,4 @@
-"""Statements that change a tensor in place, where it does not allow that, rewritten to make a changed copy."""
+"""Statements that change a tensor in place, which no tensor allows, rewritten to make a changed copy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ _COPIES = {  # of methods that do not compute the new values from the old ones
     "fill_": "lucid.full_like({x}, {0})",
     "zero_": "lucid.zeros_like({x})",
 }
-UNCHANGED = "parameters, views, and tensors of which a view is in use, are never changed in place"
 VALUES = {"copy_": "{0}", "fill_": "{0}", "zero_": "0"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lucid.core.torch_names.groups import NO_COMPLEX, NO_DEVICES, reason_of_group
-from lucid.core.torch_names.in_place import UNCHANGED, VALUES, functional_line
+from lucid.core.torch_names.in_place import VALUES, functional_line
 from lucid.core.words.user_code import calling_line
 
 _NO_GRADIENTS = "there is no tape; lucid.value_and_grad(f, wrt=model) computes f and its gradients"
@@ -25,7 +25,7 @@ _SAME = {  # of torch's names that are both functions and methods: what to write
     "aminmax": "write x.amin(dim) and x.amax(dim)",
     "bitwise_left_shift": "write x * 2**n",
     "bitwise_right_shift": "write x // 2**n",
-    "copy": "write x.clone()",
+    "copy": "tensors are never changed in place, so a copy is not needed; write x itself",
     "copysign": "write lucid.where(y < 0, -x.abs(), x.abs())",
     "corrcoef": "write c = x - x.mean(1, keepdim=True), then F.normalize(c) @ F.normalize(c).mT",
     "cov": "write c = x - x.mean(1, keepdim=True), then c @ c.mT / (x.shape[1] - 1)",
@@ -217,5 +217,5 @@ def why_absent(place: str, name: str, known: Collection[str] = ()) -> str:
             reason = ABSENT[place].get(plain, "write what computes the new value")
             if plain in known:
                 reason = f"write x = x.{plain}(...) or what computes the new value"
-        reason = f"{UNCHANGED}; {f'write {line}' if line else reason}"
+        reason = f"tensors are never changed in place; {f'write {line}' if line else reason}"
     return f": {reason}" if reason else ""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
-from lucid.core.graph.types import same_shape
 from lucid.core.sizes.dims import Size
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
-from lucid.core.torch_names.in_place import UNCHANGED, VALUES, functional_line
-from lucid.core.words.user_code import calling_line
 from lucid.ops.tensor.value import OPS, Axes, Flag, Number, TensorValue, Whole
 
 T = TypeVar("T", bound="MovingMethods[Any]")  # `Tensor`, also for the methods of its subclasses
@@ -49,36 +46,6 @@ class MovingMethods(TensorValue, Generic[T]):
     """Each calls the op or the function of its name."""
 
     __slots__ = ()
-
-    @property
-    def is_changeable(self) -> Flag:
-        """Whether it may be changed in place: no parameter or buffer, which shares no elements with a tensor in use."""
-        return not self.of_module and not self.is_shared
-
-    def become(self, other: TensorValue) -> None:
-        """Hold what another tensor of the same type holds from now on: what was computed from this one stays."""
-        self._set(other._array, other.type, other._value, other._origin)
-
-    def change(self, name: str, *arguments: Any, **named: Any) -> Self:
-        """What torch's method with a "_" at the end of its name does: this tensor holds the new values from now on.
-
-        Raises:
-            ValueError: for values of another shape.
-        """
-        if name in VALUES:
-            changed = self._op("put_at", ..., *(arguments or (0,)), **named)
-        else:
-            changed = getattr(self, name[:-1])(*arguments, **named).astype(self.dtype)
-        if not same_shape(changed.shape, self.shape):
-            raise ValueError(f"{name}: {self.type} would become {changed.type}; write x = x.{name[:-1]}(...)")
-        self.become(changed)
-        return self
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        if not self.is_changeable:
-            line = functional_line(calling_line()) or "x = x.at[index].set(value)"
-            raise TypeError(f"x[...] = value: {UNCHANGED}; write {line}")
-        self.become(self._op("put_at", index, value))
 
     def _op(self, name: str, *arguments: Any, **attributes: Any) -> T:
         result: T = OPS[name](self, *arguments, **attributes)

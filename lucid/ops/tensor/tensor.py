@@ -7,7 +7,6 @@ before its modules.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, TypeVar, Union, overload
 
@@ -33,9 +32,10 @@ from lucid.core.torch_names.argument_names import (
     torch_names_and,
     torch_names_of_reduction,
 )
-from lucid.core.torch_names.in_place import VALUES
+from lucid.core.torch_names.in_place import functional_line
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words.package_names import unknown
+from lucid.core.words.user_code import calling_line
 from lucid.ops.tensor.function_methods import FunctionMethods
 from lucid.ops.tensor.moving_methods import MovingMethods, unpack
 from lucid.ops.tensor.value import OPS as OPS
@@ -152,7 +152,7 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     def of_type(array: Array, type_: TensorType, origin: Origin | None = None) -> Tensor:
         """Wrap an array whose type is known: an object that `array_type` gave."""
         tensor = _new(Tensor)
-        tensor._array, tensor.type, tensor._value, tensor._origin, tensor._sharing = array, type_, None, origin, None
+        tensor._array, tensor.type, tensor._value, tensor._origin = array, type_, None, origin
         return tensor
 
     @staticmethod
@@ -168,9 +168,7 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
         """This tensor, which in an exported model is named after another one, with a suffix."""
         if self.is_traced or whole.is_traced:
             return self
-        named = Tensor.from_array(self.numpy(), Origin(whole.numpy(), suffix, whole._origin))
-        whole.shared_with(named)
-        return named
+        return Tensor.from_array(self.numpy(), Origin(whole.numpy(), suffix, whole._origin))
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
@@ -178,12 +176,17 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     def __getitem__(self, index: Any) -> Tensor:
         return _call("getitem", self, index)
 
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        line = (
+            functional_line(calling_line())
+            or "x = x.at[index].set(value), or for a mask x = lucid.where(mask, value, x)"
+        )
+        raise TypeError(f"x[...] = value: tensors are never changed in place; write {line}")
+
     if not TYPE_CHECKING:  # a type checker knows the attributes that there are
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> NoReturn:
             known = dir(Tensor)
-            if name[-1:] == "_" and (name in VALUES or name[:-1] in known) and self.is_changeable:
-                return functools.partial(self.change, name)
             raise unknown("'Tensor' object", name, known, why_absent("Tensor", name, known))
 
     # Python's operators -------------------------------------------------------------------------------------------

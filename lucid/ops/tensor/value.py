@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Self, TypeAlias
-from weakref import ref
 
 import numpy as np
 
@@ -29,49 +28,20 @@ class TracedValueError(TypeError):
     """Python code asked for a value that is known only when the model runs."""
 
 
-class Sharing(list["ref[TensorValue]"]):
-    """A tensor and its views, of which torch would change each with the others. A copy shares nothing: it has None."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> Any:
-        return type(None), ()
-
-
 class TensorValue:
     """The base of `Tensor`: either its array or its value in a graph is None."""
 
-    __slots__ = ("__weakref__", "_array", "_origin", "_sharing", "_value", "type")
+    __slots__ = ("_array", "_origin", "_value", "type")
 
-    of_module = False
-    """Whether a module owns it: a parameter or a buffer, which are the same in each call."""
     _array: Array | None
     type: TensorType
     _value: Value | None
     _origin: Origin | None
-    _sharing: Sharing | None
 
     def _set(
         self, array: Array | None, type_: TensorType, value: Value | None = None, origin: Origin | None = None
     ) -> None:
-        self._array, self.type, self._value, self._origin, self._sharing = array, type_, value, origin, None
-
-    def shared_with(self, view: TensorValue) -> None:
-        """Note that in torch another tensor is a view of this one, so that neither is changed while both are used."""
-        if self.of_module:
-            view._sharing = Sharing([ref(self)])
-        elif view is not self:
-            if self._sharing is None:
-                self._sharing = Sharing([ref(self)])
-            elif len(self._sharing) > 16:
-                self._sharing[1:] = [each for each in self._sharing[1:] if each() is not None]
-            self._sharing.append(ref(view))
-            view._sharing = self._sharing
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether a tensor that is in use is a view of this one, or this one a view of it."""
-        return any(other is not None and other is not self for other in (each() for each in self._sharing or ()))
+        self._array, self.type, self._value, self._origin = array, type_, value, origin
 
     def to_value(self) -> Value:
         """The value that a graph holds for this tensor."""
