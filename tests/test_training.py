@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,41 @@ def test_frozen_weights_are_in_the_file_and_stay_as_they_are() -> None:
         training = Training(step, model.state_dict())
         before = training.step(**BATCH)
         assert training.step(**BATCH) < before and training.weights().keys() == {"2.weight", "2.bias"}
+
+
+def test_an_interrupt_at_any_line_leaves_a_whole_step() -> None:
+    step = step_of(network(), optim.SGD(1.0))
+    training, expected = Training(step, network().state_dict()), Training(step, network().state_dict())
+    states, line = [expected.weights()], 0
+    while True:
+        line, seen = line + 1, 0
+
+        def trace(frame: Any, event: str, _: Any, line: int = line) -> Any:
+            """Press Ctrl-C at a line of `Training`."""
+            nonlocal seen
+            if Path(frame.f_code.co_filename).name != "training.py":
+                return None
+            seen += event == "line"
+            if event == "line" and seen == line:
+                signal.raise_signal(signal.SIGINT)
+            return trace
+
+        before, interrupted = sys.gettrace(), False
+        try:
+            sys.settrace(trace)
+            training.step(**BATCH)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            sys.settrace(before)
+        if len(states) <= training.steps:
+            expected.step(**BATCH)
+            states.append(expected.weights())
+        weights = training.weights()
+        assert all((weights[name] == value).all() for name, value in states[training.steps].items()), f"line {line}"
+        if not interrupted:
+            break
+    assert line > 20 and 1 < training.steps < line
 
 
 @pytest.mark.parametrize("target", ["any", "cpu"])

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from lucid.core.graph.types import Array, show_shape
+from lucid.core.process.interrupts import uninterrupted
 from lucid.files.weights import load, save
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.changed_models import Model, inner_values, with_inner_values
@@ -158,9 +159,8 @@ class Training:
         in_place = {name: carried[name] for name in self._in_place}
         places = {new: in_place.get(name, self._update.memory) for name, new in self._new.items()}
         bound = self._update.bind(values, places)
-        try:
+        with uninterrupted():  # of a half step, some weights would be new
             bound.run()
-        finally:  # an interrupt arrives when the update has been made
             new = bound.outputs()
             values = {name: new[output] for name, output in self._new.items()} | in_place
             self._carried, self.steps = Carried(values), self.steps + 1
