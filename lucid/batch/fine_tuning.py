@@ -45,7 +45,7 @@ from lucid.core.version import __version__
 from lucid.core.words.name_patterns import named
 from lucid.core.words.progress import phase
 from lucid.export.training import evaluation_step, training_step
-from lucid.files.folders import check_place, new_folder
+from lucid.files.folders import check_place, new_folder, sole_writer
 from lucid.files.hub import local_checkpoint, published_name
 from lucid.files.weights import load, save
 from lucid.generation.chat.tokenizer_files import load_tokenizer
@@ -215,7 +215,7 @@ def fine_tune(
         The history. If the folder is there already and was trained exactly so, that of its training.
 
     Raises:
-        FileExistsError: for a folder of something else.
+        FileExistsError: for a folder of something else, or one that another process trains into.
         FileNotFoundError, KeyError: for files or columns that are not there.
         ValueError: for rows that cannot be learned from, by their number; options that do not fit the model or each
             other; a folder in which another training was interrupted, by what differs.
@@ -245,13 +245,14 @@ def fine_tune(
             shutil.rmtree(work, ignore_errors=True)
         return done
     check_place(output)
-    with _working(work, record):
+    work.mkdir(exist_ok=True)
+    with sole_writer(work), _working(work, record):
         run = _Run(origin, work, options, rows, evaluation)
         history = run.train(begun, evaluated)
         with phase("writing"), new_folder(output) as folder:
             run.write(folder, published_name(origin) or os.fspath(source))
             write_json(folder / RECORD, {**record, "history": history})
-    shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
     return history
 
 
@@ -273,7 +274,6 @@ def _working(work: Path, record: Mapping[str, Any]) -> Iterator[None]:
         FileExistsError: for a folder of something else.
         ValueError: for that of another run.
     """
-    work.mkdir(exist_ok=True)
     if any(work.iterdir()) and not (work / _RUN).exists():
         raise FileExistsError(f"{work}: has other files, and checkpoints would be written there; give another output")
     if (work / _RUN).exists():
@@ -462,6 +462,9 @@ class _Run:
                 raise
         best = self._best(history)
         self._weights: Mapping[str, Array] = training.weights() if best is None else load(self._place_of(best))
+        losses = [entry["eval_loss"] for entry in history[-1:] if "eval_loss" in entry]
+        if best is None and not all(np.isfinite(each).all() for each in (*self._weights.values(), *losses)):
+            raise TrainingError("the last step has given weights of NaN, infinity or near it; take a lower rate")
         return list(history)
 
     def _trained(self) -> list[str]:

@@ -60,6 +60,25 @@ def new_folder(path: str | os.PathLike[str], may_replace: Check | None = None) -
         shutil.rmtree(temporary, ignore_errors=True)  # once renamed, there is none, or the one that was replaced
 
 
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, of which others may be writers.
+
+    Raises:
+        FileExistsError: if another process or thread holds it.
+    """
+    descriptor = _locked(folder)
+    if descriptor is None:
+        raise FileExistsError(
+            errno.EEXIST,
+            f"cannot write {folder}: another process is at it; wait until it has ended, or give another output",
+        )
+    try:
+        yield
+    finally:
+        _close(descriptor)
+
+
 def check_place(target: Path, may_replace: Check | None = None) -> None:
     """Refuse a target whose place a new folder cannot take."""
     if not target.parent.is_dir():

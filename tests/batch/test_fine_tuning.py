@@ -293,6 +293,34 @@ def test_a_loss_that_is_not_finite_names_the_step_and_the_layer(encoder: Path, d
     ]
 
 
+@pytest.mark.parametrize("share", [0, 0.1])
+def test_weights_that_are_not_finite_after_the_last_step_are_not_written(
+    encoder: Path, data: Path, tmp_path: Path, share: float
+) -> None:
+    options = {"freeze": FROZEN, "learning_rate": 3.4e38, "max_grad_norm": 0, "warmup_ratio": 0, "batch_size": 20}
+    options |= {"num_train_epochs": 1, "val_set_size": share, "weight_decay": 10.0}
+    with pytest.raises(TrainingError, match="the last step has given weights of NaN, infinity or near it"):
+        fine_tune(encoder, data, tmp_path / "out", TrainingOptions(**QUICK | options))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders have no locks there")
+def test_two_processes_do_not_train_into_one_folder(
+    encoder: Path, data: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    output, errors = tmp_path / "out", list[str]()
+
+    def second(_: Any) -> None:
+        with pytest.raises(
+            FileExistsError, match=r"out\.training: another process is at it; wait until it has ended"
+        ) as caught:
+            fine_tune(encoder, data, output, INTERRUPTED)
+        errors.append(str(caught.value))
+
+    fine_tune(encoder, data, output, INTERRUPTED, begun=second)
+    assert errors and same(output, uninterrupted) and os.listdir(tmp_path) == ["out"]
+
+
 # What cannot be learned from ------------------------------------------------------------------------------------------
 
 
