@@ -23,6 +23,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import encode_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.sentences import PooledEncoder
 
 
@@ -151,48 +152,29 @@ class Attention(nn.Module):
 # Heads ----------------------------------------------------------------------------------------------------------------
 
 
-class AlbertSentenceEncoder(PooledEncoder[AlbertConfig], Albert):
-    """Albert with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
-
-    checkpoint = text.for_sentences(Albert.checkpoint)
+class AlbertSentenceEncoder(PooledEncoder[AlbertConfig], Albert, on=Albert): ...
 
 
-class AlbertForSequenceClassification(text.SequenceClassifier[AlbertConfig], Albert):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = text.for_sequence_classification(Albert.checkpoint, [(r"^albert\.pooler\.", "classifier.dense.")])
+class AlbertForSequenceClassification(text.SequenceClassifier[AlbertConfig], Albert, on=Albert):
+    head_renames = ((r"^albert\.pooler\.", "classifier.dense."),)
 
 
-class AlbertForReranking(AlbertForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = text.for_reranking(AlbertForSequenceClassification.checkpoint)
+class AlbertForReranking(Reranker[AlbertConfig], AlbertForSequenceClassification, on=Albert): ...
 
 
-class AlbertForMultipleChoice(text.MultipleChoice[AlbertConfig], AlbertForSequenceClassification):
-    """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C)."""
-
-    checkpoint = text.for_multiple_choice(AlbertForSequenceClassification.checkpoint)
+class AlbertForMultipleChoice(text.MultipleChoice[AlbertConfig], AlbertForSequenceClassification, on=Albert): ...
 
 
-class AlbertForTokenClassification(text.TokenClassifier[AlbertConfig], Albert):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = text.for_token_classification(Albert.checkpoint)
+class AlbertForTokenClassification(text.TokenClassifier[AlbertConfig], Albert, on=Albert): ...
 
 
-class AlbertForQuestionAnswering(text.QuestionAnswerer[AlbertConfig], Albert):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = text.for_question_answering(Albert.checkpoint)
+class AlbertForQuestionAnswering(text.QuestionAnswerer[AlbertConfig], Albert, on=Albert): ...
 
 
-class AlbertForMaskedLM(text.MaskedLM[AlbertConfig], Albert):
-    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
-
-    checkpoint = text.for_masked_lm(
-        Albert.checkpoint,
-        renames=[(r"^predictions\.LayerNorm\.", "lm_head.layer_norm."), (r"^predictions\.", "lm_head.")],
+class AlbertForMaskedLM(text.MaskedLM[AlbertConfig], Albert, on=Albert):
+    head_renames = (
+        (r"^predictions\.LayerNorm\.", "lm_head.layer_norm."),
+        (r"^predictions\.", "lm_head."),
     )
 
 

@@ -19,7 +19,7 @@ all-MiniLM-L6-v2 if that is installed, or a tiny model.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -36,6 +36,7 @@ from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.decoders import Angles, angles_of
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import Rope, check_pairs, rope
 from lucid.models.parts.sentences import HybridEncoder, MultiVectorEncoder, PooledEncoder, SparseEncoder
 from lucid.nn.rope_scaling import RopeScaling
@@ -446,73 +447,41 @@ class SelfAttention(nn.Module):
 # Heads ----------------------------------------------------------------------------------------------------------------
 
 
-class SentenceEncoder(PooledEncoder[BertConfig], Bert):
-    """Bert with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
-
-    checkpoint = text.for_sentences(Bert.checkpoint)
+class SentenceEncoder(PooledEncoder[BertConfig], Bert, on=Bert): ...
 
 
-class BertForSequenceClassification(text.SequenceClassifier[BertConfig], Bert):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = text.for_sequence_classification(
-        Bert.checkpoint,
-        renames=[
-            (
-                r"^(bert|ernie|nomic_bert)\.pooler\.dense\.",
-                "classifier.dense.",
-            ),  # a pooler that RoBERTa may have is not used
-            (r"^pre_classifier\.", "classifier.dense."),
-        ],
-    )
+class BertForSequenceClassification(text.SequenceClassifier[BertConfig], Bert, on=Bert):
+    # A pooler that RoBERTa may have is not used.
+    head_renames = ((r"^(?:(?:bert|ernie|nomic_bert)\.pooler\.dense|pre_classifier)\.", "classifier.dense."),)
 
     def head_activation(self, config: BertConfig) -> str:
         heads = {"distilbert": "relu", "electra": "gelu", "roformer": config.activation}
         return heads.get(config.family, "tanh")
 
 
-class BertForReranking(BertForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = text.for_reranking(BertForSequenceClassification.checkpoint)
+class BertForReranking(Reranker[BertConfig], BertForSequenceClassification, on=Bert): ...
 
 
-class BertForMultipleChoice(text.MultipleChoice[BertConfig], BertForSequenceClassification):
-    """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C)."""
-
-    checkpoint = text.for_multiple_choice(
-        BertForSequenceClassification.checkpoint,
-        renames=[(r"^\w+\.pooler\.dense\.|^sequence_summary\.summary\.", "classifier.dense.")],
-    )
+class BertForMultipleChoice(text.MultipleChoice[BertConfig], BertForSequenceClassification, on=Bert):
+    head_renames = ((r"^(?:\w+\.pooler\.dense|sequence_summary\.summary|pre_classifier)\.", "classifier.dense."),)
 
 
-class BertForTokenClassification(text.TokenClassifier[BertConfig], Bert):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = text.for_token_classification(Bert.checkpoint)
+class BertForTokenClassification(text.TokenClassifier[BertConfig], Bert, on=Bert): ...
 
 
-class BertForQuestionAnswering(text.QuestionAnswerer[BertConfig], Bert):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = text.for_question_answering(Bert.checkpoint)
+class BertForQuestionAnswering(text.QuestionAnswerer[BertConfig], Bert, on=Bert): ...
 
 
-class BertForMaskedLM(text.MaskedLM[BertConfig], Bert):
-    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
-
-    checkpoint = text.for_masked_lm(
-        Bert.checkpoint,
-        renames=[
-            (r"^cls\.predictions\.transform\.dense\.|^vocab_transform\.", "lm_head.dense."),
-            (r"^cls\.predictions\.transform\.(LayerNorm|layer_norm)\.|^vocab_layer_norm\.", "lm_head.layer_norm."),
-            (r"^vocab_projector\.", "lm_head.decoder."),
-            (r"^generator_predictions\.dense\.", "lm_head.dense."),
-            (r"^generator_predictions\.LayerNorm\.", "lm_head.layer_norm."),
-            (r"^generator_lm_head\.weight$", "lm_head.decoder.weight"),
-            (r"^generator_lm_head\.", "lm_head."),
-            (r"^cls\.predictions\.", "lm_head."),
-        ],
+class BertForMaskedLM(text.MaskedLM[BertConfig], Bert, on=Bert):
+    head_renames = (
+        (r"^cls\.predictions\.transform\.dense\.|^vocab_transform\.", "lm_head.dense."),
+        (r"^cls\.predictions\.transform\.(LayerNorm|layer_norm)\.|^vocab_layer_norm\.", "lm_head.layer_norm."),
+        (r"^vocab_projector\.", "lm_head.decoder."),
+        (r"^generator_predictions\.dense\.", "lm_head.dense."),
+        (r"^generator_predictions\.LayerNorm\.", "lm_head.layer_norm."),
+        (r"^generator_lm_head\.weight$", "lm_head.decoder.weight"),
+        (r"^generator_lm_head\.", "lm_head."),
+        (r"^cls\.predictions\.", "lm_head."),
     )
 
     def language_model_head(self, config: BertConfig, inner: int) -> text.LanguageModelHead:
@@ -520,22 +489,13 @@ class BertForMaskedLM(text.MaskedLM[BertConfig], Bert):
         return text.LanguageModelHead(config, inner, activation, nn.LayerNorm(inner, config.eps))
 
 
-class BertSparseEncoder(SparseEncoder[BertConfig], BertForMaskedLM):
-    """SPLADE: texts (N, L) to a weight for each token of the vocabulary, (N, vocab_size), most of which are 0."""
-
-    checkpoint = replace(BertForMaskedLM.checkpoint, head="sparse-encoding")
+class BertSparseEncoder(SparseEncoder[BertConfig], BertForMaskedLM, on=Bert): ...
 
 
-class BertHybridEncoder(HybridEncoder[BertConfig], Bert):
-    """BGE-M3: texts (N, L) to a vector (N, E), a weight (N, L) and a vector (N, L - 1, E) for each token."""
-
-    checkpoint = replace(Bert.checkpoint, head="hybrid-encoding")
+class BertHybridEncoder(HybridEncoder[BertConfig], Bert, on=Bert): ...
 
 
-class BertMultiVectorEncoder(MultiVectorEncoder[BertConfig], Bert):
-    """ColBERT: texts (N, L) to a vector for each token, (N, L, E), and which of them are a document's, (N, L)."""
-
-    checkpoint = replace(Bert.checkpoint, head="multi-vector-encoding")
+class BertMultiVectorEncoder(MultiVectorEncoder[BertConfig], Bert, on=Bert): ...
 
 
 def main() -> None:

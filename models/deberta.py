@@ -34,6 +34,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import encode_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.sentences import PooledEncoder
 
 
@@ -300,56 +301,34 @@ class DisentangledAttention(nn.Module):
 # Heads ----------------------------------------------------------------------------------------------------------------
 
 
-class DebertaSentenceEncoder(PooledEncoder[DebertaConfig], Deberta):
-    """Deberta with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
-
-    checkpoint = text.for_sentences(Deberta.checkpoint)
+class DebertaSentenceEncoder(PooledEncoder[DebertaConfig], Deberta, on=Deberta): ...
 
 
-class DebertaForSequenceClassification(text.SequenceClassifier[DebertaConfig], Deberta):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = text.for_sequence_classification(Deberta.checkpoint, [(r"^pooler\.dense\.", "classifier.dense.")])
+class DebertaForSequenceClassification(text.SequenceClassifier[DebertaConfig], Deberta, on=Deberta):
+    head_renames = ((r"^pooler\.dense\.", "classifier.dense."),)
 
     def head_activation(self, config: DebertaConfig) -> str:
         return config.head_activation
 
 
-class DebertaForReranking(DebertaForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = text.for_reranking(DebertaForSequenceClassification.checkpoint)
+class DebertaForReranking(Reranker[DebertaConfig], DebertaForSequenceClassification, on=Deberta): ...
 
 
-class DebertaForMultipleChoice(text.MultipleChoice[DebertaConfig], DebertaForSequenceClassification):
-    """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C)."""
-
-    checkpoint = text.for_multiple_choice(DebertaForSequenceClassification.checkpoint)
+class DebertaForMultipleChoice(text.MultipleChoice[DebertaConfig], DebertaForSequenceClassification, on=Deberta): ...
 
 
-class DebertaForTokenClassification(text.TokenClassifier[DebertaConfig], Deberta):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = text.for_token_classification(Deberta.checkpoint)
+class DebertaForTokenClassification(text.TokenClassifier[DebertaConfig], Deberta, on=Deberta): ...
 
 
-class DebertaForQuestionAnswering(text.QuestionAnswerer[DebertaConfig], Deberta):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = text.for_question_answering(Deberta.checkpoint)
+class DebertaForQuestionAnswering(text.QuestionAnswerer[DebertaConfig], Deberta, on=Deberta): ...
 
 
-class DebertaForMaskedLM(text.MaskedLM[DebertaConfig], Deberta):
-    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
-
-    checkpoint = text.for_masked_lm(
-        Deberta.checkpoint,
-        renames=[
-            (r"^lm_predictions\.lm_head\.LayerNorm\.", "lm_head.layer_norm."),  # as the authors store it
-            (r"^lm_predictions\.lm_head\.", "lm_head."),
-            (r"^cls\.predictions\.transform\.LayerNorm\.", "lm_head.layer_norm."),  # as transformers does by default
-            (r"^cls\.predictions\.(transform\.)?", "lm_head."),
-        ],
+class DebertaForMaskedLM(text.MaskedLM[DebertaConfig], Deberta, on=Deberta):
+    head_renames = (
+        (r"^lm_predictions\.lm_head\.LayerNorm\.", "lm_head.layer_norm."),  # as the authors store it
+        (r"^lm_predictions\.lm_head\.", "lm_head."),
+        (r"^cls\.predictions\.transform\.LayerNorm\.", "lm_head.layer_norm."),  # as transformers does by default
+        (r"^cls\.predictions\.(transform\.)?", "lm_head."),
     )
 
 

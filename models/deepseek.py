@@ -23,6 +23,7 @@ from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, Angles, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import check_pairs, rope
 from lucid.nn import functional as F
 from lucid.nn.rope_scaling import RopeScaling, YarnScaling
@@ -243,28 +244,18 @@ class Router(nn.Module):
         return ops.where(chosen.any(-2).unsqueeze(-1), grouped, float("-inf")).reshape(choice.shape)
 
 
-class DeepseekStates(decoder_heads.RotaryStates[DeepseekConfig]):
-    """Token ids (N, L) to hidden states (N, L, E)."""
-
-    checkpoint = decoder_heads.for_states(Deepseek.checkpoint)
+class DeepseekStates(decoder_heads.RotaryStates[DeepseekConfig], on=Deepseek): ...
 
 
-class DeepseekForSequenceClassification(decoder_heads.LastTokenClassifier[DeepseekConfig], DeepseekStates):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = decoder_heads.for_classification(Deepseek.checkpoint)
-
-
-class DeepseekForReranking(DeepseekForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = decoder_heads.for_reranking(DeepseekForSequenceClassification.checkpoint)
+class DeepseekForSequenceClassification(
+    decoder_heads.LastTokenClassifier[DeepseekConfig], DeepseekStates, on=Deepseek
+): ...
 
 
-class DeepseekForTokenClassification(decoder_heads.TokenClassifier[DeepseekConfig], DeepseekStates):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+class DeepseekForReranking(Reranker[DeepseekConfig], DeepseekForSequenceClassification, on=Deepseek): ...
 
-    checkpoint = decoder_heads.for_token_classification(Deepseek.checkpoint)
+
+class DeepseekForTokenClassification(decoder_heads.TokenClassifier[DeepseekConfig], DeepseekStates, on=Deepseek): ...
 
 
 # Reading config.json --------------------------------------------------------------------------------------------------

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import lucid
 from lucid import Tensor, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.checkpoints.sentence_files import USUAL_LAYERS, SentenceLayer
 from lucid.models.llama import LlamaConfig
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import TIED, WithOutputLayer
 from lucid.models.parts.demonstration import encode_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.sentences import PooledEncoder, Pooling
 from lucid.models.parts.text_encoders import text_specs
 from lucid.nn import functional as F
@@ -47,35 +47,39 @@ class EuroBertConfig(LlamaConfig):
         return replace(config, causal=False, parts=replace(config.parts, head_bias=config.mlp_bias))
 
 
-_CHECKPOINT = Checkpoint(
-    family=FAMILIES["eurobert"],
-    read=EuroBertConfig.read,
-    renames=[(r"^classifier\.", "score."), (r"^(?!(model|lm_head|score|dense|sentence_layers)\.)", "model.")],
-    ignored_keys=[r"rotary_emb\.inv_freq$"],
-    tied_keys=TIED,
-)
-_LABELS = r"(?:score|classifier)\.weight"
+class EuroBertForMaskedLM(WithOutputLayer[EuroBertConfig]):
+    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
+
+    checkpoint = Checkpoint(
+        family=FAMILIES["eurobert"],
+        read=EuroBertConfig.read,
+        renames=[(r"^classifier\.", "score."), (r"^(?!(model|lm_head|score|dense|sentence_layers)\.)", "model.")],
+        ignored_keys=[r"rotary_emb\.inv_freq$"],
+        tied_keys=TIED,
+        head="fill-mask",
+    )
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.logits(self.model(input_ids, attention_mask)[0][-1])
+
+    def input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return text_specs()
 
 
-class EuroBert(decoder_heads.RotaryStates[EuroBertConfig]):
+class EuroBert(decoder_heads.RotaryStates[EuroBertConfig], on=EuroBertForMaskedLM):
     """Token ids (N, L) to hidden states (N, L, E). ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding."""
 
-    checkpoint = decoder_heads.for_states(replace(_CHECKPOINT, ignored_keys=[*_CHECKPOINT.ignored_keys, r"^dense\."]))
+    other_heads = "lm_head|score|classifier|qa_outputs|dense"
 
 
-class EuroBertSentenceEncoder(PooledEncoder[EuroBertConfig], EuroBert):
-    """EuroBERT with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
-
-    checkpoint = replace(EuroBert.checkpoint, head="sentence-similarity")
+class EuroBertSentenceEncoder(PooledEncoder[EuroBertConfig], EuroBert, on=EuroBert): ...
 
 
-class EuroBertForSequenceClassification(EuroBert):
+class EuroBertForSequenceClassification(EuroBert, on=EuroBertForMaskedLM):
     """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
-    checkpoint = replace(
-        with_labels(replace(_CHECKPOINT, tied_keys={}), "text-classification", _LABELS),
-        head_keys=[r"^dense\.weight", r"^score\.weight"],
-    )
+    head_task, label_key, other_heads = "text-classification", r"(?:score|classifier)\.weight", "lm_head"
     output_names: ClassVar[Sequence[str]] = ("logits",)
 
     def __init__(self, config: EuroBertConfig) -> None:
@@ -90,30 +94,16 @@ class EuroBertForSequenceClassification(EuroBert):
         logits = self.score(F.gelu(self.dense(states)))
         return mean(logits, attention_mask) if how == "late" else logits
 
-
-class EuroBertForReranking(EuroBertForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = decoder_heads.for_reranking(EuroBertForSequenceClassification.checkpoint, _LABELS)
+    @classmethod
+    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
+        return replace(super().head_checkpoint(base), head_keys=[r"^dense\.weight", r"^score\.weight"])
 
 
-class EuroBertForTokenClassification(decoder_heads.TokenClassifier[EuroBertConfig], EuroBert):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = decoder_heads.for_token_classification(_CHECKPOINT, _LABELS)
+class EuroBertForReranking(Reranker[EuroBertConfig], EuroBertForSequenceClassification, on=EuroBertForMaskedLM): ...
 
 
-class EuroBertForMaskedLM(WithOutputLayer[EuroBertConfig]):
-    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
-
-    checkpoint = replace(_CHECKPOINT, head="fill-mask")
-    output_names: ClassVar[Sequence[str]] = ("logits",)
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.logits(self.model(input_ids, attention_mask)[0][-1])
-
-    def input_specs(self) -> Mapping[str, lucid.TensorType]:
-        return text_specs()
+class EuroBertForTokenClassification(decoder_heads.TokenClassifier[EuroBertConfig], EuroBert, on=EuroBertForMaskedLM):
+    label_key = r"(?:score|classifier)\.weight"
 
 
 if __name__ == "__main__":

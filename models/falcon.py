@@ -21,6 +21,7 @@ from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import check_pairs, rope
 
 
@@ -79,34 +80,20 @@ class Falcon(CausalLM[FalconConfig]):
     )
 
 
-class FalconStates(decoder_heads.RotaryStates[FalconConfig]):
-    """Token ids (N, L) to hidden states (N, L, E)."""
-
-    checkpoint = decoder_heads.for_states(Falcon.checkpoint)
+class FalconStates(decoder_heads.RotaryStates[FalconConfig], on=Falcon): ...
 
 
-class FalconForSequenceClassification(decoder_heads.LastTokenClassifier[FalconConfig], FalconStates):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = decoder_heads.for_classification(Falcon.checkpoint)
+class FalconForSequenceClassification(decoder_heads.LastTokenClassifier[FalconConfig], FalconStates, on=Falcon): ...
 
 
-class FalconForReranking(FalconForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = decoder_heads.for_reranking(FalconForSequenceClassification.checkpoint)
+class FalconForReranking(Reranker[FalconConfig], FalconForSequenceClassification, on=Falcon): ...
 
 
-class FalconForTokenClassification(decoder_heads.TokenClassifier[FalconConfig], FalconStates):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = decoder_heads.for_token_classification(Falcon.checkpoint, r"(?:score|classifier)\.weight")
+class FalconForTokenClassification(decoder_heads.TokenClassifier[FalconConfig], FalconStates, on=Falcon):
+    label_key = r"(?:score|classifier)\.weight"
 
 
-class FalconForQuestionAnswering(decoder_heads.QuestionAnswerer[FalconConfig], FalconStates):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = decoder_heads.for_question_answering(Falcon.checkpoint)
+class FalconForQuestionAnswering(decoder_heads.QuestionAnswerer[FalconConfig], FalconStates, on=Falcon): ...
 
 
 # Reading config.json --------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope, ropes
 from lucid.models.parts.sentences import PooledEncoder
 
@@ -118,9 +119,7 @@ class Gemma(CausalLM[GemmaConfig]):
 
 
 class GemmaStates(decoder_heads.RotaryStates[GemmaConfig]):
-    """Token ids (N, L) to hidden states (N, L, E)."""
-
-    checkpoint = replace(decoder_heads.for_states(Gemma.checkpoint), read=GemmaConfig.read_states)
+    checkpoint = decoder_heads.States.head_checkpoint(replace(Gemma.checkpoint, read=GemmaConfig.read_states))
 
 
 class GemmaSentenceEncoder(PooledEncoder[GemmaConfig], GemmaStates):
@@ -132,22 +131,13 @@ class GemmaSentenceEncoder(PooledEncoder[GemmaConfig], GemmaStates):
     checkpoint = replace(GemmaStates.checkpoint, head="sentence-similarity")
 
 
-class GemmaForSequenceClassification(decoder_heads.LastTokenClassifier[GemmaConfig], GemmaStates):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = decoder_heads.for_classification(Gemma.checkpoint)
+class GemmaForSequenceClassification(decoder_heads.LastTokenClassifier[GemmaConfig], GemmaStates, on=Gemma): ...
 
 
-class GemmaForReranking(GemmaForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = decoder_heads.for_reranking(GemmaForSequenceClassification.checkpoint)
+class GemmaForReranking(Reranker[GemmaConfig], GemmaForSequenceClassification, on=Gemma): ...
 
 
-class GemmaForTokenClassification(decoder_heads.TokenClassifier[GemmaConfig], GemmaStates):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = decoder_heads.for_token_classification(Gemma.checkpoint)
+class GemmaForTokenClassification(decoder_heads.TokenClassifier[GemmaConfig], GemmaStates, on=Gemma): ...
 
 
 def _softcap(options: Config, name: str, default: float) -> float:

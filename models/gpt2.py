@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from lucid import Tensor, nn
@@ -23,6 +23,7 @@ from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import LanguageModel
 from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import tied
 from lucid.nn import functional as F
 
@@ -182,11 +183,7 @@ class Conv1D(nn.Module):
         return F.linear(x, self.weight, self.bias, transposed=True)
 
 
-class GPT2States(decoder_heads.States[GPT2Config]):
-    """Token ids (N, L) to hidden states (N, L, E)."""
-
-    checkpoint = decoder_heads.for_states(GPT2.checkpoint)
-
+class GPT2States(decoder_heads.States[GPT2Config], on=GPT2):
     def __init__(self, config: GPT2Config) -> None:
         super().__init__(config)
         self.transformer = Transformer(config)
@@ -195,32 +192,17 @@ class GPT2States(decoder_heads.States[GPT2Config]):
         return F.kept_positions(self.transformer(input_ids, attention_mask)[0], kept)
 
 
-class GPT2ForSequenceClassification(decoder_heads.LastTokenClassifier[GPT2Config], GPT2States):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = decoder_heads.for_classification(GPT2.checkpoint)
+class GPT2ForSequenceClassification(decoder_heads.LastTokenClassifier[GPT2Config], GPT2States, on=GPT2): ...
 
 
-class GPT2ForReranking(GPT2ForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = decoder_heads.for_reranking(GPT2ForSequenceClassification.checkpoint)
+class GPT2ForReranking(Reranker[GPT2Config], GPT2ForSequenceClassification, on=GPT2): ...
 
 
-class GPT2ForTokenClassification(decoder_heads.TokenClassifier[GPT2Config], GPT2States):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = replace(
-        decoder_heads.for_token_classification(GPT2.checkpoint, r"classifier\.weight"),
-        renames=[*GPT2.checkpoint.renames, (r"^classifier\.", "score.")],
-        head_keys=[r"^score\.weight"],
-    )
+class GPT2ForTokenClassification(decoder_heads.TokenClassifier[GPT2Config], GPT2States, on=GPT2):
+    label_key, head_renames = r"(?:score|classifier)\.weight", ((r"^classifier\.", "score."),)
 
 
-class GPT2ForQuestionAnswering(decoder_heads.QuestionAnswerer[GPT2Config], GPT2States):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = decoder_heads.for_question_answering(GPT2.checkpoint)
+class GPT2ForQuestionAnswering(decoder_heads.QuestionAnswerer[GPT2Config], GPT2States, on=GPT2): ...
 
 
 if __name__ == "__main__":

@@ -134,35 +134,20 @@ class OnBoxes(text.WithHead[LayoutLMConfig]):
         return {**super().input_specs(), **_BOXES}
 
 
-class LayoutLMForSequenceClassification(OnBoxes, text.SequenceClassifier[LayoutLMConfig], LayoutLM):
-    """Pages (N, L) to logits (N, num_labels)."""
-
-    checkpoint = text.for_sequence_classification(
-        LayoutLM.checkpoint, renames=[(r"^layoutlm\.pooler\.dense\.", "classifier.dense.")]
-    )
+class LayoutLMForSequenceClassification(OnBoxes, text.SequenceClassifier[LayoutLMConfig], LayoutLM, on=LayoutLM):
+    head_renames = ((r"^layoutlm\.pooler\.dense\.", "classifier.dense."),)
 
 
-class LayoutLMForTokenClassification(OnBoxes, text.TokenClassifier[LayoutLMConfig], LayoutLM):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = text.for_token_classification(LayoutLM.checkpoint)
+class LayoutLMForTokenClassification(OnBoxes, text.TokenClassifier[LayoutLMConfig], LayoutLM, on=LayoutLM): ...
 
 
-class LayoutLMForQuestionAnswering(OnBoxes, text.QuestionAnswerer[LayoutLMConfig], LayoutLM):
-    """A question and a page (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = text.for_question_answering(LayoutLM.checkpoint)
+class LayoutLMForQuestionAnswering(OnBoxes, text.QuestionAnswerer[LayoutLMConfig], LayoutLM, on=LayoutLM): ...
 
 
-class LayoutLMForMaskedLM(OnBoxes, text.MaskedLM[LayoutLMConfig], LayoutLM):
-    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
-
-    checkpoint = text.for_masked_lm(
-        LayoutLM.checkpoint,
-        renames=[
-            (r"^cls\.predictions\.transform\.LayerNorm\.", "lm_head.layer_norm."),
-            (r"^cls\.predictions\.(transform\.)?", "lm_head."),
-        ],
+class LayoutLMForMaskedLM(OnBoxes, text.MaskedLM[LayoutLMConfig], LayoutLM, on=LayoutLM):
+    head_renames = (
+        (r"^cls\.predictions\.transform\.LayerNorm\.", "lm_head.layer_norm."),
+        (r"^cls\.predictions\.(transform\.)?", "lm_head."),
     )
 
 

@@ -128,10 +128,7 @@ class ShortConvolution(nn.Module):
         return self.out_proj((after * x).transpose(1, 2)), State(conv)
 
 
-class Lfm2States(decoder_heads.RotaryStates[Lfm2Config]):
-    """Token ids (N, L) to hidden states (N, L, E)."""
-
-    checkpoint = decoder_heads.for_states(Lfm2.checkpoint)
+class Lfm2States(decoder_heads.RotaryStates[Lfm2Config], on=Lfm2): ...
 
 
 # Reading config.json --------------------------------------------------------------------------------------------------

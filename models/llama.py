@@ -30,6 +30,7 @@ from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import (
     FULL,
     SLIDING,
@@ -118,49 +119,26 @@ class Llama(CausalLM[LlamaConfig]):
     )
 
 
-class LlamaStates(decoder_heads.RotaryStates[LlamaConfig]):
-    """Token ids (N, L) to hidden states (N, L, E), each of which has seen the tokens up to its own."""
-
-    checkpoint = decoder_heads.for_states(Llama.checkpoint)
+class LlamaStates(decoder_heads.RotaryStates[LlamaConfig], on=Llama): ...
 
 
-class LlamaSentenceEncoder(PooledEncoder[LlamaConfig], LlamaStates):
-    """Llama with the pooling and the layers on top that modules.json lists: one vector for each text, (N, E).
-
-    Without a modules.json it is the state of the last kept token, scaled to length 1.
-    """
-
-    checkpoint = replace(LlamaStates.checkpoint, head="sentence-similarity")
+class LlamaSentenceEncoder(PooledEncoder[LlamaConfig], LlamaStates, on=Llama): ...
 
 
-class LlamaForSequenceClassification(decoder_heads.LastTokenClassifier[LlamaConfig], LlamaStates):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = decoder_heads.for_classification(Llama.checkpoint)
+class LlamaForSequenceClassification(decoder_heads.LastTokenClassifier[LlamaConfig], LlamaStates, on=Llama): ...
 
 
-class LlamaForReranking(LlamaForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = decoder_heads.for_reranking(LlamaForSequenceClassification.checkpoint)
+class LlamaForReranking(Reranker[LlamaConfig], LlamaForSequenceClassification, on=Llama): ...
 
 
-class LlamaGenerativeReranker(decoder_heads.GenerativeReranker[LlamaConfig]):
-    """Prompts of a query and a text (N, L) to the logit of "yes" less that of "no", (N, 1), as Qwen3-Reranker."""
-
-    checkpoint = replace(Llama.checkpoint, head="generative-reranking")
+class LlamaGenerativeReranker(decoder_heads.GenerativeReranker[LlamaConfig], on=Llama): ...
 
 
-class LlamaForTokenClassification(decoder_heads.TokenClassifier[LlamaConfig], LlamaStates):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = decoder_heads.for_token_classification(Llama.checkpoint, r"(?:score|classifier)\.weight")
+class LlamaForTokenClassification(decoder_heads.TokenClassifier[LlamaConfig], LlamaStates, on=Llama):
+    label_key = r"(?:score|classifier)\.weight"
 
 
-class LlamaForQuestionAnswering(decoder_heads.QuestionAnswerer[LlamaConfig], LlamaStates):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = decoder_heads.for_question_answering(Llama.checkpoint)
+class LlamaForQuestionAnswering(decoder_heads.QuestionAnswerer[LlamaConfig], LlamaStates, on=Llama): ...
 
 
 # Reading config.json --------------------------------------------------------------------------------------------------

@@ -275,11 +275,7 @@ def _chunks(
     return y, h.reshape(n, heads, width, states)
 
 
-class Mamba2States(decoder_heads.States[Mamba2Config]):
-    """Token ids (N, L) to hidden states (N, L, E)."""
-
-    checkpoint = decoder_heads.for_states(Mamba2.checkpoint)
-
+class Mamba2States(decoder_heads.States[Mamba2Config], on=Mamba2):
     def __init__(self, config: Mamba2Config) -> None:
         super().__init__(config)
         self.backbone = Backbone(config)

@@ -25,6 +25,7 @@ from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, Experts
 from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.on_model import Reranker
 from lucid.ops.experts import ALPHA, LIMIT
 
 
@@ -97,34 +98,19 @@ class Mixtral(Llama):
     )
 
 
-class MixtralStates(decoder_heads.RotaryStates[MixtralConfig]):
-    """Token ids (N, L) to hidden states (N, L, E)."""
-
-    checkpoint = decoder_heads.for_states(Mixtral.checkpoint)
+class MixtralStates(decoder_heads.RotaryStates[MixtralConfig], on=Mixtral): ...
 
 
-class MixtralForSequenceClassification(decoder_heads.LastTokenClassifier[MixtralConfig], MixtralStates):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = decoder_heads.for_classification(Mixtral.checkpoint)
+class MixtralForSequenceClassification(decoder_heads.LastTokenClassifier[MixtralConfig], MixtralStates, on=Mixtral): ...
 
 
-class MixtralForReranking(MixtralForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = decoder_heads.for_reranking(MixtralForSequenceClassification.checkpoint)
+class MixtralForReranking(Reranker[MixtralConfig], MixtralForSequenceClassification, on=Mixtral): ...
 
 
-class MixtralForTokenClassification(decoder_heads.TokenClassifier[MixtralConfig], MixtralStates):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = decoder_heads.for_token_classification(Mixtral.checkpoint)
+class MixtralForTokenClassification(decoder_heads.TokenClassifier[MixtralConfig], MixtralStates, on=Mixtral): ...
 
 
-class MixtralForQuestionAnswering(decoder_heads.QuestionAnswerer[MixtralConfig], MixtralStates):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = decoder_heads.for_question_answering(Mixtral.checkpoint)
+class MixtralForQuestionAnswering(decoder_heads.QuestionAnswerer[MixtralConfig], MixtralStates, on=Mixtral): ...
 
 
 if __name__ == "__main__":

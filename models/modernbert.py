@@ -15,17 +15,17 @@ Modules have the names of the published checkpoints, and so do the weights of an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from lucid import Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models.parts import text_encoders as text
 from lucid.models.parts.decoders import angles_of
 from lucid.models.parts.demonstration import encode_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import FULL, SLIDING, Rope, layer_types, ropes
 from lucid.models.parts.sentences import MultiVectorEncoder, PooledEncoder, Pooling, SparseEncoder
 
@@ -184,20 +184,13 @@ def norm(c: ModernBertConfig) -> nn.LayerNorm:
 # Heads ----------------------------------------------------------------------------------------------------------------
 
 
-class ModernBertSentenceEncoder(PooledEncoder[ModernBertConfig], ModernBert):
-    """ModernBert with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
-
-    checkpoint = text.for_sentences(ModernBert.checkpoint)
-
-
-_CHECKPOINT = replace(
-    ModernBert.checkpoint,
-    renames=[*ModernBert.checkpoint.renames, (r"^head\.norm\.", "head.layer_norm.")],
-)
+class ModernBertSentenceEncoder(PooledEncoder[ModernBertConfig], ModernBert, on=ModernBert): ...
 
 
 class Classifier(text.WithHead[ModernBertConfig], ModernBert):
     """The base of heads with labels, which read the states through one more layer with a norm."""
+
+    label_key, head_renames = r"classifier\.weight", ((r"^head\.norm\.", "head.layer_norm."),)
 
     def __init__(self, config: ModernBertConfig) -> None:
         super().__init__(config)
@@ -209,10 +202,10 @@ class Classifier(text.WithHead[ModernBertConfig], ModernBert):
         return self.classifier(self.head(states))
 
 
-class ModernBertForSequenceClassification(Classifier):
+class ModernBertForSequenceClassification(Classifier, on=ModernBert):
     """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
-    checkpoint = with_labels(_CHECKPOINT, "text-classification", r"classifier\.weight")
+    head_task = "text-classification"
 
     def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
         # "cls" is the first place, as in transformers: texts are padded on the right.
@@ -221,46 +214,37 @@ class ModernBertForSequenceClassification(Classifier):
         return self.classifier(self.head(pooled))
 
 
-class ModernBertForReranking(ModernBertForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = text.for_reranking(ModernBertForSequenceClassification.checkpoint)
+class ModernBertForReranking(Reranker[ModernBertConfig], ModernBertForSequenceClassification, on=ModernBert): ...
 
 
-class ModernBertForMultipleChoice(text.MultipleChoice[ModernBertConfig], ModernBertForSequenceClassification):
-    """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C)."""
+class ModernBertForMultipleChoice(
+    text.MultipleChoice[ModernBertConfig], ModernBertForSequenceClassification, on=ModernBert
+): ...
 
-    checkpoint = text.for_multiple_choice(ModernBertForSequenceClassification.checkpoint)
 
-
-class ModernBertForTokenClassification(Classifier):
+class ModernBertForTokenClassification(Classifier, on=ModernBert):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
 
-    checkpoint = text.for_token_classification(_CHECKPOINT)
+    head_task = "token-classification"
 
 
-class ModernBertForQuestionAnswering(Classifier):
+class ModernBertForQuestionAnswering(Classifier, on=ModernBert):
     """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
 
-    checkpoint = text.for_question_answering(_CHECKPOINT, r"classifier\.weight")
+    head_task, label_count = "question-answering", 2
     output_names = ("start_logits", "end_logits")
 
     def predict(self, states: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         return text.start_and_end(super().predict(states, attention_mask))
 
 
-class ModernBertForMaskedLM(text.MaskedLM[ModernBertConfig], ModernBert):
-    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
-
-    checkpoint = text.for_masked_lm(
-        ModernBert.checkpoint,
-        table="embeddings.tok_embeddings.weight",
-        renames=[
-            (r"^head\.dense\.", "lm_head.dense."),
-            (r"^head\.norm\.", "lm_head.layer_norm."),
-            (r"^decoder\.weight$", "lm_head.decoder.weight"),
-            (r"^decoder\.bias$", "lm_head.bias"),
-        ],
+class ModernBertForMaskedLM(text.MaskedLM[ModernBertConfig], ModernBert, on=ModernBert):
+    table_key = "embeddings.tok_embeddings.weight"
+    head_renames = (
+        (r"^head\.dense\.", "lm_head.dense."),
+        (r"^head\.norm\.", "lm_head.layer_norm."),
+        (r"^decoder\.weight$", "lm_head.decoder.weight"),
+        (r"^decoder\.bias$", "lm_head.bias"),
     )
 
     def language_model_head(self, config: ModernBertConfig, inner: int) -> text.LanguageModelHead:
@@ -273,16 +257,10 @@ class ModernBertForMaskedLM(text.MaskedLM[ModernBertConfig], ModernBert):
         return table
 
 
-class ModernBertSparseEncoder(SparseEncoder[ModernBertConfig], ModernBertForMaskedLM):
-    """SPLADE: texts (N, L) to a weight for each token of the vocabulary, (N, vocab_size), most of which are 0."""
-
-    checkpoint = replace(ModernBertForMaskedLM.checkpoint, head="sparse-encoding")
+class ModernBertSparseEncoder(SparseEncoder[ModernBertConfig], ModernBertForMaskedLM, on=ModernBert): ...
 
 
-class ModernBertMultiVectorEncoder(MultiVectorEncoder[ModernBertConfig], ModernBert):
-    """ColBERT: texts (N, L) to a vector for each token, (N, L, E), and which of them are a document's, (N, L)."""
-
-    checkpoint = replace(ModernBert.checkpoint, head="multi-vector-encoding")
+class ModernBertMultiVectorEncoder(MultiVectorEncoder[ModernBertConfig], ModernBert, on=ModernBert): ...
 
 
 if __name__ == "__main__":

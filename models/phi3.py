@@ -21,6 +21,7 @@ from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import Rope, rope_theta, rotary_dim
 from lucid.nn.rope_scaling import LongRopeScaling
 
@@ -64,28 +65,16 @@ class Phi3(CausalLM[Phi3Config]):
     )
 
 
-class Phi3States(decoder_heads.RotaryStates[Phi3Config]):
-    """Token ids (N, L) to hidden states (N, L, E)."""
-
-    checkpoint = decoder_heads.for_states(Phi3.checkpoint)
+class Phi3States(decoder_heads.RotaryStates[Phi3Config], on=Phi3): ...
 
 
-class Phi3ForSequenceClassification(decoder_heads.LastTokenClassifier[Phi3Config], Phi3States):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = decoder_heads.for_classification(Phi3.checkpoint)
+class Phi3ForSequenceClassification(decoder_heads.LastTokenClassifier[Phi3Config], Phi3States, on=Phi3): ...
 
 
-class Phi3ForReranking(Phi3ForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = decoder_heads.for_reranking(Phi3ForSequenceClassification.checkpoint)
+class Phi3ForReranking(Reranker[Phi3Config], Phi3ForSequenceClassification, on=Phi3): ...
 
 
-class Phi3ForTokenClassification(decoder_heads.TokenClassifier[Phi3Config], Phi3States):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = decoder_heads.for_token_classification(Phi3.checkpoint)
+class Phi3ForTokenClassification(decoder_heads.TokenClassifier[Phi3Config], Phi3States, on=Phi3): ...
 
 
 # Reading config.json --------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from lucid.models.mixtral import read_experts
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TABLE, TIED, Angles, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import FULL, check_pairs, rope, rope_section, rotary_dim, tied_output
 from lucid.models.parts.states import CHUNK, by_chunks, convolved, in_chunks
 from lucid.nn import functional as F
@@ -257,34 +258,23 @@ def _unit(x: Tensor) -> Tensor:
     return x / ((x * x).sum(-1, keepdims=True) + 1e-6).sqrt()
 
 
-class Qwen3NextStates(decoder_heads.RotaryStates[Qwen3NextConfig]):
-    """Token ids (N, L) to hidden states (N, L, E)."""
-
-    checkpoint = decoder_heads.for_states(Qwen3Next.checkpoint)
+class Qwen3NextStates(decoder_heads.RotaryStates[Qwen3NextConfig], on=Qwen3Next): ...
 
 
-class Qwen3NextForSequenceClassification(decoder_heads.LastTokenClassifier[Qwen3NextConfig], Qwen3NextStates):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
-
-    checkpoint = decoder_heads.for_classification(Qwen3Next.checkpoint)
-
-
-class Qwen3NextForReranking(Qwen3NextForSequenceClassification):
-    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
-
-    checkpoint = decoder_heads.for_reranking(Qwen3NextForSequenceClassification.checkpoint)
+class Qwen3NextForSequenceClassification(
+    decoder_heads.LastTokenClassifier[Qwen3NextConfig], Qwen3NextStates, on=Qwen3Next
+): ...
 
 
-class Qwen3NextForTokenClassification(decoder_heads.TokenClassifier[Qwen3NextConfig], Qwen3NextStates):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
-
-    checkpoint = decoder_heads.for_token_classification(Qwen3Next.checkpoint)
+class Qwen3NextForReranking(Reranker[Qwen3NextConfig], Qwen3NextForSequenceClassification, on=Qwen3Next): ...
 
 
-class Qwen3NextForQuestionAnswering(decoder_heads.QuestionAnswerer[Qwen3NextConfig], Qwen3NextStates):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+class Qwen3NextForTokenClassification(
+    decoder_heads.TokenClassifier[Qwen3NextConfig], Qwen3NextStates, on=Qwen3Next
+): ...
 
-    checkpoint = decoder_heads.for_question_answering(Qwen3Next.checkpoint)
+
+class Qwen3NextForQuestionAnswering(decoder_heads.QuestionAnswerer[Qwen3NextConfig], Qwen3NextStates, on=Qwen3Next): ...
 
 
 # Reading config.json --------------------------------------------------------------------------------------------------

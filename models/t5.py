@@ -353,16 +353,13 @@ class T5EncoderStates(Pretrained[T5Config]):
         return text.text_specs()
 
 
-class T5SentenceEncoder(PooledEncoder[T5Config], T5EncoderStates):
-    """The encoder with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
-
-    checkpoint = text.for_sentences(T5EncoderStates.checkpoint)
+class T5SentenceEncoder(PooledEncoder[T5Config], T5EncoderStates, on=T5EncoderStates): ...
 
 
 class T5ForTokenClassification(text.TokenClassifier[T5Config], T5EncoderStates):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels), by the encoder alone."""
 
-    checkpoint = text.for_token_classification(_OF_ENCODERS)
+    checkpoint = text.TokenClassifier.head_checkpoint(_OF_ENCODERS)
 
 
 class T5OnTexts(decoder_heads.States[T5Config]):

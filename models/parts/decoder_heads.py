@@ -13,15 +13,12 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.models.checkpoints.labels import reading_labels, with_labels
-from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts.decoders import Decoder, DecoderConfig, WithOutputLayer
+from lucid.models.parts.on_model import Head
 from lucid.models.parts.sentences import OfModules
 from lucid.models.parts.text_encoders import start_and_end, text_specs
 from lucid.nn import functional as F
-
-HEADS = r"(?:lm_head|score|classifier|qa_outputs)\."
-"""A regular expression for the beginning of the keys of decoder heads."""
 
 
 class Sizes(Protocol):
@@ -55,9 +52,12 @@ M = TypeVar("M")
 R = TypeVar("R", bound=DecoderConfig)
 
 
-class States(Pretrained[M]):
+class States(Head[M]):
     """Token ids (N, L) to hidden states (N, L, E), each of which has seen the tokens up to its own."""
 
+    head_task = "feature-extraction"
+    other_heads: ClassVar[str] = "lm_head|score|classifier|qa_outputs"
+    """A regular expression for the layers of heads that a checkpoint may have besides what is used."""
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
     @abstractmethod
@@ -69,6 +69,11 @@ class States(Pretrained[M]):
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return text_specs()
+
+    @classmethod
+    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
+        ignored = [*base.ignored_keys, rf"^(?:{cls.other_heads})\."]
+        return replace(super().head_checkpoint(base), tied_keys={}, ignored_keys=ignored)
 
 
 class RotaryStates(States[R]):
@@ -84,17 +89,13 @@ class RotaryStates(States[R]):
         return normed
 
 
-def for_states(base: Checkpoint[M]) -> Checkpoint[M]:
-    """The checkpoint of `States`: without the output layer, and without another head."""
-    return replace(base, head="feature-extraction", tied_keys={}, ignored_keys=[*base.ignored_keys, rf"^{HEADS}"])
-
-
 class LastTokenClassifier(States[P]):
     """Texts (N, L) to logits (N, num_labels), from the state of the last token that is not padding.
 
     Padding is `pad_token_id`, on either side; without one in the config the last place is read.
     """
 
+    head_task, label_key, other_heads = "text-classification", r"score\.weight", "lm_head"
     output_names: ClassVar[Sequence[str]] = ("logits",)
 
     def __init__(self, config: P) -> None:
@@ -114,20 +115,13 @@ class LastTokenClassifier(States[P]):
             (input_ids != padding).astype(lucid.int32) * lucid.arange(input_ids.shape[1], dtype=lucid.int32)
         ).argmax(1)
 
+    @classmethod
+    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
+        def read(options: Config) -> Any:
+            padding = options.text.whole("pad_token_id", None, low=0)
+            return replace(base.read(options), pad_token_id=padding)
 
-def for_classification(base: Checkpoint[P]) -> Checkpoint[P]:
-    """The checkpoint of a `LastTokenClassifier`."""
-
-    def read(options: Config) -> P:
-        padding = options.text.whole("pad_token_id", None, low=0)
-        return replace(base.read(options), pad_token_id=padding)  # type: ignore[type-var]  # a dataclass
-
-    return with_labels(replace(_with_head(base), read=read), "text-classification", r"score\.weight")
-
-
-def for_reranking(classifier: Checkpoint[C], key: str = r"score\.weight") -> Checkpoint[C]:
-    """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
-    return replace(classifier, read=reading_labels(classifier.read, key, 1), head="reranking")
+        return super().head_checkpoint(replace(base, read=read))
 
 
 class EndClassifier(States[E]):
@@ -153,6 +147,7 @@ class EndClassifier(States[E]):
 class TokenClassifier(States[C]):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels), which has seen the tokens up to its own."""
 
+    head_task, label_key, other_heads = "token-classification", r"score\.weight", "lm_head"
     output_names: ClassVar[Sequence[str]] = ("logits",)
 
     def __init__(self, config: C) -> None:
@@ -162,20 +157,20 @@ class TokenClassifier(States[C]):
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.score(self.states(input_ids, attention_mask))
 
+    @classmethod
+    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
+        def read(options: Config) -> Any:
+            options.only("token_classification_bias", True)
+            return base.read(options)
 
-def for_token_classification(base: Checkpoint[C], key: str = r"score\.weight") -> Checkpoint[C]:
-    """The checkpoint of a `TokenClassifier`; `key` is a regular expression for that of its last weight."""
-
-    def read(options: Config) -> C:
-        options.only("token_classification_bias", True)
-        return base.read(options)
-
-    return with_labels(replace(_with_head(base), read=read), "token-classification", key)
+        return super().head_checkpoint(replace(base, read=read))
 
 
 class QuestionAnswerer(States[C]):
     """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
 
+    head_task, label_key, label_count = "question-answering", r"qa_outputs\.weight", 2
+    other_heads = "lm_head"
     output_names: ClassVar[Sequence[str]] = ("start_logits", "end_logits")
 
     def __init__(self, config: C) -> None:
@@ -186,17 +181,13 @@ class QuestionAnswerer(States[C]):
         return start_and_end(self.qa_outputs(self.states(input_ids, attention_mask)))
 
 
-def for_question_answering(base: Checkpoint[C]) -> Checkpoint[C]:
-    """The checkpoint of a `QuestionAnswerer`."""
-    return with_labels(_with_head(base), "question-answering", r"qa_outputs\.weight", expected=2)
-
-
 class GenerativeReranker(OfModules[R], WithOutputLayer[R]):
     """A decoder that says how relevant a text is by the token that it would write next.
 
     The prompt holds a query and a text; its score is the logit of one token, such as "yes", less that of another, "no".
     """
 
+    head_task = "generative-reranking"
     output_names: ClassVar[Sequence[str]] = ("logits",)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -209,8 +200,3 @@ class GenerativeReranker(OfModules[R], WithOutputLayer[R]):
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return text_specs()
-
-
-def _with_head(base: Checkpoint[C]) -> Checkpoint[C]:
-    """A checkpoint with a head instead of the output layer; keys of another head are unexpected."""
-    return replace(for_states(base), ignored_keys=[*base.ignored_keys, r"^lm_head\."])

@@ -12,12 +12,13 @@ import lucid
 from lucid import DType, Tensor, nn, ops
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.config import Array
-from lucid.models.checkpoints.pretrained import Adapters, Auto, Config, Pretrained
+from lucid.models.checkpoints.pretrained import Adapters, Auto, Config
 from lucid.models.checkpoints.sentence_files import DENSE, DENSE_ACTIVATIONS, MASK, POOLING, SentenceLayer, read_modules
+from lucid.models.parts.on_model import Head
 from lucid.models.parts.text_encoders import L, OnStates
 
 
-class OfModules(Pretrained[L]):
+class OfModules(Head[L]):
     """A model that is read with what modules.json lists after it, as the field `sentence_layers` of its config."""
 
     @classmethod
@@ -60,6 +61,7 @@ class PooledEncoder(OfModules[L], OnStates[L]):
     the mean of the kept tokens' states, scaled to length 1.
     """
 
+    head_task = "sentence-similarity"
     output_names: ClassVar[Sequence[str]] = ("sentence_embedding",)
 
     def __init__(self, config: Any) -> None:
@@ -95,6 +97,7 @@ class HybridEncoder(PooledEncoder[L]):
     Weights of tokens say how much a text is about each of its tokens; the vectors of tokens leave out the first.
     """
 
+    head_task = "hybrid-encoding"
     output_names: ClassVar[Sequence[str]] = ("sentence_embedding", "token_weights", "token_embeddings")
 
     def __init__(self, config: Any) -> None:
@@ -125,6 +128,7 @@ class SparseEncoder(OfModules[L], OnStates[L]):
     What the text says of a token is the largest of its logits over the places, or their sum, each log(1 + relu(x)).
     """
 
+    head_task = "sparse-encoding"
     output_names: ClassVar[Sequence[str]] = ("sentence_embedding",)
 
     def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -147,6 +151,7 @@ class MultiVectorEncoder(OfModules[L], OnStates[L]):
     punctuation. A query and a document match by the sum, over the query, of the largest products.
     """
 
+    head_task = "multi-vector-encoding"
     output_names: ClassVar[Sequence[str]] = ("token_embeddings", "document_mask")
 
     def __init__(self, config: Any) -> None:

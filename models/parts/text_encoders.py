@@ -4,10 +4,9 @@ A model's file has the encoder, and derives a class for each task from a head an
 
     class Albert(TextEncoder[AlbertConfig]): ...
 
-    class AlbertForTokenClassification(TokenClassifier[AlbertConfig], Albert):
-        checkpoint = for_token_classification(Albert.checkpoint)
+    class AlbertForTokenClassification(TokenClassifier[AlbertConfig], Albert, on=Albert): ...
 
-The layers of heads have the names of RoBERTa's checkpoints; a checkpoint's `renames` bring others to them.
+The layers of heads have the names of RoBERTa's checkpoints; `head_renames` bring others to them.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn
-from lucid.models.checkpoints.labels import reading_labels, with_labels
 from lucid.models.checkpoints.option_table import OptionTable
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.checkpoints.quantized_weights import as_array
 from lucid.models.checkpoints.sentence_files import USUAL_LAYERS, SentenceLayer
+from lucid.models.parts.on_model import Head
 from lucid.nn import functional as F
 
 
@@ -104,7 +103,7 @@ def first_row(table: nn.Embedding) -> Tensor:
 # Heads ----------------------------------------------------------------------------------------------------------------
 
 
-class OnStates(Pretrained[L]):
+class OnStates(Head[L]):
     """The base class of heads, together with that of the encoder."""
 
     def forward(
@@ -148,6 +147,8 @@ class ClassificationHead(nn.Module):
 class SequenceClassifier(WithHead[C]):
     """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
+    head_task, label_key = "text-classification", r"classifier\.(?:out_proj\.)?weight"
+
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.classifier = ClassificationHead(config.hidden_size, config.num_labels, self.head_activation(config))
@@ -159,9 +160,20 @@ class SequenceClassifier(WithHead[C]):
     def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
         return self.classifier(states[:, 0])
 
+    @classmethod
+    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
+        known = super().head_checkpoint(base)
+        return replace(
+            known,
+            renames=[*known.renames, (r"^classifier\.(weight|bias)$", r"classifier.out_proj.\1")],
+            head_keys=[r"^classifier\.dense\.weight", r"^classifier\.out_proj\.weight"],
+        )
+
 
 class TokenClassifier(WithHead[C]):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+
+    head_task, label_key = "token-classification", r"classifier\.weight"
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -175,6 +187,8 @@ class MultipleChoice(WithHead[C]):
     """A question with each of its C answers, (N, C, L), to the logit of each answer, (N, C); put before a classifier
     of texts of one label.
     """
+
+    head_task, label_count = "multiple-choice", 1
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -199,6 +213,7 @@ def start_and_end(logits: Tensor) -> tuple[Tensor, Tensor]:
 class QuestionAnswerer(WithHead[C]):
     """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
 
+    head_task, label_key, label_count = "question-answering", r"qa_outputs\.weight", 2
     output_names: ClassVar[Sequence[str]] = ("start_logits", "end_logits")
 
     def __init__(self, config: Any) -> None:
@@ -235,8 +250,14 @@ class LanguageModelHead(PredictionHead):
 
 
 class MaskedLM(WithHead[C]):
-    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size)."""
+    """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size).
 
+    The output layer is the table of token vectors. As in transformers 5, a stored output layer with other numbers than
+    the table is one of its own.
+    """
+
+    head_task = "fill-mask"
+    table_key: ClassVar[str] = "embeddings.word_embeddings.weight"
     embeddings: Any  # of the encoder
 
     def __init__(self, config: Any) -> None:
@@ -257,66 +278,20 @@ class MaskedLM(WithHead[C]):
         table = self.table if self.lm_head.decoder is None else self.lm_head.decoder.weight
         return F.linear(self.lm_head(states), table, self.lm_head.bias)
 
+    @classmethod
+    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
+        output, table = "lm_head.decoder.weight", cls.table_key
 
-# Checkpoints of heads -------------------------------------------------------------------------------------------------
+        def read(options: Config) -> Any:
+            keys = {checkpoint.renamed(key): key for key in options.weights}
+            first, second = (options.weights[keys[name]] if name in keys else None for name in (output, table))
+            own = first is not None and second is not None and not np.array_equal(as_array(first), as_array(second))
+            return replace(base.read(options), own_output=own)
 
-_CLASSIFIER = r"classifier\.(?:out_proj\.)?weight"
-
-
-def for_sentences(base: Checkpoint[C]) -> Checkpoint[C]:
-    """The checkpoint of a `PooledEncoder`."""
-    return replace(base, head="sentence-similarity")
-
-
-def for_sequence_classification(base: Checkpoint[C], renames: Sequence[tuple[str, str]] = ()) -> Checkpoint[C]:
-    """The checkpoint of a `SequenceClassifier`; `renames` bring the names of its layers to those of RoBERTa."""
-    return replace(
-        with_labels(base, "text-classification", _CLASSIFIER),
-        renames=[*renames, *base.renames, (r"^classifier\.(weight|bias)$", r"classifier.out_proj.\1")],
-        head_keys=[r"^classifier\.dense\.weight", r"^classifier\.out_proj\.weight"],
-    )
-
-
-def for_reranking(base: Checkpoint[C], key: str = _CLASSIFIER) -> Checkpoint[C]:
-    """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
-    return replace(base, read=reading_labels(base.read, key, 1), head="reranking")
-
-
-def for_multiple_choice(classifier: Checkpoint[C], renames: Sequence[tuple[str, str]] = ()) -> Checkpoint[C]:
-    """The checkpoint of a `MultipleChoice`: that of a classifier of texts, with one label."""
-    reranker = for_reranking(classifier)
-    return replace(reranker, head="multiple-choice", renames=[*renames, *reranker.renames])
-
-
-def for_token_classification(base: Checkpoint[C]) -> Checkpoint[C]:
-    """The checkpoint of a `TokenClassifier`."""
-    return with_labels(base, "token-classification", r"classifier\.weight")
-
-
-def for_question_answering(base: Checkpoint[C], key: str = r"qa_outputs\.weight") -> Checkpoint[C]:
-    """The checkpoint of a `QuestionAnswerer`; `key` is a regular expression for that of its last weight."""
-    return with_labels(base, "question-answering", key, expected=2)
-
-
-def for_masked_lm(base: Checkpoint[C], renames: Sequence[tuple[str, str]], table: str = "") -> Checkpoint[C]:
-    """The checkpoint of a `MaskedLM`, whose output layer is the `table` of token vectors, named by its key.
-
-    As in transformers 5, a stored output layer with other numbers than the table is one of its own.
-    """
-    output, table = "lm_head.decoder.weight", table or "embeddings.word_embeddings.weight"
-
-    def read(options: Config) -> C:
-        keys = {checkpoint.renamed(key): key for key in options.weights}
-        first, second = (options.weights[keys[name]] if name in keys else None for name in (output, table))
-        own = first is not None and second is not None and not np.array_equal(as_array(first), as_array(second))
-        return replace(base.read(options), own_output=own)  # type: ignore[type-var]  # a dataclass
-
-    checkpoint = replace(
-        base,
-        read=read,
-        renames=[*base.renames, *renames],
-        tied_keys={output: table, "lm_head.decoder.bias": "lm_head.bias"},
-        head="fill-mask",
-        head_keys=[r"^lm_head\.dense\.weight"],
-    )
-    return checkpoint
+        checkpoint = replace(
+            super().head_checkpoint(base),
+            read=read,
+            tied_keys={output: table, "lm_head.decoder.bias": "lm_head.bias"},
+            head_keys=[r"^lm_head\.dense\.weight"],
+        )
+        return checkpoint

@@ -13,9 +13,11 @@ import pytest
 
 import lucid
 from lucid.export import to_onnx
+from lucid.models.bert import Bert, BertConfig, BertForSequenceClassification
 from lucid.models.checkpoints import families
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.checkpoints.tasks import class_of
+from lucid.models.parts.on_model import Reranker
 from tests.models import goldens
 
 TASKS = ["text_classification", "reranking", "token_classification", "question_answering", "fill_mask"]
@@ -233,3 +235,19 @@ def test_a_head_in_few_bits_is_saved_and_read_again(tmp_path: Path, variant: str
     inputs: Mapping[str, Any] = {k: lucid.tensor(v) for k, v in goldens.cases(variant)[0].inputs.items()}
     assert type(again) is type(model)
     np.testing.assert_array_equal(again(**inputs).numpy(), model(**inputs).numpy())
+
+
+def test_a_head_reads_the_checkpoints_of_its_model_that_have_it() -> None:
+    """By the declaration of the head alone; a class derived from it inherits what is read."""
+
+    class Scores(Reranker[BertConfig], BertForSequenceClassification, on=Bert):
+        head_renames = ((r"^scores\.", "classifier.out_proj."),)
+
+    class Derived(Scores):
+        pass
+
+    known = Scores.checkpoint
+    assert (known.task, known.family, Derived.checkpoint) == ("reranking", Bert.checkpoint.family, known)
+    assert known.renamed("scores.weight") == "classifier.out_proj.weight"
+    assert known.renamed("bert.embeddings.LayerNorm.gamma") == "embeddings.LayerNorm.weight", "the model's renames hold"
+    assert Bert.checkpoint.renamed("scores.weight") == "scores.weight"
