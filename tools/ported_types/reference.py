@@ -43,7 +43,9 @@ def store(kind: str, folder: Path) -> None:
             model = random_model(model_class, config)
             calls = [inputs_of(kind, model, *sizes, way) for sizes in SIZES]
             with torch.no_grad():
-                results = [outputs_of(model(**inputs)) for inputs, _ in calls]
+                results, again = ([outputs_of(model(**inputs)) for inputs, _ in calls] for _ in range(2))
+            if any(not np.array_equal(a[name], b[name]) for a, b in zip(results, again, strict=True) for name in a):
+                raise ValueError("its outputs are random")
             if not all(results) or not all(np.isfinite(array).all() for run in results for array in run.values()):
                 raise ValueError("no outputs, or some that are not finite")
         except Exception as error:  # noqa: BLE001  # any error of another library
