@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -42,10 +43,11 @@ DEFAULTS = {
 }
 """The tasks that are trained, with the defaults of transformers, sentence-transformers and TRL where they have some."""
 
+_MESSAGES = ("messages",)
 _COLUMNS: dict[str, list[tuple[str, ...]]] = {
     CLASSES: [("text",)],
     SENTENCES: [("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence1", "sentence2")],
-    TEXTS: [("messages",), ("prompt", "completion"), ("text",)],
+    TEXTS: [_MESSAGES, ("prompt", "completion"), ("text",)],
 }
 
 
@@ -280,6 +282,7 @@ class Generation(TrainingTask):
     def __init__(self, model: Any, tokenizer: Tokenizer, columns: Columns, max_length: int) -> None:
         self._model, self._tokenizer, self._most = model, tokenizer, max_length
         self._make: Callable[..., Learned] = self._completed if len(columns.texts) > 1 else self._text
+        self._parses = columns.texts == _MESSAGES
         self.specs = {name: spec("N", "L", dtype=int64) for name in ("input_ids", "labels")}
         tokenizer.library.no_truncation()
         tokenizer.library.no_padding()
@@ -317,6 +320,8 @@ class Generation(TrainingTask):
         return math.exp(min(loss, 700.0))
 
     def _text(self, value: Any) -> Learned:
+        if self._parses and isinstance(value, str):
+            value = _parsed(value)
         if isinstance(value, (list, tuple, np.ndarray)):
             return self._conversation(list(value))
         return self._encoded(checked_text(value, _LONGEST), [(0, _LONGEST)])
@@ -352,3 +357,17 @@ class Generation(TrainingTask):
         inside = [any(start < last <= stop for start, stop in spans) for _, last in found.offsets]
         end = [] if whole or found.ids[-1:] == self._end else self._end
         return Learned(np.array([*found.ids, *end], np.int64), np.array([*inside, *(True for _ in end)], bool))
+
+
+def _parsed(value: str) -> list[Any]:
+    """The messages of a conversation that a file without lists, such as CSV, has as JSON; raises RowError."""
+    try:
+        messages = json.loads(value)
+    except (ValueError, RecursionError):
+        messages = None
+    if not isinstance(messages, list):
+        raise RowError(
+            f"the messages are {value[:40]!r}, expected a list of them, in a text as JSON: "
+            '[{"role": "user", "content": "..."}, ...]; of plain texts name the column text'
+        )
+    return messages

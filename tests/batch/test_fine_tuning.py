@@ -111,6 +111,7 @@ def test_of_prompts_and_conversations_the_answers_are_learned(decoder: Path) -> 
     talk = [("user", "ab"), ("assistant", "c"), ("user", "d"), ("assistant", "e")]
     messages = [{"role": role, "content": content} for role, content in talk]
     assert learned([messages], "messages") == ["c", "</s>", "e", "</s>"]
+    assert learned([json.dumps(messages)], "messages") == ["c", "</s>", "e", "</s>"], "as in CSV"
 
 
 def test_adapters_of_a_classifier_are_merged_or_written_with_its_head(
@@ -345,6 +346,18 @@ def test_two_processes_do_not_train_into_one_folder(
             "4 tokens have no answer",
         ),
         ("decoder", [{"messages": "ab"}], {"task": None, "columns": ["text"]}, "has no column 'text'"),
+        (
+            "decoder",
+            [{"messages": "[{'role': 'user'}]"}],
+            {"task": None},
+            "messages are \"\\[{'role.*, in a text as JSON",
+        ),
+        (
+            "decoder",
+            [{"messages": '{"role": "user"}'}],
+            {"task": None},
+            "expected a list of them.* name the column text",
+        ),
         ("encoder", ROWS, {"freeze": ["nothing.*"]}, "freeze: 'nothing.\\*' matches no parameter"),
         ("encoder", ROWS, {"freeze": ["*"]}, "freeze: \\* leaves no parameter to train"),
         ("encoder", ROWS, {"lora": 2, "target_modules": ["q_proj"]}, "'\\*.q_proj' matches no parameter"),
