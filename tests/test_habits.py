@@ -109,6 +109,11 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         "mode 'linear' of int64.*expected floating-point numbers",
     ),
+    "interpolate, part": (
+        lambda: F.interpolate(X, 1.5),
+        TypeError,
+        "^interpolate: size: size 1.5 is float, expected a",
+    ),
     "antialias": (lambda: F.interpolate(X, 5, antialias=True), ValueError, "=True is for modes bilinear and"),
     "pad": (lambda: F.pad(X, (1,)), ValueError, r"^pad: got 1 numbers for \[2, 3, 4\]"),
     "pad, mode": (lambda: F.pad(X, (1, 1), "mirror"), ValueError, "^pad: mode is 'mirror', expected"),

@@ -308,3 +308,13 @@ def test_other_sizes_are_read_where_torch_reads_them(options: dict[str, Any], wh
 
     assert "Resize" not in ops(model, ("N", 3, "H", "W"))
     assert why in str(explain(model, ("N", 3, "H", "W")))
+
+
+def test_a_size_may_be_a_tensor_whose_value_is_known():
+    def model(x: lucid.Tensor, height: lucid.Tensor) -> lucid.Tensor:
+        return F.interpolate(x, (height, 6), mode="bilinear")
+
+    x = lucid.spec("N", 3, 5, "W")
+    assert lucid.trace(lambda x: model(x, lucid.tensor(4)), x).outputs[0].type.shape[2:] == (4, 6)
+    with pytest.raises(lucid.TracedValueError, match=r"traced int64\[\]: its value .* compute sizes from x\.shape"):
+        lucid.trace(lambda x: model(x, lucid.tensor(x.shape[3]) * 2), x)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from lucid.core.graph.types import DType, float32, float64, int64, show_shape
-from lucid.core.sizes.dims import Shape, Size, same
+from lucid.core.sizes.dims import Shape, Size, as_size, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.convolution import adaptive_average_pool
 from lucid.ops.creation import arange_op
@@ -76,7 +76,7 @@ def interpolate(
     sizes = (
         [_scaled(n, factor) for n, factor in zip(x.shape[2:], factors, strict=True)]
         if size is None
-        else _each("size", size, axes)
+        else [as_size("interpolate: size", n) for n in _each("size", size, axes)]
     )
     if mode == "area":
         return adaptive_average_pool(x, output_size=tuple(int(n) for n in sizes))

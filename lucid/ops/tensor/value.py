@@ -150,7 +150,8 @@ class TensorValue:
         if self._array is None:
             raise TracedValueError(
                 f"{wanted} of a traced {self.type}: its value is known only when the exported model runs. "
-                "Select values with lucid.where(condition, a, b) instead of Python's if"
+                "Select values with lucid.where(condition, a, b) instead of Python's if; "
+                "compute sizes from x.shape, without tensors"
             )
         return self._array
 
