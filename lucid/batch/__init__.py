@@ -17,12 +17,12 @@ _NEEDED = {"pyarrow": "pyarrow", "fsspec": "fsspec", "PIL": "pillow", "tokenizer
 if _missing := [name for module, name in _NEEDED.items() if _find_spec(module) is None]:
     raise ModuleNotFoundError(f"batch inference needs {' and '.join(_missing)}: pip install 'lucid-onnx[batch]'")
 
-from lucid.batch.fine_tuning import TrainingOptions as TrainingOptions
 from lucid.batch.fine_tuning import fine_tune as fine_tune
 from lucid.batch.folder import FolderChangedError as FolderChangedError
 from lucid.batch.mapping import Summary as Summary
 from lucid.batch.mapping import map_rows as map_rows
 from lucid.batch.predictor import Predictor as Predictor
+from lucid.batch.training_options import TrainingOptions as TrainingOptions
 from lucid.core.words import package_names as _public
 
 __all__ = _public.offered(globals())

@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from lucid.batch.job import difference, input_files
 from lucid.batch.mapping import open_source
 from lucid.batch.rows import RowError
 from lucid.batch.texts import TextReader, prompt_of
+from lucid.batch.training_options import SCHEDULES, TrainingOptions
 from lucid.batch.training_tasks import (
     CLASSES,
     DEFAULTS,
@@ -70,101 +71,7 @@ _PART = 1 << 16  # rows that are read at a time
 _LONGEST = 1 << 20  # characters of a text
 _TOKENS = 1024  # of a text that a decoder learns, unless more is asked for
 _SECONDS = 60.0  # between checkpoints
-_SCHEDULES: Mapping[str, Callable[..., optim.Schedule]] = {
-    "linear": optim.linear,
-    "cosine": optim.cosine,
-    "constant": optim.constant,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """How a model is trained, under the names of transformers' `TrainingArguments`, PEFT's `LoraConfig` and axolotl.
-
-    Args:
-        task: "text-classification", "sentence-similarity" or "text-generation"; by default the checkpoint's.
-        columns: of texts; by default those of the usual names.
-        label_column: of labels or scores; by default "label", and "score" if there is one.
-        eval_dataset: files of rows to evaluate with; by default `val_set_size` of the rows are held out.
-        val_set_size: the share of the rows that is held out; 0: nothing is evaluated.
-        num_train_epochs, batch_size, learning_rate: by default those of the task (`training_tasks.DEFAULTS`).
-        lr_scheduler_type: "linear" or "cosine", down to 0, or "constant", after the warm-up.
-        warmup_ratio: the share of the steps in which the rate grows from 0.
-        weight_decay: of AdamW, for matrices.
-        max_grad_norm: the largest norm of all gradients together; 0: they are taken as they are.
-        max_length: the most tokens of a text; by default the checkpoint's, at most 1024 for "text-generation".
-        seed: of new weights, of the held-out rows and of the order of the rows.
-        freeze: patterns of parameters that stay as they are.
-        lora: the rank of adapters, which are trained in the place of the weights; None trains these.
-        lora_alpha: their scale times the rank; by default twice the rank.
-        target_modules: names or patterns of the layers that get adapters; by default all products but the head.
-        bits: of the frozen weights below adapters, 4 or 8.
-        merge: whether adapters are added to the weights, for a whole checkpoint.
-        eval_steps: after how many steps there is an evaluation; by default after each epoch.
-        save_steps: after how many steps there is a checkpoint; by default each minute, which changes no result.
-        early_stopping_patience: after how many evaluations without a lower loss training ends; the weights with the
-            lowest loss are then written. 0: it does not end early, and the last weights are written.
-    """
-
-    task: str | None = None
-    columns: Sequence[str] = ()
-    label_column: str | None = None
-    eval_dataset: Sequence[str] = ()
-    val_set_size: float = 0.1
-    num_train_epochs: int | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    lr_scheduler_type: str = "linear"
-    warmup_ratio: float = 0.1
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
-    max_length: int | None = None
-    seed: int = 0
-    freeze: Sequence[str] = ()
-    lora: int | None = None
-    lora_alpha: float | None = None
-    target_modules: Sequence[str] = ()
-    bits: int | None = None
-    merge: bool = False
-    eval_steps: int | None = None
-    save_steps: int | None = None
-    early_stopping_patience: int = 0
-
-    def __post_init__(self) -> None:
-        if self.task not in (None, *DEFAULTS):
-            raise ValueError(f"task {self.task!r} is not trained: choose one of {', '.join(DEFAULTS)}")
-        if self.lr_scheduler_type not in _SCHEDULES:
-            raise ValueError(f"lr_scheduler_type is {self.lr_scheduler_type!r}, expected {', '.join(_SCHEDULES)}")
-        if self.lora is None and (named := [name for name in _OF_LORA if getattr(self, name)]):
-            raise ValueError(f"{', '.join(named)}: for adapters; give their rank, such as lora=8 (--lora 8)")
-        if self.early_stopping_patience and not (self.eval_dataset or self.val_set_size):
-            raise ValueError(
-                "early_stopping_patience: there is no evaluation; give eval_dataset (--eval) or a val_set_size"
-            )
-        for name, good, expected in (
-            ("val_set_size", 0 <= self.val_set_size < 1, "a share of at least 0, below 1"),
-            ("warmup_ratio", 0 <= self.warmup_ratio < 1, "a share of at least 0, below 1"),
-            ("learning_rate", self.learning_rate is None or 0 < self.learning_rate < math.inf, "a number above 0"),
-            ("bits", self.bits in (None, 4, 8), "4 or 8"),
-        ):
-            if not good:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected {expected}")
-
-    def resolved(self, task: str) -> TrainingOptions:
-        """The options with the defaults of a task in the place of None."""
-        default = DEFAULTS[task]
-        rate = default.learning_rate if self.lora is None else default.lora_learning_rate
-        return replace(
-            self,
-            task=task,
-            num_train_epochs=self.num_train_epochs or default.num_train_epochs,
-            batch_size=self.batch_size or default.batch_size,
-            learning_rate=self.learning_rate or rate,
-            lora_alpha=self.lora_alpha or (None if self.lora is None else 2.0 * self.lora),
-        )
-
-
-_OF_LORA = ("lora_alpha", "target_modules", "bits", "merge")
+_USUAL = TrainingOptions()
 
 
 class Begun(NamedTuple):
@@ -197,7 +104,7 @@ def fine_tune(
     source: str | os.PathLike[str],
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
-    options: TrainingOptions = TrainingOptions(),
+    options: TrainingOptions = _USUAL,
     *,
     begun: Callable[[Begun], object] = lambda _: None,
     evaluated: Callable[[Mapping[str, float]], object] = lambda _: None,
@@ -482,7 +389,7 @@ class _Run:
         steps = () if options.lr_scheduler_type == "constant" else (self._total,)
         warmup = min(math.ceil(options.warmup_ratio * self._total), self._total - 1)
         return optim.AdamW(
-            _SCHEDULES[options.lr_scheduler_type](options.learning_rate, *steps, warmup=warmup),
+            SCHEDULES[options.lr_scheduler_type](options.learning_rate, *steps, warmup=warmup),
             weight_decay={name: options.weight_decay * (own[name].ndim > 1) for name in names},
             clip=options.max_grad_norm or None,
         )

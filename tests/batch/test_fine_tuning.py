@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -375,6 +376,31 @@ def test_what_cannot_be_learned_from_is_named_and_leaves_nothing(
             place, written(tmp_path / "r.jsonl", rows), tmp_path / "run" / "out", TrainingOptions(**QUICK | options)
         )
     assert os.listdir(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize(
+    ("error", "options", "message"),
+    [
+        (ValueError, {"batch_size": 0}, "batch_size is 0, expected 1 or more"),
+        (ValueError, {"num_train_epochs": 0}, "num_train_epochs is 0, expected 1 or more"),
+        (ValueError, {"num_train_epochs": -1}, "num_train_epochs is -1, expected 1 or more"),
+        (ValueError, {"eval_steps": -1}, "eval_steps is -1, expected 1 or more"),
+        (ValueError, {"save_steps": -1}, "save_steps is -1, expected 1 or more"),
+        (ValueError, {"early_stopping_patience": -1}, "early_stopping_patience is -1, expected 0 or more"),
+        (ValueError, {"lora": 0}, "lora is 0, expected 1 or more"),
+        (ValueError, {"lora": 2, "lora_alpha": 0}, "lora_alpha is 0, expected more than 0 and at most 3.4e38"),
+        (ValueError, {"learning_rate": 1e300}, "learning_rate is 1e+300, expected more than 0 and at most 3.4e38"),
+        (ValueError, {"learning_rate": float("nan")}, "learning_rate is nan, expected more than 0 and at most 3.4e38"),
+        (ValueError, {"weight_decay": -0.1}, "weight_decay is -0.1, expected 0 or more and at most 3.4e38"),
+        (ValueError, {"warmup_ratio": 1}, "warmup_ratio is 1, expected a share of at least 0, below 1"),
+        (ValueError, {"lora": 2, "bits": 3}, "bits is 3, expected 4 or 8"),
+        (TypeError, {"batch_size": 2.5}, "batch_size is 2.5, expected a whole number"),
+        (TypeError, {"learning_rate": "0.1"}, "learning_rate is '0.1', expected a number"),
+    ],
+)
+def test_options_out_of_their_range_are_named(error: type[Exception], options: Any, message: str) -> None:
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        TrainingOptions(**options)
 
 
 # The command ----------------------------------------------------------------------------------------------------------
