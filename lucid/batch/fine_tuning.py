@@ -276,6 +276,13 @@ class _Run:
             raise ValueError(
                 "early_stopping_patience: there is one row, and none to evaluate; give eval_dataset (--eval)"
             )
+        seen = min(int(options.batch_size or 1), len(self._examples))
+        if seen < self._task.least:
+            raise ValueError(
+                f"batch_size is {options.batch_size} and the number of rows to learn from {len(self._examples)}, "
+                f"expected {self._task.least} or more of both: each text's positive is told from those of the other rows of a "
+                "step; give a larger batch_size, more rows, or a column of negatives"
+            )
         self._per_epoch = -(-len(self._examples) // int(options.batch_size or 1))
         self._total = self._per_epoch * int(options.num_train_epochs or 1)
 

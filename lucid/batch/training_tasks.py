@@ -92,9 +92,11 @@ class TrainingTask(ABC):
     Attributes:
         metric: the name of what `score` gives.
         specs: the inputs of `results`.
+        least: the rows of a step below which nothing is learned.
     """
 
     metric: ClassVar[str]
+    least: ClassVar[int] = 1
     specs: Mapping[str, TensorType]
 
     @abstractmethod
@@ -215,6 +217,8 @@ class Similarity(TrainingTask):
         if self._scored and self._texts > 2:
             raise ValueError(f"scores are for pairs of texts, got {len(columns.texts)}: {', '.join(columns.texts)}")
         self.metric = "spearman" if self._scored else "accuracy"  # type: ignore[misc]  # of this object
+        if not self._scored and self._texts == 2:  # a positive is found among those of the other rows
+            self.least = 2  # type: ignore[misc]
         self._names = _of_text(model, f"{self._texts}*N")
         self.specs = {**self._names, **({"scores": spec("N")} if self._scored else {})}
 

@@ -72,6 +72,7 @@ def test_a_classifier_gets_a_head_for_the_labels_of_the_data(encoder: Path, tmp_
 
 PAIRS = [{"sentence1": row["text"], "sentence2": "pay", "score": row["label"]} for row in ROWS]
 TRIPLES = [{"anchor": row["text"], "positive": str(row["text"])[:5], "negative": "."} for row in ROWS]
+DUETS = [{"anchor": row["anchor"], "positive": row["positive"]} for row in TRIPLES]
 ANSWERS = [{"prompt": row["text"], "completion": "yes"} for row in ROWS]
 TALKS = [
     {"messages": [{"role": "user", "content": row["text"]}, {"role": "assistant", "content": "yes"}]} for row in ROWS
@@ -362,6 +363,13 @@ def test_two_processes_do_not_train_into_one_folder(
         ("encoder", ROWS, {"freeze": ["nothing.*"]}, "freeze: 'nothing.\\*' matches no parameter"),
         ("encoder", ROWS, {"freeze": ["*"]}, "freeze: \\* leaves no parameter to train"),
         ("encoder", ROWS, {"lora": 2, "target_modules": ["q_proj"]}, "'\\*.q_proj' matches no parameter"),
+        (
+            "encoder",
+            DUETS,
+            {"task": None, "batch_size": 1},
+            "batch_size is 1 and .* from 18, expected 2 or more of both",
+        ),
+        ("encoder", DUETS[:1], {"task": None}, "batch_size is 6 and .* from 1, expected 2 or more of both"),
         ("vision", ROWS, {}, "model_type vit has no head for text-classification"),
     ],
 )
