@@ -104,7 +104,7 @@ MEANT = {
     "exprot nn.ReLU": "Did you mean 'export'",
     "export model.onnx -o a.onnx": "is no checkpoint, but a model that is exported already: inspect, run and bench",
     "export w.safetensors -o a.onnx": "is no checkpoint: it has no config; give its folder, or the model's class as",
-    "report checkpoint": "checkpoint.html exists; give -o to write it again",
+    "report checkpoint": "checkpoint.html exists; give -o with this name to overwrite it",
     "report nn.ReLU": "is no checkpoint to name the file after; give it, as -o model.html",
     "inspect --depth x model.onnx": "unable to parse string as an integer. See lucid inspect --help.",
     "inspect mdel.onnx": "there is no file 'mdel.onnx'; did you mean model.onnx?",

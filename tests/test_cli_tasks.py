@@ -51,7 +51,7 @@ def test_export_of_a_folder_writes_a_file_beside_it_named_after_it(call: Any, so
     assert (code, err) == (0, "") and "filler.onnx" in out
     assert outputs(tmp_path / "filler.onnx") == ["logits"]
     code, _, err = call("export", source)
-    assert code == 2 and "filler.onnx exists; give -o to write it again, or elsewhere" in err
+    assert code == 2 and "filler.onnx exists; give -o with this name to overwrite it, or with another name" in err
 
 
 def test_a_folder_for_a_runtime_is_beside_it_too(call: Any, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def beside(source: str, ending: str, may_exist: bool = False) -> Path:
     folder = Path() if published_name(checkpoint) else path.parent
     output = folder / (name_of(path) + ending)
     if os.path.lexists(output) and not may_exist:
-        raise usage(f"{output} exists; give -o to write it again, or elsewhere")
+        raise usage(f"{output} exists; give -o with this name to overwrite it, or with another name")
     return output
 
 
