@@ -126,6 +126,11 @@ WRONG_COMMAND_LINES = {
                      ["generate", "sub.py", "a", "--json-schema", "none.json"], ["chat", "sub.py", "--grammar", "none"])
     },
     **{
+        f"map to {name}": (["map", "sub.py", "rows.csv", "-o", name],
+                           f"{name!r} names a file, but this writes a folder of Parquet files; give {folder!r}")
+        for name, folder in {"out.jsonl": "out", "s3://b/o.JSON": "s3://b/o", "a.b.csv/": "a.b", "o.tsv": "o"}.items()
+    },
+    **{
         f"{line[0]} {source}": ([line[0], source, *line[1:]], message)
         for line in (["generate", "abc"], ["chat"], ["map", "rows.jsonl", "-o", "out"], ["serve"],
                      ["export", "-o", "a.onnx"], ["quantize", "--bits", "4", "-o", "q.onnx"], ["report"],

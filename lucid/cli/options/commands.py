@@ -27,6 +27,7 @@ from lucid.cli.options.groups import (
     argument,
     file_or_stdout,
     folder_not_stdout,
+    folder_of_parquet,
     of_export,
     of_model,
     target_option,
@@ -447,7 +448,7 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOp
             help="Files, folders or patterns, also in object stores (s3://...): Parquet, JSON lines, CSV or images.",
         ),
     ]
-    output: Annotated[str, _output(metavar="FOLDER", callback=folder_not_stdout, help="Where to write Parquet files.")]
+    output: Annotated[str, _output(metavar="FOLDER", callback=folder_of_parquet, help="Where to write Parquet files.")]
     columns: Annotated[
         list[str],
         _rows(

@@ -62,6 +62,18 @@ def folder_not_stdout(path: Any) -> Any:
     return path
 
 
+def folder_of_parquet(path: str) -> str:
+    """The folder of Parquet files that -o names.
+
+    Raises:
+        BadParameter: for `-`, and for the name of a file of another format.
+    """
+    name, _, ending = folder_not_stdout(path).rstrip("/").rpartition(".")
+    if name and ending.lower() in ("jsonl", "json", "csv", "tsv"):
+        raise typer.BadParameter(f"{path!r} names a file, but this writes a folder of Parquet files; give {name!r}")
+    return path
+
+
 def _modules_of_nn(incomplete: str) -> list[str]:
     """What a shell offers for SOURCE: the modules of `lucid.nn` after "nn.", which load NumPy; else it offers files."""
     if not incomplete.startswith("nn."):
