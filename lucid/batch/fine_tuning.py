@@ -131,8 +131,8 @@ def fine_tune(
         OSError: for a file that cannot be read or written. A note of this error and of KeyboardInterrupt says how to
             go on.
     """
-    origin, output = local_checkpoint(source), Path(output)
-    work = output.with_name(f"{output.name}.training")
+    origin, output = local_checkpoint(source), Path(os.path.abspath(output))  # such as ".", which has no name
+    work = Path(f"{output}.training")
     options = options.resolved(options.task or _task_of(origin))
     rows = _Rows(data, options)
     evaluation = _Rows(options.eval_dataset, options, rows.columns) if options.eval_dataset else None
@@ -280,8 +280,8 @@ class _Run:
         if seen < self._task.least:
             raise ValueError(
                 f"batch_size is {options.batch_size} and the number of rows to learn from {len(self._examples)}, "
-                f"expected {self._task.least} or more of both: each text's positive is told from those of the other rows of a "
-                "step; give a larger batch_size, more rows, or a column of negatives"
+                f"expected {self._task.least} or more of both: each text's positive is told from those of the "
+                "other rows of a step; give a larger batch_size, more rows, or a column of negatives"
             )
         self._per_epoch = -(-len(self._examples) // int(options.batch_size or 1))
         self._total = self._per_epoch * int(options.num_train_epochs or 1)

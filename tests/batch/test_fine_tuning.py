@@ -307,6 +307,17 @@ def test_weights_that_are_not_finite_after_the_last_step_are_not_written(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("output", [".", ""])
+def test_the_working_folder_is_refused_by_its_name(
+    output: str, encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    with pytest.raises(FileExistsError, match="work: the working folder cannot be replaced; give the name of a new"):
+        fine_tune(encoder, data, output, TrainingOptions(**QUICK))
+    assert os.listdir(tmp_path) == ["work"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="folders have no locks there")
 def test_two_processes_do_not_train_into_one_folder(
     encoder: Path, data: Path, uninterrupted: Path, tmp_path: Path
