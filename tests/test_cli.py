@@ -215,7 +215,10 @@ def test_run_writes_what_the_session_computes(mha, tmp_path, data, shown):
     ("command", "module", "needed"),
     [
         (["serve", "x"], "starlette", "serving needs starlette: pip install 'lucid-onnx[serve]'"),
-        (["map", "x", "y", "-o", "z"], "pyarrow", "batch inference needs pyarrow: pip install 'lucid-onnx[batch]'"),
+        *(
+            ([command, "x", "y", "-o", "z"], "pyarrow", f"{users} need pyarrow: pip install 'lucid-onnx[batch]'")
+            for command, users in dict.fromkeys(("map", "train"), "batch inference and training").items()
+        ),
         (["chat", "x"], "jinja2", "texts and conversations need jinja2: pip install 'lucid-onnx[chat]'"),
     ],
 )

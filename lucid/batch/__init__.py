@@ -15,7 +15,9 @@ from importlib.util import find_spec as _find_spec
 
 _NEEDED = {"pyarrow": "pyarrow", "fsspec": "fsspec", "PIL": "pillow", "tokenizers": "tokenizers", "jinja2": "jinja2"}
 if _missing := [name for module, name in _NEEDED.items() if _find_spec(module) is None]:
-    raise ModuleNotFoundError(f"batch inference needs {' and '.join(_missing)}: pip install 'lucid-onnx[batch]'")
+    raise ModuleNotFoundError(
+        f"batch inference and training need {' and '.join(_missing)}: pip install 'lucid-onnx[batch]'"
+    )
 
 from lucid.batch.fine_tuning import fine_tune as fine_tune
 from lucid.batch.folder import FolderChangedError as FolderChangedError
