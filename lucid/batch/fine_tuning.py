@@ -42,6 +42,7 @@ from lucid.batch.training_tasks import (
 )
 from lucid.core.graph.types import Array
 from lucid.core.process import random
+from lucid.core.process.interrupts import uninterrupted
 from lucid.core.version import __version__
 from lucid.core.words.name_patterns import named
 from lucid.core.words.progress import phase
@@ -369,7 +370,8 @@ class _Run:
                         self._drop_others(saved, history)
                     if ended:
                         break
-                    total, counted = total + training.step(**self._batch(step)), counted + 1
+                    with uninterrupted():  # a checkpoint has the loss of each of its steps
+                        total, counted = total + training.step(**self._batch(step)), counted + 1
                     advance(1)
             except KeyboardInterrupt:
                 training.save(checkpoint, json.dumps([history, total, counted]))

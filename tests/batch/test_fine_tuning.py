@@ -226,6 +226,24 @@ def test_the_same_command_goes_on_to_the_same_bits(
     assert same(output, uninterrupted) and os.listdir(tmp_path) == ["out"]
 
 
+def test_a_ctrl_c_right_after_a_step_loses_nothing_of_its_loss(
+    encoder: Path, data: Path, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_step = Training.step
+
+    def step(self: Training, **inputs: Any) -> float:
+        loss = make_step(self, **inputs)
+        if self.steps == 2:
+            signal.raise_signal(signal.SIGINT)
+        return loss
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Training, "step", step)
+        fine_tune(encoder, data, tmp_path / "out", INTERRUPTED)
+    fine_tune(encoder, data, tmp_path / "out", INTERRUPTED)
+    assert same(tmp_path / "out", uninterrupted)
+
+
 KILLED = """
 import os, signal, sys
 from lucid.batch import TrainingOptions, fine_tune
