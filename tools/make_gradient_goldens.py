@@ -1,7 +1,7 @@
-"""Make tests/goldens/gradients.safetensors: the gradients that torch computes of all parameters of five models.
+"""Make tests/goldens/gradients.safetensors: the gradients that torch computes of the parameters of nine models.
 
-Development only; needs torch and transformers. The models are those of tests/goldens, in float64; the value is the sum of
-the outputs times normal random numbers, which `tests.models.goldens.seeds` gives again.
+Development only; needs torch and transformers. The models are those of tests/goldens, in float64; of mixtures of experts
+only the routers' gradients are kept. The value is the sum of the outputs times normal random numbers, which `tests.models.goldens.seeds` gives again.
 
     python tools/make_gradient_goldens.py
 """
@@ -9,6 +9,7 @@ the outputs times normal random numbers, which `tests.models.goldens.seeds` give
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +29,12 @@ def gradients(variant: str, name: str) -> dict[str, np.ndarray]:
     """The gradients of a model for one of its cases, by the names of its parameters."""
     folder = goldens.folder(variant)
     about = json.loads((folder / "cases.json").read_text())
-    model = getattr(transformers, about["class"]).from_pretrained(folder, attn_implementation="eager").double().eval()
+    model = (
+        getattr(transformers, about["class"])
+        .from_pretrained(folder, attn_implementation="eager", experts_implementation="eager")
+        .double()
+        .eval()
+    )
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding):
             module.padding_idx = None  # Lucid's models have none: the row of the padding token is a row like others
@@ -44,7 +50,8 @@ def gradients(variant: str, name: str) -> dict[str, np.ndarray]:
     with TemporaryDirectory() as saved:  # under the names of the checkpoint, which differ from the model's
         model.float().save_pretrained(saved)
         found = load_file(Path(saved) / "model.safetensors")
-    return {key: gradient for key, gradient in found.items() if gradient.any()}
+    routers = {key for key in found if re.search(r"\.(router|gate|shared_expert_gate)\.(weight|bias)$", key)}
+    return {key: gradient for key, gradient in found.items() if gradient.any() and key in (routers or found)}
 
 
 def main() -> None:
