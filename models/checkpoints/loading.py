@@ -96,7 +96,8 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     ignored = model.unread.on_request
     options = options.without([name for name in ignored if name not in options.dropped])
     known = model.checkpoint
-    alike = not (known.stacked or known.converted or any(isinstance(each, WeightModule) for each in model.modules()))
+    joined = known.converted is not None or known.weights(options).keys() != options.weights.keys()
+    alike = not (joined or any(isinstance(each, WeightModule) for each in model.modules()))
     names = model.checkpoint_keys(options) if alike else None
     write_checkpoint(model, saved_options(model, options), folder, ignored, names)
     if modules is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 import lucid
 from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
@@ -84,6 +85,8 @@ def test_a_model_is_saved_under_the_names_of_its_checkpoint(tmp_path: Path, vari
     lucid.models.save(model, source, tmp_path)
     before, after = lucid.load(source), lucid.load(tmp_path)
     assert after.keys() <= before.keys()
+    with safe_open(tmp_path / "model.safetensors", "np") as file:
+        assert file.metadata() == {"format": "pt"}, "transformers reads no other"
     assert {name: array.shape for name, array in after.items()} == {name: before[name].shape for name in after}
     again = lucid.models.load(tmp_path).state_dict()
     for name, tensor in model.state_dict().items():
