@@ -195,14 +195,16 @@ def _working(work: Path, record: Mapping[str, Any]) -> Iterator[None]:
     try:
         write_json(work / _RUN, record)
         yield
-    except BaseException as error:
+    except (TrainingError, OSError, KeyboardInterrupt) as error:
+        if (work / _CHECKPOINT).exists():
+            if isinstance(error, TrainingError):
+                error.add_note(f"to begin again with other options, such as a lower learning rate, remove {work}")
+            else:
+                error.add_note(f"{work} has its last checkpoint; the same command goes on from there")
+        raise
+    finally:
         if not (work / _CHECKPOINT).exists():
             shutil.rmtree(work, ignore_errors=True)
-        elif isinstance(error, TrainingError):
-            error.add_note(f"to begin again with other options, such as a lower learning rate, remove {work}")
-        elif isinstance(error, (OSError, KeyboardInterrupt)):
-            error.add_note(f"{work} has its last checkpoint; the same command goes on from there")
-        raise
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
