@@ -235,18 +235,18 @@ class Optimizer(ABC):
         return trained
 
     def _gradients(self, gradients: Tensors, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        given = _tensors("gradients", gradients)
-        return {name: self._need(given, "gradients", name, value.shape) for name, value in trained.items()}
+        by_name = _tensors("gradients", gradients)
+        return {name: self._need(by_name, "gradients", name, value.shape) for name, value in trained.items()}
 
-    def _need(self, given: Mapping[str, Tensor], what: str, name: str, shape: Shape) -> Tensor:
-        if name not in given:
+    def _need(self, by_name: Mapping[str, Tensor], what: str, name: str, shape: Shape) -> Tensor:
+        if name not in by_name:
             raise KeyError(
                 f"{type(self).__name__}: {what} lacks {name}; give one for each parameter that is not frozen"
             )
-        if given[name].shape != shape:
-            has, expected = show_shape(given[name].shape), show_shape(shape)
+        if by_name[name].shape != shape:
+            has, expected = show_shape(by_name[name].shape), show_shape(shape)
             raise ValueError(f"{type(self).__name__}: {what} has {name} of shape {has}, expected {expected}")
-        return given[name]
+        return by_name[name]
 
     def _decays(self, names: Sequence[str]) -> dict[str, float]:
         if not isinstance(self.weight_decay, Mapping):

@@ -269,8 +269,8 @@ def main() -> None:
     lucid.manual_seed(0)
     end = clip.config.text.vocab_size - 1
     ids, mask = lucid.tensor([[0, 5, 8, end], [0, 9, end, end]]), lucid.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
-    found = Similarities(*both(ids, lucid.randn(3, *clip.vision_model.image_shape), mask))
-    for text, row in zip(ids.tolist(), found.logits_per_text.softmax().tolist(), strict=True):
+    similarities = Similarities(*both(ids, lucid.randn(3, *clip.vision_model.image_shape), mask))
+    for text, row in zip(ids.tolist(), similarities.logits_per_text.softmax().tolist(), strict=True):
         print(f"text {text}: images {', '.join(f'{share:.0%}' for share in row)}")
     print(both.verdict("logits and embeddings"))
 

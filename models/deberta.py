@@ -123,8 +123,8 @@ class DebertaConfig(text.TextConfig):
 
 def _kinds(options: Config) -> Sequence[str]:
     """The products with distances: ``["p2c", "c2p"]``, or ``"p2c|c2p"`` as first published."""
-    given = options.options.get("pos_att_type")
-    kinds = options.get("pos_att_type", str, "").split("|") if isinstance(given, str) else None
+    option = options.options.get("pos_att_type")
+    kinds = options.get("pos_att_type", str, "").split("|") if isinstance(option, str) else None
     kinds = options.get("pos_att_type", list, []) if kinds is None else kinds
     if not kinds or not all(kind in ("c2p", "p2c") for kind in kinds):
         raise options.wrong("pos_att_type", 'supported: "c2p", "p2c" or both, "c2p|p2c"')
@@ -269,14 +269,14 @@ class DisentangledAttention(nn.Module):
 
     def bias(self, q: Tensor, k: Tensor, table: Tensor, rows: Tensor) -> Tensor:
         """The bias of distances on the scores, (N, H, L, L): q_i k[delta(i, j)] + k_j q[delta(i, j)]."""
-        found, rows = [], ops.unsqueeze(rows, (0, 1))
+        terms, rows = [], ops.unsqueeze(rows, (0, 1))
         if self.config.content_to_position:
             keys = self._of_distances(self.pos_key_proj or self.key_proj, table)
-            found.append(ops.take_along(self._heads(q) @ keys, rows, axis=-1))
+            terms.append(ops.take_along(self._heads(q) @ keys, rows, axis=-1))
         if self.config.position_to_content:
             queries = self._of_distances(self.pos_query_proj or self.query_proj, table)
-            found.append(ops.take_along(self._heads(k) @ queries, rows.mT, axis=-1).mT)
-        return found[0] if len(found) == 1 else found[0] + found[1]
+            terms.append(ops.take_along(self._heads(k) @ queries, rows.mT, axis=-1).mT)
+        return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     def _joined(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, (N, L, E) each, of the product that has those of each head together."""
@@ -293,9 +293,9 @@ class DisentangledAttention(nn.Module):
     def _of_distances(self, projection: nn.Linear, table: Tensor) -> Tensor:
         """The keys or queries of distances, (H, d, rows), scaled as the scores are."""
         rows, width = table.shape
-        made = (projection(table) * self.scale).reshape(rows, self.num_heads, width // self.num_heads)
-        found: Tensor = ops.permute(made, (1, 2, 0))
-        return found.named_after(projection.weight, ".distances")  # its name in an exported model
+        heads = (projection(table) * self.scale).reshape(rows, self.num_heads, width // self.num_heads)
+        turned: Tensor = ops.permute(heads, (1, 2, 0))
+        return turned.named_after(projection.weight, ".distances")  # its name in an exported model
 
 
 # Heads ----------------------------------------------------------------------------------------------------------------

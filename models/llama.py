@@ -153,22 +153,22 @@ def _positions(options: Config, head_dim: int, rules: DecoderOptions) -> dict[st
     if rules.scaled and not section.options:
         raise options.wrong("rope_parameters", "expected an object that says how positions are scaled")
     theta, scaling = rope(options, rules.theta, section, rules.partial is None)
-    found: dict[str, Any] = {"rope_theta": theta, "rope_scaling": scaling}
+    positions: dict[str, Any] = {"rope_theta": theta, "rope_scaling": scaling}
     if rules.partial is not None:
-        found["rotary_dim"] = rotary_dim(options, section, head_dim, rules.partial)
+        positions["rotary_dim"] = rotary_dim(options, section, head_dim, rules.partial)
     if rules.query_growth:
         name, longest = "original_max_position_embeddings", options.whole("max_position_embeddings")
         step = options.whole(name, section.whole(name, longest))
-        found["query_growth"] = (section.real("llama_4_scaling_beta"), step)
-    return found
+        positions["query_growth"] = (section.real("llama_4_scaling_beta"), step)
+    return positions
 
 
 def _multipliers(options: Config, names: Sequence[str]) -> dict[str, float]:
     """The fields of a config that are multipliers, by the names of their options."""
-    found = {name: options.real(name, low=1e-9) for name in names}
-    if "logit_scale" in found:
-        found["logits_scaling"] = 1 / found.pop("logit_scale")
-    return found
+    multipliers = {name: options.real(name, low=1e-9) for name in names}
+    if "logit_scale" in multipliers:
+        multipliers["logits_scaling"] = 1 / multipliers.pop("logit_scale")
+    return multipliers
 
 
 def _flag(options: Config, flag: bool | str) -> bool:

@@ -73,8 +73,8 @@ class Mamba2Config(option.OptionTable):
 
 def _limits(options: Config) -> tuple[float, float]:
     """The least and the largest step of time. JSON has no infinity, so files have a word or an object for it."""
-    given = options.get("time_step_limit", list, [0.0, float("inf")])
-    numbers = [float("inf") if number in ("Infinity", {"__float__": "Infinity"}) else number for number in given]
+    pair = options.get("time_step_limit", list, [0.0, float("inf")])
+    numbers = [float("inf") if number in ("Infinity", {"__float__": "Infinity"}) else number for number in pair]
     if len(numbers) != 2 or not all(type(n) in (int, float) and n >= 0 for n in numbers) or numbers[0] > numbers[1]:
         raise options.wrong("time_step_limit", "expected two numbers, the least and the largest step")
     return float(numbers[0]), float(numbers[1])
@@ -254,8 +254,8 @@ def _chunks(
     each = heads // groups
     before = lucid.tensor(np.tri(size, dtype=bool))
 
-    def step(h: Tensor, given: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        x, decay, enter, leave = given
+    def step(h: Tensor, element: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        x, decay, enter, leave = element
         total = decay @ before.T.astype(decay.dtype)  # the sum of the decays up to each token, (N, G, H / G, size)
         between = ops.exp(total.unsqueeze(-1) - total.unsqueeze(-2))
         weights = (leave @ enter.mT) * ops.where(before, between, 0.0)
@@ -264,13 +264,13 @@ def _chunks(
         h = ops.exp(total[..., -1:]).unsqueeze(-1) * h + (x * left).mT @ enter
         return h, y
 
-    given = (
+    elements = (
         in_chunks(x * dt.unsqueeze(-1), size, groups, each, width),
         in_chunks(decay, size, groups, each),
         in_chunks(enter, size, groups, 1, states),
         in_chunks(leave, size, groups, 1, states),
     )
-    h, y = ops.scan(step, state.reshape(n, groups, each, width, states), given)
+    h, y = ops.scan(step, state.reshape(n, groups, each, width, states), elements)
     y = y.permute(1, 0, 4, 2, 3, 5).reshape(n, length, heads, width)
     return y, h.reshape(n, heads, width, states)
 

@@ -215,8 +215,8 @@ def _chunks(
     before, eye = lucid.tensor(np.tri(size, dtype=bool)), lucid.tensor(np.eye(size), dtype=value.dtype)
     strictly = lucid.tensor(np.tri(size, k=-1, dtype=bool))
 
-    def step(s: Tensor, given: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        query, key, value, decay, beta = given
+    def step(s: Tensor, element: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        query, key, value, decay, beta = element
         total = decay @ before.T.astype(decay.dtype)  # the sum of the decays up to each token, (N, G, H / G, size)
         between, grown = ops.exp(total.unsqueeze(-1) - total.unsqueeze(-2)), ops.exp(total).unsqueeze(-1)
         beta = beta.unsqueeze(-1)
@@ -227,14 +227,14 @@ def _chunks(
         left = ops.exp(total[..., -1:] - total).unsqueeze(-1)  # what is left of each token at the end of the chunk
         return ops.exp(total[..., -1:]).unsqueeze(-1) * s + (key * left).mT @ written, y
 
-    given = (
+    elements = (
         in_chunks(query, size, groups, 1, keys),
         in_chunks(key, size, groups, 1, keys),
         in_chunks(value, size, groups, each, width),
         in_chunks(decay, size, groups, each),
         in_chunks(beta, size, groups, each),
     )
-    s, y = ops.scan(step, state.reshape(n, groups, each, keys, width), given)
+    s, y = ops.scan(step, state.reshape(n, groups, each, keys, width), elements)
     y = y.permute(1, 0, 4, 2, 3, 5).reshape(n, length, heads, width)
     return y, s.reshape(n, heads, keys, width)
 

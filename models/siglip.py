@@ -226,8 +226,8 @@ def main() -> None:
     both = SideBySide(siglip)
     lucid.manual_seed(0)
     ids = lucid.tensor([[5, 8, 9, 1], [7, 1, 1, 1]])
-    found = Similarities(*both(ids, lucid.randn(3, *siglip.vision_model.image_shape)))
-    for text, row in zip(ids.tolist(), found.logits_per_text.sigmoid().tolist(), strict=True):
+    similarities = Similarities(*both(ids, lucid.randn(3, *siglip.vision_model.image_shape)))
+    for text, row in zip(ids.tolist(), similarities.logits_per_text.sigmoid().tolist(), strict=True):
         print(f"text {text}: images {', '.join(f'{probability:.0%}' for probability in row)}")
     print(both.verdict("logits and embeddings"))
 

@@ -185,8 +185,8 @@ class Stack(nn.Module):
         past, keys = F.cache_span(cache, x.shape[1])
         owners = self.block if self.bias_in_each_layer else self.block[:1]
         modules = [block["layer"][0].SelfAttention.relative_attention_bias for block in owners]
-        found = [module(x.shape[1], keys, past) for module in modules]
-        return found if self.bias_in_each_layer else found * len(self.block)
+        biases = [module(x.shape[1], keys, past) for module in modules]
+        return biases if self.bias_in_each_layer else biases * len(self.block)
 
 
 class Encoder(Stack):

@@ -21,14 +21,14 @@ def padded_batches(sizes: Sequence[int], budget: int) -> list[list[int]]:
         sizes: the tokens of each row.
         budget: the most tokens of a batch, padding included; a row that has more is a batch of its own.
     """
-    made: list[list[int]] = []
+    batches: list[list[int]] = []
     kept = 0  # tokens of the last batch that are no padding
     for row in sorted(range(len(sizes)), key=lambda row: -sizes[row]):
-        taken = (len(made[-1]) + 1) * sizes[made[-1][0]] if made else budget + 1
+        taken = (len(batches[-1]) + 1) * sizes[batches[-1][0]] if batches else budget + 1
         if taken <= budget and (taken <= _LEAST or kept + sizes[row] >= (1 - _WASTE) * taken):
-            made[-1].append(row)
+            batches[-1].append(row)
             kept += sizes[row]
         else:
-            made.append([row])
+            batches.append([row])
             kept = sizes[row]
-    return made
+    return batches

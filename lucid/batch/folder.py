@@ -44,10 +44,10 @@ class ExportedFolder:
 
     def digest(self) -> str:
         """The SHA-256 of the names and contents of the files."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for path in self.files:
-            found.update(f"{path.relative_to(self.path).as_posix()}\0{sha256(path)}\n".encode())
-        return found.hexdigest()
+            digest.update(f"{path.relative_to(self.path).as_posix()}\0{sha256(path)}\n".encode())
+        return digest.hexdigest()
 
     def size(self) -> int:
         """The bytes of the files."""
@@ -59,8 +59,8 @@ class ExportedFolder:
         Raises:
             OSError: if a file is missing.
         """
-        found = [(path, os.stat(path)) for path in self.files]
-        return tuple((str(path), status.st_size, status.st_mtime_ns, status.st_ino) for path, status in found)
+        statuses = [(path, os.stat(path)) for path in self.files]
+        return tuple((str(path), status.st_size, status.st_mtime_ns, status.st_ino) for path, status in statuses)
 
 
 def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
@@ -91,22 +91,22 @@ def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
 
 def _models_in(folder: Path) -> tuple[Path, Path | None]:
     """The model, or the encoder and the decoder."""
-    found = onnx_files(folder)
-    if not found:
+    files = onnx_files(folder)
+    if not files:
         raise FileNotFoundError(
             f"{folder}: has no ONNX file, so it is no exported model; write one: "
             f"lucid export {folder} --for onnxruntime --external-data"
         )
-    if encoders := [file for file in found if file.name.startswith(_ENCODER)]:
+    if encoders := [file for file in files if file.name.startswith(_ENCODER)]:
         pairs = [(file, file.with_name(file.name.replace(_ENCODER, _DECODER, 1))) for file in encoders]
         whole = [(encoder, decoder) for encoder, decoder in pairs if decoder.is_file()]
         if len(whole) != 1:
             raise ValueError(
                 f"{folder}: has {len(whole)} pairs of {_ENCODER} and {_DECODER}, expected one; got "
-                f"{', '.join(file.name for file in found)}"
+                f"{', '.join(file.name for file in files)}"
             )
         return whole[0]
-    named = [file for file in found if file.name == _MODEL] or found
+    named = [file for file in files if file.name == _MODEL] or files
     if len(named) > 1:
         raise ValueError(
             f"{folder}: has {len(named)} ONNX files, expected one: {', '.join(file.name for file in named)}"

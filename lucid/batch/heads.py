@@ -98,8 +98,8 @@ def sparse(reader: Reader, session: Session, output: str) -> Head:
 
     def weights(results: Mapping[str, Array], _: Mapping[str, Array]) -> dict[str, Results]:
         rows = results[EMBEDDINGS[0]]
-        found = [(np.flatnonzero(row), row) for row in rows]
-        return {output: [{"indices": at.astype(np.int32), "values": row[at]} for at, row in found]}
+        sparse = [(np.flatnonzero(row), row) for row in rows]
+        return {output: [{"indices": at.astype(np.int32), "values": row[at]} for at, row in sparse]}
 
     return Head(reader, session, {output: Column(Kind.SPARSE, width)}, weights)
 
@@ -130,9 +130,9 @@ def classification(reader: Reader, session: Session, output: str, config: Mappin
         logits = results["logits"].astype(np.float64)
         best = logits.argmax(axis=-1)
         scores = _sigmoid(logits) if several else _softmax(logits)
-        given = names if isinstance(names, dict) else {}
+        by_number = names if isinstance(names, dict) else {}
         return {
-            output: [str(given.get(str(label), f"LABEL_{label}")) for label in best],
+            output: [str(by_number.get(str(label), f"LABEL_{label}")) for label in best],
             "score": np.take_along_axis(scores, best[:, None], axis=-1)[:, 0],
         }
 
@@ -143,8 +143,8 @@ def ranking(reader: Reader, session: Session, output: str, config: Mapping[str, 
     """The score of a pair of texts as sentence-transformers' CrossEncoder computes it: the sigmoid of the logit, or the
     logit itself if config.json names the identity.
     """
-    told = config.get("sentence_transformers")
-    about = {**config, **(told if isinstance(told, dict) else {})}
+    section = config.get("sentence_transformers")
+    about = {**config, **(section if isinstance(section, dict) else {})}
     activation = next((about[name] for name in _ACTIVATIONS if name in about), "")
     identity = str(activation).endswith("Identity")
 

@@ -33,10 +33,10 @@ class ImageReader:
 
     def __init__(self, folder: Path, shape: tuple[int | str | None, ...]) -> None:
         self._preprocessor = Preprocessor.from_folder(folder)
-        made = (3, *self._preprocessor.window)
-        if any(isinstance(size, int) and size != each for size, each in zip(shape[1:], made, strict=True)):
+        pixels = (3, *self._preprocessor.window)
+        if any(isinstance(size, int) and size != each for size, each in zip(shape[1:], pixels, strict=True)):
             raise ValueError(
-                f"{folder}: its preprocessor makes pixels {list(made)}, and the model takes {list(shape[1:])}"
+                f"{folder}: its preprocessor makes pixels {list(pixels)}, and the model takes {list(shape[1:])}"
             )
 
     def ready(self, values: Sequence[Any]) -> Ready:
@@ -45,13 +45,13 @@ class ImageReader:
         Raises:
             RowError: for anything but an image, a broken image, and one that is too large before or after resizing.
         """
-        said = self._preprocessor
-        image = _cropped(_resized(_image(values[0]), said), *said.window)
+        preprocessor = self._preprocessor
+        image = _cropped(_resized(_image(values[0]), preprocessor), *preprocessor.window)
         pixels: Array = np.asarray(image, np.float32).transpose(2, 0, 1)
-        if said.factor is not None:
-            pixels = pixels * np.float32(said.factor)
-        if said.mean is not None and said.deviation is not None:
-            pixels = (pixels - said.mean) / said.deviation
+        if preprocessor.factor is not None:
+            pixels = pixels * np.float32(preprocessor.factor)
+        if preprocessor.mean is not None and preprocessor.deviation is not None:
+            pixels = (pixels - preprocessor.mean) / preprocessor.deviation
         return Ready(max(1, pixels[0].size // _PATCH), pixels)
 
     def arrays(self, batch: Sequence[Any]) -> dict[str, Array]:
@@ -71,13 +71,13 @@ def _image(value: Any) -> Image.Image:
     try:
         with (
             io.BytesIO(value) if isinstance(value, bytes) else open_regular(value) as file,
-            Image.open(file, formats=_FORMATS) as found,
+            Image.open(file, formats=_FORMATS) as image,
         ):
-            if found.width * found.height > _MOST_PIXELS:
+            if image.width * image.height > _MOST_PIXELS:
                 raise RowError(
-                    f"the image has {found.width} x {found.height} pixels, at most {_MOST_PIXELS:,} are read"
+                    f"the image has {image.width} x {image.height} pixels, at most {_MOST_PIXELS:,} are read"
                 )
-            return found.convert("RGB")
+            return image.convert("RGB")
     except RowError:
         raise
     except UnidentifiedImageError:
@@ -88,17 +88,17 @@ def _image(value: Any) -> Image.Image:
         raise RowError(f"the image cannot be read: {error}") from error
 
 
-def _resized(image: Image.Image, said: Preprocessor) -> Image.Image:
-    height, width = said.resized
-    if said.edge is not None:  # of the shorter side; the longer one is rounded down
-        width, height = (said.edge * side // min(image.size) for side in image.size)
+def _resized(image: Image.Image, preprocessor: Preprocessor) -> Image.Image:
+    height, width = preprocessor.resized
+    if preprocessor.edge is not None:  # of the shorter side; the longer one is rounded down
+        width, height = (preprocessor.edge * side // min(image.size) for side in image.size)
     most = max(height, image.height)  # rows come to their width first, and all of them are kept until then
     if width * most > _MOST_PIXELS:
         raise RowError(
             f"the image has {image.width} x {image.height} pixels, and {width} x {most} while it is resized; at most "
             f"{_MOST_PIXELS:,} are computed"
         )
-    return image.resize((width, height), said.resample)  # its number is Pillow's
+    return image.resize((width, height), preprocessor.resample)  # its number is Pillow's
 
 
 def _cropped(image: Image.Image, height: int, width: int) -> Image.Image:

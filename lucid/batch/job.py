@@ -93,7 +93,7 @@ def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
         ValueError: if `resume` is true and the folder has another job; the message says what differs.
     """
     there = names_in(job.output)
-    told = {
+    record = {
         "made_by": f"lucid {__version__}",
         "model": job.predictor.plan.digest,
         "options": _options(job.predictor),
@@ -106,9 +106,9 @@ def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
             raise FileExistsError(f"{job.output}: has other files, such as {min(there)}; give the name of a new folder")
         make_folder(job.output)
         with writing(f"{job.output}/{JOB_FILE}") as file:
-            file.write(json.dumps(told, indent=1).encode())
+            file.write(json.dumps(record, indent=1).encode())
     else:
-        rows = _went_on(job, told, resume)
+        rows = _went_on(job, record, resume)
     return [part for part in job.source.parts(rows) if part.name not in there]
 
 
@@ -119,7 +119,7 @@ def input_files(files: Sequence[str]) -> list[list[Any]]:
     return [[f"{len(files)} files", hashlib.sha256("\n".join(files).encode()).hexdigest()]]
 
 
-def _went_on(job: Job, told: dict[str, Any], resume: bool) -> int:
+def _went_on(job: Job, record: dict[str, Any], resume: bool) -> int:
     if not resume:
         raise FileExistsError(
             f"{job.output}: has the results of an earlier job; --resume goes on with it, or give the name of a new "
@@ -131,10 +131,10 @@ def _went_on(job: Job, told: dict[str, Any], resume: bool) -> int:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{job.output}/{JOB_FILE}: is not as lucid map wrote it; give a new folder") from error
     for name, what in (("model", "model"), ("options", "options"), ("input", "input"), ("rows", "input")):
-        if before.get(name) != json.loads(json.dumps(told[name])):
+        if before.get(name) != json.loads(json.dumps(record[name])):
             raise ValueError(
                 f"{job.output}: holds results of a job whose {what} differed, which this one cannot continue; give the "
-                f"name of a new folder{difference(name, before.get(name), told[name])}"
+                f"name of a new folder{difference(name, before.get(name), record[name])}"
             )
     return rows
 

@@ -176,12 +176,12 @@ def _json_records(stream: Any, file: str, start: int, line: int) -> Iterator[Rec
 
 def _object(raw: bytes, line: int, file: str) -> Mapping[str, Any] | RowError:
     try:
-        found = json.loads(raw.decode("utf-8", "surrogateescape"))
+        parsed = json.loads(raw.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
         return RowError(f"line {line} of {file} is not valid JSON: {str(error)[:80]}")
-    if not isinstance(found, dict):
-        return RowError(f"line {line} of {file} is a JSON {type(found).__name__}, expected an object")
-    return found
+    if not isinstance(parsed, dict):
+        return RowError(f"line {line} of {file} is a JSON {type(parsed).__name__}, expected an object")
+    return parsed
 
 
 def _csv_records(stream: Any, file: str, start: int, line: int, separator: str) -> Iterator[Record]:

@@ -132,8 +132,8 @@ def open_source(place: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     places = [place] if isinstance(place, (str, os.PathLike)) else list(place)
     files = tuple(dict.fromkeys(file for each in places for file in files_at(address(each))))
     kinds = {_ending(file): file for file in files}
-    found = {_READERS.get(ending) for ending in kinds}
-    if len(found) > 1 or None in found:
+    readers = {_READERS.get(ending) for ending in kinds}
+    if len(readers) > 1 or None in readers:
         known = ", ".join(_READERS)
         raise ValueError(f"expected files of one kind ({known}), got {', '.join(sorted(kinds.values())[:4])}")
     source = _READERS[_ending(files[0])](files, inputs)

@@ -78,11 +78,11 @@ class OpenModel:
 
     def run(self, batches: list[list[Any]], budget: int, advance: Advance) -> list[dict[str, Any]]:
         """The results of each batch; `advance` is called with the number of rows of each."""
-        run, found = partial(self.task.run, budget=budget), []
+        run, results_of_rows = partial(self.task.run, budget=budget), []
         for batch, results in zip(batches, (map if self._pool is None else self._pool.map)(run, batches), strict=True):
-            found.append(results)
+            results_of_rows.append(results)
             advance(len(batch))
-        return found
+        return results_of_rows
 
 
 _MOST = 4  # models in the memory of a process

@@ -31,8 +31,8 @@ class ParquetSource:
         self._rows: list[int] = []
         for file in files:
             with open_file(file) as stream:
-                found = _parquet(stream, file)
-                schema, rows = found.schema_arrow.remove_metadata(), found.metadata.num_rows
+                parquet = _parquet(stream, file)
+                schema, rows = parquet.schema_arrow.remove_metadata(), parquet.metadata.num_rows
             check_names(schema.names, file)
             if not self._rows:
                 self.schema: pa.Schema = schema

@@ -80,12 +80,12 @@ class Predictor:
                 raise ValueError(f"Predictor: {name} is {number!r}, expected a whole number of 1 or more")
         self.inputs = (input,) if isinstance(input, str) else tuple(input)
         self.batch_tokens = batch_tokens
-        given = (providers,) if isinstance(providers, str) else tuple(providers)
+        names = (providers,) if isinstance(providers, str) else tuple(providers)
         chosen = Choices(output, task, max_length, max_characters, pooling, prompt, _frozen(generation or {}))
-        found = exported_folder(folder)
-        packed = found.size() < _SMALL if prepack is None else prepack
+        exported = exported_folder(folder)
+        packed = exported.size() < _SMALL if prepack is None else prepack
         with_hash = None if adapter is None else (os.path.abspath(adapter), sha256(Path(adapter)))
-        self.plan = Plan(str(found.path), found.digest(), threads, given, packed, chosen, with_hash)
+        self.plan = Plan(str(exported.path), exported.digest(), threads, names, packed, chosen, with_hash)
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, Array]:
         """The columns, with the results and `error` added.
@@ -149,14 +149,14 @@ class Predictor:
         chosen = model.task.batches([one.size for _, one in ready], self.batch_tokens)
         advance(len(rows) - len(ready))
         batches = [[ready[each][1].data for each in batch] for batch in chosen]
-        found = model.run(batches, self.batch_tokens, advance)
+        by_batch = model.run(batches, self.batch_tokens, advance)
         results: dict[str, list[Any]] = {name: [None] * len(rows) for name in model.task.columns}
-        for batch, computed in zip(chosen, found, strict=True):
+        for batch, computed in zip(chosen, by_batch, strict=True):
             for name, values in computed.items():
                 for each, value in zip(batch, values, strict=True):
                     results[name][ready[each][0]] = value
-        made = {name: column.array(results[name]) for name, column in model.task.columns.items()}
-        return {**made, ERROR: objects(reasons)}
+        columns = {name: column.array(results[name]) for name, column in model.task.columns.items()}
+        return {**columns, ERROR: objects(reasons)}
 
 
 def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

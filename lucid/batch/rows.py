@@ -50,11 +50,11 @@ class Column:
         if self.kind not in (Kind.VECTOR, Kind.NUMBER):
             return objects(results)
         shape = (len(results), self.width) if self.kind is Kind.VECTOR else (len(results),)
-        made = np.full(shape, np.nan, np.float32)
+        array = np.full(shape, np.nan, np.float32)
         for row, one in enumerate(results):
             if one is not None:
-                made[row] = one
-        return made
+                array[row] = one
+        return array
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Task(Protocol):
 
 def objects(values: Sequence[Any]) -> Array:
     """A one-dimensional array of objects, also of sequences."""
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def missing(value: Any) -> bool:
@@ -126,8 +126,8 @@ def result_schema(passed: pa.Schema, columns: Mapping[str, Column]) -> pa.Schema
 def with_results(passed: pa.RecordBatch, schema: pa.Schema, results: Mapping[str, Array]) -> pa.RecordBatch:
     """Rows with their results, as `Predictor.predict` gives them; a row with an error has null results."""
     wrong = np.array([reason is not None for reason in results[ERROR]], bool)
-    made = [_array(results[field.name], field.type, wrong) for field in schema if field.name in results]
-    return pa.RecordBatch.from_arrays([*passed.columns, *made], schema=schema)
+    columns = [_array(results[field.name], field.type, wrong) for field in schema if field.name in results]
+    return pa.RecordBatch.from_arrays([*passed.columns, *columns], schema=schema)
 
 
 def _type(column: Column) -> pa.DataType:

@@ -122,9 +122,9 @@ def check_ids(source: Source, column: str) -> None:
             raise ValueError(f"row {row} has no {column}, expected an id of its own")
         digest = hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=8)
         hashes.frombytes(digest.digest())
-    found, counts = np.unique(np.frombuffer(hashes, np.uint64), return_counts=True)
+    distinct, counts = np.unique(np.frombuffer(hashes, np.uint64), return_counts=True)
     if (counts > 1).any():
-        suspects = set(np.flatnonzero(np.isin(np.frombuffer(hashes, np.uint64), found[counts > 1])).tolist())
+        suspects = set(np.flatnonzero(np.isin(np.frombuffer(hashes, np.uint64), distinct[counts > 1])).tolist())
         _check_equal(source, column, suspects)
 
 

@@ -33,12 +33,12 @@ def files_at(place: str) -> list[str]:
     """
     system, path = _system(place)
     if any(mark in path for mark in "*?["):
-        found = [each for each in system.glob(path) if system.isfile(each)]
+        paths = [each for each in system.glob(path) if system.isfile(each)]
     elif system.isdir(path):
-        found = system.find(path)
+        paths = system.find(path)
     else:
-        found = [path] if system.exists(path) else []
-    shown = sorted(each for each in found if not os.path.basename(each).startswith((".", "_")))
+        paths = [path] if system.exists(path) else []
+    shown = sorted(each for each in paths if not os.path.basename(each).startswith((".", "_")))
     if not shown:
         hint = or_check(place) if isinstance(system, LocalFileSystem) else ""
         raise FileNotFoundError(f"there is no file {place!r}{hint}")
@@ -55,8 +55,8 @@ def open_file(place: str) -> BinaryIO:
 def read_file(place: str) -> bytes:
     """All of a file."""
     system, path = _system(place)
-    found: bytes = system.cat_file(path)
-    return found
+    data: bytes = system.cat_file(path)
+    return data
 
 
 def size_and_version(place: str) -> tuple[int, str]:

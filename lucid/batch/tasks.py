@@ -69,8 +69,8 @@ def task_name(session: Session, where: str) -> str:
         if {heads.TOKENS, heads.DOCUMENT} <= outputs.keys():
             return "multi-vector-encoding"
         if heads.EMBEDDINGS[0] in outputs:  # a number for each token that there is, or for each feature
-            told = _options(Path(where) / CONFIG).get("vocab_size")
-            return "sparse-encoding" if outputs[heads.EMBEDDINGS[0]][1][-1] == told else "sentence-similarity"
+            vocabulary = _options(Path(where) / CONFIG).get("vocab_size")
+            return "sparse-encoding" if outputs[heads.EMBEDDINGS[0]][1][-1] == vocabulary else "sentence-similarity"
         if vectors:
             return "sentence-similarity"
     if {"text", "images"} & inputs.keys():
@@ -109,9 +109,9 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices, decode
     if name == "text-generation":
         tokenizer = load_tokenizer(folder.path)
         if decoder is not None:
-            told = config | _options(folder.path / "generation_config.json")
+            defaults = config | _options(folder.path / "generation_config.json")
             options = dict(choices.generation)
-            return Rewriting(session, decoder, tokenizer, told, output, options, choices.max_characters)
+            return Rewriting(session, decoder, tokenizer, defaults, output, options, choices.max_characters)
         return Generation(session, tokenizer, output, dict(choices.generation), choices.max_characters)
     reader = _reader(folder, session, choices, config, name)
     if name == "reranking":

@@ -80,14 +80,14 @@ class Generation(_TextTask):
         self, session: Session, tokenizer: Tokenizer, output: str, options: Mapping[str, Any], max_characters: int
     ) -> None:
         known = [count for count in (tokenizer.max_positions, capacity_of(session)) if count is not None]
-        given = {name: value for name, value in options.items() if name != "chat"}
+        chosen = {name: value for name, value in options.items() if name != "chat"}
         ends = tokenizer.eos_token_ids or None
         positions = min(known, default=None)
         usual = {"max_new_tokens": NEW_TOKENS, "eos_token_id": ends, **tokenizer.defaults}
         if positions is not None:  # at least half of them are for the prompt
             usual["max_new_tokens"] = min(usual["max_new_tokens"], max(1, positions // 2))
-        given = over(usual, given)
-        super().__init__(tokenizer, output, given, max_characters, positions)
+        chosen = over(usual, chosen)
+        super().__init__(tokenizer, output, chosen, max_characters, positions)
         self._chat = bool(options.get("chat", False))
         if self._chat and tokenizer.chat_template is None:
             raise ValueError(
@@ -183,16 +183,16 @@ class Rewriting(_TextTask):
         positions = config.get("max_position_embeddings")  # T5 has none: its positions are relative
         positions = positions if isinstance(positions, int) else None
         most = min((n for n in (positions, capacity_of(decoder)) if n is not None), default=None)
-        told = {name: config[name] for name in (*_FORCED, *_TOLD) if config.get(name) is not None}
-        if options.get("num_beams", told.get("num_beams", 1)) == 1:
-            told = {name: value for name, value in told.items() if name not in _OF_BEAMS}
-        given = {
+        defaults = {name: config[name] for name in (*_FORCED, *_TOLD) if config.get(name) is not None}
+        if options.get("num_beams", defaults.get("num_beams", 1)) == 1:
+            defaults = {name: value for name, value in defaults.items() if name not in _OF_BEAMS}
+        chosen = {
             "max_new_tokens": NEW_TOKENS if most is None else min(NEW_TOKENS, most - 1),
             "eos_token_id": tokenizer.eos_token_ids or None,
-            **told,
+            **defaults,
             **options,
         }
-        super().__init__(tokenizer, output, given, max_characters, positions)
+        super().__init__(tokenizer, output, chosen, max_characters, positions)
         if most is not None and self._checked.max_new_tokens >= most:
             raise ValueError(
                 f"{tokenizer.where}: max_new_tokens is {self._checked.max_new_tokens}, and its decoder has {most} "

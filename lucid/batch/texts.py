@@ -74,11 +74,11 @@ class TextReader:
         """
         texts = [checked_text(value, self._max_characters) for value in values]
         text = self._prompt + texts[0]
-        found = tokenized(self.library, text, texts[1]) if len(texts) > 1 else truncated(self.library, text)
-        ids = np.array(found.ids, np.int64)
+        encoding = tokenized(self.library, text, texts[1]) if len(texts) > 1 else truncated(self.library, text)
+        ids = np.array(encoding.ids, np.int64)
         if not ids.size:
             raise RowError("no token of the model is in the text")
-        kinds = np.array(found.type_ids, np.int64) if "token_type_ids" in self._names else None
+        kinds = np.array(encoding.type_ids, np.int64) if "token_type_ids" in self._names else None
         return Ready(ids.size, {"input_ids": ids, "attention_mask": 1, "token_type_ids": kinds})
 
     def arrays(self, batch: Sequence[Any]) -> dict[str, Array]:
@@ -126,11 +126,11 @@ def checked_text(value: Any, max_characters: int, positions: int | None = None) 
 
 def _pad_id(tokenizer: Tokenizer) -> int:
     token = tokenizer.special_tokens.get("pad_token")
-    found = None if token is None else tokenizer.library.token_to_id(token)
-    return 0 if found is None else int(found)
+    number = None if token is None else tokenizer.library.token_to_id(token)
+    return 0 if number is None else int(number)
 
 
-def _length(tokenizer: Tokenizer, config: Mapping[str, Any], wanted: int | None) -> int | None:
+def _length(tokenizer: Tokenizer, config: Mapping[str, Any], asked: int | None) -> int | None:
     """The length to which rows are truncated, as by sentence-transformers, or transformers with truncation=True."""
     positions = tokenizer.max_positions
     kind = str(config.get("model_type"))
@@ -138,17 +138,17 @@ def _length(tokenizer: Tokenizer, config: Mapping[str, Any], wanted: int | None)
     offset = family is not None and family.types[kind].offset_positions
     if offset and positions == config.get("max_position_embeddings"):
         positions = None if positions is None else positions - 2
-    if wanted is not None:
-        if positions is not None and wanted > positions:
-            raise ValueError(f"max_length is {wanted}, and the model has {positions} positions; give at most as many")
-        return wanted
+    if asked is not None:
+        if positions is not None and asked > positions:
+            raise ValueError(f"max_length is {asked}, and the model has {positions} positions; give at most as many")
+        return asked
     truncation = tokenizer.library.truncation or {}
-    told = (
+    limits = (
         _sentence_length(Path(tokenizer.where)),
         tokenizer.options.get("model_max_length"),
         truncation.get("max_length"),
     )
-    known = [each for each in told if isinstance(each, int) and 0 < each < _ANY]
+    known = [each for each in limits if isinstance(each, int) and 0 < each < _ANY]
     return min([*known[:1], *([] if positions is None else [positions])], default=None)
 
 
@@ -157,7 +157,7 @@ def _sentence_length(folder: Path) -> object:
     return read_json(path).get("max_seq_length") if path.is_file() else None
 
 
-def prompt_of(folder: Path, wanted: str | None) -> str:
+def prompt_of(folder: Path, asked: str | None) -> str:
     """The prompt in front of each text.
 
     Args:
@@ -167,8 +167,8 @@ def prompt_of(folder: Path, wanted: str | None) -> str:
     Raises:
         ValueError: for a prompt that the checkpoint does not have, and a file with anything else.
     """
-    told = read_json(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
-    prompts, name = told.get("prompts") or {}, told.get("default_prompt_name") if wanted is None else wanted
+    section = read_json(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
+    prompts, name = section.get("prompts") or {}, section.get("default_prompt_name") if asked is None else asked
     if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
         raise ValueError(f"{folder / PROMPTS}: prompts are {prompts!r}, expected an object of names and texts")
     if not name:

@@ -87,10 +87,10 @@ class Dialogue:
 
     def _with(self, name: str, value: float | None) -> dict[str, Any]:
         """The options with another value of one, checked; with None, the checkpoint's."""
-        given = {other: old for other, old in self.choice.items() if other != name}
+        others = {other: old for other, old in self.choice.items() if other != name}
         if value is None:
             value = self.model.tokenizer.defaults.get(name)
-        choice = over(given, {name: value} | ({"do_sample": True} if name == "seed" and value is not None else {}))
+        choice = over(others, {name: value} | ({"do_sample": True} if name == "seed" and value is not None else {}))
         try:
             Options(**{"max_new_tokens": 1 << 30, "eos_token_id": self.model.tokenizer.eos_token_ids, **choice})
         except TypeError as error:  # a number that is not whole
@@ -107,12 +107,12 @@ class Dialogue:
 
 def _number(name: str, value: str) -> float:
     try:
-        found = json.loads(value)
+        number = json.loads(value)
     except ValueError:
-        found = value
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        number = value
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise ValueError(f"{name} is {value!r}, expected a number")
-    return found
+    return number
 
 
 def joined(lines: Iterator[str]) -> Iterator[str]:

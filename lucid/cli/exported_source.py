@@ -84,13 +84,13 @@ def _digest(options: DeployedOptions, checkpoint: Path, task: str | None, provid
 
 def _seen(paths: Iterable[Path]) -> list[tuple[Any, ...]]:
     """The path, size, time of change and inode of each file, also in subfolders."""
-    found = []
+    seen = []
     for path in map(Path.resolve, paths):
         inside = [path] if path.is_file() else [each for each in sorted(path.rglob("*")) if each.is_file()]
         for file in inside:
             status = file.stat()
-            found.append((os.fsencode(file).hex(), status.st_size, status.st_mtime_ns, status.st_ino))
-    return found
+            seen.append((os.fsencode(file).hex(), status.st_size, status.st_mtime_ns, status.st_ino))
+    return seen
 
 
 def _export(

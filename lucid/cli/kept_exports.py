@@ -64,13 +64,13 @@ def room_of_cache() -> float:
     Raises:
         CommandError: for a size that is not a number.
     """
-    told = os.environ.get(MOST) or str(_USUAL)
+    setting = os.environ.get(MOST) or str(_USUAL)
     try:
-        most = float(told)
+        most = float(setting)
     except ValueError:
         most = -1.0
     if not most >= 0:
-        raise usage(f"{MOST} is {told!r}, expected a number of GB from 0 on")
+        raise usage(f"{MOST} is {setting!r}, expected a number of GB from 0 on")
     return most * 1e9
 
 

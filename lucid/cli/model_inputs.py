@@ -65,10 +65,10 @@ def inputs(texts: Sequence[str]) -> dict[str, Any]:
             types[name] = spec(*map(_size, rest[-1].split(",") if rest[-1] else []), dtype=dtype)
         except ValueError as error:
             raise usage(f"--input {text!r}: {error}") from error
-    found: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for name, kind in types.items():
         *outer, last = name.split(".")
-        place = found
+        place = tree
         for part in outer:
             place = place.setdefault(part, {})
             if not isinstance(place, dict):
@@ -76,7 +76,7 @@ def inputs(texts: Sequence[str]) -> dict[str, Any]:
         if last in place:
             raise usage(f"--input {name}: it has items already; give either {name} or its items")
         place[last] = kind
-    return {name: _as_lists(name, items) for name, items in found.items()}
+    return {name: _as_lists(name, items) for name, items in tree.items()}
 
 
 def _as_lists(name: str, items: Any) -> Any:

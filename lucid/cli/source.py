@@ -140,13 +140,13 @@ def _named(options: ModelOptions, arguments: Mapping[str, Any]) -> Model:
 
 def adapters_of(options: ConfigOptions) -> dict[str, float]:
     """The adapters of `--adapter FOLDER[:WEIGHT]`."""
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for text in options.adapter:
         folder, weight = _adapter(text)
-        if folder in found:
+        if folder in weights:
             raise usage(f"--adapter {text}: {folder} is given twice; give it once, with the sum of the weights")
-        found[folder] = weight
-    return found
+        weights[folder] = weight
+    return weights
 
 
 def _adapter(text: str) -> tuple[str, float]:

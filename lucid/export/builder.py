@@ -130,13 +130,13 @@ class Builder:
 
     @cached_property
     def _readers(self) -> dict[int, list[Node | None]]:
-        found: dict[int, list[Node | None]] = {}
+        readers: dict[int, list[Node | None]] = {}
         for node in self.graph.nodes():
             for value in node.inputs:
-                found.setdefault(id(value), []).append(node)
+                readers.setdefault(id(value), []).append(node)
         for value in self.graph.outputs:
-            found.setdefault(id(value), []).append(None)
-        return found
+            readers.setdefault(id(value), []).append(None)
+        return readers
 
     def has_elements(self, sizes: Iterable[Size]) -> bool:
         """Whether none of the sizes is 0 where the model has a result: without a window, a convolution is an error."""

@@ -101,12 +101,12 @@ class _Rewrite:
     inputs and outputs.
     """
 
-    def __init__(self, graphs: Sequence[Graph], weights: HalfWeights, computed: DType, given: DType) -> None:
+    def __init__(self, graphs: Sequence[Graph], weights: HalfWeights, computed: DType, interface: DType) -> None:
         self._old = graphs
         self._name_of = graphs[0].name_of
         self._weights = weights
         self._computed = computed
-        self._given = given
+        self._given = interface
         self._new: dict[int, Value] = {}  # new values by the old ones that depend on weights or on float32 inputs
         self._casts: dict[tuple[int, DType], tuple[Value, Value]] = {}  # keeps the values whose identities it uses
 

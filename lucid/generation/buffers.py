@@ -149,16 +149,16 @@ class Buffers:
         stop = start + len(arrays["input_ids"])
         rows = {name: RowsOf(value, start, stop) for name, value in self.values.items()}
         encoded = {} if self.encoded is None else self.encoded.values
-        given = {name: RowsOf(value, start, stop) for name, value in encoded.items()}
+        of_encoder = {name: RowsOf(value, start, stop) for name, value in encoded.items()}
         inputs = {name: ort_value(array) for name, array in arrays.items()}
         outputs = {"logits": logits, **{output: rows[name] for name, output in self._caches.items()}}
-        return self._session.bind({**inputs, **rows, **given}, outputs)
+        return self._session.bind({**inputs, **rows, **of_encoder}, outputs)
 
     def _arrays(self, ids: Ids, positions: Ids) -> dict[str, Array]:
         """The inputs other than caches, in the session's element types; the mask is not read."""
-        given = {"input_ids": ids, "position_ids": positions, "attention_mask": np.ones_like(ids)}
-        types = {name: _type(self._session, name) for name in self._session.inputs if name in given}
-        return {name: np.array(given[name], kind) for name, kind in types.items()}
+        values = {"input_ids": ids, "position_ids": positions, "attention_mask": np.ones_like(ids)}
+        types = {name: _type(self._session, name) for name in self._session.inputs if name in values}
+        return {name: np.array(values[name], kind) for name, kind in types.items()}
 
 
 def _type_of_output(session: Session) -> np.dtype[Any]:

@@ -29,17 +29,17 @@ def from_config(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises:
         ValueError: for a value out of range, naming the file.
     """
-    found = {name: config[name] for name in (*SAMPLING, *_OTHERS) if config.get(name) is not None}
-    if found.get("top_k") == 0:  # transformers' "all tokens"
-        del found["top_k"]
-    found = over({}, {"do_sample": False, **found})
+    options = {name: config[name] for name in (*SAMPLING, *_OTHERS) if config.get(name) is not None}
+    if options.get("top_k") == 0:  # transformers' "all tokens"
+        del options["top_k"]
+    options = over({}, {"do_sample": False, **options})
     try:
-        checked = Options(**{"max_new_tokens": 1, **found})
+        checked = Options(**{"max_new_tokens": 1, **options})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {visible(str(error).removeprefix('generate: '))[:200]}") from None
     plain = Options(max_new_tokens=checked.max_new_tokens)
-    names = [name for name in found if name == "max_new_tokens" or vars(checked)[name] != vars(plain)[name]]
-    return {name: found[name] for name in names}
+    names = [name for name in options if name == "max_new_tokens" or vars(checked)[name] != vars(plain)[name]]
+    return {name: options[name] for name in names}
 
 
 def from_gguf(metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -48,22 +48,22 @@ def from_gguf(metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises:
         ValueError: for a value out of range, naming the file.
     """
-    found = {name: metadata[key] for key, name in _GGUF.items() if metadata.get(key) is not None}
-    return from_config({"do_sample": found.get("temperature", 0) != 0, **found}, where)
+    options = {name: metadata[key] for key, name in _GGUF.items() if metadata.get(key) is not None}
+    return from_config({"do_sample": options.get("temperature", 0) != 0, **options}, where)
 
 
-def over(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def over(defaults: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
     """A request's options over a checkpoint's, without those of either that have no effect.
 
     A temperature of 0 takes the likeliest token. Any other option for sampling draws tokens, unless `do_sample` is
     False.
     """
-    given = {name: value for name, value in given.items() if value is not None}
-    if given.get("temperature") == 0:
-        given["do_sample"] = False
-    elif any(name in given for name in SAMPLING):
-        given.setdefault("do_sample", True)
-    options = {**defaults, **given}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    if chosen.get("temperature") == 0:
+        chosen["do_sample"] = False
+    elif any(name in chosen for name in SAMPLING):
+        chosen.setdefault("do_sample", True)
+    options = {**defaults, **chosen}
     if not options.get("do_sample"):
         options = {name: value for name, value in options.items() if name not in (*SAMPLING, "seed")}
     return options

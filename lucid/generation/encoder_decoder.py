@@ -62,9 +62,9 @@ class EncoderDecoderGenerator:
         elif isinstance(model, Session) and isinstance(decoder, Session):
             self._encoder, known = SessionEncoder(model, decoder), positions_of(decoder)
         else:
-            given = " and ".join(type(part).__name__ for part in (model, decoder) if part is not None)
+            parts = " and ".join(type(part).__name__ for part in (model, decoder) if part is not None)
             raise TypeError(
-                f"EncoderDecoderGenerator: got {given}, expected an nn.EncoderDecoder, or the sessions of an encoder "
+                f"EncoderDecoderGenerator: got {parts}, expected an nn.EncoderDecoder, or the sessions of an encoder "
                 "and of a decoder"
             )
         self._decode = decode
@@ -85,13 +85,13 @@ class EncoderDecoderGenerator:
             ValueError, TypeError: for a mask that the encoder does not take or that does not fit the input; as the
                 encoder, for an input that does not fit it.
         """
-        given = array_of("inputs", inputs)
+        array = array_of("inputs", inputs)
         if attention_mask is not None and not self._encoder.takes_mask:
             raise ValueError("generate: got an attention_mask, but the encoder takes none; leave it out")
-        mask = None if attention_mask is None else read_mask(attention_mask, "inputs", given.shape)
+        mask = None if attention_mask is None else read_mask(attention_mask, "inputs", array.shape)
         if mask is None and self._encoder.takes_mask:
-            mask = np.ones(given.shape, np.int64)
-        return Generator(self._encoder.run(given, mask), decode=self._decode, max_positions=self._max_positions)
+            mask = np.ones(array.shape, np.int64)
+        return Generator(self._encoder.run(array, mask), decode=self._decode, max_positions=self._max_positions)
 
     def generate(
         self,
@@ -120,9 +120,9 @@ class EncoderDecoderGenerator:
                 raise ValueError("generate: no start token is known; give decoder_start_token_id, or decoder_input_ids")
             decoder_input_ids = [self._start]
         begin = read_prompt(decoder_input_ids).ids
-        given = array_of("inputs", inputs)
-        begin = np.repeat(begin, len(given), axis=0) if len(begin) == 1 else begin
-        return self.encode(given, attention_mask).generate(begin, on_token=on_token, **options)
+        array = array_of("inputs", inputs)
+        begin = np.repeat(begin, len(array), axis=0) if len(begin) == 1 else begin
+        return self.encode(array, attention_mask).generate(begin, on_token=on_token, **options)
 
 
 _MASK, _STATES = "attention_mask", "last_hidden_state"
@@ -164,8 +164,8 @@ class SessionEncoder:
         self.takes_mask = _MASK in others
         # What the decoder needs of the encoder, by the name of the decoder's input. A merged one computes keys and
         # values itself.
-        wanted = {**_OF_ENCODER, **({} if BRANCH in decoder.inputs else self._cross)}
-        self._wanted = {name: source for name, source in wanted.items() if name in decoder.inputs}
+        sources = {**_OF_ENCODER, **({} if BRANCH in decoder.inputs else self._cross)}
+        self._wanted = {name: source for name, source in sources.items() if name in decoder.inputs}
         known = {"input_ids", "position_ids", BRANCH, *self._own, *self._cross, *_OF_ENCODER}
         if not self._own or not self._cross or not decoder.inputs.keys() <= known or set(others) - {_MASK}:
             raise ValueError(
@@ -181,11 +181,11 @@ class SessionEncoder:
             )
 
     def run(self, inputs: Array, mask: Array | None) -> Memory:
-        given = {self._input: inputs, **({} if mask is None else {_MASK: mask})}
-        values = {name: ort_value(_as_input(self._encoder, name, array)) for name, array in given.items()}
-        found = {**values, **self._encoder.run_values(values, self._encoder.outputs)}
+        arrays = {self._input: inputs, **({} if mask is None else {_MASK: mask})}
+        values = {name: ort_value(_as_input(self._encoder, name, array)) for name, array in arrays.items()}
+        results = {**values, **self._encoder.run_values(values, self._encoder.outputs)}
         encoded = Encoded(
-            self._decoder, {name: found[source] for name, source in self._wanted.items()}, np.arange(len(inputs))
+            self._decoder, {name: results[source] for name, source in self._wanted.items()}, np.arange(len(inputs))
         )
         first = next(iter(self._own))
         if not is_fixed(self._decoder, first, self._own[first]):

@@ -191,12 +191,12 @@ class Generator:
 
 def _joined(engine: Engine, requests: list[Completion], padding: int, on_token: OnToken | None) -> Ids:
     """The tokens of requests (N, new), until all have ended or the callback returns True."""
-    found: list[Ids] = []
+    columns: list[Ids] = []
     for tokens in _steps(engine, requests, padding):
-        found.append(tokens)
+        columns.append(tokens)
         if on_token is not None and on_token(tokens):
             break
-    return np.stack(found, axis=1)
+    return np.stack(columns, axis=1)
 
 
 def _steps(engine: Engine, requests: list[Completion], padding: int) -> Iterator[Ids]:

@@ -118,8 +118,8 @@ class SessionDecoder:
     def run(
         self, input_ids: Ids, attention_mask: Ids, position_ids: Ids, past: Carried, last: int
     ) -> tuple[StepLogits, Carried]:
-        given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
-        inputs = {name: array.astype(self._types[name]) for name, array in given.items() if name in self._types}
+        arrays = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
+        inputs = {name: array.astype(self._types[name]) for name, array in arrays.items() if name in self._types}
         outputs, present = self._stepping.run(inputs, past)
         return outputs["logits"], present
 
@@ -135,11 +135,11 @@ class SessionDecoder:
         )
 
     def joined(self, pasts: Sequence[Carried], padding: Sequence[int]) -> Carried:
-        found = {}
+        values = {}
         for name in self._empty:
             parts = [numpy_of(past.values[name]) for past in pasts]
-            found[name] = ort_value(_joined(parts, padding) if CACHE.fullmatch(name) else np.concatenate(parts))
-        return Carried(found)
+            values[name] = ort_value(_joined(parts, padding) if CACHE.fullmatch(name) else np.concatenate(parts))
+        return Carried(values)
 
 
 def changed(change: Callable[..., Array], *layers: Any) -> Any:

@@ -41,12 +41,12 @@ def checked(logits: npt.NDArray[Any], row: int = 0, option: str | None = None) -
     if np.isfinite(best):
         return logits
     if np.isnan(best):
-        found = f"NaN for {int(np.isnan(logits).sum())} of {logits.size} tokens"
+        what = f"NaN for {int(np.isnan(logits).sum())} of {logits.size} tokens"
     else:
-        found = f"{best:+} as the largest of {logits.size} logits"
+        what = f"{best:+} as the largest of {logits.size} logits"
     advice = "check the weights, and the element type, which may have overflowed"
     if option is not None:
         advice = "leave at least one token possible"
     raise LogitsError(
-        f"generate: {option or 'the model'} gave {found} in row {row}, expected a finite one; {advice}", option
+        f"generate: {option or 'the model'} gave {what} in row {row}, expected a finite one; {advice}", option
     )

@@ -117,8 +117,8 @@ def _caches_of(user: str, session: Session) -> dict[str, str]:
     Raises:
         ValueError: for a session of another kind of model.
     """
-    found = [name for name in session.inputs if CACHE.fullmatch(name) or STATE.fullmatch(name)]
-    caches = {name: name.replace("past_key_values", "present") for name in found}
+    names = [name for name in session.inputs if CACHE.fullmatch(name) or STATE.fullmatch(name)]
+    caches = {name: name.replace("past_key_values", "present") for name in names}
     needed, known = {"input_ids", "attention_mask"}, {"input_ids", "attention_mask", "position_ids", *caches}
     inputs, outputs = session.inputs.keys(), session.outputs.keys()
     if "input_ids" in inputs and "logits" not in outputs:

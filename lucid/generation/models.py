@@ -16,8 +16,8 @@ _FEWER = re.compile(r"min\(\w+, (\d+)\)")  # the size that `kept_positions` give
 
 def capacity_of(session: Session) -> int | None:
     """How many positions a session's buffers hold; None where it takes any number, or a growing cache."""
-    found = [shape[2] for name, (_, shape) in session.inputs.items() if CACHE.fullmatch(name)]
-    return found[0] if found and isinstance(found[0], int) else None
+    capacities = [shape[2] for name, (_, shape) in session.inputs.items() if CACHE.fullmatch(name)]
+    return capacities[0] if capacities and isinstance(capacities[0], int) else None
 
 
 def logits_of(shape: Sequence[int | str | None]) -> int | None:

@@ -110,13 +110,13 @@ class Options:
     logits_processors: Sequence[LogitsProcessor] = ()
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in vars(self).items() if value is not None}
+        chosen = {name: value for name, value in vars(self).items() if value is not None}
         for name, least in _WHOLE.items():
-            if name in given:
-                _whole(name, given[name], least)
+            if name in chosen:
+                _whole(name, chosen[name], least)
         for name, (expected, holds) in _REAL.items():
-            if name in given:
-                _real(name, given[name], expected, holds)
+            if name in chosen:
+                _real(name, chosen[name], expected, holds)
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError(
                 f"generate: min_new_tokens is {self.min_new_tokens}, expected at most "
@@ -136,7 +136,7 @@ class Options:
             )
         if not self.do_sample:
             _refuse_idle(
-                {name: given[name] for name in _OF_SAMPLING if name in given and given[name] != _OF_SAMPLING[name]},
+                {name: chosen[name] for name in _OF_SAMPLING if name in chosen and chosen[name] != _OF_SAMPLING[name]},
                 "sampling; add do_sample=True",
             )
         self._check_beams()
@@ -166,11 +166,11 @@ class Options:
                     f"generate: num_return_sequences is {self.num_return_sequences}, expected at most "
                     f"num_beams={self.num_beams}"
                 )
-            for name, given in {
+            for name, option in {
                 "logprobs": self.logprobs,
                 "prompt_lookup_num_tokens": self.prompt_lookup_num_tokens,
             }.items():
-                if given is not None:
+                if option is not None:
                     raise ValueError(f"generate: {name} is for sequences without beams; use num_beams=1")
             return
         beams = {"length_penalty": (self.length_penalty, 1), "early_stopping": (self.early_stopping, False)}
@@ -221,9 +221,9 @@ def of_one_sequence(user: str, instead: str, options: GenerateOptions) -> Option
     return Options(**options)
 
 
-def _refuse_idle(given: Mapping[str, object], needs: str) -> None:
-    if given:
-        shown = ", ".join(f"{name}={value}" for name, value in given.items())
+def _refuse_idle(options: Mapping[str, object], needs: str) -> None:
+    if options:
+        shown = ", ".join(f"{name}={value}" for name, value in options.items())
         raise ValueError(f"generate: {shown} has no effect without {needs}")
 
 

@@ -67,7 +67,7 @@ def limits_of_sums(program: ExportedProgram) -> dict[tuple[str, ...], Limits]:
     its lower limits keep sizes apart from 0 and 1, for which programs compute the same: neither counts.
     """
     environment, hints = _environment(program.graph), _hints(program)
-    found: dict[tuple[str, ...], Limits] = {}
+    limits: dict[tuple[str, ...], Limits] = {}
     by_torch: dict[tuple[str, ...], int] = {}  # lower ends that its own code asked for
     for guard, condition in _conditions(environment, hints):
         symbols = sorted(condition.free_symbols, key=str)
@@ -76,15 +76,15 @@ def limits_of_sums(program: ExportedProgram) -> dict[tuple[str, ...], Limits]:
         if _is_torch(guard):
             by_torch[key], least = max(least, by_torch.get(key, 0)), 0
         if least or most is not None:
-            found[key] = _both(Limits(least, most), found.get(key))
-    in_sums = {symbol for key in found if len(key) > 1 for symbol in key}
+            limits[key] = _both(Limits(least, most), limits.get(key))
+    in_sums = {symbol for key in limits if len(key) > 1 for symbol in key}
     for symbol, values in program.range_constraints.items():  # where guards are lost, in a file, and declared ones
         key = (str(symbol),)
         least = 0 if values.lower <= max(2, by_torch.get(key, 0)) else int(values.lower)
         most = None if str(symbol) in in_sums or values.upper >= _PERIODS else int(values.upper)
         if symbol in hints and (least or most is not None):
-            found[key] = _both(Limits(least, most), found.get(key))
-    return found
+            limits[key] = _both(Limits(least, most), limits.get(key))
+    return limits
 
 
 def _both(own: Limits, other: Limits | None) -> Limits:
@@ -160,15 +160,15 @@ def steps(program: ExportedProgram) -> dict[str, tuple[int, int]]:
         if needed and condition.has(*_REMAINDERS):
             for symbol in condition.free_symbols:
                 by_symbol.setdefault(symbol, []).append(condition)
-    found = {}
+    steps = {}
     for symbol, conditions in by_symbol.items():
         others = set().union(*(condition.free_symbols for condition in conditions)) - {symbol}
         sizes = ({other: sympy.Integer(hints[other] + more) for other in others} for more in range(4))
         own = {_step(symbol, hints[symbol], [condition.xreplace(each) for condition in conditions]) for each in sizes}
         step = own.pop()
         if not own and step > 1:
-            found[str(symbol)] = step, hints[symbol] % step
-    return found
+            steps[str(symbol)] = step, hints[symbol] % step
+    return steps
 
 
 _REMAINDERS = (Mod, PythonMod, FloorDiv)

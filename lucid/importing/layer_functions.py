@@ -155,8 +155,8 @@ def upsample(mode: str, align: bool, antialias: bool = False) -> Function:
 
     def upsample(x: Tensor, size: Any, *options: Any) -> Tensor:
         corners, factors = options if align else (None, *options)
-        wanted = None if size is None else tuple(size)
-        return F.interpolate(x, wanted, None if factors is None else tuple(factors), mode, corners, antialias=antialias)
+        sizes = None if size is None else tuple(size)
+        return F.interpolate(x, sizes, None if factors is None else tuple(factors), mode, corners, antialias=antialias)
 
     return upsample
 

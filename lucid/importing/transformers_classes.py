@@ -106,11 +106,11 @@ def _class(
     name = name or next(iter(known["feature-extraction"]), "")
     if not name:
         raise TorchImportError(f"{folder}: config.json has no architectures: give a task")
-    found = getattr(transformers, name)
+    class_ = getattr(transformers, name)
     task = task or next((each for each, classes in known.items() if name in classes), "")
-    if task == "feature-extraction" and found.main_input_name == "pixel_values":
+    if task == "feature-extraction" and class_.main_input_name == "pixel_values":
         task = "image-feature-extraction"
-    return name, task, found
+    return name, task, class_
 
 
 def _classes(task: str, config: Any) -> list[str]:
@@ -118,8 +118,8 @@ def _classes(task: str, config: Any) -> list[str]:
     names: list[str] = []
     for auto in _TASKS[task]:
         mapping = getattr(transformers, auto)._model_mapping
-        found = mapping.get(type(config), ())
-        names += [each.__name__ for each in (found if isinstance(found, (list, tuple)) else [found])]
+        classes = mapping.get(type(config), ())
+        names += [each.__name__ for each in (classes if isinstance(classes, (list, tuple)) else [classes])]
     return names
 
 

@@ -107,16 +107,16 @@ class TorchEncoderDecoder(FromTransformers, EncoderDecoder):
 
     def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
         """Logits (N, T, vocabulary) of the decoder's tokens (N, T) for the encoder's input."""
-        given = dict(zip(self.input_specs(), inputs, strict=False)) | named
-        ids = given.pop("decoder_input_ids")
-        states = self.encode(**given)
-        return self.decode(ids, self.empty_cache(states), given.get("attention_mask"))[0]
+        by_name = dict(zip(self.input_specs(), inputs, strict=False)) | named
+        ids = by_name.pop("decoder_input_ids")
+        states = self.encode(**by_name)
+        return self.decode(ids, self.empty_cache(states), by_name.get("attention_mask"))[0]
 
     def encode(self, *inputs: Tensor, **named: Tensor) -> Tensor:
-        given = dict(zip(self._source, inputs, strict=False)) | named
-        if "attention_mask" in self._source and given.get("attention_mask") is None:
-            given["attention_mask"] = ones(*given["input_ids"].shape, dtype=int64)
-        states: Tensor = self.encoder_program(*(given[name] for name in self._source))
+        by_name = dict(zip(self._source, inputs, strict=False)) | named
+        if "attention_mask" in self._source and by_name.get("attention_mask") is None:
+            by_name["attention_mask"] = ones(*by_name["input_ids"].shape, dtype=int64)
+        states: Tensor = self.encoder_program(*(by_name[name] for name in self._source))
         return states
 
     def cross_caches(self, encoder_hidden_states: Tensor) -> list[KeyValueCache]:
@@ -191,19 +191,19 @@ class _Calls:
 
     def outputs(self, arrays: Mapping[str, Array]) -> list[torch.Tensor]:
         """The outputs of a part, found by its inputs; an encoder's with the caches."""
-        given = tensors_of(arrays)
-        mask = given.get("encoder_attention_mask", given.get("attention_mask"))
-        if any(name.startswith("past_key_values.") for name in given):
+        tensors = tensors_of(arrays)
+        mask = tensors.get("encoder_attention_mask", tensors.get("attention_mask"))
+        if any(name.startswith("past_key_values.") for name in tensors):
             sides = [(side, name) for side in ("decoder", "encoder") for name in ("key", "value")]
-            layers = sum(name.endswith(".decoder.key") for name in given)
-            past = [[given[f"past_key_values.{i}.{side}.{name}"] for side, name in sides] for i in range(layers)]
-            return _flat(self.step(given["input_ids"], past, mask))
-        ids = given.pop("decoder_input_ids", None)
-        states = given.get("encoder_hidden_states")
+            layers = sum(name.endswith(".decoder.key") for name in tensors)
+            past = [[tensors[f"past_key_values.{i}.{side}.{name}"] for side, name in sides] for i in range(layers)]
+            return _flat(self.step(tensors["input_ids"], past, mask))
+        ids = tensors.pop("decoder_input_ids", None)
+        states = tensors.get("encoder_hidden_states")
         if states is not None:
-            ids = given["input_ids"]
+            ids = tensors["input_ids"]
         else:
-            states = self.encode(**given)
+            states = self.encode(**tensors)
         cross = self.cross(states)
         if ids is None:
             return [states, *(tensor for pair in cross for tensor in pair)]

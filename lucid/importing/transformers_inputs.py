@@ -15,7 +15,7 @@ from lucid.importing.transformers_classes import Checkpoint
 _SAMPLES = 4000  # of an example: enough for the convolutions of sounds
 
 
-def input_specs(read: Checkpoint, given: Mapping[str, TensorType]) -> dict[str, TensorType]:
+def input_specs(read: Checkpoint, known: Mapping[str, TensorType]) -> dict[str, TensorType]:
     """The inputs that a checkpoint's own files describe, but for those that are given.
 
     Raises:
@@ -23,45 +23,45 @@ def input_specs(read: Checkpoint, given: Mapping[str, TensorType]) -> dict[str, 
     """
     config, names = read.model.config, signature(read.model.forward).parameters
     text = spec("N", "L", dtype=int64)
-    found: dict[str, TensorType] = {}
+    specs: dict[str, TensorType] = {}
     if "input_ids" in names:
-        found["input_ids"] = text
-    if "pixel_values" in names and "pixel_values" not in given:
-        rows = "M" if found else "N"
-        found["pixel_values"] = spec(rows, _option(config, "num_channels", 3), *_side(read))
+        specs["input_ids"] = text
+    if "pixel_values" in names and "pixel_values" not in known:
+        rows = "M" if specs else "N"
+        specs["pixel_values"] = spec(rows, _option(config, "num_channels", 3), *_side(read))
     if "input_ids" in names:
-        found |= _beside_ids(read, names)
+        specs |= _beside_ids(read, names)
     elif "input_values" in names:
-        found |= _sounds(read, names)
+        specs |= _sounds(read, names)
     elif "input_features" in names:
-        found["input_features"] = _features(read)
+        specs["input_features"] = _features(read)
     needed = [
         name
         for name, parameter in names.items()
         if parameter.default is Parameter.empty and parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
     ]
-    if missing := [name for name in needed if name not in {*found, *given}]:
+    if missing := [name for name in needed if name not in {*specs, *known}]:
         example = " ".join(f"--input {name}:float32:N,..." for name in missing)
         raise TorchImportError(f"{read.class_name} takes {', '.join(missing)}: describe them, as in {example}")
-    if not found and not given:
+    if not specs and not known:
         raise TorchImportError(f"{read.class_name} takes {', '.join(names)}, of which none is known: give --input")
-    return found
+    return specs
 
 
 def _beside_ids(read: Checkpoint, names: Mapping[str, Parameter]) -> dict[str, TensorType]:
     """The inputs that go with token ids."""
     config, text = read.model.config, spec("N", "L", dtype=int64)
-    found: dict[str, TensorType] = {}
+    specs: dict[str, TensorType] = {}
     if "bbox" in names:
-        found["bbox"] = spec("N", "L", 4, dtype=int64)
+        specs["bbox"] = spec("N", "L", 4, dtype=int64)
     if "attention_mask" in names:
-        found["attention_mask"] = text
+        specs["attention_mask"] = text
     segments = "token_type_ids" in names and _option(config, "type_vocab_size", 0) > 1
     if segments and read.task != "feature-extraction":
-        found["token_type_ids"] = text
+        specs["token_type_ids"] = text
     if config.is_encoder_decoder and "decoder_input_ids" in names and read.task in ("", "feature-extraction"):
-        found["decoder_input_ids"] = spec("N", "T", dtype=int64)
-    return found
+        specs["decoder_input_ids"] = spec("N", "T", dtype=int64)
+    return specs
 
 
 def _side(read: Checkpoint) -> tuple[int, int]:
@@ -87,10 +87,10 @@ def _sounds(read: Checkpoint, names: Mapping[str, Parameter]) -> dict[str, Tenso
     bands, frames = _option(config, "num_mel_bins", None), _option(config, "max_length", None)
     if bands and frames and "patch_size" in config.to_dict():
         return {"input_values": spec("N", frames, bands)}
-    found = {"input_values": spec("N", "L")}
+    specs = {"input_values": spec("N", "L")}
     if "attention_mask" in names and _option(config, "feat_extract_norm", "") == "layer":
-        found["attention_mask"] = spec("N", "L", dtype=int64)
-    return found
+        specs["attention_mask"] = spec("N", "L", dtype=int64)
+    return specs
 
 
 def _features(read: Checkpoint) -> TensorType:

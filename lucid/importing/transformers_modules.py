@@ -131,14 +131,14 @@ class TorchDecoder(FromTransformers, CausalDecoder):
         self.program, _ = self._program_of(model, step, {**examples, "past_key_values": caches}, axes)
 
         def by_torch(arrays: Mapping[str, Array]) -> list[torch.Tensor]:
-            given = tensors_of(arrays)
-            ids, rows = given["input_ids"], len(given["input_ids"])
+            tensors = tensors_of(arrays)
+            ids, rows = tensors["input_ids"], len(tensors["input_ids"])
             empty = torch.zeros(rows, self._shape.kv_heads, 0, self._shape.head_dim)
             caches = [
-                [given.get(f"past_key_values.{layer}.{name}", empty) for name in ("key", "value")] for layer in layers
+                [tensors.get(f"past_key_values.{layer}.{name}", empty) for name in ("key", "value")] for layer in layers
             ]
             positions = torch.arange(ids.shape[1]).expand(rows, -1)
-            out = step(ids, given["attention_mask"], given.get("position_ids", positions), caches)
+            out = step(ids, tensors["attention_mask"], tensors.get("position_ids", positions), caches)
             return [out["logits"], *(x for pair in out["present"] for x in pair if "past_key_values.0.key" in arrays)]
 
         self._computed_by_torch = by_torch
@@ -182,10 +182,10 @@ def tensors_of(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
 
 def cache_option(name: str, parameters: Mapping[str, Any]) -> str:
     """The name of the cache in a class of transformers."""
-    found = next((each for each in ("past_key_values", "cache") if each in parameters), None)
-    if found is None:
+    option = next((each for each in ("past_key_values", "cache") if each in parameters), None)
+    if option is None:
         raise _without_cache(name)
-    return found
+    return option
 
 
 def _without_cache(name: str) -> TorchImportError:
@@ -234,9 +234,9 @@ def _cache_shape(name: str, model: torch.nn.Module) -> CacheShape:
         raise _without_cache(name) from error
     shapes = {tuple(tensor.shape) for pair in present for tensor in pair if tensor is not None}
     if len(shapes) != 1 or any(tensor is None for pair in present for tensor in pair):
-        found = ", ".join(map(str, sorted(shapes))) or "none"
+        got = ", ".join(map(str, sorted(shapes))) or "none"
         raise TorchImportError(
-            f"{name}: its cache has keys and values of shapes {found}, expected one shape in all layers"
+            f"{name}: its cache has keys and values of shapes {got}, expected one shape in all layers"
         )
     _, heads, _, width = shapes.pop()
     return CacheShape(len(present), heads, width, dtype_of(present[0][0].dtype))

@@ -49,23 +49,23 @@ def loaders(
     loading = next((since for since, (newest, ir) in RELEASES.items() if newest >= opset and ir >= ir_version), None)
     own = sorted(domain for domain in opsets if domain in ORT_OWN)
     versions = f"opset {opset}, IR {ir_version}"
-    found = []
+    others = []
     if foreign:
-        found.append(Loader("onnxruntime", None, foreign))
+        others.append(Loader("onnxruntime", None, foreign))
     elif loading is None:
         newest = release_text(max(RELEASES))
-        found.append(
+        others.append(
             Loader("onnxruntime", False, f"opset {opset} with IR {ir_version} is newer than release {newest} loads")
         )
     else:
         oldest, why = _first_correct(operators, declared)
         also = f"{versions}, which {release_text(loading)} loads; {why}" if oldest > loading else versions
-        found.append(Loader(f"onnxruntime {release_text(max(oldest, loading))} or newer", True, also))
+        others.append(Loader(f"onnxruntime {release_text(max(oldest, loading))} or newer", True, also))
     if own:
-        found.append(Loader("other ONNX runtimes", False, f"{', '.join(own)} is onnxruntime's own"))
+        others.append(Loader("other ONNX runtimes", False, f"{', '.join(own)} is onnxruntime's own"))
     elif not foreign:
-        found.append(Loader("other ONNX runtimes", None, f"those with {versions}"))
-    return tuple(found)
+        others.append(Loader("other ONNX runtimes", None, f"those with {versions}"))
+    return tuple(others)
 
 
 def _standard_opset(opsets: Mapping[str, int]) -> int:
@@ -112,14 +112,14 @@ def _other_loader(runtime: Runtime, opsets: Mapping[str, int], values: Values, d
         return Loader(trial.name, None, foreign)
     if trial.release is not None and declared is not None and declared > trial.release:
         return Loader(trial.name, None, f"exported for onnxruntime {release_text(declared)} and newer ones")
-    found = list(_findings(runtime, values))
+    findings = list(_findings(runtime, values))
     for outcome in ("fails", "may fail"):
-        if here := [each for each in found if each.outcome == outcome]:
+        if here := [each for each in findings if each.outcome == outcome]:
             return _loader(trial, here[0])
     if unknown := _not_compared(trial, values):
         reason = f"not compared: {', '.join(unknown[:4])}{' and more' if len(unknown) > 4 else ''}"
         return Loader(trial.name, None, reason, unknown[0])
-    return _loader(trial, found[0]) if found else Loader(trial.name, trial.run or None, trial.verdict)
+    return _loader(trial, findings[0]) if findings else Loader(trial.name, trial.run or None, trial.verdict)
 
 
 class _Finding(NamedTuple):
@@ -156,10 +156,10 @@ def _loader(trial: Trial, finding: _Finding) -> Loader:
 
 def _not_compared(trial: Trial, values: Values) -> list[str]:
     """The ops of a model that a runtime was not compared with, the most frequent one first."""
-    found = Counter[str]()
+    counts = Counter[str]()
     for node in values.nodes:
         if node.domain in ORT_OWN and node.op_type not in trial.own:
-            found[f"{node.domain}.{node.op_type}"] += 1
+            counts[f"{node.domain}.{node.op_type}"] += 1
         elif node.domain in STANDARD and trial.standard and node.op_type not in trial.standard:
-            found[node.op_type] += 1
-    return [name for name, _ in found.most_common()]
+            counts[node.op_type] += 1
+    return [name for name, _ in counts.most_common()]

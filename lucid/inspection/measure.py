@@ -76,8 +76,8 @@ def main(arguments: Sequence[str]) -> None:
     with np.load(data, allow_pickle=False) as archive:
         arrays = list(archive.values())
     inputs = partial(_typed, arrays=arrays)
-    found = measure(lambda: Session(Path(model), provider), inputs, float(seconds))
-    shown = asdict(found) | {f"p{percent}": found.percentile(percent) for percent in (50, 90, 99)}
+    timing = measure(lambda: Session(Path(model), provider), inputs, float(seconds))
+    shown = asdict(timing) | {f"p{percent}": timing.percentile(percent) for percent in (50, 90, 99)}
     del shown["times"]
     if more:
         shown["nodes_seconds"] = node_times(Path(model), inputs, provider)
@@ -121,7 +121,7 @@ def module_times(path: Path, times: Mapping[str, float]) -> tuple[dict[tuple[str
     place = place_of(model, path)
     top = {node.name: node for node in model.graph.node}
     inner = {node.name for node in nodes_inside(model.graph.node)} - top.keys()
-    found: dict[tuple[str, ...], float] = defaultdict(float)
+    by_module: dict[tuple[str, ...], float] = defaultdict(float)
     merged = 0.0
     parts: tuple[str, ...] = ()
     for name, seconds in times.items():
@@ -132,8 +132,8 @@ def module_times(path: Path, times: Mapping[str, float]) -> tuple[dict[tuple[str
         else:
             merged += seconds
         for depth in range(len(parts) + 1):
-            found[parts[:depth]] += seconds
-    return dict(found), merged
+            by_module[parts[:depth]] += seconds
+    return dict(by_module), merged
 
 
 if __name__ == "__main__":

@@ -144,8 +144,8 @@ def _at_no_places(node: NodeProto, values: Values) -> bool:
 
 
 def _padded_blocks(node: NodeProto, values: Values) -> bool:
-    given, weight = attributes_of(node), values.constants.get(_given(node, 0))
-    block, axis = given.get("block_size", 0), given.get("axis", 1)
+    attributes, weight = attributes_of(node), values.constants.get(_given(node, 0))
+    block, axis = attributes.get("block_size", 0), attributes.get("axis", 1)
     if not isinstance(block, int) or not isinstance(axis, int) or block < 1 or weight is None:
         return False
     return -len(weight.dims) <= axis < len(weight.dims) and weight.dims[axis] % block != 0

@@ -21,15 +21,15 @@ _BATCH, _LENGTH = 1, 128  # default sizes: of the first axis of an input, of any
 
 def free_sizes(model: ModelProto) -> dict[str, int]:
     """The symbolic sizes of the inputs with a default value each; one without a name is named after its axis."""
-    found: dict[str, int] = {}
+    free: dict[str, int] = {}
     most = limits_of(model).explaining
     for value in real_inputs(model.graph):
         for axis, size in enumerate(value.type.tensor_type.shape.dim):
             if not size.HasField("dim_value"):
                 name = _name(value, axis)
                 if _is_name(name):
-                    found.setdefault(name, min(_LENGTH, most.get(name, _LENGTH)) if axis else _BATCH)
-    return found
+                    free.setdefault(name, min(_LENGTH, most.get(name, _LENGTH)) if axis else _BATCH)
+    return free
 
 
 def real_inputs(graph: GraphProto) -> list[ValueInfoProto]:
@@ -39,8 +39,8 @@ def real_inputs(graph: GraphProto) -> list[ValueInfoProto]:
 
 
 def _name(value: ValueInfoProto, axis: int) -> str:
-    given = str(value.type.tensor_type.shape.dim[axis].dim_param)
-    return given or f"{value.name}.{axis}"
+    name = str(value.type.tensor_type.shape.dim[axis].dim_param)
+    return name or f"{value.name}.{axis}"
 
 
 def _is_name(text: str) -> bool:
@@ -71,17 +71,17 @@ def inferred(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
 
 def shapes_of(model: ModelProto) -> dict[str, Known]:
     """Shapes by value name, of an `inferred` model; None for a size that cannot be known without running it."""
-    found: dict[str, Known] = {}
+    shapes: dict[str, Known] = {}
     for graph in graphs_inside(model.graph):
-        found |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+        shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
         for value in (*graph.input, *graph.value_info, *graph.output):
             if value.type.tensor_type.HasField("shape"):
                 dims = value.type.tensor_type.shape.dim
-                found.setdefault(value.name, tuple(d.dim_value if d.HasField("dim_value") else None for d in dims))
+                shapes.setdefault(value.name, tuple(d.dim_value if d.HasField("dim_value") else None for d in dims))
         for node in graph.node:
             if node.op_type == "Constant" and node.output:
-                found.setdefault(node.output[0], _constant_shape(node))
-    return found
+                shapes.setdefault(node.output[0], _constant_shape(node))
+    return shapes
 
 
 def _bind(field: onnx.TensorShapeProto.Dimension, text: str, sizes: Mapping[str, int]) -> None:

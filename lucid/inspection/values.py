@@ -61,10 +61,10 @@ class Values:
         if tensor is None or tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > _SMALL:
             return None
         try:
-            found: Array = numpy_helper.to_array(tensor)
+            array: Array = numpy_helper.to_array(tensor)
         except ValueError:  # its data does not match its shape
             return None
-        return found
+        return array
 
     def source(self, name: str) -> NodeProto | None:
         """The node that computes a value, before any that only change its axes or type."""
@@ -95,14 +95,14 @@ def values_of(model: ModelProto, typed: ModelProto, sizes: Mapping[str, int]) ->
     for node in nodes:
         for name in node.input:
             users[name].add(node.op_type)
-    given = (size for value in model.graph.input for size in value.type.tensor_type.shape.dim)
+    input_sizes = (size for value in model.graph.input for size in value.type.tensor_type.shape.dim)
     return Values(
         nodes,
         {output: node for node in nodes for output in node.output if output and node.op_type != "Constant"},
         dict(users),
         kinds_of(typed.graph) | {name: tensor.data_type for name, tensor in constants.items()},
         constants,
-        any(not size.HasField("dim_value") for size in given),
+        any(not size.HasField("dim_value") for size in input_sizes),
         shapes_of(typed),
         shapes_of(inferred(model, {name: 2 * value + 1 for name, value in sizes.items()})),
     )
@@ -110,8 +110,8 @@ def values_of(model: ModelProto, typed: ModelProto, sizes: Mapping[str, int]) ->
 
 def attributes_of(node: NodeProto) -> dict[str, object]:
     """The attributes of a node that are whole numbers or lists of these."""
-    found: dict[str, object] = {a.name: a.i for a in node.attribute if a.type == AttributeProto.INT}
-    return found | {a.name: list(a.ints) for a in node.attribute if a.type == AttributeProto.INTS}
+    integers: dict[str, object] = {a.name: a.i for a in node.attribute if a.type == AttributeProto.INT}
+    return integers | {a.name: list(a.ints) for a in node.attribute if a.type == AttributeProto.INTS}
 
 
 def kinds_of(graph: GraphProto) -> dict[str, int]:

@@ -115,15 +115,15 @@ def _types(file: Exported) -> str:
 
 def _rows(types: Mapping[str, TensorType | Strings]) -> list[tuple[str, str]]:
     """Names and types; the caches of layers as one row for those of the first layer."""
-    found = []
+    rows = []
     for name, kind in types.items():
         words = name.split(".")
         if len(words) > 1 and words[1].isdecimal():
             if words[1] != "0":
                 continue
             name = ".".join([words[0], "{layer}", *words[2:]])
-        found.append((f"`{visible(name)}`", f"`{kind}`"))
-    return found
+        rows.append((f"`{visible(name)}`", f"`{kind}`"))
+    return rows
 
 
 def _agreement(model: Module, files: Sequence[Exported]) -> str:

@@ -78,9 +78,9 @@ def max_tokens(checkpoint: Path) -> int | None:
     home = files_home(checkpoint)
     sentences = [(folder / "sentence_bert_config.json", "max_seq_length") for folder in (home, checkpoint)]
     for path, name in [*sentences, (home / TOKENIZER_CONFIG, "model_max_length")]:
-        found = read_json(path).get(name) if path.is_file() else None
-        if isinstance(found, int) and not isinstance(found, bool) and 2 < found < 1 << 20:
-            return found
+        count = read_json(path).get(name) if path.is_file() else None
+        if isinstance(count, int) and not isinstance(count, bool) and 2 < count < 1 << 20:
+            return count
     return None
 
 
@@ -186,17 +186,17 @@ def sources(checkpoint: Path, adapters: Mapping[Path, float] = MappingProxyType(
         own = {path.name: sha256(path) for path in (home / name for name in OTHER_FILES) if path.is_file()}
         of_base = {f"{folder_name(base)}/{file}": digest for file, digest in sources(base).items()}
         return of_base | own | _of_adapters(adapters)
-    found = [home / name for name in (CONFIG, *OTHER_FILES)]
+    paths = [home / name for name in (CONFIG, *OTHER_FILES)]
     if is_gguf(checkpoint):
-        found += sorted(checkpoint.glob("*.gguf"))
+        paths += sorted(checkpoint.glob("*.gguf"))
     else:
-        found += _weights(home)
+        paths += _weights(home)
     modules = read_modules(checkpoint)
     if modules is not None:
-        found += [checkpoint / name for name in (MODULES, PROMPTS)]
+        paths += [checkpoint / name for name in (MODULES, PROMPTS)]
         layers = [checkpoint / layer.name for layer in modules.layers if (checkpoint / layer.name).is_dir()]
-        found += [path for layer in layers for path in (layer / CONFIG, *_weights(layer))]
-    there = dict.fromkeys(path for path in found if path.is_file())
+        paths += [path for layer in layers for path in (layer / CONFIG, *_weights(layer))]
+    there = dict.fromkeys(path for path in paths if path.is_file())
     return {path.relative_to(checkpoint).as_posix(): sha256(path) for path in sorted(there)} | _of_adapters(adapters)
 
 
@@ -222,8 +222,8 @@ def onnx_files(folder: Path) -> list[Path]:
 
 def sha256(path: Path) -> str:
     """The hash of a file, as `sha256sum` prints it."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open_regular(path) as file:
         while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()

@@ -78,8 +78,8 @@ def _rows(items: Iterable[str]) -> str:
 def _programs() -> dict[str, tuple[str, str]]:
     """The programs of loading_code.md by their titles: the language, as Markdown calls it, and the lines."""
     text = Path(__file__).with_suffix(".md").read_text("utf-8")
-    found = re.findall(r"^## ([^\n]+)\n\n```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return {title: (language, lines) for title, language, lines in found}
+    programs = re.findall(r"^## ([^\n]+)\n\n```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return {title: (language, lines) for title, language, lines in programs}
 
 
 class Program(NamedTuple):

@@ -48,8 +48,8 @@ def check_replaceable(folder: Path) -> None:
 
 def _files(folder: Path) -> dict[str, Path]:
     """All but folders, by their paths in the folder."""
-    found = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
-    return {path.relative_to(folder).as_posix(): path for path in found}
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
+    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
 def _seen(path: Path) -> dict[str, Any]:

@@ -178,9 +178,9 @@ def known_inputs(model: Model) -> dict[str, TensorType]:
     """All inputs that a model knows, in the order of its arguments."""
     if not isinstance(model, Module):
         return {}
-    found = dict(model.full_input_specs() if isinstance(model, PublishedModel) else model.input_specs())
+    inputs = dict(model.full_input_specs() if isinstance(model, PublishedModel) else model.input_specs())
     order = {name: index for index, name in enumerate(inspect.signature(model.forward).parameters)}
-    return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+    return dict(sorted(inputs.items(), key=lambda item: order.get(item[0], len(order))))
 
 
 def _fits(types: Mapping[str, TensorType], shapes: Mapping[str, _Shape]) -> bool:

@@ -129,10 +129,10 @@ def _packages_near(folder: Path) -> Path:
     for place in (folder, *folder.parents):
         if all((place / "node_modules" / name).is_dir() for name in PACKAGES):
             return place / "node_modules"
-    wanted = " ".join(f"{name}@{release}" for name, release in PACKAGES.items())
+    packages = " ".join(f"{name}@{release}" for name, release in PACKAGES.items())
     raise FileNotFoundError(
         f"a page holds onnxruntime-web and a tokenizer, which are in no node_modules of {folder} or above: "
-        f"npm install {wanted}"
+        f"npm install {packages}"
     )
 
 

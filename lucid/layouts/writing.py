@@ -122,22 +122,22 @@ def write_folder(
     tokenizing = _tokenizing(model, options) if with_tokenizer else None
     if tokenizing is not None:
         options = replace(options, preprocessing=tokenizing.text_preprocessing(source))
-    with new_folder(output, _anything if force else check_replaceable) as made:
+    with new_folder(output, _anything if force else check_replaceable) as staging:
         files: list[Exported] = []
         for each, stored in reversed([(model, dtype), *also]):  # what the folder says of its default is written last
             how = replace(options, dtype=stored)
-            new = [replace(f, weights=_stored(each, stored)) for f in chosen.write(each, source, made, how)]
+            new = [replace(f, weights=_stored(each, stored)) for f in chosen.write(each, source, staging, how)]
             if known := {file.file for file in files} & {file.file for file in new}:
                 raise ValueError(f"two models would be {min(known)}: give each precision once")
             if check:
                 compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source)
-                new = [_compared(file, made, how, compare, rtol=rtol, atol=atol) for file in new]
-                new = _against_sources(new, each, made, how, original, rtol=rtol, atol=atol)
+                new = [_compared(file, staging, how, compare, rtol=rtol, atol=atol) for file in new]
+                new = _against_sources(new, each, staging, how, original, rtol=rtol, atol=atol)
             files = [*new, *files]
-        write_kept_adapters(model, made)
-        with write_atomically(made / CARD) as card:
+        write_kept_adapters(model, staging)
+        with write_atomically(staging / CARD) as card:
             card.write(encoded(card_of(model, source, output, chosen, files, command)))
-        write_manifest(made, layout)
+        write_manifest(staging, layout)
     return files
 
 

@@ -128,10 +128,10 @@ def _fitting_heads(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> 
         return query, key, value
     if not all(same(size, 1) or same(size, heads) or same(heads, 1) for size in others):
         raise ValueError(f"{NAME}: {heads} query heads and {others[0]} key heads; grouped heads need enable_gqa=True")
-    wanted = broadcast(NAME, *((x.shape[-3],) for x in (query, key, value)))[0]
+    heads_shape = broadcast(NAME, *((x.shape[-3],) for x in (query, key, value)))[0]
     if not alike:
-        key, value = _expanded(key, wanted), _expanded(value, wanted)
-    return _expanded(query, wanted), key, value
+        key, value = _expanded(key, heads_shape), _expanded(value, heads_shape)
+    return _expanded(query, heads_shape), key, value
 
 
 def _times(x: Tensor, heads: Size, query: Tensor, key: Tensor, value: Tensor) -> int:

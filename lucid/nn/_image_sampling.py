@@ -41,8 +41,8 @@ def unfold(x: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, 
         return ops.squeeze(unfold(ops.unsqueeze(x, 0), kernel_size, dilation, padding, stride), 0)
     if x.ndim != 4:
         raise ValueError(f"unfold: got shape {show_shape(x.shape)}, expected images (N, C, H, W) or one (C, H, W)")
-    given = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
-    kernel, dilations, pads, strides = (per_axis("unfold", name, value, 2) for name, value in given.items())
+    options = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
+    kernel, dilations, pads, strides = (per_axis("unfold", name, value, 2) for name, value in options.items())
     for name, values in (("kernel_size", kernel), ("dilation", dilations), ("stride", strides)):
         for value in values:
             check_positive("unfold", **{name: value})

@@ -388,8 +388,8 @@ def _score_mask(mask: Tensor | None, batch: Size, heads: int, queries: Size, key
         )
     if mask.ndim == 3 and same(mask.shape[0], batch * heads):
         mask = ops.reshape(mask, (batch, heads, *mask.shape[1:]))
-    for axis, wanted in zip((-1, -2, -3, -4), (keys, queries, heads, batch), strict=True):
-        if -axis <= mask.ndim and not same(mask.shape[axis], wanted) and not same(mask.shape[axis], 1):
+    for axis, size in zip((-1, -2, -3, -4), (keys, queries, heads, batch), strict=True):
+        if -axis <= mask.ndim and not same(mask.shape[axis], size) and not same(mask.shape[axis], 1):
             raise ValueError(
                 f"{NAME}: attn_mask has shape {show_shape(mask.shape)}, expected ({queries}, {keys}), "
                 f"({batch * heads}, {queries}, {keys}) or one that broadcasts to ({batch}, {heads}, {queries}, {keys})"

@@ -157,8 +157,8 @@ def _cells(name: str, x: Tensor, output_size: Any, axes: int) -> tuple[int, ...]
     """The numbers of cells; for None that of the elements."""
     if x.ndim not in (axes + 1, axes + 2):
         raise ValueError(f"{name}: got shape {show_shape(x.shape)}, expected (N, C) and {axes} more axes, or without N")
-    given: Any = (None,) if output_size is None else output_size
-    sizes = per_axis(name, "output_size", given, axes)
+    output_sizes: Any = (None,) if output_size is None else output_size
+    sizes = per_axis(name, "output_size", output_sizes, axes)
     cells = tuple(size if cells is None else cells for size, cells in zip(x.shape[-axes:], sizes, strict=True))
     for each in cells:
         if not isinstance(each, int):

@@ -202,11 +202,12 @@ def layer_caches(
 def _check_positions(position_ids: Tensor, cache: KeyValueBuffer) -> None:
     if position_ids.is_traced or cache.filled is None or cache.filled.is_traced:
         return
-    given, counted = position_ids.numpy(), cache.filled.numpy()[:, None] + np.arange(position_ids.numpy().shape[1])
-    if not np.array_equal(np.broadcast_to(given, counted.shape), counted):
+    numbers = position_ids.numpy()
+    counted = cache.filled.numpy()[:, None] + np.arange(numbers.shape[1])
+    if not np.array_equal(np.broadcast_to(numbers, counted.shape), counted):
         raise ValueError(
-            f"position_ids {given.tolist()} do not continue the buffer, expected {counted.tolist()}: pad texts on the "
-            "right with a buffer"
+            f"position_ids {numbers.tolist()} do not continue the buffer, expected {counted.tolist()}: pad texts on "
+            "the right with a buffer"
         )
 
 
@@ -258,10 +259,10 @@ def check_states(where: str, types: Sequence[Mapping[str, TensorType]], states: 
     if len(states) != len(types):
         raise ValueError(f"{where}: past_key_values has {len(states)} layers, expected {len(types)}: one a layer")
     batch = states[0][0].shape[:1] if states else ()
-    for layer, (wanted, state) in enumerate(zip(types, states, strict=True)):
-        given = state._asdict()
-        for name, type_ in wanted.items():
-            tensor: Tensor | None = given.get(name)
+    for layer, (types_by_name, state) in enumerate(zip(types, states, strict=True)):
+        tensors = state._asdict()
+        for name, type_ in types_by_name.items():
+            tensor: Tensor | None = tensors.get(name)
             expected = type_.with_shape((*batch, *type_.shape))
             if tensor is None or tensor.type != expected:
                 raise ValueError(

@@ -99,13 +99,13 @@ class CausalDecoder(Module):
         for before, new in steps:
             total = before + new
             sizes = {_BATCH: 2, _NEW: new}
-            given = {"position_ids": np.tile(np.arange(before, total), (2, 1))}
+            inputs = {"position_ids": np.tile(np.arange(before, total), (2, 1))}
             if cache == "growing":
                 sizes[_PAST] = before
-                given["attention_mask"] = (np.arange(total) >= [[0], [min(1, total - 1)]]).astype(np.int64)
+                inputs["attention_mask"] = (np.arange(total) >= [[0], [min(1, total - 1)]]).astype(np.int64)
             else:
                 sizes |= {_TOTAL: total, **dict.fromkeys(names_of([_slots(capacity)]), room)}
-            runs.append(Step(sizes, given))
+            runs.append(Step(sizes, inputs))
         return Steps(carried_outputs(self.cached_output_names()), runs)
 
     def _drawn_tokens(self, *shape: int) -> Array:

@@ -203,13 +203,13 @@ class EncoderDecoder(Module):
         steps, runs = consecutive(prompt, capacity), []
         slots = names_of([dim("capacity") if capacity is None else capacity])
         for before, new in steps:
-            sizes, given = {_BATCH: 2, _SOURCE: _ENCODED, _NEW: new}, {}
+            sizes, inputs = {_BATCH: 2, _SOURCE: _ENCODED, _NEW: new}, {}
             if cache == "growing":
                 sizes[_PAST] = before
             else:
-                given["position_ids"] = np.tile(np.arange(before, before + new), (2, 1))
+                inputs["position_ids"] = np.tile(np.arange(before, before + new), (2, 1))
                 sizes |= dict.fromkeys(slots, sum(steps[-1]) + prompt)
-            runs.append(Step(sizes, given))
+            runs.append(Step(sizes, inputs))
         return Steps(carried_outputs(["logits", *self._present("decoder")]), runs)
 
     def _new_specs(self) -> dict[str, Any]:

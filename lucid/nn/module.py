@@ -108,10 +108,10 @@ class Parameter(_OfModule):
     def to_value(self) -> Value:
         return self._given() or super().to_value()
 
-    def _known(self, wanted: str) -> Array:
+    def _known(self, asked_for: str) -> Array:
         here = scope.get()
-        given = here and here.given and here.given.get(id(self))
-        return Tensor.from_value(given)._known(wanted) if given else super()._known(wanted)
+        replaced = here and here.given and here.given.get(id(self))
+        return Tensor.from_value(replaced)._known(asked_for) if replaced else super()._known(asked_for)
 
     @property
     def data(self) -> Self:
@@ -413,13 +413,13 @@ class Module:
         dtype = wanted_type(*target, **options)
         if dtype is None:
             return self
-        wanted = as_dtype(dtype)
-        if wanted.kind != "float":
-            raise TypeError(f"to: got {wanted}, expected a floating-point type; for 4 or 8 bits see lucid.quantize")
+        type_ = as_dtype(dtype)
+        if type_.kind != "float":
+            raise TypeError(f"to: got {type_}, expected a floating-point type; for 4 or 8 bits see lucid.quantize")
         floats = {key: tensor for key, tensor in self._named_tensors() if tensor.dtype.kind == "float"}
-        converted = {key: convert(tensor.numpy(), wanted, key) for key, tensor in floats.items()}
+        converted = {key: convert(tensor.numpy(), type_, key) for key, tensor in floats.items()}
         for key, tensor in floats.items():
-            tensor._set(converted[key], array_type(wanted.numpy, converted[key].shape))
+            tensor._set(converted[key], array_type(type_.numpy, converted[key].shape))
         return self
 
     def cpu(self) -> Self:
@@ -483,7 +483,7 @@ class Module:
 M = TypeVar("M", bound=Module)
 
 
-def recompute(module: M, wanted: bool = True) -> M:
+def recompute(module: M, enabled: bool = True) -> M:
     """Compute a module once more in the reverse of `lucid.value_and_grad`, so that nothing inside is kept until then.
 
     This trades time for memory (Chen et al. 2016, "Training deep nets with sublinear memory cost"): with
@@ -492,9 +492,9 @@ def recompute(module: M, wanted: bool = True) -> M:
 
     Args:
         module: the module, which is changed and returned.
-        wanted: false to keep what is inside again.
+        enabled: false to keep what is inside again.
     """
-    module._recomputed = wanted
+    module._recomputed = enabled
     return module
 
 
@@ -504,20 +504,20 @@ def _in_one_step(forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     tensors = {path: leaf.unsqueeze(0) for path, leaf in leaves.items() if isinstance(leaf, Tensor)}
 
     def step(carry: Any, rows: dict[str, Tensor]) -> Any:
-        given, named = fill(structure, [rows.get(path, leaf) for path, leaf in leaves.items()])
-        return carry, forward(*given, **named)
+        args, named = fill(structure, [rows.get(path, leaf) for path, leaf in leaves.items()])
+        return carry, forward(*args, **named)
 
-    found, results = flatten_tree(scan(step, (), tensors, length=1)[1], lambda x: isinstance(x, Tensor))
-    return fill(found, [result.squeeze(0) for result in results.values()])
+    outline, results = flatten_tree(scan(step, (), tensors, length=1)[1], lambda x: isinstance(x, Tensor))
+    return fill(outline, [result.squeeze(0) for result in results.values()])
 
 
 _NOT_NUMBERS = "cmMOSU"  # kinds of NumPy types: complex numbers, times, objects, text
 
 
-def _other_lengths(own: Set[str], given: Set[str], missing: set[str], unexpected: set[str]) -> list[str]:
+def _other_lengths(own: Set[str], keys: Set[str], missing: set[str], unexpected: set[str]) -> list[str]:
     """A line for each list of layers that has another length, whose keys are taken out of those that do not fit."""
     lines = []
-    ours, theirs = _lengths(own), _lengths(given)
+    ours, theirs = _lengths(own), _lengths(keys)
     for path in sorted(ours.keys() & theirs.keys()):
         fewer, more = sorted((ours[path], theirs[path]))
         layers = tuple(f"{path}{place}." for place in range(fewer, more))
@@ -537,7 +537,7 @@ def _lengths(keys: Set[str]) -> dict[str, int]:
         for at, part in enumerate(parts):
             if part.isdecimal():
                 places.setdefault("".join(f"{name}." for name in parts[:at]), set()).add(int(part))
-    return {path: len(found) for path, found in places.items() if len(found) == max(found) + 1}
+    return {path: len(numbers) for path, numbers in places.items() if len(numbers) == max(numbers) + 1}
 
 
 class _Children(MutableMapping[str, Module]):

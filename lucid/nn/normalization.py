@@ -100,8 +100,8 @@ class _BatchNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         channels = self.running_mean.numpy().shape[0]
         if x.ndim not in self.shapes or x.shape[1] != channels:
-            wanted = " or ".join(f"(N, {channels}{rest})" for rest in self.shapes.values())
-            raise ValueError(f"{type(self).__name__}: got shape {show_shape(x.shape)}, expected {wanted}")
+            expected = " or ".join(f"(N, {channels}{rest})" for rest in self.shapes.values())
+            raise ValueError(f"{type(self).__name__}: got shape {show_shape(x.shape)}, expected {expected}")
         mean, variance = self._batch_statistics(x) if self.training else (self.running_mean, self.running_var)
         return ops.batch_norm(x, mean, variance, self.weight, self.bias, eps=self.eps)
 

@@ -180,8 +180,8 @@ class Unfold(Module):
     """The windows of images (N, C, H, W) as columns, (N, C * window, number of windows); see `F.unfold`."""
 
     def __init__(self, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> None:
-        given = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
-        self.sizes = {name: per_axis("Unfold", name, value, 2) for name, value in given.items()}
+        options = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
+        self.sizes = {name: per_axis("Unfold", name, value, 2) for name, value in options.items()}
 
     def forward(self, x: Tensor) -> Tensor:
         return F.unfold(x, **self.sizes)

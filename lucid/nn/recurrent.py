@@ -105,20 +105,20 @@ class _Recurrent(Module):
         raise NotImplementedError
 
     @overload
-    def _outputs(self, x: Tensor, given: State | None, lengths: Any) -> tuple[Tensor, State]: ...
+    def _outputs(self, x: Tensor, start: State | None, lengths: Any) -> tuple[Tensor, State]: ...
     @overload
-    def _outputs(self, x: PackedSequence, given: State | None, lengths: Any) -> tuple[PackedSequence, State]: ...
-    def _outputs(self, x: Any, given: State | None, lengths: Any) -> tuple[Any, State]:
+    def _outputs(self, x: PackedSequence, start: State | None, lengths: Any) -> tuple[PackedSequence, State]: ...
+    def _outputs(self, x: Any, start: State | None, lengths: Any) -> tuple[Any, State]:
         """The results of `_run` for what `forward` is given: packed sequences give packed ones."""
         if not isinstance(x, PackedSequence):
-            return self._run(x, given, lengths)
+            return self._run(x, start, lengths)
         if lengths is not None:
             raise ValueError(f"{type(self).__name__}: got a PackedSequence and lengths, which it has already")
-        outputs, states = self._run(x.padded, given, x.lengths, batch_first=False)
+        outputs, states = self._run(x.padded, start, x.lengths, batch_first=False)
         return PackedSequence(outputs, x.lengths), states
 
     def _run(
-        self, x: Tensor, given: State | None, lengths: Any = None, *, batch_first: bool | None = None
+        self, x: Tensor, initial: State | None, lengths: Any = None, *, batch_first: bool | None = None
     ) -> tuple[Tensor, State]:
         """The outputs of the last layer, and the states after the last step, of all layers and directions."""
         name = type(self).__name__
@@ -132,7 +132,7 @@ class _Recurrent(Module):
                 f"or (L, {self.input_size}) for one sequence"
             )
         x = x.unsqueeze(1) if single else x.transpose(0, 1) if batch_first else x
-        states = self._starts(x, given, single)
+        states = self._starts(x, initial, single)
         seen = None
         if lengths is not None:
             seen = element_mask(x.shape[0], lengths_of(name, lengths, *x.shape[:2])).unsqueeze(2)
@@ -181,20 +181,20 @@ class _Recurrent(Module):
         weights = self._weights(self._ends(0)[0])
         return self._step(state, self._entered(x, weights), weights)
 
-    def _starts(self, x: Tensor, given: State | None, single: bool) -> State:
+    def _starts(self, x: Tensor, start: State | None, single: bool) -> State:
         """The states before the first step, (layers * directions, N, width) each."""
         count = self.num_layers * self.directions
         shapes = [(count, x.shape[1], size) for size in (self.out_size, self.hidden_size)[: self.states]]
-        if given is None:
+        if start is None:
             return tuple(full(shape, 0, x.dtype) for shape in shapes)
-        given = tuple(state.unsqueeze(1) if single and state.ndim == 2 else state for state in given)
-        for state, shape in zip(given, shapes, strict=True):
+        start = tuple(state.unsqueeze(1) if single and state.ndim == 2 else state for state in start)
+        for state, shape in zip(start, shapes, strict=True):
             if not same_shape(state.shape, shape):
                 raise ValueError(
                     f"{type(self).__name__}: a first state has shape {show_shape(state.shape)}, expected "
                     f"{show_shape(shape)}: layers times directions, the batch, the width of the state"
                 )
-        return given
+        return start
 
     def flatten_parameters(self) -> None:
         """Nothing: torch arranges its memory by this."""
@@ -332,8 +332,8 @@ class LSTM(_Recurrent):
         """The outputs, and (h_n, c_n)."""
         if hx is not None and not (isinstance(hx, (tuple, list)) and len(hx) == 2):
             raise TypeError(f"LSTM: hx is a {type(hx).__name__}, expected a pair (h_0, c_0)")
-        given = None if hx is None else tuple(_tensor("LSTM", state) for state in hx)
-        outputs, (hidden, cells) = self._outputs(x, given, lengths)
+        start = None if hx is None else tuple(_tensor("LSTM", state) for state in hx)
+        outputs, (hidden, cells) = self._outputs(x, start, lengths)
         return outputs, (hidden, cells)
 
     def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:

@@ -94,9 +94,9 @@ def lerp(x: Tensor, end: TensorLike, weight: TensorLike) -> Tensor:
 @function
 def addcmul(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
     """x + value * tensor1 * tensor2, in the promoted type of the tensors; for integers `value` is cut to one."""
-    given = [x, as_tensor("addcmul", tensor1), as_tensor("addcmul", tensor2)]
-    dtype = common_dtype([tensor.type for tensor in given])
-    _, first, second = (tensor.astype(dtype) for tensor in given)
+    tensors = [x, as_tensor("addcmul", tensor1), as_tensor("addcmul", tensor2)]
+    dtype = common_dtype([tensor.type for tensor in tensors])
+    _, first, second = (tensor.astype(dtype) for tensor in tensors)
     return add(x, first * (value if dtype.kind == "float" else int(value)) * second)
 
 

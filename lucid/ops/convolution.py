@@ -41,10 +41,10 @@ def _conv_rule(
     dilations: Ints,
     group: int,
 ) -> TensorType:
-    given = _checked("conv", "out, C / group", x, weight, bias, weight.shape[0] if weight.rank else 0)
+    message = _checked("conv", "out, C / group", x, weight, bias, weight.shape[0] if weight.rank else 0)
     if group < 1 or not same(weight.shape[1] * group, x.shape[1]) or not same(weight.shape[0] % group, 0):
         raise ValueError(
-            f"{given}: with group {group}, expected an input of {weight.shape[1] * group} channels "
+            f"{message}: with group {group}, expected an input of {weight.shape[1] * group} channels "
             f"and a number of output channels divisible by {group}"
         )
     kernel = tuple(int(size) for size in weight.shape[2:])
@@ -263,17 +263,17 @@ def _transposed_rule(
     group: int,
 ) -> TensorType:
     channels = weight.shape[1] * group if weight.rank > 1 else 0
-    given = _checked("conv_transpose", "C, out / group", x, weight, bias, channels)
+    message = _checked("conv_transpose", "C, out / group", x, weight, bias, channels)
     if group < 1 or not same(weight.shape[0], x.shape[1]) or not same(weight.shape[0] % group, 0):
-        raise ValueError(f"{given}: expected {weight.shape[0]} channels, divisible by group {group}")
+        raise ValueError(f"{message}: expected {weight.shape[0]} channels, divisible by group {group}")
     axes = x.rank - 2
     if not len(strides) == len(output_padding) == len(dilations) == axes or len(pads) != 2 * axes:
         raise ValueError(
-            f"{given}: strides {strides}, output_padding {output_padding} and dilations {dilations} need one number "
+            f"{message}: strides {strides}, output_padding {output_padding} and dilations {dilations} need one number "
             f"for each spatial axis, pads {pads} two"
         )
     if any(more >= max(s, d) for more, s, d in zip(output_padding, strides, dilations, strict=True)):
-        raise ValueError(f"{given}: output_padding {output_padding} must be smaller than the stride or the dilation")
+        raise ValueError(f"{message}: output_padding {output_padding} must be smaller than the stride or the dilation")
     sizes = [
         (x.shape[2 + i] - 1) * strides[i]
         - pads[i]

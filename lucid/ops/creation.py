@@ -155,9 +155,9 @@ def full(shape: Size | Sequence[Size], value: Scalar | Tensor, dtype: DTypeLike 
         usual = {"bool": bool_, "int": int64, "float": float32}[value.dtype.kind]
         return expand(value.astype(usual if dtype is None else dtype), as_shape((shape,)))
     number: Scalar = value.item() if isinstance(value, np.generic) else value
-    wanted = dtype_of_scalar(number) if dtype is None else as_dtype(dtype)
-    convert(np.asarray(number), wanted, "full")
-    return full_op(shape=as_shape((shape,)), value=number, dtype=wanted)
+    type_ = dtype_of_scalar(number) if dtype is None else as_dtype(dtype)
+    convert(np.asarray(number), type_, "full")
+    return full_op(shape=as_shape((shape,)), value=number, dtype=type_)
 
 
 @torch_names_and(*UNUSED)
@@ -214,15 +214,15 @@ def arange(
 
 
 def _fractions(start: float, stop: float, step: float, dtype: DTypeLike) -> Tensor:
-    wanted = as_dtype(dtype)
-    if wanted == int64:  # torch cuts the fractions off before it counts, for other integers only afterwards
+    type_ = as_dtype(dtype)
+    if type_ == int64:  # torch cuts the fractions off before it counts, for other integers only afterwards
         start, stop, step = math.trunc(start), math.trunc(stop), math.trunc(step)
     if step == 0:
         raise ValueError("arange: step is 0, expected another number")
     places = np.arange(max(0, math.ceil((stop - start) / step)))
-    if wanted.kind == "int":
+    if type_.kind == "int":
         start, step = math.trunc(start), math.trunc(step)
-    return Tensor.from_array((start + step * places).astype(wanted.numpy))
+    return Tensor.from_array((start + step * places).astype(type_.numpy))
 
 
 @torch_names_and(*UNUSED)
@@ -237,13 +237,13 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike | None = N
     """
     if isinstance(steps, int) and steps < 0:
         raise ValueError(f"linspace: steps is {steps}, expected 0 or more")
-    wanted = float32 if dtype is None else as_dtype(dtype)
-    wide = float64 if wanted == float64 else float32
+    type_ = float32 if dtype is None else as_dtype(dtype)
+    wide = float64 if type_ == float64 else float32
     place = arange_op(start=0, stop=steps)
     gaps = maximum(size_op(size=steps - 1), 1).astype(wide)
     step = (Tensor(stop, wide) - Tensor(start, wide)) / gaps
     there, back = place.astype(wide) * step + start, stop - step * (size_op(size=steps) - 1 - place).astype(wide)
-    return where(place * 2 < size_op(size=steps), there, back).astype(wanted)
+    return where(place * 2 < size_op(size=steps), there, back).astype(type_)
 
 
 @torch_names_and(*UNUSED)
@@ -269,8 +269,8 @@ def to(
     Raises:
         ValueError: for a device other than the CPU.
     """
-    wanted = wanted_type(*target, dtype=dtype, device=device, other=other)
-    return x if wanted is None else x.astype(wanted)
+    type_ = wanted_type(*target, dtype=dtype, device=device, other=other)
+    return x if type_ is None else x.astype(type_)
 
 
 def wanted_type(
@@ -286,15 +286,15 @@ def wanted_type(
         ValueError: for a device other than the CPU.
     """
     check_device("to", device)
-    wanted = dtype
+    type_ = dtype
     for item in (*target, other):
         if isinstance(item, Tensor):
-            wanted = item.dtype
+            type_ = item.dtype
         elif _is_device(item):
             check_device("to", item)
         elif item is not None and not isinstance(item, bool):  # torch's non_blocking and copy may be given by position
-            wanted = item
-    return wanted
+            type_ = item
+    return type_
 
 
 def _is_device(item: Any) -> bool:

@@ -34,8 +34,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     Raises:
         ValueError: for an equation that does not fit the tensors, or sizes that differ.
     """
-    given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
-    tensors = [as_tensor("einsum", operand) for operand in given]
+    parts = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    tensors = [as_tensor("einsum", operand) for operand in parts]
     names, result = _parsed(equation, tensors)
     for place, (tensor, axes) in enumerate(zip(tensors, names, strict=True)):
         tensors[place], names[place] = _diagonals(equation, tensor, axes)

@@ -444,10 +444,10 @@ def scaled(x: Tensor, y: TensorLike, alpha: float) -> Tensor:
         TypeError: for a fraction as `alpha` of integers.
     """
     left, right = _as_pair("alpha", x, y)
-    wanted = common_dtype([left.type, right.type])
-    if wanted.kind != "float" and isinstance(alpha, float):
-        raise TypeError(f"alpha is {alpha} for {wanted}, expected a whole number; convert x with .float()")
-    return (right.astype(wanted) * alpha).astype(wanted)
+    common = common_dtype([left.type, right.type])
+    if common.kind != "float" and isinstance(alpha, float):
+        raise TypeError(f"alpha is {alpha} for {common}, expected a whole number; convert x with .float()")
+    return (right.astype(common) * alpha).astype(common)
 
 
 @function

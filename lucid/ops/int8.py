@@ -164,8 +164,8 @@ def _check(what: str, weight: Tensor, scales: Tensor) -> None:
         raise TypeError(f"{what}: the weight is {weight.type}, expected int8")
     if scales.dtype.kind != "float":
         raise TypeError(f"{what}: the scales are {scales.type}, expected floating-point numbers")
-    wanted: Shape = weight.shape[:1]
-    if weight.ndim != 2 or scales.ndim != 1 or not same(scales.shape[0], wanted[0]):
+    rows: Shape = weight.shape[:1]
+    if weight.ndim != 2 or scales.ndim != 1 or not same(scales.shape[0], rows[0]):
         raise ValueError(
             f"{what}: the weight is {show_shape(weight.shape)} and the scales are {show_shape(scales.shape)}, expected "
             "(N, K) and (N,)"

@@ -85,8 +85,8 @@ def interpolate(
     if all(map(same, x.shape[2:], sizes)) and all(factor in (None, 1) for factor in factors):
         return x
     if antialias:
-        for axis, (wanted, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
-            x = _smoothed(x, axis, wanted, factor, mode, bool(align_corners))
+        for axis, (length, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
+            x = _smoothed(x, axis, length, factor, mode, bool(align_corners))
         return x
     return resize(x, sizes=tuple(sizes), factors=tuple(factors), mode=mode, align_corners=bool(align_corners))
 
@@ -106,9 +106,9 @@ def resize(x: Tensor, *, sizes: Shape, factors: tuple[float | None, ...], mode: 
     """
     if x.dtype.kind != "float" and not mode.startswith("nearest"):
         raise TypeError(f"interpolate: mode {mode!r} of {x.type}, expected floating-point numbers; use .float()")
-    for axis, (wanted, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
+    for axis, (length, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
         if not same(x.shape[axis], 1):
-            x = _along(x, axis, wanted, factor, mode, align_corners)
+            x = _along(x, axis, length, factor, mode, align_corners)
     return expand(x, (*x.shape[:2], *sizes))  # axes of one element
 
 
@@ -131,13 +131,13 @@ def _scaled(size: Size, factor: float) -> Size:
     return size * ratio.numerator // ratio.denominator
 
 
-def _smoothed(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, align_corners: bool) -> Tensor:
+def _smoothed(x: Tensor, axis: int, length: Size, factor: float | None, mode: str, align_corners: bool) -> Tensor:
     """Resize one axis by a product with a table of weights (size, wanted)."""
     size, (filter_of, reach) = x.shape[axis], _FILTERS[mode]
     dtype = float64 if x.dtype == float64 else float32
-    step = _step(size, wanted, factor, align_corners, dtype)
+    step = _step(size, length, factor, align_corners, dtype)
     width = maximum(step, 1.0)
-    centre = (arange_op(start=0, stop=wanted).astype(dtype) + 0.5) * step
+    centre = (arange_op(start=0, stop=length).astype(dtype) + 0.5) * step
     offset = arange_op(start=0, stop=size).astype(dtype).unsqueeze(1) + 0.5 - centre
     weights = where(abs(offset) < reach * width, filter_of(abs(offset / width)), 0.0)
     weights = (weights / weights.sum(0)).astype(x.dtype)
@@ -150,28 +150,28 @@ _FILTERS: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {  # of distance
 }
 
 
-def _step(size: Size, wanted: Size, factor: float | None, align_corners: bool, dtype: DType) -> Tensor:
+def _step(size: Size, length: Size, factor: float | None, align_corners: bool, dtype: DType) -> Tensor:
     """How far the positions of two new elements are apart."""
     if align_corners:
-        if same(wanted, 1):
+        if same(length, 1):
             return Tensor(0.0, dtype)
-        return _number(size - 1).astype(dtype) / maximum(_number(wanted - 1), 1).astype(dtype)
-    return _number(size).astype(dtype) / _number(wanted).astype(dtype) if factor is None else Tensor(1 / factor, dtype)
+        return _number(size - 1).astype(dtype) / maximum(_number(length - 1), 1).astype(dtype)
+    return _number(size).astype(dtype) / _number(length).astype(dtype) if factor is None else Tensor(1 / factor, dtype)
 
 
 def _number(size: Size) -> Tensor:
     return as_tensor("interpolate", size)
 
 
-def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, align_corners: bool) -> Tensor:
+def _along(x: Tensor, axis: int, length: Size, factor: float | None, mode: str, align_corners: bool) -> Tensor:
     """Resize one axis."""
     size = x.shape[axis]
-    if same(size, wanted) and (factor is None or factor == 1):
+    if same(size, length) and (factor is None or factor == 1):
         return x
     dtype = float64 if x.dtype == float64 and not mode.startswith("nearest") else float32
 
-    last, place = _number(size) - 1, arange_op(start=0, stop=wanted).astype(dtype)
-    step = _step(size, wanted, factor, align_corners, dtype)
+    last, place = _number(size) - 1, arange_op(start=0, stop=length).astype(dtype)
+    step = _step(size, length, factor, align_corners, dtype)
     if align_corners:
         at = place * step
     else:

@@ -58,8 +58,8 @@ def _linear_kernel(x: Array, weight: Array, bias: Array | None) -> Array:
     if bias.dtype == product.dtype and bias.shape == product.shape[-1:]:
         product += bias
         return product
-    wanted = common_dtype([array_type(each.dtype, each.shape) for each in (product, bias)]).numpy
-    total: Array = product.astype(wanted) + bias.astype(wanted)
+    sum_type = common_dtype([array_type(each.dtype, each.shape) for each in (product, bias)]).numpy
+    total: Array = product.astype(sum_type) + bias.astype(sum_type)
     return total
 
 

@@ -33,7 +33,7 @@ def _scan_rule(*operands: TensorType, body: Body, carries: int, slices: int, rev
         _check_carry(given.name, given.type, result.type)
     for shape in others:
         _check_length("its sequences", shape[0], length)
-    results = [value.type for value in body.outputs]
+    results = [declared.type for declared in body.outputs]
     return (*results[:carries], *(type_.with_shape((length, *type_.shape)) for type_ in results[carries:]))
 
 

@@ -125,9 +125,9 @@ class Op(Generic[P, R]):
         first = tensors[0]
         return None if first is None else self._by_kind.get(first.dtype.kind)
 
-    def _called_by_name(self, args: Sequence[Any], given: Mapping[str, Any]) -> R:
+    def _called_by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> R:
         """A call with tensors by name, or with torch's argument names."""
-        named = in_our_names(self.name, given, (*self.arguments, *self.attributes))
+        named = in_our_names(self.name, kwargs, (*self.arguments, *self.attributes))
         tensors: dict[str, Any] = dict(zip(self.arguments, args, strict=False))
         for name in () if self.variadic else self.arguments:
             if name in named:
@@ -140,17 +140,17 @@ class Op(Generic[P, R]):
         return self(*args, **named)
 
     def _known_call(
-        self, args: Sequence[Any], kinds: Sequence[int | None], given: Mapping[str, Any]
+        self, args: Sequence[Any], kinds: Sequence[int | None], kwargs: Mapping[str, Any]
     ) -> CheckedCall | None:
         """The checked call for known tensors of these types; None if the call does not go to the kernel as it is."""
-        key = call_key(kinds, given)
+        key = call_key(kinds, kwargs)
         try:
             known = self._known.get(key)
         except TypeError:  # an attribute is a list
             return None
-        if known is not None or not given.keys() <= self._usual.keys():
+        if known is not None or not kwargs.keys() <= self._usual.keys():
             return known
-        tensors, attributes = self._tensors(args), self._attributes(given)
+        tensors, attributes = self._tensors(args), self._attributes(kwargs)
         if any(map(operator.is_not, tensors, args)) or any(map(has_symbolic_size, attributes.values())):
             return None
         if self._by_kind is not None and self._instead(tensors) is not None:
@@ -195,11 +195,11 @@ class Op(Generic[P, R]):
         """
         here = scope.get()
         assert here is not None
-        given = [t for t in tensors if t is not None]
-        arrays = [t for t in given if t.ndim]
+        operands = [t for t in tensors if t is not None]
+        arrays = [t for t in operands if t.ndim]
         if len(arrays) != 1 or not (arrays[0].origin is not None or here.knows(arrays[0].numpy())):
             return None
-        numbers = ", ".join(f"{t.item():g}" for t in given if not t.ndim)
+        numbers = ", ".join(f"{t.item():g}" for t in operands if not t.ndim)
         return Origin(arrays[0].numpy(), f".{self.name}({numbers})" if numbers else f".{self.name}", arrays[0].origin)
 
     def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
@@ -228,20 +228,20 @@ class Op(Generic[P, R]):
         result: Any = self.body(*tensors, **attributes)  # type: ignore[arg-type]
         return result if isinstance(result, tuple) else (result,)
 
-    def _attributes(self, given: Mapping[str, Any]) -> Attributes:
-        attributes = {**self._usual, **given}
-        if len(attributes) != len(self._usual) or (self._needed and not self._needed <= given.keys()):
-            self._check_attributes(given)  # raises: a name is unknown or missing
+    def _attributes(self, kwargs: Mapping[str, Any]) -> Attributes:
+        attributes = {**self._usual, **kwargs}
+        if len(attributes) != len(self._usual) or (self._needed and not self._needed <= kwargs.keys()):
+            self._check_attributes(kwargs)  # raises: a name is unknown or missing
         if list in map(type, attributes.values()):
             return {name: as_tuple(value) for name, value in attributes.items()}
         return attributes
 
-    def _check_attributes(self, given: Attributes) -> None:
-        unknown = [name for name in given if name not in self.attributes]
+    def _check_attributes(self, kwargs: Attributes) -> None:
+        unknown = [name for name in kwargs if name not in self.attributes]
         if unknown:
             taken = ", ".join(self.attributes) or "none"
             raise TypeError(f"{self.name}: unknown argument {', '.join(sorted(unknown))}; it takes {taken}")
-        missing = ", ".join(f"{name}=..." for name in self._usual if name in self._needed and name not in given)
+        missing = ", ".join(f"{name}=..." for name in self._usual if name in self._needed and name not in kwargs)
         if missing:
             raise TypeError(f"{self.name}: {missing} is missing and has no default")
 

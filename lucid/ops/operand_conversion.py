@@ -58,9 +58,9 @@ class UnreadableOperand:
 _OF_TENSORS = frozenset(name for name in dir(Tensor) if not name.startswith("_")) - {"shape", "dtype"}
 
 
-def check_tensors(where: str, **given: Any) -> None:
+def check_tensors(where: str, **values: Any) -> None:
     """Raise TypeError for an argument that is neither a tensor nor an array; the message names it."""
-    for name, value in given.items():
+    for name, value in values.items():
         if isinstance(value, UnreadableOperand):
             value.refuse(f"{where}: {name}")
         if not isinstance(value, (Tensor, np.ndarray)):
@@ -190,11 +190,11 @@ def array_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | 
     """
     arrays: list[Array | None] = []
     type_ids: list[int | None] = []
-    for given in args:
-        if isinstance(given, Tensor) and given._array is not None:
-            arrays.append(given._array)
-            type_ids.append(id(given.type))
-        elif given is None:
+    for argument in args:
+        if isinstance(argument, Tensor) and argument._array is not None:
+            arrays.append(argument._array)
+            type_ids.append(id(argument.type))
+        elif argument is None:
             arrays.append(None)
             type_ids.append(None)
         else:
@@ -205,9 +205,9 @@ def array_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | 
 def promoted(tensors: Sequence[Tensor | None], which: slice) -> Sequence[Tensor | None]:
     """The tensors, those in the slice brought to one element type."""
     types = [t.type for t in tensors[which] if t is not None]
-    wanted = common_dtype(types)
-    if [type_.dtype for type_ in types].count(wanted) == len(types):
+    common = common_dtype(types)
+    if [type_.dtype for type_ in types].count(common) == len(types):
         return tensors
     changed = list(tensors)
-    changed[which] = [t if t is None else t.astype(wanted) for t in tensors[which]]
+    changed[which] = [t if t is None else t.astype(common) for t in tensors[which]]
     return changed

@@ -61,10 +61,10 @@ class _BlockWeight(NamedTuple):
             "zero_points": (zero_points, (rows, blocks_of(count * bits, 8))),
             "minimums": (minimums, (rows, count)),
         }
-        for name, (given, shape) in expected.items():
-            if given is not None and not same_shape(given.shape, shape):
+        for name, (tensor, shape) in expected.items():
+            if tensor is not None and not same_shape(tensor.shape, shape):
                 raise ValueError(
-                    f"{what}: {name} is {show_shape(given.shape)}, expected {show_shape(shape)} for {size} inputs in "
+                    f"{what}: {name} is {show_shape(tensor.shape)}, expected {show_shape(shape)} for {size} inputs in "
                     f"{bits} bits and blocks of {block}"
                 )
 

@@ -201,8 +201,8 @@ def meshgrid(*parts: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """
     if indexing not in ("ij", "xy"):
         raise ValueError(f'meshgrid: indexing is {indexing!r}, expected "ij" or "xy"')
-    given = parts[0] if len(parts) == 1 and isinstance(parts[0], (list, tuple)) else parts
-    vectors = [as_tensor("meshgrid", part) for part in given]
+    several = parts[0] if len(parts) == 1 and isinstance(parts[0], (list, tuple)) else parts
+    vectors = [as_tensor("meshgrid", part) for part in several]
     if any(vector.ndim > 1 for vector in vectors):
         shapes = ", ".join(show_shape(vector.shape) for vector in vectors)
         raise ValueError(f"meshgrid: got shapes {shapes}, expected vectors")

@@ -215,10 +215,10 @@ def index_add(x: Tensor, axis: int, indices: TensorLike, source: Tensor) -> Tens
         raise ValueError(f"index_add: indices have shape {show_shape(picks.shape)}, expected a vector")
     picks = unsqueeze(picks, tuple(i for i in range(x.ndim) if i != axis))
     picks, axis = _placed("index_add", x, axis, picks)
-    wanted = (*x.shape[:axis], picks.shape[axis], *x.shape[axis + 1 :])
-    if not same_shape(source.shape, wanted):
-        raise ValueError(f"index_add: source has shape {show_shape(source.shape)}, expected {show_shape(wanted)}")
-    return scatter_op(x, expand(picks, wanted), source, axis=axis, reduction="add")
+    shape = (*x.shape[:axis], picks.shape[axis], *x.shape[axis + 1 :])
+    if not same_shape(source.shape, shape):
+        raise ValueError(f"index_add: source has shape {show_shape(source.shape)}, expected {show_shape(shape)}")
+    return scatter_op(x, expand(picks, shape), source, axis=axis, reduction="add")
 
 
 @function

@@ -208,11 +208,11 @@ def argwhere(x: Tensor, *, size: Size | None = None, fill_value: int = -1) -> Te
 @function
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The index along each axis of a shape, of indices into its elements in a row (int64)."""
-    indices, found = indices.astype(int64), []
+    indices, coordinates = indices.astype(int64), []
     for size in reversed(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)):
-        found.append(indices % size)
+        coordinates.append(indices % size)
         indices = indices // size
-    return tuple(reversed(found))
+    return tuple(reversed(coordinates))
 
 
 def _triangle(name: str, upper: bool, rows: Size, columns: Size, offset: int, dtype: Any) -> Tensor:

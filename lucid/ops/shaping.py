@@ -187,10 +187,10 @@ def expand(x: Tensor, shape: Sequence[Size]) -> Tensor:
     """
     offset = len(shape) - x.ndim
     shape = [as_size("expand", size) for size in shape]
-    wanted = tuple(x.shape[i - offset] if same(size, -1) and i >= offset else size for i, size in enumerate(shape))
-    if any(isinstance(size, int) and size < 0 for size in wanted):
+    sizes = tuple(x.shape[i - offset] if same(size, -1) and i >= offset else size for i, size in enumerate(shape))
+    if any(isinstance(size, int) and size < 0 for size in sizes):
         raise ValueError(f"expand: {show_shape(shape)}: a new axis needs a size of 0 or more")
-    return x if same_shape(wanted, x.shape) else expand_op(x, shape=wanted)
+    return x if same_shape(sizes, x.shape) else expand_op(x, shape=sizes)
 
 
 def _tile_rule(x: TensorType, *, repeats: tuple[int, ...]) -> TensorType:

@@ -30,10 +30,10 @@ def save_adapter(path: str | os.PathLike[str], arrays: Mapping[str, Array]) -> N
     written.set_model_version(_VERSION)
     written.set_parameters({name: ort_value(array) for name, array in arrays.items()})
     with tempfile.TemporaryDirectory(prefix="lucid-") as folder:
-        made = Path(folder) / "made.onnx_adapter"
-        written.export_adapter(str(made))
+        copy = Path(folder) / "made.onnx_adapter"
+        written.export_adapter(str(copy))
         with write_atomically(path) as file:
-            file.write(made.read_bytes())
+            file.write(copy.read_bytes())
 
 
 class _Read(NamedTuple):

@@ -48,7 +48,7 @@ def at_level_0(model: Model) -> tuple[onnx.ModelProto | bytes, dict[str, str]] |
     return _as_given(copy, model), config
 
 
-def with_inner_values(model: Model, wanted: Sequence[str]) -> tuple[onnx.ModelProto | bytes, dict[str, str], list[str]]:
+def with_inner_values(model: Model, values: Sequence[str]) -> tuple[onnx.ModelProto | bytes, dict[str, str], list[str]]:
     """A copy with outputs for those of the wanted values that the model computes; its config, and their names.
 
     Raises:
@@ -58,7 +58,7 @@ def with_inner_values(model: Model, wanted: Sequence[str]) -> tuple[onnx.ModelPr
     copy, config = copied(model)
     types = {info.name: info for info in copy.graph.value_info}
     outputs = {value.name for value in copy.graph.output}
-    names = [name for name in wanted if name in types or name in outputs]
+    names = [name for name in values if name in types or name in outputs]
     copy.graph.output.extend(types[name] for name in names if name not in outputs)
     return _as_given(copy, model), config, names
 

@@ -68,12 +68,12 @@ def _content(graph: GraphProto) -> Iterator[TensorProto | SparseTensorProto | No
 
 def _fixed_shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
     """The shapes of the inputs whose sizes are all numbers, by name."""
-    found = {}
+    shapes = {}
     for value in graph.input:
         sizes = value.type.tensor_type.shape.dim
         if value.type.tensor_type.HasField("shape") and all(size.HasField("dim_value") for size in sizes):
-            found[value.name] = tuple(size.dim_value for size in sizes)
-    return found
+            shapes[value.name] = tuple(size.dim_value for size in sizes)
+    return shapes
 
 
 # ------------------------------------------------------------------------------------------------- in the file
@@ -145,15 +145,17 @@ def _computed(node: NodeProto, known: Mapping[str, Value], fixed: Mapping[str, t
             return Value(1)
         return _numbers(shape) if kind == "Shape" else _numbers([math.prod(shape)], ())
     names = [name for name in node.input if name]
-    given = [known[name] for name in names if name in known]
-    if not given or len(given) < len(names):
+    operands = [known[name] for name in names if name in known]
+    if not operands or len(operands) < len(names):
         return None
     with np.errstate(all="ignore"):
-        found = RULES.get(kind, as_large)(node, given)
-    if found is None:
+        result = RULES.get(kind, as_large)(node, operands)
+    if result is None:
         return None
-    grown = found.size > max(value.size for value in given)
-    return Value(found.size, found.shape, found.numbers, found.made or grown or any(value.made for value in given))
+    grown = result.size > max(value.size for value in operands)
+    return Value(
+        result.size, result.shape, result.numbers, result.made or grown or any(value.made for value in operands)
+    )
 
 
 FEW = 64  # elements of a constant whose numbers are read: a shape or a bound
@@ -180,79 +182,79 @@ Rule = Callable[[NodeProto, Sequence[Value]], Value | None]
 """The value that a node makes of its inputs; None if its size is not known."""
 
 
-def as_large(node: NodeProto, given: Sequence[Value]) -> Value:
+def as_large(node: NodeProto, operands: Sequence[Value]) -> Value:
     """What most ops make: as many elements as their largest input has."""
-    return Value(max(value.size for value in given))
+    return Value(max(value.size for value in operands))
 
 
 def _filled(count: float, shape: tuple[int, ...] | None = None) -> Value | None:
     return Value(max(0, math.ceil(count)), shape, made=True) if math.isfinite(count) else None
 
 
-def _range(node: NodeProto, given: Sequence[Value]) -> Value | None:
-    numbers = [value.numbers[0] for value in given if value.numbers is not None and value.size]
+def _range(node: NodeProto, operands: Sequence[Value]) -> Value | None:
+    numbers = [value.numbers[0] for value in operands if value.numbers is not None and value.size]
     if len(numbers) != 3 or not numbers[2]:
         return None
     start, limit, step = numbers
-    made = _filled((limit - start) / step)
-    return None if made is None else Value(made.size, (made.size,), made=True)
+    result = _filled((limit - start) / step)
+    return None if result is None else Value(result.size, (result.size,), made=True)
 
 
-def _of_shape(node: NodeProto, given: Sequence[Value]) -> Value | None:
+def _of_shape(node: NodeProto, operands: Sequence[Value]) -> Value | None:
     """ConstantOfShape, Expand, Tile: the last input has the sizes, or how often each is repeated."""
-    sizes = given[-1].numbers
+    sizes = operands[-1].numbers
     if sizes is None or not np.isfinite(sizes).all():
         return None
     times = float(np.maximum(sizes, 1).prod())
     if node.op_type != "ConstantOfShape":
-        return _filled(times * given[0].size if node.op_type == "Tile" else times)
-    made = _filled(times, tuple(map(int, sizes)))
-    if made is None or made.size > FEW:
-        return made
+        return _filled(times * operands[0].size if node.op_type == "Tile" else times)
+    result = _filled(times, tuple(map(int, sizes)))
+    if result is None or result.size > FEW:
+        return result
     filling = next((numpy_helper.to_array(a.t).reshape(-1) for a in node.attribute if a.HasField("t")), np.zeros(1))
-    same = filling.size == 1 and filling.dtype.kind in "iuf" and math.prod(made.shape or ()) == made.size
-    return Value(made.size, made.shape, np.full(made.size, filling[0], np.float64) if same else None, made=True)
+    same = filling.size == 1 and filling.dtype.kind in "iuf" and math.prod(result.shape or ()) == result.size
+    return Value(result.size, result.shape, np.full(result.size, filling[0], np.float64) if same else None, made=True)
 
 
-def _pad(node: NodeProto, given: Sequence[Value]) -> Value | None:
-    shape = given[0].shape
-    pads = given[1].numbers if len(given) > 1 else None
-    if shape is None or pads is None or len(given) > 3 or pads.size != 2 * len(shape):
-        return as_large(node, given)
+def _pad(node: NodeProto, operands: Sequence[Value]) -> Value | None:
+    shape = operands[0].shape
+    pads = operands[1].numbers if len(operands) > 1 else None
+    if shape is None or pads is None or len(operands) > 3 or pads.size != 2 * len(shape):
+        return as_large(node, operands)
     return _filled(float(np.maximum(np.array(shape, np.float64) + pads[: len(shape)] + pads[len(shape) :], 0).prod()))
 
 
-def _resize(node: NodeProto, given: Sequence[Value]) -> Value | None:
+def _resize(node: NodeProto, operands: Sequence[Value]) -> Value | None:
     """The last input has the sizes if it is the fourth, and otherwise their scales."""
-    numbers = given[-1].numbers
+    numbers = operands[-1].numbers
     if numbers is None:
-        return as_large(node, given)
-    return _filled(float(numbers.prod()) * (1 if len(node.input) > 3 and node.input[3] else given[0].size))
+        return as_large(node, operands)
+    return _filled(float(numbers.prod()) * (1 if len(node.input) > 3 and node.input[3] else operands[0].size))
 
 
-def _one_hot(node: NodeProto, given: Sequence[Value]) -> Value | None:
-    depth = given[1].numbers if len(given) == 3 else None
-    return as_large(node, given) if depth is None or not depth.size else _filled(given[0].size * float(depth[0]))
+def _one_hot(node: NodeProto, operands: Sequence[Value]) -> Value | None:
+    depth = operands[1].numbers if len(operands) == 3 else None
+    return as_large(node, operands) if depth is None or not depth.size else _filled(operands[0].size * float(depth[0]))
 
 
-def _concat(node: NodeProto, given: Sequence[Value]) -> Value:
-    size, numbers = sum(value.size for value in given), [value.numbers for value in given]
-    flat = all(value.shape is not None and len(value.shape) == 1 for value in given)
+def _concat(node: NodeProto, operands: Sequence[Value]) -> Value:
+    size, numbers = sum(value.size for value in operands), [value.numbers for value in operands]
+    flat = all(value.shape is not None and len(value.shape) == 1 for value in operands)
     joined = np.concatenate([each for each in numbers if each is not None]) if flat and size <= FEW else None
     whole = joined is not None and joined.size == size
-    return Value(size, (size,) if flat else None, joined if whole else None, made=len(given) > 1)
+    return Value(size, (size,) if flat else None, joined if whole else None, made=len(operands) > 1)
 
 
-def _same_numbers(node: NodeProto, given: Sequence[Value]) -> Value:
+def _same_numbers(node: NodeProto, operands: Sequence[Value]) -> Value:
     """Ops that only change the shape or the type."""
-    first = given[0]
-    shape = first.shape if node.op_type in ("Identity", "Cast", "CastLike") else _new_shape(node, given)
+    first = operands[0]
+    shape = first.shape if node.op_type in ("Identity", "Cast", "CastLike") else _new_shape(node, operands)
     fits = shape is not None and math.prod(shape) == first.size
     return Value(first.size, shape if fits else None, first.numbers)
 
 
-def _new_shape(node: NodeProto, given: Sequence[Value]) -> tuple[int, ...] | None:
-    old, numbers = given[0].shape, given[1].numbers if len(given) > 1 else None
+def _new_shape(node: NodeProto, operands: Sequence[Value]) -> tuple[int, ...] | None:
+    old, numbers = operands[0].shape, operands[1].numbers if len(operands) > 1 else None
     listed = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
     axes = listed if numbers is None else numbers.astype(np.int64).tolist()
     if node.op_type == "Reshape":
@@ -267,8 +269,8 @@ def _new_shape(node: NodeProto, given: Sequence[Value]) -> tuple[int, ...] | Non
     return None
 
 
-def _reshaped(old: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
-    sizes = [old[at] if size == 0 and at < len(old) else size for at, size in enumerate(wanted)]
+def _reshaped(old: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
+    sizes = [old[at] if size == 0 and at < len(old) else size for at, size in enumerate(asked)]
     rest = math.prod(size for size in sizes if size != -1)
     return tuple(math.prod(old) // max(rest, 1) if size == -1 else size for size in sizes)
 
@@ -276,19 +278,19 @@ def _reshaped(old: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
 def _elementwise(compute: Callable[..., Any] | None, count: int | None = None) -> Rule:
     """Ops that broadcast `count` inputs, or any number of them; without `compute` only the shape is known."""
 
-    def rule(node: NodeProto, given: Sequence[Value]) -> Value | None:
-        shapes = [value.shape for value in given if value.shape is not None]
-        if len(shapes) < len(given) or len(given) != (count or len(given)):
-            return as_large(node, given)
+    def rule(node: NodeProto, operands: Sequence[Value]) -> Value | None:
+        shapes = [value.shape for value in operands if value.shape is not None]
+        if len(shapes) < len(operands) or len(operands) != (count or len(operands)):
+            return as_large(node, operands)
         shape = _broadcast(shapes)
         if shape is None:
             return None
-        size, numbers = math.prod(shape), [value.numbers for value in given if value.numbers is not None]
-        if compute is None or size > FEW or len(numbers) < len(given):
+        size, numbers = math.prod(shape), [value.numbers for value in operands if value.numbers is not None]
+        if compute is None or size > FEW or len(numbers) < len(operands):
             return Value(size, shape)
         parts = (each.reshape(own) for each, own in zip(numbers, shapes, strict=True))
-        found = np.broadcast_to(np.asarray(compute(*parts), np.float64), shape)
-        return Value(size, shape, found.reshape(-1))
+        numbers_of_result = np.broadcast_to(np.asarray(compute(*parts), np.float64), shape)
+        return Value(size, shape, numbers_of_result.reshape(-1))
 
     return rule
 
@@ -305,20 +307,20 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     return tuple(sizes)
 
 
-def _product(node: NodeProto, given: Sequence[Value]) -> Value | None:
-    one, other = given[0].shape, given[-1].shape
+def _product(node: NodeProto, operands: Sequence[Value]) -> Value | None:
+    one, other = operands[0].shape, operands[-1].shape
     if one is None or other is None or len(one) < 2 or len(other) < 2:
-        return as_large(node, given)
+        return as_large(node, operands)
     before = _broadcast([one[:-2], other[:-2]]) if len(one) > 2 or len(other) > 2 else ()
     return None if before is None else Value(math.prod(shape := (*before, one[-2], other[-1])), shape)
 
 
-def _gather(node: NodeProto, given: Sequence[Value]) -> Value | None:
+def _gather(node: NodeProto, operands: Sequence[Value]) -> Value | None:
     """Numbers of one axis; of others, as many rows as there are indices, each at most all of the rest."""
-    values, places = given[0], given[-1]
+    values, places = operands[0], operands[-1]
     axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
     if values.shape is None or not values.shape:
-        return as_large(node, given)
+        return as_large(node, operands)
     size = places.size * values.size // max(values.shape[axis % len(values.shape)], 1)
     if len(values.shape) > 1 or values.numbers is None or places.numbers is None or not values.size:
         return Value(size)
@@ -326,23 +328,23 @@ def _gather(node: NodeProto, given: Sequence[Value]) -> Value | None:
     return Value(size, places.shape, values.numbers[at])
 
 
-def _slice(node: NodeProto, given: Sequence[Value]) -> Value | None:
-    values, bounds = given[0], [value.numbers for value in given[1:3]]
-    step = given[4].numbers if len(given) > 4 else np.ones(1)
+def _slice(node: NodeProto, operands: Sequence[Value]) -> Value | None:
+    values, bounds = operands[0], [value.numbers for value in operands[1:3]]
+    step = operands[4].numbers if len(operands) > 4 else np.ones(1)
     if values.numbers is None or values.shape is None or len(values.shape) != 1 or step is None or not step.all():
-        return as_large(node, given)
+        return as_large(node, operands)
     limits = [int(np.clip(each[0], -FEW - 1, FEW + 1)) for each in bounds if each is not None and each.size == 1]
     if len(limits) != 2 or step.size != 1:
-        return as_large(node, given)
-    found = values.numbers[limits[0] : limits[1] : int(np.clip(step[0], -FEW, FEW)) or 1]
-    return Value(found.size, (found.size,), found)
+        return as_large(node, operands)
+    picked = values.numbers[limits[0] : limits[1] : int(np.clip(step[0], -FEW, FEW)) or 1]
+    return Value(picked.size, (picked.size,), picked)
 
 
 def _reduced(compute: Callable[[Array], Any]) -> Rule:
     """Reductions, whose numbers are read for one axis at most."""
 
-    def rule(node: NodeProto, given: Sequence[Value]) -> Value:
-        first = given[0]
+    def rule(node: NodeProto, operands: Sequence[Value]) -> Value:
+        first = operands[0]
         if first.numbers is None or first.shape is None or len(first.shape) > 1 or not first.size:
             return Value(first.size)
         kept = next((a.i for a in node.attribute if a.name == "keepdims"), 1)

@@ -23,8 +23,8 @@ def demands(model: onnx.ModelProto) -> str:
     """What the model demands beyond the limits, as text; empty if it does not."""
     if excess := _calls(model):
         return excess
-    if (made := made_of_constants(_inlined(model))) > MAX_MADE:
-        return f"{_about(made)} elements computed from constants, expected at most {MAX_MADE}"
+    if (count := made_of_constants(_inlined(model))) > MAX_MADE:
+        return f"{_about(count)} elements computed from constants, expected at most {MAX_MADE}"
     return ""
 
 

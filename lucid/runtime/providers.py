@@ -27,11 +27,11 @@ def check_installation() -> None:
     Raises:
         ProviderError: for none, or two that overwrite each other's files.
     """
-    found = wheels()
-    if len(found) > 1:
+    installed = wheels()
+    if len(installed) > 1:
         raise ProviderError(
-            f"{' and '.join(found)} are installed together and overwrite each other's files: "
-            f"pip uninstall -y {' '.join(found)}, then install the one you need again"
+            f"{' and '.join(installed)} are installed together and overwrite each other's files: "
+            f"pip uninstall -y {' '.join(installed)}, then install the one you need again"
         )
     if util.find_spec("onnxruntime") is None:
         raise ProviderError("onnxruntime is not installed: pip install onnxruntime, or onnxruntime-gpu for CUDA")

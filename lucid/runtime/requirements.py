@@ -123,7 +123,7 @@ def table_rows(model: onnx.ModelProto) -> dict[str, int]:
         if tensor.elem_type == onnx.TensorProto.FLOAT and tensor.shape.dim and tensor.shape.dim[0].dim_value:
             rows[value.name] = tensor.shape.dim[0].dim_value
     indices = {value.name: value.name for value in graph.input if value.name not in rows}
-    found: dict[str, int] = {}
+    fewest: dict[str, int] = {}
     for node in graph.node:
         if node.op_type in _SAME_ROWS:
             if node.input[0] in rows:
@@ -132,8 +132,8 @@ def table_rows(model: onnx.ModelProto) -> dict[str, int]:
                 indices[node.output[0]] = indices[node.input[0]]
         elif node.op_type in _LOOKUPS and node.input[0] in rows and node.input[1] in indices and _of_rows(node):
             name, count = indices[node.input[1]], rows[node.input[0]]
-            found[name] = min(count, found.get(name, count))
-    return found
+            fewest[name] = min(count, fewest.get(name, count))
+    return fewest
 
 
 def _of_rows(node: onnx.NodeProto) -> bool:

@@ -105,7 +105,7 @@ class Session:
         if unknown:
             raise TypeError(f"Session: option {', '.join(unknown)} does not exist; choose from {', '.join(_OPTIONS)}")
         settings = _wanted(providers)
-        wanted = list(settings)
+        chosen = list(settings)
         options = session_options(
             threads=threads,
             spinning=spinning,
@@ -123,10 +123,10 @@ class Session:
             self._session, self._limits = _load(model, options, settings, config or {})
         if flush_denormals and not denormals.AVAILABLE and not denormals.flushing():
             warnings.warn(_HALF_FLUSHED, RuntimeWarning, stacklevel=2)
-        inactive = [name for name in wanted if name not in self._session.get_providers()]
+        inactive = [name for name in chosen if name not in self._session.get_providers()]
         if inactive:
             raise _providers.ProviderError(f"{inactive[0]} did not start: {_providers.why_inactive(inactive[0])}")
-        self.providers: tuple[str, ...] = tuple(wanted)
+        self.providers: tuple[str, ...] = tuple(chosen)
         self.inputs = {value.name: read_type(value) for value in self._session.get_inputs()}
         self.optional = {value.name: read_type(value) for value in self._session.get_overridable_initializers()}
         self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
@@ -134,7 +134,7 @@ class Session:
         self._multiples = _multiples(size for _, shape in self.inputs.values() for size in shape)
         self._adapters, self.adapter = Adapters(self.optional), adapter
         self._adapters.values(adapter)
-        self.memory = _providers.memory(wanted[0])
+        self.memory = _providers.memory(chosen[0])
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run on tensors or arrays, by position or name.
@@ -307,16 +307,16 @@ class Session:
             )
         sizes: dict[str, tuple[int, str]] = {}
         for name, (dtype, shape) in types.items():
-            given_type, given = inputs[name]
+            given_type, lengths = inputs[name]
             if dtype is not None and given_type != dtype.numpy:
                 raise TypeError(f"Session: input {name} has dtype {given_type}, expected {dtype}; use .astype(...)")
-            fits = len(given) == len(shape) and all(
-                n == size for n, size in zip(given, shape, strict=True) if isinstance(size, int)
+            fits = len(lengths) == len(shape) and all(
+                n == size for n, size in zip(lengths, shape, strict=True) if isinstance(size, int)
             )
             if not fits:
                 shown = ", ".join(str(size) for size in shape)
-                raise ValueError(f"Session: input {name} has shape {list(given)}, expected [{shown}]")
-            for axis, (size, n) in enumerate(zip(shape, given, strict=True)):
+                raise ValueError(f"Session: input {name} has shape {list(lengths)}, expected [{shown}]")
+            for axis, (size, n) in enumerate(zip(shape, lengths, strict=True)):
                 known, where = sizes.setdefault(size, (n, f"{name} axis {axis}")) if isinstance(size, str) else (n, "")
                 if known != n:
                     raise ValueError(
@@ -335,28 +335,28 @@ class Session:
 
 def _multiples(sizes: Iterable[int | str | None]) -> dict[str, Reading]:
     """How sizes that are multiples of a name, such as ``2*L + 1``, are read, by their text."""
-    found: dict[str, Reading] = {}
+    by_text: dict[str, Reading] = {}
     for text in {size for size in sizes if isinstance(size, str)}:
         with suppress(ValueError):  # files of other exporters may have any text
             for reading in readings([(dim(text),)]):
                 if reading.times > 1 and isinstance(reading.rest, int):
-                    found[text] = reading
-    return found
+                    by_text[text] = reading
+    return by_text
 
 
 def _wanted(providers: str | Sequence[Provider] | None) -> dict[str, dict[str, str]]:
     """The full names of the providers, which are all available, each with its options."""
-    given: Sequence[Provider] = (
+    asked: Sequence[Provider] = (
         ["cpu"] if providers is None else [providers] if isinstance(providers, str) else providers
     )
-    if not given:
+    if not asked:
         raise _providers.ProviderError('Session: providers is empty; name at least one, such as "cpu"')
-    wanted: dict[str, dict[str, str]] = {}
-    for one in given:
+    chosen: dict[str, dict[str, str]] = {}
+    for one in asked:
         match one:
             case str(name) | [str(name), {}]:
                 settings = {} if isinstance(one, str) else {key: str(value) for key, value in one[1].items()}
-                wanted[_providers.full_name(name)] = settings
+                chosen[_providers.full_name(name)] = settings
                 if settings and _providers.full_name(name) == CPU:
                     raise ValueError(
                         f"Session: {CPU} has no option {', '.join(settings)}, and onnxruntime would ignore it; "
@@ -367,8 +367,8 @@ def _wanted(providers: str | Sequence[Provider] | None) -> dict[str, dict[str, s
                     f'Session: providers has {one!r}, expected a name such as "cpu", or a pair of a name and a '
                     'mapping of its options, such as ("cuda", {"use_tf32": 0})'
                 )
-    _providers.check_available(list(wanted))
-    return wanted
+    _providers.check_available(list(chosen))
+    return chosen
 
 
 def _load(

@@ -59,15 +59,15 @@ def _raw_data(data: Buffer, begin: int, end: int) -> tuple[int, int, int] | None
     """The positions of the tag, start and end of a tensor's large raw data; None if the tensor is kept whole."""
     if end - begin < _LARGE:
         return None
-    found = None
+    place = None
     for count, (tag, start, body, stop) in enumerate(_fields(data, begin, end)):
         if count == _MAX_FIELDS:
             return None
         if tag == _RAW_DATA:
-            if found is not None:
+            if place is not None:
                 raise WireError("a tensor with two raw data fields")
-            found = start, body, stop
-    return found
+            place = start, body, stop
+    return place
 
 
 def _fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:

@@ -15,13 +15,13 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
 
 def nodes_inside(nodes: Iterable[NodeProto]) -> list[NodeProto]:
     """Nodes, each followed by those of its branches and bodies."""
-    found: list[NodeProto] = []
+    inside: list[NodeProto] = []
     waiting = list(nodes)[::-1]
     while waiting:
         node = waiting.pop()
-        found.append(node)
+        inside.append(node)
         waiting += [inner for graph in subgraphs(node) for inner in graph.node[::-1]]
-    return found
+    return inside
 
 
 def graphs_inside(graph: GraphProto) -> list[GraphProto]:

@@ -73,8 +73,8 @@ def asked(body: Fields, model: ServedModel, prompt: int, field: str, usual: int 
         if not all(0 <= token < size for token in tokens):
             raise wrong(body[name], name, f"expected ids of tokens below {size}")
     options = over(language.tokenizer.defaults, options)
-    wanted = _first(body, _MAX, options.pop("max_new_tokens", usual or NEW_TOKENS))
-    options["max_new_tokens"] = most = _room(model, language, prompt, wanted, count, field)
+    most_asked = _first(body, _MAX, options.pop("max_new_tokens", usual or NEW_TOKENS))
+    options["max_new_tokens"] = most = _room(model, language, prompt, most_asked, count, field)
     for name in _MIN:
         if body.get(name, 0) > most:
             raise wrong(body[name], name, f"expected at most {most}, as many tokens as the answer may have")
@@ -90,36 +90,36 @@ def constraint_of(body: Fields, tokenizer: Tokenizer) -> Constraint | None:
     Raises:
         RequestError: for several, and for what cannot be met.
     """
-    given: dict[str, Any] = {name: body[name] for name in _STRUCTURES if name in body}
+    structure: dict[str, Any] = {name: body[name] for name in _STRUCTURES if name in body}
     form = body.get("response_format", {})
     kind = form.get("type", "text")
     if kind == "json_object":
-        given["json_schema"] = {"type": "object"}
+        structure["json_schema"] = {"type": "object"}
     elif kind == "json_schema":
-        given["json_schema"] = form.get("json_schema", {}).get("schema", {"type": "object"})
+        structure["json_schema"] = form.get("json_schema", {}).get("schema", {"type": "object"})
     return made_constraint(
-        tokenizer, given, "response_format" if kind != "text" else next(iter(given), "response_format")
+        tokenizer, structure, "response_format" if kind != "text" else next(iter(structure), "response_format")
     )
 
 
-def made_constraint(tokenizer: Tokenizer, given: Mapping[str, Any], field: str) -> Constraint | None:
+def made_constraint(tokenizer: Tokenizer, structure: Mapping[str, Any], field: str) -> Constraint | None:
     """A constraint of one kind.
 
     Raises:
         RequestError: for what cannot be met, and if the server lacks llguidance.
     """
     try:
-        return tokenizer.constraint(**given)
+        return tokenizer.constraint(**structure)
     except (TypeError, ValueError) as error:
         raise RequestError(str(error), field) from error
     except ModuleNotFoundError as error:
         raise RequestError(f"{field} is not served here: {error}", field, 501) from error
 
 
-def _room(model: ServedModel, language: LanguageModel, prompt: int, wanted: int, count: int, field: str) -> int:
+def _room(model: ServedModel, language: LanguageModel, prompt: int, most_asked: int, count: int, field: str) -> int:
     """How many tokens an answer may have, of those that are wanted."""
     positions = language.max_positions
-    new = wanted if positions is None else min(wanted, positions - prompt)
+    new = most_asked if positions is None else min(most_asked, positions - prompt)
     if new < 1:
         raise RequestError(
             f"{field} have {prompt} tokens and the model {positions} positions, which leaves none for an answer; "

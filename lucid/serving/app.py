@@ -114,7 +114,7 @@ def application(
         Endpoint("/", page, "a page to try the model", "text/html"),
         Endpoint("/docs", page, "a page of this description", "text/html"),
     ]
-    made = Starlette(
+    app = Starlette(
         routes=[endpoint.route() for endpoint in endpoints],
         middleware=[
             *([Middleware(CORSMiddleware, allow_origins=list(origins), **_CORS)] if origins else []),
@@ -123,8 +123,8 @@ def application(
         ],
         exception_handlers={RequestError: _refused, HTTPException: _not_found, ClientDisconnect: _unread},
     )
-    made.state.model = model
-    return made
+    app.state.model = model
+    return app
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -135,9 +135,9 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _not_found(request: Request, error: Exception) -> Response:
     """The answer to an unknown path, or a method that a path does not have."""
     assert isinstance(error, HTTPException)
-    said = f"{request.method} {request.url.path}: {HTTPStatus(error.status_code).phrase}"
+    what = f"{request.method} {request.url.path}: {HTTPStatus(error.status_code).phrase}"
     paths = [route.path_format for route in request.app.routes if isinstance(route, Route)]
-    refused = RequestError(f"{said}; there are {', '.join(paths)}", status=error.status_code)
+    refused = RequestError(f"{what}; there are {', '.join(paths)}", status=error.status_code)
     return response(request.url.path, refused, error.headers)
 
 

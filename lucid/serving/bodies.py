@@ -98,18 +98,18 @@ def _fields(value: Fields, schema: Schema, where: str) -> Fields:
     """The fields of an object that are there, each checked against its own table."""
     prefix = f"{where}." if where else ""
     others = schema.get("additionalProperties", {})
-    found = {}
+    fields = {}
     known = schema.get("properties", {})
     for name, one in value.items():
         if name in known:
             if one is not None:
-                found[name] = checked(one, known[name], prefix + name)
+                fields[name] = checked(one, known[name], prefix + name)
         else:
-            found[name] = checked(one, others, prefix + name)
+            fields[name] = checked(one, others, prefix + name)
     for name in schema.get("required", ()):
-        if name not in found:
+        if name not in fields:
             raise RequestError(f"{prefix}{name} is missing, expected {_expected(known[name])}", prefix + name)
-    return found
+    return fields
 
 
 def _expected(schema: Schema) -> str:

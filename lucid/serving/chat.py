@@ -26,8 +26,8 @@ async def complete(model: ServedModel, request: Request, body: Fields) -> Respon
     Raises:
         RequestError: for a conversation that has no room, or a field that is wrong or not served.
     """
-    answers, wanted, forms = await asyncio.to_thread(_answers, model, body)
-    return await respond(model, request, answers, wanted, forms)
+    answers, request_options, forms = await asyncio.to_thread(_answers, model, body)
+    return await respond(model, request, answers, request_options, forms)
 
 
 def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[ChatForm]]:
@@ -42,7 +42,7 @@ def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, lis
         ids = tokenizer.encode_chat(messages, tools.definitions or None)
     except ValueError as error:
         raise RequestError(f"messages: {error}", "messages") from error
-    wanted = asked(body, model, len(ids), "messages")
+    request_options = asked(body, model, len(ids), "messages")
     constraint = constraint_of(body, tokenizer)
     if tools.schema is not None:
         if constraint is not None:
@@ -52,10 +52,12 @@ def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, lis
         constraint = made_constraint(tokenizer, {"json_schema": tools.schema}, "tools")
     options: dict[str, Any] = {"constraint": constraint, "logprobs": _logprobs(body)}
     try:
-        answers = [language.answer(ids, **wanted.of(number), **options) for number in range(wanted.times)]
+        answers = [
+            language.answer(ids, **request_options.of(number), **options) for number in range(request_options.times)
+        ]
     except (TypeError, ValueError) as error:
         raise RequestError(str(error)) from error
-    return answers, wanted, [ChatForm(tokenizer, tools)] * len(answers)
+    return answers, request_options, [ChatForm(tokenizer, tools)] * len(answers)
 
 
 def _logprobs(body: Fields) -> int | None:

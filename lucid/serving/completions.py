@@ -28,8 +28,8 @@ async def complete(model: ServedModel, request: Request, body: Fields) -> Respon
     Raises:
         RequestError: for a prompt that has no room, or a field that is wrong or not served.
     """
-    answers, wanted, forms = await asyncio.to_thread(_answers, model, body)
-    return await respond(model, request, answers, wanted, forms)
+    answers, request_options, forms = await asyncio.to_thread(_answers, model, body)
+    return await respond(model, request, answers, request_options, forms)
 
 
 def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[TextForm]]:
@@ -37,38 +37,40 @@ def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, lis
     assert language is not None
     prompts = _prompts(model, body)
     longest = max(prompts, key=len)
-    wanted = asked(body, model, len(longest), "prompt", _NEW_TOKENS)
-    model.check_answers(len(prompts) * wanted.times, "prompt")
+    request_options = asked(body, model, len(longest), "prompt", _NEW_TOKENS)
+    model.check_answers(len(prompts) * request_options.times, "prompt")
     options: dict[str, Any] = {"constraint": constraint_of(body, language.tokenizer), "logprobs": body.get("logprobs")}
     try:
         answers = [
-            language.answer(ids, **wanted.of(number), **options) for ids in prompts for number in range(wanted.times)
+            language.answer(ids, **request_options.of(number), **options)
+            for ids in prompts
+            for number in range(request_options.times)
         ]
     except (TypeError, ValueError) as error:
         raise RequestError(str(error)) from error
-    return answers, wanted, [TextForm(language.tokenizer) for _ in answers]
+    return answers, request_options, [TextForm(language.tokenizer) for _ in answers]
 
 
 def _prompts(model: ServedModel, body: Fields) -> list[list[int]]:
     """The ids of each prompt: a text, or ids, or a list of either."""
-    language, given = model.language, body["prompt"]
+    language, prompt = model.language, body["prompt"]
     assert language is not None
-    several = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+    several = prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
     model.check_answers(len(several), "prompt")  # before the texts are read
-    found = []
+    ids = []
     for one in several:
         if isinstance(one, str):
             model.check_characters(len(one), "prompt")
             try:
-                found.append(language.tokenizer.encode(one))
+                ids.append(language.tokenizer.encode(one))
             except ValueError as error:
                 raise RequestError(f"prompt: {error}", "prompt") from error
             continue
         size = language.tokenizer.library.get_vocab_size()
         if not all(token < size for token in one):
-            raise wrong(given, "prompt", f"expected ids of tokens below {size}")
-        found.append(one)
-    return found
+            raise wrong(prompt, "prompt", f"expected ids of tokens below {size}")
+        ids.append(one)
+    return ids
 
 
 class TextForm:

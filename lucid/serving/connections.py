@@ -56,9 +56,9 @@ def ask_for_files() -> None:
     """Raise this process's limit of open files, at most to what is enough."""
     if sys.platform != "win32":
         files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = _ENOUGH if most == resource.RLIM_INFINITY else min(_ENOUGH, most)
-        if files != resource.RLIM_INFINITY and files < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        target = _ENOUGH if most == resource.RLIM_INFINITY else min(_ENOUGH, most)
+        if files != resource.RLIM_INFINITY and files < target:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, most))
 
 
 @cache

@@ -100,14 +100,14 @@ def _of_model(schema: Schema, model: str) -> Schema:
 
 def _nullable(schema: Schema) -> Schema:
     """The table, in which a field that may be left out may also be null."""
-    made = dict(schema)
-    if "properties" in made:
-        made["properties"] = {
-            name: each if name in made.get("required", ()) else {"anyOf": [each, {"type": "null"}]}
-            for name, each in ((name, _nullable(one)) for name, one in made["properties"].items())
+    nullable = dict(schema)
+    if "properties" in nullable:
+        nullable["properties"] = {
+            name: each if name in nullable.get("required", ()) else {"anyOf": [each, {"type": "null"}]}
+            for name, each in ((name, _nullable(one)) for name, one in nullable["properties"].items())
         }
-    if "items" in made:
-        made["items"] = _nullable(made["items"])
-    if "anyOf" in made:
-        made["anyOf"] = [_nullable(one) for one in made["anyOf"]]
-    return made
+    if "items" in nullable:
+        nullable["items"] = _nullable(nullable["items"])
+    if "anyOf" in nullable:
+        nullable["anyOf"] = [_nullable(one) for one in nullable["anyOf"]]
+    return nullable

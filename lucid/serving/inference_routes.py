@@ -62,19 +62,19 @@ def endpoints(model: ServedModel) -> list[Endpoint]:
         return await _inferred(model, request)
 
     one = f"{INFERENCE}/models/{{name}}"
-    found = [
+    listed = [
         Endpoint(INFERENCE, server, "the server", tables.SERVER),
         Endpoint(f"{INFERENCE}/health/live", live, "whether the server is there"),
         Endpoint(f"{INFERENCE}/health/ready", live, "whether the server is ready"),
     ]
     for place in (one, f"{one}/versions/{{version}}"):
         about = "the results of the task, or of the tensors of the file"
-        found += [
+        listed += [
             Endpoint(place, metadata, "inputs and outputs of the model", tables.METADATA),
             Endpoint(f"{place}/ready", ready, "whether the model is ready"),
             Endpoint(f"{place}/infer", infer, about, tables.INFERENCE, _TAKES, binary=True),
         ]
-    return found
+    return listed
 
 
 def _described(model: ServedModel) -> dict[str, Any]:
@@ -111,15 +111,15 @@ def _read(data: bytes, header: str | None) -> tuple[Fields, dict[str, Array]]:
     """The description of a request, and its inputs."""
     known = header is None or (header.isascii() and header.isdigit() and len(header) <= _DIGITS)
     if header is not None and not (known and int(header) <= len(data)):
-        said = header[: 2 * _DIGITS]
-        raise RequestError(f"the header {_HEADER} is {said!r}, expected at most the {len(data)} bytes of the body")
+        count = header[: 2 * _DIGITS]
+        raise RequestError(f"the header {_HEADER} is {count!r}, expected at most the {len(data)} bytes of the body")
     length = len(data) if header is None else int(header)
     body = parsed(data[:length], _TAKES)
     arrays: dict[str, Array] = {}
-    for place, given in enumerate(body["inputs"]):
-        array, size = tensors.read(given, data[length:], f"inputs[{place}]")
+    for place, entry in enumerate(body["inputs"]):
+        array, size = tensors.read(entry, data[length:], f"inputs[{place}]")
         length += size
-        arrays[given["name"]] = array
+        arrays[entry["name"]] = array
     if length != len(data):
         raise RequestError(f"the body has {len(data) - length} bytes after the last input, expected none")
     return body, arrays
@@ -146,14 +146,14 @@ async def _computed(model: ServedModel, arrays: dict[str, Array]) -> dict[str, A
         raise RequestError(f"inputs: the model does not compute these: {error}", "inputs") from error
 
 
-async def _of_rows(model: ServedModel, given: list[Array]) -> dict[str, Array]:
+async def _of_rows(model: ServedModel, inputs: list[Array]) -> dict[str, Array]:
     """The columns of the task for texts or images (N,) or (N, 1)."""
-    if len({column.size for column in given}) != 1 or not given[0].size:
+    if len({column.size for column in inputs}) != 1 or not inputs[0].size:
         raise RequestError("the inputs have no texts, or not the same number of them", "inputs")
     field = model.fields[0]
-    columns = [_images(column) if field == IMAGE else _texts(column) for column in given]
-    found, _ = await model.results(list(zip(*columns, strict=True)), field)
-    results = {name: [row[name] for row in found] for name in found[0]}
+    columns = [_images(column) if field == IMAGE else _texts(column) for column in inputs]
+    rows, _ = await model.results(list(zip(*columns, strict=True)), field)
+    results = {name: [row[name] for row in rows] for name in rows[0]}
     kinds = {} if model.rows is None else {name: column.kind for name, column in model.rows.columns.items()}
     if ragged := [name for name in results if kinds[name] in (Kind.SPARSE, Kind.VECTORS)]:
         raise RequestError(
@@ -175,29 +175,33 @@ def _texts(column: Array) -> list[Any]:
 
 def _images(column: Array) -> list[Any]:
     """Bytes of files alone: a text would name a file of the server's."""
-    found = column.ravel().tolist()
-    if not all(isinstance(one, bytes) for one in found):
+    values = column.ravel().tolist()
+    if not all(isinstance(one, bytes) for one in values):
         raise RequestError(
             f"input {IMAGE}: expected image files, each an element of BYTES as binary data (binary_data_size)",
             IMAGE,
         )
-    return found
+    return values
 
 
 def _answer(model: ServedModel, body: Fields, outputs: dict[str, Array]) -> Response:
     """The outputs that are asked for, all by default; as bytes where that is asked for."""
     all_binary = body.get("parameters", {}).get("binary_data_output", False)
-    wanted = dict.fromkeys(outputs, all_binary)
+    chosen = dict.fromkeys(outputs, all_binary)
     if "outputs" in body:
-        wanted = {one["name"]: one.get("parameters", {}).get("binary_data", all_binary) for one in body["outputs"]}
-    if unknown := [name for name in wanted if name not in outputs]:
+        chosen = {one["name"]: one.get("parameters", {}).get("binary_data", all_binary) for one in body["outputs"]}
+    if unknown := [name for name in chosen if name not in outputs]:
         raise RequestError(f"there is no output {unknown[0]!r}; there are {', '.join(outputs)}", "outputs")
-    made = [tensors.written(name, outputs[name], binary) for name, binary in wanted.items()]
-    told: dict[str, Any] = {"model_name": model.name, "model_version": VERSION, "outputs": [one for one, _ in made]}
+    entries = [tensors.written(name, outputs[name], binary) for name, binary in chosen.items()]
+    answer: dict[str, Any] = {
+        "model_name": model.name,
+        "model_version": VERSION,
+        "outputs": [one for one, _ in entries],
+    }
     if "id" in body:
-        told["id"] = body["id"]
-    head, tail = json_bytes(told, allow_nan=True), b"".join(data for _, data in made)
-    if not any(wanted.values()):
+        answer["id"] = body["id"]
+    head, tail = json_bytes(answer, allow_nan=True), b"".join(data for _, data in entries)
+    if not any(chosen.values()):
         return Response(head, media_type="application/json")
     headers = {"Inference-Header-Content-Length": str(len(head))}
     return Response(head + tail, media_type="application/octet-stream", headers=headers)

@@ -24,7 +24,7 @@ def messages_of(body: Fields) -> list[Message]:
     Raises:
         RequestError: for one without content, and calls whose arguments are not JSON.
     """
-    found: list[Message] = []
+    messages: list[Message] = []
     for place, message in enumerate(body["messages"]):
         where = f"messages[{place}]"
         calls = [_called(call["function"], where) for call in message.get("tool_calls", [])]
@@ -34,13 +34,13 @@ def messages_of(body: Fields) -> list[Message]:
         if content is None:
             raise wrong(content, f"{where}.content", "expected a string, or a list of texts")
         role = message["role"]
-        told: dict[str, Any] = {"role": "system" if role == "developer" else role, "content": content}
+        entry: dict[str, Any] = {"role": "system" if role == "developer" else role, "content": content}
         if calls:
-            told["tool_calls"] = [{"type": "function", "function": call} for call in calls]
+            entry["tool_calls"] = [{"type": "function", "function": call} for call in calls]
         if role == "tool":
-            told["tool_call_id"] = message.get("tool_call_id", "")
-        found.append(told)
-    return found
+            entry["tool_call_id"] = message.get("tool_call_id", "")
+        messages.append(entry)
+    return messages
 
 
 def _called(function: Fields, where: str) -> dict[str, Any]:
@@ -100,15 +100,15 @@ class Tools:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return []
-        found = []
+        calls = []
         for one in value if isinstance(value, list) else [value]:
             arguments = one.get("arguments", one.get("parameters")) if isinstance(one, dict) else None
             name = one.get("name") if isinstance(one, dict) else None
             if not isinstance(arguments, dict) or not isinstance(name, str) or name not in self.schemas:
                 return []
             function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
-            found.append({"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function})
-        return found
+            calls.append({"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function", "function": function})
+        return calls
 
 
 def _moved(schema: Any, place: str) -> Any:

@@ -42,21 +42,21 @@ def endpoints(model: ServedModel) -> list[Endpoint]:
         check_name(model, body["model"])
         return await completions.complete(model, request, body)
 
-    found = [
+    listed = [
         Endpoint("/v1/models", models, "the name of the model", tables.MODELS),
         Endpoint("/v1/models/{name:path}", one_model, "the model", tables.MODEL),
     ]
     if model.rows is not None and EMBEDDING in model.rows.columns and model.task in SENTENCES:
         column = model.rows.columns[EMBEDDING]
         takes = tables.embeddings(column.width, column.kind is Kind.VECTOR)
-        found.append(Endpoint("/v1/embeddings", embeddings, "embeddings of texts", tables.EMBEDDINGS, takes))
+        listed.append(Endpoint("/v1/embeddings", embeddings, "embeddings of texts", tables.EMBEDDINGS, takes))
     if model.language is not None:
         about, gives = "the continuation of a text", tables.COMPLETION_ANSWER
-        found.append(Endpoint("/v1/completions", text, about, gives, tables.COMPLETION, streams=True))
+        listed.append(Endpoint("/v1/completions", text, about, gives, tables.COMPLETION, streams=True))
         if model.language.tokenizer.chat_template is not None:
             about, gives = "the next message of a conversation", tables.CHAT_ANSWER
-            found.append(Endpoint("/v1/chat/completions", conversation, about, gives, tables.CHAT, streams=True))
-    return found
+            listed.append(Endpoint("/v1/chat/completions", conversation, about, gives, tables.CHAT, streams=True))
+    return listed
 
 
 def check_name(model: ServedModel, name: str) -> None:
@@ -71,13 +71,13 @@ def _described(model: ServedModel) -> dict[str, Any]:
 
 async def _embeddings(model: ServedModel, body: Fields) -> Response:
     assert model.rows is not None
-    dimensions, given = body.get("dimensions", model.rows.columns[EMBEDDING].width), body["input"]
-    texts = [given] if isinstance(given, str) else given
-    found, tokens = await model.results([(text,) for text in texts], "input")
+    dimensions, entry = body.get("dimensions", model.rows.columns[EMBEDDING].width), body["input"]
+    texts = [entry] if isinstance(entry, str) else entry
+    rows, tokens = await model.results([(text,) for text in texts], "input")
     coded = body.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": index, "embedding": _vector(one[EMBEDDING], dimensions, coded)}
-        for index, one in enumerate(found)
+        for index, one in enumerate(rows)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return JsonAnswer({"object": "list", "data": data, "model": model.name, "usage": usage})

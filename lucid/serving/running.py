@@ -124,10 +124,10 @@ def paths(app: Starlette) -> list[str]:
 
 def configured() -> Starlette:
     """The application of a worker, whose settings are in the environment."""
-    told = json.loads(os.environ[_SETTINGS])
-    told["limits"], told["providers"] = Limits(**told["limits"]), tuple(told["providers"])
-    told["origins"] = tuple(told["origins"])
-    return make(Settings(**told))
+    settings = json.loads(os.environ[_SETTINGS])
+    settings["limits"], settings["providers"] = Limits(**settings["limits"]), tuple(settings["providers"])
+    settings["origins"] = tuple(settings["origins"])
+    return make(Settings(**settings))
 
 
 def serve(settings: Settings, app: Starlette | None) -> None:

@@ -68,16 +68,16 @@ class ServedModel:
         prompt: str | None = None,
         adapter: str | os.PathLike[str] | None = None,
     ) -> None:
-        found = exported_folder(folder)
-        if found.decoder is not None:
+        exported = exported_folder(folder)
+        if exported.decoder is not None:
             raise ValueError(
-                f"{found.path}: has an encoder and a decoder, which are not served; lucid map runs them over rows"
+                f"{exported.path}: has an encoder and a decoder, which are not served; lucid map runs them over rows"
             )
-        self.name, self.limits, self.metrics = name or found.path.name, limits, metrics
-        self.created = int(found.model.stat().st_mtime)
-        self.session = Session(found.model, providers, threads=threads, spinning=False, adapter=adapter)
-        self.table_rows = table_rows(check_model_file(found.model))
-        self.task = task_name(self.session, str(found.path))
+        self.name, self.limits, self.metrics = name or exported.path.name, limits, metrics
+        self.created = int(exported.model.stat().st_mtime)
+        self.session = Session(exported.model, providers, threads=threads, spinning=False, adapter=adapter)
+        self.table_rows = table_rows(check_model_file(exported.model))
+        self.task = task_name(self.session, str(exported.path))
         self.thread = ThreadPoolExecutor(1, "lucid-serving")  # one run at a time, over all threads of the session
         self.writers = ThreadPoolExecutor(slots + queue, "lucid-writing")  # one for each answer
         self.most_answers = min(MOST_ANSWERS, slots + queue)
@@ -85,9 +85,9 @@ class ServedModel:
         self.language: LanguageModel | None = None
         self.rows: Task | None = None
         if self.task == "text-generation":
-            self.language = LanguageModel(self.session, load_tokenizer(found.path), slots=slots, queue=queue)
+            self.language = LanguageModel(self.session, load_tokenizer(exported.path), slots=slots, queue=queue)
         else:
-            self.rows = open_task(found, self.session, choices)
+            self.rows = open_task(exported, self.session, choices)
         self.fields: tuple[str, ...] = () if self.rows is None else ("text", "pair")[: self.rows.inputs]
         if self.task.startswith(f"{IMAGE}-"):
             self.fields = (IMAGE,)
@@ -141,19 +141,19 @@ class ServedModel:
     def _ready(self, values: Sequence[Sequence[Any]], field: str) -> tuple[list[Ready], int]:
         """The rows, and how many tokens they have; reading stops at the limit."""
         assert self.rows is not None
-        found: list[Ready] = []
+        prepared: list[Ready] = []
         tokens = 0
         for place, row in enumerate(values):
             for value in row:
                 if isinstance(value, str):
                     self.check_characters(len(value), f"{field}[{place}]")
             try:
-                found.append(self.rows.ready(row))
+                prepared.append(self.rows.ready(row))
             except RowError as error:
                 raise RequestError(f"{field}[{place}]: {error}", field) from error
-            tokens += found[-1].size
+            tokens += prepared[-1].size
             self.check_tokens(tokens, field)
-        return found, tokens
+        return prepared, tokens
 
     def _run(self, batch: Sequence[Any]) -> list[dict[str, Any]]:
         assert self.rows is not None

@@ -35,21 +35,21 @@ def datatype(dtype: DType | None) -> str:
     return BYTES if dtype is None else _NAMES.get(np.dtype(dtype.numpy), BYTES)
 
 
-def read(given: Fields, data: bytes, where: str) -> tuple[Array, int]:
+def read(entry: Fields, data: bytes, where: str) -> tuple[Array, int]:
     """An input, and how many bytes of `data` it has; `where` it is in the request, for messages.
 
     Raises:
         RequestError: for a shape or data that do not fit.
     """
-    name, kind, shape = given["name"], given["datatype"], given["shape"]
-    size = given.get("parameters", {}).get("binary_data_size", -1)
+    name, kind, shape = entry["name"], entry["datatype"], entry["shape"]
+    size = entry.get("parameters", {}).get("binary_data_size", -1)
     if size > len(data):
         place = f"{where}.parameters.binary_data_size"
         raise wrong(size, place, f"expected at most the {len(data)} bytes that are left")
     if size >= 0:
         values = _texts(data[:size], name) if kind == BYTES else _numbers(data[:size], _KINDS[kind], name)
-    elif "data" in given:
-        values = _from_json(given["data"], kind, name)
+    elif "data" in entry:
+        values = _from_json(entry["data"], kind, name)
     else:
         raise RequestError(f"{where}.data is missing, expected a list", f"{where}.data")
     if values.size != prod(shape):
@@ -68,16 +68,16 @@ def _numbers(data: bytes, kind: np.dtype[Any], name: str) -> Array:
 
 def _texts(data: bytes, name: str) -> Array:
     """Elements that each have their length in front."""
-    found: list[bytes] = []
+    texts: list[bytes] = []
     place = 0
     while place < len(data):
         end = place + 4
         length = struct.unpack_from("<I", data, place)[0] if end <= len(data) else len(data)
         if end + length > len(data):
-            raise RequestError(f"input {name} is cut off in element {len(found)}")
-        found.append(data[end : end + length])
+            raise RequestError(f"input {name} is cut off in element {len(texts)}")
+        texts.append(data[end : end + length])
         place = end + length
-    return objects(found)
+    return objects(texts)
 
 
 def _from_json(values: list[Any], kind: str, name: str) -> Array:
@@ -86,20 +86,20 @@ def _from_json(values: list[Any], kind: str, name: str) -> Array:
         flat = np.array(values, object).ravel()  # of objects: one of texts has the longest one's length for each
     except ValueError as error:  # lists of different lengths
         raise wrong from error
-    found = set(map(type, flat))
+    kinds = set(map(type, flat))
     if kind == BYTES:
-        if found - {str}:
+        if kinds - {str}:
             raise wrong
         return flat
-    wanted = _KINDS[kind]
-    if found - _PYTHON[wanted.kind]:
+    dtype = _KINDS[kind]
+    if kinds - _PYTHON[dtype.kind]:
         raise wrong
-    if wanted.kind in "iu" and flat.size:
-        least, most = np.iinfo(wanted).min, np.iinfo(wanted).max
+    if dtype.kind in "iu" and flat.size:
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
         if not (least <= min(flat) and max(flat) <= most):
             raise wrong
     try:
-        return flat.astype(wanted)
+        return flat.astype(dtype)
     except OverflowError as error:  # a whole number that no float holds
         raise wrong from error
 
@@ -108,12 +108,12 @@ def written(name: str, array: Array, binary: bool) -> tuple[dict[str, Any], byte
     """An output: its description, and its bytes if they come after it."""
     texts = array.dtype.kind == "O"
     kind = BYTES if texts else _NAMES[array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype]
-    told: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(array.shape)}
+    entry: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(array.shape)}
     if not binary:
-        return {**told, "data": array.ravel().tolist()}, b""
+        return {**entry, "data": array.ravel().tolist()}, b""
     if texts:
         coded = [encoded(str(text)) for text in array.ravel()]
         data = b"".join(struct.pack("<I", len(text)) + text for text in coded)
     else:
         data = np.ascontiguousarray(array).tobytes()
-    return {**told, "parameters": {"binary_data_size": len(data)}}, data
+    return {**entry, "parameters": {"binary_data_size": len(data)}}, data

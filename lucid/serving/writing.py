@@ -100,18 +100,18 @@ class Writing:
     async def pieces(self) -> AsyncIterator[Piece]:
         """The pieces. If the reader stops, or the time is over, the answer ends."""
         loop = asyncio.get_running_loop()
-        found: asyncio.Queue[Piece | None] = asyncio.Queue()
+        queue: asyncio.Queue[Piece | None] = asyncio.Queue()
 
         def write() -> None:
             if loop.time() > self._deadline:  # it waited for a thread
                 self.answer.cancel()
             for text in self.answer:
-                loop.call_soon_threadsafe(found.put_nowait, Piece(text, len(self.answer.ids)))
+                loop.call_soon_threadsafe(queue.put_nowait, Piece(text, len(self.answer.ids)))
 
         writing = loop.run_in_executor(self.model.writers, write)
-        writing.add_done_callback(lambda _: found.put_nowait(None))
+        writing.add_done_callback(lambda _: queue.put_nowait(None))
         try:
-            while (piece := await found.get()) is not None:
+            while (piece := await queue.get()) is not None:
                 self.model.count_answers()
                 yield piece
             await writing
@@ -172,22 +172,22 @@ async def _all(writings: Sequence[Writing]) -> None:
 
 async def _merged(writings: Sequence[Writing]) -> AsyncIterator[tuple[int, Piece | None]]:
     """The pieces of several answers by their numbers, as they come; None after the last of each."""
-    found: asyncio.Queue[tuple[int, Piece | None]] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[int, Piece | None]] = asyncio.Queue()
 
     async def read(number: int, writing: Writing) -> None:
         async for piece in writing.pieces():
-            found.put_nowait((number, piece))
-        found.put_nowait((number, None))
+            queue.put_nowait((number, piece))
+        queue.put_nowait((number, None))
 
     tasks = [asyncio.create_task(read(number, writing)) for number, writing in enumerate(writings)]
     for task in tasks:
         task.add_done_callback(
-            lambda done: found.put_nowait((-1, None)) if done.cancelled() or done.exception() else None
+            lambda done: queue.put_nowait((-1, None)) if done.cancelled() or done.exception() else None
         )
     try:
         for _ in tasks:
             while True:
-                number, piece = await found.get()
+                number, piece = await queue.get()
                 if number < 0:
                     await asyncio.gather(*(task for task in tasks if task.done()))
                 await asyncio.sleep(0)  # a client that has gone is noticed before the next piece is sent
@@ -209,16 +209,16 @@ async def _events(
     for index, form in enumerate(forms):
         if (first := form.first()) is not None:
             yield event(index, first)
-    given = [0] * len(writings)
+    sent = [0] * len(writings)
     try:
         async for index, piece in _merged(writings):
             answer, form = writings[index].answer, forms[index]
             tokens = len(answer.ids) if piece is None else piece.tokens
-            logprobs = answer.logprobs and answer.logprobs[given[index] : tokens]
+            logprobs = answer.logprobs and answer.logprobs[sent[index] : tokens]
             if piece is None:
                 yield event(index, form.last(answer, logprobs))
                 continue
-            given[index] = tokens
+            sent[index] = tokens
             if (fields := form.piece(piece.text, logprobs)) is not None:
                 yield event(index, fields)
     except RequestError as error:  # the status has been sent long ago

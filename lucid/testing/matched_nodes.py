@@ -52,21 +52,21 @@ def match_nodes(file: onnx.ModelProto, export: Assembled, weights: Collection[st
     Args:
         weights: the names of initializers that are weights.
     """
-    made = export.skeleton
-    opsets = {entry.domain: entry.version for entry in made.opset_import}
+    skeleton = export.skeleton
+    opsets = {entry.domain: entry.version for entry in skeleton.opset_import}
     headers = [export.header(name) for name in export.initializers]
-    found = MatchedNodes()
+    matches = MatchedNodes()
     for title in (_by_place, _by_name):
-        found = MatchedNodes()
+        matches = MatchedNodes()
         _match(
             _Scope(file.graph, file.graph.initializer, weights, title),
-            _Scope(made.graph, headers, weights, title),
+            _Scope(skeleton.graph, headers, weights, title),
             opsets,
-            found,
+            matches,
         )
-        if found.same:
+        if matches.same:
             break
-    return found
+    return matches
 
 
 class _Scope:
@@ -125,28 +125,28 @@ def _by_name(path: str, place: int, node: onnx.NodeProto) -> str:
     return node.name or f"{path}/unnamed {place}"
 
 
-def _match(file: _Scope, export: _Scope, opsets: Mapping[str, int], found: MatchedNodes) -> None:
-    found.nodes += len(file.graph.node)
+def _match(file: _Scope, export: _Scope, opsets: Mapping[str, int], matches: MatchedNodes) -> None:
+    matches.nodes += len(file.graph.node)
     pairs = list(_pairs(file, export))
-    found.compared += len(pairs)
-    found.same &= len(pairs) == len(file.graph.node) == len(export.graph.node)
-    found.same &= [file.source(value.name) for value in file.graph.output] == [
+    matches.compared += len(pairs)
+    matches.same &= len(pairs) == len(file.graph.node) == len(export.graph.node)
+    matches.same &= [file.source(value.name) for value in file.graph.output] == [
         export.source(value.name) for value in export.graph.output
     ]
     for title, node, other in pairs:
-        _compare_attributes(node, other, opsets, found)
+        _compare_attributes(node, other, opsets, matches)
         for name, expected in zip(node.input, other.input, strict=True):
             stored = file.tensor(name)
             if stored is not None and export.source(expected) == _CONSTANT:
-                found.constants.append(MatchedConstant(*stored, expected))
+                matches.constants.append(MatchedConstant(*stored, expected))
         bodies, others = _bodies(node), _bodies(other)
-        found.same &= bodies.keys() == others.keys()
+        matches.same &= bodies.keys() == others.keys()
         for name in bodies.keys() & others.keys():
-            _match(file.body(title, name, bodies[name]), export.body(title, name, others[name]), opsets, found)
+            _match(file.body(title, name, bodies[name]), export.body(title, name, others[name]), opsets, matches)
 
 
 def _compare_attributes(
-    node: onnx.NodeProto, other: onnx.NodeProto, opsets: Mapping[str, int], found: MatchedNodes
+    node: onnx.NodeProto, other: onnx.NodeProto, opsets: Mapping[str, int], matches: MatchedNodes
 ) -> None:
     attributes, expected = _attributes(node), _attributes(other)
     if attributes == expected:
@@ -154,10 +154,10 @@ def _compare_attributes(
     added = attributes.keys() - expected.keys()
     defaults = _defaults(node, opsets)
     if defaults is None:  # of an op of a runtime: what more is written cannot be compared
-        found.same &= not added
+        matches.same &= not added
         defaults = attributes
     if attributes != {**{name: defaults[name] for name in added & defaults.keys()}, **expected}:
-        found.changed.append(node.name or node.op_type)
+        matches.changed.append(node.name or node.op_type)
 
 
 def _pairs(file: _Scope, export: _Scope) -> Iterator[tuple[str, onnx.NodeProto, onnx.NodeProto]]:

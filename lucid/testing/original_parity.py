@@ -55,11 +55,11 @@ def original_parity(
     for run, sizes in enumerate(short_sizes(graph)):
         drawn = {**_masks(graph, sizes), **({} if part.draw is None else part.draw(sizes))}
         arrays = random_inputs(graph, sizes, run, drawn)
-        found = session.run(arrays)
-        found = {name: found[name] for name in graph.output_names}
-        expected = model.by_original(arrays)[: len(found)]
+        results = session.run(arrays)
+        results = {name: results[name] for name in graph.output_names}
+        expected = model.by_original(arrays)[: len(results)]
         comparisons += compare_outputs(
-            graph, list(arrays.values()), found, expected, _PROVIDER, sizes, rtol, atol, TIMES_IN_CACHES
+            graph, list(arrays.values()), results, expected, _PROVIDER, sizes, rtol, atol, TIMES_IN_CACHES
         )
     return ParityReport(tuple(comparisons), {})
 

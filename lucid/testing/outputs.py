@@ -16,7 +16,7 @@ from lucid.testing.tolerance import AS_EAGER, Comparison, compare
 def compare_outputs(
     graph: Graph,
     arrays: Sequence[Array],
-    found: Mapping[str, Array],
+    results: Mapping[str, Array],
     expected: Sequence[Array],
     provider: str,
     sizes: Mapping[str, int],
@@ -30,7 +30,7 @@ def compare_outputs(
         rounded = None if computed_in is None else computed_in.numpy
         return [
             compare(got, want, name, provider, sizes, rtol, atol, exact_result, rounded, times)
-            for (name, got), want, exact_result in zip(found.items(), expected, exact, strict=True)
+            for (name, got), want, exact_result in zip(results.items(), expected, exact, strict=True)
         ]
 
     comparisons = compared([None] * len(expected))
@@ -59,9 +59,9 @@ def compare_file(
     """
     compared, config = in_float32(path, graph)
     session = Session(compared, provider, spinning=False, config=config)
-    found = session.run(dict(zip(session.inputs, arrays, strict=True)))
+    results = session.run(dict(zip(session.inputs, arrays, strict=True)))
     expected = graph.run(arrays) if expected is None else expected
-    return compare_outputs(graph, arrays, found, expected, provider, graph.sizes_in(arrays), None, None)
+    return compare_outputs(graph, arrays, results, expected, provider, graph.sizes_in(arrays), None, None)
 
 
 def in_float32(exported: Model, graph: Graph) -> tuple[Model, dict[str, str]]:

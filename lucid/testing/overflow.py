@@ -69,7 +69,7 @@ def half_precision_overflow(
         return Tensor.from_array(array)
 
     arguments_of(model, inputs, kwargs, example)
-    found: dict[tuple[str, str], Overflow] = {}
+    overflows: dict[tuple[str, str], Overflow] = {}
 
     def watch(result: Result, array: Array) -> None:
         if result.type.dtype.kind != "float" or not array.size:
@@ -79,8 +79,8 @@ def half_precision_overflow(
         if largest > kind.largest:
             key = (result.node.scope, result.node.op.name)
             share = np.count_nonzero(magnitudes > kind.largest) / array.size
-            worst = found.get(key, Overflow(*key, 0.0, 0.0))
-            found[key] = Overflow(*key, max(worst.largest, largest), max(worst.share, share))
+            worst = overflows.get(key, Overflow(*key, 0.0, 0.0))
+            overflows[key] = Overflow(*key, max(worst.largest, largest), max(worst.share, share))
 
     trace(model, *inputs, kwargs=kwargs).run(arrays, watch)
-    return tuple(found.values())
+    return tuple(overflows.values())

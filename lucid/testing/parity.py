@@ -132,7 +132,7 @@ def assert_parity(
         weights = compare_weights(exported, again)
         if weights.damaged:
             raise ParityError(ParityReport((), {}, weights=weights))
-    given = to_onnx(graph, target=target, **export) if exported is None else exported
+    file = to_onnx(graph, target=target, **export) if exported is None else exported
     runs: Sequence[Mapping[str, int]] | None = sizes
     not_run: Sequence[str] = ()
     if runs is None:
@@ -140,7 +140,7 @@ def assert_parity(
         runs, not_run = _runs(graph, again or lower(TracedPart(graph), ExportOptions(asked)))
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "dtype": dtype, "draw": draw, "times": times}
     with phase("checking parity"):
-        loaded = load(given, graph, providers, target)
+        loaded = load(file, graph, providers, target)
         report = compare_runs(model, inputs, kwargs, loaded, graph, sizes=runs, **options)
     report = replace(report, weights=weights, branches_not_run=not_run)
     if not report.passed:
@@ -200,7 +200,7 @@ def bisect(
         ModelError, OSError: as `lucid.runtime.check_model_file`, for a path.
     """
     graph = _graph(model, inputs, kwargs, ExportOptions(target, dtype, keep_io_types))
-    wanted = Target.of(target, opset, attention)
+    record = Target.of(target, opset, attention)
     missing = [value.name for value in graph.inputs if arrays and value.name not in arrays]
     if missing:
         raise KeyError(
@@ -209,12 +209,12 @@ def bisect(
         )
     file = exported if exported is None or isinstance(exported, onnx.ModelProto) else _loaded(exported)
     runs = [] if arrays else list(enumerate(default_sizes(graph)))
-    for given in [arrays] if arrays else (random_inputs(graph, values, run) for run, values in reversed(runs)):
+    for example in [arrays] if arrays else (random_inputs(graph, values, run) for run, values in reversed(runs)):
         taken: list[Array] = []
-        run_eagerly(model, inputs, kwargs, given, taken)
+        run_eagerly(model, inputs, kwargs, example, taken)
         taken = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, taken, strict=True)]
         values = graph.sizes_in(taken)
-        for result, comparison in compare_nodes(graph, taken, file, provider, rtol, atol, wanted):
+        for result, comparison in compare_nodes(graph, taken, file, provider, rtol, atol, record):
             if not comparison.passed:
                 expected = result.type.with_shape(bind(result.type.shape, values))
                 return Divergence(comparison.output, result.node.scope, comparison.max_abs, expected)
@@ -271,14 +271,14 @@ def compare_nodes(
     with_outputs, _, _ = with_inner_values(model, list(dict.fromkeys(names[id(result)] for result in shown)))
     exact = at_level_0(with_outputs)
     session = Session(with_outputs if exact is None else exact[0], provider, spinning=False, optimize=False)
-    found = session.run(dict(zip([*session.inputs, *session.optional], arrays, strict=True)))
-    examined = [result for result in shown if names[id(result)] in found]
+    computed = session.run(dict(zip([*session.inputs, *session.optional], arrays, strict=True)))
+    examined = [result for result in shown if names[id(result)] in computed]
     # The export merges nodes that compute the same, so several results may have one name.
     once = {names[id(result)]: result for result in reversed(examined)}
     reference = graph.with_outputs(once)
-    found = {name: found[name] for name in reference.output_names}
+    computed = {name: computed[name] for name in reference.output_names}
     with blas_threads_for(sum(array.size for array in arrays)):
-        compared = compare_outputs(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
+        compared = compare_outputs(reference, arrays, computed, reference.run(arrays), provider, sizes, rtol, atol)
     by_name = dict(zip(once, compared, strict=True))
     return [(result, by_name[names[id(result)]]) for result in examined]
 
@@ -290,7 +290,7 @@ def _check_runs(graph: Graph, providers: Sequence[str] | None, sizes: Sequence[M
         raise ValueError("assert_parity: sizes is empty; leave it out for three runs with different sizes")
     for run in sizes or ():
         if run.keys() != graph.sizes() or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in run.values()):
-            wanted = ", ".join(sorted(graph.sizes())) or "none"
+            names = ", ".join(sorted(graph.sizes())) or "none"
             raise ValueError(
-                f"assert_parity: sizes {dict(run)}: expected a whole number of 0 or more for each of: {wanted}"
+                f"assert_parity: sizes {dict(run)}: expected a whole number of 0 or more for each of: {names}"
             )

@@ -65,14 +65,14 @@ def part_parity(
         return ParityReport((), {}, weights=weights)
     graph = compared.joint()
     runs, steps, not_run = (sizes, (), ()) if sizes is not None else _planned(part, graph, expected, effort)
-    given: dict[str, Any] = {"rtol": rtol, "atol": atol, "sizes": runs, "dtype": options.dtype}
+    how: dict[str, Any] = {"rtol": rtol, "atol": atol, "sizes": runs, "dtype": options.dtype}
     with phase("checking parity"):
         loaded = load(exported, graph, providers, options.target)
         if part.otherwise is not None:
-            report = _alternatives(part, compared, part.otherwise, loaded, **given)
+            report = _alternatives(part, compared, part.otherwise, loaded, **how)
         else:
-            given["times"] = AS_EAGER if part.draw is None else TIMES_IN_CACHES
-            report = compare_runs(part.function, (), part.inputs, loaded, graph, draw=part.draw, steps=steps, **given)
+            how["times"] = AS_EAGER if part.draw is None else TIMES_IN_CACHES
+            report = compare_runs(part.function, (), part.inputs, loaded, graph, draw=part.draw, steps=steps, **how)
     return replace(report, weights=weights, branches_not_run=not_run)
 
 

@@ -81,15 +81,15 @@ def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
                 drawn[value.name] = np.zeros(bind(value.type.shape, sizes), value.type.dtype.numpy)
             elif value.default is not None:
                 drawn[value.name] = value.default
-        given = random_inputs(traced.graph, sizes, _PADDED_RIGHT, drawn)
-    before, after = (run_eagerly(part.function, (), part.inputs, given, []) for part in (source, quantized))
-    found = []
-    for name, wanted, got in zip(traced.graph.output_names, before, after, strict=True):
-        if wanted.dtype.kind == "f":
+        inputs = random_inputs(traced.graph, sizes, _PADDED_RIGHT, drawn)
+    before, after = (run_eagerly(part.function, (), part.inputs, inputs, []) for part in (source, quantized))
+    errors = []
+    for name, expected, got in zip(traced.graph.output_names, before, after, strict=True):
+        if expected.dtype.kind == "f":
             sums = OutputSums()
-            sums.add(0, wanted, got)
-            found.append(sums.error(name))
-    return QuantizingCost(tuple(found), sizes)
+            sums.add(0, expected, got)
+            errors.append(sums.error(name))
+    return QuantizingCost(tuple(errors), sizes)
 
 
 def _sizes(graph: Graph) -> dict[str, int]:

@@ -28,7 +28,7 @@ _SELDOM = 8  # one in so many indices is one that the model treats differently, 
 
 
 def random_inputs(
-    graph: Graph, sizes: Mapping[str, int], run: int = 0, given: Draw | Mapping[str, Array] | None = None
+    graph: Graph, sizes: Mapping[str, int], run: int = 0, draw: Draw | Mapping[str, Array] | None = None
 ) -> dict[str, Array]:
     """Arrays for the inputs of a graph by name: those that are given or drawn, and random ones for the rest.
 
@@ -38,10 +38,10 @@ def random_inputs(
     nothing, with padding on the left in run 1, on the right in run 2, and some random rows. An input bbox (..., 4) gets
     boxes as in LayoutLM: left, top, right and bottom, with left <= right and top <= bottom.
     """
-    drawn = given(sizes) if callable(given) else given or {}
+    drawn = draw(sizes) if callable(draw) else draw or {}
     uses = IndexRanges(graph).uses(sizes)
     padding = _PADDING[min(run, len(_PADDING) - 1)]
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for value in graph.inputs:
         shape = tuple(evaluate(size, sizes) for size in value.type.shape)
         array = drawn.get(value.name)
@@ -51,27 +51,27 @@ def random_inputs(
                 array = array / np.sqrt(shape[0]).astype(array.dtype)
             if value.name == "bbox" and shape[-1:] == (4,):
                 array = np.sort(array.reshape(*shape[:-1], 2, 2), axis=-2).reshape(shape)
-        found[value.name] = array
-    return found
+        arrays[value.name] = array
+    return arrays
 
 
 def run_eagerly(
     model: Model,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
-    given: Mapping[str, Array],
+    inputs_by_name: Mapping[str, Array],
     arrays: list[Array],
 ) -> list[Array]:
     """Run the model itself with NumPy, on its example arrays, and on `given` ones for specs. Adds all to `arrays`."""
 
     def fill(path: str, kind: TensorType, example: Array | None) -> Tensor:
-        arrays.append(given[path].astype(kind.dtype.numpy, copy=False) if example is None else example)
+        arrays.append(inputs_by_name[path].astype(kind.dtype.numpy, copy=False) if example is None else example)
         return Tensor.from_array(arrays[-1])
 
     call, named = arguments_of(model, inputs, kwargs, fill)
-    names = [name for name in adapter_inputs(owner_of(model)) if name in given]
-    arrays += [given[name] for name in names]
-    adapter = {name: Tensor.from_array(given[name]) for name in names}
+    names = [name for name in adapter_inputs(owner_of(model)) if name in inputs_by_name]
+    arrays += [inputs_by_name[name] for name in names]
+    adapter = {name: Tensor.from_array(inputs_by_name[name]) for name in names}
     with evaluating(), located_errors(), given_adapter(adapter):  # as in the export
         result = model(*call, **named)
     return [tensor.numpy() for tensor in outputs_of(result).values()]

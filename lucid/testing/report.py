@@ -89,25 +89,25 @@ class WeightReport:
     def lines(self) -> list[str]:
         """The report as lines; the first one has the counts."""
         mark = "note" if self.passed and not self.whole else _mark(not self.different)
-        found = [f"{mark}  weights: {self.equal} of {self.stored} equal the model's, bit for bit"]
+        lines = [f"{mark}  weights: {self.equal} of {self.stored} equal the model's, bit for bit"]
         if self.different:
             count = sum(item.count for item in self.different)
-            found[0] += f"; {_count(count, 'number')} in {_count(len(self.different), 'weight')} differ"
-            found[0] += "s" if count == 1 else ""
-        found += [f"FAIL  {item}" for item in self.different[:_SHOWN]]
+            lines[0] += f"; {_count(count, 'number')} in {_count(len(self.different), 'weight')} differ"
+            lines[0] += "s" if count == 1 else ""
+        lines += [f"FAIL  {item}" for item in self.different[:_SHOWN]]
         if self.changed_nodes:
-            found.append(f"FAIL  nodes with other attributes: {listed(self.changed_nodes)}")
-        found += [f"FAIL  {item}" for item in self.declared]
+            lines.append(f"FAIL  nodes with other attributes: {listed(self.changed_nodes)}")
+        lines += [f"FAIL  {item}" for item in self.declared]
         if self.damaged:
-            found.append("note  the file was not run: nodes or constants that it computes with are not the model's")
+            lines.append("note  the file was not run: nodes or constants that it computes with are not the model's")
         if self.not_compared:
             reasons = [f"{name} ({why})" for name, why in self.not_compared.items()]
-            found.append(f"note  {len(reasons)} were not compared: {listed(reasons)}")
+            lines.append(f"note  {len(reasons)} were not compared: {listed(reasons)}")
         if self.missing:
-            found.append(f"note  {len(self.missing)} of the export are not in the file: {listed(self.missing)}")
+            lines.append(f"note  {len(self.missing)} of the export are not in the file: {listed(self.missing)}")
         if self.note:
-            found.append(f"note  {self.note}")
-        return [visible(line) for line in found]
+            lines.append(f"note  {self.note}")
+        return [visible(line) for line in lines]
 
 
 _SHOWN = 5

@@ -85,7 +85,7 @@ def operations_per_token(graph: Graph) -> int:
 
 def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes, tripled until each convolution and pooling of the graph has a window, and bounds are reached."""
-    found = dict(sizes)
+    enough = dict(sizes)
     needed: list[tuple[Size, int]] = [
         (size, 1)
         for node in graph.nodes()
@@ -95,9 +95,9 @@ def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     ]
     needed += [(size, least) for size, least, _ in graph.bounds]
     for _ in range(_TRIPLINGS):
-        short = names_of(size for size, least in needed if evaluate(size, found) < least)
-        found = {name: 3 * size if name in short else size for name, size in found.items()}
-    return found
+        short = names_of(size for size, least in needed if evaluate(size, enough) < least)
+        enough = {name: 3 * size if name in short else size for name, size in enough.items()}
+    return enough
 
 
 class Branches(NamedTuple):

@@ -72,7 +72,7 @@ def compare_runs(
     model: Model,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
-    given: ModelOrPath | Loaded,
+    export: ModelOrPath | Loaded,
     graph: Graph,
     *,
     rtol: float | None = None,
@@ -93,7 +93,7 @@ def compare_runs(
         steps: more runs; each except the first takes outputs of the one before.
         model, inputs, kwargs, rtol, atol, providers, sizes, target, dtype, draw, times: as for `assert_parity`.
     """
-    loaded = given if isinstance(given, Loaded) else load(given, graph, providers, target)
+    loaded = export if isinstance(export, Loaded) else load(export, graph, providers, target)
     runs = [_Run(values) for values in (default_sizes(graph) if sizes is None else sizes)]
     runs += [_Run(step.sizes, step, consecutive) for consecutive in steps for step in consecutive.runs]
     eager = _Eager(model, inputs, kwargs, graph, draw, rounded=dtype is not None)
@@ -109,15 +109,15 @@ def compare_runs(
             with blas_threads_for(_numbers(graph, run.sizes)):
                 arrays, expected = eager.run(number, run, before)
                 feeds = dict(zip([*session.inputs, *session.optional], arrays, strict=True))
-                found = session.run(feeds)
-                results = {name: found[name] for name in outputs}
+                by_name = session.run(feeds)
+                results = {name: by_name[name] for name in outputs}
                 before = list(results.values())
                 if provider in loaded.rounding:
                     differing = loaded.rounding[provider].run(feeds)
                     rounded[provider] = max(rounded.get(provider, 0.0), _share(differing, results.values()))
                 if loaded.cut_at:
                     whole[provider] = max(whole.get(provider, 0.0), _share(results, expected))
-                    arrays += [found[name] for name in loaded.cut_at]
+                    arrays += [by_name[name] for name in loaded.cut_at]
                     expected = parts.run(arrays)
                     results |= dict(zip(parts.output_names[len(results) :], arrays[len(graph.inputs) :], strict=True))
                 comparisons += compare_outputs(parts, arrays, results, expected, provider, run.sizes, rtol, atol, times)
@@ -146,12 +146,12 @@ class _Eager(NamedTuple):
 
     def run(self, number: int, run: _Run, before: Sequence[Array]) -> tuple[list[Array], list[Array]]:
         """The inputs of a run, some of which the step before gave, and the results."""
-        given: Draw | Mapping[str, Array] | None = self.draw
+        draw: Draw | Mapping[str, Array] | None = self.draw
         if run.step is not None and run.steps is not None:
             first = run.step is run.steps.runs[0]
-            given = {**run.step.given, **_carried(self.graph, run.steps, run.sizes, [] if first else before)}
+            draw = {**run.step.given, **_carried(self.graph, run.steps, run.sizes, [] if first else before)}
         arrays: list[Array] = []
-        drawn = random_inputs(self.graph, run.sizes, number, given)
+        drawn = random_inputs(self.graph, run.sizes, number, draw)
         expected = run_eagerly(self.model, self.inputs, self.kwargs, drawn, arrays)
         if not self.rounded:
             return arrays, expected
@@ -191,11 +191,11 @@ def _numbers(graph: Graph, sizes: Mapping[str, int]) -> int:
     return sum(prod(bind(value.type.shape, sizes)) for value in graph.inputs)
 
 
-def _share(found: Mapping[str, Array], exact: Iterable[Array]) -> float:
+def _share(results: Mapping[str, Array], exact: Iterable[Array]) -> float:
     """The largest difference of an output, relative to its largest number."""
     shares = (
         float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-30))
-        for got, want in zip(found.values(), exact, strict=False)
+        for got, want in zip(results.values(), exact, strict=False)
         if want.dtype.kind == "f" and want.size
     )
     return max(shares, default=0.0)
@@ -234,8 +234,8 @@ def check_tolerance(rtol: float | None, atol: float | None) -> None:
 
 def rounded_values(graph: Graph) -> list[Result]:
     """The results of nodes that products of a graph round, each once."""
-    found = {id(x): x for node in graph.nodes() if node.op in ROUNDING and isinstance(x := node.inputs[0], Result)}
-    return list(found.values())
+    factors = {id(x): x for node in graph.nodes() if node.op in ROUNDING and isinstance(x := node.inputs[0], Result)}
+    return list(factors.values())
 
 
 def cut(graph: Graph, values: Mapping[str, Result]) -> Graph:
@@ -243,18 +243,18 @@ def cut(graph: Graph, values: Mapping[str, Result]) -> Graph:
 
     The inputs and outputs of the original graph come first.
     """
-    given = {id(x): Input(f"given {name}", x.type) for name, x in values.items()}
-    made: dict[int, Value] = {}
+    sources = {id(x): Input(f"given {name}", x.type) for name, x in values.items()}
+    copies: dict[int, Value] = {}
 
     def read(value: Value | None, is_rounded: bool) -> Value | None:
         if value is None or isinstance(value, (Constant, Input)):
             return value
-        return given[id(value)] if is_rounded and id(value) in given else made[id(value)]
+        return sources[id(value)] if is_rounded and id(value) in sources else copies[id(value)]
 
     for node in graph.nodes():
         inputs = tuple(read(x, index == 0 and node.op in ROUNDING) for index, x in enumerate(node.inputs))
         new = Node(node.op, inputs, node.attributes, node.types, node.scope)
-        made.update((id(before), after) for before, after in zip(node.results, new.results, strict=True))
-    outputs = {name: made.get(id(x), x) for name, x in zip(graph.output_names, graph.outputs, strict=True)}
-    outputs |= {f"input of a product: {name}": made[id(x)] for name, x in values.items()}
-    return graph.with_outputs(outputs, [*graph.inputs, *given.values()])
+        copies.update((id(before), after) for before, after in zip(node.results, new.results, strict=True))
+    outputs = {name: copies.get(id(x), x) for name, x in zip(graph.output_names, graph.outputs, strict=True)}
+    outputs |= {f"input of a product: {name}": copies[id(x)] for name, x in values.items()}
+    return graph.with_outputs(outputs, [*graph.inputs, *sources.values()])

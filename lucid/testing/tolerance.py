@@ -75,10 +75,12 @@ class Comparison:
     def _found(self) -> str:
         if self.problem:
             return self.problem
-        found = f"max abs {self.max_abs:.2e}, max rel {self.max_rel:.2e}"
+        errors = f"max abs {self.max_abs:.2e}, max rel {self.max_rel:.2e}"
         if self.tolerance is None:
-            return f"{found}, at {list(self.where)}"
-        return f"{found}; at {list(self.where)} {self.error:.2e} where {self.allowed:.2e} is allowed ({self.tolerance})"
+            return f"{errors}, at {list(self.where)}"
+        return (
+            f"{errors}; at {list(self.where)} {self.error:.2e} where {self.allowed:.2e} is allowed ({self.tolerance})"
+        )
 
 
 def compare(
@@ -128,9 +130,9 @@ def compare(
     with np.errstate(invalid="ignore", divide="ignore"):
         relative = np.where(difference == 0, 0.0, difference / np.abs(y))
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(judged.shares)), want.shape))
-    found = result(float(difference.max()), float(relative.max()), at, bool((judged.shares <= 1).all()))
+    largest = result(float(difference.max()), float(relative.max()), at, bool((judged.shares <= 1).all()))
     return replace(
-        found,
+        largest,
         error=float(judged.error[at]),
         allowed=float(judged.tolerance.allowed(y[at])),
         tolerance=judged.tolerance,
@@ -169,8 +171,8 @@ def _by_default(
     return second._replace(shares=np.where(beyond, second.shares, 0.0))
 
 
-def _or(given: float | None, default: float) -> float:
-    return default if given is None else given
+def _or(value: float | None, default: float) -> float:
+    return default if value is None else value
 
 
 def _distance(x: Array, y: Array) -> Array:

@@ -62,14 +62,14 @@ def export_again(
         target = metadata.get(TARGET, target)
     opset = next((entry.version for entry in model.opset_import if not entry.domain), None)
     try:
-        wanted = Target.of(target, opset, None)
-        wanted = replace(
-            wanted,
-            onnxruntime=metadata.get(OLDEST_RELEASE, wanted.onnxruntime),
-            accuracy_level=_accuracy_level(model, metadata, wanted.accuracy_level),
+        record = Target.of(target, opset, None)
+        record = replace(
+            record,
+            onnxruntime=metadata.get(OLDEST_RELEASE, record.onnxruntime),
+            accuracy_level=_accuracy_level(model, metadata, record.accuracy_level),
             rows_apart=ROWS_APART in metadata,
         )
-        return lower(traced, replace(options, target=wanted))
+        return lower(traced, replace(options, target=record))
     except ExportError as error:
         return f"the model cannot be exported as the file was: {error}"
 
@@ -107,14 +107,14 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
         model, data = stored_tensors(exported)
     if isinstance(expected, str):
         return WeightReport(0, len(data), note=expected)
-    made, weights = expected.assembled, expected.lowering.build.parameters
-    nodes = match_nodes(model, made, weights)
+    assembled, weights = expected.assembled, expected.lowering.build.parameters
+    nodes = match_nodes(model, assembled, weights)
     ours = _is_ours(model)
     if not ours and (nodes.changed or not nodes.same):  # another release or tool may write other constants
         nodes = MatchedNodes(same=False)
     headers = {tensor.name: tensor for tensor in model.graph.initializer}
-    jobs = _jobs(headers, data, nodes, made, weights)
-    results = list(zip(jobs, _run(jobs, made), strict=True))
+    jobs = _jobs(headers, data, nodes, assembled, weights)
+    results = list(zip(jobs, _run(jobs, assembled), strict=True))
     unlike = {job.tensor.name: result for job, result in results if isinstance(result, str)}
     different = {job.tensor.name: result for job, result in results if isinstance(result, DifferentWeight)}
     compared = {(job.of_body, job.tensor.name): job for job, result in results if not isinstance(result, str)}
@@ -123,14 +123,14 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
     return WeightReport(
         compared=len(compared),
         stored=len(headers) + len({job.tensor.name for job in jobs if job.of_body}),
-        numbers=sum(made.initializers[job.wanted].size for job in compared.values()),
+        numbers=sum(assembled.initializers[job.wanted].size for job in compared.values()),
         different=tuple(different.values()),
-        not_compared={**unlike, **{name: _OTHER_NODES if name in made.initializers else _ABSENT for name in left}},
-        missing=tuple(name for name in made.initializers if name not in held),
+        not_compared={**unlike, **{name: _OTHER_NODES if name in assembled.initializers else _ABSENT for name in left}},
+        missing=tuple(name for name in assembled.initializers if name not in held),
         changed_nodes=tuple(nodes.changed),
-        declared=tuple(_different_declarations(model, made.skeleton, nodes.same)) if ours else (),
+        declared=tuple(_different_declarations(model, assembled.skeleton, nodes.same)) if ours else (),
         damaged=bool(nodes.changed) or not different.keys() <= weights,
-        note="" if nodes.same else _origin(model, made.skeleton, nodes),
+        note="" if nodes.same else _origin(model, assembled.skeleton, nodes),
     )
 
 
@@ -147,49 +147,52 @@ def _jobs(
     headers: Mapping[str, onnx.TensorProto],
     data: Mapping[str, memoryview],
     nodes: MatchedNodes,
-    made: Assembled,
+    assembled: Assembled,
     weights: Set[str],
 ) -> list[_Job]:
     """The initializers of a file that are compared, each once: weights by their names, constants by their nodes."""
     jobs = [_Job(headers[name], data[name], name) for name in headers if name in weights]
     jobs += [
-        _Job(tensor, bytes_of(tensor) if of_body else data[tensor.name], wanted, of_body)
-        for tensor, of_body, wanted in nodes.constants
+        _Job(tensor, bytes_of(tensor) if of_body else data[tensor.name], counterpart, of_body)
+        for tensor, of_body, counterpart in nodes.constants
     ]
     if nodes.same:  # constants that no node takes
         names = {job.tensor.name for job in jobs}
-        jobs += [_Job(headers[n], data[n], n) for n in headers if n in made.initializers and n not in names]
+        jobs += [_Job(headers[n], data[n], n) for n in headers if n in assembled.initializers and n not in names]
     return list({(job.of_body, job.tensor.name, job.wanted): job for job in jobs}.values())
 
 
-def _run(jobs: Sequence[_Job], made: Assembled) -> list[DifferentWeight | str | None]:
+def _run(jobs: Sequence[_Job], assembled: Assembled) -> list[DifferentWeight | str | None]:
     """The result of each job as by `_compared`, in all threads, large ones first."""
     results: dict[int, DifferentWeight | str | None] = {}
 
     def work(numbers: Iterator[int]) -> None:
         for number in numbers:
-            results[number] = _compared(jobs[number], made)
+            results[number] = _compared(jobs[number], assembled)
 
-    share(sorted(range(len(jobs)), key=lambda number: -made.initializers[jobs[number].wanted].nbytes), work)
+    share(sorted(range(len(jobs)), key=lambda number: -assembled.initializers[jobs[number].wanted].nbytes), work)
     return [results[number] for number in range(len(jobs))]
 
 
-def _compared(job: _Job, made: Assembled) -> DifferentWeight | str | None:
+def _compared(job: _Job, assembled: Assembled) -> DifferentWeight | str | None:
     """How an initializer of a file differs from that of the export; why it cannot be compared; None if it is equal."""
     header, data = job.tensor, job.data
-    array, wanted = made.initializers[job.wanted], made.header(job.wanted)
+    array, expected = assembled.initializers[job.wanted], assembled.header(job.wanted)
     name, shape = header.name, list(header.dims)
-    if header.data_type == wanted.data_type and shape == list(wanted.dims):
+    if header.data_type == expected.data_type and shape == list(expected.dims):
         if _equal(data, array):
             return None
         return _difference(name, np.frombuffer(data[: array.nbytes], array.dtype), in_order(array))
-    floats = header.data_type in _FLOATS and wanted.data_type in _FLOATS
-    if floats and shape in (list(wanted.dims), list(reversed(wanted.dims))):  # rounded or transposed by another tool
+    floats = header.data_type in _FLOATS and expected.data_type in _FLOATS
+    if floats and shape in (
+        list(expected.dims),
+        list(reversed(expected.dims)),
+    ):  # rounded or transposed by another tool
         dtype = onnx.helper.tensor_dtype_to_np_dtype(header.data_type)
-        rounded = in_order((array if shape == list(wanted.dims) else array.T).astype(dtype))
+        rounded = in_order((array if shape == list(expected.dims) else array.T).astype(dtype))
         got = np.frombuffer(data[: rounded.nbytes], dtype)
         return None if got.tobytes() == rounded.tobytes() else _difference(name, got, rounded)
-    return f"it is {_type(header)}, and {_type(wanted)} in the export"
+    return f"it is {_type(header)}, and {_type(expected)} in the export"
 
 
 def _equal(data: memoryview, array: Array) -> bool:
@@ -207,13 +210,13 @@ def _words(data: memoryview) -> Array:
     return np.frombuffer(data, np.uint64 if data.nbytes % 8 == 0 else np.uint8)
 
 
-def _difference(name: str, got: Array, wanted: Array) -> DifferentWeight:
-    places = _bits(got).reshape(wanted.shape) != _bits(wanted).reshape(wanted.shape)
+def _difference(name: str, got: Array, expected: Array) -> DifferentWeight:
+    places = _bits(got).reshape(expected.shape) != _bits(expected).reshape(expected.shape)
     at = tuple(int(i) for i in np.argwhere(places)[0])
-    found = got.reshape(wanted.shape)
+    values = got.reshape(expected.shape)
     with np.errstate(invalid="ignore", over="ignore"):
-        largest = float(np.abs(found[places].astype(np.float64) - wanted[places].astype(np.float64)).max())
-    return DifferentWeight(name, int(places.sum()), at, str(found[at]), str(wanted[at]), largest)
+        largest = float(np.abs(values[places].astype(np.float64) - expected[places].astype(np.float64)).max())
+    return DifferentWeight(name, int(places.sum()), at, str(values[at]), str(expected[at]), largest)
 
 
 def _bits(array: Array) -> Array:
@@ -227,13 +230,13 @@ def _type(tensor: onnx.TensorProto) -> str:
 def _bits_of_weights(model: onnx.ModelProto) -> set[int]:
     """The widths of the quantized weights of products."""
     types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
-    found = set[int]()
+    widths = set[int]()
     for node in model.graph.node:
         if node.op_type == "MatMulNBits":
-            found |= {attribute.i for attribute in node.attribute if attribute.name == "bits"}
+            widths |= {attribute.i for attribute in node.attribute if attribute.name == "bits"}
         elif node.op_type in ("DequantizeLinear", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"):
-            found |= {_WIDTHS[types[name]] for name in node.input if types.get(name) in _WIDTHS}
-    return found
+            widths |= {_WIDTHS[types[name]] for name in node.input if types.get(name) in _WIDTHS}
+    return widths
 
 
 def _halves(model: onnx.ModelProto) -> set[str]:
@@ -245,12 +248,12 @@ def _is_ours(model: onnx.ModelProto) -> bool:
     return model.producer_name == PRODUCER and model.producer_version == __version__
 
 
-def _origin(model: onnx.ModelProto, made: onnx.ModelProto, nodes: MatchedNodes) -> str:
+def _origin(model: onnx.ModelProto, skeleton: onnx.ModelProto, nodes: MatchedNodes) -> str:
     """A likely reason why a file has other nodes than the export, and how many were compared all the same."""
-    bits = set() if _bits_of_weights(made) else _bits_of_weights(model)
+    bits = set() if _bits_of_weights(skeleton) else _bits_of_weights(model)
     options = [f"--bits {width}" for width in sorted(bits)[-1:]]
     if _is_ours(model):  # another tool may have cast some weights only, which no option does
-        options += [f"--dtype {name}" for name in sorted(_halves(model) - _halves(made))]
+        options += [f"--dtype {name}" for name in sorted(_halves(model) - _halves(skeleton))]
     if options:
         return (
             f"the file stores its weights in another precision than the model: give {' '.join(options)}, or the same "
@@ -277,16 +280,16 @@ def _different_declarations(file: onnx.ModelProto, export: onnx.ModelProto, same
     """
     if [_declared_type(value) for value in file.graph.input] != [_declared_type(value) for value in export.graph.input]:
         return []
-    found = []
+    differences = []
     for value, expected in zip(file.graph.output, export.graph.output, strict=False):
-        got, wanted = _declared_type(value), _declared_type(expected)
-        if got[1:] != wanted[1:] or (same_nodes and got != wanted):
-            found.append(f"output {value.name}: declared as {_shown_type(got)}, expected {_shown_type(wanted)}")
-    stored, made = ({entry.key: entry.value for entry in model.metadata_props} for model in (file, export))
+        got, declared = _declared_type(value), _declared_type(expected)
+        if got[1:] != declared[1:] or (same_nodes and got != declared):
+            differences.append(f"output {value.name}: declared as {_shown_type(got)}, expected {_shown_type(declared)}")
+    stored, current = ({entry.key: entry.value for entry in model.metadata_props} for model in (file, export))
     for key in _KEYS:
-        if stored.get(key) != made.get(key):
-            found.append(f"metadata {key}: {stored.get(key, 'nothing')}, expected {made.get(key, 'nothing')}")
-    return [visible(each) for each in found]
+        if stored.get(key) != current.get(key):
+            differences.append(f"metadata {key}: {stored.get(key, 'nothing')}, expected {current.get(key, 'nothing')}")
+    return [visible(each) for each in differences]
 
 
 def _declared_type(value: onnx.ValueInfoProto) -> tuple[int, int | str, *tuple[int | str, ...]]:

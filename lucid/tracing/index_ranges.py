@@ -154,17 +154,17 @@ class _Ranges:
         compared: dict[int, Range] = {}
         told_apart: dict[int, set[int]] = {}
 
-        def allow(value: Value | None, wanted: Range) -> None:
+        def allow(value: Value | None, allowed_range: Range) -> None:
             if value is not None and _whole(value):
-                allowed[id(value)] = allowed[id(value)].meet(wanted) if id(value) in allowed else wanted
+                allowed[id(value)] = allowed[id(value)].meet(allowed_range) if id(value) in allowed else allowed_range
 
         for index, rows in self.indices():
             allow(index, Range(0, min(rows) - 1))
         for node in reversed(self._nodes):
-            wanted = [allowed[id(result)] for result in node.results if id(result) in allowed]
+            ranges = [allowed[id(result)] for result in node.results if id(result) in allowed]
             others = [None if value is None else self.known.get(id(value)) for value in node.inputs]
-            if wanted:
-                self._ask(node, wanted[0], others, allow)
+            if ranges:
+                self._ask(node, ranges[0], others, allow)
             if node.op.name in _COMPARING and all(value is not None for value in node.inputs):
                 for value, other in zip(node.inputs, reversed(others), strict=True):
                     if other is not None and other.low == other.high:
@@ -187,17 +187,17 @@ class _Ranges:
         }
 
     def _ask(
-        self, node: Node, wanted: Range, others: Sequence[Range | None], allow: Callable[[Value | None, Range], None]
+        self, node: Node, result: Range, others: Sequence[Range | None], allow: Callable[[Value | None, Range], None]
     ) -> None:
         """Derive the ranges of operands from the range that a result may have."""
         name, operands = node.op.name, node.inputs
         if name in MOVED:
             for value in operands[MOVED[name]]:
-                allow(value, wanted)
+                allow(value, result)
         elif name in ("add", "sub", "mul", "minimum", "maximum"):
             for value, other, first in ((operands[0], others[1], True), (operands[1], others[0], False)):
                 if other is not None:
-                    allow(value, _ASKED[name](wanted, other, first))
+                    allow(value, _ASKED[name](result, other, first))
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
@@ -235,26 +235,26 @@ def _products(x: Range, y: Range) -> Range:
     return Range(min(products), max(products))
 
 
-def _factor(wanted: Range, other: Range, first: bool) -> Range:
+def _factor(result: Range, other: Range, first: bool) -> Range:
     """The range of a factor, where the other one is not negative; otherwise any number may do."""
-    if other.low < 0 or other.high == 0 or (other.low == 0 and not wanted.low <= 0 <= wanted.high):
+    if other.low < 0 or other.high == 0 or (other.low == 0 and not result.low <= 0 <= result.high):
         return Range(-FAR, FAR)
-    return Range(-(-wanted.low // other.high), wanted.high // other.high)
+    return Range(-(-result.low // other.high), result.high // other.high)
 
 
-def _difference(wanted: Range, other: Range, first: bool) -> Range:
+def _difference(result: Range, other: Range, first: bool) -> Range:
     if first:
-        return Range(wanted.low + other.high, wanted.high + other.low)
-    return Range(other.high - wanted.high, other.low - wanted.low)
+        return Range(result.low + other.high, result.high + other.low)
+    return Range(other.high - result.high, other.low - result.low)
 
 
-def _at_least(wanted: Range, other: Range, first: bool) -> Range:
+def _at_least(result: Range, other: Range, first: bool) -> Range:
     """The range of an operand of a maximum. Where the other operand is allowed, this one may lie below it."""
-    return Range(other.low - 1 if other.low >= wanted.low else wanted.low, wanted.high)
+    return Range(other.low - 1 if other.low >= result.low else result.low, result.high)
 
 
-def _at_most(wanted: Range, other: Range, first: bool) -> Range:
-    return Range(wanted.low, other.high + 1 if other.high <= wanted.high else wanted.high)
+def _at_most(result: Range, other: Range, first: bool) -> Range:
+    return Range(result.low, other.high + 1 if other.high <= result.high else result.high)
 
 
 _ASKED: dict[str, Callable[[Range, Range, bool], Range]] = {

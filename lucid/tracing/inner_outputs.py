@@ -52,7 +52,7 @@ def with_outputs(model: Model, names: Sequence[str], own: Sequence[str] | None =
     def compute(*args: Any, **kwargs: Any) -> dict[str, Tensor]:
         args = args if owner is None else args[1:]
         if not is_tracing():
-            return _run(found, args, kwargs)
+            return _run(function, args, kwargs)
         outputs = outputs_of(model(*args, **kwargs), model)
         if own is not None:
             outputs = dict(zip(own, outputs.values(), strict=True))
@@ -62,8 +62,8 @@ def with_outputs(model: Model, names: Sequence[str], own: Sequence[str] | None =
     signature = inspect.signature(model.forward if isinstance(model, Module) else model)
     before = [] if owner is None else [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
     compute.__signature__ = signature.replace(parameters=[*before, *signature.parameters.values()])  # type: ignore[attr-defined]
-    found: Callable[..., Any] = compute if owner is None else MethodType(compute, owner)
-    return found
+    function: Callable[..., Any] = compute if owner is None else MethodType(compute, owner)
+    return function
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -139,28 +139,28 @@ class _Inside:
 
     def hidden_states(self) -> dict[str, Value]:
         """The input of the first layer of each list of layers, and the result of each layer."""
-        found: dict[str, Value] = {}
+        states_by_name: dict[str, Value] = {}
         for path, count in self.layers.items():
             states: list[Value] = [self.result(f"{path}.{number}") for number in range(count)]
             states.insert(0, self.entering(f"{path}.0", states[0].type))
-            found |= {f"{self.prefix(path)}hidden_states.{place}": state for place, state in enumerate(states)}
-        if not found:
+            states_by_name |= {f"{self.prefix(path)}hidden_states.{place}": state for place, state in enumerate(states)}
+        if not states_by_name:
             raise ValueError("outputs: the model has no list of layers; give the path of a module instead")
-        return found
+        return states_by_name
 
     def attentions(self) -> dict[str, Value]:
         """The weights of each attention; its node becomes one that returns them."""
-        found: dict[str, Value] = {}
+        weights_by_name: dict[str, Value] = {}
         for node in self.nodes:
             if node.op.name != "attention":
                 continue
             match = _LAYER.match(node.scope)
             prefix = "" if match is None else self.prefix(match[1])
             kind = f"{prefix}{'cross_' if _CROSS.search(node.scope) else ''}attentions"
-            found[f"{kind}.{sum(name.startswith(f'{kind}.') for name in found)}"] = _weights(node)
-        if not found:
+            weights_by_name[f"{kind}.{sum(name.startswith(f'{kind}.') for name in weights_by_name)}"] = _weights(node)
+        if not weights_by_name:
             raise ValueError('outputs: the model has no attention whose weights are known; leave "attentions" out')
-        return found
+        return weights_by_name
 
     def prefix(self, path: str) -> str:
         """The prefix that distinguishes a list of layers from others; empty if there is one list."""

@@ -134,8 +134,8 @@ def with_ranks(part: ModelPart) -> ModelPart:
 
     def ranked(prompt: int) -> Steps:
         assert steps is not None
-        found = steps(prompt)
-        return found._replace(runs=[step._replace(sizes={RANK: 2, **step.sizes}) for step in found.runs])
+        compared = steps(prompt)
+        return compared._replace(runs=[step._replace(sizes={RANK: 2, **step.sizes}) for step in compared.runs])
 
     return part._replace(sizes=more, steps=None if steps is None else ranked)
 

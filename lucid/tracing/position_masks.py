@@ -79,14 +79,14 @@ def visible(value: Value, lengths: Shape) -> Interval | None:
     """The differences key - query for which a boolean value is true, if it depends on them alone. `lengths` are the
     numbers of queries and keys, for which the value may be repeated.
     """
-    found = _repeated(_meaning(value), value.type.shape, lengths)
-    if not isinstance(found, Band):
-        return EVERYWHERE if found is not None and not isinstance(found, Sum) and found else None
-    if found.inside:
-        return None if found.outside else Interval(found.low, found.high)
-    if found.outside and found.low == -math.inf:
-        return Interval(found.high + 1, math.inf)
-    return Interval(-math.inf, found.low - 1) if found.outside and found.high == math.inf else None
+    band = _repeated(_meaning(value), value.type.shape, lengths)
+    if not isinstance(band, Band):
+        return EVERYWHERE if band is not None and not isinstance(band, Sum) and band else None
+    if band.inside:
+        return None if band.outside else Interval(band.low, band.high)
+    if band.outside and band.low == -math.inf:
+        return Interval(band.high + 1, math.inf)
+    return Interval(-math.inf, band.low - 1) if band.outside and band.high == math.inf else None
 
 
 def position_options(interval: Interval) -> dict[str, Any]:
@@ -100,8 +100,8 @@ def position_options(interval: Interval) -> dict[str, Any]:
 
 def as_band(value: Value, lengths: Shape) -> Band | None:
     """The band that a value is for so many queries and keys."""
-    found = _repeated(_meaning(value), value.type.shape, lengths)
-    return found if isinstance(found, Band) else None
+    band = _repeated(_meaning(value), value.type.shape, lengths)
+    return band if isinstance(band, Band) else None
 
 
 _ELEMENTS = (add, sub, mul, true_div, neg, cast, logical_not, logical_and, logical_or, where)

@@ -96,15 +96,15 @@ def swapped(value: Value) -> Tensor:
 
 def regrouped(x: Tensor, leading: Shape) -> Tensor:
     """Matrices (..., a, b) with other leading axes, taken from before a reshape that joined these."""
-    wanted = (*leading, *x.shape[-2:])
-    if same_shape(x.shape, wanted):
+    shape = (*leading, *x.shape[-2:])
+    if same_shape(x.shape, shape):
         return x
     node = made_by(x.to_value(), *_SHAPED)
     if node is not None and keeps_matrices(node):
         return regrouped(Tensor.from_value(operand(node)), leading)
     if same_shape([size for size in leading if not same(size, 1)], x.shape[:-2]):
         return unsqueeze(x, [axis for axis, size in enumerate(leading) if same(size, 1)])
-    return reshape(x, wanted)
+    return reshape(x, shape)
 
 
 def opposite(condition: Tensor) -> Tensor:

@@ -68,13 +68,13 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
 
     calls = [arguments_of(model, inputs, kwargs, placeholder) for model in models]
     owner = owner_of(models[0])
-    adapted = {name: Input(name, *given) for name, given in adapter_inputs(owner).items()}
+    adapted = {name: Input(name, *of_adapter) for name, of_adapter in adapter_inputs(owner).items()}
     _check_sizes([*graph_inputs.values(), *adapted.values()])
     limits = _limits(graph_inputs.values())
     adapter = {name: Tensor.from_value(value) for name, value in adapted.items()}
     names = Names(() if owner is None else ((key, tensor.numpy()) for key, tensor in owner.state_dict().items()))
     paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
-    found = list[tuple[dict[str, Value], Any, list[Bound]]]()
+    traced = list[tuple[dict[str, Value], Any, list[Bound]]]()
     for model, (call, named) in zip(models, calls, strict=True):
         # One BLAS thread: the rounding of a product of constants depends on the number of threads.
         scope = Scope("", paths, names, bounds := bounds_of(limits))
@@ -88,11 +88,11 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
         ):
             result = model(*call, **named)
         outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
-        found.append((outputs, flatten_tree(result, lambda value: isinstance(value, Tensor))[0], bounds))
-    used = _used(adapted, [Graph([], outputs, names) for outputs, *_ in found]) if adapted else []
+        traced.append((outputs, flatten_tree(result, lambda value: isinstance(value, Tensor))[0], bounds))
+    used = _used(adapted, [Graph([], outputs, names) for outputs, *_ in traced]) if adapted else []
     graphs = [
         with_written_attention(Graph([*graph_inputs.values(), *used], outputs, names, *others))
-        for outputs, *others in found
+        for outputs, *others in traced
     ]
     for graph in graphs:
         _check_origin(graph)
@@ -162,15 +162,15 @@ def _arguments(
 
 def with_known_inputs(model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
     """Arguments by name, with those that a module knows by itself where none is given, in the order of its forward."""
-    found = dict(kwargs or {})
+    arguments = dict(kwargs or {})
     if inputs or not isinstance(model, Module):
-        return found
+        return arguments
     specs = model.input_specs()
     # If one of the inputs that the module knows is given, the others are not added: query alone is self-attention.
-    if not any(_has_spec(found[name]) for name in specs.keys() & found.keys()):
-        found = {name: kind for name, kind in specs.items() if name not in found} | found
+    if not any(_has_spec(arguments[name]) for name in specs.keys() & arguments.keys()):
+        arguments = {name: kind for name, kind in specs.items() if name not in arguments} | arguments
     order = {name: index for index, name in enumerate(inspect.signature(model.forward).parameters)}
-    return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+    return dict(sorted(arguments.items(), key=lambda item: order.get(item[0], len(order))))
 
 
 def _needs_input(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> bool:

@@ -43,8 +43,8 @@ def expert_changes(
         named: finds these by names of an adapter.
         model_type: of the base model.
     """
-    found = [changes for name, pair in pairs.items() if (changes := dict(_of(module, name, pair, shapes, named)))]
-    changes = found[0] if len(found) == 1 else {}
+    options = [changes for name, pair in pairs.items() if (changes := dict(_of(module, name, pair, shapes, named)))]
+    changes = options[0] if len(options) == 1 else {}
     square = [name for name, pair in changes.items() if pair.experts > 1 and len(set(shapes[name][1:])) == 1]
     return changes | {name: replace(changes[name], transposed=model_type in _TRANSPOSED_TYPES) for name in square}
 

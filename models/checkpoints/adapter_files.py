@@ -349,7 +349,7 @@ def _rows(options: Config, table: str, layer: _Tensors) -> Rows:
     """The rows of a table that are replaced."""
     indices: object = options.options.get("trainable_token_indices")
     if isinstance(indices, dict):
-        indices = next((found for name, found in indices.items() if f".{table}".endswith(f".{name}")), None)
+        indices = next((value for name, value in indices.items() if f".{table}".endswith(f".{name}")), None)
     values = layer.parts["trainable_tokens_delta"]
     known = isinstance(indices, list) and all(type(index) is int and 0 <= index < 1 << 31 for index in indices)
     if not known or values.ndim != 2 or len(set(indices)) != len(values):  # type: ignore[call-overload]
@@ -363,14 +363,14 @@ def _expert_pairs(module: str, layer: _Tensors, scales: _Scales, weight: float) 
     a, b = layer.get("lora_A"), layer.get("lora_B")
     if a is None or b is None or a.ndim != 2 or b.ndim != 2 or len(a) != b.shape[1]:
         return {}
-    found = {}
+    by_parameter = {}
     for name in scales.parameters:
         inner, _, parameter = name.rpartition(".")
         full = f"{module}.{parameter}"
         rank = scales.rank_of(full)
         if inner and f".{module}".endswith(f".{inner}") and len(a) > rank and len(a) % rank == 0:
-            found[parameter] = LowRank(a, b, weight * scales.scale_of(full), experts=len(a) // rank)
-    return found
+            by_parameter[parameter] = LowRank(a, b, weight * scales.scale_of(full), experts=len(a) // rank)
+    return by_parameter
 
 
 def _low_rank(file: Path, name: str, layer: _Tensors, scales: _Scales, weight: float) -> LowRank:
@@ -386,7 +386,7 @@ def _low_rank(file: Path, name: str, layer: _Tensors, scales: _Scales, weight: f
             f"(outputs, {rank}) for r = {rank} in {CONFIG}"
         )
     if (magnitude is not None) != scales.dora or (magnitude is not None and magnitude.size != len(b)):
-        found = "no lora_magnitude_vector" if magnitude is None else f"lora_magnitude_vector {list(magnitude.shape)}"
+        what = "no lora_magnitude_vector" if magnitude is None else f"lora_magnitude_vector {list(magnitude.shape)}"
         expected = f"one of {len(b)} numbers as use_dora is true" if scales.dora else "none as use_dora is false"
-        raise WeightsError(f"{where} has {found}, expected {expected}")
+        raise WeightsError(f"{where} has {what}, expected {expected}")
     return LowRank(a, b, weight * scales.scale_of(name), magnitude, table)

@@ -52,8 +52,10 @@ def with_adapter_inputs(model: M, adapters: Adapters) -> M:
         adapter = _read_apart(model, folder, weight)
         for layer, low_rank in adapter.layers.items():
             place = _place(model, adapter, layer, places)
-            found, use = places[place]
-            opened[place] = found if isinstance(found, AdaptedWeight) else AdaptedWeight(found, use, place.layer)
+            layer_weight, use = places[place]
+            if not isinstance(layer_weight, AdaptedWeight):
+                layer_weight = AdaptedWeight(layer_weight, use, place.layer)
+            opened[place] = layer_weight
             _check(adapter, layer, low_rank, opened[place])
     result = with_weights(model, opened)
     result.kept_adapters = {**model.kept_adapters, **weighted(adapters)}
@@ -73,8 +75,8 @@ def adapter_arrays(model: Module, folder: Path) -> dict[str, Array]:
     places, adapter = declared_weights(model), _read_apart(model, folder, weight)
     rank = max((len(layer.a) for layer in adapter.layers.values()), default=1)
     arrays = {
-        name: np.zeros(bind(given.kind.shape, {RANK: rank}), given.kind.dtype.numpy)
-        for name, given in adapter_inputs(model).items()
+        name: np.zeros(bind(one.kind.shape, {RANK: rank}), one.kind.dtype.numpy)
+        for name, one in adapter_inputs(model).items()
     }
     for layer, low_rank in adapter.layers.items():
         opened, _ = places[_place(model, adapter, layer, places)]
@@ -85,9 +87,9 @@ def adapter_arrays(model: Module, folder: Path) -> dict[str, Array]:
             )
         _check(adapter, layer, low_rank, opened)
         a, b = (np.asarray(array, np.float32).T for array in (low_rank.a, low_rank.b))
-        for name, found in zip(opened.names, (a, b * np.float32(low_rank.scale)), strict=True):
-            place = tuple(slice(size) for size in found.shape)
-            arrays[name][place] = found
+        for name, factor in zip(opened.names, (a, b * np.float32(low_rank.scale)), strict=True):
+            place = tuple(slice(size) for size in factor.shape)
+            arrays[name][place] = factor
     return arrays
 
 

@@ -314,8 +314,8 @@ def _changes(
             f"{adapter.folder}: {', '.join(map(show, lost[:MAX_NAMED]))}{more} fit no weight of {where}; expected an "
             f"adapter of this base model (it names {show(adapter.base)}), whose layers have weights of their own"
         )
-    found = {name: Change(array, None) for name, array in saved.items()}
-    found |= {name: Change(saved.get(name), pair) for name, pair in expert_pairs.items()}
+    changes = {name: Change(array, None) for name, array in saved.items()}
+    changes |= {name: Change(saved.get(name), pair) for name, pair in expert_pairs.items()}
     for layer, low_rank in adapter.layers.items():
         name = names[layer] or ""
         placed = low_rank.placed(shapes[name], conv1d)
@@ -325,7 +325,7 @@ def _changes(
                 f"{list(low_rank.b.shape)}, but its weight in {where} has shape {list(shapes[name])}; expected an "
                 "adapter of this base model"
             )
-        found[name] = Change(saved.get(name), placed)
+        changes[name] = Change(saved.get(name), placed)
     for table, rows in adapter.rows.items():
         at = _name(f"{table}.weight", shapes, outer)
         if at is None or shapes[at][1:] != rows.values.shape[1:] or rows.indices.max(initial=0) >= shapes[at][0]:
@@ -333,8 +333,8 @@ def _changes(
                 f"{adapter.folder}: trainable_tokens_delta of {show(table)} has shape {list(rows.values.shape)} and "
                 f"rows up to {rows.indices.max(initial=0)}, but {where} has no table of this width and so many rows"
             )
-        change = found.get(at, Change(saved.get(at), None))
-        found[at] = change._replace(rows=rows)
+        change = changes.get(at, Change(saved.get(at), None))
+        changes[at] = change._replace(rows=rows)
     for layer, bias in adapter.biases.items():
         at = _name(f"{layer}.bias", shapes, outer)
         if at is None or shapes[at] != bias.shape:
@@ -342,8 +342,8 @@ def _changes(
                 f"{adapter.folder}: {show(layer)} has lora_B.bias {list(bias.shape)}, but the layer of {where} has no "
                 "bias of this shape to add it to"
             )
-        found[at] = Change(saved.get(at), None, bias)
-    return found
+        changes[at] = Change(saved.get(at), None, bias)
+    return changes
 
 
 def _name(name: str, names: Mapping[str, object], outer: set[str]) -> str | None:

@@ -132,9 +132,9 @@ class Config:
         """
         names = (names,) if isinstance(names, str) else names
         options = without_options(self.options, names, self.where)
-        found = self.with_weights(self._weights, self._shapes, options)
-        found.dropped = (*self.dropped, *names)
-        return found
+        config = self.with_weights(self._weights, self._shapes, options)
+        config.dropped = (*self.dropped, *names)
+        return config
 
     def with_weights(
         self,
@@ -143,9 +143,9 @@ class Config:
         options: Mapping[str, Any],
     ) -> Config:
         """Other options and weights of the same file."""
-        found = Config(options, self.where, weights, shapes, self.reads, self._strict)
-        found.dropped = self.dropped
-        return found
+        config = Config(options, self.where, weights, shapes, self.reads, self._strict)
+        config.dropped = self.dropped
+        return config
 
     def expect_type(self, model_types: Sequence[str]) -> None:
         """Require one of these architectures, or if there are none, any that a model reads.
@@ -321,8 +321,8 @@ class Config:
 
     def asks_in_vain(self, name: str, value: object, problem: str) -> OptionError:
         """The error for an option, given or absent, that asks for weights which the checkpoint does not have."""
-        given = show(self.options[name]) if self.has(name) else f"absent, which means {value}"
-        return self._refused(f"option {name} is {given}, {problem}", name)
+        what = show(self.options[name]) if self.has(name) else f"absent, which means {value}"
+        return self._refused(f"option {name} is {what}, {problem}", name)
 
     def not_null(self, *names: str) -> None:
         """Refuse null for options that may be absent, where transformers takes no default for null."""

@@ -80,19 +80,19 @@ def without_options(options: Mapping[str, Any], names: Sequence[str], where: str
     Raises:
         ConfigError: for one that it does not have.
     """
-    found = dict(options)
+    kept = dict(options)
     for name in names:
-        *objects, last = [name] if name in found else name.split(".")
-        place: Any = found
+        *objects, last = [name] if name in kept else name.split(".")
+        place: Any = kept
         for inner in objects:
             if isinstance(place.get(inner), dict):
                 place[inner] = dict(place[inner])
             place = place.get(inner) if isinstance(place.get(inner), dict) else {}
         if last not in place:
-            near = "".join(f"; did you mean {shown(meant)}?" for meant in get_close_matches(last, place or found, 1))
+            near = "".join(f"; did you mean {shown(meant)}?" for meant in get_close_matches(last, place or kept, 1))
             raise ConfigError(f"{where}: has no option {show(name)} to ignore, expected one in the file{near}")
         del place[last]
-    return found
+    return kept
 
 
 def names_of(options: Sequence[str]) -> str:

@@ -90,12 +90,12 @@ def _kind(weight: Weight) -> _Kind:
 def _stacks(weights: Mapping[str, Weight], name: str, parts: Sequence[str]) -> Iterator[tuple[str, _Stack]]:
     """The arrays of one name, each with its keys in the checkpoint."""
     first = re.compile("(.*)" + re.escape(parts[0]).replace(r"\*", "(0|[1-9][0-9]*)"))
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for key in weights:
         match = first.fullmatch(key)
         if match is not None:
-            found[match[1]] += 1
-    for prefix, count in found.items():
+            counts[match[1]] += 1
+    for prefix, count in counts.items():
         stack = [[prefix + part.replace("*", str(n)) for part in parts] for n in range(count)]
         if all(key in weights for keys in stack for key in keys):
             yield prefix + name, stack

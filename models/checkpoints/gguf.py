@@ -214,8 +214,8 @@ class _Source:
 
     def key(self, name: str) -> str:
         """Hugging Face's key of a tensor, with a ``*`` for the number of an expert."""
-        found = re.fullmatch(r"(?:blk\.(0|[1-9]\d{0,8})(?=\.\w))?(\.?[\w.]+?)(\.weight|\.bias)?", name)
-        number, stem, suffix = ("", "", "") if found is None else found.groups("")
+        match = re.fullmatch(r"(?:blk\.(0|[1-9]\d{0,8})(?=\.\w))?(\.?[\w.]+?)(\.weight|\.bias)?", name)
+        number, stem, suffix = ("", "", "") if match is None else match.groups("")
         keys = {**_KEYS, **self.stored.keys}
         own = keys.get(f"{stem}{suffix}", f"{keys[stem]}{suffix}" if stem in keys else None)
         if own is None:
@@ -253,8 +253,8 @@ class _Source:
 
     def _is_further(self, name: str) -> bool:
         """Whether a tensor is of a layer that predicts further tokens."""
-        found = re.match(r"blk\.(\d{1,9})\.", name)
-        return found is not None and self._layers is not None and int(found[1]) >= self._layers
+        match = re.match(r"blk\.(\d{1,9})\.", name)
+        return match is not None and self._layers is not None and int(match[1]) >= self._layers
 
     def _shape(self, key: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the weight in the model."""
@@ -352,16 +352,16 @@ class _Source:
             raise ConfigError(f"{self.header.path}: metadata {key} {got}, expected text; get an intact copy")
         return value
 
-    def _vocabulary(self, told: object) -> dict[str, object]:
+    def _vocabulary(self, declared: object) -> dict[str, object]:
         """How many tokens there are, and whether the output layer is the table of embeddings."""
         tensors = self.header.tensors
         if "token_embd.weight" not in tensors:
             raise ConfigError(f"{self.header.path}: tensor 'token_embd.weight' is missing; get the whole model")
         size = tensors["token_embd.weight"].shape[0]
-        if told not in (None, size):
+        if declared not in (None, size):
             raise ConfigError(
-                f"{self.header.path}: metadata {self.name}.vocab_size is {show(told)}, expected {size}, the rows of "
-                "'token_embd.weight'; get an intact copy of the file"
+                f"{self.header.path}: metadata {self.name}.vocab_size is {show(declared)}, expected {size}, the rows "
+                "of 'token_embd.weight'; get an intact copy of the file"
             )
         return {"vocab_size": size, "tie_word_embeddings": "output.weight" not in tensors}
 
@@ -370,12 +370,12 @@ class _Source:
 
         The file tells the factor nowhere else, and the other options were the same in all that Llama published.
         """
-        told = self.header.array(name)
-        factor = float(told.max())
-        if isinstance(base, float) and base > 1 and told.ndim == 1 and 1 <= factor < np.inf:
-            turns = 8192 / (2 * np.pi) * base ** (-np.arange(told.size) / told.size)
+        factors = self.header.array(name)
+        factor = float(factors.max())
+        if isinstance(base, float) and base > 1 and factors.ndim == 1 and 1 <= factor < np.inf:
+            turns = 8192 / (2 * np.pi) * base ** (-np.arange(factors.size) / factors.size)
             kept = np.clip((turns - 1) / 3, 0, 1)  # what turns less than once is stretched, more than four times kept
-            if np.allclose(told, 1 / ((1 - kept) / factor + kept), rtol=1e-4):
+            if np.allclose(factors, 1 / ((1 - kept) / factor + kept), rtol=1e-4):
                 options = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
                 return {"rope_type": "llama3", "factor": factor, **options}
         raise ConfigError(
@@ -391,8 +391,8 @@ class _Source:
             option: [float(str(number)) for number in self.header.array(name).ravel()]
             for option, name in _LONG_ROPE.items()
         }
-        told = own.pop("rope.scaling.attn_factor", None)
-        return {"rope_scaling": {"type": "longrope", "attention_factor": told, **factors}}
+        factor = own.pop("rope.scaling.attn_factor", None)
+        return {"rope_scaling": {"type": "longrope", "attention_factor": factor, **factors}}
 
     def _check_heads(self, options: dict[str, Any], own: dict[str, object], width: int, heads: int) -> None:
         """All of a head is turned by its position, and values are as wide as keys: llama.cpp knows others."""
@@ -409,10 +409,10 @@ class _Source:
             whole = options["num_hidden_layers"] == self.stored.scalar_layers
             options["query_pre_attn_scalar"] = width // heads if whole else head_dim
         for name in ("rope.dimension_count", "attention.value_length"):
-            told = own.pop(name, head_dim)
-            if told != head_dim:
+            declared = own.pop(name, head_dim)
+            if declared != head_dim:
                 raise ConfigError(
-                    f"{self.header.path}: metadata {self.name}.{name} is {show(told)}, supported: "
+                    f"{self.header.path}: metadata {self.name}.{name} is {show(declared)}, supported: "
                     f"{show(head_dim)}, the width of a head; get the model's config.json and safetensors"
                 )
 

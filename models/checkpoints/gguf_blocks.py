@@ -72,15 +72,15 @@ def read_blocks(kind: GGMLQuantizationType, raw: Array) -> Blocks:
     layout, rows = LAYOUTS[kind], len(raw)
     parts = raw.reshape(rows, -1, sum(layout.fields.values()))
     ends = np.cumsum([*layout.fields.values()])
-    found = dict(zip(layout.fields, np.split(parts, ends[:-1], axis=-1), strict=True))
-    codes = _codes(found["low"], *layout.low)
+    fields = dict(zip(layout.fields, np.split(parts, ends[:-1], axis=-1), strict=True))
+    codes = _codes(fields["low"], *layout.low)
     if layout.high is not None:
-        codes |= _codes(found["high"], *layout.high) << layout.low[0]
+        codes |= _codes(fields["high"], *layout.high) << layout.low[0]
     if layout.zero is not None:
         codes += np.uint8(middle(layout.bits) - layout.zero)  # of signed bytes, which wrap around
-    scales, minimums = _halves(found["d"]), _halves(found["m"]) if "m" in found else None
-    if "scales" in found:
-        factors, least = _small_scales(kind, found["scales"])
+    scales, minimums = _halves(fields["d"]), _halves(fields["m"]) if "m" in fields else None
+    if "scales" in fields:
+        factors, least = _small_scales(kind, fields["scales"])
         scales, minimums = scales * factors, None if minimums is None else minimums * -least
     scales, minimums = scales.reshape(rows, -1), None if minimums is None else minimums.reshape(rows, -1)
     return Blocks(codes.reshape(rows, -1), scales, None, layout.bits, layout.block, minimums=minimums)

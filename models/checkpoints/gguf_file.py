@@ -120,12 +120,12 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         raise WeightsError(str(error)) from None
     _, _, tensors, metadata = struct.unpack("<4sIQQ", start)
     cursor = Cursor(data, 24, path)
-    found = dict(cursor.metadata(metadata))
+    values = dict(cursor.metadata(metadata))
     entries = cursor.tensors(tensors)
-    alignment = found.get("general.alignment", 32)
+    alignment = values.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment not in [1 << power for power in range(17)]:
         raise broken(path, f"general.alignment is {show(alignment)}, expected a power of two up to 65536")
-    return Header(path, found, _placed(entries, cursor.at, alignment, size, path), data)
+    return Header(path, values, _placed(entries, cursor.at, alignment, size, path), data)
 
 
 def _check_start(start: bytes, size: int, path: Path) -> None:
@@ -145,7 +145,7 @@ def _check_start(start: bytes, size: int, path: Path) -> None:
 
 
 def _placed(
-    found: Mapping[str, Described],
+    described: Mapping[str, Described],
     header: int,
     alignment: int,
     size: int,
@@ -155,7 +155,7 @@ def _placed(
     entries: dict[str, Entry] = {}
     begin = _padded(header, alignment)
     expected = 0
-    for name, (number, shape, offset) in found.items():
+    for name, (number, shape, offset) in described.items():
         what, kind = f"tensor {show(name)}", _kind(number, name, path)
         block, nbytes = GGML_QUANT_SIZES[kind]
         count = math.prod(shape)
@@ -308,18 +308,18 @@ class Cursor:
     def tensors(self, count: int) -> dict[str, Described]:
         """The tensors as the header describes them."""
         self._announced(count, "tensors", MAX_TENSORS, 32)
-        found: dict[str, Described] = {}
+        by_name: dict[str, Described] = {}
         for _ in range(count):
             name = self.string("the name of a tensor", MAX_KEY)
             what = f"tensor {show(name)}"
-            if name in found:
+            if name in by_name:
                 raise broken(self.path, f"{what} is there twice")
             rank = self.number("I", what)
             if rank > MAX_RANK:
                 raise broken(self.path, f"{what} has {rank} axes, expected at most {MAX_RANK}")
             shape = tuple(self.number("Q", what) for _ in range(rank))[::-1]
-            found[name] = Described(self.number("I", what), shape, self.number("Q", what))
-        return found
+            by_name[name] = Described(self.number("I", what), shape, self.number("Q", what))
+        return by_name
 
     def _announced(self, count: int, what: str, most: int, least_bytes: int) -> None:
         if count > min(most, len(self.data) // least_bytes):

@@ -161,8 +161,8 @@ def _read_format(options: Config) -> GroupFormat:
             raise options.wrong("version", f"supported: gemm; {_OTHER}, or one of version gemm")
     else:
         formats = [options.get(name, str, "gptq") for name in ("checkpoint_format", "format")]
-        for name, given in zip(("checkpoint_format", "format"), formats, strict=True):
-            if given not in ("gptq", "gptq_v2"):
+        for name, value in zip(("checkpoint_format", "format"), formats, strict=True):
+            if value not in ("gptq", "gptq_v2"):
                 raise options.wrong(name, f"supported: gptq, gptq_v2; {_OTHER}, or one of these formats")
         shift = 0 if "gptq_v2" in formats else 1
         options.only("is_marlin_format", False)

@@ -38,17 +38,17 @@ def reading_labels(read: Callable[[Config], C], key: str, expected: int | None =
     """
 
     def reading(options: Config) -> C:
-        found = next((name for name in options.weights if re.fullmatch(key, name)), None)
-        if found is None:
+        name_of_weight = next((name for name in options.weights if re.fullmatch(key, name)), None)
+        if name_of_weight is None:
             name = re.sub(r"\(\?:.*?\)\?|\\", "", key)
             raise KeyError(
                 f"{options.where}: the checkpoint has no {name}; load it for another task, without this head"
             )
-        shape = options.weights[found].shape
+        shape = options.weights[name_of_weight].shape
         if len(shape) < 2 or any(size != 1 for size in shape[2:]):  # of a convolution of single places
-            raise KeyError(f"{options.where}: {found} has shape {list(shape)}, expected [labels, width]")
+            raise KeyError(f"{options.where}: {name_of_weight} has shape {list(shape)}, expected [labels, width]")
         if expected is not None and shape[0] != expected:
-            raise ConfigError(f"{options.where}: {found} has {shape[0]} labels, expected {expected}")
+            raise ConfigError(f"{options.where}: {name_of_weight} has {shape[0]} labels, expected {expected}")
         return replace(read(options), num_labels=shape[0])  # type: ignore[type-var]  # the config is a dataclass
 
     return reading
@@ -145,16 +145,18 @@ def write_with_labels(
     for name in new:
         first = next((layer for layer in names if name.startswith(layer)), "")
         stored[names.get(first, "") + name.removeprefix(first)] = _new(name, own[name].numpy().shape, random, deviation)
-    told = {name: value for name, value in options.options.items() if name not in ("auto_map", "quantization_config")}
+    written = {
+        name: value for name, value in options.options.items() if name not in ("auto_map", "quantization_config")
+    }
     classes = [name for name in CLASSES.get(options.model_type, ()) if name.endswith(_ENDING)]
-    told["architectures"] = classes[:1] or [reader.__name__]  # the second of a model from outside
-    told["id2label"] = {str(number): label for number, label in enumerate(labels)}
-    told["label2id"] = {label: number for number, label in enumerate(labels)}
-    end = told.get("eos_token_id")
-    if told.get("pad_token_id") is None and end is not None:  # a decoder reads the state of the last token before it
-        told["pad_token_id"] = end[0] if isinstance(end, list) else end
+    written["architectures"] = classes[:1] or [reader.__name__]  # the second of a model from outside
+    written["id2label"] = {str(number): label for number, label in enumerate(labels)}
+    written["label2id"] = {label: number for number, label in enumerate(labels)}
+    end = written.get("eos_token_id")
+    if written.get("pad_token_id") is None and end is not None:  # a decoder reads the state of the last token before it
+        written["pad_token_id"] = end[0] if isinstance(end, list) else end
     with write_atomically(Path(folder) / "config.json") as file:
-        file.write(json.dumps(told, indent=2).encode())
+        file.write(json.dumps(written, indent=2).encode())
     lucid.save(Path(folder) / "model.safetensors", stored, {"format": "pt"})
 
 

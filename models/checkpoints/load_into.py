@@ -119,7 +119,7 @@ def _load(module: nn.Module, weights: Mapping[str, Callable[[], Weight]], dequan
     parameters = module.state_dict()
     layers = [(layer, name, use) for layer in module.modules() for name, use in layer.quantizable.items()]
     uses = {id(getattr(layer, name)): use for layer, name, use in layers}
-    made: dict[int, WeightModule] = {}  # by the parameter in whose place it is
+    modules: dict[int, WeightModule] = {}  # by the parameter in whose place it is
     state: dict[str, Array] = {}
     misfits: list[str] = []
     for name, read in weights.items():
@@ -138,7 +138,7 @@ def _load(module: nn.Module, weights: Mapping[str, Callable[[], Weight]], dequan
         if parameter is None or use is None or dequantize:
             numbers = weight.dequantized()
         else:
-            made[id(parameter)] = quantized_module(weight, parameter.dtype)
+            modules[id(parameter)] = quantized_module(weight, parameter.dtype)
             # load_state_dict checks all keys and shapes, then loads: of this one nothing but its shape counts.
             numbers = np.broadcast_to(np.zeros((), parameter.dtype.numpy), weight.shape)
         state[name] = numbers.T if use == "transposed" else numbers
@@ -147,5 +147,5 @@ def _load(module: nn.Module, weights: Mapping[str, Callable[[], Weight]], dequan
     except StateError as error:  # as always where there are misfits: each is missing or unexpected
         raise StateError("; ".join([str(error), *misfits])) from None
     for layer, name, _ in layers:
-        if id(getattr(layer, name)) in made:
-            setattr(layer, name, made[id(getattr(layer, name))])
+        if id(getattr(layer, name)) in modules:
+            setattr(layer, name, modules[id(getattr(layer, name))])

@@ -58,18 +58,18 @@ def write_checkpoint(
     weights: dict[str, Any] = {}
     for path, module in model.named_modules():
         if isinstance(module, WeightModule):
-            found = format_of(module)
-            if found is None:
+            format_ = format_of(module)
+            if format_ is None:
                 raise ValueError(
                     f"{path} is a {type(module).__name__}, which a checkpoint does not hold; export the model"
                 )
-            weights[path] = found.told()
-    told = {name: value for name, value in options.items() if name != OPTION}
+            weights[path] = format_.told()
+    config = {name: value for name, value in options.items() if name != OPTION}
     if weights or ignored:
         record = {IGNORED: list(ignored)} if ignored else {}
-        told[OPTION] = {"quant_method": METHOD, "weights": weights, **record}
+        config[OPTION] = {"quant_method": METHOD, "weights": weights, **record}
     with write_atomically(Path(folder) / "config.json") as file:
-        file.write(json.dumps(told, indent=2).encode())
+        file.write(json.dumps(config, indent=2).encode())
     state = {(names or {}).get(name, name): tensor for name, tensor in model.state_dict().items()}
     lucid.save(Path(folder) / "model.safetensors", state, {"format": "lucid" if names is None else "pt"})
 
@@ -83,18 +83,18 @@ def with_lucid_weights(config: Config) -> Config:
     where = f"{config.where}, {OPTION}"
     section = config.section(OPTION)
     section.only("quant_method", METHOD)
-    told = section.get("weights", dict)
+    entries = section.get("weights", dict)
     ignored = section.get(IGNORED, list, [])
     if not all(isinstance(name, str) for name in ignored):
         raise section.wrong(IGNORED, "expected a list of names")
     section.done()
-    formats = {name: (read_format(name, kind, where), name) for name, kind in told.items()}
+    formats = {name: (read_format(name, kind, where), name) for name, kind in entries.items()}
     remedy = "get an intact copy of the folder, or quantize again"
     weights = cache(lambda: QuantizedWeights(config.weights, formats, config.where, remedy))
     options = {name: value for name, value in config.options.items() if name != OPTION}
-    found = config.with_weights(weights, lambda: weights().shapes, options)
-    found.dropped = (*ignored, *config.dropped)
-    return found
+    result = config.with_weights(weights, lambda: weights().shapes, options)
+    result.dropped = (*ignored, *config.dropped)
+    return result
 
 
 Format: TypeAlias = "InBlocks | ByRow"
@@ -176,22 +176,22 @@ def format_of(weight: WeightModule) -> Format | None:
     return ByRow(weight.activations) if isinstance(weight, nn.Int8Weight) else None
 
 
-def read_format(name: str, told: object, where: str) -> Format:
+def read_format(name: str, entry: object, where: str) -> Format:
     """The format that config.json tells of a weight.
 
     Raises:
         ConfigError: for one that does not exist.
     """
-    if isinstance(told, list) and len(told) == 3 and all(type(number) is int for number in told):
+    if isinstance(entry, list) and len(entry) == 3 and all(type(number) is int for number in entry):
         try:
-            check_format(show(name), *told[:2])
+            check_format(show(name), *entry[:2])
         except ValueError as error:
             raise ConfigError(f"{where}: {error}") from error
-        return InBlocks(*told)
+        return InBlocks(*entry)
     ways = (None, *get_args(Activations))
-    if isinstance(told, dict) and list(told) == [ByRow.KEY] and told[ByRow.KEY] in ways:
-        return ByRow(told[ByRow.KEY])
+    if isinstance(entry, dict) and list(entry) == [ByRow.KEY] and entry[ByRow.KEY] in ways:
+        return ByRow(entry[ByRow.KEY])
     raise ConfigError(
-        f'{where}: {show(name)} is {show(told)}, expected [bits, block, inputs] or {{"activations": one of '
+        f'{where}: {show(name)} is {show(entry)}, expected [bits, block, inputs] or {{"activations": one of '
         f"{', '.join('null' if way is None else way for way in ways)}}}"
     )

@@ -50,8 +50,8 @@ class OptionsRead:
 
     def default(self, name: str) -> Any:
         """transformers' value for an absent option; None if that is null or follows from others."""
-        found = self.read.get(name)
-        return None if found == COMPUTED else tuple(found) if isinstance(found, list) else found
+        value = self.read.get(name)
+        return None if value == COMPUTED else tuple(value) if isinstance(value, list) else value
 
     def changes_nothing(self, name: str, value: object) -> bool:
         """Whether an option that is read has a value that computes what its default computes."""
@@ -75,26 +75,26 @@ def transformers_version() -> str:
 
 @cache
 def _table() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
-    return found
+    table: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+    return table
 
 
 @cache
 def _known() -> dict[str, OptionsRead]:
-    return {name: _entry(name, told) for name, told in _table()["types"].items()}
+    return {name: _entry(name, entry) for name, entry in _table()["types"].items()}
 
 
-def _entry(model_type: str, told: Mapping[str, Any]) -> OptionsRead:
+def _entry(model_type: str, entry: Mapping[str, Any]) -> OptionsRead:
     of_any = _table()["any"]
-    sections = {name: _entry(model_type, section) for name, section in told.get("sections", {}).items()}
-    if "rope_parameters" in told["read"]:
-        positions = _rope(model_type, told.get("rope", ()))
+    sections = {name: _entry(model_type, section) for name, section in entry.get("sections", {}).items()}
+    if "rope_parameters" in entry["read"]:
+        positions = _rope(model_type, entry.get("rope", ()))
         sections |= {"rope_parameters": positions, "rope_scaling": positions}
     return OptionsRead(
         model_type,
-        {**of_any["read"], **told["read"]},
-        frozenset((*of_any["unread"], *told["unread"])),
-        told.get("aliases", {}),
+        {**of_any["read"], **entry["read"]},
+        frozenset((*of_any["unread"], *entry["unread"])),
+        entry.get("aliases", {}),
         sections,
     )
 

@@ -98,15 +98,15 @@ class SentenceModules:
         Raises:
             ConfigError: for a bias that a layer's config says it does not have.
         """
-        found: dict[str, Array] = {}
+        weights: dict[str, Array] = {}
         for layer in self.layers:
             if layer.kind == DENSE and _holds_weights(self.folder / layer.name):
                 held = lucid.load(self.folder / layer.name)
                 if "linear.bias" in held and not layer.bias:
                     config = self.folder / layer.name / "config.json"
                     raise ConfigError(f"{config}: option bias is False, but the weights next to it have a linear.bias")
-                found |= {f"{PREFIX}.{layer.name}.{key}": array for key, array in held.items()}
-        return found
+                weights |= {f"{PREFIX}.{layer.name}.{key}": array for key, array in held.items()}
+        return weights
 
     def write(self, folder: Path, weights: Mapping[str, Tensor] = MappingProxyType({})) -> None:
         """Write modules.json and the configs of the layers next to the weights that a model has saved.
@@ -184,10 +184,10 @@ def _alone(folder: Path, name: str) -> str:
 
 
 def _listed(path: Path) -> list[Any]:
-    found = parse_json(path)
-    if not isinstance(found, list) or not found:
-        raise ConfigError(f"{path}: expected a JSON list of modules, found {show(found)}")
-    return found
+    modules = parse_json(path)
+    if not isinstance(modules, list) or not modules:
+        raise ConfigError(f"{path}: expected a JSON list of modules, found {show(modules)}")
+    return modules
 
 
 def _read_line(line: Any, where: str, first: bool) -> tuple[str, str]:
@@ -276,14 +276,14 @@ def _read_modes(options: Config) -> tuple[str, ...]:
     old = tuple(mode for mode, name in _MODES.items() if options.get(name, bool, False))
     if not options.has("pooling_mode"):
         return old or ("mean",)
-    given = options.options["pooling_mode"]
-    if isinstance(given, list):
+    modes = options.options["pooling_mode"]
+    if isinstance(modes, list):
         options.get("pooling_mode", list)
     else:
-        given = [options.get("pooling_mode", str)]
-    if not given or not all(isinstance(mode, str) and mode in _MODES for mode in given):
+        modes = [options.get("pooling_mode", str)]
+    if not modes or not all(isinstance(mode, str) and mode in _MODES for mode in modes):
         raise options.wrong("pooling_mode", f"supported: {', '.join(_MODES)}, or a list of these")
-    return tuple(given)
+    return tuple(modes)
 
 
 def _holds_weights(folder: Path) -> bool:

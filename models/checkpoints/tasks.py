@@ -59,10 +59,10 @@ def class_of(place: str) -> Reader:
     module, outside, name = place.partition(":")
     if not outside:
         module, _, name = f"lucid.models.{place}".rpartition(".")
-    found = vars(import_module(module)).get(name)
-    if not isinstance(found, type) or not issubclass(found, Pretrained):
-        raise TypeError(f"{place}: expected a class derived from lucid.models.Pretrained, found {found!r}")
-    return found
+    value = vars(import_module(module)).get(name)
+    if not isinstance(value, type) or not issubclass(value, Pretrained):
+        raise TypeError(f"{place}: expected a class derived from lucid.models.Pretrained, found {value!r}")
+    return value
 
 
 def with_architecture(options: Config, name: str) -> Config:
@@ -84,7 +84,7 @@ def with_architecture(options: Config, name: str) -> Config:
     return options
 
 
-def reader_for(task: str | None, options: Config, told: str | None) -> Reader:
+def reader_for(task: str | None, options: Config, of_modules: str | None) -> Reader:
     """The class that reads a checkpoint for a task, or for the one that the checkpoint tells.
 
     Args:
@@ -98,15 +98,15 @@ def reader_for(task: str | None, options: Config, told: str | None) -> Reader:
     _no_foreign_code(options)
     tasks = family_of(options.model_type).tasks
     if task is None:
-        task = told or _only_task(options)
-    if task in MODULE_TASKS and task != told:
+        task = of_modules or _only_task(options)
+    if task in MODULE_TASKS and task != of_modules:
         raise _none(options, f"task {show(task)} needs a modules.json that is for it, which the folder does not have")
-    if told in MODULE_TASKS and task == SENTENCES:
-        raise ConfigError(f"{options.where}: its modules.json is for the task {told}, got {task}; leave it out")
+    if of_modules in MODULE_TASKS and task == SENTENCES:
+        raise ConfigError(f"{options.where}: its modules.json is for the task {of_modules}, got {task}; leave it out")
     if task not in tasks:
         task = _OTHER_NAMES.get(task, task)
     if task not in tasks:
-        more = f"; its modules.json is for {told}" if told else ""
+        more = f"; its modules.json is for {of_modules}" if of_modules else ""
         if any(task in family.tasks for family in FAMILIES.values()):
             more += f"; {by_torch()}"
         raise _none(options, f"task {show(task)} is not known for model_type {options.model_type}{more}")
@@ -186,10 +186,10 @@ def _only_task(options: Config) -> str:
     names = list(dict.fromkeys(_names(options)))
     if not names:
         return family.task
-    told = {name: _task_of(name, options) for name in names}
-    if len(set(told.values())) > 1:
+    by_class = {name: _task_of(name, options) for name in names}
+    if len(set(by_class.values())) > 1:
         raise _none(options, f"architectures are {', '.join(map(show, names))}, expected one")
-    name, task = names[0], told[names[0]]
+    name, task = names[0], by_class[names[0]]
     if task is None:
         raise _none(options, f"architectures has {show(name)}, which is not supported; {by_torch()}")
     if not holds(class_of(family.tasks[task]), options):
@@ -233,14 +233,14 @@ def holds(reader: Reader, options: Config) -> bool:
 
 def _keys_of(reader: Reader, options: Config) -> set[str] | None:
     """The checkpoint's keys that a class finds its head by; None if it does not find all."""
-    known, found = reader.checkpoint, set[str]()
+    known, keys = reader.checkpoint, set[str]()
     names = {key: known.renamed(key) for key in options.weights} if known.head_keys else {}
     for pattern in known.head_keys:
         matched = {key for key, name in names.items() if re.search(pattern, name)}
         if not matched:
             return None
-        found |= matched
-    return found
+        keys |= matched
+    return keys
 
 
 def _none(options: Config, problem: str) -> ConfigError:

@@ -91,13 +91,13 @@ def ropes(options: Config, older: Mapping[str, str | float]) -> dict[str, Rope]:
     rope_scaling is that of FULL.
     """
     longest, sections = options.whole("max_position_embeddings"), options.section("rope_parameters")
-    found = {}
+    ropes = {}
     for kind, name in older.items():
         section = options if kind == FULL and options.has("rope_scaling") else sections
         section = section.section("rope_scaling" if section is options else kind)
         _whole_heads(options, section)
-        found[kind] = Rope(rope_theta(section, options, name), rope_scaling(section, longest))
-    return found
+        ropes[kind] = Rope(rope_theta(section, options, name), rope_scaling(section, longest))
+    return ropes
 
 
 def _whole_heads(options: Config, section: Config) -> None:
@@ -157,10 +157,10 @@ def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scal
         return scalings.Llama3Scaling(factor, low, high, trained)
     if kind == "yarn":
         names = ("beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim")
-        given = {
+        chosen = {
             name: rope.real(name, low=1e-3 if name.startswith("beta") else 0.0) for name in names if rope.has(name)
         }
-        return scalings.YarnScaling(factor, trained, truncate=rope.get("truncate", bool, True), **given)
+        return scalings.YarnScaling(factor, trained, truncate=rope.get("truncate", bool, True), **chosen)
     raise rope.wrong(
         "rope_type" if rope.has("rope_type") else "type", "supported: default, linear, dynamic, llama3, yarn"
     )
@@ -168,8 +168,8 @@ def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scal
 
 def read_image_size(options: Config, name: str) -> tuple[int, int]:
     """Height and width of an image: one number for both, or a list of two."""
-    given = options.options.get(name)
-    if not isinstance(given, list):
+    size = options.options.get(name)
+    if not isinstance(size, list):
         side = options.whole(name)
         return side, side
     sides = options.get(name, list)

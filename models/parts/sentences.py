@@ -140,8 +140,8 @@ class SparseEncoder(OfModules[L], OnStates[L]):
         weights = (logits.relu() + 1).log()
         if layer.activation == "log1p_relu":
             weights = (weights + 1).log()
-        found: Tensor = weights.sum(1) if layer.modes == ("sum",) else weights.amax(1)
-        return found
+        pooled: Tensor = weights.sum(1) if layer.modes == ("sum",) else weights.amax(1)
+        return pooled
 
 
 class MultiVectorEncoder(OfModules[L], OnStates[L]):

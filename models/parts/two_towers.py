@@ -136,8 +136,8 @@ class ImageTower(nn.Module):
     def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
         """The input of the first layer, and the output of each layer."""
         if pixel_values.ndim != 4 or pixel_values.shape[1:] != self.image_shape:  # positions are learned for one size
-            given, expected = (", ".join(map(str, sizes)) for sizes in (pixel_values.shape, self.image_shape))
-            raise ValueError(f"{self.name}: pixel_values has shape [{given}], expected (N, {expected})")
+            got, expected = (", ".join(map(str, sizes)) for sizes in (pixel_values.shape, self.image_shape))
+            raise ValueError(f"{self.name}: pixel_values has shape [{got}], expected (N, {expected})")
         return self.encoder(self.embed(pixel_values))
 
     def input_specs(self, images: str = "N") -> Mapping[str, TensorType]:

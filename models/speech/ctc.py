@@ -100,7 +100,7 @@ class CTCProcessor:
 
     def words(self, ids: npt.ArrayLike) -> list[Word]:
         """The words in the tokens of frames, (frames,)."""
-        found: list[Word] = []
+        words: list[Word] = []
         at, within = 0, False
         for number, run in groupby(np.asarray(ids).tolist()):
             start, at = at, at + sum(1 for _ in run)
@@ -110,11 +110,11 @@ class CTCProcessor:
             if text == self.delimiter:
                 within = False
                 continue
-            before = found.pop() if within else Word("", start, at, [])
+            before = words.pop() if within else Word("", start, at, [])
             text = text.lower() if self.lower_case else text
-            found.append(Word(before.text + text, before.start, at, [*before.tokens, number]))
+            words.append(Word(before.text + text, before.start, at, [*before.tokens, number]))
             within = True
-        return found
+        return words
 
     def decode(self, ids: npt.ArrayLike) -> str:
         """The text in the tokens of frames, (frames,)."""

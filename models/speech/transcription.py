@@ -161,16 +161,16 @@ def _attention(
         function = with_outputs(model, ["attentions"])
 
         def run(arrays: dict[str, Array]) -> Mapping[str, Any]:
-            found = function(**{name: lucid.tensor(array) for name, array in arrays.items()})
-            return {name: value.numpy() for name, value in found.items()}
+            outputs = function(**{name: lucid.tensor(array) for name, array in arrays.items()})
+            return {name: value.numpy() for name, value in outputs.items()}
 
     def ends(window: Array, prompt: list[int], tokens: list[int], size: int) -> Array:
-        found = run({"input_features": window, "decoder_input_ids": np.array([[*prompt, *tokens]])})
+        outputs = run({"input_features": window, "decoder_input_ids": np.array([[*prompt, *tokens]])})
         named = [f"decoder.cross_attentions.{layer}" for layer, _ in heads]
-        if lost := [name for name in named if name not in found]:
+        if lost := [name for name in named if name not in outputs]:
             raise ValueError(f"transcribe: words: the model has no output {lost[0]}; export it with attentions")
         weights = [
-            found[name][0, head, len(prompt) :, : size // 2] for name, (_, head) in zip(named, heads, strict=True)
+            outputs[name][0, head, len(prompt) :, : size // 2] for name, (_, head) in zip(named, heads, strict=True)
         ]
         return token_ends(np.stack(weights), tokenizer.median_filter_width)
 
@@ -232,14 +232,14 @@ def _detect_language(texts: lucid.generation.Generator, tokenizer: WhisperTokeni
 
 def _silence(texts: lucid.generation.Generator, tokenizer: WhisperTokenizer) -> float:
     """The probability that nobody speaks in a window."""
-    found: list[float] = []
+    shares: list[float] = []
 
     def record(ids: Ids, logits: Array) -> Array:
-        found.append(float(lucid.generation.sampling.probabilities(logits)[0, tokenizer.no_speech]))
+        shares.append(float(lucid.generation.sampling.probabilities(logits)[0, tokenizer.no_speech]))
         return logits
 
     texts.generate([tokenizer.start_of_transcript], max_new_tokens=1, logits_processors=[record])
-    return found[0]
+    return shares[0]
 
 
 def _spans(tokens: list[int], first_timestamp: int, size: int) -> tuple[list[tuple[int, int, list[int]]], int]:

@@ -123,21 +123,21 @@ def _tokens(options: Config, name: str) -> dict[str, int]:
 
 def _ids(options: Config, name: str) -> tuple[int, ...]:
     """An option that lists ids."""
-    found = options.get(name, list, [])
-    if not all(isinstance(token, int) and not isinstance(token, bool) and token >= 0 for token in found):
+    ids = options.get(name, list, [])
+    if not all(isinstance(token, int) and not isinstance(token, bool) and token >= 0 for token in ids):
         raise options.wrong(name, "expected token ids")
-    return tuple(found)
+    return tuple(ids)
 
 
 def _heads(options: Config) -> tuple[tuple[int, int], ...]:
     """The option alignment_heads; () without it."""
-    found = options.get("alignment_heads", list, [])
+    pairs = options.get("alignment_heads", list, [])
     if not all(
         isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and 0 <= n < 1000 for n in pair)
-        for pair in found
+        for pair in pairs
     ):
         raise options.wrong("alignment_heads", "expected pairs of a layer and a head")
-    return tuple((layer, head) for layer, head in found)
+    return tuple((layer, head) for layer, head in pairs)
 
 
 def _filter_width(path: Path) -> int:

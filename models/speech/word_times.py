@@ -43,8 +43,8 @@ def token_ends(weights: Array, filter_width: int) -> Array:
     spread = weights.std(1, keepdims=True)
     scores = _medians((weights - weights.mean(1, keepdims=True)) / spread, filter_width).mean(0)
     rows, positions = _cheapest_path(-scores.astype(np.float64))
-    found: Array = positions[np.diff(rows, prepend=-1) > 0] * POSITION
-    return found
+    ends: Array = positions[np.diff(rows, prepend=-1) > 0] * POSITION
+    return ends
 
 
 def _medians(x: Array, width: int) -> Array:
@@ -52,8 +52,8 @@ def _medians(x: Array, width: int) -> Array:
     if x.shape[-1] <= half:
         return x
     mirrored = np.pad(x, ((0, 0), (0, 0), (half, half)), mode="reflect")
-    found: Array = np.sort(np.lib.stride_tricks.sliding_window_view(mirrored, width, -1), -1)[..., half]
-    return found
+    medians: Array = np.sort(np.lib.stride_tricks.sliding_window_view(mirrored, width, -1), -1)[..., half]
+    return medians
 
 
 def _cheapest_path(costs: Array) -> tuple[Array, Array]:
@@ -76,8 +76,8 @@ def _cheapest_path(costs: Array) -> tuple[Array, Array]:
         path.append((at - 1, time - 1))
         move = 2 if not at else int(steps[at, time])
         at, time = at - (move != 2), time - (move != 1)
-    found = np.array(path[::-1])
-    return found[:, 0], found[:, 1]
+    places = np.array(path[::-1])
+    return places[:, 0], places[:, 1]
 
 
 def words_of(
@@ -99,24 +99,24 @@ def words_of(
 
 def _characters(tokens: Sequence[int], decode: Callable[[list[int]], str]) -> list[tuple[str, int, int]]:
     """The least runs of tokens that are whole characters: text, and the first token and the one after it."""
-    whole, found, first, offset = decode(list(tokens)), list[tuple[str, int, int]](), 0, 0
+    whole, parts, first, offset = decode(list(tokens)), list[tuple[str, int, int]](), 0, 0
     for after in range(1, len(tokens) + 1):
         text = decode(list(tokens[first:after]))
         place = offset + text.find("\ufffd")
         if "\ufffd" not in text or place >= len(whole) or whole[place] == "\ufffd":
-            found.append((text, first, after))
+            parts.append((text, first, after))
             first, offset = after, offset + len(text)
-    return found
+    return parts
 
 
 def _joined(groups: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-    found = list[tuple[str, int, int]]()
+    words = list[tuple[str, int, int]]()
     for text, first, after in groups:
-        if not found or text.startswith(" ") or text.strip() in string.punctuation:
-            found.append((text, first, after))
+        if not words or text.startswith(" ") or text.strip() in string.punctuation:
+            words.append((text, first, after))
         else:
-            found[-1] = (found[-1][0] + text, found[-1][1], after)
-    return found
+            words[-1] = (words[-1][0] + text, words[-1][1], after)
+    return words
 
 
 def _with_punctuation(groups: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
@@ -126,10 +126,10 @@ def _with_punctuation(groups: Sequence[tuple[str, int, int]]) -> list[tuple[str,
             backwards[-1] = (text + backwards[-1][0], first, backwards[-1][2])
         else:
             backwards.append((text, first, after))
-    found = list[tuple[str, int, int]]()
+    words = list[tuple[str, int, int]]()
     for text, first, after in reversed(backwards):
-        if found and not found[-1][0].endswith(" ") and text in _CLOSING:
-            found[-1] = (found[-1][0] + text, found[-1][1], after)
+        if words and not words[-1][0].endswith(" ") and text in _CLOSING:
+            words[-1] = (words[-1][0] + text, words[-1][1], after)
         else:
-            found.append((text, first, after))
-    return found
+            words.append((text, first, after))
+    return words

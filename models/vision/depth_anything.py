@@ -59,10 +59,10 @@ class DepthAnythingConfig(option.OptionTable):
         inner.only("out_features", [f"stage{layer}" for layer in layers])
         if len(factors) != len(layers) or any(factor not in (1, 2, 4, 8, 0.5, 0.25) for factor in factors):
             raise options.wrong("reassemble_factors", f"supported: {len(layers)} of 8, 4, 2, 1, 0.5, 0.25")
-        found = cls.from_rows(options, backbone=backbone, read_layers=layers, factors=tuple(map(float, factors)))
-        if len(found.widths) != len(layers):
+        config = cls.from_rows(options, backbone=backbone, read_layers=layers, factors=tuple(map(float, factors)))
+        if len(config.widths) != len(layers):
             raise options.wrong("neck_hidden_sizes", f"expected {len(layers)}, one for each of out_indices")
-        return found
+        return config
 
 
 class DepthAnything(OnModel[DepthAnythingConfig]):

@@ -90,10 +90,10 @@ class DetrConfig(option.OptionTable):
         """From config.json."""
         options.only("position_embedding_type", "sine")
         options.only("auxiliary_loss", False)  # which norms the states between layers
-        found = cls.from_rows(options, backbone=_backbone(options))
-        if found.hidden_size % 4:
+        config = cls.from_rows(options, backbone=_backbone(options))
+        if config.hidden_size % 4:
             raise options.wrong("d_model", "expected a multiple of 4: sines and cosines of rows and of columns")
-        return found
+        return config
 
 
 class Places(NamedTuple):
@@ -274,13 +274,13 @@ class DetrForSegmentation(OnModel[DetrConfig]):
 def sines(mask: Tensor, width: int) -> Tensor:
     """The positions of places, (N, h, w, width): of the row, then of the column, as shares of those that are kept."""
     frequencies = lucid.tensor((10000.0 ** -(np.arange(width // 4) * 4 / width)).astype(np.float32))
-    kept, found = mask.astype(lucid.float32), list[Tensor]()
+    kept, waves = mask.astype(lucid.float32), list[Tensor]()
     for axis in (1, 2):
         number = ops.cumsum(kept, axis=axis)
         last = number[:, -1:] if axis == 1 else number[:, :, -1:]
         angle = (number / (last + 1e-6) * (2 * math.pi)).unsqueeze(-1) * frequencies
-        found.append(ops.stack([angle.sin(), angle.cos()], -1).flatten(3))
-    return ops.concat(found, -1).astype(mask.dtype)
+        waves.append(ops.stack([angle.sin(), angle.cos()], -1).flatten(3))
+    return ops.concat(waves, -1).astype(mask.dtype)
 
 
 class Queries(nn.Module):

@@ -52,12 +52,12 @@ class DINOv3Config(option.OptionTable):
     @classmethod
     def read(cls, options: Config) -> DINOv3Config:
         """From config.json."""
-        found = super().read(options)
-        if found.hidden_size // found.num_heads % 4:
+        config = super().read(options)
+        if config.hidden_size // config.num_heads % 4:
             raise options.wrong(
                 "num_attention_heads", "expected heads whose width is a multiple of 4: pairs by row and column"
             )
-        return found
+        return config
 
 
 class DINOv3(Pretrained[DINOv3Config]):

@@ -67,11 +67,11 @@ class ResNet(Pretrained[ResNetConfig]):
 
     def stages(self, pixel_values: Tensor) -> list[Tensor]:
         """The features of each stage, (N, width, h, w)."""
-        x, found = self.pool(self.embedder["embedder"](pixel_values)), list[Tensor]()
+        x, stages = self.pool(self.embedder["embedder"](pixel_values)), list[Tensor]()
         for stage in self.encoder["stages"]:
             x = stage(x)
-            found.append(x)
-        return found
+            stages.append(x)
+        return stages
 
     def input_specs(self) -> Mapping[str, TensorType]:
         dtype = next(iter(self.parameters())).dtype

@@ -85,16 +85,16 @@ class RTDetrConfig(option.OptionTable):
         encoded = options.get("encode_proj_layers", list)
         if any(type(level) is not int or not 0 <= level < levels for level in encoded):
             raise options.wrong("encode_proj_layers", f"expected levels from 0 to {levels - 1}")
-        found = cls.from_rows(options, backbone=backbone, levels=levels, encoded=tuple(encoded))
+        config = cls.from_rows(options, backbone=backbone, levels=levels, encoded=tuple(encoded))
         for name in ("encoder_in_channels", "decoder_in_channels"):
-            widths = list(backbone.hidden_sizes[-levels:]) if name[0] == "e" else [found.encoder_size] * levels
+            widths = list(backbone.hidden_sizes[-levels:]) if name[0] == "e" else [config.encoder_size] * levels
             if options.get(name, list) != widths:
                 raise options.wrong(name, f"expected {widths}")
         if options.model_type == "rt_detr_v2":
             options.only("decoder_method", "default")
             options.only("decoder_n_levels", levels)
-            return replace(found, offset_scale=options.real("decoder_offset_scale"), stored_scales=True)
-        return found
+            return replace(config, offset_scale=options.real("decoder_offset_scale"), stored_scales=True)
+        return config
 
 
 class RTDetrForObjectDetection(Pretrained[RTDetrConfig]):
@@ -159,9 +159,9 @@ class RTDetr(nn.Module):
         places = Places([(x.shape[2], x.shape[3]) for x in images])
         x = ops.concat([image.flatten(2).mT for image in images], 1)
         anchors, valid = places.anchors()
-        found = self.enc_output(ops.where(valid, x, 0.0))
-        best = ops.topk(self.enc_score_head(found).max(-1).values, self.num_queries, axis=1).indices
-        y = ops.take_along(found, best.unsqueeze(2), axis=1)
+        states = self.enc_output(ops.where(valid, x, 0.0))
+        best = ops.topk(self.enc_score_head(states).max(-1).values, self.num_queries, axis=1).indices
+        y = ops.take_along(states, best.unsqueeze(2), axis=1)
         boxes = self.enc_bbox_head(y) + ops.take(anchors, best, 0).astype(y.dtype)
         return self.decoder(y, boxes, x, places)
 
@@ -174,14 +174,14 @@ class Places:
 
     def anchors(self) -> tuple[Tensor, Tensor]:
         """The logits of a box in the middle of each place, (S, 4), and whether it is well inside the image, (S, 1)."""
-        found = list[Tensor]()
+        levels = list[Tensor]()
         for level, (height, width) in enumerate(self.sizes):
             rows, columns = ((lucid.arange(n).astype("float32") + 0.5) / lucid.tensor(n) for n in (height, width))
             shape = (height, width)
             middle = [columns.unsqueeze(0).expand(*shape), rows.unsqueeze(1).expand(*shape)]
             side = ops.full_like(middle[0], 0.05 * 2.0**level)
-            found.append(ops.stack([*middle, side, side], -1).reshape(height * width, 4))
-        boxes = ops.concat(found, 0)
+            levels.append(ops.stack([*middle, side, side], -1).reshape(height * width, 4))
+        boxes = ops.concat(levels, 0)
         valid = ((boxes > 0.01) & (boxes < 0.99)).all(1, keepdims=True)
         return ops.where(valid, ops.log(boxes / (1 - boxes)), float(np.finfo(np.float32).max)), valid
 
@@ -257,10 +257,10 @@ class Encoder(nn.Module):
             coarse[-1] = conv(coarse[-1])
             coarse.append(fuse(ops.concat([ops.interpolate(coarse[-1], x.shape[2:]), x], 1)))
         finest, *others = coarse[::-1]
-        found = [finest]
+        pyramid = [finest]
         for x, conv, fuse in zip(others, self.downsample_convs, self.pan_blocks, strict=True):
-            found.append(fuse(ops.concat([conv(found[-1]), x], 1)))
-        return found
+            pyramid.append(fuse(ops.concat([conv(pyramid[-1]), x], 1)))
+        return pyramid
 
     def attend(self, image: Tensor, layers: Sequence[EncoderLayer]) -> Tensor:
         """Self-attention between the places of an image."""
@@ -272,12 +272,12 @@ class Encoder(nn.Module):
 
     def positions(self, height: Size, width: Size) -> Tensor:
         """Sines and cosines of the row of each place, then of its column, (height * width, encoder_size)."""
-        found = list[Tensor]()
+        grids = list[Tensor]()
         for axis, length in enumerate((height, width)):
             angles = lucid.arange(length).astype("float32").unsqueeze(1) * lucid.tensor(self.frequencies)
             waves = ops.concat([angles.sin(), angles.cos()], 1).unsqueeze(1 - axis)
-            found.append(waves.expand(height, width, waves.shape[2]))
-        return ops.concat(found, 2).flatten(0, 1)
+            grids.append(waves.expand(height, width, waves.shape[2]))
+        return ops.concat(grids, 2).flatten(0, 1)
 
 
 class Decoder(nn.Module):
@@ -344,8 +344,8 @@ class PointAttention(nn.Module):
         # The value of a place has a row for each head.
         batch, head = lucid.arange(n).reshape(n, 1, 1, 1), lucid.arange(self.heads).unsqueeze(1)
         values = self.value_proj(x).reshape(n * x.shape[1] * self.heads, width // self.heads)
-        found = ops.take(values, (batch * x.shape[1] + place) * self.heads + head, 0)
-        return self.output_proj((weights.reshape(*place.shape).unsqueeze(3) @ found).reshape(n, queries, width))
+        picked = ops.take(values, (batch * x.shape[1] + place) * self.heads + head, 0)
+        return self.output_proj((weights.reshape(*place.shape).unsqueeze(3) @ picked).reshape(n, queries, width))
 
 
 def _nearest(points: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:

@@ -56,10 +56,10 @@ class SegformerConfig(option.OptionTable):
     def read(cls, options: Config) -> SegformerConfig:
         """From config.json."""
         options.only("reshape_last_stage", True)
-        found = super().read(options)
-        if options.whole("num_encoder_blocks") != len(found.widths):
-            raise options.wrong("num_encoder_blocks", f"expected {len(found.widths)}, as many as hidden_sizes")
-        return found
+        config = super().read(options)
+        if options.whole("num_encoder_blocks") != len(config.widths):
+            raise options.wrong("num_encoder_blocks", f"expected {len(config.widths)}, as many as hidden_sizes")
+        return config
 
 
 class Segformer(Pretrained[SegformerConfig]):
@@ -88,14 +88,14 @@ class Segformer(Pretrained[SegformerConfig]):
 
     def stages(self, pixel_values: Tensor) -> list[Tensor]:
         """The features of each stage, (N, width, h, w)."""
-        found, x = list[Tensor](), pixel_values
+        outputs, x = list[Tensor](), pixel_values
         for embed, layers, norm in zip(*self.encoder.values(), strict=True):
             x, size = embed(x)
             for layer in layers:
                 x = layer(x, size)
             x = _as_image(norm(x), size)
-            found.append(x)
-        return found
+            outputs.append(x)
+        return outputs
 
     def input_specs(self) -> Mapping[str, TensorType]:
         weight = self.encoder["patch_embeddings"][0].proj.weight
@@ -221,11 +221,11 @@ class DecodeHead(nn.Module):
         self.classifier = nn.Conv2d(width, config.num_labels, 1)
 
     def forward(self, stages: list[Tensor]) -> Tensor:
-        size, found = (stages[0].shape[2], stages[0].shape[3]), list[Tensor]()
+        size, resized = (stages[0].shape[2], stages[0].shape[3]), list[Tensor]()
         for linear, x in zip(self.linear_c, stages, strict=True):
             x = _as_image(linear["proj"](x.flatten(2).mT), (x.shape[2], x.shape[3]))
-            found.append(F.interpolate(x, size, mode="bilinear", align_corners=False) if found else x)
-        return self.classifier(F.relu(self.batch_norm(self.linear_fuse(ops.concat(found[::-1], 1)))))
+            resized.append(F.interpolate(x, size, mode="bilinear", align_corners=False) if resized else x)
+        return self.classifier(F.relu(self.batch_norm(self.linear_fuse(ops.concat(resized[::-1], 1)))))
 
 
 def main() -> None:

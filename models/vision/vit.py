@@ -95,9 +95,9 @@ class ViT(Pretrained[ViTConfig]):
         self.layernorm = nn.LayerNorm(config.hidden_size, config.eps)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        size, given = self.config.image_size, pixel_values.shape[2:]
-        if not self.config.dino and given != size:
-            raise ValueError(f"ViT: pixel_values have height and width {given}, the model was trained on {size}")
+        size, sides = self.config.image_size, pixel_values.shape[2:]
+        if not self.config.dino and sides != size:
+            raise ValueError(f"ViT: pixel_values have height and width {sides}, the model was trained on {size}")
         return self.layernorm(self.hidden_states(pixel_values)[-1])
 
     def hidden_states(self, pixel_values: Tensor, mask: Tensor | None = None) -> list[Tensor]:
@@ -209,10 +209,10 @@ class Embeddings(nn.Module):
         return ops.concat([table[:, : self.extra].named_after(table, "[class]"), stretched], 1)
 
 
-def stretch(stored: int, wanted: int | Dim) -> Tensor:
+def stretch(stored: int, size: int | Dim) -> Tensor:
     """(wanted, stored): bicubic interpolation of stored points at the wanted ones (Keys 1981, with a = -0.75)."""
     a = -0.75
-    centre = (lucid.arange(wanted).astype("float32") + 0.5) * (stored / lucid.tensor(wanted)) - 0.5
+    centre = (lucid.arange(size).astype("float32") + 0.5) * (stored / lucid.tensor(size)) - 0.5
     points = ops.floor(centre).unsqueeze(1) + lucid.tensor([-1.0, 0.0, 1.0, 2.0])  # the four around each centre
     x = abs(centre.unsqueeze(1) - points)
     weights = _cubic(x, a).unsqueeze(2)
@@ -221,13 +221,13 @@ def stretch(stored: int, wanted: int | Dim) -> Tensor:
     return ops.where(same_point, weights, 0.0).sum(1)
 
 
-def smooth(stored: int, wanted: int | Dim) -> Tensor:
+def smooth(stored: int, size: int | Dim) -> Tensor:
     """(wanted, stored): the same with a = -0.5, over more points where there are fewer wanted than stored ones.
 
     As torch's `interpolate` does with antialias, and Pillow.
     """
-    step = stored / lucid.tensor(wanted)
-    centre = ((lucid.arange(wanted).astype("float32") + 0.5) * step).unsqueeze(1)
+    step = stored / lucid.tensor(size)
+    centre = ((lucid.arange(size).astype("float32") + 0.5) * step).unsqueeze(1)
     x = abs(lucid.arange(stored).astype("float32") + 0.5 - centre) / ops.maximum(step, 1.0)
     weights = ops.where(x < 2, _cubic(x, -0.5), 0.0)
     return weights / weights.sum(1, keepdims=True)

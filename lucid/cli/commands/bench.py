@@ -39,17 +39,19 @@ _PROMPT, _NEW, _FEWEST = 64, 32, 3  # tokens of a prompt, new ones, and runs of 
 def run(options: Bench) -> int:
     """Measure the file, or each file of a folder, and show the figures; returns the exit code."""
     files = model_files(options.model)
-    found = []
+    measured = []
     for file in files:
         one = replace(options, model=file)
         with phase("reading the file"):
             names = [value.name for value in real_inputs(read(file).model.graph)]
         steps = any(map(CACHE.fullmatch, names)) and not any(map(CROSS_CACHE.fullmatch, names))
-        found.append(_decoding(one) if steps else _runs(one))
+        measured.append(_decoding(one) if steps else _runs(one))
         if not options.json:
-            _print(found[-1], str(file) if options.model.is_dir() else "")
+            _print(measured[-1], str(file) if options.model.is_dir() else "")
     if options.json:
-        terminal.print_json({"folder": str(options.model), "files": found} if options.model.is_dir() else found[0])
+        terminal.print_json(
+            {"folder": str(options.model), "files": measured} if options.model.is_dir() else measured[0]
+        )
     return OK
 
 

@@ -55,13 +55,13 @@ def prepared(options: AnswerCommand) -> tuple[LanguageModel, dict[str, Any]]:
     Without a seed, the draws differ from run to run.
     """
     groups = (SamplingOptions, RepetitionOptions)
-    given = {name: value for group in groups for name, value in values_of(options, group).items() if value is not None}
+    chosen = {name: value for group in groups for name, value in values_of(options, group).items() if value is not None}
     if options.seed is not None and options.temperature != 0:
-        given["do_sample"] = True
-    given |= {"max_new_tokens": options.max_new_tokens, "stop": options.stop}
-    given |= {"prompt_lookup_num_tokens": options.prompt_lookup_num_tokens}
+        chosen["do_sample"] = True
+    chosen |= {"max_new_tokens": options.max_new_tokens, "stop": options.stop}
+    chosen |= {"prompt_lookup_num_tokens": options.prompt_lookup_num_tokens}
     try:
-        Options(**{**over({}, given), "max_new_tokens": options.max_new_tokens or max(1, options.min_new_tokens or 0)})
+        Options(**{**over({}, chosen), "max_new_tokens": options.max_new_tokens or max(1, options.min_new_tokens or 0)})
     except ValueError as error:
         raise usage(str(error).removeprefix("generate: ")) from error
     structure = structure_of(options)
@@ -69,7 +69,7 @@ def prepared(options: AnswerCommand) -> tuple[LanguageModel, dict[str, Any]]:
     if model.tokenizer.defaults:
         notes = terminal.Output(error=True)
         notes.line(f"options of the checkpoint: {shown(model.tokenizer.defaults)}", style="dim")
-    choice = {"stop": options.stop, **over(model.tokenizer.defaults, given)}
+    choice = {"stop": options.stop, **over(model.tokenizer.defaults, chosen)}
     if choice.get("do_sample"):
         choice = {"seed": secrets.randbits(32), **choice}
     return model, {**choice, "constraint": model.tokenizer.constraint(**structure)}

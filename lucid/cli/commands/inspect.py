@@ -34,8 +34,8 @@ def run(options: Inspect) -> int:
     if page is not None:
         graph_page(files[0], page)
     if options.json:
-        found = [inspection.as_dict(options.depth) for inspection in inspections]
-        terminal.print_json({"folder": str(options.model), "files": found} if options.model.is_dir() else found[0])
+        entries = [inspection.as_dict(options.depth) for inspection in inspections]
+        terminal.print_json({"folder": str(options.model), "files": entries} if options.model.is_dir() else entries[0])
         return OK
     out = terminal.console(beside=page)
     for number, inspection in enumerate(inspections):

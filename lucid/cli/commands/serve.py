@@ -46,8 +46,8 @@ def _announce(settings: Settings, model: Any, routes: list[str], json: bool) -> 
     address = f"http://{host}:{settings.port}"
     defaults = {} if model.language is None else model.language.tokenizer.defaults
     if json:
-        told = {"address": address, "model": model.name, "task": model.task, "folder": settings.folder}
-        print(dumps({**told, "options": dict(defaults), "routes": routes}), flush=True)
+        entry = {"address": address, "model": model.name, "task": model.task, "folder": settings.folder}
+        print(dumps({**entry, "options": dict(defaults), "routes": routes}), flush=True)
         return
     out = terminal.console()
     out.line(f"serving     {model.name} ({model.task}) at {address}")

@@ -34,12 +34,12 @@ def run(options: Train) -> int:
     def begun(run: Begun) -> None:
         nonlocal new
         new = True
-        told = asdict(run.options)
+        values = asdict(run.options)
         out.line(f"task        {run.options.task}, of the columns {', '.join(run.columns.all)}")
         out.line(f"rows        {run.rows:,} to learn from, {run.eval_rows:,} to evaluate with")
-        adapters = "" if how.lora is None else f", in adapters of rank {how.lora}, alpha {told['lora_alpha']:g}"
+        adapters = "" if how.lora is None else f", in adapters of rank {how.lora}, alpha {values['lora_alpha']:g}"
         out.line(f"trained     {run.trained:,} of {run.parameters:,} numbers{adapters}")
-        out.line(f"options     {', '.join(f'{name} {told[name]}' for name in _SHOWN)}")
+        out.line(f"options     {', '.join(f'{name} {values[name]}' for name in _SHOWN)}")
         resumed = f", after {run.resumed:,} of an earlier run" if run.resumed else ""
         out.line(f"steps       {run.steps:,}{resumed}")
 

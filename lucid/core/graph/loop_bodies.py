@@ -58,7 +58,7 @@ def has_symbolic_size(value: Any) -> bool:
         return not _NUMBERS.issuperset(map(type, value)) and any(map(has_symbolic_size, value))
     if not isinstance(value, Body):
         return isinstance(value, Dim)
-    shapes = [given.type.shape for given in value.inputs]
+    shapes = [operand.type.shape for operand in value.inputs]
     nodes = in_order(value.outputs)
     return has_symbolic_size((*shapes, *(attribute for node in nodes for attribute in node.attributes.values())))
 
@@ -96,7 +96,7 @@ def closed(
 
     nodes = in_order(outputs, lambda value: id(value) not in dependent)
     results = rebuild_nodes(nodes, outputs, read, lambda node: node)
-    return Body((*inputs, *(given for _, given in outer.values())), results), [value for value, _ in outer.values()]
+    return Body((*inputs, *(operand for _, operand in outer.values())), results), [value for value, _ in outer.values()]
 
 
 def _identity(value: Value) -> int:

@@ -51,8 +51,8 @@ def listing(
 
 
 def _without_trailing_none(node: Node) -> Sequence[Value | None]:
-    given = [index for index, value in enumerate(node.inputs) if value is not None]
-    return node.inputs[: given[-1] + 1] if given else ()
+    present = [index for index, value in enumerate(node.inputs) if value is not None]
+    return node.inputs[: present[-1] + 1] if present else ()
 
 
 def set_attributes(node: Node) -> list[str]:

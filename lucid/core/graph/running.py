@@ -34,8 +34,8 @@ def run(
         TypeError, ValueError: for an array that does not fit its input, or a size outside of its bound.
     """
     if len(arrays) != len(inputs):
-        wanted = ", ".join(f"{value.name}: {value.type}" for value in inputs)
-        raise ValueError(f"graph: got {len(arrays)} arrays, expected {len(inputs)} ({wanted})")
+        expected = ", ".join(f"{value.name}: {value.type}" for value in inputs)
+        raise ValueError(f"graph: got {len(arrays)} arrays, expected {len(inputs)} ({expected})")
     sizes = sizes_in(inputs, arrays)
     for bound_of_size in bounds:
         bound_of_size.check("graph", evaluate(bound_of_size.size, sizes))

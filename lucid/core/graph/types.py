@@ -326,11 +326,11 @@ def bind_sizes(names: Sequence[str], types: Sequence[TensorType], arrays: Sequen
         owner[str(reading.size)] = f"{name} axis {reading.axis}"
     for name, expected, array in zip(names, types, arrays, strict=True):
         for axis, (size, value) in enumerate(zip(expected.shape, array.shape, strict=True)):
-            wanted = evaluate(size, sizes)
-            if wanted != value:
-                source = f" ({size} = {wanted}, from {owner.get(str(size), 'the other inputs')})"
+            bound = evaluate(size, sizes)
+            if bound != value:
+                source = f" ({size} = {bound}, from {owner.get(str(size), 'the other inputs')})"
                 raise ValueError(
-                    f"input {name}: size {value} at axis {axis}, expected {wanted}"
+                    f"input {name}: size {value} at axis {axis}, expected {bound}"
                     + (source if isinstance(size, Dim) else "")
                 )
     return sizes

@@ -42,9 +42,9 @@ def bounds_of(limits: Mapping[str, Limits]) -> list[Bound]:
 
 def smallest(bounds: Iterable[Bound]) -> dict[str, tuple[int, int | None]]:
     """The least and the most of each size, by its text, that hold for all of its bounds."""
-    found: dict[str, tuple[int, int | None]] = {}
+    ranges: dict[str, tuple[int, int | None]] = {}
     for size, least, most in bounds:
-        other_least, other_most = found.get(str(size), (0, None))
+        other_least, other_most = ranges.get(str(size), (0, None))
         limits = [limit for limit in (most, other_most) if limit is not None]
-        found[str(size)] = max(least, other_least), min(limits, default=None)
-    return found
+        ranges[str(size)] = max(least, other_least), min(limits, default=None)
+    return ranges

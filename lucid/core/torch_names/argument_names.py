@@ -77,16 +77,16 @@ def check_device(where: str, device: Any) -> None:
         )
 
 
-def _check_gradients(where: str, wanted: Any) -> None:
-    if wanted:
+def _check_gradients(where: str, value: Any) -> None:
+    if value:
         raise ValueError(
             f"{where}: requires_grad is true, but there is no tape: leave it out, and write "
             "lucid.value_and_grad(f)(x) for the gradient of f"
         )
 
 
-def _check_tracked(where: str, wanted: Any) -> None:
-    if not wanted:
+def _check_tracked(where: str, value: Any) -> None:
+    if not value:
         raise ValueError(f"{where}: track_running_stats is false, but a model that is run has running statistics")
 
 
@@ -120,7 +120,7 @@ _REFUSED = {
 
 
 def in_our_names(
-    where: str, given: Mapping[str, Any], own: Iterable[str], unused: Iterable[str] = ()
+    where: str, kwargs: Mapping[str, Any], own: Iterable[str], unused: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Keyword arguments with torch's names replaced by Lucid's, of a function that has the parameters `own`.
 
@@ -128,7 +128,7 @@ def in_our_names(
         TypeError: if an argument is given under both names, or is one that Lucid refuses.
     """
     own, arguments = tuple(own), dict[str, Any]()
-    for name, value in given.items():
+    for name, value in kwargs.items():
         if name in unused and name not in own:
             _UNUSED[name](where, value)
             continue
@@ -166,10 +166,10 @@ def torch_names_and(*unused: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         names = _Names(call, unused)
 
         @functools.wraps(call)
-        def spelled(*args: P.args, **given: P.kwargs) -> R:
-            if not given or given.keys() <= names.keywords:
-                return call(*args, **given)
-            return names.called(call, args, given)
+        def spelled(*args: P.args, **kwargs: P.kwargs) -> R:
+            if not kwargs or kwargs.keys() <= names.keywords:
+                return call(*args, **kwargs)
+            return names.called(call, args, kwargs)
 
         _SPELLED.add(spelled)
         return spelled
@@ -190,9 +190,9 @@ class _Names:
         self.several = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)  # as in f(*shape)
         self.keywords = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
 
-    def called(self, call: Callable[..., R], args: tuple[Any, ...], given: Mapping[str, Any]) -> R:
+    def called(self, call: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> R:
         """Call the function with arguments under any of their names."""
-        named = in_our_names(self.where, given, self.own, self.unused)
+        named = in_our_names(self.where, kwargs, self.own, self.unused)
         if self.several not in named:
             return call(*args, **named)
         before = [named.pop(name) for name in self.own[: self.own.index(self.several)] if name in named]
@@ -204,10 +204,10 @@ def _names_of(call: Callable[..., Any]) -> _Names:
     return _Names(call)
 
 
-def forward_arguments(forward: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+def forward_arguments(forward: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments of a module's forward under its own names: torch's ``linear(input=x)`` is ``linear(x=x)``."""
     names = _names_of(forward)
-    return given if given.keys() <= names.keywords else in_our_names(names.where, given, names.own[1:])
+    return kwargs if kwargs.keys() <= names.keywords else in_our_names(names.where, kwargs, names.own[1:])
 
 
 class _NoAxes(tuple[int, ...]):
@@ -222,17 +222,17 @@ def torch_names_of_reduction(call: Callable[P, R]) -> Callable[P, R]:
     names = _Names(call)
 
     @functools.wraps(call)
-    def reduction(*args: P.args, **given: P.kwargs) -> R:
-        if given:
-            for name in given.keys() & {"axis", "dim"}:
-                if isinstance(given[name], bool):  # so that the flag is refused as an axis
-                    given[name] = (given[name],)
-            axis = given.get("axis")
+    def reduction(*args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs:
+            for name in kwargs.keys() & {"axis", "dim"}:
+                if isinstance(kwargs[name], bool):  # so that the flag is refused as an axis
+                    kwargs[name] = (kwargs[name],)
+            axis = kwargs.get("axis")
             if isinstance(axis, (tuple, list)) and not axis:
-                given["axis"] = NO_AXES
-            if not given.keys() <= names.keywords:
-                return names.called(call, args, given)
-        return call(*args, **given)
+                kwargs["axis"] = NO_AXES
+            if not kwargs.keys() <= names.keywords:
+                return names.called(call, args, kwargs)
+        return call(*args, **kwargs)
 
     _SPELLED.add(reduction)
     return reduction

@@ -146,7 +146,7 @@ _COMPILED = tuple((re.compile(pattern), said) for pattern, said in GROUPS)
 
 def reason_of_group(name: str) -> str | None:
     """What the first group that has a name says of it."""
-    for pattern, said in _COMPILED:
-        if found := pattern.fullmatch(name):
-            return said.format(name, found[1] if pattern.groups and found[1] else name)
+    for pattern, reason in _COMPILED:
+        if match := pattern.fullmatch(name):
+            return reason.format(name, match[1] if pattern.groups and match[1] else name)
     return None

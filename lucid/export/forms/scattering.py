@@ -62,8 +62,8 @@ def scatter_combined(build: Builder, node: Node) -> str | Tensor:
         return result
     marks, more_marks = (where(isnan(each), each, 0) for each in (own, new))
     marked = scattering.scatter_op(marks, places, more_marks, **options, reduction="add")
-    found = result if isinstance(result, Tensor) else computed(build, result, node.types[0])
-    return where(isnan(marked), marked, found)
+    combined = result if isinstance(result, Tensor) else computed(build, result, node.types[0])
+    return where(isnan(marked), marked, combined)
 
 
 def _of_ordered(x: Tensor, places: Tensor, values: Tensor, node: Node) -> Tensor:

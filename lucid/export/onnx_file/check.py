@@ -31,9 +31,9 @@ def check_model(model: Assembled) -> None:
     """
     checked = onnx.ModelProto()
     checked.CopyFrom(model.skeleton)
-    given = {value.name for value in model.skeleton.graph.input}  # which have their type already
+    typed = {value.name for value in model.skeleton.graph.input}  # which have their type already
     for name, array in model.initializers.items():
-        if name in given:
+        if name in typed:
             continue
         if array.nbytes <= SMALL:
             small = model.header(name)

@@ -48,12 +48,12 @@ class Conversation:
             ValueError: for a question that has no room even alone, `ChatTemplateError` if the template cannot be
                 rendered, and as `LanguageModel.answer`; the conversation is then as before.
         """
-        said: Message = {"role": "user", "content": question}
+        message: Message = {"role": "user", "content": question}
         tokenizer, turns = self._model.tokenizer, self._turns
-        positions, wanted = self._model.max_positions, max_new_tokens or NEW_TOKENS
+        positions, most = self._model.max_positions, max_new_tokens or NEW_TOKENS
         while True:
-            ids = tokenizer.encode_chat([*self._told(turns), said])
-            if positions is None or not turns or len(ids) + min(wanted, positions // 4) <= positions:
+            ids = tokenizer.encode_chat([*self._told(turns), message])
+            if positions is None or not turns or len(ids) + min(most, positions // 4) <= positions:
                 break
             turns = turns[1:]
         if positions is not None and max_new_tokens is not None:
@@ -64,7 +64,7 @@ class Conversation:
         return answer
 
     def _told(self, turns: Sequence[tuple[str, Answer]]) -> list[Message]:
-        found = list(self._system)
+        messages = list(self._system)
         for question, answer in turns:
-            found += [{"role": "user", "content": question}, {"role": "assistant", "content": answer.text}]
-        return found
+            messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer.text}]
+        return messages

@@ -99,13 +99,13 @@ def adapter_file(adapters: Adapters, exported: Path) -> Path | None:
     Raises:
         ValueError: for several adapters, a folder, and one with a weight.
     """
-    given = list(weighted(adapters).items())
-    if len(given) > 1 or any(weight != 1 or not file.is_file() for file, weight in given):
+    files = list(weighted(adapters).items())
+    if len(files) > 1 or any(weight != 1 or not file.is_file() for file, weight in files):
         raise ValueError(
             f"{exported}: is an exported model, into which no adapter is merged; give one file of write_adapter, "
             "NAME.onnx_adapter, without a weight, or export its checkpoint again"
         )
-    return given[0][0] if given else None
+    return files[0][0] if files else None
 
 
 def _exported(path: Path) -> Path | None:

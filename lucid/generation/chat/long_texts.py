@@ -21,8 +21,8 @@ def tokenized(
     """
     if len(text) + len(pair or "") <= _SHORT:
         return library.encode(text, pair, add_special_tokens=add_special_tokens)
-    given = text if pair is None else (text, pair)
-    return library.encode_batch([given], add_special_tokens=add_special_tokens)[0]
+    entry = text if pair is None else (text, pair)
+    return library.encode_batch([entry], add_special_tokens=add_special_tokens)[0]
 
 
 def truncated(library: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
@@ -42,19 +42,19 @@ def truncated(library: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
     if cut is not None and cut["direction"] == "right":
         size = max(_SHORT, _CHARACTERS * cut["max_length"])
         while size < len(text):
-            found = tokenized(library, text[:size])
-            if _settled(found, text, size - _CHANGING):
-                return found
+            encoding = tokenized(library, text[:size])
+            if _settled(encoding, text, size - _CHANGING):
+                return encoding
             size *= _GROWTH
     return tokenized(library, text)
 
 
-def _settled(found: tokenizers.Encoding, text: str, end: int) -> bool:
+def _settled(encoding: tokenizers.Encoding, text: str, end: int) -> bool:
     """Whether the tokens kept of a beginning are those of the whole text; `end` is where the beginning may change."""
-    last = next((word for word in reversed(found.word_ids) if word is not None), None)
+    last = next((word for word in reversed(encoding.word_ids) if word is not None), None)
     starts = (
         start
-        for part in found.overflowing
+        for part in encoding.overflowing
         for word, (start, _) in zip(part.word_ids, part.offsets, strict=True)
         if word not in (None, last)
     )

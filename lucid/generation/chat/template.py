@@ -74,7 +74,7 @@ class ChatTemplate:
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
         }
-        given = {
+        request = {
             "template": self.text,
             "variables": variables,
             "memory": _MEMORY,
@@ -82,7 +82,7 @@ class ChatTemplate:
             "longest": _LONGEST,
         }
         try:
-            answer = _RENDERER.answer(json.dumps(given), self.seconds)
+            answer = _RENDERER.answer(json.dumps(request), self.seconds)
         except TimeoutError:
             raise self._error(f"did not end within {self.seconds:g} seconds") from None
         for outcome, what in answer.items():

@@ -52,10 +52,10 @@ class Generation(Extension):
 
 def environment() -> ImmutableSandboxedEnvironment:
     """The sandbox, with the functions that chat templates expect."""
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    made.filters["tojson"] = _to_json  # Jinja's own escapes HTML
-    made.globals |= {"raise_exception": _refuse, "strftime_now": _now}
-    return made
+    jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    jinja.filters["tojson"] = _to_json  # Jinja's own escapes HTML
+    jinja.globals |= {"raise_exception": _refuse, "strftime_now": _now}
+    return jinja
 
 
 def _refuse(message: str) -> None:
@@ -121,10 +121,10 @@ def end_after(seconds: float) -> None:
 
 def answer(line: str) -> str:
     """What a line asks for."""
-    given = json.loads(line)
-    limit_memory(given["memory"])
-    end_after(given["seconds"])
-    return json.dumps(rendered(given["template"], given["variables"], given["longest"]))
+    request = json.loads(line)
+    limit_memory(request["memory"])
+    end_after(request["seconds"])
+    return json.dumps(rendered(request["template"], request["variables"], request["longest"]))
 
 
 def report(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:

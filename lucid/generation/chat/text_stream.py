@@ -53,10 +53,10 @@ class TextStream:
         if self.stopped:
             return ""
         text = self._held + piece
-        found = [text.index(string) for string in self._stop if string in text]
-        if found:
+        places = [text.index(string) for string in self._stop if string in text]
+        if places:
             self.stopped, self._held = True, ""
-            return text[: min(found)]
+            return text[: min(places)]
         starts = (string[:length] for string in self._stop for length in range(1, len(string)))
         kept = max((len(start) for start in starts if text.endswith(start)), default=0)
         self._held = text[len(text) - kept :]

@@ -84,8 +84,8 @@ class Tokenizer:
         if UNFINISHED not in first:
             return text.encode()
         name = self.library.id_to_token(token) or ""
-        if found := _BYTE_FALLBACK.fullmatch(name):
-            return bytes.fromhex(found[1])
+        if match := _BYTE_FALLBACK.fullmatch(name):
+            return bytes.fromhex(match[1])
         known = all(character in _BYTE_LEVEL for character in name)
         return bytes(map(_BYTE_LEVEL.__getitem__, name)) if known else text.encode()
 
@@ -110,8 +110,8 @@ class Tokenizer:
         Raises:
             ValueError, TypeError: for several kinds, and as the methods of `lucid.generation.Vocabulary`.
         """
-        given = {"json_schema": json_schema, "regex": regex, "grammar": grammar}
-        names = [name for name, value in given.items() if value is not None]
+        structures = {"json_schema": json_schema, "regex": regex, "grammar": grammar}
+        names = [name for name, value in structures.items() if value is not None]
         if len(names) > 1:
             raise ValueError(f"constraint: got {' and '.join(names)}, expected one of them")
         if json_schema is not None:
@@ -127,8 +127,10 @@ class Tokenizer:
             raise ValueError(
                 f"the text is not valid Unicode: {error.reason} at character {error.start}; give it in UTF-8"
             ) from None
-        found = tokenized(self.library, text, add_special_tokens=add_special_tokens)
-        ids = [each for each, kept in zip(found.ids, found.attention_mask, strict=True) if kept]  # without padding
+        encoding = tokenized(self.library, text, add_special_tokens=add_special_tokens)
+        ids = [
+            each for each, kept in zip(encoding.ids, encoding.attention_mask, strict=True) if kept
+        ]  # without padding
         if not ids:
             what = "no token of the model is in the text" if text else "the text is empty"
             raise ValueError(f"{what}, expected at least one token to continue from")

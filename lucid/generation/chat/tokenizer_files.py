@@ -141,12 +141,12 @@ def _ids_of(library: tokenizers.Tokenizer, token: str | None) -> tuple[int, ...]
 
 def _special_tokens(options: Mapping[str, Any]) -> dict[str, str]:
     """Tokens by name, such as eos_token: each is text, or an object with its text in it."""
-    found = {}
+    tokens = {}
     for name, value in options.items():
         token = value.get("content") if isinstance(value, dict) else value
         if name.endswith("_token") and isinstance(token, str):
-            found[name] = token
-    return found
+            tokens[name] = token
+    return tokens
 
 
 def _eos_ids(folder: Path, configs: list[dict[str, Any]]) -> tuple[int, ...]:
@@ -165,8 +165,8 @@ def _eos_ids(folder: Path, configs: list[dict[str, Any]]) -> tuple[int, ...]:
 
 def _positions(configs: Sequence[Mapping[str, Any]]) -> int | None:
     """The first number of positions in the configs; transformers writes 1e30 for "any number", which does not count."""
-    found = (_count(config.get(name)) for config in configs for name in _POSITIONS)
-    return next((count for count in found if count is not None), None)
+    counts = (_count(config.get(name)) for config in configs for name in _POSITIONS)
+    return next((count for count in counts if count is not None), None)
 
 
 def _count(value: object) -> int | None:
@@ -179,18 +179,20 @@ def _template(folder: Path, about: Mapping[str, Any], special: Mapping[str, str]
     if path.exists():
         return ChatTemplate(_read_text(path), str(path), special)
     path = folder / "tokenizer_config.json"
-    found = about.get("chat_template")
-    if isinstance(found, list):
-        named = {one["name"]: one.get("template") for one in found if isinstance(one, dict) and "name" in one}
+    template = about.get("chat_template")
+    if isinstance(template, list):
+        named = {one["name"]: one.get("template") for one in template if isinstance(one, dict) and "name" in one}
         if "default" not in named:
             shown = visible(", ".join(map(str, named))[:80]) or "nothing"
             raise ValueError(f"{path}: chat_template names {shown}, expected a template with the name default")
-        found = named["default"]
-    if found is None:
+        template = named["default"]
+    if template is None:
         return None
-    if not isinstance(found, str):
-        raise ValueError(f"{path}: chat_template is a {type(found).__name__}, expected text, or a list of named ones")
-    return ChatTemplate(found, str(path), special)
+    if not isinstance(template, str):
+        raise ValueError(
+            f"{path}: chat_template is a {type(template).__name__}, expected text, or a list of named ones"
+        )
+    return ChatTemplate(template, str(path), special)
 
 
 def _read_text(path: Path) -> str:
@@ -209,17 +211,17 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(_read_text(path))
+        parsed = json.loads(_read_text(path))
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not valid JSON ({visible(str(error)[:80])}); download it again") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: holds a JSON {type(found).__name__}, expected an object")
-    return found
+    if not isinstance(parsed, dict):
+        raise ValueError(f"{path}: holds a JSON {type(parsed).__name__}, expected an object")
+    return parsed
 
 
 def _section(options: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = options.get(name, {})
-    return found if isinstance(found, dict) else {}
+    section = options.get(name, {})
+    return section if isinstance(section, dict) else {}
 
 
 def _from_gguf(path: Path) -> Tokenizer:

@@ -21,19 +21,19 @@ _BUDGET = 3_000_000  # bytes of all maps together; longer inputs are shown as fa
 @phase("computing attention maps")
 def attention_weights(graph: Graph, arrays: Sequence[Array]) -> dict[str, Array]:
     """The weights (H, L, S) of the first item of the batch, by module path."""
-    found: dict[str, Node] = {}
+    nodes_by_name: dict[str, Node] = {}
     for node in graph.nodes():
         if node.op.name == "attention":
             name, number = node.scope or "attention", 2
-            while name in found:
+            while name in nodes_by_name:
                 name, number = f"{node.scope or 'attention'} ({number})", number + 1
-            found[name] = new_node(node.op, node.inputs, {**node.attributes, "need_weights": True})
-    if not found:
+            nodes_by_name[name] = new_node(node.op, node.inputs, {**node.attributes, "need_weights": True})
+    if not nodes_by_name:
         return {}
-    with_weights = graph.with_outputs({name: node.results[-1] for name, node in found.items()})
+    with_weights = graph.with_outputs({name: node.results[-1] for name, node in nodes_by_name.items()})
     with blas_threads_for(sum(array.size for array in arrays)):
         weights = with_weights.run(arrays)
-    return {name: each[0] for name, each in zip(found, weights, strict=True) if len(each)}
+    return {name: each[0] for name, each in zip(nodes_by_name, weights, strict=True) if len(each)}
 
 
 def maps_data(weights: dict[str, Array], tokens: Sequence[str]) -> dict[str, Any]:

@@ -40,12 +40,12 @@ def graph_data(graph: Graph, forms: Mapping[int, str], errors: Mapping[int, floa
         return f"i:{value.name}" if isinstance(value, Input) else None
 
     def entry(node: Node) -> Data:
-        given = [value for value in node.inputs if value is not None]
+        operands = [value for value in node.inputs if value is not None]
         return {
             "id": numbers[id(node)],
             "op": node.op.name,
             "module": node.scope,
-            "inputs": [{"from": source(v), "name": _name(graph, v), "type": str(v.type)} for v in given],
+            "inputs": [{"from": source(v), "name": _name(graph, v), "type": str(v.type)} for v in operands],
             "outputs": [str(kind) for kind in node.types],
             "attributes": {
                 name: show_attribute(value)

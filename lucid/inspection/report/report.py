@@ -117,7 +117,7 @@ def graph_page(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> N
     write_page(Path(path), {**page, **nothing, "attention": maps_data({}, [])})
 
 
-def precision_data(found: PrecisionReport) -> dict[str, Any]:
+def precision_data(precision: PrecisionReport) -> dict[str, Any]:
     """The layers and the summary in the page's format; a layer without any error has no number."""
     layers = [
         {
@@ -126,15 +126,15 @@ def precision_data(found: PrecisionReport) -> dict[str, Any]:
             "alone": None if layer.alone is None else _finite(layer.alone),
             "in_model": None if layer.in_model is None else _finite(layer.in_model),
         }
-        for layer in found.layers
+        for layer in precision.layers
     ]
-    return {"layers": layers, "summary": found.summary}
+    return {"layers": layers, "summary": precision.summary}
 
 
 def _call(model: Module, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, arrays: Sequence[Array]) -> Call:
     """The page's inputs as a call by name."""
-    given = iter(arrays)
-    in_order, by_name = arguments_of(model, inputs, kwargs, lambda *_: Tensor.from_array(next(given)))
+    values = iter(arrays)
+    in_order, by_name = arguments_of(model, inputs, kwargs, lambda *_: Tensor.from_array(next(values)))
     return signature(model.forward).bind(*in_order, **by_name).arguments
 
 
@@ -151,8 +151,8 @@ def _arrays(graph: Graph, data: Mapping[str, Array] | None, sizes: Mapping[str, 
     return [data[name] for name in names]
 
 
-def _random(graph: Graph, given: Mapping[str, int]) -> list[Array]:
-    unknown = sorted(given.keys() - graph.sizes())
+def _random(graph: Graph, chosen: Mapping[str, int]) -> list[Array]:
+    unknown = sorted(chosen.keys() - graph.sizes())
     if unknown:
         raise ValueError(
             f"report: size {', '.join(unknown)}: the model's symbolic sizes are "
@@ -162,8 +162,8 @@ def _random(graph: Graph, given: Mapping[str, int]) -> list[Array]:
     for value in graph.inputs:
         for axis, size in enumerate(value.type.shape):
             for name in sorted(names_of([size])):
-                sizes.setdefault(name, given.get(name, _BATCH if axis == 0 else _LENGTH))
-    sizes = {**large_enough(graph, sizes), **given}
+                sizes.setdefault(name, chosen.get(name, _BATCH if axis == 0 else _LENGTH))
+    sizes = {**large_enough(graph, sizes), **chosen}
     return list(random_inputs(graph, sizes).values())
 
 

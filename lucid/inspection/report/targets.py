@@ -41,10 +41,10 @@ def compare_targets(
     Returns:
         The targets in the page's format; and the cost by module in the first file that runs, if there is one.
     """
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     cost: dict[str, Any] | None = None
     if not targets:
-        return found, cost
+        return rows, cost
     with TemporaryDirectory() as scratch:
         data = Path(scratch) / "inputs.npz"
         with data.open("wb") as archive:
@@ -55,9 +55,9 @@ def compare_targets(
         for target in targets:
             with phase(f"measuring target {target}"):
                 entry, measured_cost = case.measured(target, Path(scratch) / f"{target}.onnx", with_cost=cost is None)
-                found.append(entry)
+                rows.append(entry)
                 cost = cost or measured_cost
-    return found, cost
+    return rows, cost
 
 
 @dataclass(frozen=True)
@@ -141,15 +141,15 @@ def forms_data(taken: Explanation) -> list[dict[str, Any]]:
 
 def cost_data(path: Path, sizes: Mapping[str, int], times: Mapping[str, float] | None = None) -> dict[str, Any]:
     """The cost of each module of a file, parents first; with the seconds of its nodes, if they were measured."""
-    found = inspect_model(path, sizes)
+    inspection = inspect_model(path, sizes)
     seconds, merged = module_times(path, times) if times is not None else ({}, 0.0)
     return {
-        "sizes": dict(found.sizes),
-        "modules": list(_rows(found.modules, (), seconds)),
+        "sizes": dict(inspection.sizes),
+        "modules": list(_rows(inspection.modules, (), seconds)),
         "timed": times is not None,
         "merged": merged,
-        "parameters": found.parameters,
-        "bytes": sum(count for _, count in found.files),
+        "parameters": inspection.parameters,
+        "bytes": sum(count for _, count in inspection.files),
     }
 
 

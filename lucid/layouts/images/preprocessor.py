@@ -144,18 +144,18 @@ class _PreprocessorOptions:
     @property
     def is_edge(self) -> bool:
         """Whether the size is that of the shorter side."""
-        given = self.options.get("size")
-        return set(given) == {"shortest_edge"} if isinstance(given, Mapping) else self.kind in _BY_EDGE
+        size = self.options.get("size")
+        return set(size) == {"shortest_edge"} if isinstance(size, Mapping) else self.kind in _BY_EDGE
 
     def size(self, name: str) -> tuple[int, int]:
         """Height and width; twice the shorter side where that is what is given."""
-        given = self.get(name, 224)
-        sides = given if isinstance(given, Mapping) else {"shortest_edge": given}
-        found = [sides.get("shortest_edge")] * 2 if len(sides) == 1 else [sides.get("height"), sides.get("width")]
-        known = isinstance(given, Mapping) or name == "crop_size" or self.kind
-        whole = [side for side in found if type(side) is int and 0 < side <= _LARGEST]
+        option = self.get(name, 224)
+        sides = option if isinstance(option, Mapping) else {"shortest_edge": option}
+        lengths = [sides.get("shortest_edge")] * 2 if len(sides) == 1 else [sides.get("height"), sides.get("width")]
+        known = isinstance(option, Mapping) or name == "crop_size" or self.kind
+        whole = [side for side in lengths if type(side) is int and 0 < side <= _LARGEST]
         if not known or len(sides) > 2 or len(whole) != 2:
-            shown = visible(repr(given)[:80])
+            shown = visible(repr(option)[:80])
             raise NotExactError(f"{self.path}: {name} is {shown}, expected height and width, or shortest_edge")
         return whole[0], whole[1]
 
@@ -168,10 +168,14 @@ class _PreprocessorOptions:
 
     def channels(self, name: str) -> Array:
         """A number for each channel."""
-        given = self.get(name, [0.5, 0.5, 0.5])
-        if not isinstance(given, list) or len(given) != 3 or not all(isinstance(one, (int, float)) for one in given):
-            raise NotExactError(f"{self.path}: {name} is {visible(repr(given)[:80])}, expected three numbers")
-        return np.asarray(given, np.float32).reshape(3, 1, 1)
+        numbers = self.get(name, [0.5, 0.5, 0.5])
+        if (
+            not isinstance(numbers, list)
+            or len(numbers) != 3
+            or not all(isinstance(one, (int, float)) for one in numbers)
+        ):
+            raise NotExactError(f"{self.path}: {name} is {visible(repr(numbers)[:80])}, expected three numbers")
+        return np.asarray(numbers, np.float32).reshape(3, 1, 1)
 
 
 IMAGES = "images"
@@ -197,9 +201,9 @@ def with_preprocessor(part: ModelPart, specs: Mapping[str, Any], preprocessor: P
         raise ValueError(
             f"a preprocessor in the file is for models of images; this one takes {', '.join(specs) or 'nothing'}"
         )
-    wanted = (3, *preprocessor.window)
-    if any(isinstance(size, int) and size != made for size, made in zip(pixels.shape[1:], wanted, strict=True)):
-        raise NotExactError(f"the preprocessor makes pixels {list(wanted)}, and the model takes {pixels}")
+    window = (3, *preprocessor.window)
+    if any(isinstance(size, int) and size != length for size, length in zip(pixels.shape[1:], window, strict=True)):
+        raise NotExactError(f"the preprocessor makes pixels {list(window)}, and the model takes {pixels}")
 
     def read(images: Tensor, **others: Tensor) -> Any:
         return part.function(**{_PIXELS: preprocessor(images).astype(pixels.dtype), **others})

@@ -32,7 +32,7 @@ def check_byte_level(reference: Reference) -> None:
         )
 
 
-def emit_byte_level(build: Builder, text: str, reference: Reference, wanted: Collection[str]) -> dict[str, str]:
+def emit_byte_level(build: Builder, text: str, reference: Reference, inputs: Collection[str]) -> dict[str, str]:
     """The inputs of a model, by name, from texts (N)."""
     # The tokens around a text are part of it for the operator, which loses what a special token at the end begins with.
     before, after = (_repeated(build, reference.text(ids), text) for ids in (reference.before, reference.after))
@@ -49,7 +49,7 @@ def emit_byte_level(build: Builder, text: str, reference: Reference, wanted: Col
         tokenizer_vocab=json.dumps({**reference.parts, "post_processor": None}, ensure_ascii=False),
     )
     counts = build.op("ReduceSum", mask, vector(1), keepdims=0)
-    return inputs_of_rows(build, ids, counts, reference, wanted)
+    return inputs_of_rows(build, ids, counts, reference, inputs)
 
 
 def _repeated(build: Builder, part: str, like: str) -> str:

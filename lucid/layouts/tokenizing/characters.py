@@ -108,8 +108,8 @@ def _becomes(parts: str) -> Mapping[str, str]:
 
 def _asked(library: tokenizers.Tokenizer, block: Sequence[str]) -> Iterable[tuple[str, str]]:
     words = _words(library, f" {_BETWEEN} ".join(f"{_LEFT}{character}{_RIGHT}" for character in block))
-    found = f" {' '.join(words)} ".split(f" {_BETWEEN} ")
-    stripped = (one.strip()[len(_LEFT) : -len(_RIGHT)] for one in found)
+    groups = f" {' '.join(words)} ".split(f" {_BETWEEN} ")
+    stripped = (one.strip()[len(_LEFT) : -len(_RIGHT)] for one in groups)
     return zip(block, stripped, strict=True)
 
 

@@ -81,12 +81,12 @@ def text_parity(
     names = [value.name for value in graph.inputs]
     comparisons: list[Comparison] = []
     for texts in _batches(reference):
-        made = reference.encode(texts)
-        arrays = [made[name] for name in names]
+        encoded = reference.encode(texts)
+        arrays = [encoded[name] for name in names]
         sizes, expected = graph.sizes_in(arrays), graph.run(arrays)
         for provider, session in sessions.items():
-            found = session.run({TEXT: np.array(texts, object)})
-            comparisons += compare_outputs(graph, arrays, found, expected, provider, sizes, rtol, atol)
+            results = session.run({TEXT: np.array(texts, object)})
+            comparisons += compare_outputs(graph, arrays, results, expected, provider, sizes, rtol, atol)
     return ParityReport(tuple(comparisons), {}, not_run, weights=weights)
 
 

@@ -50,8 +50,10 @@ class Reference:
 
     def encode(self, texts: Sequence[str]) -> dict[str, Array]:
         """The inputs (N, L) int64 by name."""
-        found = self.library.encode_batch(list(texts))
-        return {name: np.asarray([getattr(one, field) for one in found], np.int64) for name, field in INPUTS.items()}
+        encodings = self.library.encode_batch(list(texts))
+        return {
+            name: np.asarray([getattr(one, field) for one in encodings], np.int64) for name, field in INPUTS.items()
+        }
 
     def without_limit(self) -> Self:
         """The reference without truncation, for texts of any length that is tried."""
@@ -86,8 +88,8 @@ def reference_of(checkpoint: str | os.PathLike[str]) -> Reference:
     library.no_truncation()
     parts = json.loads(library.to_str())
     example = library.encode("a")
-    given = [number for number, special in enumerate(example.special_tokens_mask) if not special]
-    if not given or any(example.type_ids):
+    places = [number for number, special in enumerate(example.special_tokens_mask) if not special]
+    if not places or any(example.type_ids):
         raise NotExpressedError(f"{home}: expected tokens for the text 'a', all of type 0; got {example.tokens}")
     padding = library.token_to_id(tokenizer.special_tokens.get("pad_token", ""))
     length = max_tokens(path)
@@ -98,5 +100,5 @@ def reference_of(checkpoint: str | os.PathLike[str]) -> Reference:
     library.enable_padding(pad_id=padding or 0, pad_token=tokenizer.special_tokens.get("pad_token", ""))
     library.enable_truncation(length)
     return Reference(
-        library, parts, length, padding or 0, tuple(example.ids[: given[0]]), tuple(example.ids[given[-1] + 1 :])
+        library, parts, length, padding or 0, tuple(example.ids[: places[0]]), tuple(example.ids[places[-1] + 1 :])
     )

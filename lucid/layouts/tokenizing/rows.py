@@ -35,7 +35,7 @@ def replaced(build: Builder, text: str, pattern: str, by: str) -> str:
 
 
 def inputs_of_rows(
-    build: Builder, ids: str, counts: str, reference: Reference, wanted: Collection[str]
+    build: Builder, ids: str, counts: str, reference: Reference, inputs: Collection[str]
 ) -> dict[str, str]:
     """The inputs of a model from rows of tokens.
 
@@ -61,9 +61,9 @@ def inputs_of_rows(
         cut = build.op("Greater", counts, number(length))
         at_end = build.op("GreaterOrEqual", columns, number(length - len(after)))
         ids = build.op("Where", build.op("And", cut, at_end), build.op("Slice", last, vector(0), width), ids)
-    found = {"input_ids": build.op("Where", mask, ids, number(reference.padding))}
-    if "attention_mask" in wanted:
-        found["attention_mask"] = build.op("Cast", mask, to=INT64)
-    if "token_type_ids" in wanted:
-        found["token_type_ids"] = build.op("ConstantOfShape", build.op("Shape", ids), value=vector(0))
-    return {name: value for name, value in found.items() if name in wanted}
+    values = {"input_ids": build.op("Where", mask, ids, number(reference.padding))}
+    if "attention_mask" in inputs:
+        values["attention_mask"] = build.op("Cast", mask, to=INT64)
+    if "token_type_ids" in inputs:
+        values["token_type_ids"] = build.op("ConstantOfShape", build.op("Shape", ids), value=vector(0))
+    return {name: value for name, value in values.items() if name in inputs}

@@ -42,13 +42,13 @@ def text_preprocessing(checkpoint: str | os.PathLike[str]) -> Preprocessing:
         FileNotFoundError, ValueError: as `lucid.generation.chat.load_tokenizer`.
     """
     reference = reference_of(checkpoint)
-    found = _preprocessing(reference)
+    preprocessing = _preprocessing(reference)
     texts = [*DIFFICULT, *_with_added_tokens(reference), "long " * reference.length]
     unlimited = reference.without_limit()
     with phase("comparing tokenizers"):
-        _check(found, reference, [*([text] for text in texts), texts])
+        _check(preprocessing, reference, [*([text] for text in texts), texts])
         _check(_preprocessing(unlimited), unlimited, [list(of_every_kind())])
-    return found
+    return preprocessing
 
 
 def _with_added_tokens(reference: Reference) -> list[str]:
@@ -79,13 +79,13 @@ def _check(preprocessing: Preprocessing, reference: Reference, batches: Iterable
     exported = to_onnx(_inputs, kind, kind, preprocessing=preprocessing, output_names=["ids", "mask"])
     session = Session(exported)
     for texts in batches:
-        found, expected = session.run({TEXT: np.array(texts, object)}), reference.encode(texts)
+        results, expected = session.run({TEXT: np.array(texts, object)}), reference.encode(texts)
         for row, text in enumerate(texts):
-            made = found["ids"][row][found["mask"][row] == 1].tolist()
-            wanted = expected["input_ids"][row][expected["attention_mask"][row] == 1].tolist()
-            if made != wanted:
-                raise NotExpressedError(_different(text, made, wanted, reference))
-        if not all(map(np.array_equal, found.values(), expected.values())):
+            got = results["ids"][row][results["mask"][row] == 1].tolist()
+            expected_ids = expected["input_ids"][row][expected["attention_mask"][row] == 1].tolist()
+            if got != expected_ids:
+                raise NotExpressedError(_different(text, got, expected_ids, reference))
+        if not all(map(np.array_equal, results.values(), expected.values())):
             raise NotExpressedError("the tokenizer cannot be part of the file: it pads texts in another way")
 
 
@@ -93,11 +93,11 @@ def _inputs(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
     return input_ids, attention_mask
 
 
-def _different(text: str, made: list[int], wanted: list[int], reference: Reference) -> str:
-    same = next((at for at, pair in enumerate(zip(made, wanted, strict=False)) if len({*pair}) > 1), None)
-    at = min(len(made), len(wanted)) if same is None else same
-    shown = [visible(" ".join(map(reference.token, ids[max(0, at - 1) : at + 4]))) for ids in (made, wanted)]
-    begins = reference.library.encode(text).offsets[min(at, len(wanted) - 1)][0]
+def _different(text: str, got: list[int], expected: list[int], reference: Reference) -> str:
+    same = next((at for at, pair in enumerate(zip(got, expected, strict=False)) if len({*pair}) > 1), None)
+    at = min(len(got), len(expected)) if same is None else same
+    shown = [visible(" ".join(map(reference.token, ids[max(0, at - 1) : at + 4]))) for ids in (got, expected)]
+    begins = reference.library.encode(text).offsets[min(at, len(expected) - 1)][0]
     where = visible(repr(text[max(0, begins - 10) : begins + 20]))
     return (
         f"the tokenizer cannot be part of the file: at {where} onnxruntime-extensions finds the tokens {shown[0]}, the "

@@ -43,7 +43,7 @@ def check_wordpiece(reference: Reference) -> None:
             )
 
 
-def emit_wordpiece(build: Builder, text: str, reference: Reference, wanted: Collection[str]) -> dict[str, str]:
+def emit_wordpiece(build: Builder, text: str, reference: Reference, inputs: Collection[str]) -> dict[str, str]:
     """The inputs of a model, by name, from texts (N)."""
     words = _words(build, text, reference)  # (N, W), where "" is no word
     flat = build.op("Reshape", words, vector(-1))
@@ -82,7 +82,7 @@ def emit_wordpiece(build: Builder, text: str, reference: Reference, wanted: Coll
     shape = build.op("Concat", build.op("Shape", counts), widest, axis=0)
     empty = build.op("ConstantOfShape", shape, value=vector(reference.padding))
     place = build.op("Concat", *(build.op("Unsqueeze", one, vector(1)) for one in (row, column)), axis=1)
-    return inputs_of_rows(build, build.op("ScatterND", empty, place, ids), counts, reference, wanted)
+    return inputs_of_rows(build, build.op("ScatterND", empty, place, ids), counts, reference, inputs)
 
 
 def _words(build: Builder, text: str, reference: Reference) -> str:

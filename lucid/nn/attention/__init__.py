@@ -272,8 +272,8 @@ class MultiHeadAttention(Module):
 
     def input_specs(self) -> Mapping[str, TensorType]:
         shapes = {"query": ("N", "L", self.qdim), "key": ("N", "S", self.kdim), "value": ("N", "S", self.vdim)}
-        given = {name: (n, l, e) if self.batch_first else (l, n, e) for name, (n, l, e) in shapes.items()}
-        return {name: spec(*shape, dtype=self.out_proj.weight.dtype) for name, shape in given.items()}
+        in_order = {name: (n, l, e) if self.batch_first else (l, n, e) for name, (n, l, e) in shapes.items()}
+        return {name: spec(*shape, dtype=self.out_proj.weight.dtype) for name, shape in in_order.items()}
 
     def renamed_keys(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Join ``q_proj.weight``, ``k_proj.weight``, ``v_proj.weight`` (and biases) into the packed layout.
@@ -289,10 +289,10 @@ class MultiHeadAttention(Module):
             if not all(name in renamed for name in names):
                 continue
             arrays = [np.asarray(renamed.pop(name)) for name in names]
-            wanted = list(zip(rows, columns, strict=True)) if role == "weight" else [(size,) for size in rows]
+            shapes = list(zip(rows, columns, strict=True)) if role == "weight" else [(size,) for size in rows]
             wrong = [
                 f"{name} has shape {show_shape(part.shape)}, expected {show_shape(shape)}"
-                for name, part, shape in zip(names, arrays, wanted, strict=True)
+                for name, part, shape in zip(names, arrays, shapes, strict=True)
                 if part.shape != shape
             ]
             if wrong:
@@ -358,8 +358,8 @@ class MultiheadAttention(MultiHeadAttention):
         Returns:
             The output and the weights; without `need_weights` the output and None.
         """
-        given = (query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
-        result = super().forward(*given)
+        arguments = (query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
+        result = super().forward(*arguments)
         return result if isinstance(result, tuple) else (result, None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:  # type: ignore[override]

@@ -80,9 +80,9 @@ def bound_call(model: Module, call: Call, what: str) -> BoundCall:
     try:
         bound = signature.bind(*in_order, **by_name)
     except TypeError as error:
-        given = ", ".join(map(str, by_name)) or f"{len(in_order)} inputs"
-        wanted = ", ".join(signature.parameters)
-        raise ValueError(f"{what} has {given}, and the model takes {wanted}: {error}") from None
+        got = ", ".join(map(str, by_name)) or f"{len(in_order)} inputs"
+        expected = ", ".join(signature.parameters)
+        raise ValueError(f"{what} has {got}, and the model takes {expected}: {error}") from None
     for name, value in bound.arguments.items():
         tensor = Tensor.from_array(value) if isinstance(value, np.ndarray) else value
         is_float = isinstance(tensor, Tensor) and tensor.dtype.kind == "float"
@@ -137,25 +137,25 @@ class Products:
         return total
 
 
-def hessians(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Products]:
+def hessians(model: Module, chosen: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Products]:
     """The products with the wanted weights."""
-    return _observed(model, wanted, calibration, lambda layer: Products(*layer.tensor.numpy().shape), Products.add)
+    return _observed(model, chosen, calibration, lambda layer: Products(*layer.tensor.numpy().shape), Products.add)
 
 
-def histograms(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Histogram]:
+def histograms(model: Module, chosen: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Histogram]:
     """Histograms of the inputs of products with the wanted weights."""
 
     def add(histogram: Histogram, use: Use) -> None:
         if use.kind == "product":
             histogram.add(np.asarray(use.given))
 
-    return _observed(model, wanted, calibration, lambda layer: Histogram(), add)
+    return _observed(model, chosen, calibration, lambda layer: Histogram(), add)
 
 
 @phase("running the calibration")
 def _observed(
     model: Module,
-    wanted: Set[Identity],
+    chosen: Set[Identity],
     calibration: Iterable[Call],
     record: Callable[[LayerWeight], O],
     add: Callable[[O, Use], None],
@@ -168,7 +168,7 @@ def _observed(
     watched = copy_of(model)
     records: dict[Identity, O] = {}
     for layer in layer_weights(watched):
-        if layer.identity in wanted:
+        if layer.identity in chosen:
             layer.replace(WatchedWeight(layer.tensor, partial(add, records.setdefault(layer.identity, record(layer)))))
     calls = 0
     for calls, call in enumerate(calibration, 1):

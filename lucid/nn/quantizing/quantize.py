@@ -93,8 +93,8 @@ def quantize(
     check_model("quantize", model)
     patterns = [Choice("skip", pattern, None) for pattern in ([skip] if isinstance(skip, str) else skip)]
     patterns += _by_pattern(bits, _BLOCK if block is None else block)
-    given = {"block": block, "symmetric": symmetric, "search": search}
-    check_activations(activations, ranges, calibration, given, method)
+    options = {"block": block, "symmetric": symmetric, "search": search}
+    check_activations(activations, ranges, calibration, options, method)
     if activations is None:
         method = "rtn" if search and method is None else method
         _check_method(method, symmetric, search, calibration)

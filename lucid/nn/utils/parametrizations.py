@@ -78,7 +78,7 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
     if name not in module.computed_weights:
         raise ValueError(f"remove_weight_norm: {name} of {type(module).__name__} has no weight_norm")
     weight = Parameter(getattr(module, name))
-    module.computed_weights = {other: made for other, made in module.computed_weights.items() if other != name}
+    module.computed_weights = {other: compute for other, compute in module.computed_weights.items() if other != name}
     for part in (f"{name}_g", f"{name}_v", "parametrizations"):
         vars(module).pop(part, None)
     setattr(module, name, weight)

@@ -104,16 +104,18 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
 
 def lengths_of(where: str, lengths: Any, length: Size, batch: Size) -> Tensor:
     """The lengths (N,) of sequences of up to `length` elements, checked as far as they are known."""
-    given = lengths if isinstance(lengths, Tensor) else tensor(lengths)
-    if given.dtype.kind != "int":
-        raise TypeError(f"{where}: lengths are {given.type}, expected integers")
-    if given.ndim != 1 or not same(given.shape[0], batch):
-        raise ValueError(f"{where}: lengths have shape {show_shape(given.shape)}, expected [{batch}], one for each row")
-    if isinstance(length, int) and not given.is_traced:
-        wrong = [number for number in given.numpy().tolist() if not 0 <= number <= length]
+    counts = lengths if isinstance(lengths, Tensor) else tensor(lengths)
+    if counts.dtype.kind != "int":
+        raise TypeError(f"{where}: lengths are {counts.type}, expected integers")
+    if counts.ndim != 1 or not same(counts.shape[0], batch):
+        raise ValueError(
+            f"{where}: lengths have shape {show_shape(counts.shape)}, expected [{batch}], one for each row"
+        )
+    if isinstance(length, int) and not counts.is_traced:
+        wrong = [number for number in counts.numpy().tolist() if not 0 <= number <= length]
         if wrong:
             raise ValueError(f"{where}: lengths have {wrong[0]}, expected 0 to {length}, the length of the input")
-    return given
+    return counts
 
 
 def element_mask(length: Size, lengths: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class AdapterInput(NamedTuple):
 
 def adapter_inputs(model: Module | None) -> dict[str, AdapterInput]:
     """The inputs of the layers of a model that take adapters, by name; all have one rank."""
-    found: dict[str, AdapterInput] = {}
+    by_name: dict[str, AdapterInput] = {}
     layers = [] if model is None else [each for each in model.modules() if isinstance(each, AdaptedWeight)]
     for layer in layers:
         inputs, outputs = layer.sizes
@@ -51,8 +51,8 @@ def adapter_inputs(model: Module | None) -> dict[str, AdapterInput]:
             (layer.names[0], (inputs, rank), (inputs, 1)),
             (layer.names[1], (rank, outputs), (1, outputs)),
         ):
-            found[name] = AdapterInput(TensorType(layer.dtype, shape), np.zeros(least, layer.dtype.numpy))
-    return found
+            by_name[name] = AdapterInput(TensorType(layer.dtype, shape), np.zeros(least, layer.dtype.numpy))
+    return by_name
 
 
 class AdaptedWeight(LowRankWeight):
@@ -70,5 +70,5 @@ class AdaptedWeight(LowRankWeight):
         self.names = (f"{name}.lora_A.weight", f"{name}.lora_B.weight")
 
     def pair(self) -> Pair | None:
-        given = _given.get()
-        return (given[self.names[0]], given[self.names[1]]) if self.names[0] in given else None
+        values = _given.get()
+        return (values[self.names[0]], values[self.names[1]]) if self.names[0] in values else None

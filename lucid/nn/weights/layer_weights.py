@@ -120,8 +120,8 @@ def with_weights(model: M, weights: Mapping[WeightPlace, Parameter | WeightModul
 
 def parameter_count(model: Module) -> int:
     """The number of parameters of a model; a quantized weight counts as the parameter that it replaces."""
-    found = (module for module in model.modules() if isinstance(module, WeightModule) and module.quantized)
-    stored = {id(weight): weight for weight in found}.values()
+    quantized = (module for module in model.modules() if isinstance(module, WeightModule) and module.quantized)
+    stored = {id(weight): weight for weight in quantized}.values()
     inside = {id(parameter) for weight in stored for parameter in weight.parameters()}
     floats: int = sum(each.numpy().size for each in model.parameters() if id(each) not in inside)
     return floats + sum(int(math.prod(weight.shape)) for weight in stored)

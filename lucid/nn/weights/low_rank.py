@@ -78,8 +78,8 @@ class LowRankWeight(WeightModule):
         return product if pair is None else product + (x @ pair[0]) @ pair[1][:, self._columns]
 
     def rows(self, indices: Tensor) -> Tensor:
-        found, pair = embedding(indices, self.base), self.pair()
-        return found if pair is None else found + embedding(indices, pair[0]) @ pair[1]
+        picked, pair = embedding(indices, self.base), self.pair()
+        return picked if pair is None else picked + embedding(indices, pair[0]) @ pair[1]
 
     def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
         """Rows of the weight, to which the columns of B are added."""
@@ -152,14 +152,14 @@ class LoRA(LowRankWeight):
         """
         check_positive("LoRA.add", rank=rank)
         tables = {path for path, module in model.named_modules() if isinstance(module, Embedding)}
-        found = {
+        places = {
             p.key: (p, each)
             for p, each in declared_weights(model).items()
             if p.path not in tables and each[1] != "table"
         }
         adapters: dict[WeightPlace, WeightModule] = {}
-        for key in named("LoRA.add: targets", targets, list(found)):
-            place, (weight, use) = found[key]
+        for key in named("LoRA.add: targets", targets, list(places)):
+            place, (weight, use) = places[key]
             if isinstance(weight, LowRankWeight):
                 raise ValueError(f"LoRA.add: {place.layer} has an adapter; merge it first: nn.LoRA.merge(model)")
             rows, columns = _shape(weight, use)

@@ -140,8 +140,8 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
         array = np.asarray(data)
         if dtype is None and not hasattr(data, "dtype") and array.dtype == np.float64:
             dtype = float32
-        wanted = as_dtype(array.dtype if dtype is None else dtype)
-        self._set(convert(array, wanted, "tensor"), array_type(wanted.numpy, array.shape))
+        type_ = as_dtype(array.dtype if dtype is None else dtype)
+        self._set(convert(array, type_, "tensor"), array_type(type_.numpy, array.shape))
 
     @staticmethod
     def from_array(array: Array, origin: Origin | None = None) -> Tensor:
@@ -328,8 +328,8 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
 
     def astype(self, dtype: DTypeLike) -> Tensor:
         """The same numbers in another element type."""
-        wanted = as_dtype(dtype)
-        return self if wanted == self.dtype else _call("cast", self, dtype=wanted)
+        type_ = as_dtype(dtype)
+        return self if type_ == self.dtype else _call("cast", self, dtype=type_)
 
     def _as(self, dtype: DTypeLike | None) -> Tensor:
         """The same numbers in another element type, if one is given."""

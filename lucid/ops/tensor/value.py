@@ -145,11 +145,11 @@ class TensorValue:
         """
         return self._known("numpy()")
 
-    def _known(self, wanted: str) -> Array:
+    def _known(self, asked_for: str) -> Array:
         """The array; an error that says what was wanted of it while the tensor is traced."""
         if self._array is None:
             raise TracedValueError(
-                f"{wanted} of a traced {self.type}: its value is known only when the exported model runs. "
+                f"{asked_for} of a traced {self.type}: its value is known only when the exported model runs. "
                 "Select values with lucid.where(condition, a, b) instead of Python's if; "
                 "compute sizes from x.shape, without tensors"
             )

@@ -57,8 +57,8 @@ def precision_report(
         bound = bound_call(model, call, f"precision_report: call {number} of the data")
         first = first or bound
         before, after = outputs_for(floating, bound), outputs_for(rounded, bound)
-        for name, wanted in before.items():
-            outputs.setdefault(name, OutputSums()).add(number, wanted, after[name])
+        for name, expected in before.items():
+            outputs.setdefault(name, OutputSums()).add(number, expected, after[name])
         if isinstance(model, CausalDecoder):
             texts.add(bound.by_name, next(iter(before.values())), next(iter(after.values())))
     if first is None:
@@ -76,8 +76,8 @@ def precision_report(
 def outputs_for(model: Module, call: BoundCall) -> dict[str, Array]:
     """The outputs of a call that have floating-point numbers, by name."""
     with evaluating():
-        found = outputs_of(model(*call.args, **call.kwargs), model)
-    return {name: tensor.numpy() for name, tensor in found.items() if tensor.dtype.kind == "float"}
+        outputs = outputs_of(model(*call.args, **call.kwargs), model)
+    return {name: tensor.numpy() for name, tensor in outputs.items() if tensor.dtype.kind == "float"}
 
 
 def bytes_of(model: Module) -> int:
@@ -96,13 +96,13 @@ class _Sums:
 
     def see_float(self, use: Use) -> None:
         """An output in the float model; what the quantized weight gives for the same input is compared with it."""
-        wanted = use.found.numpy()
-        given = Tensor.from_array(use.given) if isinstance(use.given, np.ndarray) else use.given
-        found = self.after.rows(given) if use.kind == "rows" else self._rows(use)(given)
+        expected = use.found.numpy()
+        rows = Tensor.from_array(use.given) if isinstance(use.given, np.ndarray) else use.given
+        quantized = self.after.rows(rows) if use.kind == "rows" else self._rows(use)(rows)
         self.uses += 1
-        self.signal += squares(wanted)
-        self.alone += squares(found.numpy(), wanted)
-        self._kept.append(wanted)
+        self.signal += squares(expected)
+        self.alone += squares(quantized.numpy(), expected)
+        self._kept.append(expected)
 
     def _rows(self, use: Use) -> WeightModule:
         """The rows of the weight that a product takes: attention multiplies with parts of its joined projections."""
@@ -115,7 +115,7 @@ class _Sums:
 
 
 def _sums(model: Module, quantized: Module) -> dict[WeightPlace, _Sums]:
-    found: dict[WeightPlace, _Sums] = {}
+    sums: dict[WeightPlace, _Sums] = {}
     stored = weight_modules(quantized)
     floats = weights_at(model, stored)
     for place, after in stored.items():
@@ -126,20 +126,20 @@ def _sums(model: Module, quantized: Module) -> dict[WeightPlace, _Sums]:
                 f"precision_report: {place.layer} has a quantized weight {show_shape(after.shape)}, and the float "
                 f"model has {has} there; give the model that was quantized"
             )
-        found[place] = _Sums(before, after)
-    if not found:
+        sums[place] = _Sums(before, after)
+    if not sums:
         raise ValueError(
             f"precision_report: the second model, a {type(quantized).__name__}, has no quantized weights; "
             "lucid.quantize makes such a model"
         )
-    return found
+    return sums
 
 
 def _layers(sums: dict[WeightPlace, _Sums]) -> tuple[LayerError, ...]:
     first: dict[int, str] = {}  # layer with a weight
-    found = []
+    errors = []
     for place, each in sums.items():
-        found.append(
+        errors.append(
             LayerError(
                 path=place.layer,
                 shares=first.setdefault(id(each.after), place.layer),
@@ -151,7 +151,7 @@ def _layers(sums: dict[WeightPlace, _Sums]) -> tuple[LayerError, ...]:
                 noise_in_model=_ratio(each.in_model, each),
             )
         )
-    return tuple(found)
+    return tuple(errors)
 
 
 def _weight_bytes(weight: Tensor | WeightModule) -> int:
@@ -182,9 +182,9 @@ def side_by_side(before: Module, after: Module, call: BoundCall, seconds: float)
         end = time.perf_counter() + seconds
         while time.perf_counter() < end or len(times[1]) < _WARM_UP + _FEWEST:
             for session, taken in zip(sessions, times, strict=True):
-                given = dict(zip(session.inputs, arrays, strict=True))
+                feeds = dict(zip(session.inputs, arrays, strict=True))
                 start = time.perf_counter()
-                session.run(given)
+                session.run(feeds)
                 taken.append(time.perf_counter() - start)
     counted = [taken[_WARM_UP:] for taken in times]
     return Times(median(counted[0]), median(counted[1]), len(counted[0]))
@@ -199,12 +199,12 @@ def _session(model: Module, call: BoundCall, path: Path) -> Session:
 
 def _arrays(model: Module, call: BoundCall) -> list[Array]:
     """The arrays of a call, in the order of the exported model's inputs."""
-    found: list[Array] = []
+    arrays: list[Array] = []
 
     def take(_: str, kind: TensorType, example: Array | None) -> Tensor:
         assert example is not None, f"a call has arrays, not {kind}"
-        found.append(example)
+        arrays.append(example)
         return Tensor.from_array(example)
 
     arguments_of(model, call.args, call.kwargs, take)
-    return found
+    return arrays

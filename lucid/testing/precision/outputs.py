@@ -73,12 +73,12 @@ class TextSums:
         rows, positions = np.nonzero(counted[:, :-1] & counted[:, 1:])
         for start in range(0, len(rows), _ROWS):
             at = rows[start : start + _ROWS], positions[start : start + _ROWS]
-            wanted = ids[at[0], at[1] + 1]
+            following = ids[at[0], at[1] + 1]
             p, q = _log_softmax(before[at]), _log_softmax(after[at])
-            each = np.arange(len(wanted))
-            self._tokens += len(wanted)
-            self._before -= float(p[each, wanted].sum())
-            self._after -= float(q[each, wanted].sum())
+            each = np.arange(len(following))
+            self._tokens += len(following)
+            self._before -= float(p[each, following].sum())
+            self._after -= float(q[each, following].sum())
             self._divergence += float((np.exp(p) * (p - q)).sum())
             self._same += int((p.argmax(axis=1) == q.argmax(axis=1)).sum())
 

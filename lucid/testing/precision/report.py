@@ -164,13 +164,13 @@ class PrecisionReport:
     def skip(self) -> list[str]:
         """The first of the ranking that hold a quarter of the noise of all layers, as `lucid.quantize` takes them."""
         whole, held = sum(each.noise for each in self.ranking), 0.0
-        found: list[str] = []
+        paths: list[str] = []
         for each in self.ranking:
             if held >= _SHARE * whole:
                 break
             held += each.noise
-            found.append(each.paths[0])
-        return found
+            paths.append(each.paths[0])
+        return paths
 
     def as_dict(self) -> dict[str, Any]:
         """The figures as plain data."""

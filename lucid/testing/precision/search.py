@@ -114,14 +114,14 @@ class _Search(Generic[M]):
     def noises(self) -> dict[str, float]:
         """The noise of the outputs that each weight alone causes in 4 bits, over the first calls."""
         first, stored = _first_calls(self._calls), self._weights[4]
-        found = {}
+        noises_by_path = {}
         with phase("each weight alone", len(self._places), "weights") as advance:
             for path, places in self._places.items():
-                found[path] = (
+                noises_by_path[path] = (
                     self._error(with_weights(self._model, {each: stored[each] for each in places}), first) ** 2
                 )
                 advance(1)
-        return found
+        return noises_by_path
 
     def model_after(self, steps: Sequence[Step]) -> M:
         """The model in 4 bits after these steps."""
@@ -172,10 +172,10 @@ def _without(steps: Sequence[Step], noise: float) -> list[Step]:
 def _by_path(report: PrecisionReport, stored: Mapping[WeightPlace, WeightModule]) -> dict[str, list[WeightPlace]]:
     """The places of each weight, by the first layer that has it."""
     shares = {layer.path: layer.shares for layer in report.layers}
-    found: dict[str, list[WeightPlace]] = {}
+    places_by_path: dict[str, list[WeightPlace]] = {}
     for place in stored:
-        found.setdefault(shares[place.layer], []).append(place)
-    return found
+        places_by_path.setdefault(shares[place.layer], []).append(place)
+    return places_by_path
 
 
 def _first_calls(calls: Sequence[BoundCall]) -> int:
