@@ -321,7 +321,7 @@ def compared(results: dict[str, dict[str, Any]]) -> list[str]:
             f"; torch.onnx alone passes {', '.join(sorted(passed - own))}."
             if passed - own
             else "; none by torch.onnx alone."
-        ),
+        )
     ]
     if nodes:
         lines.append(

@@ -39,10 +39,7 @@ def model_of(graph: onnx.GraphProto) -> onnx.ModelProto:
 
 
 def onnx_file(
-    name: str,
-    wrong: str,
-    content: bytes | onnx.ModelProto | TensorProto,
-    prepare: Callable[[Path], object] = _nothing,
+    name: str, wrong: str, content: bytes | onnx.ModelProto | TensorProto, prepare: Callable[[Path], object] = _nothing
 ) -> None:
     """A model in model/, next to outside.bin of 16 bytes; `prepare` may add files to model/."""
     model = model_of(graph_of(content)) if isinstance(content, TensorProto) else content
@@ -91,10 +88,7 @@ onnx_file(
     lambda f: (f / "sub").symlink_to(".."),
 )
 onnx_file(
-    "hardlink",
-    "data is another name of a file outside",
-    D,
-    lambda f: os.link(f.parent / "outside.bin", f / "data.bin"),
+    "hardlink", "data is another name of a file outside", D, lambda f: os.link(f.parent / "outside.bin", f / "data.bin")
 )
 onnx_file("pipe", "data is a pipe", D, lambda f: os.mkfifo(f / "data.bin"))
 onnx_file("device", "data is a device", D, lambda f: (f / "data.bin").symlink_to("/dev/zero"))
@@ -134,16 +128,10 @@ UNMARKED = external(location="../outside.bin")
 UNMARKED.data_location = TensorProto.DEFAULT
 onnx_file("unmarked_location", "a location on a tensor that is not external", UNMARKED, sixteen)
 onnx_file(
-    "external_strings",
-    "strings outside the file",
-    external(data_type=TensorProto.STRING, location="data.bin"),
-    sixteen,
+    "external_strings", "strings outside the file", external(data_type=TensorProto.STRING, location="data.bin"), sixteen
 )
 onnx_file(
-    "external_huge",
-    "2^62 times 2^62 numbers in 16 bytes",
-    external((1 << 62, 1 << 62), location="data.bin"),
-    sixteen,
+    "external_huge", "2^62 times 2^62 numbers in 16 bytes", external((1 << 62, 1 << 62), location="data.bin"), sixteen
 )
 
 OUT = external(location="../outside.bin")
@@ -179,12 +167,7 @@ onnx_file(
         graph_of(
             nodes=(
                 helper.make_node(
-                    "EPContext",
-                    ["x"],
-                    ["y"],
-                    domain="com.microsoft",
-                    embed_mode=0,
-                    ep_cache_context="../outside.bin",
+                    "EPContext", ["x"], ["y"], domain="com.microsoft", embed_mode=0, ep_cache_context="../outside.bin"
                 ),
             )
         )
@@ -198,9 +181,7 @@ onnx_file("truncated", "the last bytes are missing", FINE[:-7])
 onnx_file("truncated_by_half", "half the file", FINE[: len(FINE) // 2])
 onnx_file("zeros", "nothing but zeros", bytes(1000))
 onnx_file(
-    "no_graph",
-    "a model without a graph",
-    onnx.ModelProto(ir_version=10, opset_import=[helper.make_opsetid("", 20)]),
+    "no_graph", "a model without a graph", onnx.ModelProto(ir_version=10, opset_import=[helper.make_opsetid("", 20)])
 )
 onnx_file(
     "no_ir_version",

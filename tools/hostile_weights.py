@@ -64,9 +64,7 @@ weights(
     safetensors(b"{%s,%s}" % (A, A.replace(b'"a"', b'"\\u0061"')), bytes(8)),
 )
 weights(
-    "duplicate_field",
-    "two shapes",
-    safetensors(b"{" + A.replace(b'"shape"', b'"shape":[9],"shape"') + b"}", bytes(8)),
+    "duplicate_field", "two shapes", safetensors(b"{" + A.replace(b'"shape"', b'"shape":[9],"shape"') + b"}", bytes(8))
 )
 weights("duplicate_metadata", "__metadata__ twice", safetensors(b'{"__metadata__":{},"__metadata__":{}}'))
 weights("metadata_numbers", "metadata that is not text", safetensors({"__metadata__": {"step": 3}}))
@@ -116,9 +114,7 @@ weights(
     safetensors(b"{" + A.replace(b'"a"', b'"a\n"') + b"}", bytes(8)),
 )
 weights(
-    "name_bad_escape",
-    "an unknown escape in a name",
-    safetensors(b"{" + A.replace(b'"a"', b'"\\x61"') + b"}", bytes(8)),
+    "name_bad_escape", "an unknown escape in a name", safetensors(b"{" + A.replace(b'"a"', b'"\\x61"') + b"}", bytes(8))
 )
 weights("entry_number", "a number for a tensor", safetensors({"a": 1}))
 weights("entry_null", "null for a tensor", safetensors({"a": None}))
@@ -174,11 +170,7 @@ weights("gap", "unused bytes between tensors", safetensors({"a": tensor(0, 8), "
 weights("gap_first", "unused bytes in front", safetensors({"a": tensor(8, 16)}, bytes(16)))
 weights("over_long", "bytes after the last tensor", GOOD + b"#!/bin/sh")
 weights("truncated", "the last bytes are missing", GOOD[:-3])
-weights(
-    "truncated_by_half",
-    "half the data is missing",
-    safetensors({"a": tensor(0, 8), "b": tensor(8, 16)}, bytes(8)),
-)
+weights("truncated_by_half", "half the data is missing", safetensors({"a": tensor(0, 8), "b": tensor(8, 16)}, bytes(8)))
 weights("bool_two", "a boolean of value 2", safetensors({"a": tensor(0, 2, [2], "BOOL")}, b"\x01\x02"))
 
 EVIL_PICKLE = b"\x80\x04cos\nsystem\n(S'touch EXECUTED'\ntR."
@@ -310,7 +302,5 @@ index("duplicate_key", "one key twice", b'{"weight_map":{"a":"1.safetensors","a"
 index("invalid_utf8", "not UTF-8", b'{"weight_map":{"\xff":"1.safetensors"}}')
 index("bomb", "a million open lists", b'{"metadata":' + b"[" * 1_000_000)
 index(
-    "bomb_wide",
-    "a million members",
-    b'{"weight_map":{' + b",".join(b'"%d":""' % i for i in range(1_000_000)) + b"}}",
+    "bomb_wide", "a million members", b'{"weight_map":{' + b",".join(b'"%d":""' % i for i in range(1_000_000)) + b"}}"
 )

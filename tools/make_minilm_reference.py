@@ -128,12 +128,7 @@ def main() -> None:
             ]
         )
     lengths = mask.sum(1).tolist()
-    tensors = {
-        "input_ids": ids,
-        "attention_mask": mask,
-        "embeddings": embeddings,
-        "embeddings_float64": exact,
-    }
+    tensors = {"input_ids": ids, "attention_mask": mask, "embeddings": embeddings, "embeddings_float64": exact}
     tensors |= {f"last_hidden_state.{i}": hidden[i, : lengths[i]].contiguous() for i in HIDDEN_STATE_OF}
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, TARGET.with_suffix(".safetensors"))

@@ -115,10 +115,7 @@ TASKS = {
     "types": Task("mypy alone, for Linux, Windows and macOS", ".venv", DEVELOPMENT, TYPES),
     "unit": Task("the test suite alone", ".venv", DEVELOPMENT, UNIT),
     "fuzz": Task(
-        "random models for some minutes: --seconds 600 --seed 7",
-        ".venv",
-        DEVELOPMENT,
-        (("-m", "tools.fuzz"),),
+        "random models for some minutes: --seconds 600 --seed 7", ".venv", DEVELOPMENT, (("-m", "tools.fuzz"),)
     ),
     "test-gpu": Task(
         "the tests that need CUDA; its onnxruntime and the other one exclude each other",

@@ -205,14 +205,7 @@ def rows(options: argparse.Namespace) -> None:
                 print(f"{count:,} rows of {kind}: a peak of {peak} MB above the start")
 
 
-PARTS = {
-    "kills": kills,
-    "large": large,
-    "threads": threads,
-    "exports": exports,
-    "sessions": sessions,
-    "rows": rows,
-}
+PARTS = {"kills": kills, "large": large, "threads": threads, "exports": exports, "sessions": sessions, "rows": rows}
 
 
 def main() -> None:

@@ -47,11 +47,7 @@ class Generator:
     """
 
     def __init__(
-        self,
-        model: CausalDecoder | Session | Memory,
-        *,
-        decode: Decode | None = None,
-        max_positions: int | None = None,
+        self, model: CausalDecoder | Session | Memory, *, decode: Decode | None = None, max_positions: int | None = None
     ) -> None:
         self._memory = memory_of("Generator", model)
         self._decode = decode

@@ -176,14 +176,7 @@ class GrowingSlots(Generic[V]):
         key, drafts: as for `Slots`.
     """
 
-    def __init__(
-        self,
-        decoder: Decoder[V],
-        empty: V,
-        count: int,
-        key: Callable[[int], object],
-        drafts: Drafts,
-    ) -> None:
+    def __init__(self, decoder: Decoder[V], empty: V, count: int, key: Callable[[int], object], drafts: Drafts) -> None:
         self.key, self.drafts = key, drafts
         self._decoder = decoder
         self._empty = Grown(empty, np.zeros((count, 0), np.int64))

@@ -14,10 +14,7 @@ from matplotlib.figure import Figure
 from lucid.core.graph.types import Array
 from lucid.testing import Comparison, ParityReport
 
-__all__ = [
-    "attention",
-    "parity",
-]
+__all__ = ["attention", "parity"]
 
 
 def __dir__() -> list[str]:

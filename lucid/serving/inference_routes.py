@@ -178,8 +178,7 @@ def _images(column: Array) -> list[Any]:
     values = column.ravel().tolist()
     if not all(isinstance(one, bytes) for one in values):
         raise RequestError(
-            f"input {IMAGE}: expected image files, each an element of BYTES as binary data (binary_data_size)",
-            IMAGE,
+            f"input {IMAGE}: expected image files, each an element of BYTES as binary data (binary_data_size)", IMAGE
         )
     return values
 

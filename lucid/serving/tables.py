@@ -160,11 +160,7 @@ def inference(datatypes: list[str]) -> Schema:
     )
     output = fields("name", name=TEXT, parameters=fields(binary_data=FLAG))
     return fields(
-        "inputs",
-        id=TEXT,
-        inputs=items(tensor),
-        outputs=items(output),
-        parameters=fields(binary_data_output=FLAG),
+        "inputs", id=TEXT, inputs=items(tensor), outputs=items(output), parameters=fields(binary_data_output=FLAG)
     )
 
 

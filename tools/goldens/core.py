@@ -222,12 +222,7 @@ def store(golden: Golden, seed: int) -> None:
         name: {"about": case.about, "inputs": list(case.inputs), "compare": case.compare}
         for name, case in golden.cases.items()
     }
-    about = {
-        "class": type(model).__name__,
-        "note": golden.note,
-        "outputs": list(golden.outputs),
-        "cases": cases,
-    }
+    about = {"class": type(model).__name__, "note": golden.note, "outputs": list(golden.outputs), "cases": cases}
     write_json(folder / "cases.json", about)
     for path in folder.iterdir():
         path.chmod(0o644)

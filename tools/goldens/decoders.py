@@ -14,95 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+import transformers as hf
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import (
-    Cohere2Config,
-    Cohere2ForCausalLM,
-    CohereConfig,
-    CohereForCausalLM,
-    DeepseekV2Config,
-    DeepseekV2ForCausalLM,
-    DeepseekV3Config,
-    DeepseekV3ForCausalLM,
-    FalconConfig,
-    FalconForCausalLM,
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    Gemma3Config,
-    Gemma3ForCausalLM,
-    Gemma3ForConditionalGeneration,
-    Gemma3TextConfig,
-    GemmaConfig,
-    GemmaForCausalLM,
-    Glm4Config,
-    Glm4ForCausalLM,
-    GlmConfig,
-    GlmForCausalLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    GptOssConfig,
-    GptOssForCausalLM,
-    GraniteConfig,
-    GraniteForCausalLM,
-    GraniteMoeConfig,
-    GraniteMoeForCausalLM,
-    HeliumConfig,
-    HeliumForCausalLM,
-    Lfm2Config,
-    Lfm2ForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    Mamba2Config,
-    Mamba2ForCausalLM,
-    Ministral3Config,
-    Ministral3ForCausalLM,
-    MinistralConfig,
-    MinistralForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    MixtralConfig,
-    MixtralForCausalLM,
-    NemotronConfig,
-    NemotronForCausalLM,
-    Olmo2Config,
-    Olmo2ForCausalLM,
-    Olmo3Config,
-    Olmo3ForCausalLM,
-    OlmoConfig,
-    OlmoeConfig,
-    OlmoeForCausalLM,
-    OlmoForCausalLM,
-    Phi3Config,
-    Phi3ForCausalLM,
-    PhiConfig,
-    PhiForCausalLM,
-    PreTrainedModel,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen2MoeConfig,
-    Qwen2MoeForCausalLM,
-    Qwen3_5Config,
-    Qwen3_5ForCausalLM,
-    Qwen3_5ForConditionalGeneration,
-    Qwen3_5TextConfig,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-    Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
-    Qwen3NextConfig,
-    Qwen3NextForCausalLM,
-    SeedOssConfig,
-    SeedOssForCausalLM,
-    SmolLM3Config,
-    SmolLM3ForCausalLM,
-    StableLmConfig,
-    StableLmForCausalLM,
-    Starcoder2Config,
-    Starcoder2ForCausalLM,
-)
 
 from .core import Case, Golden, ids, text_cases, write_json
 
@@ -116,12 +30,7 @@ GROUPED = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 64,
 }
-PLAIN = GROUPED | {
-    "hidden_size": 16,
-    "intermediate_size": 40,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-}
+PLAIN = GROUPED | {"hidden_size": 16, "intermediate_size": 40, "num_attention_heads": 2, "num_key_value_heads": 2}
 
 
 def to_hub_layout(folder: Path) -> None:
@@ -132,10 +41,7 @@ def to_hub_layout(folder: Path) -> None:
         tensors[f"h.{i}.attn.bias"] = torch.ones(24, 24).tril()[None, None]
     save_file(tensors, path, metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    config |= {
-        "n_ctx": config["n_positions"],
-        "task_specific_params": {"text-generation": {"do_sample": True}},
-    }
+    config |= {"n_ctx": config["n_positions"], "task_specific_params": {"text-generation": {"do_sample": True}}}
     del config["dtype"], config["tie_word_embeddings"]
     write_json(folder / "config.json", config)
 
@@ -150,7 +56,7 @@ def gpt2() -> list[Golden]:
         "taps": lambda model: {"last_hidden_state": model.transformer.ln_f},
         "positions": lambda model: model.transformer.wpe,
     }
-    scaled = GPT2Config(
+    scaled = hf.GPT2Config(
         **(sizes | special | {"n_head": 2}),
         n_inner=24,
         activation_function="relu",
@@ -160,19 +66,19 @@ def gpt2() -> list[Golden]:
     return [
         Golden(
             "gpt2/base",
-            GPT2LMHeadModel(GPT2Config(**sizes, **special)),
+            hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, **special)),
             note="as save_pretrained writes it: prefix `transformer.`, lm_head tied to wte and not stored; gelu_new",
             **common,
         ),
         Golden(
             "gpt2/scaled",
-            GPT2LMHeadModel(scaled),
+            hf.GPT2LMHeadModel(scaled),
             note="n_inner 24, relu, eps 1e-6, scale_attn_by_inverse_layer_idx (scores also divided by layer index + 1)",
             **common,
         ),
         Golden(
             "gpt2/hub_layout",
-            GPT2LMHeadModel(GPT2Config(**sizes, **special)),
+            hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, **special)),
             note="the layout of the published gpt2: no prefix, buffers h.<i>.attn.bias, older config",
             rewrite=to_hub_layout,
             spare=("transformer.h.", "h."),
@@ -205,7 +111,7 @@ def of_language_model(golden: Golden) -> Golden:
     return replace(golden, layers=layers, taps=taps, positions=None, legacy=None)
 
 
-def causal(name: str, model: PreTrainedModel, note: str, **more: object) -> Golden:
+def causal(name: str, model: hf.PreTrainedModel, note: str, **more: object) -> Golden:
     def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
         return {"": model.model.layers}
 
@@ -224,8 +130,8 @@ def causal(name: str, model: PreTrainedModel, note: str, **more: object) -> Gold
 
 
 def llama() -> list[Golden]:
-    def scaled(rope: dict[str, object], **changes: object) -> LlamaForCausalLM:
-        return LlamaForCausalLM(LlamaConfig(**(PLAIN | {"rope_parameters": rope} | changes)))
+    def scaled(rope: dict[str, object], **changes: object) -> hf.LlamaForCausalLM:
+        return hf.LlamaForCausalLM(hf.LlamaConfig(**(PLAIN | {"rope_parameters": rope} | changes)))
 
     llama3 = {
         "rope_type": "llama3",
@@ -248,13 +154,15 @@ def llama() -> list[Golden]:
     return [
         causal(
             "llama/llama2",
-            LlamaForCausalLM(LlamaConfig(**PLAIN)),
+            hf.LlamaForCausalLM(hf.LlamaConfig(**PLAIN)),
             "Llama 2: full heads, no scaling, lm_head untied",
         ),
         causal(
             "llama/llama3",
-            LlamaForCausalLM(
-                LlamaConfig(**GROUPED, rope_parameters=llama3, head_dim=8, rms_norm_eps=1e-5, tie_word_embeddings=True)
+            hf.LlamaForCausalLM(
+                hf.LlamaConfig(
+                    **GROUPED, rope_parameters=llama3, head_dim=8, rms_norm_eps=1e-5, tie_word_embeddings=True
+                )
             ),
             "Llama 3: 4 heads over 2, head_dim 8 (not hidden / heads), llama3 scaling with a frequency kept, "
             "one "
@@ -281,35 +189,30 @@ def llama() -> list[Golden]:
 
 
 def mistral() -> list[Golden]:
-    window = MistralConfig(**GROUPED, sliding_window=4, rms_norm_eps=1e-5)
-    full = MistralConfig(
-        **GROUPED,
-        sliding_window=None,
-        head_dim=10,
-        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+    window = hf.MistralConfig(**GROUPED, sliding_window=4, rms_norm_eps=1e-5)
+    full = hf.MistralConfig(
+        **GROUPED, sliding_window=None, head_dim=10, rope_parameters={"rope_type": "default", "rope_theta": 1e6}
     )
     return [
         causal(
             "mistral/window",
-            MistralForCausalLM(window),
+            hf.MistralForCausalLM(window),
             "sliding window 4: a query sees itself and 3 keys before it",
         ),
-        causal("mistral/full", MistralForCausalLM(full), "no window (v0.2 and later), theta 1e6, head_dim 10"),
+        causal("mistral/full", hf.MistralForCausalLM(full), "no window (v0.2 and later), theta 1e6, head_dim 10"),
     ]
 
 
 def qwen2() -> list[Golden]:
-    window = Qwen2Config(**GROUPED, use_sliding_window=True, sliding_window=4, max_window_layers=1)
+    window = hf.Qwen2Config(**GROUPED, use_sliding_window=True, sliding_window=4, max_window_layers=1)
     return [
         causal(
             "qwen2/tied",
-            Qwen2ForCausalLM(Qwen2Config(**GROUPED, tie_word_embeddings=True)),
+            hf.Qwen2ForCausalLM(hf.Qwen2Config(**GROUPED, tie_word_embeddings=True)),
             "biases on q, k, v alone; tied lm_head; use_sliding_window false",
         ),
         causal(
-            "qwen2/window",
-            Qwen2ForCausalLM(window),
-            "layer 0 full, layer 1 (>= max_window_layers) with window 4",
+            "qwen2/window", hf.Qwen2ForCausalLM(window), "layer 0 full, layer 1 (>= max_window_layers) with window 4"
         ),
     ]
 
@@ -319,23 +222,23 @@ def qwen3() -> list[Golden]:
     return [
         causal(
             "qwen3/base",
-            Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=8, tie_word_embeddings=True)),
+            hf.Qwen3ForCausalLM(hf.Qwen3Config(**GROUPED, head_dim=8, tie_word_embeddings=True)),
             "norms on the heads of q and k before the rotation, head_dim 8, no biases; tied lm_head",
         ),
         causal(
             "qwen3/yarn",
-            Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=12, attention_bias=True, rope_parameters=yarn)),
+            hf.Qwen3ForCausalLM(hf.Qwen3Config(**GROUPED, head_dim=12, attention_bias=True, rope_parameters=yarn)),
             "yarn scaling with default betas, attention_bias, head_dim 12, lm_head untied",
         ),
     ]
 
 
 def mixtral() -> list[Golden]:
-    config = MixtralConfig(**GROUPED, num_local_experts=4, num_experts_per_tok=2, sliding_window=4)
+    config = hf.MixtralConfig(**GROUPED, num_local_experts=4, num_experts_per_tok=2, sliding_window=4)
     return [
         causal(
             "mixtral/base",
-            MixtralForCausalLM(config),
+            hf.MixtralForCausalLM(config),
             "4 experts, 2 for each token; a window of 4; keys block_sparse_moe.experts.<i>.w1, w3, w2, as published",
         )
     ]
@@ -343,24 +246,24 @@ def mixtral() -> list[Golden]:
 
 def qwen3_moe() -> list[Golden]:
     sizes = GROUPED | {"head_dim": 8, "moe_intermediate_size": 8}
-    config = Qwen3MoeConfig(**sizes, num_experts=20, num_experts_per_tok=3, norm_topk_prob=True, mlp_only_layers=[0])
-    shares = Qwen3MoeConfig(**sizes, num_experts=3, num_experts_per_tok=2, decoder_sparse_step=2)
+    config = hf.Qwen3MoeConfig(**sizes, num_experts=20, num_experts_per_tok=3, norm_topk_prob=True, mlp_only_layers=[0])
+    shares = hf.Qwen3MoeConfig(**sizes, num_experts=3, num_experts_per_tok=2, decoder_sparse_step=2)
     return [
         causal(
             "qwen3_moe/base",
-            Qwen3MoeForCausalLM(config),
+            hf.Qwen3MoeForCausalLM(config),
             "20 experts, 3 for each token, their weights normalised; none in layer 0",
         ),
         causal(
             "qwen3_moe/step",
-            Qwen3MoeForCausalLM(shares),
+            hf.Qwen3MoeForCausalLM(shares),
             "3 experts, 2 for each token, weights not normalised; in every second layer",
         ),
     ]
 
 
 def smollm3() -> list[Golden]:
-    config = SmolLM3Config(
+    config = hf.SmolLM3Config(
         **GROUPED | {"num_hidden_layers": 3},
         no_rope_layers=[1, 0, 1],
         use_sliding_window=True,
@@ -369,46 +272,46 @@ def smollm3() -> list[Golden]:
         pad_token_id=0,
     )
     note = "layer 1 without rotary positions and, as it has none, with window 4; biases in attention; tied lm_head"
-    return [causal("smollm3/base", SmolLM3ForCausalLM(config), note)]
+    return [causal("smollm3/base", hf.SmolLM3ForCausalLM(config), note)]
 
 
 def granite() -> list[Golden]:
     multipliers = {"embedding_multiplier": 12.0, "attention_multiplier": 0.25, "residual_multiplier": 0.22}
-    config = GraniteConfig(**GROUPED, **multipliers, logits_scaling=8.0, mlp_bias=True)
+    config = hf.GraniteConfig(**GROUPED, **multipliers, logits_scaling=8.0, mlp_bias=True)
     note = "four multipliers, of embeddings, scores, residuals and (divided) logits; biases in mlp"
-    return [causal("granite/base", GraniteForCausalLM(config), note)]
+    return [causal("granite/base", hf.GraniteForCausalLM(config), note)]
 
 
 def helium() -> list[Golden]:
-    config = HeliumConfig(**GROUPED, head_dim=6, attention_bias=True, pad_token_id=0)
+    config = hf.HeliumConfig(**GROUPED, head_dim=6, attention_bias=True, pad_token_id=0)
     note = "rotates pairs of neighbours; attention_bias, but none on o_proj"
-    return [causal("helium/base", HeliumForCausalLM(config), note)]
+    return [causal("helium/base", hf.HeliumForCausalLM(config), note)]
 
 
 def olmo2() -> list[Golden]:
-    config = Olmo2Config(**GROUPED, pad_token_id=0)
+    config = hf.Olmo2Config(**GROUPED, pad_token_id=0)
     note = "norms after attention and mlp, none before; norms over all queries and all keys"
-    return [causal("olmo2/base", Olmo2ForCausalLM(config), note)]
+    return [causal("olmo2/base", hf.Olmo2ForCausalLM(config), note)]
 
 
 def ministral() -> list[Golden]:
     types = ["sliding_attention", "full_attention"]
-    config = MinistralConfig(**GROUPED, head_dim=6, layer_types=types, sliding_window=4, pad_token_id=0)
-    golden = causal("ministral/base", MinistralForCausalLM(config), "a window of 4 in the first layer alone")
+    config = hf.MinistralConfig(**GROUPED, head_dim=6, layer_types=types, sliding_window=4, pad_token_id=0)
+    golden = causal("ministral/base", hf.MinistralForCausalLM(config), "a window of 4 in the first layer alone")
     return [replace(golden, legacy=None)]
 
 
 def seed_oss() -> list[Golden]:
-    config = SeedOssConfig(**GROUPED, head_dim=8, pad_token_id=0)
+    config = hf.SeedOssConfig(**GROUPED, head_dim=8, pad_token_id=0)
     note = "biases on queries, keys and values, none on o_proj; heads * head_dim is not hidden_size"
-    return [replace(causal("seed_oss/base", SeedOssForCausalLM(config), note), legacy=None)]
+    return [replace(causal("seed_oss/base", hf.SeedOssForCausalLM(config), note), legacy=None)]
 
 
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 WITHOUT_GROUPS = {name: size for name, size in GROUPED.items() if name != "num_key_value_heads"}
 
 
-def of_base(name: str, model: PreTrainedModel, note: str, legacy: object = legacy_rope) -> Golden:
+def of_base(name: str, model: hf.PreTrainedModel, note: str, legacy: object = legacy_rope) -> Golden:
     """A decoder whose parts may have other names than Llama's: what it returns and its layers are recorded."""
     cases = text_cases(VOCABULARY, 0, compare="kept", seed=500)
 
@@ -421,100 +324,104 @@ def of_base(name: str, model: PreTrainedModel, note: str, legacy: object = legac
 def ministral3() -> list[Golden]:
     growth = {"llama_4_scaling_beta": 0.5, "original_max_position_embeddings": 4, "factor": 4.0}
     rope = {"rope_type": "yarn", "rope_theta": 1e4, "beta_fast": 8.0, "mscale": 1.0, "mscale_all_dim": 1.0, **growth}
-    config = Ministral3Config(**GROUPED, head_dim=8, rope_parameters=rope, **SPECIAL)
+    config = hf.Ministral3Config(**GROUPED, head_dim=8, rope_parameters=rope, **SPECIAL)
     note = "yarn, and queries that grow every 4 positions by half a logarithm"
-    return [of_base("ministral3/base", Ministral3ForCausalLM(config), note)]
+    return [of_base("ministral3/base", hf.Ministral3ForCausalLM(config), note)]
 
 
 def olmo() -> list[Golden]:
-    config = OlmoConfig(**GROUPED, clip_qkv=0.5, **SPECIAL)
-    return [of_base("olmo/base", OlmoForCausalLM(config), "norms without weights; queries, keys and values clipped")]
+    config = hf.OlmoConfig(**GROUPED, clip_qkv=0.5, **SPECIAL)
+    return [of_base("olmo/base", hf.OlmoForCausalLM(config), "norms without weights; queries, keys and values clipped")]
 
 
 def olmo3() -> list[Golden]:
     full = {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4.0, "original_max_position_embeddings": 16}
     rope = {"full_attention": full, "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}
     types = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4}
-    config = Olmo3Config(**GROUPED, **types, rope_parameters=rope, **SPECIAL)
+    config = hf.Olmo3Config(**GROUPED, **types, rope_parameters=rope, **SPECIAL)
     note = "OLMo 2 with a window of 4 in layer 0; yarn in layer 1 alone"
 
     def legacy(config: dict[str, object]) -> dict[str, object]:
         return legacy_rope({**config, "rope_parameters": config["rope_parameters"]["full_attention"]}) | types  # type: ignore[index]
 
-    return [of_base("olmo3/base", Olmo3ForCausalLM(config), note, legacy)]
+    return [of_base("olmo3/base", hf.Olmo3ForCausalLM(config), note, legacy)]
 
 
 def cohere() -> list[Golden]:
-    plain = CohereConfig(**GROUPED, logit_scale=0.3, **SPECIAL)
-    normed = CohereConfig(**GROUPED, use_qk_norm=True, attention_bias=True, tie_word_embeddings=False, **SPECIAL)
+    plain = hf.CohereConfig(**GROUPED, logit_scale=0.3, **SPECIAL)
+    normed = hf.CohereConfig(**GROUPED, use_qk_norm=True, attention_bias=True, tie_word_embeddings=False, **SPECIAL)
     note = (
         "one layer norm without a bias before attention and mlp, side by side; neighbours rotated; scaled logits, tied"
     )
     return [
-        of_base("cohere/base", CohereForCausalLM(plain), note),
+        of_base("cohere/base", hf.CohereForCausalLM(plain), note),
         of_base(
-            "cohere/normed", CohereForCausalLM(normed), "norms of each head with weights of its own; biases; untied"
+            "cohere/normed", hf.CohereForCausalLM(normed), "norms of each head with weights of its own; biases; untied"
         ),
     ]
 
 
 def cohere2() -> list[Golden]:
-    config = Cohere2Config(**GROUPED, sliding_window=4, layer_types=["sliding_attention", "full_attention"], **SPECIAL)
+    config = hf.Cohere2Config(
+        **GROUPED, sliding_window=4, layer_types=["sliding_attention", "full_attention"], **SPECIAL
+    )
     note = "layer 0 with a window of 4 and rotary positions, layer 1 without either"
-    return [of_base("cohere2/base", Cohere2ForCausalLM(config), note, None)]
+    return [of_base("cohere2/base", hf.Cohere2ForCausalLM(config), note, None)]
 
 
 def glm() -> list[Golden]:
-    config = GlmConfig(**GROUPED, head_dim=8, **SPECIAL)
+    config = hf.GlmConfig(**GROUPED, head_dim=8, **SPECIAL)
     note = "neighbours of the first half of each head rotated; gate and up joined; biases on q, k, v alone"
-    return [of_base("glm/base", GlmForCausalLM(config), note)]
+    return [of_base("glm/base", hf.GlmForCausalLM(config), note)]
 
 
 def glm4() -> list[Golden]:
-    config = Glm4Config(**GROUPED, head_dim=8, attention_bias=False, **SPECIAL)
-    return [of_base("glm4/base", Glm4ForCausalLM(config), "GLM with norms around attention and mlp; no biases")]
+    config = hf.Glm4Config(**GROUPED, head_dim=8, attention_bias=False, **SPECIAL)
+    return [of_base("glm4/base", hf.Glm4ForCausalLM(config), "GLM with norms around attention and mlp; no biases")]
 
 
 def starcoder2() -> list[Golden]:
-    config = Starcoder2Config(**GROUPED, sliding_window=4, **SPECIAL)
+    config = hf.Starcoder2Config(**GROUPED, sliding_window=4, **SPECIAL)
     return [
-        of_base("starcoder2/base", Starcoder2ForCausalLM(config), "layer norms, biases, a plain mlp, window 4; tied")
+        of_base("starcoder2/base", hf.Starcoder2ForCausalLM(config), "layer norms, biases, a plain mlp, window 4; tied")
     ]
 
 
 def stablelm() -> list[Golden]:
     sizes = GROUPED | {"hidden_size": 32}
-    plain = StableLmConfig(**sizes, partial_rotary_factor=0.5, use_qkv_bias=True, **SPECIAL)
-    normed = StableLmConfig(**sizes, use_parallel_residual=True, qk_layernorm=True, **SPECIAL)
+    plain = hf.StableLmConfig(**sizes, partial_rotary_factor=0.5, use_qkv_bias=True, **SPECIAL)
+    normed = hf.StableLmConfig(**sizes, use_parallel_residual=True, qk_layernorm=True, **SPECIAL)
     note = "attention and mlp side by side; norms of each head with weights of its own; a quarter of each head rotated"
     return [
         of_base(
-            "stablelm/base", StableLmForCausalLM(plain), "layer norms; half of each head rotated; biases on q, k, v"
+            "stablelm/base", hf.StableLmForCausalLM(plain), "layer norms; half of each head rotated; biases on q, k, v"
         ),
-        of_base("stablelm/parallel", StableLmForCausalLM(normed), note),
+        of_base("stablelm/parallel", hf.StableLmForCausalLM(normed), note),
     ]
 
 
 def nemotron() -> list[Golden]:
-    config = NemotronConfig(**GROUPED, head_dim=8, attention_bias=True, mlp_bias=True, **SPECIAL)
+    config = hf.NemotronConfig(**GROUPED, head_dim=8, attention_bias=True, mlp_bias=True, **SPECIAL)
     note = "layer norms stored minus 1; half of each head rotated; squared relu in a plain mlp; biases"
-    return [of_base("nemotron/base", NemotronForCausalLM(config), note)]
+    return [of_base("nemotron/base", hf.NemotronForCausalLM(config), note)]
 
 
 def phi() -> list[Golden]:
-    plain = PhiConfig(**WITHOUT_GROUPS | {"hidden_size": 32}, **SPECIAL)
-    normed = PhiConfig(**GROUPED | {"hidden_size": 32}, qk_layernorm=True, **SPECIAL)
+    plain = hf.PhiConfig(**WITHOUT_GROUPS | {"hidden_size": 32}, **SPECIAL)
+    normed = hf.PhiConfig(**GROUPED | {"hidden_size": 32}, qk_layernorm=True, **SPECIAL)
     note = "one layer norm before attention and mlp, side by side; half of each head rotated; biases, of lm_head too"
     return [
-        of_base("phi/base", PhiForCausalLM(plain), note),
-        of_base("phi/normed", PhiForCausalLM(normed), "layer norms on the heads of queries and keys; 4 heads over 2"),
+        of_base("phi/base", hf.PhiForCausalLM(plain), note),
+        of_base(
+            "phi/normed", hf.PhiForCausalLM(normed), "layer norms on the heads of queries and keys; 4 heads over 2"
+        ),
     ]
 
 
 def gpt_neox() -> list[Golden]:
     sizes = WITHOUT_GROUPS | {"hidden_size": 32}
-    parallel = GPTNeoXConfig(**sizes, **SPECIAL)
-    after = GPTNeoXConfig(**sizes, use_parallel_residual=False, attention_bias=False, rotary_pct=1.0, **SPECIAL)
+    parallel = hf.GPTNeoXConfig(**sizes, **SPECIAL)
+    after = hf.GPTNeoXConfig(**sizes, use_parallel_residual=False, attention_bias=False, rotary_pct=1.0, **SPECIAL)
 
     def legacy(config: dict[str, object]) -> dict[str, object]:
         older = legacy_rope(config)
@@ -522,40 +429,40 @@ def gpt_neox() -> list[Golden]:
 
     note = "attention and mlp side by side, each with its norm; q, k, v of each head together; a quarter rotated"
     return [
-        of_base("gpt_neox/base", GPTNeoXForCausalLM(parallel), note, legacy),
+        of_base("gpt_neox/base", hf.GPTNeoXForCausalLM(parallel), note, legacy),
         of_base(
-            "gpt_neox/sequential", GPTNeoXForCausalLM(after), "mlp after attention; no biases in attention", legacy
+            "gpt_neox/sequential", hf.GPTNeoXForCausalLM(after), "mlp after attention; no biases in attention", legacy
         ),
     ]
 
 
 def gemma() -> list[Golden]:
-    config = GemmaConfig(**GROUPED | {"num_key_value_heads": 1}, head_dim=8, hidden_act="gelu", pad_token_id=0)
+    config = hf.GemmaConfig(**GROUPED | {"num_key_value_heads": 1}, head_dim=8, hidden_act="gelu", pad_token_id=0)
     note = "norms before attention and mlp, whose weights are stored minus 1; scaled embeddings; tied"
-    return [causal("gemma/base", GemmaForCausalLM(config), note)]
+    return [causal("gemma/base", hf.GemmaForCausalLM(config), note)]
 
 
 def qwen2_moe() -> list[Golden]:
     sizes = GROUPED | {"moe_intermediate_size": 8, "shared_expert_intermediate_size": 12}
     experts = {"num_experts": 4, "num_experts_per_tok": 2, "norm_topk_prob": False}
     windows = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}
-    config = Qwen2MoeConfig(**sizes, **experts, **windows, mlp_only_layers=[1], **SPECIAL)
+    config = hf.Qwen2MoeConfig(**sizes, **experts, **windows, mlp_only_layers=[1], **SPECIAL)
     note = "4 experts and a shared one with a gate, none in layer 1; layer 0 (< max_window_layers) with window 4"
-    return [of_base("qwen2_moe/base", Qwen2MoeForCausalLM(config), note)]
+    return [of_base("qwen2_moe/base", hf.Qwen2MoeForCausalLM(config), note)]
 
 
 def granitemoe() -> list[Golden]:
     multipliers = {"embedding_multiplier": 12.0, "attention_multiplier": 0.25, "residual_multiplier": 0.22}
     sizes = GROUPED | {"intermediate_size": 16}
-    config = GraniteMoeConfig(**sizes, **multipliers, logits_scaling=8.0, num_local_experts=4, **SPECIAL)
+    config = hf.GraniteMoeConfig(**sizes, **multipliers, logits_scaling=8.0, num_local_experts=4, **SPECIAL)
     note = "4 experts, 2 for each token, as input_linear and output_linear; four multipliers"
-    return [of_base("granitemoe/base", GraniteMoeForCausalLM(config), note)]
+    return [of_base("granitemoe/base", hf.GraniteMoeForCausalLM(config), note)]
 
 
 def olmoe() -> list[Golden]:
-    config = OlmoeConfig(**GROUPED | {"intermediate_size": 8}, num_experts=3, num_experts_per_tok=2, **SPECIAL)
+    config = hf.OlmoeConfig(**GROUPED | {"intermediate_size": 8}, num_experts=3, num_experts_per_tok=2, **SPECIAL)
     note = "3 experts, 2 for each token, weights not normalised; norms over all queries and all keys"
-    return [of_base("olmoe/base", OlmoeForCausalLM(config), note)]
+    return [of_base("olmoe/base", hf.OlmoeForCausalLM(config), note)]
 
 
 def gpt_oss() -> list[Golden]:
@@ -563,9 +470,9 @@ def gpt_oss() -> list[Golden]:
     rope |= {"beta_fast": 8.0, "beta_slow": 1.0, "original_max_position_embeddings": 8}
     sizes = GROUPED | {"intermediate_size": 32, "hidden_size": 32, "head_dim": 8}
     experts = {"num_local_experts": 4, "num_experts_per_tok": 2}
-    config = GptOssConfig(**sizes, **experts, sliding_window=4, rope_parameters=rope, **SPECIAL)
+    config = hf.GptOssConfig(**sizes, **experts, sliding_window=4, rope_parameters=rope, **SPECIAL)
     note = "sinks; 4 experts with biases and limited gates; layer 0 with window 4; yarn that is not truncated"
-    model = GptOssForCausalLM(config)
+    model = hf.GptOssForCausalLM(config)
     return [of_base("gpt_oss/base", model, note), replace(of_base("gpt_oss/mxfp4", model, MXFP4), rewrite=in_mxfp4)]
 
 
@@ -608,15 +515,15 @@ def falcon() -> list[Golden]:
     }
     goldens = []
     for name, (options, note) in kinds.items():
-        model = FalconForCausalLM(FalconConfig(**sizes, **options))
+        model = hf.FalconForCausalLM(hf.FalconConfig(**sizes, **options))
         golden = of_base(f"falcon/{name}", model, note)
         goldens.append(replace(golden, layers=lambda model: {"": model.transformer.h}))
     return goldens
 
 
 def gemma2() -> list[Golden]:
-    config = Gemma2Config(**GROUPED, head_dim=8, query_pre_attn_scalar=10, sliding_window=4)
-    capped = Gemma2Config(
+    config = hf.Gemma2Config(**GROUPED, head_dim=8, query_pre_attn_scalar=10, sliding_window=4)
+    capped = hf.Gemma2Config(
         **GROUPED | {"hidden_size": 16, "num_hidden_layers": 1},
         head_dim=6,
         attention_bias=True,
@@ -626,10 +533,14 @@ def gemma2() -> list[Golden]:
         tie_word_embeddings=False,
     )
     return [
-        causal("gemma2/base", Gemma2ForCausalLM(config), "layer 0 with window 4, layer 1 full; both soft caps; tied"),
+        causal(
+            "gemma2/base", hf.Gemma2ForCausalLM(config), "layer 0 with window 4, layer 1 full; both soft caps; tied"
+        ),
         replace(
             causal(
-                "gemma2/capped", Gemma2ForCausalLM(capped), "scores in a tight soft cap, logits in none; biases; untied"
+                "gemma2/capped",
+                hf.Gemma2ForCausalLM(capped),
+                "scores in a tight soft cap, logits in none; biases; untied",
             ),
             legacy=None,
         ),
@@ -641,7 +552,7 @@ def gemma3() -> list[Golden]:
         "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
     }
-    config = Gemma3TextConfig(
+    config = hf.Gemma3TextConfig(
         **GROUPED | {"num_hidden_layers": 3, "num_key_value_heads": 1},
         head_dim=8,
         query_pre_attn_scalar=8,
@@ -651,7 +562,7 @@ def gemma3() -> list[Golden]:
         final_logit_softcapping=5.0,
     )
     note = "layers 0 and 2 with window 4 and theta 1e4, layer 1 full with 1e6, linear scaling; norms on heads; tied"
-    golden = causal("gemma3/base", Gemma3ForCausalLM(config), note)
+    golden = causal("gemma3/base", hf.Gemma3ForCausalLM(config), note)
     golden = replace(golden, taps=lambda model: {"last_hidden_state": model.model.norm}, legacy=gemma3_legacy)
     return [golden, with_images()]
 
@@ -660,7 +571,7 @@ def with_images() -> Golden:
     """A checkpoint that also reads images; the cases are texts alone."""
     text = GROUPED | {"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
     vision = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = Gemma3Config(
+    config = hf.Gemma3Config(
         text_config=text
         | {"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4, "sliding_window_pattern": 2},
         vision_config=vision | {"image_size": 16, "patch_size": 8, "model_type": "siglip_vision_model"},
@@ -670,7 +581,7 @@ def with_images() -> Golden:
         eoi_token_index=37,
     )
     note = "the text model of a checkpoint that reads images: prefix `model.language_model.`, head tied"
-    golden = causal("gemma3/images", Gemma3ForConditionalGeneration(config), note)
+    golden = causal("gemma3/images", hf.Gemma3ForConditionalGeneration(config), note)
     return of_language_model(golden)
 
 
@@ -695,14 +606,14 @@ def phi3() -> list[Golden]:
     return [
         causal(
             "phi3/base",
-            Phi3ForCausalLM(Phi3Config(**GROUPED, **special, sliding_window=4)),
+            hf.Phi3ForCausalLM(hf.Phi3Config(**GROUPED, **special, sliding_window=4)),
             "joined qkv_proj and gate_up_proj; window 4",
         ),
         replace(
             causal(
                 "phi3/long",
-                Phi3ForCausalLM(
-                    Phi3Config(
+                hf.Phi3ForCausalLM(
+                    hf.Phi3Config(
                         **GROUPED,
                         **special,
                         rope_parameters=long,
@@ -737,7 +648,7 @@ def mamba2() -> list[Golden]:
     return [
         Golden(
             f"mamba2/{name}",
-            Mamba2ForCausalLM(Mamba2Config(**sizes, **special, **options)),
+            hf.Mamba2ForCausalLM(hf.Mamba2Config(**sizes, **special, **options)),
             cases,
             ["logits"],
             lambda model: {"": model.backbone.layers},
@@ -757,14 +668,14 @@ def mamba2() -> list[Golden]:
 
 def lfm2() -> list[Golden]:
     sizes = GROUPED | {"num_hidden_layers": 3, "block_auto_adjust_ff_dim": False}
-    config = Lfm2Config(**sizes, layer_types=["conv", "full_attention", "conv"], **SPECIAL)
+    config = hf.Lfm2Config(**sizes, layer_types=["conv", "full_attention", "conv"], **SPECIAL)
     adjusted = {"block_multiple_of": 8, "block_ffn_dim_multiplier": 1.2, "full_attn_idxs": [0]}
-    biased = Lfm2Config(**GROUPED, **adjusted, conv_bias=True, conv_L_cache=4, tie_word_embeddings=False, **SPECIAL)
+    biased = hf.Lfm2Config(**GROUPED, **adjusted, conv_bias=True, conv_L_cache=4, tie_word_embeddings=False, **SPECIAL)
     note = "layer 1 attention with norms on heads, the others gated convolutions of 3 tokens; tied"
     other = "layer 1 a convolution of 4 tokens with biases; the feed-forward width 32, computed of 36; untied"
     return [
-        of_base("lfm2/base", Lfm2ForCausalLM(config), note, None),
-        of_base("lfm2/biased", Lfm2ForCausalLM(biased), other, None),
+        of_base("lfm2/base", hf.Lfm2ForCausalLM(config), note, None),
+        of_base("lfm2/biased", hf.Lfm2ForCausalLM(biased), other, None),
     ]
 
 
@@ -783,13 +694,13 @@ LATENT = WITHOUT_GROUPS | {
 def deepseek_v2() -> list[Golden]:
     experts = {"n_routed_experts": 6, "num_experts_per_tok": 2, "n_shared_experts": 2}
     groups = {"n_group": 3, "topk_group": 2, "topk_method": "group_limited_greedy", "routed_scaling_factor": 2.0}
-    greedy = DeepseekV2Config(**LATENT, **experts, q_lora_rank=None, **SPECIAL)
-    grouped = DeepseekV2Config(**LATENT, **experts, **groups, q_lora_rank=8, attention_bias=True, **SPECIAL)
+    greedy = hf.DeepseekV2Config(**LATENT, **experts, q_lora_rank=None, **SPECIAL)
+    grouped = hf.DeepseekV2Config(**LATENT, **experts, **groups, q_lora_rank=8, attention_bias=True, **SPECIAL)
     return [
-        of_base("deepseek_v2/base", DeepseekV2ForCausalLM(greedy), "latent attention; 2 of 6 experts in layer 1"),
+        of_base("deepseek_v2/base", hf.DeepseekV2ForCausalLM(greedy), "latent attention; 2 of 6 experts in layer 1"),
         of_base(
             "deepseek_v2/grouped",
-            DeepseekV2ForCausalLM(grouped),
+            hf.DeepseekV2ForCausalLM(grouped),
             "2 experts of 2 of 3 groups, times 2; queries of low rank; biases in attention",
         ),
     ]
@@ -799,8 +710,8 @@ def deepseek_v3() -> list[Golden]:
     yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 8}
     yarn |= {"mscale": 1.0, "mscale_all_dim": 0.8, "beta_fast": 8.0, "beta_slow": 1.0}
     experts = {"n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 4, "topk_group": 2}
-    config = DeepseekV3Config(**LATENT, **experts, q_lora_rank=8, rope_parameters=yarn, **SPECIAL)
-    model = DeepseekV3ForCausalLM(config)
+    config = hf.DeepseekV3Config(**LATENT, **experts, q_lora_rank=8, rope_parameters=yarn, **SPECIAL)
+    model = hf.DeepseekV3ForCausalLM(config)
     torch.manual_seed(0)
     model.model.layers[1].mlp.gate.e_score_correction_bias.uniform_(-0.3, 0.3)
     note = "queries of low rank; sigmoid scores with a bias for the choice, 2 of 4 groups; yarn that scales scores"
@@ -818,7 +729,7 @@ DELTA = GROUPED | {
 }
 
 
-def delta(name: str, model: PreTrainedModel, note: str) -> Golden:
+def delta(name: str, model: hf.PreTrainedModel, note: str) -> Golden:
     golden = of_base(name, model, note, None)
     long = Case("no mask, (2, 19)", {"input_ids": ids((2, 19), VOCABULARY, 720)})
     return replace(golden, cases={**golden.cases, "chunks": long})
@@ -826,7 +737,7 @@ def delta(name: str, model: PreTrainedModel, note: str) -> Golden:
 
 def qwen3_next() -> list[Golden]:
     experts = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 4}
-    config = Qwen3NextConfig(
+    config = hf.Qwen3NextConfig(
         **DELTA | {"intermediate_size": 20},
         **experts,
         shared_expert_intermediate_size=4,
@@ -834,24 +745,24 @@ def qwen3_next() -> list[Golden]:
         **SPECIAL,
     )
     note = "layer 0 the gated delta rule, 2 key heads for 4; layer 1 gated attention, experts; a quarter rotated"
-    return [delta("qwen3_next/base", Qwen3NextForCausalLM(config), note)]
+    return [delta("qwen3_next/base", hf.Qwen3NextForCausalLM(config), note)]
 
 
 def qwen3_5_text() -> list[Golden]:
     rope = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0]}
-    config = Qwen3_5TextConfig(**DELTA, rope_parameters=rope, tie_word_embeddings=True, **SPECIAL)
+    config = hf.Qwen3_5TextConfig(**DELTA, rope_parameters=rope, tie_word_embeddings=True, **SPECIAL)
     note = "as Qwen3-Next with products apart and no experts; half of each head rotated; tied"
-    return [delta("qwen3_5_text/base", Qwen3_5ForCausalLM(config), note), qwen3_5_with_images(config)]
+    return [delta("qwen3_5_text/base", hf.Qwen3_5ForCausalLM(config), note), qwen3_5_with_images(config)]
 
 
-def qwen3_5_with_images(text: Qwen3_5TextConfig) -> Golden:
+def qwen3_5_with_images(text: hf.Qwen3_5TextConfig) -> Golden:
     """A checkpoint that also reads images; the cases are texts alone."""
     vision = {"hidden_size": 8, "intermediate_size": 12, "depth": 1, "num_heads": 2, "patch_size": 4}
-    config = Qwen3_5Config(
+    config = hf.Qwen3_5Config(
         text_config=text.to_dict(),
         vision_config=vision | {"out_hidden_size": 16, "num_position_embeddings": 4},
         **{f"{name}_token_id": 39 - i for i, name in enumerate(("image", "video", "vision_start", "vision_end"))},
     )
     note = "the text model of a checkpoint that reads images: prefix `model.language_model.`, head of its own"
-    golden = delta("qwen3_5_text/images", Qwen3_5ForConditionalGeneration(config), note)
+    golden = delta("qwen3_5_text/images", hf.Qwen3_5ForConditionalGeneration(config), note)
     return of_language_model(golden)

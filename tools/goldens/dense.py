@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 import torch
+import transformers as hf
 from torch import nn
-from transformers import (
-    DepthAnythingConfig,
-    DepthAnythingForDepthEstimation,
-    DINOv3ViTConfig,
-    DINOv3ViTModel,
-    SegformerConfig,
-    SegformerForImageClassification,
-    SegformerForSemanticSegmentation,
-    SegformerModel,
-)
 
 from .core import Case, Golden, normal
 from .vision import SIZES, image_cases
@@ -26,7 +17,7 @@ def cases(seed: int, size: tuple[int, int], other: tuple[int, int]) -> dict[str,
 
 def dinov3() -> list[Golden]:
     def golden(variant: str, seed: int, note: str, **options: object) -> Golden:
-        model = DINOv3ViTModel(DINOv3ViTConfig(**SIZES | options))
+        model = hf.DINOv3ViTModel(hf.DINOv3ViTConfig(**SIZES | options))
         outputs = ["last_hidden_state", "pooler_output"]
         images = cases(seed, (12, 12), (16, 20))
         return Golden(f"dinov3/{variant}", model, images, outputs, lambda model: {"": model.model.layer}, note)
@@ -44,7 +35,7 @@ def segformer() -> list[Golden]:
     sizes |= {"decoder_hidden_size": 10, "num_labels": 3}
 
     def golden(variant: str, model: type, output: str, note: str) -> Golden:
-        made = model(SegformerConfig(**sizes))
+        made = model(hf.SegformerConfig(**sizes))
         for module in made.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.running_mean.copy_(normal(module.running_mean.shape, 1329) * 0.3)
@@ -54,9 +45,9 @@ def segformer() -> list[Golden]:
 
     with torch.no_grad():
         return [
-            golden("base", SegformerModel, "last_hidden_state", "two stages; keys of the published files"),
-            golden("classifier", SegformerForImageClassification, "logits", "the mean of the last stage"),
-            golden("segmentation", SegformerForSemanticSegmentation, "logits", "both stages joined; batch norm"),
+            golden("base", hf.SegformerModel, "last_hidden_state", "two stages; keys of the published files"),
+            golden("classifier", hf.SegformerForImageClassification, "logits", "the mean of the last stage"),
+            golden("segmentation", hf.SegformerForSemanticSegmentation, "logits", "both stages joined; batch norm"),
         ]
 
 
@@ -65,7 +56,7 @@ def depth_anything() -> list[Golden]:
     backbone |= {"model_type": "dinov2", "mlp_ratio": 2, "reshape_hidden_states": False, "out_indices": [1, 2, 3]}
 
     def golden(variant: str, note: str, **options: object) -> Golden:
-        config = DepthAnythingConfig(
+        config = hf.DepthAnythingConfig(
             backbone_config=backbone,
             patch_size=4,
             reassemble_hidden_size=16,
@@ -75,7 +66,7 @@ def depth_anything() -> list[Golden]:
             head_hidden_size=4,
             **options,
         )
-        model = DepthAnythingForDepthEstimation(config)
+        model = hf.DepthAnythingForDepthEstimation(config)
         images = cases(1340, (12, 12), (17, 24))
         layers = {"layers": lambda model: {"backbone.": model.backbone.encoder.layer}}
         return Golden(f"depth_anything/{variant}", model, images, ["predicted_depth"], note=note, **layers)

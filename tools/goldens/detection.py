@@ -3,21 +3,8 @@
 from __future__ import annotations
 
 import torch
+import transformers as hf
 from torch import nn
-from transformers import (
-    DetrConfig,
-    DetrForObjectDetection,
-    DetrForSegmentation,
-    DetrModel,
-    ResNetConfig,
-    ResNetForImageClassification,
-    ResNetModel,
-    RTDetrConfig,
-    RTDetrForObjectDetection,
-    RTDetrResNetConfig,
-    RTDetrV2Config,
-    RTDetrV2ForObjectDetection,
-)
 
 from .core import Case, Golden, normal
 from .dense import cases
@@ -54,10 +41,10 @@ def resnet() -> list[Golden]:
     def golden(variant: str, model: nn.Module, outputs: list[str], note: str) -> Golden:
         return Golden(f"resnet/{variant}", settled(model), cases(1400, (24, 32), (33, 21)), outputs, lambda _: {}, note)
 
-    basic = ResNetConfig(**STAGES, layer_type="basic")
-    classifier = ResNetForImageClassification(ResNetConfig(**STAGES, **early, num_labels=5))
+    basic = hf.ResNetConfig(**STAGES, layer_type="basic")
+    classifier = hf.ResNetForImageClassification(hf.ResNetConfig(**STAGES, **early, num_labels=5))
     return [
-        golden("features", ResNetModel(basic), ["last_hidden_state", "pooler_output"], "layers of two convolutions"),
+        golden("features", hf.ResNetModel(basic), ["last_hidden_state", "pooler_output"], "layers of two convolutions"),
         golden("classifier", classifier, ["logits"], "bottlenecks that halve in the first stage and convolution; gelu"),
     ]
 
@@ -70,8 +57,8 @@ def rt_detr() -> list[Golden]:
     sizes |= {"num_denoising": 2}
 
     def golden(variant: str, kind: str, note: str, layer: str, seed: int, **more: object) -> Golden:
-        backbone = RTDetrResNetConfig(**stages, layer_type=layer)
-        made, config = (RTDetrForObjectDetection, RTDetrConfig) if kind == "rt_detr" else _SECOND
+        backbone = hf.RTDetrResNetConfig(**stages, layer_type=layer)
+        made, config = (hf.RTDetrForObjectDetection, hf.RTDetrConfig) if kind == "rt_detr" else _SECOND
         model = settled(made(config(**sizes, backbone_config=backbone, **more)))
         images = cases(seed, (32, 64), (96, 32))
         return Golden(f"{kind}/{variant}", model, images, ["logits", "pred_boxes"], lambda _: {}, note)
@@ -86,16 +73,16 @@ def rt_detr() -> list[Golden]:
     ]
 
 
-_SECOND = (RTDetrV2ForObjectDetection, RTDetrV2Config)
+_SECOND = (hf.RTDetrV2ForObjectDetection, hf.RTDetrV2Config)
 
 
 def detr() -> list[Golden]:
     few = {"hidden_sizes": [4, 8, 8, 12], "depths": [1, 1, 1, 1], "embedding_size": 4}
-    all_stages = ResNetConfig(**few, out_features=["stage1", "stage2", "stage3", "stage4"])
+    all_stages = hf.ResNetConfig(**few, out_features=["stage1", "stage2", "stage3", "stage4"])
     sizes = {"d_model": 16, "num_queries": 5, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 24}
     sizes |= {"decoder_ffn_dim": 20, "encoder_attention_heads": 4, "decoder_attention_heads": 2, "num_labels": 3}
     sizes |= {"use_timm_backbone": False}
-    config = DetrConfig(**sizes, backbone_config=ResNetConfig(**STAGES, out_features=["stage2"]))
+    config = hf.DetrConfig(**sizes, backbone_config=hf.ResNetConfig(**STAGES, out_features=["stage2"]))
     wide = sizes | {"encoder_attention_heads": 8, "backbone_config": all_stages}
 
     def golden(variant: str, model: nn.Module, outputs: list[str], note: str, cell: int = 8) -> Golden:
@@ -104,7 +91,7 @@ def detr() -> list[Golden]:
 
     found, states = ["logits", "pred_boxes"], ["last_hidden_state", "encoder_last_hidden_state"]
     return [
-        golden("base", DetrModel(DetrConfig(**wide)), states, "a ResNet of four stages, five queries", 16),
-        golden("objects", DetrForObjectDetection(config), found, "two stages, three classes and that of none"),
-        golden("masks", DetrForSegmentation(DetrConfig(**wide)), [*found, "pred_masks"], "five masks", 16),
+        golden("base", hf.DetrModel(hf.DetrConfig(**wide)), states, "a ResNet of four stages, five queries", 16),
+        golden("objects", hf.DetrForObjectDetection(config), found, "two stages, three classes and that of none"),
+        golden("masks", hf.DetrForSegmentation(hf.DetrConfig(**wide)), [*found, "pred_masks"], "five masks", 16),
     ]

@@ -13,77 +13,24 @@ from functools import partial
 from pathlib import Path
 
 import torch
+import transformers as hf
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import (
-    AlbertConfig,
-    AlbertForMaskedLM,
-    AlbertModel,
-    BertConfig,
-    BertForMaskedLM,
-    BertModel,
-    CamembertConfig,
-    CamembertForMaskedLM,
-    CamembertModel,
-    DebertaConfig,
-    DebertaForMaskedLM,
-    DebertaModel,
-    DebertaV2Config,
-    DebertaV2ForMaskedLM,
-    DebertaV2Model,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    DistilBertModel,
-    ElectraConfig,
-    ElectraForPreTraining,
-    ElectraModel,
-    ErnieConfig,
-    ErnieModel,
-    EsmConfig,
-    EsmForMaskedLM,
-    EsmModel,
-    EuroBertConfig,
-    EuroBertForMaskedLM,
-    EuroBertModel,
-    JinaEmbeddingsV3Config,
-    JinaEmbeddingsV3Model,
-    LayoutLMConfig,
-    LayoutLMModel,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    ModernBertModel,
-    MPNetConfig,
-    MPNetModel,
-    NomicBertConfig,
-    NomicBertModel,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    RobertaModel,
-    RoFormerConfig,
-    RoFormerModel,
-    XLMRobertaConfig,
-    XLMRobertaModel,
-)
 
 from .core import Case, Golden, ids, padding_mask, text_cases
 
 VOCABULARY = 40
 
 
-def bert_config(**changes: object) -> BertConfig:
+def bert_config(**changes: object) -> hf.BertConfig:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
-    return BertConfig(**({"vocab_size": VOCABULARY, "max_position_embeddings": 24} | sizes | changes))
+    return hf.BertConfig(**({"vocab_size": VOCABULARY, "max_position_embeddings": 24} | sizes | changes))
 
 
-def roberta_config(**changes: object) -> RobertaConfig:
+def roberta_config(**changes: object) -> hf.RobertaConfig:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
-    defaults = {
-        "vocab_size": VOCABULARY,
-        "max_position_embeddings": 26,
-        "type_vocab_size": 1,
-        "layer_norm_eps": 1e-5,
-    }
-    return RobertaConfig(**(defaults | sizes | changes))
+    defaults = {"vocab_size": VOCABULARY, "max_position_embeddings": 26, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+    return hf.RobertaConfig(**(defaults | sizes | changes))
 
 
 def encoder_layers(model: nn.Module) -> dict[str, nn.ModuleList]:
@@ -124,12 +71,12 @@ def bert() -> list[Golden]:
         "layers": encoder_layers,
         "positions": lambda model: model.embeddings.position_embeddings,
     }
-    headless = partial(BertModel.from_pretrained, add_pooling_layer=False)
+    headless = partial(hf.BertModel.from_pretrained, add_pooling_layer=False)
     return [
-        Golden("bert/base", BertModel(bert_config()), note="BertModel: keys without a prefix; gelu", **common),
+        Golden("bert/base", hf.BertModel(bert_config()), note="BertModel: keys without a prefix; gelu", **common),
         Golden(
             "bert/masked_lm",
-            BertForMaskedLM(bert_config(hidden_act="gelu_new", layer_norm_eps=1e-5, num_attention_heads=2)),
+            hf.BertForMaskedLM(bert_config(hidden_act="gelu_new", layer_norm_eps=1e-5, num_attention_heads=2)),
             note="saved from BertForMaskedLM: prefix `bert.`, head `cls.*`, no pooler; gelu_new, eps 1e-5",
             reader=headless,
             spare=("cls.",),
@@ -137,17 +84,11 @@ def bert() -> list[Golden]:
         ),
         Golden(
             "bert/hub_layout",
-            BertForMaskedLM(bert_config(hidden_act="relu", intermediate_size=32)),
+            hf.BertForMaskedLM(bert_config(hidden_act="relu", intermediate_size=32)),
             note="the layout of the first published files: `bert.` prefix, LayerNorm.gamma/beta, "
             "embeddings.position_ids, cls.* and pooler beside it; relu",
             reader=headless,
-            spare=(
-                "cls.",
-                "bert.pooler.",
-                "bert.embeddings.position_ids",
-                "embeddings.position_ids",
-                "pooler.",
-            ),
+            spare=("cls.", "bert.pooler.", "bert.embeddings.position_ids", "embeddings.position_ids", "pooler."),
             rewrite=to_hub_layout,
             **common,
         ),
@@ -173,17 +114,12 @@ def roberta_common() -> dict[str, object]:
 def roberta() -> list[Golden]:
     common = roberta_common()
     return [
-        Golden(
-            "roberta/base",
-            RobertaModel(roberta_config()),
-            note="RobertaModel, pad_token_id 1; gelu",
-            **common,
-        ),
+        Golden("roberta/base", hf.RobertaModel(roberta_config()), note="RobertaModel, pad_token_id 1; gelu", **common),
         Golden(
             "roberta/masked_lm",
-            RobertaForMaskedLM(roberta_config(type_vocab_size=2, hidden_act="relu", num_attention_heads=2)),
+            hf.RobertaForMaskedLM(roberta_config(type_vocab_size=2, hidden_act="relu", num_attention_heads=2)),
             note="saved from RobertaForMaskedLM: prefix `roberta.`, head `lm_head.*`, no pooler; relu, two token types",
-            reader=partial(RobertaModel.from_pretrained, add_pooling_layer=False),
+            reader=partial(hf.RobertaModel.from_pretrained, add_pooling_layer=False),
             spare=("lm_head.",),
             **common,
         ),
@@ -192,8 +128,8 @@ def roberta() -> list[Golden]:
 
 def distilbert() -> list[Golden]:
     sizes = {"vocab_size": VOCABULARY, "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 40}
-    config = DistilBertConfig(**sizes, max_position_embeddings=24)
-    sinusoidal = DistilBertConfig(
+    config = hf.DistilBertConfig(**sizes, max_position_embeddings=24)
+    sinusoidal = hf.DistilBertConfig(
         **(sizes | {"n_heads": 2}), max_position_embeddings=24, activation="relu", sinusoidal_pos_embds=True
     )
     common = {
@@ -204,16 +140,13 @@ def distilbert() -> list[Golden]:
     }
     return [
         Golden(
-            "distilbert/base",
-            DistilBertModel(config),
-            note="DistilBertModel: keys without a prefix; gelu",
-            **common,
+            "distilbert/base", hf.DistilBertModel(config), note="DistilBertModel: keys without a prefix; gelu", **common
         ),
         Golden(
             "distilbert/masked_lm",
-            DistilBertForMaskedLM(sinusoidal),
+            hf.DistilBertForMaskedLM(sinusoidal),
             note="saved from DistilBertForMaskedLM: prefix `distilbert.`, head `vocab_*`; sinusoidal positions, relu",
-            reader=DistilBertModel.from_pretrained,
+            reader=hf.DistilBertModel.from_pretrained,
             spare=("vocab_",),
             **common,
         ),
@@ -221,20 +154,20 @@ def distilbert() -> list[Golden]:
 
 
 def xlm_roberta() -> list[Golden]:
-    config = XLMRobertaConfig(**roberta_config().to_dict())
+    config = hf.XLMRobertaConfig(**roberta_config().to_dict())
     return [
-        Golden("xlm_roberta/base", XLMRobertaModel(config), note="XLMRobertaModel: RoBERTa's", **roberta_common()),
+        Golden("xlm_roberta/base", hf.XLMRobertaModel(config), note="XLMRobertaModel: RoBERTa's", **roberta_common())
     ]
 
 
 def camembert() -> list[Golden]:
-    config = CamembertConfig(**roberta_config(num_attention_heads=2).to_dict())
+    config = hf.CamembertConfig(**roberta_config(num_attention_heads=2).to_dict())
     return [
         Golden(
             "camembert/masked_lm",
-            CamembertForMaskedLM(config),
+            hf.CamembertForMaskedLM(config),
             note="saved from CamembertForMaskedLM: RoBERTa's, prefix `roberta.`, head `lm_head.*`",
-            reader=partial(CamembertModel.from_pretrained, add_pooling_layer=False),
+            reader=partial(hf.CamembertModel.from_pretrained, add_pooling_layer=False),
             spare=("lm_head.",),
             **roberta_common(),
         )
@@ -242,8 +175,8 @@ def camembert() -> list[Golden]:
 
 
 def electra() -> list[Golden]:
-    def config(**changes: object) -> ElectraConfig:
-        return ElectraConfig(**(bert_config().to_dict() | changes))
+    def config(**changes: object) -> hf.ElectraConfig:
+        return hf.ElectraConfig(**(bert_config().to_dict() | changes))
 
     common = {
         "cases": with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=110)),
@@ -254,15 +187,15 @@ def electra() -> list[Golden]:
     return [
         Golden(
             "electra/base",
-            ElectraModel(config(embedding_size=12)),
+            hf.ElectraModel(config(embedding_size=12)),
             note="ElectraModel: embeddings 12 wide, embeddings_project to 16",
             **common,
         ),
         Golden(
             "electra/discriminator",
-            ElectraForPreTraining(config(embedding_size=16)),
+            hf.ElectraForPreTraining(config(embedding_size=16)),
             note="saved from ElectraForPreTraining: prefix `electra.`, head `discriminator_predictions.*`; no projection",
-            reader=ElectraModel.from_pretrained,
+            reader=hf.ElectraModel.from_pretrained,
             spare=("discriminator_predictions.",),
             **common,
         ),
@@ -270,11 +203,11 @@ def electra() -> list[Golden]:
 
 
 def ernie() -> list[Golden]:
-    config = ErnieConfig(**(bert_config().to_dict() | {"use_task_id": True, "hidden_act": "relu"}))
+    config = hf.ErnieConfig(**(bert_config().to_dict() | {"use_task_id": True, "hidden_act": "relu"}))
     return [
         Golden(
             "ernie/base",
-            ErnieModel(config),
+            hf.ErnieModel(config),
             note="ErnieModel with use_task_id: task_type_embeddings, of which task 0 is used; relu",
             cases=with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=120)),
             outputs=["last_hidden_state"],
@@ -288,43 +221,43 @@ SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 
 
 def roformer() -> list[Golden]:
-    config = RoFormerConfig(**SMALL, vocab_size=VOCABULARY, embedding_size=12, max_position_embeddings=24)
+    config = hf.RoFormerConfig(**SMALL, vocab_size=VOCABULARY, embedding_size=12, max_position_embeddings=24)
     config.rotary_value = True
     note = "RoFormerModel: embeddings 12 wide; a stored table of positions, which also turns values"
     cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=170))
-    return [Golden("roformer/base", RoFormerModel(config), cases, ["last_hidden_state"], encoder_layers, note)]
+    return [Golden("roformer/base", hf.RoFormerModel(config), cases, ["last_hidden_state"], encoder_layers, note)]
 
 
 def nomic_bert() -> list[Golden]:
-    config = NomicBertConfig(**SMALL, vocab_size=VOCABULARY, max_position_embeddings=24)
+    config = hf.NomicBertConfig(**SMALL, vocab_size=VOCABULARY, max_position_embeddings=24)
     note = "NomicBertModel, stored with the names that it was published with"
     cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=175))
     layers = {"layers": lambda model: {"": model.layers}}
-    return [Golden("nomic_bert/base", NomicBertModel(config), cases, ["last_hidden_state"], note=note, **layers)]
+    return [Golden("nomic_bert/base", hf.NomicBertModel(config), cases, ["last_hidden_state"], note=note, **layers)]
 
 
 def jina_embeddings_v3() -> list[Golden]:
-    config = JinaEmbeddingsV3Config(**SMALL, vocab_size=VOCABULARY, max_position_embeddings=24)
+    config = hf.JinaEmbeddingsV3Config(**SMALL, vocab_size=VOCABULARY, max_position_embeddings=24)
     cases = text_cases(VOCABULARY, 1, compare="all", seed=178)
     layers = {"layers": lambda model: {"": model.layers}}
     note = "JinaEmbeddingsV3Model, stored with the names that it was published with"
-    model = JinaEmbeddingsV3Model(config)
+    model = hf.JinaEmbeddingsV3Model(config)
     return [Golden("jina_embeddings_v3/base", model, cases, ["last_hidden_state"], note=note, **layers)]
 
 
 def eurobert() -> list[Golden]:
     special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3}
-    config = EuroBertConfig(**SMALL, **special, vocab_size=VOCABULARY, num_key_value_heads=2)
+    config = hf.EuroBertConfig(**SMALL, **special, vocab_size=VOCABULARY, num_key_value_heads=2)
     note = "saved from EuroBertForMaskedLM: prefix `model.`, head `lm_head.*`; two key heads"
     return [
         Golden(
             "eurobert/base",
-            EuroBertForMaskedLM(config),
+            hf.EuroBertForMaskedLM(config),
             text_cases(VOCABULARY, 0, compare="all", seed=190),
             ["last_hidden_state"],
             lambda model: {"": model.layers},
             note,
-            reader=EuroBertModel.from_pretrained,
+            reader=hf.EuroBertModel.from_pretrained,
             spare=("lm_head.",),
         )
     ]
@@ -338,22 +271,22 @@ def esm() -> list[Golden]:
     tokens[0, 2], tokens[1, 1:3], tokens[1, 5] = 32, 32, 1
     masked = {"input_ids": tokens, "attention_mask": padding_mask(6, (6, 5), "right")}
     cases["masked"] = Case("one and two of the tokens are masked; the second row is padded", masked)
-    rotary = EsmConfig(**SMALL, **special, position_embedding_type="rotary", token_dropout=True)
-    absolute = EsmConfig(**SMALL, **special, emb_layer_norm_before=True)
+    rotary = hf.EsmConfig(**SMALL, **special, position_embedding_type="rotary", token_dropout=True)
+    absolute = hf.EsmConfig(**SMALL, **special, emb_layer_norm_before=True)
     common = {"outputs": ["last_hidden_state"], "layers": encoder_layers}
     return [
         Golden(
             "esm/base",
-            EsmForMaskedLM(rotary),
+            hf.EsmForMaskedLM(rotary),
             cases,
             note="as ESM-2: rotary positions; vectors of masked tokens are 0, those of others scaled",
-            reader=partial(EsmModel.from_pretrained, add_pooling_layer=False),
+            reader=partial(hf.EsmModel.from_pretrained, add_pooling_layer=False),
             spare=("lm_head.",),
             **common,
         ),
         Golden(
             "esm/absolute",
-            EsmModel(absolute),
+            hf.EsmModel(absolute),
             cases,
             note="as ESM-1b: embeddings of positions, which count the ids that are not padding; normalised embeddings",
             padding_is_free=False,
@@ -376,14 +309,14 @@ def modernbert() -> list[Golden]:
     return [
         Golden(
             "modernbert/base",
-            ModernBertModel(ModernBertConfig(**sizes, **special, num_hidden_layers=4, local_attention=4)),
+            hf.ModernBertModel(hf.ModernBertConfig(**sizes, **special, num_hidden_layers=4, local_attention=4)),
             note="layers 0 and 3 full, 1 and 2 with 2 tokens on either side; no biases",
             **common,
         ),
         Golden(
             "modernbert/masked_lm",
-            ModernBertForMaskedLM(
-                ModernBertConfig(
+            hf.ModernBertForMaskedLM(
+                hf.ModernBertConfig(
                     **sizes,
                     **special,
                     **biased,
@@ -395,7 +328,7 @@ def modernbert() -> list[Golden]:
             ),
             note="saved from ModernBertForMaskedLM: prefix `model.`, heads `head.*` and `decoder.*`; all biases; an odd "
             "local_attention, 3 on either side",
-            reader=ModernBertModel.from_pretrained,
+            reader=hf.ModernBertModel.from_pretrained,
             spare=("head.", "decoder."),
             **common,
         ),
@@ -404,9 +337,9 @@ def modernbert() -> list[Golden]:
 
 def mpnet() -> list[Golden]:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
-    config = MPNetConfig(**sizes, vocab_size=VOCABULARY, max_position_embeddings=26, layer_norm_eps=1e-5)
+    config = hf.MPNetConfig(**sizes, vocab_size=VOCABULARY, max_position_embeddings=26, layer_norm_eps=1e-5)
     note = "MPNetModel: a bias for each bucket of distances, shared by the layers; positions as RoBERTa's"
-    return [Golden("mpnet/base", MPNetModel(config), note=note, **roberta_common())]
+    return [Golden("mpnet/base", hf.MPNetModel(config), note=note, **roberta_common())]
 
 
 def albert() -> list[Golden]:
@@ -422,37 +355,39 @@ def albert() -> list[Golden]:
     return [
         Golden(
             "albert/base",
-            AlbertModel(AlbertConfig(**sizes, **rest, num_hidden_layers=3)),
+            hf.AlbertModel(hf.AlbertConfig(**sizes, **rest, num_hidden_layers=3)),
             note="AlbertModel: 3 layers of one group, which share their weights; gelu_new",
             **common,
         ),
         Golden(
             "albert/masked_lm",
-            AlbertForMaskedLM(
-                AlbertConfig(
+            hf.AlbertForMaskedLM(
+                hf.AlbertConfig(
                     **sizes, **rest, num_hidden_layers=5, num_hidden_groups=2, inner_group_num=2, hidden_act="relu"
                 )
             ),
             note="saved from AlbertForMaskedLM: prefix `albert.`, head `predictions.*`, no pooler; 3 layers of one group "
             "and 2 of another, 2 inner layers in each; relu",
-            reader=partial(AlbertModel.from_pretrained, add_pooling_layer=False),
+            reader=partial(hf.AlbertModel.from_pretrained, add_pooling_layer=False),
             spare=("predictions.",),
             **common,
         ),
     ]
 
 
-def deberta_config(**changes: object) -> DebertaV2Config:
+def deberta_config(**changes: object) -> hf.DebertaV2Config:
     """As published for v3, but for the sizes: 8 buckets of distances on either side, up to 12."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
     v3 = {"relative_attention": True, "position_buckets": 8, "max_relative_positions": -1, "share_att_key": True}
     v3 |= {"norm_rel_ebd": "layer_norm", "pos_att_type": "p2c|c2p", "position_biased_input": False}
-    return DebertaV2Config(**({"vocab_size": VOCABULARY, "max_position_embeddings": 12} | sizes | v3 | changes))
+    return hf.DebertaV2Config(**({"vocab_size": VOCABULARY, "max_position_embeddings": 12} | sizes | v3 | changes))
 
 
 def layoutlm() -> list[Golden]:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
-    config = LayoutLMConfig(**sizes, vocab_size=VOCABULARY, max_position_embeddings=24, max_2d_position_embeddings=20)
+    config = hf.LayoutLMConfig(
+        **sizes, vocab_size=VOCABULARY, max_position_embeddings=24, max_2d_position_embeddings=20
+    )
     cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=170))
     typed = cases["token_types"]
     corners = ids((*typed.inputs["input_ids"].shape, 2, 2), 20, 78)
@@ -462,14 +397,14 @@ def layoutlm() -> list[Golden]:
     common = {"cases": cases, "outputs": ["last_hidden_state"], "layers": encoder_layers}
     common["positions"] = lambda model: model.embeddings.position_embeddings
     note = "LayoutLMModel; boxes up to 19 with token_type_ids, no boxes in the other cases"
-    return [Golden("layoutlm/base", LayoutLMModel(config), note=note, spare=("pooler.",), **common)]
+    return [Golden("layoutlm/base", hf.LayoutLMModel(config), note=note, spare=("pooler.",), **common)]
 
 
-def first_deberta_config() -> DebertaConfig:
+def first_deberta_config() -> hf.DebertaConfig:
     """As published, but for the sizes, and with embeddings of positions and of token types."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
     relative = {"relative_attention": True, "max_relative_positions": 5, "pos_att_type": "c2p|p2c"}
-    return DebertaConfig(
+    return hf.DebertaConfig(
         **sizes,
         **relative,
         vocab_size=VOCABULARY,
@@ -492,33 +427,33 @@ def deberta() -> list[Golden]:
     return [
         Golden(
             "deberta/v3",
-            DebertaV2Model(deberta_config()),
+            hf.DebertaV2Model(deberta_config()),
             note="8 buckets of distances on either side, up to 12; one projection of tokens and distances; no positions",
             **common,
         ),
         Golden(
             "deberta/masked_lm",
-            DebertaV2ForMaskedLM(
+            hf.DebertaV2ForMaskedLM(
                 deberta_config(**plain, max_position_embeddings=24, position_biased_input=True, hidden_act="relu")
             ),
             note="saved from DebertaV2ForMaskedLM: prefix `deberta.`, head `cls.*`; distances up to 5, each with its own row "
             "and projections of their own; embeddings of positions; relu",
-            reader=DebertaV2Model.from_pretrained,
+            reader=hf.DebertaV2Model.from_pretrained,
             spare=("cls.",),
             **common,
         ),
         Golden(
             "deberta/content_to_position",
-            DebertaV2Model(deberta_config(pos_att_type=["c2p"], type_vocab_size=2, **convolved)),
+            hf.DebertaV2Model(deberta_config(pos_att_type=["c2p"], type_vocab_size=2, **convolved)),
             note="one product with distances; token types; a convolution beside the first layer",
             **(common | {"cases": typed}),
         ),
         Golden(
             "deberta/first",
-            DebertaForMaskedLM(first_deberta_config()),
+            hf.DebertaForMaskedLM(first_deberta_config()),
             note="saved from DebertaForMaskedLM: the first version, with one product for queries, keys and values; "
             "distances up to 5; embeddings of positions and of token types",
-            reader=DebertaModel.from_pretrained,
+            reader=hf.DebertaModel.from_pretrained,
             spare=("cls.",),
             **(common | {"cases": typed}),
         ),

@@ -63,12 +63,7 @@ class Group:
         """One case; `inputs` are keys of stored tensors, `outputs` are stored as `<case>.<name>`."""
         assert case not in self.cases, case
         stored = {name: self.tensor(f"{case}.{name}", value) for name, value in outputs.items()}
-        entry = {
-            "arguments": dict(arguments),
-            "weights": weights,
-            "inputs": dict(inputs),
-            "options": dict(options),
-        }
+        entry = {"arguments": dict(arguments), "weights": weights, "inputs": dict(inputs), "options": dict(options)}
         self.cases[case] = entry | {"outputs": stored}
 
     def write(self, path: Path) -> None:

@@ -5,88 +5,52 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from transformers import (
-    AlbertConfig,
-    AlbertForMaskedLM,
-    AlbertForQuestionAnswering,
-    AlbertForSequenceClassification,
-    AlbertForTokenClassification,
-    BertForMaskedLM,
-    BertForQuestionAnswering,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    DebertaV2ForMaskedLM,
-    DebertaV2ForQuestionAnswering,
-    DebertaV2ForSequenceClassification,
-    DebertaV2ForTokenClassification,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    DistilBertForQuestionAnswering,
-    DistilBertForSequenceClassification,
-    DistilBertForTokenClassification,
-    ElectraConfig,
-    ElectraForSequenceClassification,
-    Gemma3TextConfig,
-    Gemma3TextModel,
-    LlamaConfig,
-    LlamaForSequenceClassification,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    ModernBertForQuestionAnswering,
-    ModernBertForSequenceClassification,
-    ModernBertForTokenClassification,
-    MPNetConfig,
-    MPNetForMaskedLM,
-    MPNetForSequenceClassification,
-    Qwen2Config,
-    Qwen2ForSequenceClassification,
-    Qwen3Config,
-    Qwen3Model,
-    RobertaForMaskedLM,
-    RobertaForQuestionAnswering,
-    RobertaForSequenceClassification,
-    RobertaForTokenClassification,
-)
+import transformers as hf
 
 from .core import Golden, text_cases
 from .decoders import GROUPED
 from .encoders import VOCABULARY, bert_config, deberta_config, roberta_config, with_token_types
 
 CLASSES = {
-    "bert": (BertForSequenceClassification, BertForTokenClassification, BertForQuestionAnswering, BertForMaskedLM),
+    "bert": (
+        hf.BertForSequenceClassification,
+        hf.BertForTokenClassification,
+        hf.BertForQuestionAnswering,
+        hf.BertForMaskedLM,
+    ),
     "roberta": (
-        RobertaForSequenceClassification,
-        RobertaForTokenClassification,
-        RobertaForQuestionAnswering,
-        RobertaForMaskedLM,
+        hf.RobertaForSequenceClassification,
+        hf.RobertaForTokenClassification,
+        hf.RobertaForQuestionAnswering,
+        hf.RobertaForMaskedLM,
     ),
     "distilbert": (
-        DistilBertForSequenceClassification,
-        DistilBertForTokenClassification,
-        DistilBertForQuestionAnswering,
-        DistilBertForMaskedLM,
+        hf.DistilBertForSequenceClassification,
+        hf.DistilBertForTokenClassification,
+        hf.DistilBertForQuestionAnswering,
+        hf.DistilBertForMaskedLM,
     ),
 }
 LATER = {
     "albert": {
-        "text_classification": AlbertForSequenceClassification,
-        "token_classification": AlbertForTokenClassification,
-        "question_answering": AlbertForQuestionAnswering,
-        "fill_mask": AlbertForMaskedLM,
+        "text_classification": hf.AlbertForSequenceClassification,
+        "token_classification": hf.AlbertForTokenClassification,
+        "question_answering": hf.AlbertForQuestionAnswering,
+        "fill_mask": hf.AlbertForMaskedLM,
     },
     "modernbert": {
-        "text_classification": ModernBertForSequenceClassification,
-        "token_classification": ModernBertForTokenClassification,
-        "question_answering": ModernBertForQuestionAnswering,
-        "fill_mask": ModernBertForMaskedLM,
+        "text_classification": hf.ModernBertForSequenceClassification,
+        "token_classification": hf.ModernBertForTokenClassification,
+        "question_answering": hf.ModernBertForQuestionAnswering,
+        "fill_mask": hf.ModernBertForMaskedLM,
     },
     "deberta": {
-        "text_classification": DebertaV2ForSequenceClassification,
-        "token_classification": DebertaV2ForTokenClassification,
-        "question_answering": DebertaV2ForQuestionAnswering,
-        "fill_mask": DebertaV2ForMaskedLM,
+        "text_classification": hf.DebertaV2ForSequenceClassification,
+        "token_classification": hf.DebertaV2ForTokenClassification,
+        "question_answering": hf.DebertaV2ForQuestionAnswering,
+        "fill_mask": hf.DebertaV2ForMaskedLM,
     },
-    "mpnet": {"text_classification": MPNetForSequenceClassification, "fill_mask": MPNetForMaskedLM},
+    "mpnet": {"text_classification": hf.MPNetForSequenceClassification, "fill_mask": hf.MPNetForMaskedLM},
 }
 LABELS = {"text_classification": 3, "token_classification": 5, "question_answering": 2, "fill_mask": 2}
 
@@ -97,7 +61,7 @@ def with_heads() -> list[Golden]:
     configs: dict[str, Any] = {
         "bert": bert_config(num_hidden_layers=1, hidden_act="relu"),
         "roberta": roberta_config(num_hidden_layers=1, hidden_act="relu"),
-        "distilbert": DistilBertConfig(**sizes, max_position_embeddings=24, activation="relu"),
+        "distilbert": hf.DistilBertConfig(**sizes, max_position_embeddings=24, activation="relu"),
     }
     goldens = []
     for number, (family, (classifier, tagger, answerer, filler)) in enumerate(CLASSES.items()):
@@ -109,8 +73,8 @@ def with_heads() -> list[Golden]:
             golden(family, "question_answering", answerer, configs[family], 2, seed),
             golden(family, "fill_mask", filler, configs[family], 2, seed),
         ]
-    electra = ElectraConfig(**(configs["bert"].to_dict() | {"embedding_size": 12}))
-    goldens.append(golden("electra", "text_classification", ElectraForSequenceClassification, electra, 3, 460))
+    electra = hf.ElectraConfig(**(configs["bert"].to_dict() | {"embedding_size": 12}))
+    goldens.append(golden("electra", "text_classification", hf.ElectraForSequenceClassification, electra, 3, 460))
     configs = later_configs()
     for number, (family, heads) in enumerate(LATER.items()):
         goldens += [
@@ -118,7 +82,7 @@ def with_heads() -> list[Golden]:
         ]
     pooled = copy.deepcopy(configs["modernbert"])
     pooled.classifier_pooling = "mean"
-    goldens.append(golden("modernbert", "reranking", ModernBertForSequenceClassification, pooled, 1, 480))
+    goldens.append(golden("modernbert", "reranking", hf.ModernBertForSequenceClassification, pooled, 1, 480))
     return [*goldens, *of_decoders()]
 
 
@@ -130,10 +94,13 @@ def of_decoders() -> list[Golden]:
     two_sided = sizes | {"num_hidden_layers": 2, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 4}
     two_sided |= {"use_bidirectional_attention": True, "sliding_window_pattern": 2}
     models = {
-        "llama_text_classification": (LlamaForSequenceClassification(LlamaConfig(**sizes, num_labels=3)), "logits"),
-        "qwen2_reranking": (Qwen2ForSequenceClassification(Qwen2Config(**sizes, num_labels=1)), "logits"),
-        "qwen3_feature_extraction": (Qwen3Model(Qwen3Config(**sizes, head_dim=8)), "last_hidden_state"),
-        "gemma3_feature_extraction": (Gemma3TextModel(Gemma3TextConfig(**two_sided)), "last_hidden_state"),
+        "llama_text_classification": (
+            hf.LlamaForSequenceClassification(hf.LlamaConfig(**sizes, num_labels=3)),
+            "logits",
+        ),
+        "qwen2_reranking": (hf.Qwen2ForSequenceClassification(hf.Qwen2Config(**sizes, num_labels=1)), "logits"),
+        "qwen3_feature_extraction": (hf.Qwen3Model(hf.Qwen3Config(**sizes, head_dim=8)), "last_hidden_state"),
+        "gemma3_feature_extraction": (hf.Gemma3TextModel(hf.Gemma3TextConfig(**two_sided)), "last_hidden_state"),
     }
     return [
         Golden(f"tasks/{name}", model, cases, [output], lambda model: {}, type(model).__name__)
@@ -148,9 +115,9 @@ def later_configs() -> dict[str, Any]:
         "eos_token_id": 1,
         "sep_token_id": 1,
     }
-    mpnet = MPNetConfig(**sizes, num_hidden_layers=1, max_position_embeddings=26, hidden_act="relu")
+    mpnet = hf.MPNetConfig(**sizes, num_hidden_layers=1, max_position_embeddings=26, hidden_act="relu")
     return {
-        "albert": AlbertConfig(
+        "albert": hf.AlbertConfig(
             **sizes,
             embedding_size=12,
             num_hidden_layers=2,
@@ -158,7 +125,7 @@ def later_configs() -> dict[str, Any]:
             bos_token_id=1,
             hidden_act="relu",
         ),
-        "modernbert": ModernBertConfig(
+        "modernbert": hf.ModernBertConfig(
             **sizes, **special, num_hidden_layers=2, hidden_activation="relu", classifier_bias=True, local_attention=4
         ),
         "deberta": deberta_config(num_hidden_layers=1, hidden_act="relu"),

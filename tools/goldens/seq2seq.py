@@ -11,27 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+import transformers as hf
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BartForSequenceClassification,
-    M2M100Config,
-    M2M100ForConditionalGeneration,
-    MarianConfig,
-    MarianMTModel,
-    MBartConfig,
-    MBartForConditionalGeneration,
-    MT5Config,
-    MT5ForConditionalGeneration,
-    T5Config,
-    T5ForConditionalGeneration,
-    UMT5Config,
-    UMT5ForConditionalGeneration,
-    WhisperConfig,
-    WhisperForConditionalGeneration,
-)
 
 from .core import Case, Golden, ids, normal, padding_mask, text_cases
 
@@ -39,13 +21,7 @@ VOCABULARY = 40
 
 
 def t5_cases(pad: int = 0, start: int = 0) -> dict[str, Case]:
-    lengths = {
-        "plain": (2, 3),
-        "one_token": (1, 1),
-        "longer": (1, 9),
-        "right_padding": (3, 4),
-        "left_padding": (3, 4),
-    }
+    lengths = {"plain": (2, 3), "one_token": (1, 1), "longer": (1, 9), "right_padding": (3, 4), "left_padding": (3, 4)}
     cases = {}
     for i, (name, case) in enumerate(text_cases(VOCABULARY, pad, compare="all", seed=600).items()):
         targets = ids(lengths[name], VOCABULARY, 620 + i)
@@ -57,14 +33,7 @@ def t5_cases(pad: int = 0, start: int = 0) -> dict[str, Case]:
 
 def t5_legacy(config: dict[str, object]) -> dict[str, object]:
     """Before transformers 5 tie_word_embeddings meant both: lm_head is shared, and its input is scaled."""
-    dropped = (
-        "scale_decoder_outputs",
-        "dtype",
-        "dense_act_fn",
-        "is_gated_act",
-        "is_decoder",
-        "classifier_dropout",
-    )
+    dropped = ("scale_decoder_outputs", "dtype", "dense_act_fn", "is_gated_act", "is_decoder", "classifier_dropout")
     older = {key: value for key, value in config.items() if key not in dropped}
     return older | {"tie_word_embeddings": config["scale_decoder_outputs"], "transformers_version": "4.16.0"}
 
@@ -96,9 +65,9 @@ def t5_common() -> dict[str, object]:
 def t5() -> list[Golden]:
     sizes, buckets, start = SIZES, BUCKETS, {"decoder_start_token_id": 0}
     common = t5_common() | {"legacy": t5_legacy}
-    old = T5ForConditionalGeneration(T5Config(**sizes, **buckets, **start, d_kv=4))
+    old = hf.T5ForConditionalGeneration(hf.T5Config(**sizes, **buckets, **start, d_kv=4))
     gated = {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False}
-    new = T5ForConditionalGeneration(T5Config(**sizes, **buckets, **start, **gated, d_kv=6))
+    new = hf.T5ForConditionalGeneration(hf.T5Config(**sizes, **buckets, **start, **gated, d_kv=6))
     new.lm_head.weight = nn.Parameter(torch.empty(VOCABULARY, 16))  # published v1.1 files have their own lm_head
     return [
         Golden(
@@ -123,14 +92,14 @@ def t5() -> list[Golden]:
 
 
 def mt5() -> list[Golden]:
-    model = MT5ForConditionalGeneration(MT5Config(**SIZES, **BUCKETS, d_kv=4))
+    model = hf.MT5ForConditionalGeneration(hf.MT5Config(**SIZES, **BUCKETS, d_kv=4))
     model.lm_head.weight = nn.Parameter(torch.empty(VOCABULARY, 16))  # as published
     note = "gated gelu_new, own lm_head.weight, no scaling, whatever tie_word_embeddings says"
     return [Golden("mt5/base", model, note=note, **t5_common())]
 
 
 def umt5() -> list[Golden]:
-    model = UMT5ForConditionalGeneration(UMT5Config(**SIZES, **BUCKETS, d_kv=4))
+    model = hf.UMT5ForConditionalGeneration(hf.UMT5Config(**SIZES, **BUCKETS, d_kv=4))
     model.lm_head.weight = nn.Parameter(torch.empty(VOCABULARY, 16))  # as published
     return [
         Golden(
@@ -165,8 +134,8 @@ def bart_golden(name: str, model: nn.Module, note: str, pad: int = 1, start: int
 
 
 def bart() -> list[Golden]:
-    classifier = BartForSequenceClassification(BartConfig(**bart_sizes(), num_labels=3))
-    model = BartForConditionalGeneration(BartConfig(**bart_sizes()))
+    classifier = hf.BartForSequenceClassification(hf.BartConfig(**bart_sizes(), num_labels=3))
+    model = hf.BartForConditionalGeneration(hf.BartConfig(**bart_sizes()))
     mask = padding_mask(7, (7, 4), "right")
     ends = ids((2, 7), VOCABULARY, 650).where(mask == 1, 1)
     ends[0, 6] = ends[0, 3] = ends[1, 3] = ends[1, 1] = 2
@@ -192,18 +161,18 @@ def bart() -> list[Golden]:
 def marian() -> list[Golden]:
     special = {"pad_token_id": 1, "decoder_start_token_id": 1, "eos_token_id": 0, "forced_eos_token_id": 0}
     sizes = bart_sizes(scale_embedding=True, activation_function="swish")
-    model = MarianMTModel(MarianConfig(**sizes, **special, num_beams=2))
+    model = hf.MarianMTModel(hf.MarianConfig(**sizes, **special, num_beams=2))
     note = "sines, then cosines; scaled embeddings, no norm of them; swish; the start token is padding"
     return [bart_golden("marian/base", model, note, start=1)]
 
 
 def mbart() -> list[Golden]:
-    model = MBartForConditionalGeneration(MBartConfig(**bart_sizes(scale_embedding=True)))
+    model = hf.MBartForConditionalGeneration(hf.MBartConfig(**bart_sizes(scale_embedding=True)))
     return [bart_golden("mbart/base", model, "norms before, a last norm, a norm of embeddings; scaled embeddings")]
 
 
 def m2m_100() -> list[Golden]:
-    model = M2M100ForConditionalGeneration(M2M100Config(**bart_sizes()))
+    model = hf.M2M100ForConditionalGeneration(hf.M2M100Config(**bart_sizes()))
     note = "as NLLB: norms before; sines and cosines of the tokens that are not padding, none for those; relu; no bias"
     return [bart_golden("m2m_100/base", model, note, free=False)]
 
@@ -238,10 +207,7 @@ def whisper() -> list[Golden]:
     }
     common = {
         "outputs": ["logits"],
-        "layers": lambda model: {
-            "encoder.": model.model.encoder.layers,
-            "decoder.": model.model.decoder.layers,
-        },
+        "layers": lambda model: {"encoder.": model.model.encoder.layers, "decoder.": model.model.decoder.layers},
         "taps": lambda model: {
             "encoder.last_hidden_state": model.model.encoder.layer_norm,
             "decoder.last_hidden_state": model.model.decoder.layer_norm,
@@ -250,21 +216,15 @@ def whisper() -> list[Golden]:
     return [
         Golden(
             "whisper/base",
-            WhisperForConditionalGeneration(WhisperConfig(**sizes, **special, **even, **heads, num_mel_bins=8)),
+            hf.WhisperForConditionalGeneration(hf.WhisperConfig(**sizes, **special, **even, **heads, num_mel_bins=8)),
             whisper_cases(8, 20),
             note="gelu; k_proj has no bias; proj_out is tied to the decoder's embed_tokens and not stored",
             **common,
         ),
         Golden(
             "whisper/uneven",
-            WhisperForConditionalGeneration(
-                WhisperConfig(
-                    **sizes,
-                    **special,
-                    **uneven,
-                    num_mel_bins=6,
-                    activation_function="relu",
-                )
+            hf.WhisperForConditionalGeneration(
+                hf.WhisperConfig(**sizes, **special, **uneven, num_mel_bins=6, activation_function="relu")
             ),
             whisper_cases(6, 20),
             note="one encoder layer of 4 heads, two decoder layers of 2; relu (the two convolutions keep gelu)",

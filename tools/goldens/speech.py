@@ -14,22 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import transformers as hf
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import (
-    HubertConfig,
-    HubertForCTC,
-    HubertModel,
-    Wav2Vec2Config,
-    Wav2Vec2CTCTokenizer,
-    Wav2Vec2FeatureExtractor,
-    Wav2Vec2ForCTC,
-    Wav2Vec2ForSequenceClassification,
-    Wav2Vec2Model,
-    WavLMConfig,
-    WavLMForCTC,
-    WavLMModel,
-)
 
 from .core import Case, Golden, normal, padding_mask, write_json
 
@@ -88,14 +75,14 @@ def wav2vec2() -> list[Golden]:
     return [
         golden(
             "wav2vec2/base",
-            Wav2Vec2Model(Wav2Vec2Config(**SIZES)),
+            hf.Wav2Vec2Model(hf.Wav2Vec2Config(**SIZES)),
             "last_hidden_state",
             "Wav2Vec2Model: group norm of the first convolution, norms after layers; masked_spec_embed is not used",
             1100,
         ),
         golden(
             "wav2vec2/ctc",
-            Wav2Vec2ForCTC(Wav2Vec2Config(**SIZES | LAYER_NORM)),
+            hf.Wav2Vec2ForCTC(hf.Wav2Vec2Config(**SIZES | LAYER_NORM)),
             "logits",
             "layer norms of all convolutions, which have biases; norms before layers; weight_g and weight_v as in "
             "published files",
@@ -104,8 +91,8 @@ def wav2vec2() -> list[Golden]:
         ),
         golden(
             "wav2vec2/classifier",
-            Wav2Vec2ForSequenceClassification(
-                Wav2Vec2Config(
+            hf.Wav2Vec2ForSequenceClassification(
+                hf.Wav2Vec2Config(
                     **SIZES | {"num_conv_pos_embeddings": 5},
                     use_weighted_layer_sum=True,
                     classifier_proj_size=10,
@@ -123,14 +110,14 @@ def hubert() -> list[Golden]:
     return [
         golden(
             "hubert/base",
-            HubertModel(HubertConfig(**SIZES, feat_proj_layer_norm=False)),
+            hf.HubertModel(hf.HubertConfig(**SIZES, feat_proj_layer_norm=False)),
             "last_hidden_state",
             "HubertModel: group norm; the projection of features has no norm",
             1130,
         ),
         golden(
             "hubert/ctc",
-            HubertForCTC(HubertConfig(**SIZES | LAYER_NORM)),
+            hf.HubertForCTC(hf.HubertConfig(**SIZES | LAYER_NORM)),
             "logits",
             "layer norms, norms before layers",
             1140,
@@ -142,9 +129,19 @@ def wavlm() -> list[Golden]:
     few = {"num_buckets": 8, "max_bucket_distance": 6}
     note = "a bias for each bucket of distances, the same in all layers, which each layer gates"
     return [
-        golden("wavlm/base", WavLMModel(WavLMConfig(**SIZES, **few)), "last_hidden_state", f"group norm; {note}", 1150),
         golden(
-            "wavlm/ctc", WavLMForCTC(WavLMConfig(**SIZES | LAYER_NORM, **few)), "logits", f"layer norms; {note}", 1160
+            "wavlm/base",
+            hf.WavLMModel(hf.WavLMConfig(**SIZES, **few)),
+            "last_hidden_state",
+            f"group norm; {note}",
+            1150,
+        ),
+        golden(
+            "wavlm/ctc",
+            hf.WavLMForCTC(hf.WavLMConfig(**SIZES | LAYER_NORM, **few)),
+            "logits",
+            f"layer norms; {note}",
+            1160,
         ),
     ]
 
@@ -155,11 +152,11 @@ def store_texts(folder: Path) -> None:
     folder.mkdir()
     letters = ["<pad>", "<s>", "</s>", "<unk>", "|", "E", "T", "A", "'", "N", "<x>"]  # one id of the model has no token
     write_json(folder / "vocab.json", {letter: number for number, letter in enumerate(letters)})
-    extractor = Wav2Vec2FeatureExtractor(do_normalize=True, return_attention_mask=True)
+    extractor = hf.Wav2Vec2FeatureExtractor(do_normalize=True, return_attention_mask=True)
     extractor.save_pretrained(folder)
     draw, cases = random.Random(0), []
     for lower in (False, True):
-        tokenizer = Wav2Vec2CTCTokenizer(str(folder / "vocab.json"), do_lower_case=lower)
+        tokenizer = hf.Wav2Vec2CTCTokenizer(str(folder / "vocab.json"), do_lower_case=lower)
         for _ in range(20):
             ids = draw.choices([0, 4, 5, 6, 7, 8, 9, 10, 11], [8, 3, 2, 2, 2, 1, 2, 1, 1], k=draw.randrange(1, 30))
             found = tokenizer.decode(ids, output_word_offsets=True)

@@ -175,8 +175,7 @@ def scaled_dot_product_attention() -> Group:
         group.tensor(f"mask.bool_{name}", visible)
         group.tensor(f"mask.float_{name}", torch.randn(shape, generator=generator))
     group.tensor(
-        "mask.infinite",
-        group.tensors["mask.float_2d"].masked_fill(~group.tensors["mask.bool_2d"], float("-inf")),
+        "mask.infinite", group.tensors["mask.float_2d"].masked_fill(~group.tensors["mask.bool_2d"], float("-inf"))
     )
     full = {"query": "query", "key": "key", "value": "value"}
     two = {"query": "query", "key": "key_two_heads", "value": "value_two_heads"}

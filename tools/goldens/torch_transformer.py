@@ -140,10 +140,7 @@ def decoder_layer() -> Group:
         module = nn.TransformerDecoderLayer(**arguments)
         weights = group.weights(config, module, 650 + i)
         early = bool(flags["batch_first"])
-        both = {
-            "tgt": sequence(group, "tgt", T, early, 511),
-            "memory": sequence(group, "memory", S, early, 512),
-        }
+        both = {"tgt": sequence(group, "tgt", T, early, 511), "memory": sequence(group, "memory", S, early, 512)}
         for name, (inputs, options) in target_cases().items():
             run(group, f"{config}/{name}", module, arguments, weights, both | inputs, options)
     return group
@@ -177,16 +174,7 @@ def encoder() -> Group:
         src = {"src": sequence(group, "src", S, bool(flags["batch_first"]), 513)}
         arguments = {"layer": layer, "num_layers": 2, "norm": normed}
         for name, (inputs, options) in source_cases("mask", "src_key_padding_mask").items():
-            run(
-                group,
-                f"{config}/{name}",
-                module,
-                arguments,
-                weights,
-                src | inputs,
-                options,
-                {"": module.layers},
-            )
+            run(group, f"{config}/{name}", module, arguments, weights, src | inputs, options, {"": module.layers})
     return group
 
 
@@ -205,22 +193,10 @@ def decoder() -> Group:
         module = nn.TransformerDecoder(nn.TransformerDecoderLayer(**layer), 2, norm)
         weights = group.weights(config, module, 750 + i)
         early = bool(flags["batch_first"])
-        both = {
-            "tgt": sequence(group, "tgt", T, early, 514),
-            "memory": sequence(group, "memory", S, early, 515),
-        }
+        both = {"tgt": sequence(group, "tgt", T, early, 514), "memory": sequence(group, "memory", S, early, 515)}
         arguments = {"layer": layer, "num_layers": 2, "norm": normed}
         for name, (inputs, options) in target_cases().items():
-            run(
-                group,
-                f"{config}/{name}",
-                module,
-                arguments,
-                weights,
-                both | inputs,
-                options,
-                {"": module.layers},
-            )
+            run(group, f"{config}/{name}", module, arguments, weights, both | inputs, options, {"": module.layers})
     return group
 
 

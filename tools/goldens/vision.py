@@ -12,31 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+import transformers as hf
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import (
-    CLIPConfig,
-    CLIPModel,
-    CLIPTextModelWithProjection,
-    CLIPVisionModelWithProjection,
-    DeiTConfig,
-    DeiTForImageClassification,
-    DeiTForImageClassificationWithTeacher,
-    DeiTModel,
-    Dinov2Config,
-    Dinov2ForImageClassification,
-    Dinov2Model,
-    Dinov2WithRegistersConfig,
-    Dinov2WithRegistersForImageClassification,
-    Dinov2WithRegistersModel,
-    SiglipConfig,
-    SiglipModel,
-    SiglipTextModel,
-    SiglipVisionModel,
-    ViTConfig,
-    ViTForImageClassification,
-    ViTModel,
-)
 
 from .core import Case, Golden, ids, normal, padding_mask
 
@@ -58,16 +36,13 @@ def image_cases(seed: int, size: tuple[int, int] = (12, 12)) -> dict[str, Case]:
 
 
 def vit() -> list[Golden]:
-    wide = ViTConfig(
-        **(SIZES | {"image_size": [8, 20], "num_attention_heads": 2}),
-        qkv_bias=False,
-        hidden_act="relu",
-        num_labels=5,
+    wide = hf.ViTConfig(
+        **(SIZES | {"image_size": [8, 20], "num_attention_heads": 2}), qkv_bias=False, hidden_act="relu", num_labels=5
     )
     return [
         Golden(
             "vit/base",
-            ViTModel(ViTConfig(**SIZES)),
+            hf.ViTModel(hf.ViTConfig(**SIZES)),
             image_cases(800),
             ["last_hidden_state", "pooler_output"],
             lambda model: {"": model.layers},
@@ -75,7 +50,7 @@ def vit() -> list[Golden]:
         ),
         Golden(
             "vit/classifier",
-            ViTForImageClassification(ViTConfig(**SIZES, num_labels=5)),
+            hf.ViTForImageClassification(hf.ViTConfig(**SIZES, num_labels=5)),
             image_cases(810),
             ["logits"],
             lambda model: {"": model.vit.layers},
@@ -84,7 +59,7 @@ def vit() -> list[Golden]:
         ),
         Golden(
             "vit/wide_classifier",
-            ViTForImageClassification(wide),
+            hf.ViTForImageClassification(wide),
             image_cases(820, (8, 20)),
             ["logits"],
             lambda model: {"": model.vit.layers},
@@ -101,11 +76,11 @@ def deit() -> list[Golden]:
     def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
         return {"": model.deit.layers}
 
-    config = DeiTConfig(**SIZES, num_labels=5)
+    config = hf.DeiTConfig(**SIZES, num_labels=5)
     return [
         Golden(
             "deit/base",
-            DeiTModel(DeiTConfig(**SIZES)),
+            hf.DeiTModel(hf.DeiTConfig(**SIZES)),
             image_cases(830),
             ["last_hidden_state", "pooler_output"],
             lambda model: {"": model.layers},
@@ -113,7 +88,7 @@ def deit() -> list[Golden]:
         ),
         Golden(
             "deit/classifier",
-            DeiTForImageClassification(config),
+            hf.DeiTForImageClassification(config),
             image_cases(840),
             ["logits"],
             layers,
@@ -122,7 +97,7 @@ def deit() -> list[Golden]:
         ),
         Golden(
             "deit/with_teacher",
-            DeiTForImageClassificationWithTeacher(config),
+            hf.DeiTForImageClassificationWithTeacher(config),
             image_cases(850),
             ["logits", "cls_logits", "distillation_logits"],
             layers,
@@ -145,19 +120,19 @@ def dinov2() -> list[Golden]:
     return [
         Golden(
             "dinov2/base",
-            Dinov2Model(Dinov2Config(**sizes, mlp_ratio=2)),
+            hf.Dinov2Model(hf.Dinov2Config(**sizes, mlp_ratio=2)),
             note="layer scales lambda1, a mask_token that inference does not use; gelu",
             **common,
         ),
         Golden(
             "dinov2/swiglu",
-            Dinov2Model(Dinov2Config(**sizes, mlp_ratio=4, use_swiglu_ffn=True, qkv_bias=False)),
+            hf.Dinov2Model(hf.Dinov2Config(**sizes, mlp_ratio=4, use_swiglu_ffn=True, qkv_bias=False)),
             note="SwiGLU feed forward (mlp.weights_in, mlp.weights_out), hidden width 48; qkv_bias false",
             **common,
         ),
         Golden(
             "dinov2/classifier",
-            Dinov2ForImageClassification(Dinov2Config(**sizes, mlp_ratio=2, num_labels=5)),
+            hf.Dinov2ForImageClassification(hf.Dinov2Config(**sizes, mlp_ratio=2, num_labels=5)),
             cases,
             ["logits"],
             lambda model: {"": model.dinov2.encoder.layer},
@@ -179,7 +154,7 @@ def dinov2_with_registers() -> list[Golden]:
     return [
         Golden(
             "dinov2_with_registers/base",
-            Dinov2WithRegistersModel(Dinov2WithRegistersConfig(**sizes, mlp_ratio=2)),
+            hf.Dinov2WithRegistersModel(hf.Dinov2WithRegistersConfig(**sizes, mlp_ratio=2)),
             cases,
             ["last_hidden_state", "pooler_output"],
             lambda model: {"": model.encoder.layer},
@@ -187,7 +162,9 @@ def dinov2_with_registers() -> list[Golden]:
         ),
         Golden(
             "dinov2_with_registers/classifier",
-            Dinov2WithRegistersForImageClassification(Dinov2WithRegistersConfig(**sizes, mlp_ratio=2, num_labels=5)),
+            hf.Dinov2WithRegistersForImageClassification(
+                hf.Dinov2WithRegistersConfig(**sizes, mlp_ratio=2, num_labels=5)
+            ),
             cases,
             ["logits"],
             lambda model: {"": model.dinov2_with_registers.encoder.layer},
@@ -232,12 +209,10 @@ def clip_cases(vocabulary: int, end: int, pad: int, seed: int) -> dict[str, Case
     }
     return {
         "plain": case(
-            "two texts of 5, two images",
-            {"input_ids": texts(5, (5, 5), "right", 0), "pixel_values": pixels(2, 1)},
+            "two texts of 5, two images", {"input_ids": texts(5, (5, 5), "right", 0), "pixel_values": pixels(2, 1)}
         ),
         "one_text": case(
-            "one text of 11, one image",
-            {"input_ids": texts(11, (11,), "right", 2), "pixel_values": pixels(1, 5)},
+            "one text of 11, one image", {"input_ids": texts(11, (11,), "right", 2), "pixel_values": pixels(1, 5)}
         ),
         **padded,
     }
@@ -264,10 +239,10 @@ def clip() -> list[Golden]:
     image = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     image |= {"image_size": 12, "patch_size": 4}
 
-    def model(act: str, end: int, pad: int, **towers: int) -> CLIPModel:
+    def model(act: str, end: int, pad: int, **towers: int) -> hf.CLIPModel:
         shared = {"hidden_act": act, **towers}
-        return CLIPModel(
-            CLIPConfig(
+        return hf.CLIPModel(
+            hf.CLIPConfig(
                 text_config=text | shared | {"eos_token_id": end, "pad_token_id": pad},
                 vision_config=image | shared,
                 projection_dim=12,
@@ -311,7 +286,7 @@ def clip() -> list[Golden]:
             ["image_embeds", "last_hidden_state"],
             lambda model: {"": model.vision_model.encoder.layers},
             "the image tower of a whole CLIP, as CLIPVisionModelWithProjection reads it",
-            reader=CLIPVisionModelWithProjection.from_pretrained,
+            reader=hf.CLIPVisionModelWithProjection.from_pretrained,
             spare=("text_model.", "text_projection.", "logit_scale"),
         ),
         Golden(
@@ -321,7 +296,7 @@ def clip() -> list[Golden]:
             ["text_embeds", "last_hidden_state"],
             lambda model: {"": model.text_model.encoder.layers},
             "the text tower of a whole CLIP, as CLIPTextModelWithProjection reads it",
-            reader=CLIPTextModelWithProjection.from_pretrained,
+            reader=hf.CLIPTextModelWithProjection.from_pretrained,
             spare=("vision_model.", "visual_projection.", "logit_scale"),
             padding_is_free=False,
         ),
@@ -340,9 +315,9 @@ def siglip() -> list[Golden]:
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
     text = sizes | {"vocab_size": 40, "max_position_embeddings": 12}
 
-    def model(**others: object) -> SiglipModel:
+    def model(**others: object) -> hf.SiglipModel:
         vision = {**sizes, "num_attention_heads": 2, "image_size": 12, "patch_size": 4}
-        return SiglipModel(SiglipConfig(text_config=text | others, vision_config=vision | others))
+        return hf.SiglipModel(hf.SiglipConfig(text_config=text | others, vision_config=vision | others))
 
     cases = clip_cases(40, 39, 1, 980)  # one with a mask: the last token is pooled all the same
     del cases["left_padding"]
@@ -354,10 +329,7 @@ def siglip() -> list[Golden]:
             model(),
             cases,
             SIMILARITIES,
-            lambda model: {
-                "text.": model.text_model.encoder.layers,
-                "vision.": model.vision_model.encoder.layers,
-            },
+            lambda model: {"text.": model.text_model.encoder.layers, "vision.": model.vision_model.encoder.layers},
             "gelu_pytorch_tanh; the image is pooled by attention with a learned query, the text at its last token",
             **common,
         ),
@@ -368,7 +340,7 @@ def siglip() -> list[Golden]:
             ["last_hidden_state", "pooler_output"],
             lambda model: {"": model.encoder.layers},
             "the image tower of a whole SigLIP, as SiglipVisionModel reads it; gelu",
-            reader=SiglipVisionModel.from_pretrained,
+            reader=hf.SiglipVisionModel.from_pretrained,
             spare=("text_model.", "logit_"),
         ),
         Golden(
@@ -378,7 +350,7 @@ def siglip() -> list[Golden]:
             ["last_hidden_state", "pooler_output"],
             lambda model: {"": model.encoder.layers},
             "the text tower of a whole SigLIP, as SiglipTextModel reads it; gelu",
-            reader=SiglipTextModel.from_pretrained,
+            reader=hf.SiglipTextModel.from_pretrained,
             spare=("vision_model.", "logit_"),
             **common,
         ),

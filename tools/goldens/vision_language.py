@@ -6,13 +6,8 @@ An image of 16 x 16 has 4 x 4 patches, of which a square of 2 x 2 is one vector:
 from __future__ import annotations
 
 import torch
+import transformers as hf
 from torch import Tensor, nn
-from transformers import (
-    Idefics3Config,
-    Idefics3ForConditionalGeneration,
-    SmolVLMConfig,
-    SmolVLMForConditionalGeneration,
-)
 
 from .core import Case, Golden, ids, normal, padding_mask
 
@@ -87,10 +82,10 @@ def golden(name: str, config: type, model: type, note: str, seed: int, **options
 
 def smolvlm() -> list[Golden]:
     note = "keys model.vision_model., model.connector., model.text_model. and lm_head.weight"
-    return [golden("smolvlm/base", SmolVLMConfig, SmolVLMForConditionalGeneration, note, 1200)]
+    return [golden("smolvlm/base", hf.SmolVLMConfig, hf.SmolVLMForConditionalGeneration, note, 1200)]
 
 
 def idefics3() -> list[Golden]:
     note = "as SmolVLM, with a tied head"
-    classes = (Idefics3Config, Idefics3ForConditionalGeneration)
+    classes = (hf.Idefics3Config, hf.Idefics3ForConditionalGeneration)
     return [golden("idefics3/base", *classes, note, 1250, tie_word_embeddings=True)]

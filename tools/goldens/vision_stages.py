@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
+import transformers as hf
 from torch import nn
-from transformers import (
-    ConvNextConfig,
-    ConvNextForImageClassification,
-    ConvNextModel,
-    ConvNextV2Config,
-    ConvNextV2ForImageClassification,
-    SwinConfig,
-    SwinForImageClassification,
-    SwinModel,
-)
 
 from .core import Case, Golden, normal
 from .vision import image_cases
@@ -28,7 +19,7 @@ def swin() -> list[Golden]:
     return [
         Golden(
             "swin/base",
-            SwinModel(SwinConfig(**sizes, image_size=12)),
+            hf.SwinModel(hf.SwinConfig(**sizes, image_size=12)),
             image_cases(1000),
             ["last_hidden_state", "pooler_output"],
             blocks,
@@ -36,7 +27,7 @@ def swin() -> list[Golden]:
         ),
         Golden(
             "swin/classifier",
-            SwinForImageClassification(SwinConfig(**sizes | wide, num_labels=5)),
+            hf.SwinForImageClassification(hf.SwinConfig(**sizes | wide, num_labels=5)),
             image_cases(1010, (10, 16)),
             ["logits"],
             lambda model: blocks(model.swin),
@@ -57,19 +48,19 @@ def convnext() -> list[Golden]:
     return [
         golden(
             "base",
-            ConvNextModel(ConvNextConfig(**sizes)),
+            hf.ConvNextModel(hf.ConvNextConfig(**sizes)),
             ["last_hidden_state", "pooler_output"],
             "ConvNextModel: layer scale",
         ),
         golden(
             "classifier",
-            ConvNextForImageClassification(ConvNextConfig(**sizes, layer_scale_init_value=0.0, num_labels=5)),
+            hf.ConvNextForImageClassification(hf.ConvNextConfig(**sizes, layer_scale_init_value=0.0, num_labels=5)),
             ["logits"],
             "no layer scale",
         ),
         golden(
             "v2_classifier",
-            ConvNextV2ForImageClassification(ConvNextV2Config(**sizes, num_labels=5)),
+            hf.ConvNextV2ForImageClassification(hf.ConvNextV2Config(**sizes, num_labels=5)),
             ["logits"],
             "ConvNeXt V2: global response normalisation",
         ),

@@ -104,10 +104,9 @@ class PreTrainedModel(nn.Module):
 
     def get_encoder(self, modality: Any = None) -> Any:
         """The encoder, where transformers looks for it."""
-        names = {
-            None: ["text_encoder", "encoder"],
-            "audio": ["audio_tower", "audio_encoder", "speech_encoder"],
-        }.get(modality, ["vision_tower", "visual", "vision_model", "vision_encoder", "image_tower"])
+        names = {None: ["text_encoder", "encoder"], "audio": ["audio_tower", "audio_encoder", "speech_encoder"]}.get(
+            modality, ["vision_tower", "visual", "vision_model", "vision_encoder", "image_tower"]
+        )
         return next((getattr(self, name) for name in names if hasattr(self, name)), self)
 
     def get_decoder(self) -> Any:

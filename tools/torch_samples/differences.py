@@ -51,10 +51,7 @@ DIFFERENCES = (
         "a tensor without axes has no axis 0 and no axis -1, as in NumPy",
         r"IndexError: .*out of range for a tensor of 0 axes",
     ),
-    Difference(
-        "dropout is for training, and exports are in evaluation mode",
-        r"refused: dropout has no ONNX form",
-    ),
+    Difference("dropout is for training, and exports are in evaluation mode", r"refused: dropout has no ONNX form"),
     Difference(
         "a number that its element type cannot hold is an error; torch truncates its bits",
         r"OverflowError: tensor: \S+ does not fit",
@@ -93,10 +90,7 @@ DIFFERENCES = (
         "getitem",
         way="graph",
     ),
-    Difference(
-        "convolutions are of floating-point numbers",
-        r"TypeError: conv: got u?int",
-    ),
+    Difference("convolutions are of floating-point numbers", r"TypeError: conv: got u?int"),
     Difference(
         "padding is zeros, and zero times an infinite weight is NaN; torch's half-precision kernel skips it",
         r"nan at ",
@@ -114,10 +108,7 @@ DIFFERENCES = (
         way="eager",
     ),
     Difference(
-        "the sign of NaN is NaN, as in NumPy and ONNX; torch gives 0",
-        r"nan at .*, expected 0",
-        "sign",
-        way="eager",
+        "the sign of NaN is NaN, as in NumPy and ONNX; torch gives 0", r"nan at .*, expected 0", "sign", way="eager"
     ),
     Difference(
         "NaN and infinity that causality hides give NaN or are ignored: see docs/attention.md",

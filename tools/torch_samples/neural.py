@@ -92,13 +92,7 @@ def batch_norm(
 
 def _conv(axes: int) -> Any:
     def mapping(
-        x: Any,
-        weight: Any,
-        bias: Any = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
+        x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
     ) -> Mapped:
         needs(x.ndim == axes + 2, "conv without a batch: unsqueeze first")
         strides, dilations = per_axis(stride, axes), per_axis(dilation, axes)

@@ -101,11 +101,7 @@ def load(options: AnswerCommand) -> LanguageModel:
     if options.providers or options.threads:
         raise usage("--eager runs NumPy: leave out --provider and --threads")
     return load_language_model(
-        options.folder,
-        eager=True,
-        ignore=options.ignore_option,
-        adapters=adapters_of(options),
-        **(quantization or {}),
+        options.folder, eager=True, ignore=options.ignore_option, adapters=adapters_of(options), **(quantization or {})
     )
 
 

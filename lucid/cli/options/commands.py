@@ -390,10 +390,7 @@ class Chat(AnswerCommand):
 class PredictorOptions(PromptOption):
     """How a model computes rows: the arguments of `lucid.batch.Predictor` of these names."""
 
-    task: Annotated[
-        str | None,
-        of_model(help=_TASK),
-    ] = None
+    task: Annotated[str | None, of_model(help=_TASK)] = None
     batch_tokens: Annotated[int, of_model(min=1, help="Tokens of a batch, padding included.")] = 4096
     max_length: Annotated[
         int | None, of_model(min=1, help="The most tokens of a row; by default the checkpoint's own limit.")

@@ -100,8 +100,7 @@ class ConfigOptions:
     """How to read a checkpoint."""
 
     revision: Annotated[
-        str | None,
-        of_model(metavar="REVISION", help="A branch, tag or commit of a checkpoint on Hugging Face's hub."),
+        str | None, of_model(metavar="REVISION", help="A branch, tag or commit of a checkpoint on Hugging Face's hub.")
     ] = None
     adapter: Annotated[
         list[str],
@@ -192,8 +191,7 @@ class ModelOptions(ConfigOptions, SourceOptions):
         ),
     ] = None
     trust_remote_code: Annotated[
-        bool,
-        of_model("--trust-remote-code", help="With --via torch: run code that the checkpoint brings along."),
+        bool, of_model("--trust-remote-code", help="With --via torch: run code that the checkpoint brings along.")
     ] = False
 
 

@@ -49,8 +49,7 @@ class TrainingOptions:
         str | None, _data(help="The column of labels, or of scores of pairs.", show_default="label, or score")
     ] = None
     eval_dataset: Annotated[
-        list[str],
-        _data("--eval", metavar="FILE", help="Rows to evaluate with, not held-out ones.", **REPEATABLE),
+        list[str], _data("--eval", metavar="FILE", help="Rows to evaluate with, not held-out ones.", **REPEATABLE)
     ]
     val_set_size: Annotated[float, _data(help="The share of the rows that is held out; 0 for none.")] = 0.1
     num_train_epochs: Annotated[

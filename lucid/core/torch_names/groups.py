@@ -102,15 +102,9 @@ GROUPS: tuple[tuple[str, str], ...] = (
     (r"[bB]ilinear", 'write lucid.einsum("...i,oij,...j->...o", a, weight, b) + bias'),
     (r"(scaled_)?grouped_mm|scaled_mm", "write x @ weight; nn.Experts multiplies the rows of several experts"),
     (r"SyncBatchNorm", "write nn.BatchNorm2d"),
-    (
-        r"(bartlett|blackman)_window",
-        "write lucid.tensor(np.{1}(n + 1)[:-1], dtype=lucid.float32)",
-    ),
+    (r"(bartlett|blackman)_window", "write lucid.tensor(np.{1}(n + 1)[:-1], dtype=lucid.float32)"),
     (r"(sym_)(int|float|not|ite|sum)", "sizes are Python numbers or lucid.Dim; write them as they are"),
-    (
-        r"((?:leaky_|r)?relu|[cs]?elu|threshold|hardtanh)_",
-        "tensors are never changed in place; write x = F.{1}(x)",
-    ),
+    (r"((?:leaky_|r)?relu|[cs]?elu|threshold|hardtanh)_", "tensors are never changed in place; write x = F.{1}(x)"),
     (r"arc(\w+)", "write x.a{1}(...)"),
     (r"mode", "write F.one_hot(x, n).sum(-2).argmax(-1) of whole numbers below n"),
     (r"nan(?:median|quantile)|gcd|lcm|frexp|nextafter|gradient|broadcast_shapes", _NUMPY),

@@ -93,10 +93,7 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("exponential_", "random_"), "write nn.init.normal_(parameter) and so on"),
         "copy_": "write x = other, or parameter.assign(array)",
         "zero_": "write x = lucid.zeros_like(x)",
-        **dict.fromkeys(
-            ("values", "indices"),
-            "max(axis=...) gives the values alone, max(dim=...) values and indices",
-        ),
+        **dict.fromkeys(("values", "indices"), "max(axis=...) gives the values alone, max(dim=...) values and indices"),
         **dict.fromkeys(("view_as_complex", "view_as_real"), NO_COMPLEX),
         "apply_": "write what computes the new value in ops: Python functions of single numbers are not exported",
         "stride": "tensors have no strides; write x.reshape(...) or x.permute(...)",
@@ -142,8 +139,7 @@ ABSENT: dict[str, dict[str, str]] = {
         "jit": "write lucid.compile(model), or export the model with lucid.export.to_onnx(model, ...)",
         "onnx": "write lucid.export.to_onnx(model, *specs, path=...)",
         **dict.fromkeys(
-            ("complex64", "complex128", "complex", "view_as_complex", "view_as_real", "real", "imag", "fft"),
-            NO_COMPLEX,
+            ("complex64", "complex128", "complex", "view_as_complex", "view_as_real", "real", "imag", "fft"), NO_COMPLEX
         ),
         "polar": "there are no complex numbers; write the cosine and the sine as two tensors",
         "broadcast_tensors": "write x.broadcast_to(shape) for each; operations on tensors broadcast by themselves",
@@ -157,10 +153,7 @@ ABSENT: dict[str, dict[str, str]] = {
         "Adam": "write AdamW(rate, weight_decay=0)",
         "lr_scheduler": "give a schedule in the place of the rate: AdamW(lucid.optim.cosine(1e-3, steps, warmup=100))",
     },
-    "nn": {
-        "CTCLoss": _NO_CTC,
-        "DataParallel": NO_DEVICES,
-    },
+    "nn": {"CTCLoss": _NO_CTC, "DataParallel": NO_DEVICES},
     "utils": {
         **dict.fromkeys(
             ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"),

@@ -34,11 +34,7 @@ def batch_normalization(build: Builder, node: Node) -> str:
 
 
 @form(
-    group_norm,
-    takes="weight bias groups eps",
-    name="ai.onnx GroupNormalization",
-    opset=21,
-    kernel="GroupNormalization",
+    group_norm, takes="weight bias groups eps", name="ai.onnx GroupNormalization", opset=21, kernel="GroupNormalization"
 )
 def group_normalization(build: Builder, node: Node) -> str:
     x, (weight, bias) = operand(node), node.inputs[1:]

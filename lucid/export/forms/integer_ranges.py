@@ -77,10 +77,5 @@ _POSITIONS: Mapping[str, Callable[[Node], Range]] = MappingProxyType(
     }
 )
 _COMPUTED: Mapping[str, Callable[..., Range]] = MappingProxyType(
-    {
-        **COMPUTED,
-        **dict.fromkeys(("sum", "cumsum"), _total),
-        "abs": _symmetric,
-        "int_mod": lambda x, y: _symmetric(y),
-    }
+    {**COMPUTED, **dict.fromkeys(("sum", "cumsum"), _total), "abs": _symmetric, "int_mod": lambda x, y: _symmetric(y)}
 )

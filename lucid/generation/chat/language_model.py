@@ -58,12 +58,7 @@ class LanguageModel:
         return self._engine.waiting
 
     def answer(
-        self,
-        prompt_ids: Sequence[int],
-        *,
-        max_new_tokens: int | None = None,
-        stop: Sequence[str] = (),
-        **options: Any,
+        self, prompt_ids: Sequence[int], *, max_new_tokens: int | None = None, stop: Sequence[str] = (), **options: Any
     ) -> Answer:
         """What follows a prompt; it is computed as it is iterated over.
 

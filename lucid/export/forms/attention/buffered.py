@@ -157,11 +157,7 @@ def _as_query(build: Builder, call: BufferedCall, output: str) -> Tensor:
     return joined if call.options.heads is not None else split_heads("query", joined, _heads(call))
 
 
-@form(
-    buffers.buffered_attention,
-    takes=_ALL,
-    name="attention over what is filled",
-)
+@form(buffers.buffered_attention, takes=_ALL, name="attention over what is filled")
 def filled_part(build: Builder, node: Node) -> Taken:
     """Attention over a copy of the filled part."""
     call = _call(node)

@@ -106,12 +106,7 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     kv_heads, keys = key.shape[1:3]
     rows = (n, kv_heads, heads // kv_heads * length)  # the queries of a group are rows of one product
     product = build.op(
-        "FusedMatMul",
-        reshape(query, (*rows, width)),
-        key,
-        domain="com.microsoft",
-        alpha=call.factor,
-        transB=1,
+        "FusedMatMul", reshape(query, (*rows, width)), key, domain="com.microsoft", alpha=call.factor, transB=1
     )
     scores = computed(build, product, query.type.with_shape((*rows, keys)))
     if options.softcap:

@@ -22,14 +22,7 @@ from lucid.export.forms.attention.fill import sees_a_key
 from lucid.export.forms.attention.nodes import node_output
 from lucid.export.forms.attention.open_lengths import by_length
 from lucid.export.forms.attention.plan import NODE, Plan
-from lucid.export.forms.attention.products import (
-    as_given,
-    at_once,
-    biased,
-    in_products,
-    short_call,
-    split,
-)
+from lucid.export.forms.attention.products import as_given, at_once, biased, in_products, short_call, split
 from lucid.export.run_time_sizes import size_vector, sizes_vector
 from lucid.ops import logical_and, reshape, take, unsqueeze, where
 from lucid.ops.attention.masks import seen_by_position
