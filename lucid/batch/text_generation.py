@@ -58,7 +58,7 @@ class _TextTask:
         for row in rows:
             length = next((place for place, token in enumerate(row) if token in ends), len(row))
             if self._checked.stop_strings:  # what follows is padding
-                length = next((n for n in range(1, length) if stops.end(np.array(row[:n]))), length)
+                length = next((n for n in range(1, length) if stops.end(row[:n])), length)
             texts.append(self._tokenizer.decode(list(row[:length])))
         return {self._output: texts}
 

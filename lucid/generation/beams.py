@@ -102,7 +102,7 @@ class BeamSearch:
         parents, tokens = chosen // vocabulary, chosen % vocabulary
         before = _beams_at(new.reshape(batch, beams, length), parents)
         candidates = np.concatenate([before, tokens[:, :, None]], axis=2)
-        ends = [self._stops.end(new) for new in candidates.reshape(-1, length + 1)]
+        ends = [self._stops.end(new) for new in candidates.reshape(-1, length + 1).tolist()]
         ended = np.array(ends).reshape(chosen.shape)
         ended |= length + 1 == self._options.max_new_tokens
 

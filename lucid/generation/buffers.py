@@ -42,6 +42,10 @@ class Buffers:
         rows: how many texts they are for.
         capacity: how many positions a row has at first.
         encoded: the inputs that come from an encoder, if the session is a part of an encoder-decoder.
+
+    Attributes:
+        rows: how many texts they are for.
+        capacity: how many positions a row has.
     """
 
     def __init__(
@@ -63,22 +67,13 @@ class Buffers:
     def _bind(self, values: Mapping[str, Any]) -> None:
         """Read and write these OrtValues (rows, heads, capacity, width), by the name of the cache input."""
         self.values = dict(values)
+        self.rows, _, self.capacity, _ = next(iter(self.values.values())).shape()
         self._single: dict[tuple[int, int], _OneToken] = {}
         self._adapter = self._session.adapter  # a binding has its values
         vocabulary = self._session.outputs["logits"][1][-1]
         assert isinstance(vocabulary, int)
         shape = (self.rows, 1, vocabulary)
         self._logits = np.zeros(shape, _type_of_output(self._session))  # of all steps: one writes over those of another
-
-    @property
-    def rows(self) -> int:
-        """How many texts they are for."""
-        return int(next(iter(self.values.values())).shape()[0])
-
-    @property
-    def capacity(self) -> int:
-        """How many positions a row has."""
-        return int(next(iter(self.values.values())).shape()[2])
 
     def run(self, start: int, ids: Ids, filled: Sequence[int]) -> StepLogits:
         """Read the next tokens of rows from `start` on; the buffers then hold them.

@@ -42,6 +42,7 @@ class Completion:
 
     Attributes:
         prompt_tokens: how many tokens the prompt has.
+        total: how many tokens there are, the prompt's and new ones.
         kept: how many of them were not read, as a slot still held them.
         ids: the new tokens so far, with those that ended it.
         ended_by: "eos" for a token that ends it, "stop" for a stop string, "length" for `max_new_tokens`, "cancelled",
@@ -53,7 +54,8 @@ class Completion:
     def __init__(self, engine: Engine, prompt: Ids, options: Options, stops: Stops, row: int, drafted: int) -> None:
         self._engine, self._stops, self._most = engine, stops, options.max_new_tokens
         self._lookup = min(options.prompt_lookup_num_tokens or 0, drafted)
-        self.prompt_tokens, self.kept, self.drafted, self.accepted = len(prompt), 0, 0, 0
+        self.prompt_tokens = self.total = len(prompt)
+        self.kept = self.drafted = self.accepted = 0
         self.tokens = np.concatenate([prompt, np.zeros(self._most, np.int64)])  # the prompt and room for what follows
         self.ids: list[int] = []
         self.ended_by: str | None = None
@@ -93,11 +95,6 @@ class Completion:
         """Of the tokens so far; None without the option `logprobs`."""
         return self._chooser.logprobs
 
-    @property
-    def total(self) -> int:
-        """How many tokens there are, the prompt's and new ones."""
-        return self.prompt_tokens + len(self.ids)
-
     def following(self, filled: int, most: int) -> Ids:
         """The tokens after the first `filled`, at most so many; after the last one a draft of what may follow."""
         known = self.tokens[filled : min(filled + most, self.total)]
@@ -114,13 +111,13 @@ class Completion:
         """
         self.drafted += len(proposed)
         for place, row in enumerate(logits):
-            total = self.total
-            token = self._chooser.choose(self.tokens[:total], row)
-            self.tokens[total] = token
+            token = self._chooser.choose(self.tokens[: self.total], row)
+            self.tokens[self.total] = token
             self.ids.append(token)
+            self.total += 1
             right = place < len(proposed) and token == proposed[place]
             self.accepted += int(right)
-            if self._stops.end(self.tokens[self.prompt_tokens : total + 1]):
+            if self._stops.end(self.ids):
                 return "eos" if token in self._stops.tokens else "stop"
             if len(self.ids) == self._most:
                 return "length"
@@ -307,7 +304,8 @@ class Engine:
     def _step(self) -> bool:
         try:
             self._admit()
-            writes, reads = self._write(), self._read()
+            running = self._running()
+            writes, reads = self._write(running), self._read(running)
             return reads or writes
         finally:
             with self._changed:
@@ -316,13 +314,12 @@ class Engine:
 
     def _admit(self) -> None:
         """Free the slots of requests that have ended, and give free slots to those that wait."""
-        for slot, _ in self._running():
-            if slot.key != self._memory.key(slot.number):
-                slot.key = object()  # it holds what two adapters have read
         with self._changed:
             for slot in self._slots:
                 if slot.request is not None and slot.request.ended_by is not None:
                     slot.request = None
+                elif slot.request is not None and slot.key != self._memory.key(slot.number):
+                    slot.key = object()  # it holds what two adapters have read
             if not self._waiting:
                 return
             self._waiting = deque(one for one in self._waiting if one.ended_by is None)
@@ -354,9 +351,8 @@ class Engine:
     def _running(self) -> list[_Pair]:
         return [(slot, one) for slot in self._slots if (one := slot.request) is not None and one.ended_by is None]
 
-    def _write(self) -> bool:
+    def _write(self, running: Sequence[_Pair]) -> bool:
         """Write the next token of each request of which all but the last token is read, and of drafts what is right."""
-        running = self._running()
         for slot, request in running:
             if slot.filled == 0:  # of equal prompts one is read
                 source, count = _longest(
@@ -372,12 +368,16 @@ class Engine:
             self._advance(pairs, [parts[slot.number] for slot, _ in pairs])
         return bool(writers)
 
-    def _read(self) -> bool:
+    def _read(self, running: Sequence[_Pair]) -> bool:
         """Read a part of the prompt of which the least is left; every fourth time, of the oldest request's.
 
         With a prompt that is read from its beginning to its end go others, as many as are read at a time.
         """
-        readers = [(slot, one) for slot, one in self._running() if not slot.filled or slot.filled < one.total - 1]
+        readers = [
+            (slot, one)
+            for slot, one in running
+            if one.ended_by is None and (not slot.filled or slot.filled < one.total - 1)
+        ]
         if not readers:
             return False
         self._turn += 1

@@ -83,15 +83,15 @@ class BufferSlots:
         self._row = list(range(buffers.rows))  # by slot
 
     def read(self, slots: Sequence[int], parts: Sequence[Ids], last: int = 1) -> StepLogits:
-        rows, longest = self._together(slots), max(map(len, parts))
-        first = min(rows)
+        rows, lengths = self._together(slots), list(map(len, parts))
+        first, longest = min(rows), max(lengths)
         places = [row - first for row in rows]
         ids = np.zeros((max(places) + 1, longest), np.int64)
         for place, part in zip(places, parts, strict=True):
             ids[place, : len(part)] = part  # padding, on the right, is written over by what follows
-        if min(map(len, parts)) < longest:  # the last column is padding for some: a step reads their last tokens
+        if min(lengths) < longest:  # the last column is padding for some: a step reads their last tokens
             self._run(first, ids[:, :-1])
-            self._advance(rows, [len(part) - 1 for part in parts])
+            self._advance(rows, [length - 1 for length in lengths])
             ids, longest = ids[np.arange(len(ids)), self._filled[first : first + len(ids)]][:, None], 1
         logits = self._run(first, ids)
         self._advance(rows, [longest] * len(rows))

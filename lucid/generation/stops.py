@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from lucid.generation.prompts import Ids
-
 Decode: TypeAlias = Callable[[list[int]], str]
 """Token ids to text, as `tokenizers.Tokenizer.decode` does."""
 
@@ -31,11 +29,11 @@ class Stops:
             )
         self.tokens, self._strings, self._decode = tuple(tokens), tuple(strings), decode
 
-    def end(self, new: Ids) -> bool:
-        """Whether a sequence of new tokens (n,), n at least 1, ends with its last token."""
+    def end(self, new: Sequence[int]) -> bool:
+        """Whether a sequence of new tokens, at least one, ends with its last token."""
         if new[-1] in self.tokens:
             return True
         if not self._strings or self._decode is None:
             return False
-        text = self._decode(new.tolist())
+        text = self._decode(list(new))
         return any(string in text for string in self._strings)
