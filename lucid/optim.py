@@ -229,7 +229,7 @@ class Optimizer(ABC):
         for name, value in trained.items():
             if value.dtype.kind != "float":
                 raise TypeError(
-                    f"{type(self).__name__}: parameter {name} is {value.type}, expected a floating-point one; "
+                    f"{type(self).__name__}: parameter {name} is {value.spec}, expected a floating-point one; "
                     f"leave it out, or give frozen={name!r}"
                 )
         return trained

@@ -56,6 +56,10 @@ LINES: dict[str, tuple[str, Line]] = {
     # element types and sizes
     "to": ("x", lambda t, F, nn, x: (x.to(t.float64), x.to(dtype=t.int64), x.to(x.device), x.to("cpu", t.float16))),
     "to like": ("x whole", lambda t, F, nn, x, i: (i.to(x), i.type_as(x), x.to(device=x.device, dtype=i.dtype))),
+    "type": (
+        "x whole",
+        lambda t, F, nn, x, i: (x.type(t.float64), x.type(t.LongTensor), i.type("torch.HalfTensor"), i.type(x.type())),
+    ),
     "casts": ("x", lambda t, F, nn, x: (x.float(), x.double(), x.half(), x.long(), x.int(), x.bool())),
     "sizes": (
         "x",

@@ -71,7 +71,7 @@ def test_new_weights_are_seen_and_a_function_is_traced_once_for_its_types() -> N
     model, calls = nn.Linear(3, 1), []
 
     def loss(x: Tensor) -> Tensor:
-        calls.append(x.type)
+        calls.append(x.spec)
         return (model(x) ** 2).sum()
 
     both = lucid.value_and_grad(loss, wrt=(model, "weight"))
@@ -108,7 +108,7 @@ def test_the_mode_of_a_module_that_is_only_called_is_seen() -> None:
     dropout, calls = nn.Dropout(0.5), []
 
     def loss(x: Tensor) -> Tensor:
-        calls.append(x.type)
+        calls.append(x.spec)
         return dropout(x).sum()
 
     slope = lucid.grad(loss)

@@ -276,9 +276,6 @@ def test_a_tensor_with_a_message_for_every_name_is_copied_and_pickled() -> None:
 
 
 def test_calls_of_what_is_no_method_say_what_to_write() -> None:
-    call: Any = X.type
-    with pytest.raises(TypeError, match=r"x.type is float32\[.*\], not a method; write x.to\(dtype\)"):
-        call(lucid.int8)
     rounded: Any = X.round
     with pytest.raises(TypeError, match=r"^round: decimals= is not taken: write \(x \* 10\*\*decimals\).round\(\) /"):
         rounded(decimals=1)
@@ -289,6 +286,22 @@ def test_calls_of_what_is_no_method_say_what_to_write() -> None:
         X.long() << 1
     with pytest.raises(TypeError, match="x >> n: .*write x // 2"):
         X.long() >> 1
+
+
+def test_the_type_of_a_tensor_is_torchs_name_and_a_conversion() -> None:
+    names = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int8": "Char"}
+    names |= {"uint8": "Byte", "int32": "Int", "int64": "Long", "bool": "Bool"}
+    for dtype, name in names.items():
+        x = X.type(dtype)
+        assert x.dtype == lucid.spec(dtype=dtype).dtype and x.type() == f"torch.{name}Tensor"
+        assert X.type(x.type()).dtype == x.dtype
+    assert X.type(lucid.LongTensor).dtype == lucid.int64
+    with pytest.raises(ValueError, match=r"^type: device is 'cuda', but tensors have no device"):
+        X.type("torch.cuda.FloatTensor")
+    with pytest.raises(TypeError, match=r"^dtype 'torch.ShortTensor' is not one of float32, "):
+        X.type("torch.ShortTensor")
+    traced: Any = lucid.trace(lambda x: x.type(lucid.int64), ("N",))
+    assert str(traced.outputs[0].type) == "int64[N]" and str(X.spec) == f"float32{list(X.shape)}"
 
 
 def test_functions_of_one_line_are_methods_too() -> None:

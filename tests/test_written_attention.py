@@ -11,7 +11,7 @@ import pytest
 
 import lucid
 import lucid.nn.functional as F
-from lucid import nn
+from lucid import nn, ops
 from lucid.export import explain, to_onnx
 from lucid.testing import assert_parity
 
@@ -160,6 +160,30 @@ def latents(k: Any, v: Any) -> Any:
     return (BIAS[:, :, :5, :8] @ k.mT * 8**-0.5).softmax(-1) @ v
 
 
+def divided(q: Any, k: Any, v: Any) -> Any:
+    powers = behind(q @ k.mT * 8**-0.5).exp()
+    return powers / powers.sum(-1, keepdim=True) @ v
+
+
+def divided_after_a_shift(q: Any, k: Any, v: Any) -> Any:
+    scores = behind(q @ k.mT * 8**-0.5)
+    powers = (scores - scores.max(-1, keepdim=True).values).exp()
+    return powers / powers.sum(-1, keepdim=True) @ v
+
+
+SINKS = lucid.tensor([0.5, -1.0, 2.0, 0.0])
+
+
+def with_sinks(q: Any, k: Any, v: Any, *keys: Any) -> Any:
+    """As in gpt-oss."""
+    scores = q @ k.mT * 8**-0.5
+    scores = keys_filled(scores, *keys) if keys else behind(scores)
+    sinks = SINKS.reshape(1, -1, 1, 1).expand(q.shape[0], -1, q.shape[-2], -1)
+    scores = lucid.cat([scores, sinks], dim=-1)
+    scores = scores - scores.max(dim=-1, keepdim=True).values
+    return F.softmax(scores, dim=-1)[..., :-1] @ v
+
+
 KEYS = lucid.spec("N", "L", dtype="bool")
 ROWS = ("N", "L", 4, 8)
 # What is written, the inputs, and the operands and options that the op gets.
@@ -225,6 +249,10 @@ SEEN: dict[str, tuple[Model, tuple[Any, ...], set[str]]] = {
     "einsum": (by_einsum, (HEADS,) * 3, set()),
     "einsum of rows": (by_einsum_of_rows, (ROWS,) * 3, set()),
     "latent queries": (latents, (MEMORY,) * 2, set()),
+    "powers over their sum": (divided, (HEADS,) * 3, {"is_causal"}),
+    "powers over their sum, shifted": (divided_after_a_shift, (HEADS,) * 3, {"is_causal"}),
+    "sinks": (with_sinks, (HEADS,) * 3, {"is_causal", "sinks"}),
+    "sinks and keys": (with_sinks, (*(HEADS,) * 3, KEYS), {"key_mask", "sinks"}),
 }
 
 
@@ -337,7 +365,21 @@ def test_what_is_nearly_attention_stays_and_explain_says_what_to_write(name: str
     assert f"because   {remark.because}" in str(explain(model, *inputs))
 
 
+def cut_in_front(q: Any, k: Any, v: Any) -> Any:
+    """The sink is a key, and the last key is none."""
+    scores = lucid.cat([SINKS.reshape(1, -1, 1, 1).expand(q.shape[0], -1, q.shape[-2], -1), q @ k.mT], dim=-1)
+    return scores.softmax(-1)[..., 1:] @ v
+
+
+def powers_of_others(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.mT
+    return scores.exp() / (scores * 2).exp().sum(-1, keepdim=True) @ v
+
+
 OTHERS: dict[str, Model] = {
+    "sinks in front": cut_in_front,
+    "powers over the sum of others": powers_of_others,
+    "powers over a sum over queries": lambda q, k, v: (q @ k.mT).exp() / (q @ k.mT).exp().sum(-2, keepdim=True) @ v,
     "over queries": lambda q, k, v: (q @ k.mT).softmax(-2) @ v,
     "no product": lambda q, k, v: (q * k).softmax(-1) @ v.mT,
     "log weights": lambda q, k, v: (q @ k.mT).log_softmax(-1) @ v,
@@ -409,3 +451,17 @@ def test_it_can_be_left_as_it_is_written() -> None:
         graph = lucid.trace(attend(), *(HEADS,) * 3)
     assert graph.op_names() == {"permute", "matmul", "mul", "softmax"}
     assert graph.remarks == ()
+
+
+def test_in_a_loop_it_is_the_op_as_well() -> None:
+    def step(carry: Any, x: Any) -> Any:
+        carry = attend(behind)(carry, x, x)
+        return carry, carry.sum(-1)
+
+    def model(start: Any, xs: Any) -> Any:
+        return ops.scan(step, start, xs)
+
+    inputs = HEADS, ("T", *HEADS)
+    graph = lucid.trace(model, *inputs)
+    assert "attention" in graph.op_names() and "softmax" not in graph.op_names()
+    assert_parity(model, *inputs)

@@ -37,7 +37,6 @@ ROOMS: dict[str, tuple[str, str, str, Any]] = {
 INSTEAD: dict[str, dict[str, str]] = {
     "Tensor": {
         "nonzero": "`x.nonzero()`, `lucid.where(mask)` of known tensors; else `lucid.where`, `x.masked_scatter`",
-        "type": "`x.astype(dtype)`",
         "index": "`x[index]`",
         "__init__": "",
     },

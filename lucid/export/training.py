@@ -78,7 +78,7 @@ def training_step(
         raise TypeError(f"training_step: optimizer is {optimizer!r}, expected one of lucid.optim, such as AdamW(1e-3)")
     parameters = optimizer.trained(_chosen(model, wrt))
     optimizer = replace(optimizer, frozen=())  # what it freezes is no longer among them
-    wrong = [f"{name} is {value.type}" for name, value in parameters.items() if value.dtype.name != "float32"]
+    wrong = [f"{name} is {value.spec}" for name, value in parameters.items() if value.dtype.name != "float32"]
     if wrong:
         raise ExportError(f"training_step: {wrong[0]}, expected float32 weights: model.float()")
 
@@ -93,7 +93,7 @@ def training_step(
 
     groups: dict[str, Any] = {
         "given": input_types(loss, *inputs, kwargs=kwargs),
-        "weights": {name: value.type for name, value in parameters.items()},
+        "weights": {name: value.spec for name, value in parameters.items()},
         "state": {name: spec(*shape) for name, shape in optimizer.state_shapes(parameters).items()},
         "step": spec(dtype=int64),
     }
@@ -132,7 +132,7 @@ def evaluation_step(
 
     groups: dict[str, Any] = {
         "given": input_types(function, *inputs, kwargs=kwargs),
-        "weights": {name: value.type for name, value in parameters.items()},
+        "weights": {name: value.spec for name, value in parameters.items()},
     }
     lowered = _exported(MethodType(step, model), groups, target, opset)
     if weights is not None:
@@ -154,7 +154,7 @@ def _read_from(
         if (dtype, shape) != (value.dtype.numpy, value.shape):
             got = "nothing" if dtype is None else f"{dtype}{list(shape)}"
             raise ExportError(
-                f"evaluation_step: {weights} has {got} for {name}, expected {value.type}; write it with "
+                f"evaluation_step: {weights} has {got} for {name}, expected {value.spec}; write it with "
                 "lucid.save(weights, training.weights())"
             )
         tensor = graph.initializer.add(

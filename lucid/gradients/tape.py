@@ -166,7 +166,7 @@ class Tape:
                 gradient = where(counts, gradient, 0.0)
             kept = gradient != 0 if rule.elementwise == "chosen" else counts
             carried = rule.elementwise and same_shape(x.shape, step.outputs[0].shape)
-            flow.add(x, fitted(gradient, x.type), kept if carried else None)
+            flow.add(x, fitted(gradient, x.spec), kept if carried else None)
 
 
 def _refusal(op: Op[..., Any], attributes: Attributes) -> str:

@@ -157,7 +157,7 @@ class _Call(NamedTuple):
                     f"value_and_grad: an argument is or holds {type(value).__name__}, expected tensors, arrays, lists, "
                     "tuples, dicts and Python values that can be hashed"
                 )
-        types = tuple(x.type for x in self.tensors.values())
+        types = tuple(x.spec for x in self.tensors.values())
         return repr(self.structure), types, tuple((type(x), repr(x) if isinstance(x, float) else x) for x in rest)
 
 
@@ -209,7 +209,7 @@ class _Differentiated:
             if module is None
             else tuple((type(inner), inner.training, inner.recomputed) for inner in module.modules())
         )
-        key = call.key(), tuple((name, parameter.type) for name, parameter in own.items()), modes
+        key = call.key(), tuple((name, parameter.spec) for name, parameter in own.items()), modes
         program = self._programs.get(key)
         if program is None or [*map(id, fixed)] != [*map(id, program.fixed)] or not program.read.is_current():
             names, read = Names(state.items()), Read({}, {})
@@ -230,8 +230,8 @@ class _Differentiated:
 
     def _traced(self, call: _Call, own: Mapping[str, Parameter]) -> _Traced:
         """Call the function on placeholders, and go back through what it computed."""
-        arguments = [Input(name, tensor.type) for name, tensor in call.tensors.items()]
-        weights = [Input(name, parameter.type) for name, parameter in own.items()]
+        arguments = [Input(name, tensor.spec) for name, tensor in call.tensors.items()]
+        weights = [Input(name, parameter.spec) for name, parameter in own.items()]
         wanted = weights if self._parameters else [value for value in arguments if value.type.dtype.kind == "float"]
         tensors = {id(value): Tensor.from_value(value) for value in (*arguments, *weights)}
         args, kwargs = call.filled([tensors[id(value)] for value in arguments], others=True)
@@ -280,7 +280,7 @@ def _results(returned: Any, has_aux: bool) -> tuple[Any, list[Tensor]]:
 
 
 def _shown(value: Any) -> str:
-    return str(value.type) if isinstance(value, Tensor) else type(value).__name__
+    return str(value.spec) if isinstance(value, Tensor) else type(value).__name__
 
 
 def _name(path: str) -> str:

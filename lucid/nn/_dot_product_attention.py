@@ -99,10 +99,10 @@ def _key_mask(lengths: Tensor, batch: Sequence[Size], keys: Size) -> Tensor:
     """(N, S) booleans from lengths that broadcast to the axes joined to N: true for the first ones of each row."""
     check_tensors(NAME, key_lengths=lengths)
     if lengths.dtype.kind != "int":
-        raise TypeError(f"{NAME}: key_lengths are {lengths.type}, expected integers: how many keys each row has")
+        raise TypeError(f"{NAME}: key_lengths are {lengths.spec}, expected integers: how many keys each row has")
     where = f"{NAME}: key_lengths for rows {show_shape(batch)}"
     if not same_shape(broadcast(where, lengths.shape, batch), batch):
-        raise ValueError(f"{where}: got {lengths.type}, expected one for each row, as the axes before the heads")
+        raise ValueError(f"{where}: got {lengths.spec}, expected one for each row, as the axes before the heads")
     rows = ops.reshape(ops.expand(lengths, batch), (product(batch), 1))
     return arange_op(start=0, stop=keys) < rows
 

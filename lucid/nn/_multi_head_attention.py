@@ -412,6 +412,6 @@ def _key_mask(mask: Tensor | None, batch: Size, keys: Size) -> Tensor | None:
 def _check_kind(name: str, mask: Tensor) -> None:
     if mask.dtype.kind == "int":
         raise TypeError(
-            f"{NAME}: {name} is {mask.type}, expected booleans (true = not allowed) or floats (added); "
+            f"{NAME}: {name} is {mask.spec}, expected booleans (true = not allowed) or floats (added); "
             f"convert a mask with 1 = keep with {name} == 0"
         )

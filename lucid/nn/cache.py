@@ -264,8 +264,8 @@ def check_states(where: str, types: Sequence[Mapping[str, TensorType]], states: 
         for name, type_ in types_by_name.items():
             tensor: Tensor | None = tensors.get(name)
             expected = type_.with_shape((*batch, *type_.shape))
-            if tensor is None or tensor.type != expected:
+            if tensor is None or tensor.spec != expected:
                 raise ValueError(
-                    f"{where}: past_key_values.{layer}.{of}{name} is {'missing' if tensor is None else tensor.type}, "
+                    f"{where}: past_key_values.{layer}.{of}{name} is {'missing' if tensor is None else tensor.spec}, "
                     f"expected {expected}: a cache of this model"
                 )

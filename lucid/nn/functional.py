@@ -196,12 +196,12 @@ def one_hot(x: Tensor, num_classes: Size = -1) -> Tensor:
         ValueError: without `num_classes` for an x of no elements.
     """
     if x.dtype.kind != "int":
-        raise TypeError(f"one_hot: got {x.type}, expected integers; use .long()")
+        raise TypeError(f"one_hot: got {x.spec}, expected integers; use .long()")
     if isinstance(num_classes, int) and num_classes == -1:
         if x.is_traced:
-            raise TracedValueError(f"one_hot of a traced {x.type}: give num_classes, which is known only at run time")
+            raise TracedValueError(f"one_hot of a traced {x.spec}: give num_classes, which is known only at run time")
         if not x.numpy().size:
-            raise ValueError(f"one_hot of {x.type}, which holds no index: give num_classes")
+            raise ValueError(f"one_hot of {x.spec}, which holds no index: give num_classes")
         num_classes = int(x.numpy().max()) + 1
     return ops.one_hot(x, num_classes, int64)
 
@@ -233,7 +233,7 @@ def embedding_bag(
         raise ValueError(f"embedding_bag: mode is {mode!r}, expected mean, sum or max; per_sample_weights need sum")
     if indices.ndim != (2 if offsets is None else 1):
         raise ValueError(
-            f"embedding_bag: indices are {indices.type}, expected (bags, length), or (length,) with the offsets of bags"
+            f"embedding_bag: indices are {indices.spec}, expected (bags, length), or (length,) with the offsets of bags"
         )
     rows, counted = embedding(indices, weight), ops.ones_like(indices) == 1
     if offsets is not None:

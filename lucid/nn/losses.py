@@ -139,7 +139,7 @@ def _of_indices(
     axis = min(1, logs.ndim - 1)
     if target.dtype.kind == "float" or not same_shape(target.shape, (*logs.shape[:axis], *logs.shape[axis + 1 :])):
         raise ValueError(
-            f"{name}: got a target {target.type} of {logs.type}, expected class indices (N, ...) of (N, C, ...)"
+            f"{name}: got a target {target.spec} of {logs.spec}, expected class indices (N, ...) of (N, C, ...)"
         )
     target = target.long()
     ignored = target == ignore_index

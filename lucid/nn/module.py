@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
@@ -19,6 +19,7 @@ from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import html
 from lucid.core.words.other_libraries import type_name
 from lucid.core.words.package_names import unknown
+from lucid.nn._state_keys import OtherKeys, differences
 from lucid.ops.creation import wanted_type
 from lucid.ops.loops import scan
 from lucid.ops.tensor.tensor import Tensor, TensorLike
@@ -96,7 +97,7 @@ class Parameter(_OfModule):
         if here is None or here.given is None:
             return None
         value = here.given.get(id(self))
-        if value is None and here.read is not None and self.type.dtype.kind == "float":
+        if value is None and here.read is not None and self.spec.dtype.kind == "float":
             return here.read.value(self)
         return value
 
@@ -152,7 +153,7 @@ class Buffer(_OfModule):
 
     def __init__(self, data: Any, *, persistent: bool = True) -> None:
         known = data if isinstance(data, Tensor) else Tensor(data)
-        self._set(known.numpy(), known.type, None, known.origin)
+        self._set(known.numpy(), known.spec, None, known.origin)
         self.persistent = persistent
 
 
@@ -351,13 +352,13 @@ class Module:
         """
         return dict(state)
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> OtherKeys:
         """Load parameters and buffers, converted to this module's element types.
 
         An array that already has the right type is not copied. With `assign`, arrays for floating-point tensors keep
         their types and are not copied.
 
-        With `strict=False` missing and unexpected keys are accepted; a wrong shape never is.
+        With `strict=False` missing and unexpected keys are accepted and returned, as in torch; a wrong shape never is.
 
         Raises:
             StateError: a KeyError that lists every list of layers of another length, every other missing and unexpected
@@ -377,11 +378,8 @@ class Module:
         arrays = {
             key: value.numpy() if isinstance(value, Tensor) else np.asarray(value) for key, value in state.items()
         }
-        missing, unexpected = own.keys() - arrays.keys(), arrays.keys() - own.keys()
-        if strict and (missing or unexpected):
-            problems += _other_lengths(own.keys(), arrays.keys(), missing, unexpected)
-            problems += [f"missing: {', '.join(sorted(missing))}"] if missing else []
-            problems += [f"unexpected: {', '.join(sorted(unexpected))}"] if unexpected else []
+        others = OtherKeys([key for key in own if key not in arrays], [key for key in arrays if key not in own])
+        problems += differences(own.keys(), arrays.keys()) if strict else []
         given = {key: tensor for key, tensor in own.items() if key in arrays}
         for key, tensor in given.items():
             if arrays[key].dtype.kind in _NOT_NUMBERS:
@@ -399,6 +397,7 @@ class Module:
         converted = {key: convert(arrays[key], dtypes[key], key) for key in given}
         for key, tensor in given.items():
             tensor._set(converted[key], array_type(dtypes[key].numpy, converted[key].shape))
+        return others
 
     def to(self, *target: Any, **options: Any) -> Self:
         """Convert all floating-point parameters and buffers to a floating-point element type, or that of a tensor.
@@ -474,7 +473,7 @@ class Module:
 
     def _repr_html_(self) -> str:
         count = sum(parameter.numpy().size for parameter in self.parameters())
-        own = [(name, value.type) for name, value in self._named_tensors() if "." not in name]
+        own = [(name, value.spec) for name, value in self._named_tensors() if "." not in name]
         inside = "".join(html.folded(name, child._repr_html_()) for name, child in self.named_children())
         head = html.paragraph(f"{type(self).__name__}({self.extra_repr()}): {count:,} parameters")
         return head + (html.table(("own tensor", "type"), own) if own else "") + inside
@@ -512,32 +511,6 @@ def _in_one_step(forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 _NOT_NUMBERS = "cmMOSU"  # kinds of NumPy types: complex numbers, times, objects, text
-
-
-def _other_lengths(own: Set[str], keys: Set[str], missing: set[str], unexpected: set[str]) -> list[str]:
-    """A line for each list of layers that has another length, whose keys are taken out of those that do not fit."""
-    lines = []
-    ours, theirs = _lengths(own), _lengths(keys)
-    for path in sorted(ours.keys() & theirs.keys()):
-        fewer, more = sorted((ours[path], theirs[path]))
-        layers = tuple(f"{path}{place}." for place in range(fewer, more))
-        if any(key.startswith(layers) for key in missing | unexpected):
-            missing -= {key for key in missing if key.startswith(layers)}
-            unexpected -= {key for key in unexpected if key.startswith(layers)}
-            count = f"{theirs[path]} given, expected {ours[path]}, the number in the model, or in its config"
-            lines.append(f"{path.rstrip('.') or 'layers'}: {count}")
-    return lines
-
-
-def _lengths(keys: Set[str]) -> dict[str, int]:
-    """How many layers each list of them has, by its path, where none is left out."""
-    places: dict[str, set[int]] = {}
-    for key in keys:
-        parts = key.split(".")
-        for at, part in enumerate(parts):
-            if part.isdecimal():
-                places.setdefault("".join(f"{name}." for name in parts[:at]), set()).add(int(part))
-    return {path: len(numbers) for path, numbers in places.items() if len(numbers) == max(numbers) + 1}
 
 
 class _Children(MutableMapping[str, Module]):

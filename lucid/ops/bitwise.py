@@ -42,7 +42,7 @@ def _bitwise(
     """`joined`: of two tensors of 0 and 1."""
 
     def body(x: Tensor, y: Tensor) -> Tensor:
-        check_kind(name, x.type, ("int",))
+        check_kind(name, x.spec, ("int",))
         wide = x.astype(int64), y.astype(int64)
         bits = joined(*(mod(floor_div(unsqueeze(v, -1), _POWERS), 2) for v in wide))
         signs = joined(*((v < 0).astype(int64) for v in wide))
@@ -56,7 +56,7 @@ def _bitwise(
 
 def _body_of_not(x: Tensor) -> Tensor:
     """The bits of integers inverted."""
-    check_kind("bitwise_not", x.type, ("int",))
+    check_kind("bitwise_not", x.spec, ("int",))
     return sub(-1 if np.issubdtype(x.dtype.numpy, np.signedinteger) else np.iinfo(x.dtype.numpy).max, x)
 
 

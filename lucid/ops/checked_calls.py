@@ -31,7 +31,7 @@ class CheckedCall:
         self.missing = (None,) * missing  # absent optional operands at the end
         self._types = [array_type(type_.dtype.numpy, tuple(map(int, type_.shape))) for type_ in results]
         self._single = self._types[0] if len(self._types) == 1 else None
-        self._kept = [None if t is None else t.type for t in operands]  # alive, as the key holds the ids of these types
+        self._kept = [None if t is None else t.spec for t in operands]  # alive, as the key holds the ids of these types
 
     def tensors(self, result: Any, origin: Origin | None = None) -> Any:
         """The result of the kernel, an array or several, as a tensor or a tuple of tensors."""

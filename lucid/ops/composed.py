@@ -95,7 +95,7 @@ def lerp(x: Tensor, end: TensorLike, weight: TensorLike) -> Tensor:
 def addcmul(x: Tensor, tensor1: TensorLike, tensor2: TensorLike, *, value: float = 1) -> Tensor:
     """x + value * tensor1 * tensor2, in the promoted type of the tensors; for integers `value` is cut to one."""
     tensors = [x, as_tensor("addcmul", tensor1), as_tensor("addcmul", tensor2)]
-    dtype = common_dtype([tensor.type for tensor in tensors])
+    dtype = common_dtype([tensor.spec for tensor in tensors])
     _, first, second = (tensor.astype(dtype) for tensor in tensors)
     return add(x, first * (value if dtype.kind == "float" else int(value)) * second)
 
@@ -202,7 +202,7 @@ def count_nonzero(x: Tensor, axis: Axes = None) -> Tensor:
 
 def _check_vectors(name: str, *vectors: Tensor) -> None:
     if any(vector.ndim != 1 for vector in vectors):
-        raise ValueError(f"{name}: got {' and '.join(map(str, (v.type for v in vectors)))}, expected vectors")
+        raise ValueError(f"{name}: got {' and '.join(map(str, (v.spec for v in vectors)))}, expected vectors")
 
 
 @function
@@ -284,11 +284,11 @@ def cross(x: Tensor, other: TensorLike, axis: int | None = None) -> Tensor:
     """
     y = as_tensor("cross", other)
     if x.ndim != y.ndim:
-        raise ValueError(f"cross: got {x.type} and {y.type}, expected as many axes; unsqueeze one of them")
+        raise ValueError(f"cross: got {x.spec} and {y.spec}, expected as many axes; unsqueeze one of them")
     threes = [place for place, size in enumerate(x.shape) if same(size, 3)]
     place = normalize_axis("cross", axis, x.ndim) if axis is not None else threes[0] if threes else -1
     if place not in threes or not same(y.shape[place], 3):
-        raise ValueError(f"cross: got {x.type} and {y.type}, expected axes of 3 elements to multiply")
+        raise ValueError(f"cross: got {x.spec} and {y.spec}, expected axes of 3 elements to multiply")
     first, second = ([v.narrow(place, i, 1) for i in range(3)] for v in (x, y))
     parts = [first[i] * second[j] - first[j] * second[i] for i, j in ((1, 2), (2, 0), (0, 1))]
     return concat(parts, place)
@@ -338,7 +338,7 @@ def diag(x: Tensor, diagonal: int = 0) -> Tensor:
         ValueError: for other than a vector or a matrix.
     """
     if x.ndim not in (1, 2):
-        raise ValueError(f"diag: got {x.type}, expected a vector or a matrix; diagonal(x) takes more axes")
+        raise ValueError(f"diag: got {x.spec}, expected a vector or a matrix; diagonal(x) takes more axes")
     return diag_embed(x, diagonal) if x.ndim == 1 else _diagonal(x, diagonal)
 
 
@@ -373,7 +373,7 @@ def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int] | Tensor, a
 
 def _evenly(name: str, x: Tensor, cuts: int | Sequence[int], axis: int) -> tuple[Tensor, ...]:
     if x.ndim <= axis or (isinstance(cuts, int) and not same(x.shape[axis] % cuts, 0)):
-        raise ValueError(f"{name}: got {x.type}, expected {cuts} equal parts of axis {axis}")
+        raise ValueError(f"{name}: got {x.spec}, expected {cuts} equal parts of axis {axis}")
     return tensor_split(x, cuts, axis)
 
 

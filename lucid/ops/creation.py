@@ -16,14 +16,18 @@ from lucid.core.graph.types import (
     Scalar,
     TensorType,
     as_dtype,
+    bfloat16,
     bool_,
     convert,
     dtype_of_scalar,
+    float16,
     float32,
     float64,
+    int8,
     int32,
     int64,
     show_shape,
+    uint8,
 )
 from lucid.core.process import random
 from lucid.core.sizes.dims import Dim, Shape, Size, as_size
@@ -514,6 +518,41 @@ class BoolTensor(_Typed):
     """A tensor of booleans: of data, or of a shape."""
 
     __slots__, _kind = (), bool_
+
+
+# torch's names of the classes of tensors, by element type; not every one is a function here.
+_CLASSES = {
+    "FloatTensor": float32,
+    "DoubleTensor": float64,
+    "HalfTensor": float16,
+    "BFloat16Tensor": bfloat16,
+    "CharTensor": int8,
+    "ByteTensor": uint8,
+    "IntTensor": int32,
+    "LongTensor": int64,
+    "BoolTensor": bool_,
+}
+
+
+@function
+def type_(x: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The same numbers in an element type: a DType, its name, or torch's name or class of tensors that have it.
+
+    Without one, torch's name of this tensor's: ``"torch.FloatTensor"`` for float32, as code compares or passes it on.
+
+    Raises:
+        TypeError: for another type.
+        ValueError: for the name of tensors on a device, ``"torch.cuda.FloatTensor"``.
+    """
+    if dtype is None:
+        return next(f"torch.{name}" for name, known in _CLASSES.items() if known == x.dtype)
+    if isinstance(dtype, type) and issubclass(dtype, _Typed):
+        return x.astype(dtype._kind)
+    if isinstance(dtype, str) and dtype.startswith("torch."):
+        *device, name = dtype.split(".")[1:]
+        check_device("type", ".".join(device) or None)
+        return x.astype(_CLASSES.get(name, dtype))
+    return x.astype(dtype)
 
 
 def _as_tensor(values: Any, dtype: DTypeLike) -> Tensor:

@@ -153,7 +153,7 @@ def outer(x: Tensor, other: Tensor) -> Tensor:
         ValueError: for tensors that are not vectors.
     """
     if x.ndim != 1 or other.ndim != 1:
-        raise ValueError(f"outer: got {x.type} and {other.type}, expected two vectors")
+        raise ValueError(f"outer: got {x.spec} and {other.spec}, expected two vectors")
     return mul(unsqueeze(x, 1), unsqueeze(other, 0))
 
 

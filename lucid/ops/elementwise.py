@@ -279,7 +279,7 @@ def positive(x: Tensor) -> Tensor:
     Raises:
         TypeError: for booleans.
     """
-    check_kind("+x", x.type, _NUMBERS)
+    check_kind("+x", x.spec, _NUMBERS)
     return x
 
 
@@ -444,7 +444,7 @@ def scaled(x: Tensor, y: TensorLike, alpha: float) -> Tensor:
         TypeError: for a fraction as `alpha` of integers.
     """
     left, right = _as_pair("alpha", x, y)
-    common = common_dtype([left.type, right.type])
+    common = common_dtype([left.spec, right.spec])
     if common.kind != "float" and isinstance(alpha, float):
         raise TypeError(f"alpha is {alpha} for {common}, expected a whole number; convert x with .float()")
     return (right.astype(common) * alpha).astype(common)

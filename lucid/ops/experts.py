@@ -128,8 +128,8 @@ def _check(
         raise ValueError(f"{what}: activation is {activation!r}, expected one of {', '.join(GATES)}")
     if any(t.dtype.kind != "float" for t in (x, weights, gate_up, down)) or indices.dtype.kind != "int":
         raise TypeError(
-            f"{what}: got x {x.type}, indices {indices.type}, weights {weights.type}, gate_up {gate_up.type} and down "
-            f"{down.type}, expected floating-point numbers, and integers for the indices"
+            f"{what}: got x {x.spec}, indices {indices.spec}, weights {weights.spec}, gate_up {gate_up.spec} and down "
+            f"{down.spec}, expected floating-point numbers, and integers for the indices"
         )
     sizes = (*gate_up.shape, *down.shape)
     if gate_up.ndim != 3 or down.ndim != 3 or not all(isinstance(size, int) for size in sizes):
@@ -145,7 +145,7 @@ def _check(
     for name, bias, weight in (("gate_up_bias", gate_up_bias, gate_up), ("down_bias", down_bias, down)):
         if bias is not None and (bias.dtype.kind != "float" or not same_shape(bias.shape, weight.shape[:2])):
             raise ValueError(
-                f"{what}: {name} is {bias.type}, expected floating-point numbers {show_shape(weight.shape[:2])}"
+                f"{what}: {name} is {bias.spec}, expected floating-point numbers {show_shape(weight.shape[:2])}"
             )
     if indices.ndim != x.ndim or not same_shape(indices.shape[:-1], x.shape[:-1]):
         raise ValueError(

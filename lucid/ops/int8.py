@@ -88,7 +88,7 @@ def int8_linear_static(
     wide, scales = _operands(what, x, weight, scales)
     if input_scale.dtype.kind != "float" or input_zero_point.dtype != uint8:
         raise TypeError(
-            f"{what}: the scale and zero point of the input are {input_scale.type} and {input_zero_point.type}, "
+            f"{what}: the scale and zero point of the input are {input_scale.spec} and {input_zero_point.spec}, "
             "expected a floating-point number and uint8"
         )
     if input_scale.ndim or input_zero_point.ndim:
@@ -148,7 +148,7 @@ def _product(codes: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
 def _operands(what: str, x: Tensor, weight: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
     """The input and the scales, checked and in the type of the computation."""
     if x.dtype.kind != "float":
-        raise TypeError(f"{what}: the input is {x.type}, expected floating-point numbers")
+        raise TypeError(f"{what}: the input is {x.spec}, expected floating-point numbers")
     _check(what, weight, scales)
     if not x.ndim or not same(x.shape[-1], weight.shape[1]):
         raise ValueError(
@@ -161,9 +161,9 @@ def _operands(what: str, x: Tensor, weight: Tensor, scales: Tensor) -> tuple[Ten
 
 def _check(what: str, weight: Tensor, scales: Tensor) -> None:
     if weight.dtype != int8:
-        raise TypeError(f"{what}: the weight is {weight.type}, expected int8")
+        raise TypeError(f"{what}: the weight is {weight.spec}, expected int8")
     if scales.dtype.kind != "float":
-        raise TypeError(f"{what}: the scales are {scales.type}, expected floating-point numbers")
+        raise TypeError(f"{what}: the scales are {scales.spec}, expected floating-point numbers")
     rows: Shape = weight.shape[:1]
     if weight.ndim != 2 or scales.ndim != 1 or not same(scales.shape[0], rows[0]):
         raise ValueError(

@@ -105,7 +105,7 @@ def resize(x: Tensor, *, sizes: Shape, factors: tuple[float | None, ...], mode: 
         TypeError: for integers, which only the nearest modes take.
     """
     if x.dtype.kind != "float" and not mode.startswith("nearest"):
-        raise TypeError(f"interpolate: mode {mode!r} of {x.type}, expected floating-point numbers; use .float()")
+        raise TypeError(f"interpolate: mode {mode!r} of {x.spec}, expected floating-point numbers; use .float()")
     for axis, (length, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
         if not same(x.shape[axis], 1):
             x = _along(x, axis, length, factor, mode, align_corners)

@@ -120,7 +120,7 @@ class _Loop(NamedTuple):
         element, sequences = _tensors("xs", xs)
         for path, x in sequences.items():
             if not x.ndim:
-                raise ValueError(f"scan: {path} is {x.type}, expected a first axis to loop over")
+                raise ValueError(f"scan: {path} is {x.spec}, expected a first axis to loop over")
             length = x.shape[0] if length is None else length
             _check_length(path, x.shape[0], length)
         if length is None:
@@ -145,9 +145,9 @@ class _Loop(NamedTuple):
         """Call the body once, on placeholders, and apply the loop as an op."""
         sequences = dict(self.xs) or {"index": arange(self.length)}
         taken: dict[str, int] = {}
-        before = [Input(unused_name(path, taken), tensor.type) for path, tensor in self.carry.items()]
+        before = [Input(unused_name(path, taken), tensor.spec) for path, tensor in self.carry.items()]
         element = [
-            Input(unused_name(path.replace("xs", "x", 1), taken), tensor.type.with_shape(tensor.shape[1:]))
+            Input(unused_name(path.replace("xs", "x", 1), taken), tensor.spec.with_shape(tensor.shape[1:]))
             for path, tensor in sequences.items()
         ]
         state, structure, results = self._called(
@@ -176,7 +176,7 @@ class _Loop(NamedTuple):
                 f"{_shown(returned[0])} after it; it must keep its structure"
             )
         for (path, before), now in zip(self.carry.items(), carried.values(), strict=True):
-            _check_carry(path, before.type, now.type)
+            _check_carry(path, before.spec, now.spec)
         structure, results = _tensors("y", returned[1])
         return list(carried.values()), structure, list(results.values())
 

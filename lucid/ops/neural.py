@@ -52,7 +52,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:  # type: ignore[empty-body]
 @composite
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """The logarithm of softmax, accurate where softmax underflows. Half precision is computed in float32."""
-    _check_real("log_softmax", x.type)
+    _check_real("log_softmax", x.spec)
     if same(x.shape[normalize_axis("log_softmax", axis, x.ndim)], 0):
         return x  # an empty axis has no maximum
     wide = at_least_float32(x)
@@ -75,7 +75,7 @@ def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 @composite_with(kernel=neural_kernels.silu)
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x), also called swish (Elfwing et al. 2017)."""
-    _check_real("silu", x.type)
+    _check_real("silu", x.spec)
     return x * sigmoid(x)
 
 
@@ -88,14 +88,14 @@ def hardtanh(x: Tensor, *, low: float = -1, high: float = 1) -> Tensor:
 @composite
 def hardsigmoid(x: Tensor) -> Tensor:
     """min(max(x + 3, 0), 6) / 6. Half precision is computed in float32."""
-    _check_real("hardsigmoid", x.type)
+    _check_real("hardsigmoid", x.spec)
     return (hardtanh(at_least_float32(x) + 3, low=0, high=6) / 6).astype(x.dtype)
 
 
 @composite
 def hardswish(x: Tensor) -> Tensor:
     """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019). Half precision is computed in float32."""
-    _check_real("hardswish", x.type)
+    _check_real("hardswish", x.spec)
     wide = at_least_float32(x)
     return (wide * (hardtanh(wide + 3, low=0, high=6) / 6)).astype(x.dtype)
 
@@ -108,7 +108,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
         TypeError: for a tensor that is not floating-point.
         ValueError: for another approximation.
     """
-    _check_real("gelu", x.type)
+    _check_real("gelu", x.spec)
     if approximate not in ("none", "tanh"):
         raise ValueError(f'gelu: approximate is {approximate!r}, expected "none" or "tanh"')
     wide = at_least_float32(x)
@@ -122,7 +122,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
 @composite_with(kernel=neural_kernels.softplus)
 def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x)), accurate where it is small, and without overflow. Half precision is computed in float32."""
-    _check_real("softplus", x.type)
+    _check_real("softplus", x.spec)
     wide = at_least_float32(x)
     e = exp(-abs_(wide))
     rounded = 1 + e
@@ -173,7 +173,7 @@ def check_eps(name: str, eps: float) -> None:
 
 
 def _check_norm(name: str, x: Tensor, axes: int, **vectors: Tensor | None) -> None:
-    _check_real(name, x.type)
+    _check_real(name, x.spec)
     for what, vector in vectors.items():
         if vector is not None and not same_shape(vector.shape, x.shape[-axes:]):
             raise ValueError(
@@ -191,7 +191,7 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
         IndexError: eagerly, for an index outside the table.
     """
     if weight.ndim != 2:
-        raise ValueError(f"embedding: the table is {weight.type}, expected (entries, width)")
+        raise ValueError(f"embedding: the table is {weight.spec}, expected (entries, width)")
     check_rows("embedding", indices, weight)
     return take(weight, indices, 0)
 
@@ -282,7 +282,7 @@ def group_norm(
 
 def _check_channels(name: str, x: Tensor, *vectors: Tensor | None) -> None:
     if x.ndim < 2 or x.dtype.kind != "float":
-        raise TypeError(f"{name}: got {x.type}, expected a floating-point tensor (N, C, *spatial)")
+        raise TypeError(f"{name}: got {x.spec}, expected a floating-point tensor (N, C, *spatial)")
     for vector in vectors:
         if vector is not None and not same_shape(vector.shape, x.shape[1:2]):
             raise ValueError(

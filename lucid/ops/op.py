@@ -170,7 +170,7 @@ class Op(Generic[P, R]):
         if self.body is not None and self._kernel is None:
             return self.body(*tensors, **attributes)  # type: ignore[arg-type]  # P is not known here
         here = scope.get()
-        key = call_key([None if t is None else id(t.type) for t in tensors], attributes)
+        key = call_key([None if t is None else id(t.spec) for t in tensors], attributes)
         known = self._known.get(key) or self._check(key, tensors, attributes)
         origin = None if here is None else self._origin(tensors)
         return known.tensors(without_warnings(known.kernel, *arrays), origin)
@@ -180,7 +180,7 @@ class Op(Generic[P, R]):
     ) -> CheckedCall:
         """Check a call and remember it: the checks run once for each combination of types and attributes."""
         assert self._kernel is not None
-        operands = [None if t is None else t.type for t in tensors]
+        operands = [None if t is None else t.spec for t in tensors]
         types = self.infer(operands, attributes)
         if len(self._known) >= _KEPT:
             self._known.clear()
@@ -332,4 +332,4 @@ def _infer_body(call: _Application) -> tuple[TensorType, ...]:
         for name, t in zip(call.op.arguments, call.inputs, strict=False)
     ]
     with holding(_types_only, True):
-        return tuple(t.type for t in call.op.expand(placeholders, dict(call.attributes)))
+        return tuple(t.spec for t in call.op.expand(placeholders, dict(call.attributes)))

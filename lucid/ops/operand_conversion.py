@@ -81,9 +81,9 @@ def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
     if are_tensors(args):
         return list(args)
     if len(args) == 2 and isinstance(args[0], Tensor) and isinstance(args[1], (int, float)):  # the most frequent
-        return [args[0], as_tensor(where, args[1], args[0].type.dtype)]
+        return [args[0], as_tensor(where, args[1], args[0].spec.dtype)]
     known = [a for a in args if isinstance(a, (Tensor, np.ndarray))]
-    types = [a.type if isinstance(a, Tensor) else array_type(a.dtype, a.shape) for a in known]
+    types = [a.spec if isinstance(a, Tensor) else array_type(a.dtype, a.shape) for a in known]
     partner = common_dtype(types) if types else None
     return [as_tensor(where, a, partner) if a is not None else None for a in args]
 
@@ -128,14 +128,14 @@ def half_beside_number(args: Sequence[Any]) -> DType | None:
     if len(args) != 2:
         return None
     x, y = args
-    if isinstance(x, Tensor) and x.type.dtype.itemsize > 2:  # most calls
+    if isinstance(x, Tensor) and x.spec.dtype.itemsize > 2:  # most calls
         return _half_of(y, x) if isinstance(y, (Tensor, np.ndarray)) else None
     return _half_of(x, y) or _half_of(y, x)
 
 
 def _half_of(array: Any, number: Any) -> DType | None:
     if isinstance(array, Tensor):
-        half = array.type.dtype
+        half = array.spec.dtype
     elif isinstance(array, np.ndarray) and array.dtype in (float16.numpy, bfloat16.numpy):
         half = as_dtype(array.dtype)
     else:
@@ -143,7 +143,7 @@ def _half_of(array: Any, number: Any) -> DType | None:
     if half is not float16 and half is not bfloat16:
         return None
     if isinstance(number, (Tensor, np.ndarray)):
-        other = number.type.dtype.numpy if isinstance(number, Tensor) else number.dtype
+        other = number.spec.dtype.numpy if isinstance(number, Tensor) else number.dtype
         lost = array.ndim and not number.ndim and other not in (half.numpy, bool_.numpy)
     else:
         lost = isinstance(number, (int, float, np.number)) and _loses(number, half)
@@ -193,7 +193,7 @@ def array_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | 
     for argument in args:
         if isinstance(argument, Tensor) and argument._array is not None:
             arrays.append(argument._array)
-            type_ids.append(id(argument.type))
+            type_ids.append(id(argument.spec))
         elif argument is None:
             arrays.append(None)
             type_ids.append(None)
@@ -204,7 +204,7 @@ def array_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | 
 
 def promoted(tensors: Sequence[Tensor | None], which: slice) -> Sequence[Tensor | None]:
     """The tensors, those in the slice brought to one element type."""
-    types = [t.type for t in tensors[which] if t is not None]
+    types = [t.spec for t in tensors[which] if t is not None]
     common = common_dtype(types)
     if [type_.dtype for type_ in types].count(common) == len(types):
         return tensors

@@ -45,12 +45,12 @@ class _BlockWeight(NamedTuple):
         check_format(what, self.bits, self.block)
         packed, scales, zero_points, minimums, bits, block = self
         if scales.dtype.kind != "float":
-            raise TypeError(f"{what}: the scales are {scales.type}, expected floating-point numbers")
+            raise TypeError(f"{what}: the scales are {scales.spec}, expected floating-point numbers")
         for name, codes in (("packed", packed), ("zero_points", zero_points)):
             if codes is not None and codes.dtype != uint8:
-                raise TypeError(f"{what}: {name} is {codes.type}, expected uint8")
+                raise TypeError(f"{what}: {name} is {codes.spec}, expected uint8")
         if minimums is not None and minimums.dtype != scales.dtype:
-            raise TypeError(f"{what}: minimums is {minimums.type}, expected {scales.dtype}, the type of the scales")
+            raise TypeError(f"{what}: minimums is {minimums.spec}, expected {scales.dtype}, the type of the scales")
         if minimums is not None and zero_points is not None:
             raise ValueError(f"{what}: got zero_points and minimums, expected one of them")
         count = blocks_of(size, block)
@@ -125,7 +125,7 @@ def quantized_linear(
     if not x.ndim or not isinstance(x.shape[-1], int):
         raise ValueError(f"quantized_linear: the input is {show_shape(x.shape)}, expected a last axis of a fixed size")
     if x.dtype.kind != "float":
-        raise TypeError(f"quantized_linear: the input is {x.type}, expected floating-point numbers")
+        raise TypeError(f"quantized_linear: the input is {x.spec}, expected floating-point numbers")
     blocks = _BlockWeight(packed, scales, zero_points, minimums, bits, block)
     blocks.check("quantized_linear", x.shape[-1])
     weight = blocks.dequantized(x.shape[-1])

@@ -105,7 +105,7 @@ def repeat_interleave(x: Tensor, repeats: Size | TensorLike, axis: int | None = 
     size = x.shape[axis]
     if isinstance(repeats, Tensor) and repeats.is_traced:
         raise TracedValueError(
-            f"repeat_interleave: repeats are a traced {repeats.type}, so the size of the result is known only when the "
+            f"repeat_interleave: repeats are a traced {repeats.spec}, so the size of the result is known only when the "
             "model runs; give one size for all elements, or choose positions with x.gather(axis, indices)"
         )
     if not isinstance(repeats, (int, Dim)):
@@ -188,7 +188,7 @@ def matrix_transpose(x: Tensor) -> Tensor:
         ValueError: for more than 2 axes.
     """
     if x.ndim > 2:
-        raise ValueError(f"t: got {x.type}, expected at most 2 axes; write x.transpose(axis0, axis1)")
+        raise ValueError(f"t: got {x.spec}, expected at most 2 axes; write x.transpose(axis0, axis1)")
     return transpose(x, 0, 1).named_after(x, ".T") if x.ndim == 2 else x
 
 

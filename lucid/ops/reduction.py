@@ -151,7 +151,7 @@ def sum_of_squares(*tensors: TensorLike) -> Tensor:
     """The sum of the squares of all numbers of one or more floating-point tensors, ()."""
     numbers = [as_tensor("sum_of_squares", x) for x in tensors]
     for x in numbers:
-        check_kind("sum_of_squares", x.type, ("float",))
+        check_kind("sum_of_squares", x.spec, ("float",))
     squares = [sum_(x * x) for x in numbers]
     return sum(squares[1:], start=squares[0])
 
@@ -229,7 +229,7 @@ def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Te
 
     Half precision is computed in float32. The 2-norm is right where the squares overflow.
     """
-    check_kind("norm", x.type, ("float",))
+    check_kind("norm", x.spec, ("float",))
     power = 2.0 if p in ("fro", None) else float(p)
     if power != 2:
         return norm_by_definition(x, power, axis, keepdims)

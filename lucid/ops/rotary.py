@@ -112,7 +112,7 @@ def _rows_at(name: str, table: Tensor, positions: Tensor, n: Size, length: Size)
     """The rows of a table (P, r/2) at positions (N, L)."""
     if table.ndim != 2 or positions.dtype.kind != "int" or not same_shape(positions.shape, (n, length)):
         raise ValueError(
-            f"rotary_embedding: {name} {show_shape(table.shape)} with positions {positions.type}: expected a table "
+            f"rotary_embedding: {name} {show_shape(table.shape)} with positions {positions.spec}: expected a table "
             f"(P, r/2) and integers {show_shape((n, length))}"
         )
     if not positions.is_traced:

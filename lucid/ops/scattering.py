@@ -66,7 +66,7 @@ def _placed(where: str, x: Tensor, axis: int, indices: TensorLike) -> tuple[Tens
     """
     picks = as_tensor(where, indices)
     if picks.dtype.kind != "int":
-        raise TypeError(f"{where}: indices are {picks.type}, expected integers; use .long()")
+        raise TypeError(f"{where}: indices are {picks.spec}, expected integers; use .long()")
     if picks.ndim != x.ndim:
         raise ValueError(
             f"{where}: indices {show_shape(picks.shape)} have {picks.ndim} axes, expected the {x.ndim} of "
@@ -232,7 +232,7 @@ def masked_scatter(x: Tensor, mask: TensorLike, source: Tensor) -> Tensor:
     chosen = as_tensor("masked_scatter", mask)
     if chosen.dtype.kind != "bool" or source.dtype != x.dtype:
         raise TypeError(
-            f"masked_scatter: got a mask {chosen.type} and values {source.type}, expected a boolean mask and values of "
+            f"masked_scatter: got a mask {chosen.spec} and values {source.spec}, expected a boolean mask and values of "
             f"{x.dtype}"
         )
     chosen = expand(chosen, broadcast("masked_scatter", chosen.shape, x.shape))
@@ -255,7 +255,7 @@ def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
     """
     if x.is_traced:
         raise TracedValueError(
-            f"nonzero() of a traced {x.type}: how many elements it finds is known only when the model runs. Choose by "
+            f"nonzero() of a traced {x.spec}: how many elements it finds is known only when the model runs. Choose by "
             "a mask with lucid.where(mask, x, 0) or x.masked_scatter(mask, values), or make the indices outside of the "
             "model and give them as an input"
         )

@@ -45,7 +45,7 @@ def _ranked(name: str, x: Tensor, k: Size, axis: int, keepdims: bool, missing: T
     """The k-th smallest elements and their indices, or NaN and that of the first NaN where one is `missing`."""
     size = x.shape[normalize_axis(name, axis, x.ndim)] if x.ndim else 1
     if isinstance(k, int) and (k < 1 or (isinstance(size, int) and k > size)):
-        raise ValueError(f"{name}: element {k} of {size} along axis {axis} of {x.type}, expected 1 to {size}")
+        raise ValueError(f"{name}: element {k} of {size} along axis {axis} of {x.spec}, expected 1 to {size}")
     if not x.ndim:
         return Ordered(x, full((), 0, int64))
     value, index = (each.narrow(axis, k - 1, 1) for each in sort(x, axis))
@@ -160,14 +160,14 @@ def masked_select(x: Tensor, mask: TensorLike, *, size: Size | None = None, fill
     """
     chosen = as_tensor("masked_select", mask)
     if chosen.dtype != bool_:
-        raise TypeError(f"masked_select: got a mask {chosen.type}, expected booleans")
+        raise TypeError(f"masked_select: got a mask {chosen.spec}, expected booleans")
     shape = broadcast("masked_select", x.shape, chosen.shape)
     values, chosen = flatten(expand(x, shape)), flatten(expand(chosen, shape))
     if size is not None:
         return _first(values, chosen, as_size("masked_select: size", size), fill_value)
     if chosen.is_traced or values.is_traced:
         raise TracedValueError(
-            f"masked_select of a traced {x.type}: how many elements it selects is known only when the model runs; give "
+            f"masked_select of a traced {x.spec}: how many elements it selects is known only when the model runs; give "
             "a number, lucid.masked_select(x, mask, size=n), or write lucid.where(mask, x, 0)"
         )
     return values[chosen]
@@ -196,7 +196,7 @@ def argwhere(x: Tensor, *, size: Size | None = None, fill_value: int = -1) -> Te
         return nonzero_static(x, size=size, fill_value=fill_value)
     if x.is_traced:
         raise TracedValueError(
-            f"argwhere of a traced {x.type}: how many elements it finds is known only when the model runs; give a "
+            f"argwhere of a traced {x.spec}: how many elements it finds is known only when the model runs; give a "
             "number, lucid.argwhere(x, size=n), or choose by a mask with lucid.where(mask, x, 0)"
         )
     return Tensor(np.argwhere(x.numpy()).astype(np.int64))

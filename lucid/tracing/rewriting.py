@@ -11,7 +11,7 @@ import numpy as np
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.scope import Scope, entered
 from lucid.core.graph.types import same_shape
-from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.graph.values import Attributes, Body, Constant, Node, Result, Value
 from lucid.core.sizes.dims import Shape, same
 from lucid.ops.elementwise import logical_not
 from lucid.ops.op import Op
@@ -24,16 +24,20 @@ Rule: TypeAlias = Callable[[Node, Uses], Tensor | None]
 
 
 def rewritten(graph: Graph, rule: Rule) -> Graph:
-    """A graph in which a rule has replaced nodes, one after another; the rule sees inputs that are already new."""
+    """A graph in which a rule has replaced nodes, one after another, also in the bodies of loops; the rule sees inputs
+    that are already new.
+    """
     nodes = graph.nodes()
     uses = Counter(id(value) for value in (*(value for node in nodes for value in node.inputs), *graph.outputs))
     new: dict[int, Value] = {}
     kept: list[Node] = []  # so that no identity is used twice
     for node in nodes:
         inputs = tuple(None if value is None else new.get(id(value), value) for value in node.inputs)
-        current = node
-        if any(now is not before for now, before in zip(inputs, node.inputs, strict=True)):
-            current = Node(node.op, inputs, node.attributes, node.types, node.scope)
+        current, attributes = node, _with_bodies(node.attributes, graph, rule)
+        if attributes is not node.attributes or any(
+            now is not before for now, before in zip(inputs, node.inputs, strict=True)
+        ):
+            current = Node(node.op, inputs, attributes, node.types, node.scope)
             kept.append(current)
             for before, now in zip(node.results, current.results, strict=True):
                 new[id(before)], uses[id(now)] = now, uses[id(before)]
@@ -47,6 +51,18 @@ def rewritten(graph: Graph, rule: Rule) -> Graph:
         return graph
     outputs = [new.get(id(value), value) for value in graph.outputs]
     return graph.with_outputs(dict(zip(graph.output_names, outputs, strict=True)))
+
+
+def _with_bodies(attributes: Attributes, graph: Graph, rule: Rule) -> Attributes:
+    """The attributes of a node, in which the bodies of loops are rewritten."""
+    changed: dict[str, Body] = {}
+    for name, body in attributes.items():
+        if isinstance(body, Body):
+            inside = Graph(body.inputs, {str(place): value for place, value in enumerate(body.outputs)}, graph.names)
+            new = rewritten(inside, rule)
+            if new is not inside:
+                changed[name] = Body(body.inputs, new.outputs)
+    return {**attributes, **changed} if changed else attributes
 
 
 def made_by(value: Value | None, *ops: Op[..., Any]) -> Node | None:

@@ -206,7 +206,7 @@ def _replace(path: str, value: Any, make: Make, top: bool = False) -> Any:
     if isinstance(value, TensorType):
         return make(path, value, None)
     if isinstance(value, Tensor):
-        return make(path, value.type, value.numpy())
+        return make(path, value.spec, value.numpy())
     if isinstance(value, np.ndarray):
         return make(path, TensorType(as_dtype(value.dtype), value.shape), value)
     if isinstance(value, (list, tuple)):

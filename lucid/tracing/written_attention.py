@@ -50,6 +50,7 @@ from lucid.tracing.rewriting import (
     rewritten,
     swapped,
 )
+from lucid.tracing.written_softmax import Softmax, with_sinks, written_softmax
 
 _LOW = -1e9
 """Scores that a mask sets to this number or a lower one count as hidden; others are scores."""
@@ -153,7 +154,7 @@ class _WrittenAttention:
         if weights is None:
             return None
         try:
-            scores = _scores(weights.scores, uses)
+            scores = _scores(weights.scores, uses, weights.reads)
             if scores is None:
                 return None
             output = _attention(scores, weights, operand(node, 1), node)
@@ -167,22 +168,29 @@ class _WrittenAttention:
 @dataclass(frozen=True)
 class _Weights:
     """The softmax behind weights: its scores, the condition outside of which weights are set to 0, whether other nodes
-    use the weights, and whether they are rounded more than to the type of the output.
+    use the weights, and whether they are rounded more than to the type of the output; how often it reads its scores,
+    and the scores (H,) of one more key in each head, with a value of zero.
     """
 
     scores: Value
+    reads: int = 1
+    sinks: Tensor | None = None
     kept: Tensor | None = None
     shared: bool = False
     rounded: bool = False
 
 
 def _weights(value: Value, uses: Uses) -> _Weights | None:
-    node = made_by(value, softmax, cast, reshape_op, where)
+    node = made_by(value, softmax, true_div, slice_op, cast, reshape_op, where)
     if node is None:
         return None
-    if node.op is softmax:
-        last = node.attributes.get("axis", -1) in (-1, value.type.rank - 1)
-        found = _Weights(operand(node)) if last else None
+    if node.op in (softmax, true_div):
+        whole = written_softmax(value, uses)
+        found = whole and _Weights(*whole)
+    elif node.op is slice_op:
+        found = _weights(operand(node), uses)
+        apart = found and with_sinks(Softmax(found.scores, found.reads), node, uses)
+        found = replace(found, scores=apart[0], reads=1, sinks=apart[1]) if found and apart else None
     elif node.op is where:
         condition, inner, other = _chosen(node)
         found = _weights(inner, uses) if other == 0 else None
@@ -217,9 +225,9 @@ def _everywhere(value: Value) -> float | None:
     return None if element is None else float(element)
 
 
-def _scores(value: Value, uses: Uses) -> _Scores | None:
-    """What scores are made of; None if there is no product in them."""
-    if not isinstance(value, Result) or uses[id(value)] != 1:
+def _scores(value: Value, uses: Uses, reads: int = 1) -> _Scores | None:
+    """What scores are made of, which are read so often; None if there is no product in them, or others use them."""
+    if not isinstance(value, Result) or uses[id(value)] != reads:
         return None
     node = value.node
     if node.op is matmul:
@@ -328,7 +336,11 @@ def _attention(scores: _Scores, weights: _Weights, value: Value, node: Node) -> 
     if scores.softcap:
         options["softcap"] = scores.softcap
     lengths = query.shape[-2], key.shape[-2]
-    mask, by_position = _mask(scores.masks, weights.kept, batch, lengths, scores.query.type.dtype)
+    mask, by_position = _mask(scores.masks, weights, batch, lengths, scores.query.type.dtype)
+    if weights.sinks is not None:
+        if not same(weights.sinks.shape[0], batch[1]):
+            raise _NotSameError("its sinks are not one number for each head", "lucid.ops.attention(..., sinks=sinks)")
+        options["sinks"] = weights.sinks
     if single:
         options["heads"] = 1
     output = attention(query, key, values, mask, **options, **by_position)
@@ -401,7 +413,7 @@ class _Condition:
 
 
 def _mask(
-    masks: Sequence[_Mask], kept: Tensor | None, batch: Shape, lengths: tuple[Size, Size], dtype: DType
+    masks: Sequence[_Mask], weights: _Weights, batch: Shape, lengths: tuple[Size, Size], dtype: DType
 ) -> tuple[Tensor | None, dict[str, Any]]:
     """The mask of attention and its options by position, for what masks do with scores of this type."""
     steps = [(mask, _condition(mask, lengths, dtype)) for mask in masks]
@@ -415,12 +427,13 @@ def _mask(
     total = reduce(add, terms) if terms else None
     least = max([dtype.lowest, *(each.low for each in conditions)])  # where numbers hide more, hidden keys are seen
     bounded = total is None or not may_exclude(total, least)
-    if kept is not None:
-        if len(conditions) != 1 or not _is_same(conditions[0].seen, kept) or not bounded:
+    if weights.kept is not None:
+        if len(conditions) != 1 or not _is_same(conditions[0].seen, weights.kept) or not bounded:
             raise _NotSameError("weights are set to 0 by another condition than scores", _OP)
         return _joined(seen, total, dtype.lowest), {}
-    is_nan = all(each.low == -math.inf for each in conditions)
-    if bounded and (is_nan or _every_query_sees(conditions, lengths)):
+    # A sink, or NaN: where a query sees no key, its weights are 0, or nobody wants to keep them.
+    vanish = weights.sinks is not None or all(each.low == -math.inf for each in conditions)
+    if bounded and (vanish or _every_query_sees(conditions, lengths)):
         options = _by_position(conditions, lengths) if conditions else {}
         return _joined([] if options else seen, total, dtype.lowest), options
     if len(steps) > 1 and any(each.low not in (-math.inf, dtype.lowest) for each in conditions):

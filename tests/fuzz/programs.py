@@ -47,7 +47,7 @@ class Value:
 
     @property
     def type(self) -> TensorType:
-        return self.tensor.type
+        return self.tensor.spec
 
     @property
     def rank(self) -> int:

@@ -23,7 +23,6 @@ SECONDS = 90
 PAGE = Path(__file__).parents[2] / "tests" / "goldens" / "ported_types.json"
 REASONS = {
     "never changed in place": "a tensor is changed in place",
-    "x.type is": "`x.type(dtype)`",
     "branch on": "a branch on a size that its limits do not decide",
     "no integer value": "a loop over a size",
     "complex": "complex numbers",

@@ -25,12 +25,12 @@ class Read(NamedTuple):
 
     def value(self, parameter: Any) -> Input:
         """The input that stands for a parameter."""
-        new = Input(f"parameter_{len(self.parameters)}", parameter.type)
+        new = Input(f"parameter_{len(self.parameters)}", parameter.spec)
         return self.parameters.setdefault(id(parameter), (parameter, new))[1]
 
     def is_current(self) -> bool:
         """Whether the types of parameters and the modes of modules are still the same."""
-        return all(parameter.type == value.type for parameter, value in self.parameters.values()) and all(
+        return all(parameter.spec == value.type for parameter, value in self.parameters.values()) and all(
             (module.training, module.recomputed) == modes for module, modes in self.modes.values()
         )
 

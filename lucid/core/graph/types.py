@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -185,14 +185,6 @@ class TensorType:
 
     dtype: DType
     shape: Shape
-
-    def __call__(self, *_: object, **__: object) -> NoReturn:
-        """Not a function, as `x.type` is in torch.
-
-        Raises:
-            TypeError: saying what to write.
-        """
-        raise TypeError(f"x.type is {self}, not a method; write x.to(dtype) to convert x")
 
     def __eq__(self, other: object) -> bool:
         """Whether both are certainly the same."""

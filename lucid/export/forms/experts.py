@@ -92,7 +92,7 @@ def moe(build: Builder, node: Node) -> Taken:
         swiglu_limit=experts.LIMIT if clamped else None,
         normalize_routing_weights=int(node.attributes["normalized"]),
     )
-    kind = x.type if x.ndim in (2, 3) else TensorType(x.dtype, (product(x.shape[:-1]), width))
+    kind = x.spec if x.ndim in (2, 3) else TensorType(x.dtype, (product(x.shape[:-1]), width))
     output = computed(build, result, kind).reshape(x.shape)
     # It gives 0 where a router's number is NaN or all of its weights are.
     output += sum_(softmax(router_logits), axis=(-1,), keepdims=True) * 0.0

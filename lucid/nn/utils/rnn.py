@@ -106,7 +106,7 @@ def lengths_of(where: str, lengths: Any, length: Size, batch: Size) -> Tensor:
     """The lengths (N,) of sequences of up to `length` elements, checked as far as they are known."""
     counts = lengths if isinstance(lengths, Tensor) else tensor(lengths)
     if counts.dtype.kind != "int":
-        raise TypeError(f"{where}: lengths are {counts.type}, expected integers")
+        raise TypeError(f"{where}: lengths are {counts.spec}, expected integers")
     if counts.ndim != 1 or not same(counts.shape[0], batch):
         raise ValueError(
             f"{where}: lengths have shape {show_shape(counts.shape)}, expected [{batch}], one for each row"

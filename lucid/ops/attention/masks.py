@@ -202,7 +202,7 @@ def check_mask(where: str, mask: Tensor, scores: Shape, keys: str, advice: str =
     """
     if mask.dtype.kind == "int":
         raise TypeError(
-            f"{where}: the mask is {mask.type}, expected booleans or floats; a mask of 0 and 1 becomes "
+            f"{where}: the mask is {mask.spec}, expected booleans or floats; a mask of 0 and 1 becomes "
             "boolean with mask.astype(lucid.bool_) or mask != 0"
         )
     try:

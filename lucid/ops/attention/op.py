@@ -186,7 +186,7 @@ def sinks_of(call: AttentionCall, heads: Size) -> Tensor | None:
         return None
     if sinks.dtype.kind != "float" or not same_shape(sinks.shape, (heads,)):
         raise ValueError(
-            f"attention: sinks are {sinks.type}, expected one floating-point number for each of {heads} heads"
+            f"attention: sinks are {sinks.spec}, expected one floating-point number for each of {heads} heads"
         )
     return unsqueeze(sinks.astype(call.scores_type), (1, 2)).named_after(sinks, ".unsqueeze")
 

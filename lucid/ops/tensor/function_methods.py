@@ -32,6 +32,14 @@ class FunctionMethods(TensorValue):
         """False: there are no complex numbers."""
         return False
 
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The same numbers in an element type: a DType, its name, or torch's name or class of tensors that have it.
+
+        Without one, torch's name for this tensor's: ``"torch.FloatTensor"`` of float32. `dtype` is the element type,
+        `spec` that and the shape.
+        """
+        return OPS["type_"](self, dtype)
+
     def equal(self, other: Any) -> bool:
         """Whether shapes and all elements are equal: a Python truth.
 

@@ -152,7 +152,7 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     def of_type(array: Array, type_: TensorType, origin: Origin | None = None) -> Tensor:
         """Wrap an array whose type is known: an object that `array_type` gave."""
         tensor = _new(Tensor)
-        tensor._array, tensor.type, tensor._value, tensor._origin = array, type_, None, origin
+        tensor._array, tensor.spec, tensor._value, tensor._origin = array, type_, None, origin
         return tensor
 
     @staticmethod
@@ -359,7 +359,7 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     def clone(self) -> Tensor:
         """The same values in a tensor of its own."""
         copy = _new(Tensor)
-        copy._set(self._array, self.type, self._value, self._origin)
+        copy._set(self._array, self.spec, self._value, self._origin)
         return copy
 
     def normal_(self, mean: Number = 0.0, std: Number = 1.0) -> Self:
@@ -374,7 +374,7 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
         if type(self) is Tensor and self.numpy().base is not None:
             why = "this tensor is a part or view of another one, which would not change"
             raise TypeError(f"normal_, uniform_: {why}; write x = x.at[index].set(lucid.randn(...))")
-        self._set(convert(values.numpy(), self.dtype, "tensor"), self.type)
+        self._set(convert(values.numpy(), self.dtype, "tensor"), self.spec)
         return self
 
     # Creation: the functions of the same names in `lucid`, and tensors like this one ------------------------------

@@ -31,23 +31,23 @@ class TracedValueError(TypeError):
 class TensorValue:
     """The base of `Tensor`: either its array or its value in a graph is None."""
 
-    __slots__ = ("_array", "_origin", "_value", "type")
+    __slots__ = ("_array", "_origin", "_value", "spec")
 
     _array: Array | None
-    type: TensorType
+    spec: TensorType
     _value: Value | None
     _origin: Origin | None
 
     def _set(
         self, array: Array | None, type_: TensorType, value: Value | None = None, origin: Origin | None = None
     ) -> None:
-        self._array, self.type, self._value, self._origin = array, type_, value, origin
+        self._array, self.spec, self._value, self._origin = array, type_, value, origin
 
     def to_value(self) -> Value:
         """The value that a graph holds for this tensor."""
         if self._value is not None:
             return self._value
-        return Constant(self.numpy(), self.type, self._origin)
+        return Constant(self.numpy(), self.spec, self._origin)
 
     @property
     def origin(self) -> Origin | None:
@@ -62,22 +62,22 @@ class TensorValue:
     @property
     def shape(self) -> Shape:
         """The size of each axis: numbers, or symbolic sizes while tracing."""
-        return self.type.shape
+        return self.spec.shape
 
     @property
     def dtype(self) -> DType:
         """The element type."""
-        return self.type.dtype
+        return self.spec.dtype
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return len(self.type.shape)
+        return len(self.spec.shape)
 
     @torch_names
     def size(self, axis: Whole | None = None) -> Any:
         """The size of one axis; without an axis, the shape."""
-        return self.type.shape if axis is None else self.type.shape[normalize_axis("size", axis, self.ndim)]
+        return self.spec.shape if axis is None else self.spec.shape[normalize_axis("size", axis, self.ndim)]
 
     def dim(self) -> Whole:
         """The number of axes."""
@@ -149,7 +149,7 @@ class TensorValue:
         """The array; an error that says what was wanted of it while the tensor is traced."""
         if self._array is None:
             raise TracedValueError(
-                f"{asked_for} of a traced {self.type}: its value is known only when the exported model runs. "
+                f"{asked_for} of a traced {self.spec}: its value is known only when the exported model runs. "
                 "Select values with lucid.where(condition, a, b) instead of Python's if; "
                 "compute sizes from x.shape, without tensors"
             )
@@ -205,7 +205,7 @@ class TensorValue:
 
     def __repr__(self) -> str:
         if self._array is None:
-            return f"Tensor(traced {self.type})"
+            return f"Tensor(traced {self.spec})"
         text = np.array2string(self._array, separator=", ", prefix="Tensor(", threshold=100, precision=4)
         shape = f", shape={show_shape(self.shape)}" if self._array.size > 100 or not self._array.size else ""
         return f"Tensor({text}{shape}, dtype={self.dtype!r})"

@@ -119,7 +119,7 @@ def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
     assert isinstance(whole, int)  # blocks that read a part are causal, with as many keys as queries
     places = build.op("Slice", _positions(whole), np.array([0]), sizes_vector(build, [count]), np.array([0]))
     copy = build.op("Gather", x, places, axis=x.ndim - 2)
-    return computed(build, copy, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
+    return computed(build, copy, x.spec.with_shape((*x.shape[:-2], count, x.shape[-1])))
 
 
 def _of_keys(call: Call, mask: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ def group_query_writing(build: Builder, node: Node) -> Taken:
     total = minimum(last.max() + 1, size_op(size=call.capacity).astype(int32))
     names = _operands(build, call, key, value, call.key_buffer, call.value_buffer, last, total)
     output, *written = _node(build, call, names, outputs=3)
-    kinds = (call.key_buffer.type, call.value_buffer.type)
+    kinds = (call.key_buffer.spec, call.value_buffer.spec)
     present = [computed(build, name, kind) for name, kind in zip(written, kinds, strict=True)]
     return Taken([_as_query(build, call, output), *present], "it reads and writes what is filled, without a copy")
 
@@ -100,7 +100,7 @@ def group_query(build: Builder, node: Node) -> Taken:
         output = in_place()
     else:
         single = build.name_of(logical_or(size_op(size=length) <= 1, size_op(size=batch) <= 1))
-        (output,) = branch(build, single, in_place, over_a_copy, [call.joined_query().type])
+        (output,) = branch(build, single, in_place, over_a_copy, [call.joined_query().spec])
         why += "; several new positions in several rows go through a copy"
     return Taken([_as_query(build, call, output), key_buffer, value_buffer], why)
 
@@ -153,7 +153,7 @@ def _heads(call: BufferedCall) -> int:
 
 def _as_query(build: Builder, call: BufferedCall, output: str) -> Tensor:
     """An output of GroupQueryAttention in the layout of the query."""
-    joined = computed(build, output, call.joined_query().type)
+    joined = computed(build, output, call.joined_query().spec)
     return joined if call.options.heads is not None else split_heads("query", joined, _heads(call))
 
 
@@ -188,7 +188,7 @@ def _over_filled(
 
     def cut(x: Tensor, axis: int) -> Tensor:
         shape = (*x.shape[:axis], slots, *x.shape[axis + 1 :])
-        return computed(build, build.op("Slice", x, _FIRST, end, np.array([axis])), x.type.with_shape(shape))
+        return computed(build, build.op("Slice", x, _FIRST, end, np.array([axis])), x.spec.with_shape(shape))
 
     options = AttentionOptions(scale=call.options.scale, softcap=call.options.softcap)
     key, value, visible = cut(key_buffer, 2), cut(value_buffer, 2), cut(call.visible(), 3)

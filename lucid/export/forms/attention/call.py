@@ -101,7 +101,7 @@ class Call(AttentionCall):
 
 def refuse_common(call: Call) -> None:
     """Refuse what no attention operator of onnxruntime accepts."""
-    for kind in (call.query.type, call.key.type, call.value.type):
+    for kind in (call.query.spec, call.key.spec, call.value.spec):
         if any(same(size, 0) for size in kind.shape):
             refuse(f"onnxruntime's kernel refuses empty inputs, here {kind}")
 

@@ -50,7 +50,7 @@ def fill_value(build: Builder, call: Call) -> Tensor:
 
 def _norm(build: Builder, x: Tensor) -> Tensor:
     """The largest norm of the rows: by a sum of squares, because ReduceL2 takes twice the time of both ops."""
-    squares = computed(build, build.op("Mul", x, x), x.type)
+    squares = computed(build, build.op("Mul", x, x), x.spec)
     return sqrt(_reduced(build, squares, "ReduceSum", "ReduceMax"))
 
 
@@ -86,4 +86,4 @@ def sees_a_key(build: Builder, call: Call) -> Tensor | None:
     # A minimum of float32 takes a fifth of the time of `any`, and the numbers are there already.
     hidden = logical_not(joint).astype(float32)
     least = build.op("ReduceMin", hidden, np.array([-1]), keepdims=1)
-    return 1 - computed(build, least, hidden.type.with_shape((*hidden.shape[:-1], 1)))
+    return 1 - computed(build, least, hidden.spec.with_shape((*hidden.shape[:-1], 1)))

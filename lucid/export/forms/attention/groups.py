@@ -55,7 +55,7 @@ def _step(build: Builder, call: Call) -> tuple[Operand, ...]:
         options=replace(options, heads=None, kv_heads=None, is_causal=False, window=None, window_after=None),
     )
     output, *present = emit_node(build, grouped)
-    attended = computed(build, output, call.query.type.with_shape((n, kv_heads, groups, value_width)))
+    attended = computed(build, output, call.query.spec.with_shape((n, kv_heads, groups, value_width)))
     shape = (n, heads, 1, value_width) if options.heads is None else (n, 1, heads * value_width)
     return reshape(attended, shape), *present
 
@@ -78,7 +78,7 @@ def _of_one_query(build: Builder, call: Call) -> Call:
         if x.ndim < -axis or same(x.shape[axis], 1):
             return x
         shape = (*x.shape[: x.ndim + axis], size, *x.shape[x.ndim + axis + 1 :])
-        return computed(build, build.name_of(x), x.type.with_shape(shape))
+        return computed(build, build.name_of(x), x.spec.with_shape(shape))
 
     return replace(
         call,

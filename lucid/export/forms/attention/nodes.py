@@ -46,7 +46,7 @@ def node_output(build: Builder, call: Call) -> Tensor:
     heads = call.options.heads
     width = call.value_width * (heads or 1)
     shape = (call.batch, call.queries, width) if heads else (*call.query.shape[:3], width)
-    return computed(build, emit_node(build, call)[0], call.query.type.with_shape(shape))
+    return computed(build, emit_node(build, call)[0], call.query.spec.with_shape(shape))
 
 
 def joint_mask(call: Call, *, with_causal: bool) -> Tensor | None:
@@ -86,5 +86,5 @@ def in_tiles(build: Builder, call: Call) -> Operand:
     assert isinstance(heads, int)
     query, key, value = map(joined_heads, (call.query, call.key, call.value))
     packed = replace(call, query=query, key=key, value=value, options=replace(call.options, heads=heads))
-    output = computed(build, multi_head(build, packed), query.type.with_shape((*query.shape[:2], value.shape[2])))
+    output = computed(build, multi_head(build, packed), query.spec.with_shape((*query.shape[:2], value.shape[2])))
     return build.name_of(split_heads("output", output, heads))

@@ -72,7 +72,7 @@ def short_call(build: Builder, call: Call, plan: Plan) -> Call:
     shape = (call.batch, 1, sym_min(call.queries, plan.limit), call.keys)
     rows = build.name_of(expand(unsqueeze(call.key_mask, (1, 2)), shape))
     # The node runs only where these are all queries.
-    mask = computed(build, rows, call.key_mask.type.with_shape((call.batch, 1, call.queries, call.keys)))
+    mask = computed(build, rows, call.key_mask.spec.with_shape((call.batch, 1, call.queries, call.keys)))
     return replace(call, mask=mask, key_mask=None)
 
 
@@ -108,7 +108,7 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     product = build.op(
         "FusedMatMul", reshape(query, (*rows, width)), key, domain="com.microsoft", alpha=call.factor, transB=1
     )
-    scores = computed(build, product, query.type.with_shape((*rows, keys)))
+    scores = computed(build, product, query.spec.with_shape((*rows, keys)))
     if options.softcap:
         scores = tanh(scores) * options.softcap
     sinks = sinks_of(call, heads)

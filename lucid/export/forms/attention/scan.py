@@ -97,7 +97,7 @@ def of_any_length(build: Builder, call: Call, plan: Plan, output: TensorType) ->
     length, multiplied = call.queries, plan.each != NODE
     assert isinstance(length, Dim)
     whole = split(call) if multiplied else call
-    kind = output if whole is call else whole.query.type.with_shape((*whole.query.shape[:-1], whole.value.shape[-1]))
+    kind = output if whole is call else whole.query.spec.with_shape((*whole.query.shape[:-1], whole.value.shape[-1]))
     blocks, masks = blocks_of(build, kind, length), _masks(call)
     short = short_call(build, call, plan)
     seeing = sees_a_key(build, call) if multiplied else None
@@ -135,7 +135,7 @@ def _scanned(build: Builder, call: Call, masks: Sequence[Tensor], blocks: Blocks
         query, key, value = take(call.query, queries, -2), take(call.key, near, -2), take(call.value, near, -2)
         part = Call(query, key, value, visible, options=replace(call.options, is_causal=False))
         attended = _in_products(build, part) if multiplied else node_output(build, part)
-        return [(build.name_of(attended), attended.type)]
+        return [(build.name_of(attended), attended.spec)]
 
     body = build.block(step, [own, column, end])
     kind = body.outputs[0][1]
