@@ -229,6 +229,7 @@ def test_every_page_is_in_the_navigation():
         ("gguf", "howto/gguf.md"),
         ("gradients", "howto/gradients.md"),
         ("hub", "cli.md"),
+        ("image classification", "howto/tasks.md"),
         ("json", "chat.md"),
         ("openai serving", "howto/serve.md"),
         ("quantization", "howto/smaller.md"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 import lucid
 from lucid.batch.images import ImageReader
@@ -60,11 +61,15 @@ def folder(path: Path, options: dict[str, Any]) -> Path:
     return path
 
 
-def checkpoint(path: Path, variant: str = "vit/classifier", size: int = 0) -> Path:
-    """A model of the goldens that takes images, with a preprocessor."""
+def checkpoint(path: Path, variant: str = "vit/classifier", size: int = 0, **config: Any) -> Path:
+    """A model of the goldens that takes images, with a preprocessor; `config` are options of config.json."""
     made = shutil.copytree(goldens.folder(variant), path)
-    specs = lucid.models.load(made).input_specs()["pixel_values"].shape
-    return folder(made, {"image_processor_type": "ViTImageProcessor", "size": size or specs[2]})
+    options = json.loads((made / "config.json").read_text())
+    (made / "config.json").write_text(json.dumps({**options, **config}))
+    side = lucid.models.load(made).input_specs()["pixel_values"].shape[2]
+    return folder(
+        made, {"image_processor_type": "ViTImageProcessor", "size": size or (side if type(side) is int else 64)}
+    )
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -89,6 +94,18 @@ def test_rows_come_first_whatever_the_shape(resample: int, tmp_path: Path) -> No
     assert np.array_equal(preprocessor(lucid.tensor(given)).numpy()[0], expected)
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
+@pytest.mark.parametrize("orientation", range(9))
+def test_photographs_are_upright_as_transformers_loads_them(orientation: int, kind: str, tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    file = io.BytesIO()
+    Image.fromarray(images(20, 30)[0]).save(file, kind, exif=exif)
+    reader = ImageReader(folder(tmp_path, CONFIGS["vit"]), ("N", 3, 20, 20))
+    upright = np.asarray(ImageOps.exif_transpose(Image.open(file)))
+    assert np.array_equal(reader.ready([file.getvalue()]).data, reader.ready([upright]).data)
+
+
 def test_one_number_is_the_shorter_side_where_clip_reads_it(tmp_path: Path) -> None:
     by_number = Preprocessor.from_folder(folder(tmp_path, CLIP))
     by_name = Preprocessor.from_folder(folder(tmp_path, CONFIGS["clip"]))
@@ -101,8 +118,8 @@ def test_one_number_is_the_shorter_side_where_clip_reads_it(tmp_path: Path) -> N
     [
         ({"resample": 1}, r"resample is 1, expected one of 2 \(bilinear\), 3 \(bicubic\)"),
         ({"resample": None}, "resample is None"),
-        ({"do_pad": True}, "do_pad cannot be part of the file; leave the preprocessor outside"),
-        ({"do_resize": False}, "do_resize false cannot be part of the file"),
+        ({"do_pad": True}, "do_pad is not computed here; make the pixels outside, as transformers does"),
+        ({"do_resize": False}, "do_resize false is not computed here"),
         ({"do_center_crop": False}, r"images keep their own shape \(shortest_edge, and no crop\)"),
         ({"crop_size": 25}, r"crop_size is \[25, 25\], expected no more than \[24, 24\]"),
         ({"size": {"longest_edge": 24}}, "size is .*, expected height and width, or shortest_edge"),
@@ -129,7 +146,7 @@ def test_models_of_other_inputs_and_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="for models of images; this one takes input_ids"):
         with_preprocessor(ModelPart(bert, bert.input_specs()), bert.input_specs(), preprocessor)
     other = Preprocessor.from_folder(folder(tmp_path / "made", {**CONFIGS["vit"], "size": 21}))
-    with pytest.raises(NotExactError, match=r"makes pixels \[3, 21, 21\], and the model takes float32"):
+    with pytest.raises(NotExactError, match=r"makes pixels \[3, 21, 21\], and the model takes \[3, "):
         with_preprocessor(ModelPart(vit, vit.input_specs()), vit.input_specs(), other)
     with pytest.raises(ValueError, match="optimum runs the tokenizer or preprocessor itself"):
         write_folder(vit, tmp_path / "made", tmp_path / "out", layout="optimum", with_preprocessor=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lucid.models.layoutlm import LayoutLM, LayoutLMForMaskedLM
 from lucid.runtime import Session
 from tests.console import in_process
 from tests.layout_checkpoints import whole
+from tests.models import goldens
 
 ROOT = Path(__file__).parents[1]
 CODE = {
@@ -56,14 +58,19 @@ def held(*scripts: Path) -> dict[str, bytes]:
     return found
 
 
+def about(task: str, **known: Any) -> dict[str, Any]:
+    """What a page knows of its model."""
+    return {"task": task, "labels": [], "several": False, **known}
+
+
 def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = written(place, "sentences/cls")
     model = page / "model" / "model.onnx"
     assert list(Session(model).outputs) == ["sentence_embedding", "attentions.0"]
-    files = held(page / "model" / "model.js", page / "model" / "tokenizer.js", page / "runtime" / "wasm.js")
+    files = held(page / "model" / "model.js", page / "model" / "settings.js", page / "runtime" / "wasm.js")
     assert files["model"] == model.read_bytes()
     assert files["tokenizer.json"] == (place / "source" / "tokenizer.json").read_bytes()
-    assert json.loads(files["about"]) == {"max_length": 24, "labels": [], "task": "sentence-similarity"}
+    assert json.loads(files["about"]) == about("sentence-similarity", max_length=24)
     assert (files["ort.wasm"], files["ort.mjs"]) == (b"its code", b"its loader")
     text = (page / "index.html").read_text()
     assert "<title>source in the browser</title>" in text and "{{" not in text
@@ -84,13 +91,69 @@ def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path, monkeypat
 )
 def test_a_task_head_has_a_page_with_its_answers(task: str, labels: list[str], place: Path) -> None:
     page = written(place, f"tasks/bert_{task.replace('-', '_')}", task)
-    assert json.loads(held(page / "model" / "tokenizer.js")["about"]) == {
-        "max_length": 24,
-        "labels": labels,
-        "task": task,
-    }
+    assert json.loads(held(page / "model" / "settings.js")["about"]) == about(task, labels=labels, max_length=24)
     assert f'"{task}": {{' in (page / "answers.js").read_text()
-    assert sorted(path.name for path in page.glob("*.js")) == ["answers.js", "text-model.js"]
+    assert sorted(path.name for path in page.glob("*.js")) == ["answers.js", "opened-model.js", "text-model.js"]
+
+
+def image_page(place: Path, variant: str, task: str, preprocessor: dict[str, Any]) -> Path:
+    source = whole(place / "source", variant)
+    (source / "tokenizer.json").unlink()
+    (source / "preprocessor_config.json").write_text(json.dumps(preprocessor))
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
+    write_folder(lucid.models.load(source, task), source, place / "page", layout="web")
+    return place / "page"
+
+
+VIT = {"image_processor_type": "ViTImageProcessor", "size": 12}
+
+
+def test_a_classifier_of_images_has_a_page_without_a_tokenizer(place: Path) -> None:
+    size = int(lucid.models.load(goldens.folder("vit/classifier")).input_specs()["pixel_values"].shape[2])
+    shutil.rmtree(place.parent / "node_modules" / "@huggingface")
+    page = image_page(place, "vit/classifier", "image-classification", {**VIT, "size": size})
+    made = json.loads(held(page / "model" / "settings.js")["about"])
+    labels = [f"LABEL_{i}" for i in range(len(made["labels"]))]
+    preprocessor = {
+        "window": [size, size],
+        "edge": None,
+        "resized": [size, size],
+        "resample": 2,
+        "factor": 1 / 255,
+        "mean": [0.5] * 3,
+        "deviation": [0.5] * 3,
+    }
+    assert made == about("image-classification", labels=labels, several=True, preprocessor=preprocessor)
+    scripts = sorted(path.name for path in page.glob("*.js"))
+    assert scripts == ["answers.js", "image-model.js", "opened-model.js", "pillow.js"]
+    assert not (page / "runtime" / "tokenizers.js").exists()
+
+
+@pytest.mark.parametrize(
+    ("variant", "task", "preprocessor", "message"),
+    [
+        (
+            "vit/classifier",
+            "image-classification",
+            {**VIT, "size": 9},
+            r"makes pixels \[3, 9, 9\], and the model takes",
+        ),
+        ("vit/classifier", "image-classification", {**VIT, "do_pad": True}, "do_pad is not computed here; make the"),
+        (
+            "segformer/base",
+            "image-feature-extraction",
+            VIT,
+            "shows image_embeds of 2 axes, or pooler_output of 2 axes, or pooler_output of 4 axes, or "
+            "last_hidden_state of 3 axes, and the model gives last_hidden_state: float32",
+        ),
+    ],
+)
+def test_images_that_a_page_does_not_prepare_or_show_are_errors(
+    variant: str, task: str, preprocessor: dict[str, Any], message: str, place: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        image_page(place, variant, task, preprocessor)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +163,8 @@ def test_a_task_head_has_a_page_with_its_answers(task: str, labels: list[str], p
             "llama/llama3",
             {},
             "a page runs models for sentence-similarity, text-classification, token-classification, fill-mask, "
-            "question-answering, got a Llama for text-generation; give one of these tasks if the checkpoint has it, or",
+            "question-answering, image-classification, image-feature-extraction, image-segmentation, got a Llama for "
+            "text-generation; give one of these tasks if the checkpoint has it, or",
         ),
         ("sentences/cls", {"external_data": True}, "loads the weights with the model; leave out external_data"),
         ("sentences/cls", {"target": "webgpu"}, "target 'webgpu' is not for this layout; choose one of any, cpu"),

@@ -19,6 +19,17 @@ _PATCH = 16 * 16  # pixels that count as a token
 _MOST_PIXELS = 89_000_000  # beyond, Pillow warns of decompression bombs
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow has more: its decoder of EPS starts Ghostscript
 
+_ORIENTATION = 0x0112  # the tag of EXIF
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # what makes an image of this orientation upright
+
 
 class ImageReader:
     """Turns images into pixels like the checkpoint's `Preprocessor`, but with Pillow, which resizes faster than ops.
@@ -27,25 +38,29 @@ class ImageReader:
         folder: the folder with preprocessor_config.json.
         shape: the shape of the model's input.
 
+    Attributes:
+        preprocessor: that of the checkpoint.
+
     Raises:
         FileNotFoundError, ValueError: as `Preprocessor.from_folder`, and if the pixels do not fit the model's input.
     """
 
     def __init__(self, folder: Path, shape: tuple[int | str | None, ...]) -> None:
-        self._preprocessor = Preprocessor.from_folder(folder)
-        pixels = (3, *self._preprocessor.window)
-        if any(isinstance(size, int) and size != each for size, each in zip(shape[1:], pixels, strict=True)):
-            raise ValueError(
-                f"{folder}: its preprocessor makes pixels {list(pixels)}, and the model takes {list(shape[1:])}"
-            )
+        self.preprocessor = Preprocessor.from_folder(folder)
+        try:
+            self.preprocessor.require_shape(shape)
+        except ValueError as error:
+            raise ValueError(f"{folder}: {error}") from None
 
     def ready(self, values: Sequence[Any]) -> Ready:
         """The pixels (3, H, W) of a PNG, JPEG, WebP, GIF, BMP or TIFF image, whatever the file's name.
 
+        The image is made upright first, as EXIF says, which transformers' pipelines do too.
+
         Raises:
             RowError: for anything but an image, a broken image, and one that is too large before or after resizing.
         """
-        preprocessor = self._preprocessor
+        preprocessor = self.preprocessor
         image = _cropped(_resized(_image(values[0]), preprocessor), *preprocessor.window)
         pixels: Array = np.asarray(image, np.float32).transpose(2, 0, 1)
         if preprocessor.factor is not None:
@@ -77,7 +92,9 @@ def _image(value: Any) -> Image.Image:
                 raise RowError(
                     f"the image has {image.width} x {image.height} pixels, at most {_MOST_PIXELS:,} are read"
                 )
-            return image.convert("RGB")
+            pixels = image.convert("RGB")
+            turn = _UPRIGHT.get(image.getexif().get(_ORIENTATION, 1))  # once it is loaded: Pillow turns TIFF itself
+            return pixels if turn is None else pixels.transpose(turn)
     except RowError:
         raise
     except UnidentifiedImageError:

@@ -1,4 +1,4 @@
-"""A folder with a web page that runs a model on texts, without a network or a server: open its index.html.
+"""A folder with a web page that runs a model on texts or images, without a network or a server: open its index.html.
 
 All but the page's own files are scripts that hold base64, because a page that is opened from a disk may load scripts
 and nothing else.
@@ -16,8 +16,9 @@ from typing import Any
 
 from lucid.core.targets.runtimes import CPU, PROCESSOR, targets_of
 from lucid.export import Target
-from lucid.layouts.checkpoint_files import TOKENIZER, TOKENIZER_CONFIG, file_of, files_home, max_tokens, name_of
+from lucid.layouts.checkpoint_files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, file_of, files_home, max_tokens, name_of
 from lucid.layouts.hub import target_of
+from lucid.layouts.images.preprocessor import PIXELS, Preprocessor
 from lucid.layouts.layout import Exported, Layout, Options, export_file
 from lucid.layouts.parts import with_known_axes
 from lucid.models.checkpoints.config import read_json
@@ -29,16 +30,28 @@ from lucid.runtime.requirements import limits_of
 from lucid.tracing.inner_outputs import part_with_outputs
 from lucid.tracing.parts import trace_part
 
-PACKAGES = {"onnxruntime-web": "1.30.0", "@huggingface/tokenizers": "0.2.0"}
-"""The packages of npm that a page runs on, and the releases that were tried."""
+_RUNTIME = {"onnxruntime-web": "1.30.0"}
+PACKAGES = {**_RUNTIME, "@huggingface/tokenizers": "0.2.0"}
+"""The packages of npm that a page runs on, and the releases that were tried; one that reads images has no tokenizer."""
 
 SENTENCES = "sentence-similarity"
 LABELS = "text-classification"
-_PAGES = {
-    SENTENCES: "sentences.html",
-    **dict.fromkeys((LABELS, "token-classification", "fill-mask", "question-answering"), "texts.html"),
+_TEXTS = (LABELS, "token-classification", "fill-mask", "question-answering")
+_IMAGES = ("image-classification", "image-feature-extraction", "image-segmentation")
+_PAGES = {SENTENCES: "sentences.html", **dict.fromkeys(_TEXTS, "texts.html"), **dict.fromkeys(_IMAGES, "images.html")}
+"""The page by task; what the second and third one show of each task is in `answers.js`."""
+
+_SHOWN = {
+    "image-classification": (("logits", 2),),
+    "image-feature-extraction": (
+        ("image_embeds", 2),
+        ("pooler_output", 2),
+        ("pooler_output", 4),
+        ("last_hidden_state", 3),
+    ),
+    "image-segmentation": (("logits", 4),),
 }
-"""The page by task; what the second one shows of each task is in `answers.js`."""
+"""By task the outputs that a page of images reads, and how many axes they have."""
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _SOURCES = Path(__file__).with_name("web_page")
@@ -54,35 +67,45 @@ def write_page(
     options: Options,
     packages: Path,
     labels: Sequence[str] = (),
+    *,
+    several: bool = False,
 ) -> Exported:
-    """Export a model of texts to a folder with a page, which shows what it computes of what is typed.
+    """Export a model of texts or images to a folder with a page, which shows what it computes of what it is given.
 
     Args:
         task: what the model does, by Hugging Face's name: SENTENCES, LABELS, or another one that has a page.
         title: its title.
-        part: the model; its inputs are those of a tokenizer. The page of SENTENCES shows `sentence_embedding` and, if
-            there are, `attentions.0` and so on; the others read `logits`, or `start_logits` and `end_logits`.
-        checkpoint: the folder with its tokenizer.
+        part: the model; its inputs are those of a tokenizer, or `pixel_values`. The page of SENTENCES shows
+            `sentence_embedding` and, if there are, `attentions.0` and so on; that of images without labels the vector
+            of each image; the others read `logits`, or `start_logits` and `end_logits`.
+        checkpoint: the folder with its tokenizer or preprocessor.
         folder: where to write.
         options: `target` and `dtype` are obeyed.
         packages: npm's folder node_modules with `PACKAGES`.
         labels: the names of the labels.
+        several: whether several labels may be right at once; their probabilities are sigmoids then.
 
     Raises:
-        ValueError: for a target that is not for the CPU.
+        ValueError: for a target that is not for the CPU, and for a preprocessor that the page does not compute.
         OSError: for a file that cannot be read or written.
     """
+    about: dict[str, Any] = {"task": task, "labels": list(labels), "several": several}
+    if task in _IMAGES:
+        about["preprocessor"] = _preprocessor(checkpoint, part)
     # In float32 onnxruntime's wasm is faster than in bytes, and exact.
     target = target_of(options, targets_of(CPU), PROCESSOR) if options.target else Target(PROCESSOR, accuracy_level=0)
     exported = export_file(part, folder, "model/model.onnx", target, options)
     model = folder / exported.file
+    settings: dict[str, bytes] = {}
+    if task not in _IMAGES:
+        limits = [max_tokens(checkpoint), *limits_of(check_model_file(model)).explaining.values()]
+        about["max_length"] = min((limit for limit in limits if limit is not None), default=None)
+        files = {name: file_of(checkpoint, name) for name in (TOKENIZER, TOKENIZER_CONFIG)}
+        settings = {name: file.read_bytes() if file.is_file() else b"{}" for name, file in files.items()}
     write_script(folder / "model" / "model.js", {"model": model.read_bytes()})
-    limits = [max_tokens(checkpoint), *limits_of(check_model_file(model)).explaining.values()]
-    longest = min((limit for limit in limits if limit is not None), default=None)
-    about = {"max_length": longest, "labels": list(labels), "task": task}
-    _write_tokenizer(folder / "model" / "tokenizer.js", checkpoint, about)
-    _write_runtime(folder / "runtime", packages)
+    write_script(folder / "model" / "settings.js", {**settings, "about": json.dumps(about).encode()})
     text = (_SOURCES / _PAGES[task]).read_text(encoding="utf-8")
+    _write_runtime(folder / "runtime", packages, text)
     for file in _SOURCES.iterdir():
         if f'"{file.name}"' in text:
             shutil.copyfile(file, folder / file.name)
@@ -90,26 +113,30 @@ def write_page(
     return exported
 
 
-def _write_runtime(folder: Path, packages: Path) -> None:
-    """Write onnxruntime-web and the tokenizers, as scripts."""
+def _preprocessor(checkpoint: Path, part: ModelPart) -> dict[str, Any]:
+    """What `image-model.js` has to know of a checkpoint's preprocessor."""
+    preprocessor = Preprocessor.from_folder(files_home(checkpoint))
+    preprocessor.require_shape(part.inputs[PIXELS].shape)
+    lists = {name: None if array is None else array.ravel().tolist() for name, array in (
+        ("mean", preprocessor.mean), ("deviation", preprocessor.deviation)
+    )}  # fmt: skip
+    return {**vars(preprocessor), **lists}
+
+
+def _write_runtime(folder: Path, packages: Path, page: str) -> None:
+    """Write onnxruntime-web, and the tokenizers if the page loads them, as scripts."""
     folder.mkdir(exist_ok=True)
     built = packages / "onnxruntime-web" / "dist"
     shutil.copyfile(built / "ort.wasm.min.js", folder / "ort.wasm.min.js")
     write_script(folder / "wasm.js", {f"ort.{end}": (built / f"{_WASM}.{end}").read_bytes() for end in ("wasm", "mjs")})
-    code = (packages / "@huggingface/tokenizers/dist/tokenizers.min.cjs").read_text(encoding="utf-8")
-    script = f"const lucidTokenizers = ((module) => {{\n{code}\nreturn module.exports;\n}})({{ exports: {{}} }});\n"
-    (folder / "tokenizers.js").write_text(script, encoding="utf-8")
+    if "tokenizers.js" in page:
+        code = (packages / "@huggingface/tokenizers/dist/tokenizers.min.cjs").read_text(encoding="utf-8")
+        script = f"const lucidTokenizers = ((module) => {{\n{code}\nreturn module.exports;\n}})({{ exports: {{}} }});\n"
+        (folder / "tokenizers.js").write_text(script, encoding="utf-8")
 
 
-def _write_tokenizer(path: Path, checkpoint: Path, about: Mapping[str, Any]) -> None:
-    """Write the tokenizer of a checkpoint as a script, with what the page has to know about the model."""
-    files = {name: file_of(checkpoint, name) for name in (TOKENIZER, TOKENIZER_CONFIG)}
-    stored = {name: file.read_bytes() if file.is_file() else b"{}" for name, file in files.items()}
-    write_script(path, {**stored, "about": json.dumps(about).encode()})
-
-
-def _labels(checkpoint: Path) -> list[str]:
-    names: Any = read_json(file_of(checkpoint, "config.json")).get("id2label")
+def _labels(config: Mapping[str, Any]) -> list[str]:
+    names: Any = config.get("id2label")
     return [str(names[str(i)]) for i in range(len(names))] if isinstance(names, dict) else []
 
 
@@ -120,20 +147,29 @@ def write_script(path: Path, files: Mapping[str, bytes]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _packages_near(folder: Path) -> Path:
+def _packages_near(folder: Path, packages: Mapping[str, str]) -> Path:
     """The folder node_modules with the packages, here or above, as Node looks for it.
 
     Raises:
         FileNotFoundError: saying how they are installed.
     """
     for place in (folder, *folder.parents):
-        if all((place / "node_modules" / name).is_dir() for name in PACKAGES):
+        if all((place / "node_modules" / name).is_dir() for name in packages):
             return place / "node_modules"
-    packages = " ".join(f"{name}@{release}" for name, release in PACKAGES.items())
+    names = " ".join(f"{name}@{release}" for name, release in packages.items())
     raise FileNotFoundError(
-        f"a page holds onnxruntime-web and a tokenizer, which are in no node_modules of {folder} or above: "
-        f"npm install {packages}"
+        f"a page holds packages of npm, which are in no node_modules of {folder} or above: npm install {names}"
     )
+
+
+def _require_output(task: str, part: ModelPart, checkpoint: Path) -> None:
+    outputs = trace_part(part).output_types()
+    if not any(name in outputs and outputs[name].rank == rank for name, rank in _SHOWN[task]):
+        wanted = ", or ".join(f"{name} of {rank} axes" for name, rank in _SHOWN[task])
+        given = ", ".join(f"{name}: {kind}" for name, kind in outputs.items())
+        raise ValueError(
+            f"{checkpoint}: a page for {task} shows {wanted}, and the model gives {given}; use layout 'transformers.js'"
+        )
 
 
 def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
@@ -143,22 +179,28 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
             f"{checkpoint}: a page runs models for {', '.join(_PAGES)}, got a {kind}; give one of these tasks if the "
             "checkpoint has it, or use layout 'transformers.js', whose pipelines a page of yours can call"
         )
-    specs = model.full_input_specs()
-    if others := specs.keys() - _INPUTS:
+    images, specs = model.task in _IMAGES, model.full_input_specs()
+    inputs = (PIXELS,) if images else _INPUTS
+    if others := specs.keys() - inputs:
         raise ValueError(
-            f"{checkpoint}: a page gives {', '.join(_INPUTS)}, and the model also takes {', '.join(sorted(others))}; "
+            f"{checkpoint}: a page gives {', '.join(inputs)}, and the model also takes {', '.join(sorted(others))}; "
             "use layout 'transformers.js'"
         )
     if options.external_data:
         raise ValueError("a page that is opened from a disk loads the weights with the model; leave out external_data")
-    if not file_of(checkpoint, TOKENIZER).is_file():
+    if not images and not file_of(checkpoint, TOKENIZER).is_file():
         raise FileNotFoundError(f"{files_home(checkpoint)}: has no {TOKENIZER}, which the page needs")
-    packages = _packages_near(Path.cwd())
+    packages = _packages_near(Path.cwd(), _RUNTIME if images else PACKAGES)
     part = ModelPart(model, with_known_axes(specs))
+    if images:
+        _require_output(model.task, part, checkpoint)
     if model.task == SENTENCES and any(node.op.name == "attention" for node in trace_part(part).graph.nodes()):
         part = part_with_outputs(part, ["attentions"])
     title = f"{name_of(checkpoint)} in the browser"
-    return [write_page(model.task, title, part, checkpoint, folder, options, packages, _labels(checkpoint))]
+    config = read_json(file_of(checkpoint, CONFIG))
+    several = config.get("problem_type") == "multi_label_classification"
+    labels = _labels(config)
+    return [write_page(model.task, title, part, checkpoint, folder, options, packages, labels, several=several)]
 
 
 WEB = Layout("web", "a web page", _write)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+
+from tests.waiting import PATIENCE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -32,3 +35,11 @@ def browser(seconds: float) -> Iterator[Any]:
         yield driver
     finally:
         driver.quit()
+
+
+def wait_until(condition: Callable[[], bool], driver: Any) -> None:
+    """Wait until a condition holds; what the browser logged is the message of the failure."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, driver.get_log("browser")
+        time.sleep(0.05)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from lucid.tracing.inner_outputs import with_outputs
 from tests.consumers import chromium
 from tests.consumers.folders import TEXTS, WORK, close, computed, eager, sent
 from tests.layout_checkpoints import whole
-from tests.waiting import PATIENCE
 
 PACKAGES = browser_page.HERE / "node_modules"
 
@@ -51,7 +49,7 @@ def browser() -> Iterator[Any]:
 def opened(browser: Any, page: Path) -> Any:
     """The page, from the disk and without a network, once its model is open."""
     browser.get(page.as_uri())
-    _wait(lambda: " ms" in _status(browser), browser)
+    chromium.wait_until(lambda: " ms" in _status(browser), browser)
     return browser
 
 
@@ -133,16 +131,16 @@ def test_the_report_is_beside_the_page(opened: Any) -> None:
     frame = opened.find_element("id", "graph")
     opened.execute_script("arguments[0].scrollIntoView()", frame)  # it is loaded when it is first seen
     opened.switch_to.frame(frame)
-    _wait(lambda: opened.execute_script("return typeof lucidReport === 'object'"), opened)
+    chromium.wait_until(lambda: opened.execute_script("return typeof lucidReport === 'object'"), opened)
     assert "MiniLM" in opened.find_element("tag name", "h1").text
     opened.switch_to.default_content()
 
 
 def test_the_page_learns_two_labels(opened: Any) -> None:
     learn, learnt, answer = (opened.find_element("id", name) for name in ("learn", "learnt", "answer"))
-    _wait(learn.is_enabled, opened)
+    chromium.wait_until(learn.is_enabled, opened)
     learn.click()
-    _wait(lambda: "%" in answer.text, opened)
+    chromium.wait_until(lambda: "%" in answer.text, opened)
     assert learnt.text.startswith("10 sentences learnt in ")
     losses = opened.execute_script("return lucidLearner.losses")
     assert losses[0] == pytest.approx(np.log(2), abs=1e-6) and losses[-1] < 0.1 * losses[0]
@@ -150,19 +148,19 @@ def test_the_page_learns_two_labels(opened: Any) -> None:
     question = opened.find_element("id", "question")
     question.clear()
     question.send_keys("You billed me too much")
-    _wait(lambda: _delivery(answer.text) < 25, opened)
+    chromium.wait_until(lambda: _delivery(answer.text) < 25, opened)
 
 
 def test_what_was_learnt_is_there_on_the_next_visit(opened: Any) -> None:
     opened.refresh()
-    _wait(lambda: "%" in opened.find_element("id", "answer").text, opened)
+    chromium.wait_until(lambda: "%" in opened.find_element("id", "answer").text, opened)
     assert opened.find_element("id", "learnt").text == "Learnt on an earlier visit."
 
 
 def test_a_label_without_sentences_is_said(opened: Any) -> None:
     opened.execute_script("document.getElementById('examples-1').value = '  '")
     opened.find_element("id", "learn").click()
-    _wait(lambda: opened.find_element("id", "learnt").text == "Type sentences for both labels.", opened)
+    chromium.wait_until(lambda: opened.find_element("id", "learnt").text == "Type sentences for both labels.", opened)
 
 
 @pytest.mark.parametrize("task", ["text-classification", "token-classification", "fill-mask", "question-answering"])
@@ -180,7 +178,7 @@ def test_the_page_of_a_task_answers_as_numpy_does(task: str, browser: Any, tmp_p
         write_folder(model, source, tmp_path / "page", layout="web", check=False)
     browser.get((tmp_path / "page" / "index.html").as_uri())
     answer = browser.find_element("id", "answer")
-    _wait(lambda: "Opening" not in answer.text, browser)
+    chromium.wait_until(lambda: "Opening" not in answer.text, browser)
     pair = ("b c?", "a bad cab") if task == "question-answering" else ("a [MASK] b",)
     for name, typed in zip(("text", "passage"), pair, strict=False):
         script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
@@ -190,7 +188,7 @@ def test_the_page_of_a_task_answers_as_numpy_does(task: str, browser: Any, tmp_p
     found = model(**{name: lucid.tensor([ids]) for name, ids in inputs.items()})
     arrays = [np.asarray(each.softmax(1 if task == "question-answering" else -1))[0] for each in _tensors(found)]
     wanted = _answers(task, tokenizer, encoded, *arrays)
-    _wait(lambda: answer.text.split("\n") == wanted, browser)
+    chromium.wait_until(lambda: answer.text.split("\n") == wanted, browser)
 
 
 def _tensors(found: Any) -> list[lucid.Tensor]:
@@ -282,10 +280,3 @@ def _type(browser: Any, lines: list[str]) -> None:
 def _status(browser: Any) -> str:
     text: str = browser.find_element("id", "status").text
     return text
-
-
-def _wait(condition: Callable[[], bool], browser: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, browser.get_log("browser")
-        time.sleep(0.05)

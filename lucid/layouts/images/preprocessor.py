@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -14,6 +14,7 @@ import lucid
 from lucid import Tensor
 from lucid.core.graph.types import Array, TensorType
 from lucid.core.process import random
+from lucid.core.sizes.dims import Size
 from lucid.core.words.safe_text import visible
 from lucid.files.hub import local_checkpoint
 from lucid.layouts.images.pillow import FILTERS, length, resize
@@ -78,7 +79,7 @@ class Preprocessor:
         others = [name for name, value in options.items() if name.startswith("do_") and value and name not in _KNOWN]
         if others or not options.get("do_resize", True):
             what = ", ".join(others) if others else "do_resize false"
-            raise NotExactError(f"{path}: {what} cannot be part of the file; leave the preprocessor outside")
+            raise NotExactError(f"{path}: {what} is not computed here; make the pixels outside, as transformers does")
         values = _PreprocessorOptions(options, path)
         resample = values.get("resample", 2)
         if resample not in FILTERS:
@@ -106,6 +107,17 @@ class Preprocessor:
             values.channels("image_mean") if normal else None,
             values.channels("image_std") if normal else None,
         )
+
+    def require_shape(self, shape: Sequence[Size | str | None]) -> None:
+        """Compare the pixels with the shape (N, 3, height, width) that a model takes.
+
+        Raises:
+            NotExactError: for another height or width than the model takes.
+        """
+        window = (3, *self.window)
+        if any(isinstance(size, int) and size != each for size, each in zip(shape[1:], window, strict=True)):
+            taken = ", ".join(str(size) for size in shape[1:])
+            raise NotExactError(f"the preprocessor makes pixels {list(window)}, and the model takes [{taken}]")
 
     def __call__(self, images: Tensor) -> Tensor:
         """The pixels of images."""
@@ -181,7 +193,8 @@ class _PreprocessorOptions:
 IMAGES = "images"
 """The input of a file that takes images."""
 
-_PIXELS = "pixel_values"
+PIXELS = "pixel_values"
+"""The input of a model of images."""
 
 
 def with_preprocessor(part: ModelPart, specs: Mapping[str, Any], preprocessor: Preprocessor) -> ModelPart:
@@ -196,21 +209,19 @@ def with_preprocessor(part: ModelPart, specs: Mapping[str, Any], preprocessor: P
         ValueError: for a model that takes no pixels.
         NotExactError: for pixels of another size than the model takes.
     """
-    pixels = specs.get(_PIXELS)
+    pixels = specs.get(PIXELS)
     if not isinstance(pixels, TensorType):
         raise ValueError(
             f"a preprocessor in the file is for models of images; this one takes {', '.join(specs) or 'nothing'}"
         )
-    window = (3, *preprocessor.window)
-    if any(isinstance(size, int) and size != length for size, length in zip(pixels.shape[1:], window, strict=True)):
-        raise NotExactError(f"the preprocessor makes pixels {list(window)}, and the model takes {pixels}")
+    preprocessor.require_shape(pixels.shape)
 
     def read(images: Tensor, **others: Tensor) -> Any:
-        return part.function(**{_PIXELS: preprocessor(images).astype(pixels.dtype), **others})
+        return part.function(**{PIXELS: preprocessor(images).astype(pixels.dtype), **others})
 
     batch = pixels.shape[0]
     spec = lucid.spec(batch, "height", "width", 3, dtype=lucid.uint8)
-    inputs = {IMAGES if name == _PIXELS else name: spec if name == _PIXELS else kind for name, kind in specs.items()}
+    inputs = {IMAGES if name == PIXELS else name: spec if name == PIXELS else kind for name, kind in specs.items()}
     names = {str(size): 1 for kind in inputs.values() for size in kind.shape if not isinstance(size, int)}
     large = {"height": preprocessor.window[0] + 37, "width": 2 * preprocessor.window[1] + 11}
     sizes = [{**names, "height": 33, "width": 47}, {**dict.fromkeys(names, 2), **large}]

@@ -19,8 +19,3 @@ class Encoder extends TextModel {
     }));
   }
 }
-
-function cosine(a, b) {
-  const product = (x, y) => x.reduce((sum, value, i) => sum + value * y[i], 0);
-  return product(a, b) / Math.sqrt(product(a, a) * product(b, b));
-}

@@ -1,35 +1,13 @@
-// A model that reads texts, in onnxruntime-web.
+// A model that reads texts.
 "use strict";
 
-// Files come as scripts that hold base64: a page opened from a disk may load scripts, and nothing else.
-function decoded(name) {
-  const text = atob(lucidFiles[name]);
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
-  delete lucidFiles[name];
-  return bytes;
-}
-
-class TextModel {
-  static async open() {
-    ort.env.wasm.numThreads = 1; // more need headers that only a server can send
-    ort.env.wasm.wasmBinary = decoded("ort.wasm");
-    const loader = new Blob([decoded("ort.mjs")], { type: "text/javascript" });
-    ort.env.wasm.wasmPaths = { mjs: URL.createObjectURL(loader) };
-    const session = await ort.InferenceSession.create(decoded("model"), { executionProviders: ["wasm"] });
-    const read = (name) => JSON.parse(new TextDecoder().decode(decoded(name)));
-    const tokenizer = new lucidTokenizers.Tokenizer(read("tokenizer.json"), read("tokenizer_config.json"));
-    return new this(session, tokenizer, read("about"));
-  }
-
-  constructor(session, tokenizer, { max_length, labels, task }) {
-    const special = [...tokenizer.get_added_tokens_decoder().values()].map(({ content }) => content);
-    const mask = special.find((token) => /^[[<]mask[>\]]$/i.test(token));
-    Object.assign(this, { session, tokenizer, maxLength: max_length ?? Infinity, labels, task, mask });
-  }
-
-  label(i) {
-    return this.labels[i] ?? `LABEL_${i}`;
+class TextModel extends OpenedModel {
+  constructor(session, about) {
+    super(session, about);
+    this.tokenizer = new lucidTokenizers.Tokenizer(decodedJson("tokenizer.json"), decodedJson("tokenizer_config.json"));
+    this.maxLength = about.max_length ?? Infinity;
+    const special = [...this.tokenizer.get_added_tokens_decoder().values()].map(({ content }) => content);
+    this.mask = special.find((token) => /^[[<]mask[>\]]$/i.test(token));
   }
 
   // Ids and tokens of a text, or of it and a second one, which begins at the place `second`. One that is too long keeps
