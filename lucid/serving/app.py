@@ -13,11 +13,11 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from lucid.core.words.suggestions import did_you_mean
 from lucid.serving import inference_routes, openai_routes
 from lucid.serving.endpoints import Endpoint, description
 from lucid.serving.guard import Guard, Limits, Metrics
@@ -118,10 +118,14 @@ def application(
         routes=[endpoint.route() for endpoint in endpoints],
         middleware=[
             *([Middleware(CORSMiddleware, allow_origins=list(origins), **_CORS)] if origins else []),
-            Middleware(Guard, limits=limits, metrics=metrics, key=key),
-            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
+            Middleware(Guard, limits=limits, metrics=metrics, key=key, hosts=hosts),
         ],
-        exception_handlers={RequestError: _refused, HTTPException: _not_found, ClientDisconnect: _unread},
+        exception_handlers={
+            RequestError: _refused,
+            HTTPException: _not_found,
+            ClientDisconnect: _unread,
+            Exception: _failed,
+        },
     )
     app.state.model = model
     return app
@@ -135,10 +139,22 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _not_found(request: Request, error: Exception) -> Response:
     """The answer to an unknown path, or a method that a path does not have."""
     assert isinstance(error, HTTPException)
-    what = f"{request.method} {request.url.path}: {HTTPStatus(error.status_code).phrase}"
-    paths = [route.path_format for route in request.app.routes if isinstance(route, Route)]
-    refused = RequestError(f"{what}; there are {', '.join(paths)}", status=error.status_code)
-    return response(request.url.path, refused, error.headers)
+    request_line = f"{request.method} {request.url.path}: {HTTPStatus(error.status_code).phrase}"
+    headers = error.headers or {}
+    if "Allow" in headers:
+        hint = f"use {headers['Allow']}"
+    else:
+        paths = [route.path_format for route in request.app.routes if isinstance(route, Route)]
+        model: ServedModel = request.app.state.model
+        similar = did_you_mean(request.url.path, paths)
+        hint = f"{model.name!r} is for {model.task}, and there are {', '.join(paths)}{similar}"
+    return response(request.url.path, RequestError(f"{request_line}; {hint}", status=error.status_code), headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """The answer where the server is at fault; the traceback goes to its log."""
+    message = f"the server failed: {type(error).__name__}; its log has the traceback"
+    return response(request.url.path, RequestError(message, status=HTTPStatus.INTERNAL_SERVER_ERROR))
 
 
 async def _unread(request: Request, error: Exception) -> Response:

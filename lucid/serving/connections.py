@@ -21,19 +21,28 @@ _QUEUE = 2048  # connections that wait to be accepted, at most
 _ROUNDS = 4  # times that a full queue may be accepted before the first of these connections is closed again
 _ENOUGH = 10_240  # open files; systems give 256 or 1024 to start with, and more to who asks
 _OWN = 256  # open files of the process's own at most: of models, figures, and the processes of chat templates
+
+
+def _closing(error: RequestError) -> bytes:
+    """An answer that ends the connection, without a request that could be read."""
+    body = json_bytes({"error": openai_error(error)})
+    status = HTTPStatus(error.status)
+    later = [b"Retry-After: 1"] if status == HTTPStatus.SERVICE_UNAVAILABLE else []
+    return b"\r\n".join(
+        [
+            b"HTTP/1.1 %d %s" % (status, status.phrase.encode()),
+            b"Content-Type: application/json",
+            b"Content-Length: %d" % len(body),
+            *later,
+            b"Connection: close",
+            b"",
+            body,
+        ]
+    )
+
+
 _MANY = RequestError("too many connections are open; try again later", status=HTTPStatus.SERVICE_UNAVAILABLE)
-_BODY = json_bytes({"error": openai_error(_MANY)})
-FULL = b"\r\n".join(
-    [
-        b"HTTP/1.1 503 Service Unavailable",
-        b"Content-Type: application/json",
-        b"Content-Length: %d" % len(_BODY),
-        b"Retry-After: 1",
-        b"Connection: close",
-        b"",
-        _BODY,
-    ]
-)
+FULL = _closing(_MANY)
 """The answer to a connection beyond the limit."""
 
 
@@ -89,6 +98,11 @@ class Connection(H11Protocol):
             transport.close()
         else:
             self.loop.call_later(self.timeout_keep_alive, self._close_unused)
+
+    def send_400_response(self, msg: str) -> None:
+        """Called by uvicorn for what is no HTTP request: the answer has the form of the other errors."""
+        self.transport.write(_closing(RequestError(f"{msg} Expected HTTP/1.1, without TLS")))
+        self.transport.close()
 
     def _close_unused(self) -> None:
         if self.cycle is None and not self.transport.is_closing():

@@ -6,9 +6,11 @@ import asyncio
 import logging
 import math
 import os
+import re
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from http import HTTPStatus
 from pathlib import Path
@@ -19,6 +21,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lucid.serving.bodies import shown
 from lucid.serving.responses import GONE, RequestError, response
 
 OPEN = ("/health", "/v2/health/live", "/v2/health/ready", "/", "/docs")
@@ -36,10 +39,14 @@ class Guard:
         limits: of requests.
         metrics: are told of each request.
         key: what clients send as `Authorization: Bearer KEY`; None lets everyone in.
+        hosts: the names in `Host` that are served; "*" for all, and "*.example.org" for those that end so.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, key: str | None) -> None:
+    def __init__(
+        self, app: ASGIApp, limits: Limits, metrics: Metrics, key: str | None, hosts: Sequence[str] = ("*",)
+    ) -> None:
         self._app, self._limits, self._metrics = app, limits, metrics
+        self._hosts = tuple(host.lower() for host in hosts)
         self._key = None if key is None else f"Bearer {key}".encode()
         self._now = 0
 
@@ -98,6 +105,12 @@ class Guard:
 
     def _refused(self, scope: Scope) -> RequestError | None:
         headers, path = Request(scope).headers, scope["path"]
+        host = _HOST.match(headers.get("host", "").lower())
+        if not any(name == "*" or _is_host(host and host[1], name) for name in self._hosts):
+            return RequestError(
+                f"Host is {shown(headers.get('host', ''))}, served: {', '.join(self._hosts)}; a server that is started "
+                "with --host serves other names"
+            )
         if (
             self._key is not None
             and path not in OPEN
@@ -118,6 +131,13 @@ class Guard:
         return RequestError(
             f"the body has {size} bytes or more, at most {self._limits.body} are read; send less at a time", status=413
         )
+
+
+_HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^:]+)(?::\d+)?\Z")  # a name or an address, and perhaps a port
+
+
+def _is_host(host: str | None, name: str) -> bool:
+    return host is not None and (host == name or (name.startswith("*.") and host.endswith(name[1:])))
 
 
 LOG = logging.getLogger("lucid.serving.access")

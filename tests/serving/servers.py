@@ -67,8 +67,10 @@ def served(folder: Path, **options: Any) -> Iterator[Server]:
     """A server for a folder."""
     import uvicorn  # noqa: PLC0415  # an extra
 
+    from lucid.serving.connections import Connection  # noqa: PLC0415  # an extra
+
     app = lucid.serving.application(folder, threads=1, **options)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http=Connection, log_level="error", access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()
     until(lambda: server.started or not thread.is_alive())

@@ -127,7 +127,7 @@ def test_other_content_other_paths_and_other_methods_are_refused(server):
     assert (reply.status, said(reply)) == (415, "the content type is text/plain, expected application/json")
     reply = server.ask("GET", "/v1/chat/completions")
     assert reply.status == 404
-    assert "there are /v1/models, /v1/models/{name}, " in said(reply)
+    assert "'tiny' is for sentence-similarity, and there are /v1/models, /v1/models/{name}, " in said(reply)
     assert server.ask("GET", EMBEDDINGS).status == 405
 
 
@@ -249,7 +249,14 @@ def test_with_a_key_only_those_who_have_it_are_served(folder):
 def test_hosts_that_are_not_named_are_refused(folder):
     with served(folder, hosts=["localhost"]) as server:
         assert server.ask("GET", "/health", Host="localhost:80").status == 200
-        assert server.ask("GET", "/health", Host="pages.example").status == 400
+        for host in ("pages.example", "localhost.pages.example", "localhost:80.pages.example", ""):
+            reply = server.ask("GET", "/health", Host=host)
+            wanted = f'Host is "{host}", served: localhost; a server that is started with --host serves other names'
+            assert (reply.status, said(reply)) == (400, wanted)
+            assert server.ask("GET", "/v2/health/live", Host=host).json == {"error": wanted}
+    with served(folder, hosts=["[::1]", "*.Example"]) as server:
+        for host, status in (("[::1]:80", 200), ("::1", 400), ("pages.example", 200), ("example", 400)):
+            assert server.ask("GET", "/health", Host=host).status == status
 
 
 def test_nothing_of_a_request_is_logged(folder, capfd):

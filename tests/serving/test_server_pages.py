@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
+import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 import lucid
 from tests.batch.folders import exported
 from tests.serving.servers import Server, decoder, served
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
 
@@ -85,10 +88,34 @@ def test_numbers_of_json_may_have_a_point(server: Server) -> None:
 
 
 def test_a_wrong_path_and_a_wrong_method_say_what_there_is(server: Server) -> None:
-    message = server.ask("GET", "/v1/chat").json["error"]["message"]
-    assert "\n" not in message and message.startswith("GET /v1/chat: Not Found; there are /v1/models, ")
+    message = server.ask("POST", "/chat/completions").json["error"]["message"]
+    assert "\n" not in message
+    assert message.startswith("POST /chat/completions: Not Found; 'tiny' is for text-generation, and there are /v1/m")
+    assert message.endswith(f"; did you mean {CHAT}?")
+    assert server.ask("GET", "/v2/model").json["error"].startswith("GET /v2/model: Not Found; 'tiny' is for text-g")
     reply = server.ask("GET", CHAT)
     assert (reply.status, reply.headers["allow"]) == (405, "POST")
+    assert reply.json["error"]["message"] == f"GET {CHAT}: Method Not Allowed; use POST"
+
+
+def test_a_fault_of_the_server_is_an_error_as_the_others_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with served(folder) as server:
+        monkeypatch.setattr("lucid.serving.guard.Metrics.text", lambda metrics: 1 / 0)
+        reply = server.ask("GET", "/metrics")
+    error = reply.json["error"]
+    assert (reply.status, error["type"]) == (500, "server_error")
+    assert error["message"] == "the server failed: ZeroDivisionError; its log has the traceback"
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+def test_what_is_no_request_of_http_is_an_error_as_the_others_are(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
+        client.sendall(b"\x16\x03\x01\x02\x00\r\n\r\n")  # as TLS begins
+        head, body = b"".join(iter(partial(client.recv, 1 << 16), b"")).split(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n")
+    assert json.loads(body)["error"]["message"].endswith("Expected HTTP/1.1, without TLS")
 
 
 # The page -------------------------------------------------------------------------------------------------------------
