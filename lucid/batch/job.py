@@ -43,7 +43,7 @@ class Computed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What is computed and where it is written. It can be pickled.
+    """The predictor, the rows and the output folder of a job. It can be pickled.
 
     Args:
         predictor: computes the results.
@@ -113,7 +113,7 @@ def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
 
 
 def input_files(files: Sequence[str]) -> list[list[Any]]:
-    """What distinguishes this input from others: sizes and versions of its files, or only the names of very many."""
+    """The identity of an input: sizes and versions of its files, or only the names of very many."""
     if len(files) <= _MANY:
         return [[file, *size_and_version(file)] for file in files]
     return [[f"{len(files)} files", hashlib.sha256("\n".join(files).encode()).hexdigest()]]
@@ -140,7 +140,7 @@ def _went_on(job: Job, record: dict[str, Any], resume: bool) -> int:
 
 
 def difference(name: str, before: Any, now: Any) -> str:
-    """What differs between two records of a job's "input" or "options", in parentheses."""
+    """The difference between two records of a job's "input" or "options", in parentheses."""
     if name == "input" and isinstance(before, list):
         files = [one[0] for one in now if list(one) not in before]
         return f" ({files[0]} is new or has changed)" if files else " (there are fewer files)"

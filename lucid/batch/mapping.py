@@ -37,7 +37,7 @@ ENGINES = ("local", "ray")
 
 
 class Summary(NamedTuple):
-    """What a job has done.
+    """The outcome of a job.
 
     Args:
         rows: the number of rows of the input.

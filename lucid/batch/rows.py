@@ -27,7 +27,7 @@ class RowError(ValueError):
 
 
 class Kind(Enum):
-    """What a column of results holds for each row."""
+    """The type of a result in a column."""
 
     VECTOR = "vector"
     NUMBER = "number"
@@ -71,12 +71,12 @@ class Ready:
 
 
 class Task(Protocol):
-    """What a folder's model does with rows. Several threads may use a task at once.
+    """The work of a folder's model on rows. Several threads may use a task at once.
 
     Attributes:
         columns: the columns of its results, by name.
         inputs: the number of columns that it reads.
-        part_rows: the fewest and the most rows of a file of results, of which an interrupted job loses one.
+        part_rows: the fewest and the most rows of a file of results; an interrupted job loses one file.
     """
 
     columns: Mapping[str, Column]

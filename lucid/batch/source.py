@@ -1,4 +1,4 @@
-"""Where rows come from: the parts that are computed one by one, and the check that ids are unique."""
+"""Sources of rows: the parts that are computed one by one, and the check that ids are unique."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def task_name(session: Session, where: str) -> str:
     raise ValueError(
         f"{where}: its model makes {', '.join(outputs)} of {', '.join(inputs)}, which is none of the tasks over rows: "
         f"{', '.join(OUTPUTS)}; export the checkpoint for one of them with --task, and with tokenizer and preprocessor "
-        "beside the model"
+        "next to the model"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a command line names: files are there, and SOURCE, --weights or names of Hugging Face's hub are downloaded."""
+"""The files that a command line names: missing ones are errors, and names of Hugging Face's hub are downloaded."""
 
 from __future__ import annotations
 

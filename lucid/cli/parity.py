@@ -62,7 +62,7 @@ def _weights_json(weights: WeightReport) -> dict[str, Any]:
 
 
 def cost_json(cost: QuantizingCost | None) -> dict[str, Any] | None:
-    """What quantizing cost as plain data."""
+    """The cost of quantizing as plain data."""
     if cost is None:
         return None
     outputs = [

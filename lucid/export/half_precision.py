@@ -51,7 +51,7 @@ class Halved:
 
     @property
     def note(self) -> str:
-        """What is stored and computed in which type, in one line."""
+        """The types in which weights are stored and computed, in one line."""
         how = "and computed in it" if self.computed == self.dtype else f"and widened to {self.computed} once, at load"
         return f"{self.numbers:,} weights are stored in {self.dtype} {how}"
 

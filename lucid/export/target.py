@@ -41,7 +41,7 @@ class Target:
         accuracy_level: how products with quantized weights are computed: 4 rounds their inputs to 8 bits, in blocks
             of a row; 0 computes in float32.
         lengths: the fewest and the most queries of an attention that the model is expected to see, such as (1, 512):
-            what only other lengths need is left out. Other lengths are computed all the same, but not the fastest way.
+            what only other lengths need is left out. Other lengths still work, but not the fastest way.
         rows_apart: whether a run over caches of a fixed capacity has one new token a row, or several of a single row,
             or those of prompts from position 0 on, as in `lucid.generation`. On target "cpu" the kernel of attention
             then writes the caches: bind each as input and output. onnxruntime refuses other runs with an error.

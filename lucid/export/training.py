@@ -27,7 +27,7 @@ from lucid.tracing.trace import Model, arguments_of, input_types, trace_all
 
 LOSS, NORM, STEP = "loss", "gradient_norm", "step"
 NEW_WEIGHTS, NEW_STATE = "new_weights.", "new_state."
-"""What the names of outputs begin with that are inputs of the next step."""
+"""The beginning of the names of outputs that are inputs of the next step."""
 
 
 def training_step(

@@ -90,7 +90,7 @@ class Vocabulary:
 
 
 class Constraint:
-    """What the new tokens of an answer must match. `Vocabulary` makes it; the option `constraint` takes it."""
+    """A pattern for the new tokens of an answer. `Vocabulary` makes it; the option `constraint` takes it."""
 
     def __init__(self, kind: str, matcher: Any, eos_token_ids: tuple[int, ...]) -> None:
         self.kind, self.eos_token_ids, self._matcher = kind, eos_token_ids, matcher
@@ -136,7 +136,7 @@ class Matcher:
 
 
 def _reason(matcher: Any) -> str:
-    """What llguidance says is wrong, without its state."""
+    """llguidance's error message, without its state."""
     return visible(matcher.get_error().partition("\n<state>")[0].strip()[:300])
 
 

@@ -93,7 +93,7 @@ class _OneBatch:
 
 
 class EagerPast(NamedTuple):
-    """What a model's decoder has read, and the source of each row."""
+    """The caches of a model's decoder, and the source of each row."""
 
     caches: Sequence[EncoderDecoderCache]
     mask: Tensor | None
@@ -135,7 +135,7 @@ class EagerEncoded(_OneBatch):
 
 
 class SessionPast(NamedTuple):
-    """What an exported decoder has read."""
+    """The caches of an exported decoder."""
 
     own: Mapping[str, Any]
     """Keys and values of its positions, OrtValues by the name of the input."""

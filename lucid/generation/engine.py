@@ -43,7 +43,7 @@ class Completion:
     Attributes:
         prompt_tokens: how many tokens the prompt has.
         total: how many tokens there are, the prompt's and new ones.
-        kept: how many of them were not read, as a slot still held them.
+        kept: how many of them were not read again, because a slot still held them.
         ids: the new tokens so far, with those that ended it.
         ended_by: "eos" for a token that ends it, "stop" for a stop string, "length" for `max_new_tokens`, "cancelled",
             "error"; None while it goes on.
@@ -92,7 +92,7 @@ class Completion:
 
     @property
     def logprobs(self) -> list[TokenLogprob] | None:
-        """Of the tokens so far; None without the option `logprobs`."""
+        """The log probabilities of the tokens so far; None without the option `logprobs`."""
         return self._chooser.logprobs
 
     def following(self, filled: int, most: int) -> Ids:
@@ -128,7 +128,7 @@ class Completion:
 
 @dataclass
 class _Slot:
-    """What a slot of the cache holds, and for whom."""
+    """The contents of a slot of the cache, and the request that has it."""
 
     number: int
     ids: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -136,11 +136,11 @@ class _Slot:
     filled: int = 0
     """How many of them the cache holds."""
     request: Completion | None = None
-    """Who has it now."""
+    """The request that has the slot now."""
     used: int = 0
     """The number of that request."""
     key: object = None
-    """What the memory depends on beside the tokens."""
+    """What the memory depends on besides the tokens."""
 
 
 _Pair: TypeAlias = tuple[_Slot, Completion]
@@ -153,9 +153,9 @@ class Engine:
     is kept where a new prompt begins with it, so a conversation reads only what is new. Any number of threads may
     submit and iterate; one of those that wait for a token computes the steps for all.
 
-    The tokens of all slots are written in one run, over buffers (``cache="fixed"``) where they are; growing caches are
-    copied in each step. States, such as Mamba's, are kept only if a prompt begins with all that they are of. What slots
-    keep is used with the adapter of the session that it was read with.
+    One run writes the tokens of all slots: in place over buffers (``cache="fixed"``); growing caches are copied in each
+    step. States, such as Mamba's, are reused only if a prompt begins with all tokens that they have read. What a
+    slot has read under an adapter of the session is reused under that adapter alone.
 
     Args:
         model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache. Its weights stay as
@@ -165,9 +165,9 @@ class Engine:
             if it has `max_positions`; of a session, the capacity that its buffers were exported with.
         decode: token ids to text; stop strings need it.
         queue: how many requests may wait.
-        chunk: how many tokens of prompts are read between two steps, where there are several slots: fewer let answers
-            go on more evenly, more read faster. Several short prompts are read at once. Dynamic NTK scaling and
-            LongRoPE compute other angles in later parts: give as many as their prompts have.
+        chunk: the tokens of a prompt that are read between two steps, if there are several slots. A small number keeps
+            answers flowing evenly, a large one reads prompts faster. Several short prompts are read at once. Dynamic
+            NTK scaling and LongRoPE compute other angles in later parts: give as many tokens as their prompts have.
 
     Raises:
         TypeError: for anything but a decoder or a session.
@@ -227,7 +227,7 @@ class Engine:
         return request
 
     def prepare(self, prompt_ids: IdsLike, **options: Unpack[GenerateOptions]) -> Completion:
-        """As `submit`, but the request takes no slot before it begins, which is when its first token is asked for.
+        """As `submit`, but the request takes no slot before it begins: when its first token is asked for.
 
         Raises:
             TypeError, ValueError: as `submit`.
@@ -352,7 +352,7 @@ class Engine:
         return [(slot, one) for slot in self._slots if (one := slot.request) is not None and one.ended_by is None]
 
     def _write(self, running: Sequence[_Pair]) -> bool:
-        """Write the next token of each request of which all but the last token is read, and of drafts what is right."""
+        """Write the next token of each request whose other tokens are read, and the tokens of drafts that are right."""
         for slot, request in running:
             if slot.filled == 0:  # of equal prompts one is read
                 source, count = _longest(
@@ -369,9 +369,9 @@ class Engine:
         return bool(writers)
 
     def _read(self, running: Sequence[_Pair]) -> bool:
-        """Read a part of the prompt of which the least is left; every fourth time, of the oldest request's.
+        """Read a part of the prompt that has the fewest unread tokens; every fourth time, of the oldest request's.
 
-        With a prompt that is read from its beginning to its end go others, as many as are read at a time.
+        Prompts that are read whole are read together, as many as fit into one part.
         """
         readers = [
             (slot, one)
@@ -428,7 +428,7 @@ class Engine:
 
 
 class _Faults:
-    """Where only these are computed: what is raised, perhaps by a function of the user's, ends them and no others.
+    """A block that computes these requests alone: an error in it, perhaps of a user's function, ends only them.
 
     Iterating over them raises it. A run that another thread cancels is no fault: a later step repeats it.
     """

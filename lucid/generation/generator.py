@@ -28,7 +28,7 @@ class Scored(NamedTuple):
     ids: Ids
     """(N, new), as `Generator.generate` returns them."""
     logprobs: list[list[TokenLogprob]]
-    """Of each sequence, for its tokens up to its end."""
+    """One list for each sequence, with an item for each token up to its end."""
 
 
 class Generator:

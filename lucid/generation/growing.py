@@ -1,4 +1,4 @@
-"""Decoders with a cache that grows: each run returns a longer one and leaves the one before as it is.
+"""Decoders with a growing cache: each run returns a longer cache and leaves the earlier one unchanged.
 
 The names of a session's inputs and outputs are those of `to_onnx(model, cache="growing")`, optimum and
 onnxruntime-genai. Padding is on the left, and hidden by a mask.

@@ -13,7 +13,7 @@ from lucid.generation.prompts import Ids
 Logits: TypeAlias = npt.NDArray[np.float64]
 """(vocab,), or (N, vocab) where several are processed: computed in float64, whatever the model's element type."""
 StepLogits: TypeAlias = npt.NDArray[np.floating[Any]]
-"""What a model gives after some tokens, in its element type."""
+"""The logits that a model gives after some tokens, in its element type."""
 LogitsProcessor: TypeAlias = Callable[[Ids, Logits], npt.NDArray[np.floating[Any]]]
 """A function of the ids so far (1, total), without padding, and the logits (1, vocab), that returns new logits."""
 

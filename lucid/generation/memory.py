@@ -22,7 +22,7 @@ FIRST_CAPACITY = 256
 
 @runtime_checkable
 class Memory(Protocol):
-    """What makes slots."""
+    """A model's memory, which makes slots."""
 
     def slots(self, count: int, most: int | None, times: int = 1) -> Slots:
         """Slots for so many texts of at most so many tokens; of an encoder's inputs, each for `times` texts.
@@ -34,7 +34,7 @@ class Memory(Protocol):
 
 
 class BufferMemory(NamedTuple):
-    """Of a session over buffers: the output for each cache input, and the heads of each and their width."""
+    """The memory of a session over buffers: the output for each cache input, its number of heads and their width."""
 
     session: Session
     caches: Mapping[str, str]
@@ -53,7 +53,7 @@ class BufferMemory(NamedTuple):
 
 
 class GrowingMemory(NamedTuple):
-    """Of a decoder over a growing cache, which may be that of a session."""
+    """The memory of a decoder with a growing cache, which may be a session."""
 
     decoder: Decoder[Any]
     session: Session | None = None
@@ -76,7 +76,7 @@ _OF_ENCODER = Drafts(0, "drafts are for decoders without an encoder")
 
 
 def _drafts_of(session: Session) -> Drafts:
-    """What a session verifies: one token less than it gives logits of."""
+    """The drafts that a session verifies: one token less than it gives logits for."""
     count = logits_of(session.outputs["logits"][1])
     if count == 1:
         return Drafts(0, "the file gives the logits of the last token alone; export it without logits_to_keep")
@@ -84,7 +84,7 @@ def _drafts_of(session: Session) -> Drafts:
 
 
 def memory_of(user: str, model: CausalDecoder | Session | Memory) -> Memory:
-    """The memory of a model, or as it is; `user` is who asks.
+    """The memory of a model; a `Memory` is returned unchanged. `user` names the caller in messages.
 
     Raises:
         TypeError: for anything but a decoder or a session. ValueError: for a session of another kind of model.

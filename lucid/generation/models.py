@@ -1,4 +1,4 @@
-"""What a model or a session says about its caches and its texts: sizes of caches, positions, the first token."""
+"""Facts that a model or a session declares: sizes of caches, positions, the first token of texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def capacity_of(session: Session) -> int | None:
 
 
 def logits_of(shape: Sequence[int | str | None]) -> int | None:
-    """Of how many of the last tokens a step gives logits (N, L or fewer, vocab); None for all."""
+    """How many of the last tokens a step gives logits for (N, L or fewer, vocab); None for all."""
     size = shape[1]
     limited = _FEWER.fullmatch(size) if isinstance(size, str) else None
     return int(limited[1]) if limited else size if isinstance(size, int) else None

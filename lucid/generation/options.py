@@ -15,7 +15,7 @@ from lucid.generation.constraints import Constraint
 from lucid.generation.logits import LogitsProcessor
 
 Range: TypeAlias = tuple[str, Callable[[float], bool]]
-"""What is expected of a number, in words and as a test."""
+"""The range of a number, in words and as a test."""
 
 _WHOLE = {
     **dict.fromkeys(("max_new_tokens", "num_beams", "num_return_sequences", "top_k", "prompt_lookup_num_tokens"), 1),
@@ -211,7 +211,7 @@ class Options:
 
 
 def of_one_sequence(user: str, instead: str, options: GenerateOptions) -> Options:
-    """The options of a request, checked; `user` is who asks.
+    """The options of a request, checked; `user` names the caller in messages.
 
     Raises:
         TypeError, ValueError: as `Options`, and for options of batches, with what to do instead.

@@ -1,4 +1,4 @@
-"""What changes logits before a token is drawn: biases, penalties, tokens that are forbidden or forced.
+"""Changes of logits before a token is drawn: biases, penalties, tokens that are forbidden or forced.
 
 Each takes the logits (vocab,), the ids so far (total,) without padding, and how many of them are the prompt's.
 """

@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class Drafts(NamedTuple):
-    """How many tokens of a draft a step verifies at most; if none, why."""
+    """The most tokens of a draft that a step verifies; if none, the reason."""
 
     most: int = sys.maxsize
     reason: str = ""
@@ -33,15 +33,15 @@ class Slots(Protocol):
     """Texts in numbered slots, empty at first.
 
     Attributes:
-        key: of a slot: what its memory depends on beside its tokens, such as an adapter.
-        drafts: those that can be verified.
+        key: of a slot: what its memory depends on besides its tokens, such as an adapter.
+        drafts: how long a draft may be.
     """
 
     key: Callable[[int], object]
     drafts: Drafts
 
     def read(self, slots: Sequence[int], parts: Sequence[Ids], last: int = 1) -> StepLogits:
-        """Read the next tokens (L,) of some slots: of several at once one of each, or what each begins with.
+        """Read the next tokens (L,) of some slots. Several slots take one token each, or their first tokens.
 
         Returns:
             The logits after the last tokens of each part (n, `last` or more, vocab); the next call may write over them.
@@ -159,7 +159,7 @@ class BufferSlots:
 
 
 class Grown(NamedTuple, Generic[V]):
-    """What a batch has read: its keys and values, and which of it is padding."""
+    """A batch as far as it is read: its keys and values, and a mask of padding."""
 
     values: V
     mask: Ids
@@ -232,7 +232,7 @@ class GrowingSlots(Generic[V]):
         return self._rows(batch, [row])
 
     def _batch(self, slots: Sequence[int]) -> tuple[list[int], Grown[V]]:
-        """These slots in some order, as one batch. Others that are in theirs get a copy, as it is given up."""
+        """These slots in some order, as one batch. It replaces their batches; other slots in these get a copy."""
         batches = {id(batch): batch for batch, _ in (self._at[slot] for slot in slots)}
         for slot, (batch, _) in enumerate(self._at):
             if slot not in slots and batch is not self._empty and id(batch) in batches:

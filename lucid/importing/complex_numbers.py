@@ -109,7 +109,7 @@ def _moved(x: Any, axis: int, to: int) -> Any:
 
 
 def _scaled(x: Any, sizes: Sequence[Any], norm: int) -> Any:
-    """By torch's codes of norms: 0 is none, 1 the root of the number of elements, 2 the number."""
+    """x divided by torch's code of a norm: 0 nothing, 1 the root of the number of elements, 2 the number."""
     if norm == 0:
         return x
     count = _tensor(math.prod(sizes), (x.real if isinstance(x, Complex) else x).dtype)

@@ -369,7 +369,7 @@ _REASONS = (  # for torch's errors
 
 
 def short(error: BaseException) -> str:
-    """What torch says, in a line, and the line of the user's code."""
+    """torch's message, in a line, and the line of the user's code."""
     text = str(error).strip() or type(error).__name__
     said = next((reason for pattern, reason in _REASONS if re.search(pattern, text)), text.splitlines()[0])
     lines = [f"{path}:{line}" for path, line in re.findall(r'File "([^"]+)", line (\d+)', text)] or _lines_of(error)

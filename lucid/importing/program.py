@@ -28,7 +28,7 @@ class Weight(NamedTuple):
     owner: Module
     name: str
     key: str
-    """In torch's `state_dict`."""
+    """The name in torch's `state_dict`."""
 
 
 class Call(NamedTuple):
@@ -37,13 +37,13 @@ class Call(NamedTuple):
     result: int
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
-    """With slots in the places of values, also in lists."""
+    """The arguments, with slots in the places of values, also in lists."""
     options: Mapping[str, Any]
     operator: str
     path: str
     """The module that made the call."""
     line: str
-    """Where it stands in the user's code."""
+    """The line of the user's code."""
     unused: tuple[int, ...]
     """Slots that no later call reads."""
 

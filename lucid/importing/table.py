@@ -351,7 +351,7 @@ _REMEDIES = {
 
 
 def remedy(name: str) -> str:
-    """What to do instead of an operator that no function can compute; empty for others and for those with a row."""
+    """Advice for an operator that no function can compute; empty for others and for those with a row."""
     if name in TABLE:
         return ""
     return next((text for pattern, text in _REMEDIES.items() if re.match(pattern, name)), "")

@@ -50,7 +50,7 @@ class TorchPart(Module):
 
 @quiet()
 def imported_module(module: Any, examples: Sequence[Any], kwargs: Mapping[str, Any] | None, dynamic: Any) -> TorchPart:
-    """What `from_torch` returns."""
+    """The module that `from_torch` returns."""
     if isinstance(module, torch.nn.Module):
         module = getattr(module, "_orig_mod", module)  # of `torch.compile`
         _check_module(module)

@@ -21,7 +21,7 @@ def imported_checkpoint(
     trust_remote_code: bool,
     inputs: Mapping[str, TensorType],
 ) -> FromTransformers:
-    """What `from_transformers` returns."""
+    """The module that `from_transformers` returns."""
     checkpoint = read(folder, task, architecture, trust_remote_code)
     imported = _module(checkpoint)
     with quiet():

@@ -73,7 +73,7 @@ def _standard_opset(opsets: Mapping[str, int]) -> int:
 
 
 def _foreign(opsets: Mapping[str, int]) -> str:
-    """What a model needs for operators that are neither standard nor onnxruntime's; empty without such."""
+    """The libraries that a model needs for operators neither standard nor onnxruntime's; empty without such."""
     domains = sorted(domain for domain in opsets if domain not in STANDARD + ORT_OWN)
     return f"needs the library of custom operators for {', '.join(domains)}" if domains else ""
 

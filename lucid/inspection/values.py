@@ -1,4 +1,4 @@
-"""What a model says about its values: where each comes from, its element type, and which are constants."""
+"""The values of a model: the node that makes each, its element type, and which are constants."""
 
 from __future__ import annotations
 

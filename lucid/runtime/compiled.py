@@ -95,7 +95,7 @@ class _Program:
         return True
 
     def run(self, arrays: Sequence[Array]) -> Any:
-        """What the model returns for these arrays."""
+        """The results of the model for these arrays."""
         feeds = dict(zip(self.inputs, arrays, strict=True))
         session = self.session
         results = list(session.run(feeds).values()) if self.checked else session.run_unchecked(feeds)

@@ -183,7 +183,7 @@ Rule = Callable[[NodeProto, Sequence[Value]], Value | None]
 
 
 def as_large(node: NodeProto, operands: Sequence[Value]) -> Value:
-    """What most ops make: as many elements as their largest input has."""
+    """The result of most ops: as many elements as their largest input has."""
     return Value(max(value.size for value in operands))
 
 

@@ -20,7 +20,7 @@ MAX_DEPTH = 100  # of functions that call each other: protobuf's own limit of de
 
 
 def demands(model: onnx.ModelProto) -> str:
-    """What the model demands beyond the limits, as text; empty if it does not."""
+    """The model's demands beyond the limits, as text; empty without such."""
     if excess := _calls(model):
         return excess
     if (count := made_of_constants(_inlined(model))) > MAX_MADE:

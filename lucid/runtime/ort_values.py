@@ -63,7 +63,7 @@ class RowsOf:
 
     @property
     def place(self) -> tuple[str, int, int, list[int], int]:
-        """What onnxruntime binds: device, its number, element type, shape, address."""
+        """The arguments of onnxruntime's binding: device, its number, element type, shape, address."""
         value = self.value
         row = value.tensor_size_in_bytes() // value.shape()[0]
         return value.device_name(), 0, value.element_type(), self.shape(), value.data_ptr() + self.start * row

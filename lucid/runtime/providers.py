@@ -80,7 +80,7 @@ def short_name(provider: str) -> str:
 
 
 def memory(provider: str) -> str:
-    """Where a provider of this full name keeps its tensors, as onnxruntime names devices."""
+    """The device with the tensors of a provider of this full name, as onnxruntime names devices."""
     return next((runtime.memory for runtime in RUNTIMES.values() if runtime.provider == provider), "cpu")
 
 
@@ -142,7 +142,7 @@ def check_available(names: Sequence[str]) -> None:
 
 
 def _remedy(name: str, wheel: str) -> str:
-    """What to do about a provider that the installed wheel lacks."""
+    """The remedy for a provider that the installed wheel lacks."""
     if name == CUDA:
         return f"pip uninstall -y {wheel} && pip install onnxruntime-gpu"
     if name != WEBGPU:

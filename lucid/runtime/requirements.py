@@ -57,7 +57,7 @@ def limits_of(model: onnx.ModelProto) -> Limits:
 
 
 def _by_name(model: onnx.ModelProto, key: str) -> dict[str, Any]:
-    """What the metadata have under a key; nothing if it is malformed."""
+    """The metadata under a key; nothing if it is malformed."""
     text = next((entry.value for entry in model.metadata_props if entry.key == key), "{}")
     try:
         limits = json.loads(text)

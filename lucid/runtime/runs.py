@@ -19,7 +19,7 @@ R = TypeVar("R")
 _FATAL = 4  # of onnxruntime's levels, the highest
 
 NOT_COMPUTED: tuple[type[Exception], ...] = (Fail, InvalidArgument, RuntimeException)
-"""What onnxruntime raises for inputs that a model does not compute, such as a token that its table does not have."""
+"""onnxruntime's errors for inputs that a model does not compute, such as a token that its table does not have."""
 NOT_COMPUTED_BOUND: tuple[type[Exception], ...] = (*NOT_COMPUTED, RuntimeError)
 """The same, of a run with bound memory."""
 _OUTSIDE = re.compile(
@@ -53,7 +53,7 @@ class Runs:
     """The runs that are under way.
 
     Args:
-        flush: whether they count denormal numbers as zero, on the calling thread, too.
+        flush: whether they count denormal numbers as zero, also on the calling thread.
     """
 
     def __init__(self, flush: bool) -> None:
@@ -123,7 +123,7 @@ class BoundRun:
             self._options.terminate = False  # a later run is another one
 
     def outputs(self) -> dict[str, Any]:
-        """What the last run wrote: OrtValues by output name."""
+        """The outputs of the last run: OrtValues by name."""
         results = dict(zip(self._names, self._binding.get_outputs(), strict=True))
         for value in results.values():
             value.computed_by = self._session  # a device's memory belongs to its session, which must outlive the value

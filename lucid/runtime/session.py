@@ -177,7 +177,7 @@ class Session:
             ModelError: for a file that holds no adapter for this model.
             TypeError, ValueError: for an array of another type or shape than its input, different sizes for one
                 symbolic size, a size for which the model has no positions, one outside of the bounds in its file, a
-                size of 0 where onnxruntime computes the model of no empty inputs, or an index outside of its table.
+                size of 0 where onnxruntime does not compute the model for it, or an index outside of its table.
             RunCancelled: if another thread called `cancel`.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
@@ -201,13 +201,13 @@ class Session:
         return ""
 
     def _empty(self, arrays: Mapping[str, Array]) -> str:
-        """Which input is empty; none is where this is no text."""
+        """Which input is empty, and what to do; an empty text if none is."""
         for name, (_, shape) in self.inputs.items():
             for axis, (size, count) in enumerate(zip(shape, arrays[name].shape, strict=True)):
                 if not count:
                     return (
-                        f"input {name} has {size} = 0 at axis {axis}, and onnxruntime computes this model of no empty "
-                        'inputs; nodes of attention do with to_onnx(..., attention="expanded")'
+                        f"input {name} has {size} = 0 at axis {axis}, and onnxruntime computes this model for no empty "
+                        'inputs; if attention is the reason, export it with to_onnx(..., attention="expanded")'
                     )
         return ""
 
@@ -405,7 +405,7 @@ def _load(
 
 
 def _version(model: Model) -> tuple[int, ...] | None:
-    """What tells a file from one that replaces it; None if there is no file."""
+    """The version of a file, by which a replacement is noticed; None if there is no file."""
     if not isinstance(model, (str, os.PathLike)):
         return None
     try:
@@ -416,7 +416,7 @@ def _version(model: Model) -> tuple[int, ...] | None:
 
 
 def _source(model: Model) -> tuple[bytes | str, onnx.ModelProto]:
-    """What onnxruntime reads, and the model without its large data."""
+    """The model as onnxruntime reads it, and without its large data."""
     if isinstance(model, onnx.ModelProto):
         if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
             raise ValueError(

@@ -27,7 +27,7 @@ from lucid.runtime.update_file import in_two, overwritten
 
 LOSS, NORM, STEP = "loss", "gradient_norm", "step"
 FILE, NOTES = "step_file", "notes"
-"""What a checkpoint also has: a hash of its step's file, and what its writer adds."""
+"""Further entries of a checkpoint: a hash of its step's file, and the writer's notes."""
 NEW = ("new_weights.", "new_state.")
 _AT_ONCE = 128  # inner values of a step that are looked at in one run
 
@@ -49,7 +49,7 @@ class Training:
 
     Args:
         model: the file, its bytes, or the model.
-        start: the weights by name, of which others than the trained ones are ignored; the state begins with zeros. Or
+        start: the weights by name; those that are not trained are ignored, and the state begins with zeros. Or
             the path of a checkpoint of `save`, which is continued.
         providers, options: as for `Session`.
 
@@ -215,7 +215,7 @@ class Training:
         return digest.digest()
 
     def _first_not_finite(self, arrays: Mapping[str, Array]) -> str:
-        """What first has NaN or positive infinity: an input, or a node of the step. Negative infinity may be a mask."""
+        """The first value with NaN or positive infinity: an input, or a node's. Negative infinity may be a mask."""
         inputs = [name for name, array in arrays.items() if _not_finite(array)]
         if inputs:
             return f"the input {inputs[0]}"

@@ -1,4 +1,4 @@
-"""What a request asks of its answers: OpenAI's fields, and the options of `lucid.generation` by their own names."""
+"""The options of a request's answers: OpenAI's fields, and the options of `lucid.generation` by their own names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAME = (
     *("temperature", "top_p", "min_p", "typical_p", "top_k", "no_repeat_ngram_size", "prompt_lookup_num_tokens"),
     *("repetition_penalty", "frequency_penalty", "presence_penalty", "bad_words_ids", "suppress_tokens"),
 )
-"""What has its name in Python too."""
+"""Options with the same name in Python."""
 _STRUCTURES = ("json_schema", "regex", "grammar")
 _MAX = ("max_completion_tokens", "max_tokens", "max_new_tokens")  # the first that is there counts
 _DIGITS = 18  # of the id of a token
@@ -26,7 +26,7 @@ _MIN, _COUNT = ("min_tokens", "min_new_tokens"), ("n", "num_return_sequences")
 
 
 class Asked(NamedTuple):
-    """What a request asks of its answers."""
+    """The options of a request's answers."""
 
     options: dict[str, Any]
     """The arguments of `LanguageModel.answer`, of the first answer."""
@@ -85,7 +85,7 @@ def asked(body: Fields, model: ServedModel, prompt: int, field: str, usual: int 
 
 
 def constraint_of(body: Fields, tokenizer: Tokenizer) -> Constraint | None:
-    """What the answer must match: `response_format`, or the field `json_schema`, `regex` or `grammar`.
+    """The constraint of an answer: `response_format`, or the field `json_schema`, `regex` or `grammar`.
 
     Raises:
         RequestError: for several, and for what cannot be met.

@@ -1,4 +1,4 @@
-"""What a request holds: JSON, checked against the table (a JSON Schema) that also describes it."""
+"""The body of a request: JSON, checked against the table (a JSON Schema) that also describes it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _fields(value: Fields, schema: Schema, where: str) -> Fields:
 
 
 def _expected(schema: Schema) -> str:
-    """What a table expects, in words."""
+    """The expectation of a table, in words."""
     if "description" in schema:
         return str(schema["description"])
     return _listed(schema["enum"]) if "enum" in schema else _KINDS[schema["type"]][1]

@@ -1,4 +1,4 @@
-"""/v1/chat/completions: an answer to a conversation, whole or as it is written."""
+"""/v1/chat/completions: an answer to a conversation, whole or as a stream."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ChatForm:
         return str(library.decode(ids, skip_special_tokens=False))
 
     def first(self) -> dict[str, Any]:
-        """Who speaks."""
+        """The role of the speaker."""
         return {"delta": {"role": "assistant", "content": ""}}
 
     def piece(self, text: str, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""/v1/completions: what follows a text, whole or as it is written."""
+"""/v1/completions: the continuation of a text, whole or as a stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NEW_TOKENS = 16  # as OpenAI's API says
 
 
 async def complete(model: ServedModel, request: Request, body: Fields) -> Response:
-    """What follows one prompt or several.
+    """The continuations of one prompt or several.
 
     Raises:
         RequestError: for a prompt that has no room, or a field that is wrong or not served.

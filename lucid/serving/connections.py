@@ -48,7 +48,7 @@ FULL = _closing(_MANY)
 
 @dataclass(frozen=True)
 class Room:
-    """What a process has for connections.
+    """The room of a process for connections.
 
     Args:
         files: how many open files it may have; None for any number.

@@ -1,4 +1,4 @@
-"""What every request passes first: the key and the limits; and the figures about requests, for Prometheus."""
+"""The first checks of every request: the key and the limits; and figures about requests, for Prometheus."""
 
 from __future__ import annotations
 
@@ -201,13 +201,13 @@ def _forget_dead_workers(shared: Path) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """What requests may take; one that wants more is refused with a message that names the limit.
+    """Limits of requests; a larger request is refused with a message that names the limit.
 
     Args:
         body: the most bytes of a request.
         tokens: the most tokens of a request: of all its texts, or of a prompt and its answer.
         seconds: how long a request may wait and be computed. An answer that is being written ends there.
-        requests: the most requests at a time; those beyond are refused at once.
+        requests: the most requests at a time; more are refused at once.
 
     Raises:
         ValueError: for a number that is not above 0, or not finite.

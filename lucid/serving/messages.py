@@ -14,7 +14,7 @@ from lucid.serving.responses import RequestError
 
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)  # as Qwen, Hermes, SmolLM3 and others write one
 CALLS = "[TOOL_CALLS]"
-"""What Mistral's models write before a list of calls, or before each: ``[TOOL_CALLS]name[ARGS]{...}``."""
+"""The token of Mistral's models before a list of calls, or before each: ``[TOOL_CALLS]name[ARGS]{...}``."""
 _NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\]\w*)?\[ARGS\]\s*(.*)", re.DOTALL)
 
 

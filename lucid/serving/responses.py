@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from lucid.core.words.safe_text import encodable
 
 INFERENCE = "/v2"
-"""Where the routes of the Open Inference Protocol begin."""
+"""The first part of the routes of the Open Inference Protocol."""
 
 
 class RequestError(Exception):

@@ -32,7 +32,7 @@ _HEADERS = 64 << 10  # the most bytes of a request's headers
 
 @dataclass(frozen=True)
 class Settings:
-    """What a server is started with; `application` describes each.
+    """The settings of a server; `application` describes each.
 
     Args:
         host, port: where it listens.

@@ -35,7 +35,7 @@ def items(of: Schema, least: int = 0, most: int | None = None, what: str | None 
 
 
 def either(*schemas: Schema, what: str) -> Schema:
-    """What fits one of several tables."""
+    """A value that fits one of several tables."""
     return {"anyOf": list(schemas), "description": what}
 
 
@@ -83,7 +83,7 @@ OPTIONS: dict[str, Schema] = {
     "stream": FLAG,
     "stream_options": fields(include_usage=FLAG),
 }
-"""What a request may ask of answers."""
+"""The options that a request may have."""
 _TOLD: dict[str, Schema] = dict.fromkeys(
     ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"), ANY
 )

@@ -27,7 +27,7 @@ _KINDS = {
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 DATATYPES = [*_KINDS, BYTES]
 _PYTHON = {"b": {bool, int, float}, "i": {bool, int}, "u": {bool, int}, "f": {bool, int, float}}
-"""What JSON has for the elements of an array, by the kind of its type."""
+"""The Python types of elements in JSON, by the kind of the array's type."""
 
 
 def datatype(dtype: DType | None) -> str:

@@ -28,7 +28,7 @@ class Form(Protocol):
     event: str
     """The type of an event."""
     identity: str
-    """What ids begin with."""
+    """The beginning of ids."""
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The fields of a choice, with its finish_reason."""
@@ -60,7 +60,7 @@ async def respond(
     """The response with these answers, each in its form; it begins them.
 
     Raises:
-        RequestError: if as many answers are written and wait as may.
+        RequestError: if all slots are taken and the queue is full.
     """
     writings = _begun(model, answers)
     route = forms[0]
@@ -82,14 +82,14 @@ class Writing:
         """Take part in the next steps.
 
         Raises:
-            RequestError: if as many answers are written and wait as may.
+            RequestError: if all slots are taken and the queue is full.
         """
         self.model, self.answer = model, answer
         try:
             answer.begin()
         except EngineFull as error:
             raise RequestError(
-                "as many answers are written and wait as this server takes; try again later",
+                "this server writes and queues as many answers as it takes; try again later",
                 status=HTTPStatus.TOO_MANY_REQUESTS,
             ) from error
         model.count_answers()

@@ -274,7 +274,7 @@ def test_more_answers_than_may_wait_are_refused_with_when_to_come_back(folder):
         steps.until(active=1)
         reply = server.ask("POST", CHAT, ASKED)
         assert (reply.status, reply.headers["retry-after"]) == (429, "1")
-        assert "as many answers are written and wait as this server takes; try again later" in said(reply)
+        assert "this server writes and queues as many answers as it takes; try again later" in said(reply)
         connection.close()
         steps.until(active=0)
         steps.go.set()

@@ -80,7 +80,7 @@ def _stored_as(
 def _verify(
     options: Verify, model: Model, file: Path, proto: onnx.ModelProto, runs: Sequence[Mapping[str, int]]
 ) -> tuple[ModelPart, ParityReport, Divergence | None]:
-    """What a file was compared with, the report, and the first node that differs."""
+    """The model that a file was compared with, the report, and the first node that differs."""
     asked = bool(options.inputs or options.call or options.part or options.cache or options.capacity or options.outputs)
     compared = None if asked else _part_of_file(model, proto)
     if compared is None:

@@ -51,7 +51,7 @@ _TASK = "The task to read a checkpoint for; an exported folder must be for this 
 
 @dataclass(frozen=True, kw_only=True)
 class FolderOptions:
-    """What goes into a file or a folder: the arguments of `lucid.layouts.write_folder` of these names."""
+    """The contents of a file or a folder: the arguments of `lucid.layouts.write_folder` of these names."""
 
     layout: Annotated[
         LayoutName | None,
@@ -122,8 +122,8 @@ class Export(JsonCommand, FolderOptions, ExportedModelOptions):
     rows_apart: Annotated[
         bool,
         of_export(
-            help="Several new tokens behind others are always those of one row, as in Lucid's generation: attention "
-            "then writes the buffers of --cache fixed itself."
+            help="For programs that continue texts by several tokens only one text at a time, as Lucid's generation "
+            "does: attention then writes the buffers of --cache fixed itself."
         ),
     ] = False
 
@@ -300,7 +300,7 @@ class SamplingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RepetitionOptions:
-    """What makes tokens less likely: the options of these names in `lucid.generation`."""
+    """Penalties of tokens: the options of these names in `lucid.generation`."""
 
     repetition_penalty: Annotated[
         float | None, _penalty(help="A value above 1 makes tokens that are already in the text less likely.")
@@ -317,10 +317,10 @@ class RepetitionOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintOptions:
-    """What an answer must match: the arguments of `Tokenizer.constraint` of these names, two of them in files."""
+    """The constraint of an answer: the arguments of `Tokenizer.constraint` of these names, two of them in files."""
 
     json_schema: Annotated[
-        Path | None, _structure(metavar="FILE", help="The answer is JSON of this schema, or ends with its tokens.")
+        Path | None, _structure(metavar="FILE", help="The answer is JSON of this schema, unless its tokens run out.")
     ] = None
     regex: Annotated[str | None, _structure(metavar="TEXT", help="The answer matches this regular expression.")] = None
     grammar: Annotated[Path | None, _structure(metavar="FILE", help="The answer matches this grammar in Lark.")] = None
@@ -469,7 +469,7 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOp
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions(ProviderOptions, PromptOption):
-    """What a server is started with: the fields of `lucid.serving.running.Settings` of these names."""
+    """The settings of a server: the fields of `lucid.serving.running.Settings` of these names."""
 
     host: Annotated[
         str,
@@ -491,7 +491,7 @@ class ServerOptions(ProviderOptions, PromptOption):
     ] = None
     batch_tokens: Annotated[int, of_model(min=1, help="Tokens computed together.")] = 4096
     slots: Annotated[int, of_model(min=1, help="Answers of a decoder that are written at once.")] = 4
-    queue: Annotated[int, of_model(min=0, help="Answers that wait for a slot; those beyond are refused.")] = 64
+    queue: Annotated[int, of_model(min=0, help="The most answers that wait for a slot; others are refused.")] = 64
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,7 +75,7 @@ def folder_of_parquet(path: str) -> str:
 
 
 def _modules_of_nn(incomplete: str) -> list[str]:
-    """What a shell offers for SOURCE: the modules of `lucid.nn` after "nn.", which load NumPy; else it offers files."""
+    """Completions of SOURCE: after "nn." the modules of `lucid.nn`, which load NumPy; else the shell offers files."""
     if not incomplete.startswith("nn."):
         return []
     return [name for name in command_module("python_source").modules_of_nn() if name.startswith(incomplete)]
@@ -123,8 +123,8 @@ class ConfigOptions:
         bool,
         typer.Option(
             "--verbose",
-            help="Show more: merged adapters, the options of config.json that nobody reads, and of an exported file "
-            "its operators and why these.",
+            help="Show more: merged adapters, options of config.json that have no effect, and the operators of an "
+            "exported file with the reasons for them.",
         ),
     ] = False
 

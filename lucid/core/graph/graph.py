@@ -25,7 +25,7 @@ from lucid.core.words import html
 
 
 class Remark(NamedTuple):
-    """What tracing decided about the nodes of a module, why, and what to write for another decision."""
+    """A decision of tracing about the nodes of a module, its reason, and the code for another decision."""
 
     path: str
     op: str

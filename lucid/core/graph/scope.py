@@ -16,7 +16,7 @@ from lucid.core.words.user_code import user_place
 
 
 class Read(NamedTuple):
-    """What a trace reads that may have changed when its graph runs again: parameters with the inputs that stand for
+    """Values read by a trace that may have changed when its graph runs again: parameters with the inputs that stand for
     them, and modules with their modes, by identity.
     """
 

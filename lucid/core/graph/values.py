@@ -13,7 +13,7 @@ Attributes: TypeAlias = Mapping[str, Any]
 
 
 class Operation(Protocol):
-    """What the graph needs from an op; `lucid.ops.Op` provides it."""
+    """The part of an op that the graph needs; `lucid.ops.Op` provides it."""
 
     @property
     def name(self) -> str:

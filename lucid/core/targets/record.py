@@ -56,7 +56,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class KnownFault:
-    """What a runtime computes where it has a fault, the first release without it, and what happens to files with it."""
+    """The behaviour of a runtime with a fault, the first release without it, and what happens to files with it."""
 
     how: str
     until: Release | None = None
@@ -135,7 +135,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Runtime:
-    """What is known about a runtime.
+    """The facts about a runtime.
 
     Args:
         name: the name of the target.

@@ -139,7 +139,7 @@ _COMPILED = tuple((re.compile(pattern), said) for pattern, said in GROUPS)
 
 
 def reason_of_group(name: str) -> str | None:
-    """What the first group that has a name says of it."""
+    """The advice of the first group that has a name."""
     for pattern, reason in _COMPILED:
         if match := pattern.fullmatch(name):
             return reason.format(name, match[1] if pattern.groups and match[1] else name)

@@ -120,7 +120,7 @@ accelerator = Namespace("accelerator", **_absent, current_accelerator=lambda: No
 
 
 class _Context:
-    """What `Function.forward` is given: nothing that it keeps for gradients is read."""
+    """The context of `Function.forward`: nothing that it keeps for gradients is read."""
 
     needs_input_grad = ()
 

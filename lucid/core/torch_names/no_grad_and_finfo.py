@@ -12,7 +12,7 @@ from lucid.core.process.context import holding
 
 
 class no_grad(holding[bool]):  # noqa: N801  # torch's name
-    """What is computed inside, in ``with`` or in a decorated function, is a constant for `lucid.value_and_grad`."""
+    """Values computed inside, in ``with`` or in a decorated function, are constants for `lucid.value_and_grad`."""
 
     def __init__(self) -> None:
         super().__init__(no_gradients, True)

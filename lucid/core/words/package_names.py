@@ -13,7 +13,7 @@ def offered(names: Mapping[str, object], *modules: str) -> list[str]:
 
     Args:
         names: all that are defined in it. Those with a leading underscore are its own, and so are modules.
-        modules: those that it offers all the same.
+        modules: the modules that it offers nevertheless.
     """
     defined = {name for name, value in names.items() if not name.startswith("_") and not isinstance(value, ModuleType)}
     return sorted(defined | set(modules))

@@ -60,7 +60,7 @@ class LanguageModel:
     def answer(
         self, prompt_ids: Sequence[int], *, max_new_tokens: int | None = None, stop: Sequence[str] = (), **options: Any
     ) -> Answer:
-        """What follows a prompt; it is computed as it is iterated over.
+        """The continuation of a prompt, computed as it is iterated over.
 
         Args:
             prompt_ids: the ids that `tokenizer.encode` or `encode_chat` gives.
@@ -95,10 +95,10 @@ class LanguageModel:
 
 
 class Answer:
-    """A text as it is written: iterate over its pieces, once. What follows is of the pieces so far.
+    """A text as it is written: iterate over its pieces, once. The attributes describe the pieces so far.
 
     Attributes:
-        text: all of them.
+        text: all pieces.
         prompt_tokens: how many tokens the prompt has.
         ids: the new tokens, with those that ended the text.
         ended_by: "eos" for a token that ends a text, "stop" for a stop string, "length" for as many tokens as were
@@ -126,7 +126,7 @@ class Answer:
 
     @property
     def logprobs(self) -> list[TokenLogprob] | None:
-        """Of the tokens so far, and perhaps of some more; None without the option `logprobs`."""
+        """The log probabilities of the tokens so far, perhaps of some more; None without the option `logprobs`."""
         return self._tokens.logprobs
 
     @property
@@ -140,7 +140,7 @@ class Answer:
         """Take part in the next steps, without being iterated over yet.
 
         Raises:
-            EngineFull: if as many answers are written and wait as may.
+            EngineFull: if all slots are taken and the queue is full.
         """
         self._tokens.begin()
 

@@ -82,7 +82,7 @@ def load_language_model(
 
 
 def runtime_of(providers: Sequence[str] | None) -> Runtime:
-    """What a model is exported for that runs on these providers: the first one counts."""
+    """The runtime to export for, if a model runs on these providers: the first one counts."""
     return tuned_for(full_name(providers[0]) if providers else CPU)
 
 

@@ -16,7 +16,7 @@ _BETWEEN_WORDS = re.compile(r"\w\W\w")  # a space or a mark
 def tokenized(
     library: tokenizers.Tokenizer, text: str, pair: str | None = None, *, add_special_tokens: bool = True
 ) -> tokenizers.Encoding:
-    """What a tokenizer of the library makes of a text, or of a pair. Other threads run while a long text is read: the
+    """The tokens of a text, or of a pair, by the library's tokenizer. Other threads run while a long text is read: the
     library keeps Python's lock in `encode`, and gives it back in `encode_batch`.
     """
     if len(text) + len(pair or "") <= _SHORT:
@@ -26,7 +26,7 @@ def tokenized(
 
 
 def truncated(library: tokenizers.Tokenizer, text: str) -> tokenizers.Encoding:
-    """What `library.encode` gives for a text, in time that does not grow with what is cut off.
+    """The result of `library.encode` for a text, in time that does not grow with the part that is cut off.
 
     A tokenizer splits a text into words, from left to right, and makes tokens of each word by itself. Where it splits
     does not depend on what comes after the next space or punctuation mark between two letters or digits. So the tokens

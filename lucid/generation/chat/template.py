@@ -111,7 +111,7 @@ class _Renderer:
         self._process: subprocess.Popen[str] | None = None
 
     def answer(self, question: str, seconds: float) -> dict[str, str]:
-        """What `template_process.py` answers to a line, or what ended it instead, under "fails".
+        """The answer of `template_process.py` to a line, or the reason why it ended, under "fails".
 
         Raises:
             TimeoutError: if it takes longer than `seconds`.

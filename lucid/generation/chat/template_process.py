@@ -120,7 +120,7 @@ def end_after(seconds: float) -> None:
 
 
 def answer(line: str) -> str:
-    """What a line asks for."""
+    """The answer to a line."""
     request = json.loads(line)
     limit_memory(request["memory"])
     end_after(request["seconds"])

@@ -41,7 +41,7 @@ class TextStream:
         return self._until_stop(piece)
 
     def end(self) -> str:
-        """What is left when no token follows."""
+        """The rest of the text when no token follows."""
         text = self._decode(self._before + self._fresh)[len(self._decode(self._before)) :]
         self._before, self._fresh = [], []
         piece = self._until_stop(text)

@@ -78,7 +78,7 @@ class Tokenizer:
         return text
 
     def bytes_of(self, token: int) -> bytes:
-        """What a token adds within a text, in UTF-8: perhaps a part of a character; nothing for a special token."""
+        """The bytes of a token within a text, in UTF-8: perhaps a part of a character; none for a special token."""
         first = self.decode([token])
         text = self.decode([token, token])[len(first) :]  # decoders leave out the space before the first one
         if UNFINISHED not in first:
@@ -105,7 +105,7 @@ class Tokenizer:
     def constraint(
         self, *, json_schema: Mapping[str, Any] | None = None, regex: str | None = None, grammar: str | None = None
     ) -> Constraint | None:
-        """What an answer must match, of one of three kinds; None without any.
+        """The constraint of an answer, of one of three kinds; None without any.
 
         Raises:
             ValueError, TypeError: for several kinds, and as the methods of `lucid.generation.Vocabulary`.

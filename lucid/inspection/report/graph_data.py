@@ -20,7 +20,7 @@ Data: TypeAlias = dict[str, Any]
 
 
 def node_ids(graph: Graph) -> dict[int, str]:
-    """What the page calls each node, by the node's identity."""
+    """The page's name of each node, by the node's identity."""
     return {id(node): f"n{index}" for index, node in enumerate(graph.nodes())}
 
 

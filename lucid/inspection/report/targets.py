@@ -62,7 +62,7 @@ def compare_targets(
 
 @dataclass(frozen=True)
 class _Case:
-    """What all targets are measured and compared with."""
+    """The inputs and results that all targets are measured and compared with."""
 
     graph: Graph
     arrays: Sequence[Array]

@@ -84,7 +84,7 @@ def _handed_on(build: Builder, call: Call, queries: Sequence[Tensor], biases: It
 
 
 def _biases(build: Builder, call: Call, rows: Sequence[int], fill: Tensor | float) -> Iterator[Tensor]:
-    """What is added to the scores of each block, in a column for each key that it reads."""
+    """The bias of the scores of each block, in a column for each key that it reads."""
     keys, is_causal = call.new_keys, call.options.is_causal
     hidden_keys = None if call.key_mask is None else unsqueeze(filled_mask(call.key_mask, fill), (1, 2))
     hidden = None if call.mask is None else filled_mask(call.mask, fill)

@@ -75,7 +75,7 @@ class Call(AttentionCall):
 
     @property
     def factor(self) -> float:
-        """What products multiply the scores by: the scale, divided by the softcap, if there is one."""
+        """The factor of the scores in products: the scale, divided by the softcap, if there is one."""
         return self.options.scale_of(self.width) / (self.options.softcap or 1.0)
 
     @property

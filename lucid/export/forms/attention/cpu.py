@@ -79,7 +79,7 @@ WRITERS: Mapping[str, Writer] = {
     p.SINKS: lambda build, node, call, plan: with_sinks(build, call),
     p.GROUPS: lambda build, node, call, plan: groups_as_queries(build, call, plan, node.types),
 }
-"""What writes a plan, by the name of its form."""
+"""The writer of a plan, by the name of its form."""
 
 
 def _form(candidate: Candidate) -> Form:

@@ -170,7 +170,7 @@ def _cut(length: int, by_length: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def _share(rows: Sequence[int]) -> str:
-    """What blocks gain, as text: the share of the scores that they compute, if there are several."""
+    """The gain of blocks, as text: the share of the scores that they compute, if there are several."""
     if len(rows) == 1:
         return "hidden keys get scores for which exp is fast"
     length, ends = sum(rows), accumulate(rows)
@@ -242,7 +242,7 @@ _ON_ALL_THREADS = "all threads work on each head; the node uses one thread per h
 
 
 def _three_products(call: Call, limits: Limits) -> Plan:
-    """What the node does, without its copies."""
+    """The node's computation, without its copies."""
     if not call.split:
         refuse("the packed layout of several heads is read faster by the Attention node")
     if call.grouped:

@@ -143,6 +143,6 @@ def as_given(call: Call, output: Tensor) -> Tensor:
 
 
 def hidden_of(call: Call) -> tuple[Tensor | None, Tensor | None]:
-    """What all masks of a call add to its scores, and which queries see a key, for `in_products`."""
+    """The sum of all masks of a call, and which queries see a key, for `in_products`."""
     seen = SeenKeys.of(call)
     return None if seen.joint is None else seen.bias(float32), seen.queries()

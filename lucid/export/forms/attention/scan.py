@@ -163,7 +163,7 @@ def _in_products(build: Builder, call: Call) -> Tensor:
 
 
 def _part(mask: Tensor, own: Tensor, near: Tensor) -> Tensor:
-    """What a mask holds for these queries and keys."""
+    """The part of a mask for these queries and keys."""
     for axis, places in ((-1, near), (-2, own)):
         if mask.ndim >= -axis and not same(mask.shape[axis], 1):
             mask = take(mask, places, axis)

@@ -101,7 +101,7 @@ def _in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
 
 
 def _batched(x: Tensor, positions: Tensor) -> Tensor:
-    """What x has at these positions (blocks, rows), with blocks as part of the batch.
+    """The elements of x at these positions (blocks, rows), with blocks as part of the batch.
 
     (N, H, L, d) becomes (N * blocks, H, rows, d), and packed (N, L, H*d) becomes (N * blocks, rows, H*d).
     """
