@@ -129,7 +129,7 @@ def test_exported_steps_give_what_one_shot_gives(entry: Any, target: str) -> Non
 def check_steps(entry: Any, target: str, providers: Any = "cpu") -> None:
     """Steps with a growing cache, of texts padded on the left, against one call."""
     decoder = entry.shared()
-    session = Session(to_onnx(decoder, cache="growing", target=target), providers, threads=1)
+    session = Session(to_onnx(entry.traced("growing"), target=target), providers, threads=1)
     ids, mask = tokens(decoder), left_padded(tokens(decoder)).numpy()
     positions = np.maximum(mask.cumsum(1) - 1, 0)
     want = padded_answer(entry)
@@ -164,7 +164,7 @@ def test_exported_steps_over_buffers(entry: Any, capacity: int | None, target: s
 def check_steps_over_buffers(entry: Any, capacity: int | None, target: str, providers: Any = "cpu") -> None:
     """Rows of a batch at different positions: the first text is shorter, and its padding comes last."""
     decoder = entry.shared()
-    exported = to_onnx(decoder, cache="fixed", capacity=capacity, target=target)
+    exported = to_onnx(entry.traced("fixed", capacity), target=target)
     session = Session(exported, providers, threads=1)
     ids, short = tokens(decoder).numpy(), 3
     want, alone = answer(entry), answer(entry, 1, short)

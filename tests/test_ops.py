@@ -23,6 +23,7 @@ from lucid.export.target import OPSETS
 from lucid.ops.op import REGISTERED, Op
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import Session
+from lucid.runtime.requirements import config_of
 from lucid.testing.tolerance import compare
 from tests.cases import case
 from tests.samples import NO_KERNEL, SAMPLES, Sample, bound
@@ -169,11 +170,12 @@ def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyP
 
 
 def computed(model: onnx.ModelProto) -> bytes:
-    """What decides how a model is computed: its graph, and which version of each op its opset means."""
+    """What decides how a model is computed: its graph, which version of each op its opset means, and what it asks of a
+    session. Exports for several targets often differ in the name of the target alone."""
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     ops_of_onnx = {node.op_type for node in all_nodes(model.graph) if not node.domain}
     versions = {name: onnx.defs.get_schema(name, opset).since_version for name in sorted(ops_of_onnx)}
-    return model.graph.SerializeToString(deterministic=True) + repr(versions).encode()
+    return model.graph.SerializeToString(deterministic=True) + repr((versions, config_of(model))).encode()
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

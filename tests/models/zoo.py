@@ -11,6 +11,7 @@ import onnx
 
 import lucid
 from lucid import Tensor, nn
+from lucid.export.exporter import traced_part
 from lucid.models.albert import Albert
 from lucid.models.bart import Bart, BartForSequenceClassification
 from lucid.models.bert import (
@@ -52,6 +53,7 @@ from lucid.models.vision.swin import Swin, SwinForImageClassification
 from lucid.models.vision.vit import ViT, ViTForImageClassification
 from lucid.models.wav2vec2 import Wav2Vec2, Wav2Vec2ForCTC, Wav2Vec2ForSequenceClassification
 from lucid.models.whisper import Whisper
+from lucid.tracing.parts import CacheKind, TracedPart
 from tests.models import goldens
 
 
@@ -77,19 +79,23 @@ class Entry(NamedTuple):
         """The same, loaded once. Do not change it."""
         return _loaded(self)
 
+    def traced(self, cache: CacheKind | None = None, capacity: int | None = None) -> TracedPart:
+        """Its graph, or that of a step with a cache, traced once for all targets."""
+        return _traced(self, cache, capacity)
+
     def eager_error(self) -> float:
         """The largest difference to transformers over all cases, relative to the largest number of an output."""
         model = self.shared()
         return max(
             self._error(case, model(**{name: Tensor(array) for name, array in case.inputs.items()}))
-            for case in goldens.cases(self.variant)
+            for case in _cases(self.variant)
         )
 
     def exported_error(self, target: str, providers: Any = "cpu", opset: int | None = None) -> float:
         """The same for the model exported once for a target, over all cases with the inputs that it has."""
         session = lucid.runtime.Session(self.exported(target, opset), providers, spinning=False)
         errors = []
-        for case in goldens.cases(self.variant):
+        for case in _cases(self.variant):
             given = goldens.as_exported(case.inputs, session.inputs)
             if given.keys() == session.inputs.keys():
                 errors.append(self._error(case, tuple(session.run(given).values())))
@@ -114,9 +120,17 @@ def _loaded(entry: Entry) -> nn.Module:
     return entry.load()
 
 
+_cases = lru_cache(maxsize=4)(goldens.cases)  # read once for all targets
+
+
+@lru_cache(maxsize=4)
+def _traced(entry: Entry, cache: CacheKind | None, capacity: int | None) -> TracedPart:
+    return traced_part(entry.shared(), (), None, None, cache, capacity)
+
+
 @lru_cache(maxsize=4)
 def _exported(entry: Entry, target: str, opset: int | None) -> onnx.ModelProto:
-    return lucid.export.to_onnx(entry.shared(), target=target, opset=opset)
+    return lucid.export.to_onnx(entry.traced(), target=target, opset=opset)
 
 
 _HIDDEN, _LOGITS, _ANSWER = ("last_hidden_state",), ("logits",), ("start_logits", "end_logits")
