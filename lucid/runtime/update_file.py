@@ -37,18 +37,17 @@ def in_two(model: Model, wanted: Collection[str]) -> tuple[ModelProto, ModelProt
             needed.update(_reads(node))
     first, second = first[::-1], second[::-1]
     computed = {name for node in first for name in node.output}
-    read = {name for node in second for name in _reads(node)}
+    read_first, read = ({name for node in nodes for name in _reads(node)} for nodes in (first, second))
     passed = [name for node in first for name in node.output if name in read]
     types = {value.name: value for value in (*whole.graph.value_info, *whole.graph.output)}
     inputs = [value.name for value in whole.graph.input]
     own = [name for name in inputs if name in read]
-    others = [name for name in inputs if name not in read or any(name in _reads(node) for node in first)]
+    others = [name for name in inputs if name not in read or name in read_first]
     types |= {value.name: value for value in whole.graph.input}
 
-    def part(nodes: Iterable[NodeProto], takes: Iterable[str], gives: Iterable[str]) -> ModelProto:
+    def part(nodes: list[NodeProto], used: set[str], takes: Iterable[str], gives: Iterable[str]) -> ModelProto:
         part = ModelProto()
         part.CopyFrom(whole)
-        used = {name for node in nodes for name in _reads(node)}
         kept = [tensor for tensor in whole.graph.initializer if tensor.name in used]
         for field in ("node", "input", "output", "initializer", "value_info"):
             part.graph.ClearField(field)
@@ -60,8 +59,8 @@ def in_two(model: Model, wanted: Collection[str]) -> tuple[ModelProto, ModelProt
 
     gives = [name for name in outputs if name in computed]
     return (
-        part(first, others, dict.fromkeys([*gives, *passed])),
-        part(second, [*own, *passed], [name for name in outputs if name not in computed]),
+        part(first, read_first, others, dict.fromkeys([*gives, *passed])),
+        part(second, read, [*own, *passed], [name for name in outputs if name not in computed]),
         config,
     )
 
@@ -72,10 +71,12 @@ def overwritten(model: ModelProto, new: Mapping[str, str]) -> set[str]:
     Everything that reads such an input must come before the node that writes the output, in any order that a runtime
     may take; that node may read it too, if it works element by element.
     """
-    makers = {name: node for node in model.graph.node for name in node.output}
+    nodes = list(model.graph.node)
+    makers = {name: node for node in nodes for name in node.output}
+    reads = {id(node): list(_reads(node)) for node in nodes}
     readers = dict[str, list[NodeProto]]()
-    for node in model.graph.node:
-        for name in _reads(node):
+    for node in nodes:
+        for name in reads[id(node)]:
             readers.setdefault(name, []).append(node)
 
     def fits(name: str, output: str) -> bool:
@@ -84,7 +85,7 @@ def overwritten(model: ModelProto, new: Mapping[str, str]) -> set[str]:
             return False
         before, waiting = {id(last)}, [last]
         while waiting:
-            for value in _reads(waiting.pop()):
+            for value in reads[id(waiting.pop())]:
                 if (node := makers.get(value)) is not None and id(node) not in before:
                     before.add(id(node))
                     waiting.append(node)
