@@ -345,7 +345,7 @@ class Engine:
         self._keep(target, request, source or target, count)
 
     def _keep(self, slot: _Slot, request: Completion, source: _Slot, count: int) -> None:
-        with self._faults_of((slot, request)):
+        with _Faults(self._fail, [(slot, request)]):
             slot.filled = request.kept = self._memory.keep(slot.number, source.number, count)
 
     def _running(self) -> list[_Pair]:
@@ -353,6 +353,7 @@ class Engine:
 
     def _write(self, running: Sequence[_Pair]) -> bool:
         """Write the next token of each request whose other tokens are read, and the tokens of drafts that are right."""
+        together, parts, writes = list[_Pair](), list[Ids](), False
         for slot, request in running:
             if slot.filled == 0:  # of equal prompts one is read
                 source, count = _longest(
@@ -360,13 +361,16 @@ class Engine:
                 )
                 if source is not None and 2 * count >= request.prompt_tokens:
                     self._keep(slot, request, source, count)
-        writers = [pair for pair in running if pair[0].filled == pair[1].total - 1 > 0]
-        parts = {slot.number: request.following(slot.filled, 1) for slot, request in writers}
-        together = [pair for pair in writers if len(parts[pair[0].number]) == 1]
-        alone = [[pair] for pair in writers if len(parts[pair[0].number]) > 1]  # their drafts have several lengths
-        for pairs in filter(None, [*alone, together]):
-            self._advance(pairs, [parts[slot.number] for slot, _ in pairs])
-        return bool(writers)
+            if slot.filled == request.total - 1 > 0:
+                writes, part = True, request.following(slot.filled, 1)
+                if len(part) > 1:  # drafts have several lengths
+                    self._advance([(slot, request)], [part])
+                else:
+                    together.append((slot, request))
+                    parts.append(part)
+        if together:
+            self._advance(together, parts)
+        return writes
 
     def _read(self, running: Sequence[_Pair]) -> bool:
         """Read a part of the prompt that has the fewest unread tokens; every fourth time, of the oldest request's.
@@ -397,14 +401,14 @@ class Engine:
 
     def _advance(self, pairs: Sequence[_Pair], parts: Sequence[Ids]) -> None:
         """Read tokens of requests, and behind the last ones drafts; then choose those that follow."""
-        with self._faults_of(*pairs):
+        with _Faults(self._fail, pairs):
             drafts = [part[one.total - slot.filled :] for (slot, one), part in zip(pairs, parts, strict=True)]
             logits = self._memory.read([slot.number for slot, _ in pairs], parts, 1 + max(map(len, drafts)))
             for (slot, request), part, proposed, rows in zip(pairs, parts, drafts, logits, strict=True):
                 slot.filled += len(part) - len(proposed)
                 if slot.filled < request.total:
                     continue
-                with self._faults_of((slot, request)):
+                with _Faults(self._fail, [(slot, request)]):
                     if len(rows) <= len(proposed):
                         raise ValueError(
                             f"generate: the file gives the logits of {len(rows)} tokens, expected "
@@ -416,9 +420,6 @@ class Engine:
                         self._memory.keep(slot.number, slot.number, slot.filled)
                     if reason is not None:
                         self.end(request, reason)
-
-    def _faults_of(self, *requests: _Pair) -> _Faults:
-        return _Faults(self._fail, requests)
 
     def _fail(self, slot: _Slot, request: Completion, error: Exception) -> None:
         """End a request with an error, and empty its slot."""
