@@ -88,6 +88,11 @@ def _identity(graph: Graph, node: Node, sizes: Sizes) -> None:
         return
     if is_call(node, aten.permute.default) and list(node.args[1]) == [0, 2, 1, 3]:
         node.target, node.args = aten.transpose.int, (node.args[0], 1, 2)
+    if is_call(node, aten.cat.default):  # an empty cache is joined as well
+        parts = [part for part in node.args[0] if sizes.of(part) != ("0",)]
+        if len(parts) == 1 and element_type(parts[0]) == element_type(node):
+            node.replace_all_uses_with(parts[0])
+        return
     source = node.args[0] if node.args else None
     if not isinstance(source, Node) or element_type(source) != element_type(node) or sizes.of(source) != sizes.of(node):
         if is_call(node, *AND):

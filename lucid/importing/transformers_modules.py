@@ -12,13 +12,14 @@ from transformers import DynamicCache
 
 from lucid.core.graph.types import Array, TensorType, int64
 from lucid.core.sizes.dims import Size
+from lucid.importing.buffered_steps import NoBuffersError, with_buffers
 from lucid.importing.exporting import exported
 from lucid.importing.program import Program, Weight
 from lucid.importing.torch_import import TorchImportError
 from lucid.importing.torch_modules import TorchPart, added, dtype_of
 from lucid.importing.transformers_classes import Checkpoint, quiet
 from lucid.importing.transformers_inputs import example, example_sizes, input_specs
-from lucid.nn.cache import CacheShape, KeyValueCache, empty_caches
+from lucid.nn.cache import CacheShape, KeyValueBuffer, KeyValueCache, cache_positions, empty_caches, layer_caches
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.model_parts import CacheKind, ModelPart
 from lucid.nn.published_model import PublishedModel
@@ -109,10 +110,11 @@ class TorchModel(FromTransformers):
 
 
 class TorchDecoder(FromTransformers, CausalDecoder):
-    """A decoder with a cache of keys and values, which grows: transformers' DynamicCache, layer by layer."""
+    """A decoder with a cache of keys and values: transformers' DynamicCache, layer by layer, or buffers."""
 
-    takes_fixed_cache = False
     program: Program
+    buffered_program: Program | None = None
+    _no_buffers = ""
     _shape: CacheShape
 
     def take(self, checkpoint: Checkpoint, inputs: Mapping[str, TensorType]) -> None:
@@ -129,9 +131,16 @@ class TorchDecoder(FromTransformers, CausalDecoder):
         axes["past_key_values"] = [[(_BATCH, None, _PAST, None)] * 2 for _ in layers]
         caches = [[past.clone(), past.clone()] for _ in layers]
         self.program, _ = self._program_of(model, step, {**examples, "past_key_values": caches}, axes)
+        try:
+            self.buffered_program = with_buffers(self.program, self._shape)
+        except NoBuffersError as error:
+            self.takes_fixed_cache, self._no_buffers = False, str(error)
 
         def by_torch(arrays: Mapping[str, Array]) -> list[torch.Tensor]:
             tensors = tensors_of(arrays)
+            key = tensors.get("past_key_values.0.key")
+            if key is not None and tensors["attention_mask"].shape[1] <= key.shape[2]:
+                return _over_buffers(step, tensors, self._shape.layers)
             ids, rows = tensors["input_ids"], len(tensors["input_ids"])
             empty = torch.zeros(rows, self._shape.kv_heads, 0, self._shape.head_dim)
             caches = [
@@ -152,8 +161,13 @@ class TorchDecoder(FromTransformers, CausalDecoder):
 
     def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
         if cache == "fixed":
-            raise ValueError("cache='fixed': a decoder that torch read has a growing cache; use cache='growing'")
+            self._check_buffers()
         return super().part(cache, capacity)
+
+    def _check_buffers(self) -> Program:
+        if self.buffered_program is None:
+            raise ValueError(f"cache='fixed': {self._kind} {self._no_buffers}; use cache='growing'")
+        return self.buffered_program
 
     def forward(
         self,
@@ -164,6 +178,16 @@ class TorchDecoder(FromTransformers, CausalDecoder):
     ) -> Any:
         """Logits (N, L, vocabulary); with a cache also the new one. See `nn.CausalDecoder`."""
         rows, new = input_ids.shape
+        if past_key_values and isinstance(past_key_values[0], KeyValueBuffer):
+            buffers = layer_caches(past_key_values, position_ids, self._shape.layers)
+            positions = cache_positions(input_ids, position_ids, buffers)
+            outputs = self._check_buffers()(input_ids, positions, [buffer[:2] for buffer in past_key_values])
+            present = [
+                KeyValueBuffer(key, value, None if buffer.filled is None else buffer.filled + new)
+                for (key, value), buffer in zip(outputs["present"], past_key_values, strict=True)
+                if isinstance(buffer, KeyValueBuffer)
+            ]
+            return outputs["logits"], present
         caches = empty_caches(self._shape, rows) if past_key_values is None else past_key_values
         past = caches[0].key.shape[2]
         if attention_mask is None:
@@ -178,6 +202,22 @@ class TorchDecoder(FromTransformers, CausalDecoder):
 
 def tensors_of(arrays: Mapping[str, Array]) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def _over_buffers(step: Callable[..., Any], tensors: Mapping[str, torch.Tensor], layers: int) -> list[torch.Tensor]:
+    """A step over buffers by torch: each row by itself over the slots that are filled."""
+    ids, positions = tensors["input_ids"], tensors["position_ids"]
+    names = [f"past_key_values.{layer}.{name}" for layer in range(layers) for name in ("key", "value")]
+    logits, buffers = [], {name: tensors[name].clone() for name in names}
+    for row, filled in enumerate(positions[:, 0].tolist()):
+        own = [tensors[name][row : row + 1, :, :filled] for name in names]
+        caches = list(zip(own[::2], own[1::2], strict=True))
+        total = filled + ids.shape[1]
+        out = step(ids[row : row + 1], torch.ones(1, total, dtype=torch.int64), positions[row : row + 1], caches)
+        logits.append(out["logits"])
+        for name, tensor in zip(names, (x for pair in out["present"] for x in pair), strict=True):
+            buffers[name][row, :, :total] = tensor[0]
+    return [torch.cat(logits), *buffers.values()]
 
 
 def cache_option(name: str, parameters: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ class CausalDecoder(Module):
 
     output_names: ClassVar[Sequence[str]] = ("logits",)
     takes_logits_to_keep: ClassVar[bool] = False
-    takes_fixed_cache: ClassVar[bool] = True
+    takes_fixed_cache: bool = True
     """Whether the cache may be buffers of a fixed capacity; otherwise it grows."""
 
     @property

@@ -52,7 +52,7 @@ def original_parity(
     graph = trace_part(part).graph
     session = Session(exported, _PROVIDER, spinning=False)
     comparisons: list[Comparison] = []
-    for run, sizes in enumerate(short_sizes(graph)):
+    for run, sizes in enumerate(part.sizes or short_sizes(graph)):
         drawn = {**_masks(graph, sizes), **({} if part.draw is None else part.draw(sizes))}
         arrays = random_inputs(graph, sizes, run, drawn)
         results = session.run(arrays)
