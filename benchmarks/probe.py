@@ -78,7 +78,7 @@ def gpt2() -> dict[str, float]:
 
 def llama(layers: str) -> dict[str, float]:
     """The same for a Llama in float16, with its weights in memory."""
-    config = LlamaConfig(128256, 2048, 8192, 32, 8, 64, (None,) * int(layers), 5e5, tied=True, dtype=lucid.float16)
+    config = LlamaConfig(128256, 2048, 8192, 32, 8, 64, (None,) * int(layers), tied=True, dtype=lucid.float16)
     with nn.init.skip():
         model = Llama(config)
     for parameter in model.parameters():  # memory pages that were never written do not count

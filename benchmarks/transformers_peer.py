@@ -63,7 +63,7 @@ def _llama(model: Llama) -> Any:
         num_attention_heads=c.num_heads,
         num_key_value_heads=c.num_kv_heads,
         head_dim=c.head_dim,
-        rope_theta=c.rope_theta,
+        rope_theta=c.rope.theta,
         rms_norm_eps=c.eps,
         tie_word_embeddings=c.tied,
     )

@@ -6,7 +6,9 @@ Models use the public names of `lucid` only. Exporting and generating do not bel
 
     model = lucid.models.load("folder with config.json and model.safetensors")     # or a GGUF file
 
-In the repository the files are in `models/`, where `lucid/__init__.py` finds them; an installed `lucid` contains them.
+Modules have the names of published checkpoints, and so do the weights of exported models; a file says where it has
+others. In the repository the files are in `models/`, where `lucid/__init__.py` finds them; an installed `lucid`
+contains them.
 """
 
 from importlib import import_module as _import_module

@@ -9,13 +9,13 @@
     model = lucid.models.load("folder of an AlbertForTokenClassification")
     logits = model(input_ids, attention_mask, token_type_ids)         # (N, L, num_labels)
 
-Modules have the names of the published checkpoints, and so do the weights of an exported model, which holds each once.
+An exported model holds each shared weight once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from lucid import Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
@@ -57,11 +57,6 @@ class AlbertConfig(text.TextConfig):
 
 
 class Albert(text.TextEncoder[AlbertConfig]):
-    """Token ids (N, L) to hidden states (N, L, E).
-
-    ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding; ``token_type_ids`` (N, L) default to 0.
-    """
-
     checkpoint = Checkpoint(
         family=FAMILIES["albert"],
         read=AlbertConfig.read,
@@ -156,7 +151,7 @@ class AlbertSentenceEncoder(PooledEncoder[AlbertConfig], Albert, on=Albert): ...
 
 
 class AlbertForSequenceClassification(text.SequenceClassifier[AlbertConfig], Albert, on=Albert):
-    head_renames = ((r"^albert\.pooler\.", "classifier.dense."),)
+    head_names: ClassVar = {"albert": ("albert.", text.bert_names("albert.pooler"))}
 
 
 class AlbertForReranking(Reranker[AlbertConfig], AlbertForSequenceClassification, on=Albert): ...

@@ -11,8 +11,6 @@ before attention instead of after; M2M-100 and NLLB (NLLB Team 2022) have both, 
 
     cache = bart.empty_cache(bart.encode(source_ids))                    # token by token: the page "Key-value cache"
     logits, cache = bart.decode(lucid.tensor([[2]]), cache)
-
-Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import with_labels
-from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import LanguageModel
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
+from lucid.models.parts.demonstration import answer_text
+from lucid.models.parts.on_model import Head
 from lucid.models.parts.options import tied_output
 from lucid.models.parts.seq2seq_layers import (
     AloneLayer,
@@ -66,7 +64,7 @@ class BartConfig(option.OptionTable):
     tied: bool = True  # the output layer is the table of token vectors
     decoder_start_token_id: int | None = None  # what generated texts begin with
     last_first: int | None = None  # of a classifier whose decoder starts with the last id that is not this one (mBART)
-    eos_token_id: int = option.whole("eos_token_id", 2, low=0)  # of a classifier, which reads the state at the last one
+    eos_token_id: int = 2  # of a classifier of texts, which reads the state at their last one
     num_labels: int = 0
 
     @property
@@ -132,7 +130,8 @@ class Bart(TwoStacks[BartConfig]):
         family=FAMILIES["bart"],
         read=BartConfig.read,
         renames=[(r"^(?!model\.|lm_head\.|final_logits_bias$|classification_head\.|qa_outputs\.)", "model.")],
-        ignored_keys=[r"embed_positions\.weights?$", r"^(classification_head|qa_outputs)\."],  # sines, computed here
+        # Sines, computed here; heads.
+        ignored_keys=[r"embed_positions\.weights?$", r"^(classification_head|qa_outputs)\.|^final_logits_bias$"],
         tied_keys={
             "model.encoder.embed_tokens.weight": "model.shared.weight",
             "model.decoder.embed_tokens.weight": "model.shared.weight",
@@ -188,15 +187,10 @@ class Bart(TwoStacks[BartConfig]):
         return {"input_ids": source, "decoder_input_ids": target, "attention_mask": source}
 
 
-class BartStates(Pretrained[BartConfig]):
+class BartStates(Head[BartConfig], on=Bart):
     """Source ids (N, L) and target ids (N, T) to the states of the decoder, (N, T, E), and of the encoder."""
 
-    checkpoint = replace(
-        Bart.checkpoint,
-        head="feature-extraction",
-        ignored_keys=[*Bart.checkpoint.ignored_keys, r"^(lm_head\.|final_logits_bias$)"],
-        tied_keys={key: table for key, table in Bart.checkpoint.tied_keys.items() if key != "lm_head.weight"},
-    )
+    head_task, other_heads = "feature-extraction", "lm_head"
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "encoder_last_hidden_state")
 
     def __init__(self, config: BartConfig) -> None:
@@ -214,6 +208,10 @@ class BartStates(Pretrained[BartConfig]):
 
 class BartOnTexts(decoder_heads.States[BartConfig]):
     """The base of heads that read the decoder's states for the text's own tokens, shifted by one."""
+
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> BartConfig:
+        return BartConfig.read_on_texts(options)
 
     def __init__(self, config: BartConfig) -> None:
         super().__init__(config)
@@ -235,37 +233,20 @@ class BartOnTexts(decoder_heads.States[BartConfig]):
         return ops.take_along(input_ids, kept.sum(1, keepdims=True) - 1, axis=1)
 
 
-class BartForSequenceClassification(decoder_heads.EndClassifier[BartConfig], BartOnTexts):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels), from the decoder's state at the end of each."""
-
-    checkpoint = with_labels(
-        replace(BartStates.checkpoint, read=BartConfig.read_on_texts),
-        "text-classification",
-        r"classification_head\.out_proj\.weight",
-    )
+class BartForSequenceClassification(decoder_heads.EndClassifier[BartConfig], BartOnTexts, on=Bart): ...
 
 
-class BartForQuestionAnswering(decoder_heads.QuestionAnswerer[BartConfig], BartOnTexts):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = with_labels(
-        replace(BartStates.checkpoint, read=BartConfig.read_on_texts),
-        "question-answering",
-        r"qa_outputs\.weight",
-        expected=2,
-    )
+class BartForQuestionAnswering(decoder_heads.QuestionAnswerer[BartConfig], BartOnTexts, on=Bart): ...
 
 
-class BartForCausalLM(LanguageModel[BartConfig]):
+class BartForCausalLM(LanguageModel[BartConfig], Head[BartConfig], on=Bart):
     """The decoder without its encoder: token ids to the logits of the token that follows each."""
 
-    checkpoint = replace(
-        Bart.checkpoint,
-        read=BartConfig.read_alone,
-        head="text-generation",
-        ignored_keys=[*Bart.checkpoint.ignored_keys, r"^model\.encoder\.", r"\.encoder_attn", r"^final_logits_bias$"],
-        tied_keys={key: table for key, table in Bart.checkpoint.tied_keys.items() if ".encoder." not in key},
-    )
+    head_task, other_heads = "text-generation", r"model\.encoder|.*\.encoder_attn\w*"
+
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> BartConfig:
+        return BartConfig.read_alone(options)
 
     def __init__(self, config: BartConfig) -> None:
         super().__init__(config)
@@ -468,14 +449,5 @@ class SinesAndCosines(nn.Module):
         return self._table[self.offset : positions + self.offset]
 
 
-def main() -> None:
-    """Answer a text, given as token ids, with the exported model: ``python -m lucid.models.bart FOLDER 0 363 19 2``."""
-    both, source = SideBySide(Bart.from_pretrained(checkpoint_folder("bart/base"))), token_ids(0, 5, 6, 7, 2)
-    start, end = 2, 2
-    _, *answer = written(lambda ids: both(source, ids, ones_like(source)), lucid.tensor([[start]]), end)
-    print(f"{source.tolist()[0]} is answered by {answer}")
-    print(both.verdict("logits"))
-
-
 if __name__ == "__main__":
-    main()
+    answer_text(Bart, "bart/base", 2, 2, 0, 5, 6, 7, 2)

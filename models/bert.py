@@ -11,9 +11,8 @@ which reads proteins, has norms before attention and feed-forward network.
     model = lucid.models.load("folder of a BertForSequenceClassification")
     logits = model(input_ids, attention_mask, token_type_ids)            # (N, num_labels)
 
-Modules have the names of Hugging Face's checkpoints, and so do the weights of an exported model. ``python -m
-lucid.models.bert FOLDER`` embeds two texts with a checkpoint, eagerly and exported; without a folder it uses
-all-MiniLM-L6-v2 if that is installed, or a tiny model.
+``python -m lucid.models.bert FOLDER`` embeds two texts with a checkpoint, eagerly and exported; without a folder it
+uses all-MiniLM-L6-v2 if that is installed, or a tiny model.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -228,11 +227,6 @@ RENAMES = [
 
 
 class Bert(text.TextEncoder[BertConfig]):
-    """Token ids (N, L) to hidden states (N, L, E).
-
-    ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding; ``token_type_ids`` (N, L) default to 0.
-    """
-
     checkpoint = Checkpoint(
         family=FAMILIES["bert"],
         read=BertConfig.read,
@@ -451,8 +445,13 @@ class SentenceEncoder(PooledEncoder[BertConfig], Bert, on=Bert): ...
 
 
 class BertForSequenceClassification(text.SequenceClassifier[BertConfig], Bert, on=Bert):
-    # A pooler that RoBERTa may have is not used.
-    head_renames = ((r"^(?:(?:bert|ernie|nomic_bert)\.pooler\.dense|pre_classifier)\.", "classifier.dense."),)
+    head_names: ClassVar = {
+        **{kind: (f"{kind}.", text.bert_names(f"{kind}.pooler.dense")) for kind in ("bert", "ernie", "nomic_bert")},
+        "distilbert": ("distilbert.", text.bert_names("pre_classifier")),
+        # A pooler that these may have is not used.
+        **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ("roberta.", {})),
+        **{kind: (f"{kind}.", {}) for kind in ("electra", "mpnet", "roformer", "esm")},
+    }
 
     def head_activation(self, config: BertConfig) -> str:
         heads = {"distilbert": "relu", "electra": "gelu", "roformer": config.activation}

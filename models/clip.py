@@ -20,19 +20,17 @@ import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
-from lucid.models.parts.on_model import OnModel
 from lucid.models.parts.options import read_patch_size
 from lucid.models.parts.text_encoders import text_specs
 from lucid.models.parts.two_towers import (
     Encoder,
     ImageTower,
     ImageTowerConfig,
+    OneTower,
     TextEmbeddings,
     TextTowerConfig,
-    one_tower,
 )
 from lucid.models.parts.two_towers import Similarities as Similarities
 
@@ -136,18 +134,13 @@ class CLIP(Pretrained[CLIPConfig]):
 _STATES = ("last_hidden_state", "pooler_output")  # of a tower without the layer to the shared space
 
 
-class CLIPTextModel(OnModel[CLIPConfig]):
+class CLIPTextModel(OneTower[CLIPConfig], on=CLIP):
     """The text tower of CLIP alone: (N, L) token ids to the embeddings (N, E), not scaled, and the states (N, L, E);
     without the layer to the shared space to the states, and to that of the end token, (N, E).
     """
 
-    checkpoint = one_tower(
-        CLIP.checkpoint,
-        "feature-extraction",
-        "text_model",
-        r"^vision_model\.|^visual_projection\.|^logit_scale$",
-        r"final_layer_norm\.weight",
-    )
+    head_task, head_keys = "feature-extraction", (r"^text_model\.final_layer_norm\.weight$",)
+    tower, unused = "text_model", r"^vision_model\.|^visual_projection\.|^logit_scale$"
     output_names = ("text_embeds", "last_hidden_state")
 
     def __init__(self, config: CLIPConfig) -> None:
@@ -163,18 +156,13 @@ class CLIPTextModel(OnModel[CLIPConfig]):
         return (states, end) if self.text_projection is None else (self.text_projection(end), states)
 
 
-class CLIPVisionModel(OnModel[CLIPConfig]):
+class CLIPVisionModel(OneTower[CLIPConfig], on=CLIP):
     """The image tower of CLIP alone: pixels to the embeddings (N, E), not scaled, and the states (N, tokens, E);
     without the layer to the shared space to the states, and to that of the whole image, (N, E).
     """
 
-    checkpoint = one_tower(
-        CLIP.checkpoint,
-        "image-feature-extraction",
-        "vision_model",
-        r"^text_model\.|^text_projection\.|^logit_scale$",
-        r"post_layernorm\.weight",
-    )
+    head_task, head_keys = "image-feature-extraction", (r"^vision_model\.post_layernorm\.weight$",)
+    tower, unused = "vision_model", r"^text_model\.|^text_projection\.|^logit_scale$"
     output_names = ("image_embeds", "last_hidden_state")
 
     def __init__(self, config: CLIPConfig) -> None:
@@ -195,14 +183,11 @@ def _projection(config: CLIPConfig, width: int) -> nn.Linear | None:
     return nn.Linear(width, config.projection_dim, bias=False) if config.projected else None
 
 
-class CLIPForImageClassification(OnModel[CLIPConfig]):
+class CLIPForImageClassification(OneTower[CLIPConfig], on=CLIP):
     """Pixels to logits (N, num_labels), from the mean of the states of patches."""
 
-    checkpoint = with_labels(
-        one_tower(CLIP.checkpoint, "", "vision_model", r"^text_model\.|_projection\.|^logit_scale$", ""),
-        "image-classification",
-        r"classifier\.weight",
-    )
+    head_task, label_key = "image-classification", r"classifier\.weight"
+    tower, unused = "vision_model", r"^text_model\.|_projection\.|^logit_scale$"
 
     def __init__(self, config: CLIPConfig) -> None:
         super().__init__(config)

@@ -14,15 +14,13 @@ reverse ("disentangled attention", section 3.1 of the first paper). Distances ar
 share; far ones share a row. Their keys and queries depend on weights alone, so they are computed once, in the export.
 
 The first version has one product for queries, keys and values, and always projections of its own for distances.
-
-Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -132,11 +130,6 @@ def _kinds(options: Config) -> Sequence[str]:
 
 
 class Deberta(text.TextEncoder[DebertaConfig]):
-    """Token ids (N, L) to hidden states (N, L, E).
-
-    ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding; ``token_type_ids`` (N, L) default to 0.
-    """
-
     checkpoint = Checkpoint(
         family=FAMILIES["deberta"],
         read=DebertaConfig.read,
@@ -305,7 +298,7 @@ class DebertaSentenceEncoder(PooledEncoder[DebertaConfig], Deberta, on=Deberta):
 
 
 class DebertaForSequenceClassification(text.SequenceClassifier[DebertaConfig], Deberta, on=Deberta):
-    head_renames = ((r"^pooler\.dense\.", "classifier.dense."),)
+    head_names: ClassVar = dict.fromkeys(("deberta", "deberta-v2"), ("deberta.", text.bert_names("pooler.dense")))
 
     def head_activation(self, config: DebertaConfig) -> str:
         return config.head_activation

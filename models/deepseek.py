@@ -18,10 +18,11 @@ from typing import Self
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
-from lucid.models.parts.decoders import PREFIXED, TIED, Angles, CausalLM, DecoderConfig
+from lucid.models.parts.decoders import EXPERTS, PREFIXED, TIED, Angles, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import check_pairs, rope
@@ -70,7 +71,8 @@ class DeepseekConfig(DecoderConfig):
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        rules, parts = MODEL_TYPES[options.model_type].options, MODEL_TYPES[options.model_type].parts
+        declared = type_of(options.model_type)
+        rules, parts = declared.options, declared.parts
         heads, head_dim = options.size("num_attention_heads"), options.size("qk_rope_head_dim")
         if options.is_known("num_key_value_heads") and options.whole("num_key_value_heads") != heads:
             raise options.wrong("num_key_value_heads", f"expected {heads}, as many as num_attention_heads")
@@ -84,8 +86,7 @@ class DeepseekConfig(DecoderConfig):
             num_kv_heads=1,
             head_dim=head_dim,
             windows=(None,) * layers,
-            rope_theta=positions.theta,
-            rope_scaling=positions.scaling,
+            rope=positions,
             parts=type(parts)(interleaved=interleaved),
             o_bias=bias,
             mlp_bias=options.get(rules.mlp_bias, bool) if isinstance(rules.mlp_bias, str) else rules.mlp_bias,
@@ -118,10 +119,7 @@ class Deepseek(CausalLM[DeepseekConfig]):
         family=FAMILIES["deepseek"],
         read=DeepseekConfig.read,
         ignored_options=["num_(mtp|nextn_predict)_layers"],
-        stacked={
-            "experts.gate_up_proj": ("experts.*.gate_proj.weight", "experts.*.up_proj.weight"),
-            "experts.down_proj": ("experts.*.down_proj.weight",),
-        },
+        stacked=EXPERTS,
         renames=PREFIXED,
         ignored_keys=[r"^model\.layers\.61\.", r"rotary_emb\.inv_freq$"],  # a layer that predicts the token after next
         tied_keys=TIED,
@@ -270,7 +268,7 @@ def _score_factor(scaling: RopeScaling | None) -> float:
 
 def _routing(options: Config) -> Routing:
     """How tokens are routed to experts."""
-    rules = MODEL_TYPES[options.model_type].options.experts
+    rules = type_of(options.model_type).options.experts
     assert rules is not None
     options.only("hidden_act", "silu")
     sigmoid, normalized = rules.scores == "sigmoid", rules.normalized

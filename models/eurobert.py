@@ -5,15 +5,13 @@
     encoder = EuroBert.from_pretrained("folder with config.json and model.safetensors")
     states = encoder(lucid.tensor([[128000, 510, 5798, 128001]]))     # (N, L) to (N, L, hidden_size)
     lucid.export.to_onnx(encoder, path="eurobert.onnx")               # any batch, any length
-
-Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, nn
@@ -80,6 +78,7 @@ class EuroBertForSequenceClassification(EuroBert, on=EuroBertForMaskedLM):
     """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
     head_task, label_key, other_heads = "text-classification", r"(?:score|classifier)\.weight", "lm_head"
+    head_keys = (r"^dense\.weight", r"^score\.weight")
     output_names: ClassVar[Sequence[str]] = ("logits",)
 
     def __init__(self, config: EuroBertConfig) -> None:
@@ -93,10 +92,6 @@ class EuroBertForSequenceClassification(EuroBert, on=EuroBertForMaskedLM):
             states = mean(states, attention_mask) if how == "mean" else states[:, 0]
         logits = self.score(F.gelu(self.dense(states)))
         return mean(logits, attention_mask) if how == "late" else logits
-
-    @classmethod
-    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
-        return replace(super().head_checkpoint(base), head_keys=[r"^dense\.weight", r"^score\.weight"])
 
 
 class EuroBertForReranking(Reranker[EuroBertConfig], EuroBertForSequenceClassification, on=EuroBertForMaskedLM): ...

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from lucid.models.checkpoints.declarations import DecoderParts
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
@@ -36,7 +37,7 @@ class FalconConfig(DecoderConfig):
         width, heads = options.size("hidden_size"), options.size("num_attention_heads")
         head_dim = width // options.heads("num_attention_heads", width)
         check_pairs(options, head_dim)
-        positions, bias = rope(options), options.get("bias", bool)
+        bias = options.get("bias", bool)
         return cls.from_rows(
             options,
             {"rms_norm_eps": "layer_norm_epsilon", "hidden_act": "activation"},
@@ -44,9 +45,8 @@ class FalconConfig(DecoderConfig):
             num_kv_heads=_kv_heads(options, heads),
             head_dim=head_dim,
             windows=(None,) * options.layers("num_hidden_layers"),
-            rope_theta=positions.theta,
-            rope_scaling=positions.scaling,
-            parts=_arranged(options, MODEL_TYPES[options.model_type].parts),
+            rope=rope(options),
+            parts=_arranged(options, type_of(options.model_type).parts),
             qkv_bias=bias,
             o_bias=bias,
             mlp_bias=bias,

@@ -9,8 +9,7 @@
 What differs from Llama: scaled embeddings, norms whose weights are stored minus 1; from Gemma 2 on also norms after
 attention and feed-forward network, and layers with a window and layers without in turn; scores and logits within soft
 caps (Gemma 2); norms on the heads of queries and keys, and rotary positions of another base in windows (Gemma 3). Of
-checkpoints that also read images (model_type "gemma3") the text model is read. Modules have the names of the published
-checkpoints.
+checkpoints that also read images (model_type "gemma3") the text model is read.
 """
 
 from __future__ import annotations
@@ -80,8 +79,7 @@ class GemmaConfig(DecoderConfig):
             options,
             {"hidden_act": "hidden_activation"},
             windows=tuple(window if each == SLIDING else None for each in kinds),
-            rope_theta=positions[FULL].theta,
-            rope_scaling=positions[FULL].scaling,
+            rope=positions[FULL],
             window_rope=positions.get(SLIDING),
             attention_multiplier=options.real("query_pre_attn_scalar", low=1e-3) ** -0.5,
             attention_softcap=0.0 if third else _softcap(options, "attn_logit_softcapping", 50.0),
@@ -92,10 +90,10 @@ class GemmaConfig(DecoderConfig):
     @classmethod
     def _read_first(cls, options: Config, layers: int, known: dict[str, Any]) -> GemmaConfig:
         """The config of Gemma 1, whose layers all see everything; its first files call the activation "gelu"."""
-        (theta, scaling), activation = rope(options), options.activation("hidden_act")
+        activation = options.activation("hidden_act")
         options.only("hidden_activation", "gelu_pytorch_tanh")  # of releases before transformers 5
         known |= {"activation": "gelu_pytorch_tanh" if activation == "gelu" else activation}
-        return cls.from_rows(options, windows=(None,) * layers, rope_theta=theta, rope_scaling=scaling, **known)
+        return cls.from_rows(options, windows=(None,) * layers, rope=rope(options), **known)
 
 
 class Gemma(CausalLM[GemmaConfig]):
@@ -122,13 +120,7 @@ class GemmaStates(decoder_heads.RotaryStates[GemmaConfig]):
     checkpoint = decoder_heads.States.head_checkpoint(replace(Gemma.checkpoint, read=GemmaConfig.read_states))
 
 
-class GemmaSentenceEncoder(PooledEncoder[GemmaConfig], GemmaStates):
-    """Gemma with the pooling and the layers on top that modules.json lists, as EmbeddingGemma: (N, E).
-
-    Without a modules.json it is the state of the last kept token, scaled to length 1.
-    """
-
-    checkpoint = replace(GemmaStates.checkpoint, head="sentence-similarity")
+class GemmaSentenceEncoder(PooledEncoder[GemmaConfig], GemmaStates, on=GemmaStates): ...
 
 
 class GemmaForSequenceClassification(decoder_heads.LastTokenClassifier[GemmaConfig], GemmaStates, on=Gemma): ...

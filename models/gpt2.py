@@ -5,8 +5,6 @@
     gpt2 = GPT2.from_pretrained("folder with config.json and model.safetensors")
     logits = gpt2(lucid.tensor([[464, 3290]]))                        # (N, L) to (N, L, vocab_size)
     lucid.export.to_onnx(gpt2, path="gpt2.onnx")                      # any batch, any length
-
-Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
@@ -192,7 +190,8 @@ class GPT2States(decoder_heads.States[GPT2Config], on=GPT2):
         return F.kept_positions(self.transformer(input_ids, attention_mask)[0], kept)
 
 
-class GPT2ForSequenceClassification(decoder_heads.LastTokenClassifier[GPT2Config], GPT2States, on=GPT2): ...
+class GPT2ForSequenceClassification(decoder_heads.LastTokenClassifier[GPT2Config], GPT2States, on=GPT2):
+    head_names: ClassVar = {"gpt2": ("transformer.", {})}
 
 
 class GPT2ForReranking(Reranker[GPT2Config], GPT2ForSequenceClassification, on=GPT2): ...

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import lucid
 from lucid import Tensor, nn
@@ -135,7 +135,7 @@ class OnBoxes(text.WithHead[LayoutLMConfig]):
 
 
 class LayoutLMForSequenceClassification(OnBoxes, text.SequenceClassifier[LayoutLMConfig], LayoutLM, on=LayoutLM):
-    head_renames = ((r"^layoutlm\.pooler\.dense\.", "classifier.dense."),)
+    head_names: ClassVar = {"layoutlm": ("layoutlm.", text.bert_names("layoutlm.pooler.dense"))}
 
 
 class LayoutLMForTokenClassification(OnBoxes, text.TokenClassifier[LayoutLMConfig], LayoutLM, on=LayoutLM): ...

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple, Self
 import lucid
 from lucid import DType, Tensor, nn
 from lucid.models.checkpoints import option_table as option
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, Angles, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
-from lucid.models.parts.options import FULL, check_pairs, rope
+from lucid.models.parts.options import FULL, check_pairs, layer_types, rope
 from lucid.models.parts.states import convolved
 from lucid.nn import functional as F
 
@@ -47,7 +48,7 @@ class Lfm2Config(DecoderConfig):
         head_dim = options.size("head_dim", None) or width // options.heads("num_attention_heads", width)
         check_pairs(options, head_dim)
         options.only("tie_embedding", options.get("tie_word_embeddings", bool))  # an older name
-        positions, layers = rope(options), options.layers("num_hidden_layers")
+        layers = options.layers("num_hidden_layers")
         return cls.from_rows(
             options,
             {"rms_norm_eps": "norm_eps"},
@@ -55,11 +56,10 @@ class Lfm2Config(DecoderConfig):
             num_kv_heads=options.heads("num_key_value_heads", heads),
             head_dim=head_dim,
             windows=(None,) * layers,
-            rope_theta=positions.theta,
-            rope_scaling=positions.scaling,
+            rope=rope(options),
             activation="silu",
-            parts=MODEL_TYPES[options.model_type].parts,
-            kinds=_kinds(options, layers),
+            parts=type_of(options.model_type).parts,
+            kinds=layer_types(options, layers, _kinds(options, layers), (FULL, _CONV)),
         )
 
     def mixer(self, number: int) -> nn.Module:
@@ -134,13 +134,10 @@ class Lfm2States(decoder_heads.RotaryStates[Lfm2Config], on=Lfm2): ...
 # Reading config.json --------------------------------------------------------------------------------------------------
 
 
-def _kinds(options: Config, layers: int) -> tuple[str, ...]:
-    """The kind of each layer."""
+def _kinds(options: Config, layers: int) -> list[str]:
+    """The kind of each layer, as older files say it."""
     attention = options.get("full_attn_idxs", list, list(range(layers)))
-    kinds = options.get("layer_types", list, [FULL if i in attention else _CONV for i in range(layers)])
-    if len(kinds) != layers or not all(kind in (FULL, _CONV) for kind in kinds):
-        raise options.wrong("layer_types", f"expected {layers} of {FULL} or {_CONV}")
-    return tuple(kinds)
+    return [FULL if i in attention else _CONV for i in range(layers)]
 
 
 def _inner_width(options: Config) -> int:

@@ -148,12 +148,11 @@ def _positions(options: Config, head_dim: int, rules: DecoderOptions) -> dict[st
     """The fields of a config about rotary positions."""
     if rules.window_rope is not None:
         full, windowed = ropes(options, {FULL: rules.theta, SLIDING: rules.window_rope}).values()
-        return {"rope_theta": full.theta, "rope_scaling": full.scaling, "window_rope": windowed}
+        return {"rope": full, "window_rope": windowed}
     section = rope_section(options)
     if rules.scaled and not section.options:
         raise options.wrong("rope_parameters", "expected an object that says how positions are scaled")
-    theta, scaling = rope(options, rules.theta, section, rules.partial is None)
-    positions: dict[str, Any] = {"rope_theta": theta, "rope_scaling": scaling}
+    positions: dict[str, Any] = {"rope": rope(options, rules.theta, section, rules.partial is None)}
     if rules.partial is not None:
         positions["rotary_dim"] = rotary_dim(options, section, head_dim, rules.partial)
     if rules.query_growth:

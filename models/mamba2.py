@@ -9,7 +9,7 @@
 
 What a layer keeps of earlier tokens is a state of one size. Within chunks of tokens it is computed by products of
 matrices (section 6 of the paper), and a loop goes from chunk to chunk; the rest of a text, which fills no chunk, goes
-token by token. Modules have the names of the published checkpoints.
+token by token.
 """
 
 from __future__ import annotations

@@ -18,12 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.mxfp4 import oss_experts
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.parts import decoder_heads
-from lucid.models.parts.decoders import PREFIXED, TIED, Experts
+from lucid.models.parts.decoders import EXPERTS, PREFIXED, TIED, Experts
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.on_model import Reranker
 from lucid.ops.experts import ALPHA, LIMIT
@@ -44,7 +45,7 @@ class MixtralConfig(LlamaConfig):
 
 def read_experts(options: Config, layers: int) -> Experts:
     """The experts of a model with so many layers, from config.json."""
-    rules = MODEL_TYPES[options.model_type].options.experts
+    rules = type_of(options.model_type).options.experts
     assert rules is not None
     count = options.size("num_local_experts" if options.has("num_local_experts") else "num_experts")
     step = options.whole("decoder_sparse_step") if rules.some_layers else 1
@@ -78,8 +79,7 @@ class Mixtral(Llama):
         read=MixtralConfig.read,
         ignored_options=["router_(aux_loss_coef|jitter_noise)", "output_router_logits"],
         stacked={
-            "experts.gate_up_proj": ("experts.*.gate_proj.weight", "experts.*.up_proj.weight"),
-            "experts.down_proj": ("experts.*.down_proj.weight",),
+            **EXPERTS,
             "mlp.experts.gate_up_proj": (
                 "block_sparse_moe.experts.*.w1.weight",
                 "block_sparse_moe.experts.*.w3.weight",

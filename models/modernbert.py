@@ -8,15 +8,13 @@
 
     model = lucid.models.load("folder of a ModernBertForSequenceClassification")
     logits = model(input_ids, attention_mask)                         # (N, num_labels)
-
-Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from lucid import Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
@@ -190,7 +188,8 @@ class ModernBertSentenceEncoder(PooledEncoder[ModernBertConfig], ModernBert, on=
 class Classifier(text.WithHead[ModernBertConfig], ModernBert):
     """The base of heads with labels, which read the states through one more layer with a norm."""
 
-    label_key, head_renames = r"classifier\.weight", ((r"^head\.norm\.", "head.layer_norm."),)
+    label_key = r"classifier\.weight"
+    head_names: ClassVar = {"modernbert": ("model.", {"head.layer_norm": "head.norm"})}
 
     def __init__(self, config: ModernBertConfig) -> None:
         super().__init__(config)

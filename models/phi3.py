@@ -7,7 +7,7 @@
     lucid.export.to_onnx(phi, path="phi3.onnx")                       # any batch, any length
 
 One product makes queries, keys and values, and one both halves of the gated network. LongRoPE stretches the rotary
-positions of long texts; Phi-4-mini rotates a part of each head. Modules have the names of the published checkpoints.
+positions of long texts; Phi-4-mini rotates a part of each head.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class Phi3Config(DecoderConfig):
             num_kv_heads=options.heads("num_key_value_heads", heads, heads),
             head_dim=width // heads,
             windows=(options.whole("sliding_window", None),) * layers,
-            rope_theta=positions.theta,
-            rope_scaling=positions.scaling,
+            rope=positions,
             parts=type_of(options.model_type).parts,
             rotary_dim=rotary_dim,
         )

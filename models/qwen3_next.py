@@ -25,14 +25,15 @@ import numpy as np
 import lucid
 from lucid import DType, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.mixtral import read_experts
 from lucid.models.parts import decoder_heads
-from lucid.models.parts.decoders import PREFIXED, TABLE, TIED, Angles, CausalLM, DecoderConfig
+from lucid.models.parts.decoders import EXPERTS, PREFIXED, TABLE, TIED, Angles, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.on_model import Reranker
-from lucid.models.parts.options import FULL, check_pairs, rope, rope_section, rotary_dim, tied_output
+from lucid.models.parts.options import FULL, check_pairs, layer_types, rope, rope_section, rotary_dim, tied_output
 from lucid.models.parts.states import CHUNK, by_chunks, convolved, in_chunks
 from lucid.nn import functional as F
 
@@ -54,7 +55,7 @@ class Qwen3NextConfig(DecoderConfig):
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        declared, tied = MODEL_TYPES[options.model_type], tied_output(options, table=rf"(?:\w+\.)?{TABLE}")
+        declared, tied = type_of(options.model_type), tied_output(options, table=rf"(?:\w+\.)?{TABLE}")
         options = options.text
         options.has("tie_word_embeddings")  # of the text model, which does not count beside that of the whole
         heads = options.size("num_attention_heads")
@@ -65,15 +66,13 @@ class Qwen3NextConfig(DecoderConfig):
         section, bias = rope_section(options), options.get("attention_bias", bool)
         for name in ("mrope_section", "mrope_interleaved"):  # the three positions of a token of text are equal
             section.has(name)
-        positions = rope(options, section=section, whole=False)
         experts = None if declared.options.experts is None else read_experts(options, layers)
         return cls.from_rows(
             options,
             num_kv_heads=options.heads("num_key_value_heads", heads),
             head_dim=head_dim,
             windows=(None,) * layers,
-            rope_theta=positions.theta,
-            rope_scaling=positions.scaling,
+            rope=rope(options, section=section, whole=False),
             rotary_dim=rotary_dim(options, section, head_dim),
             parts=declared.parts,
             qkv_bias=bias,
@@ -114,10 +113,7 @@ class Qwen3Next(CausalLM[Qwen3NextConfig], nn.RecurrentDecoder):
     checkpoint = Checkpoint(
         family=FAMILIES["qwen3_next"],
         read=Qwen3NextConfig.read,
-        stacked={
-            "experts.gate_up_proj": ("experts.*.gate_proj.weight", "experts.*.up_proj.weight"),
-            "experts.down_proj": ("experts.*.down_proj.weight",),
-        },
+        stacked=EXPERTS,
         ignored_options=["vision_config|(image|video|vision_start|vision_end)_token_id"],
         renames=[
             (r"^(?:model\.)?language_model\.", "model."),  # of checkpoints that read images
@@ -283,10 +279,7 @@ class Qwen3NextForQuestionAnswering(decoder_heads.QuestionAnswerer[Qwen3NextConf
 def _kinds(options: Config, layers: int) -> tuple[str, ...]:
     """What each layer is."""
     step = options.whole("full_attention_interval")
-    kinds = options.get("layer_types", list, [_LINEAR if (i + 1) % step else FULL for i in range(layers)])
-    if len(kinds) != layers or not all(kind in (FULL, _LINEAR) for kind in kinds):
-        raise options.wrong("layer_types", f"expected {layers} of {FULL} or {_LINEAR}")
-    return tuple(kinds)
+    return layer_types(options, layers, [_LINEAR if (i + 1) % step else FULL for i in range(layers)], (FULL, _LINEAR))
 
 
 if __name__ == "__main__":

@@ -23,19 +23,17 @@ import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
-from lucid.models.parts.on_model import OnModel
 from lucid.models.parts.two_towers import (
     MLP,
     Encoder,
     ImageTower,
     ImageTowerConfig,
+    OneTower,
     Similarities,
     TextEmbeddings,
     TextTowerConfig,
-    one_tower,
 )
 
 
@@ -116,16 +114,11 @@ class SigLIP(Pretrained[SigLIPConfig]):
         return {**self.text_model.input_specs(), **self.vision_model.input_specs("M")}
 
 
-class SigLIPTextModel(OnModel[SigLIPConfig]):
+class SigLIPTextModel(OneTower[SigLIPConfig], on=SigLIP):
     """The text tower alone: (N, L) token ids to the states (N, L, E) and the embeddings (N, E), not scaled."""
 
-    checkpoint = one_tower(
-        SigLIP.checkpoint,
-        "feature-extraction",
-        "text_model",
-        r"^vision_model\.|^logit_(scale|bias)$",
-        r"head\.weight",
-    )
+    head_task, head_keys = "feature-extraction", (r"^text_model\.head\.weight$",)
+    tower, unused = "text_model", r"^vision_model\.|^logit_(scale|bias)$"
     output_names = ("last_hidden_state", "pooler_output")
 
     def __init__(self, config: SigLIPConfig) -> None:
@@ -136,16 +129,11 @@ class SigLIPTextModel(OnModel[SigLIPConfig]):
         return self.text_model(input_ids, attention_mask)
 
 
-class SigLIPVisionModel(OnModel[SigLIPConfig]):
+class SigLIPVisionModel(OneTower[SigLIPConfig], on=SigLIP):
     """The image tower alone: pixels to the states (N, patches, E) and the embeddings (N, E), not scaled."""
 
-    checkpoint = one_tower(
-        SigLIP.checkpoint,
-        "image-feature-extraction",
-        "vision_model",
-        r"^text_model\.|^logit_(scale|bias)$",
-        r"head\.probe",
-    )
+    head_task, head_keys = "image-feature-extraction", (r"^vision_model\.head\.probe$",)
+    tower, unused = "vision_model", r"^text_model\.|^logit_(scale|bias)$"
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
 
     def __init__(self, config: SigLIPConfig) -> None:
@@ -156,10 +144,10 @@ class SigLIPVisionModel(OnModel[SigLIPConfig]):
         return self.vision_model(pixel_values)
 
 
-class SigLIPForImageClassification(SigLIPVisionModel):
+class SigLIPForImageClassification(SigLIPVisionModel, on=SigLIP):
     """Pixels to logits (N, num_labels), from the mean of the states of patches."""
 
-    checkpoint = with_labels(SigLIPVisionModel.checkpoint, "image-classification", r"classifier\.weight")
+    head_task, label_key, head_keys = "image-classification", r"classifier\.weight", (r"^classifier\.weight",)
     output_names = ("logits",)
 
     def __init__(self, config: SigLIPConfig) -> None:

@@ -12,8 +12,7 @@
     encoder = lucid.models.load("folder of a T5EncoderModel")         # or of a whole T5, with "feature-extraction"
     states = encoder(source_ids, attention_mask)                      # (N, L) to (N, L, hidden_size)
 
-Scores are not scaled, positions are a bias for each distance, and norms have neither mean nor bias. Modules have the
-names of the published checkpoints, and so do the weights of an exported model.
+Scores are not scaled, positions are a bias for each distance, and norms have neither mean nor bias.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import with_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts import decoder_heads
 from lucid.models.parts import text_encoders as text
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
+from lucid.models.parts.demonstration import answer_text
+from lucid.models.parts.on_model import Head
 from lucid.models.parts.sentences import PooledEncoder
 from lucid.models.parts.seq2seq_layers import key_mask_of
 from lucid.nn import functional as F
@@ -83,16 +82,6 @@ class T5Config(text.TextConfig):
         )
         layers = options.layers("num_decoder_layers", config.num_layers, within="decoder.")
         return replace(config, num_decoder_layers=layers)
-
-    @classmethod
-    def read_encoder(cls, options: Config) -> Self:
-        """The same where the decoder is not used."""
-        return cls.read(options, decodes=False)
-
-    @classmethod
-    def read_classifier(cls, options: Config) -> Self:
-        """The same for a classifier of texts."""
-        return replace(cls.read(options), eos_token_id=options.whole("eos_token_id", 1, low=0))
 
 
 class T5(Pretrained[T5Config], nn.EncoderDecoder):
@@ -320,26 +309,19 @@ class AttentionToMemory(Projections):
 
 # Heads ----------------------------------------------------------------------------------------------------------------
 
-_OF_HEADS: Checkpoint[T5Config] = replace(
-    T5.checkpoint,
-    renames=[(r"^transformer\.", "")],
-    ignored_keys=[*T5.checkpoint.ignored_keys, r"^lm_head\."],
-)
-_OF_ENCODERS = replace(_OF_HEADS, read=T5Config.read_encoder, ignored_keys=[*_OF_HEADS.ignored_keys, r"^decoder\."])
+_RENAMES = ((r"^transformer\.", ""),)
 
 
-class T5EncoderStates(Pretrained[T5Config]):
+class T5EncoderStates(Head[T5Config], on=T5):
     """Token ids (N, L) to the encoder's states (N, L, E)."""
 
-    checkpoint = replace(
-        _OF_ENCODERS,
-        head="feature-extraction",
-        ignored_keys=[
-            *_OF_ENCODERS.ignored_keys,
-            r"^(classifier|classification_head|qa_outputs|sentence_layers)\.",
-        ],
-    )
+    head_task, head_renames = "feature-extraction", _RENAMES
+    other_heads = "lm_head|decoder|classifier|classification_head|qa_outputs|sentence_layers"
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
+
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> T5Config:
+        return T5Config.read(options, decodes=False)
 
     def __init__(self, config: T5Config) -> None:
         super().__init__(config)
@@ -353,17 +335,16 @@ class T5EncoderStates(Pretrained[T5Config]):
         return text.text_specs()
 
 
-class T5SentenceEncoder(PooledEncoder[T5Config], T5EncoderStates, on=T5EncoderStates): ...
+class T5SentenceEncoder(PooledEncoder[T5Config], T5EncoderStates, on=T5): ...
 
 
-class T5ForTokenClassification(text.TokenClassifier[T5Config], T5EncoderStates):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels), by the encoder alone."""
-
-    checkpoint = text.TokenClassifier.head_checkpoint(_OF_ENCODERS)
+class T5ForTokenClassification(text.TokenClassifier[T5Config], T5EncoderStates, on=T5): ...
 
 
 class T5OnTexts(decoder_heads.States[T5Config]):
     """The base of heads that read the decoder's states for the text's own tokens, shifted by one."""
+
+    head_renames = _RENAMES
 
     def __init__(self, config: T5Config) -> None:
         super().__init__(config)
@@ -381,30 +362,11 @@ class T5OnTexts(decoder_heads.States[T5Config]):
         return F.kept_positions(self.decoder(shifted, memory, key_mask), kept)
 
 
-class T5ForSequenceClassification(decoder_heads.EndClassifier[T5Config], T5OnTexts):
-    """Texts, or pairs of texts, (N, L) to logits (N, num_labels), from the decoder's state at the end of each."""
-
-    checkpoint = with_labels(
-        replace(_OF_HEADS, read=T5Config.read_classifier),
-        "text-classification",
-        r"classification_head\.out_proj\.weight",
-    )
+class T5ForSequenceClassification(decoder_heads.EndClassifier[T5Config], T5OnTexts, on=T5): ...
 
 
-class T5ForQuestionAnswering(decoder_heads.QuestionAnswerer[T5Config], T5OnTexts):
-    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
-
-    checkpoint = with_labels(_OF_HEADS, "question-answering", r"qa_outputs\.weight", expected=2)
-
-
-def main() -> None:
-    """Answer a text, given as token ids, with the exported model: ``python -m lucid.models.t5 FOLDER 363 19 1``."""
-    both, source = SideBySide(T5.from_pretrained(checkpoint_folder("t5/v1_1"))), token_ids(5, 6, 7, 1)
-    start, end = 0, 1
-    _, *answer = written(lambda ids: both(source, ids, ones_like(source)), lucid.tensor([[start]]), end)
-    print(f"{source.tolist()[0]} is answered by {answer}")
-    print(both.verdict("logits"))
+class T5ForQuestionAnswering(decoder_heads.QuestionAnswerer[T5Config], T5OnTexts, on=T5): ...
 
 
 if __name__ == "__main__":
-    main()
+    answer_text(T5, "t5/v1_1", 0, 1, 5, 6, 7, 1)

@@ -10,25 +10,23 @@
     processor = CTCProcessor.from_pretrained(folder)                  # from sound to text: the page "Transcription"
     transcribe(model, processor, read_wav("speech.wav")).text
 
-Convolutions make frames of samples; a transformer, whose positions come from a wide convolution, reads them. Modules
-have the names of the published checkpoints.
+Convolutions make frames of samples; a transformer, whose positions come from a wide convolution, reads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import lucid
 from lucid import Size, Tensor, TensorType, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.parts.on_model import OnModel
-from lucid.models.parts.sounds import OnSounds, SoundClassifier, SoundConfig, for_frames, for_sounds
+from lucid.models.parts.sounds import OnSounds, SoundClassifier, SoundConfig
 from lucid.models.speech.ctc import CTCProcessor as CTCProcessor
 from lucid.models.speech.ctc import transcribe as transcribe
 from lucid.models.speech.transcription import Segment as Segment
@@ -84,22 +82,6 @@ class Wav2Vec2Config(SoundConfig):
         buckets, distance = options.whole("num_buckets", low=4, high=1 << 16), options.whole("max_bucket_distance")
         return cls.from_rows(options, num_buckets=buckets, max_distance=distance)
 
-    @classmethod
-    def read_xvector(cls, options: Config) -> Self:
-        """The same for vectors of speakers."""
-        channels = options.sizes("tdnn_dim")
-        kernels, dilations = (options.sizes(f"tdnn_{name}", len(channels)) for name in ("kernel", "dilation"))
-        xvector = XVectorConfig(channels, kernels, dilations, options.size("xvector_output_dim"))
-        weighted = options.get("use_weighted_layer_sum", bool, False)
-        return replace(cls.read_classifier(options), xvector=xvector, weighted_layers=weighted)
-
-    @classmethod
-    def read_classifier(cls, options: Config) -> Self:
-        """The same for a classifier of sounds."""
-        if options.get("use_weighted_layer_sum", bool, False):
-            options.only("do_stable_layer_norm", False)  # releases of transformers differ in whether the last is normed
-        return cls.read(options)
-
 
 class Wav2Vec2(Pretrained[Wav2Vec2Config]):
     """Sound (N, samples) to states (N, frames, hidden_size)."""
@@ -124,7 +106,7 @@ class Wav2Vec2(Pretrained[Wav2Vec2Config]):
         # Heads, and what only training uses.
         ignored_keys=[
             r"^(lm_head|projector|classifier|quantizer|project_(hid|q)|label_embeddings_concat|final_proj)\b",
-            r"^(masked_spec_embed|layer_weights)$",
+            r"\bmasked_spec_embed$|^layer_weights$",
         ],
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
@@ -353,22 +335,13 @@ class FeedForward(nn.Module):
 
 # Heads ----------------------------------------------------------------------------------------------------------------
 
-_WITH_HEAD: Checkpoint[Wav2Vec2Config] = replace(
-    Wav2Vec2.checkpoint,
-    renames=[(r"^(hubert|wavlm)\.", "wav2vec2."), *Wav2Vec2.checkpoint.renames[1:]],
-    ignored_keys=[r"\bmasked_spec_embed$"],
-)
+_RENAMES = ((r"^(hubert|wavlm)\.", "wav2vec2."), *Wav2Vec2.checkpoint.renames[1:])
 
 
-class Wav2Vec2ForCTC(OnModel[Wav2Vec2Config]):
+class Wav2Vec2ForCTC(OnModel[Wav2Vec2Config], on=Wav2Vec2):
     """Sound (N, samples) to the logits of the token that is said in each frame, (N, frames, vocab_size)."""
 
-    checkpoint = replace(
-        _WITH_HEAD,
-        read=reading_labels(Wav2Vec2Config.read, r"lm_head\.weight"),
-        head="automatic-speech-recognition",
-        head_keys=[r"^lm_head\.weight$"],
-    )
+    head_task, label_key, head_renames = "automatic-speech-recognition", r"lm_head\.weight", _RENAMES
 
     def __init__(self, config: Wav2Vec2Config) -> None:
         super().__init__(config)
@@ -379,58 +352,70 @@ class Wav2Vec2ForCTC(OnModel[Wav2Vec2Config]):
         return self.lm_head(self.wav2vec2(input_values, attention_mask))
 
 
-class Wav2Vec2ForSequenceClassification(SoundClassifier[Wav2Vec2Config]):
-    """Sound (N, samples) to the logits of its classes, (N, num_labels): two layers, between them the mean of frames.
+class OnStates(OnSounds[Wav2Vec2Config]):
+    """The base of heads that read the last states, or the weighted sum of those of all layers."""
 
-    The first layer reads the last states, or the weighted sum of those of all layers.
-    """
+    head_renames = _RENAMES
 
-    checkpoint = for_sounds(_WITH_HEAD, Wav2Vec2Config.read_classifier)
-
-    def __init__(self, config: Wav2Vec2Config) -> None:
-        super().__init__(config)
-        self.wav2vec2 = Wav2Vec2(config)
-        self.add_head(config.hidden_size, config.num_layers)
-
-    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        x, kept = self.wav2vec2.frames(input_values, attention_mask)
-        return self.classes(self.wav2vec2.encoder.states_read(x, kept, self.layer_weights is not None), kept)
-
-
-class Wav2Vec2ForAudioFrameClassification(OnSounds[Wav2Vec2Config]):
-    """Sound (N, samples) to the logits of each frame's classes, (N, frames, num_labels), such as who speaks."""
-
-    checkpoint = for_frames(_WITH_HEAD, Wav2Vec2Config.read_classifier)
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        config = super().read_config(options, base)
+        if config.weighted_layers:
+            options.only("do_stable_layer_norm", False)  # releases of transformers differ in whether the last is normed
+        return config
 
     def __init__(self, config: Wav2Vec2Config) -> None:
         super().__init__(config)
         self.wav2vec2 = Wav2Vec2(config)
         self.add_weights(config.num_layers)
+
+    def states(self, input_values: Tensor, attention_mask: Tensor | None) -> tuple[list[Tensor], Tensor | None]:
+        """The states that the head reads, and which frames are not padding, (N, frames)."""
+        x, kept = self.wav2vec2.frames(input_values, attention_mask)
+        return self.wav2vec2.encoder.states_read(x, kept, self.layer_weights is not None), kept
+
+
+class Wav2Vec2ForSequenceClassification(SoundClassifier[Wav2Vec2Config], OnStates, on=Wav2Vec2):
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        super().__init__(config)
+        self.add_classifier(config.hidden_size)
+
+    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.classes(*self.states(input_values, attention_mask))
+
+
+class Wav2Vec2ForAudioFrameClassification(OnStates, on=Wav2Vec2):
+    """Sound (N, samples) to the logits of each frame's classes, (N, frames, num_labels), such as who speaks."""
+
+    head_task, label_key = "audio-frame-classification", r"classifier\.weight"
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        super().__init__(config)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        x, kept = self.wav2vec2.frames(input_values, attention_mask)
-        return self.classifier(self.summed(self.wav2vec2.encoder.states_read(x, kept, self.layer_weights is not None)))
+        return self.classifier(self.summed(self.states(input_values, attention_mask)[0]))
 
 
-class Wav2Vec2ForXVector(OnSounds[Wav2Vec2Config]):
+class Wav2Vec2ForXVector(OnStates, on=Wav2Vec2):
     """Sound (N, samples) to scores and a vector of who speaks, (N, width) each (Snyder et al. 2018, "X-Vectors")."""
 
-    checkpoint = replace(
-        _WITH_HEAD,
-        read=Wav2Vec2Config.read_xvector,
-        ignored_keys=[*_WITH_HEAD.ignored_keys, r"^objective\."],  # of training
-        head="audio-xvector",
-        head_keys=[r"^tdnn\.0\.kernel\.weight$"],
-    )
+    head_task, head_keys = "audio-xvector", (r"^tdnn\.0\.kernel\.weight$",)
+    other_heads = "objective"  # of training
     output_names: ClassVar[Sequence[str]] = ("logits", "embeddings")
+
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        channels = options.sizes("tdnn_dim")
+        kernels, dilations = (options.sizes(f"tdnn_{name}", len(channels)) for name in ("kernel", "dilation"))
+        xvector = XVectorConfig(channels, kernels, dilations, options.size("xvector_output_dim"))
+        return replace(super().read_config(options, base), xvector=xvector)
 
     def __init__(self, config: Wav2Vec2Config) -> None:
         super().__init__(config)
         xvector = config.xvector
         assert xvector is not None
-        self.wav2vec2, channels = Wav2Vec2(config), xvector.channels
-        self.add_weights(config.num_layers)
+        channels = xvector.channels
         self.projector = nn.Linear(config.hidden_size, channels[0])
         sizes = zip((channels[0], *channels), channels, xvector.kernels, xvector.dilations, strict=False)
         self.tdnn = [TimeDelay(*each) for each in sizes]
@@ -438,8 +423,7 @@ class Wav2Vec2ForXVector(OnSounds[Wav2Vec2Config]):
         self.classifier = nn.Linear(xvector.width, xvector.width)
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        x, kept = self.wav2vec2.frames(input_values, attention_mask)
-        states = self.wav2vec2.encoder.states_read(x, kept, self.layer_weights is not None)
+        states, kept = self.states(input_values, attention_mask)
         x = self.projector(self.summed(states))
         for layer in self.tdnn:
             x = layer(x)

@@ -18,18 +18,19 @@ text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, written
+from lucid.models.parts.on_model import Head
 from lucid.models.parts.options import tied_output
 from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig, Step, TwoStacks
-from lucid.models.parts.sounds import SoundClassifier, SoundConfig, for_sounds
+from lucid.models.parts.sounds import SoundClassifier, SoundConfig
 from lucid.models.speech.log_mel import log_mel as log_mel
 from lucid.models.speech.transcription import Segment as Segment
 from lucid.models.speech.transcription import Transcription as Transcription
@@ -209,15 +210,10 @@ class Decoder(nn.Module):
         return self.layer_norm(x), present
 
 
-class WhisperStates(Pretrained[WhisperConfig]):
+class WhisperStates(Head[WhisperConfig], on=Whisper):
     """Features (N, mels, frames) and text (N, L) to the states of the decoder, (N, L, E), and of the encoder."""
 
-    checkpoint = replace(
-        Whisper.checkpoint,
-        head="feature-extraction",
-        ignored_keys=[*Whisper.checkpoint.ignored_keys, r"^proj_out\."],
-        tied_keys={},
-    )
+    head_task, other_heads = "feature-extraction", "proj_out"
     output_names = ("last_hidden_state", "encoder_last_hidden_state")
 
     def __init__(self, config: WhisperConfig) -> None:
@@ -231,18 +227,17 @@ class WhisperStates(Pretrained[WhisperConfig]):
         return {**self.model.encoder.input_specs(), "decoder_input_ids": lucid.spec("N", "L", dtype=lucid.int64)}
 
 
-class WhisperForAudioClassification(SoundClassifier[WhisperConfig]):
+class WhisperForAudioClassification(SoundClassifier[WhisperConfig], on=Whisper):
     """Features (N, mels, frames) to the logits of their classes, (N, num_labels), such as the language that is spoken.
 
     Two layers read the encoder's last states, or the weighted sum of those of all layers; between them is the mean.
     """
 
-    checkpoint = replace(for_sounds(Whisper.checkpoint, WhisperConfig.read), renames=(), tied_keys={})
-
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__(config)
         self.encoder = Encoder(config)
-        self.add_head(config.encoder.hidden_size, config.encoder.num_layers)
+        self.add_weights(config.encoder.num_layers)
+        self.add_classifier(config.encoder.hidden_size)
 
     def forward(self, input_features: Tensor) -> Tensor:
         *inner, last = self.encoder.hidden_states(input_features)

@@ -117,6 +117,29 @@ def test_a_decoder_is_one_class_and_chats(tmp_path: Path, monkeypatch: pytest.Mo
     assert json.loads((tmp_path / "out" / "genai_config.json").read_text())["model"]["type"] == "decoder"
 
 
+@pytest.mark.parametrize(
+    ("variant", "base"),
+    [
+        ("mixtral/base", "mixtral.Mixtral"),
+        ("deepseek_v3/base", "deepseek.Deepseek"),
+        ("falcon/base", "falcon.Falcon"),
+        ("lfm2/base", "lfm2.Lfm2"),
+        ("qwen3_next/base", "qwen3_next.Qwen3Next"),
+    ],
+)
+def test_what_a_type_declares_is_read_by_each_decoder(variant: str, base: str, tmp_path: Path) -> None:
+    module, name = base.split(".")
+    like = json.loads((golden(variant) / "config.json").read_text())["model_type"]
+    source = DECODER.replace("models.llama import Llama", f"models.{module} import {name} as Llama")
+    known = f'replace(Llama.checkpoint.family.types["{like}"], like="{like}")'
+    source = source.replace('ModelType(like="llama")', known)
+    shutil.copytree(golden(variant), tmp_path / "folder")
+    config = json.loads((tmp_path / "folder" / "config.json").read_text())
+    (tmp_path / "folder" / "config.json").write_text(json.dumps(config | {"model_type": "ours", "architectures": []}))
+    with installed(tmp_path / "site", (project("ours", ours="ours:FAMILY"), {"ours.py": source})):
+        assert type(lucid.models.load(tmp_path / "folder")).__name__ == "Ours"
+
+
 def test_a_type_says_how_gguf_files_store_it(tmp_path: Path) -> None:
     file = converted("llama/llama2", tmp_path / "model.gguf", named="ours")
     source = DECODER.replace('like="llama"', 'like="llama", gguf=GGUF("ours", "neighbours")')

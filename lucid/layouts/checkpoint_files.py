@@ -19,7 +19,7 @@ from lucid.files.weights import WeightsError, files_of
 from lucid.models.checkpoints.adapter_files import CONFIG as ADAPTER_CONFIG
 from lucid.models.checkpoints.adapter_files import weights_file
 from lucid.models.checkpoints.adapters import base_of, find_file
-from lucid.models.checkpoints.config import read_json
+from lucid.models.checkpoints.config import QUANTIZATION, read_json
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import MODULES, read_modules
 from lucid.nn.module import Module
@@ -48,7 +48,6 @@ PROMPTS = "config_sentence_transformers.json"
 """The file of prompts that are put before texts, at the top of a checkpoint of sentence-transformers."""
 
 _TOKENIZERS = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
-_QUANTIZATION = "quantization_config"  # of the checkpoint's weights, and not of an ONNX file's
 _BLOCK = 1 << 22
 
 
@@ -156,10 +155,10 @@ def write_config(model: Module, checkpoint: Path, folder: Path, more: Mapping[st
     options = read_json(path)
     if adapters:
         more = {**read_options(home, *known, adapters=adapters).options, **(more or {})}
-    elif not more and _QUANTIZATION not in options:
+    elif not more and QUANTIZATION not in options:
         copy_files(home, folder, (CONFIG,))
         return
-    kept = {name: value for name, value in options.items() if name != _QUANTIZATION}
+    kept = {name: value for name, value in options.items() if name != QUANTIZATION}  # of weights, not of an ONNX file
     write_json(folder / CONFIG, {**kept, **(more or {})})
 
 

@@ -40,7 +40,7 @@ from lucid.models.checkpoints.config_file import read_json as read_json
 from lucid.models.checkpoints.config_file import show as show
 from lucid.models.checkpoints.options_read import HARMLESS, OptionsRead, options_read
 from lucid.models.checkpoints.quantized_weights import Array as Array
-from lucid.models.checkpoints.quantized_weights import Weight
+from lucid.models.checkpoints.quantized_weights import QuantizedFormat, QuantizedWeights, Weight
 from lucid.models.checkpoints.registry import find_family, known_types
 from lucid.nn import functional as F
 
@@ -61,6 +61,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 """Activation functions by the names that configs use."""
 
+QUANTIZATION = "quantization_config"
+"""The option that describes quantized weights."""
 MAX_NUMBER = (1 << 31) - 1  # for numbers that are not the length of a weight's axis, such as a window
 # Up to these sizes the error of `load_into` is the most helpful one: it lists the weights.
 _USUAL_SIZE, _USUAL_LAYERS = 1 << 16, 100
@@ -146,6 +148,16 @@ class Config:
         config = Config(options, self.where, weights, shapes, self.reads, self._strict)
         config.dropped = self.dropped
         return config
+
+    def with_formats(
+        self,
+        formats: Callable[[], Mapping[str, tuple[QuantizedFormat, str]]],
+        remedy: str = "get an intact copy of the checkpoint",
+    ) -> Config:
+        """These options without `QUANTIZATION`, and the weights that it describes; see `QuantizedWeights`."""
+        weights = cache(lambda: QuantizedWeights(self.weights, formats(), self.where, remedy))
+        options = {name: value for name, value in self.options.items() if name != QUANTIZATION}
+        return self.with_weights(weights, lambda: weights().shapes, options)
 
     def expect_type(self, model_types: Sequence[str]) -> None:
         """Require one of these architectures, or if there are none, any that a model reads.

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from functools import cache
 from typing import ClassVar
 
 import numpy as np
 
-from lucid.models.checkpoints.config import Array, Config
-from lucid.models.checkpoints.quantized_weights import Parts, QuantizedWeights
+from lucid.models.checkpoints.config import QUANTIZATION, Array, Config
+from lucid.models.checkpoints.quantized_weights import Parts, QuantizedFormat
 from lucid.quantization.blocks import blocks_of, first_wrong
 
-OPTION, METHOD = "quantization_config", "fp8"
-_SCALE = "weight_scale_inv"
+METHOD, _SCALE = "fp8", "weight_scale_inv"
 _HARMLESS = ["modules_to_(not_)?convert|ignored_layers|dequantize|scale_fmt|fmt"]
 _log = logging.getLogger("lucid.models")
 
@@ -59,7 +57,7 @@ def with_fp8_weights(config: Config) -> Config:
     Raises:
         ConfigError: for a variant of the format that is not read.
     """
-    section = config.section(OPTION)
+    section = config.section(QUANTIZATION)
     section.get("quant_method", str)
     section.only("activation_scheme", "dynamic")
     section.only("expert_dtype", "fp8")
@@ -69,12 +67,9 @@ def with_fp8_weights(config: Config) -> Config:
     section.done(_HARMLESS)
     known = Fp8Format(*sizes)
 
-    @cache
-    def weights() -> QuantizedWeights:
+    def formats() -> dict[str, tuple[QuantizedFormat, str]]:
         layers = [key.removesuffix(f".{_SCALE}") for key in config.weights if key.endswith(f".{_SCALE}")]
         _log.info("%s: dequantized to float32: %d weights in FP8", config.where, len(layers))
-        formats = {f"{layer}.weight": (known, layer) for layer in layers}
-        return QuantizedWeights(config.weights, formats, config.where, "get an intact copy of the checkpoint")
+        return {f"{layer}.weight": (known, layer) for layer in layers}
 
-    options = {name: value for name, value in config.options.items() if name != OPTION}
-    return config.with_weights(weights, lambda: weights().shapes, options)
+    return config.with_formats(formats)

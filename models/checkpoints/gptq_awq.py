@@ -21,17 +21,15 @@ Sources: `qlinear` of AutoGPTQ and GPTQModel, `WQLinear_GEMM` of AutoAWQ; the pa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import ClassVar
 
 import numpy as np
 
-from lucid.models.checkpoints.config import Array, Config, ConfigError
-from lucid.models.checkpoints.quantized_weights import Parts, QuantizedWeights
+from lucid.models.checkpoints.config import QUANTIZATION, Array, Config, ConfigError
+from lucid.models.checkpoints.quantized_weights import Parts, QuantizedFormat
 from lucid.quantization import Blocks
 from lucid.quantization.blocks import BLOCKS, blocks_of, middle, unpack
 
-OPTION = "quantization_config"
 _AWQ_ORDER = np.argsort([0, 2, 4, 6, 1, 3, 5, 7])  # where the codes of eight neighbours are in an integer
 _SMALLER = 128  # blocks that divide a larger group, of a size that is not a power of two
 _OTHER = "get the checkpoint in floating point; lucid.quantize makes it small"
@@ -134,16 +132,13 @@ def with_group_weights(config: Config) -> Config:
     Raises:
         ConfigError: for a method, or a variant of it, that blocks cannot hold.
     """
-    known = _read_format(config.section(OPTION))
+    known = _read_format(config.section(QUANTIZATION))
 
-    @cache
-    def weights() -> QuantizedWeights:
+    def formats() -> dict[str, tuple[QuantizedFormat, str]]:
         layers = [key.removesuffix(".qweight") for key in config.weights if key.endswith(".qweight")]
-        formats = {f"{layer}.weight": (known, layer) for layer in layers}
-        return QuantizedWeights(config.weights, formats, config.where, "get an intact copy of the checkpoint")
+        return {f"{layer}.weight": (known, layer) for layer in layers}
 
-    options = {name: value for name, value in config.options.items() if name != OPTION}
-    return config.with_weights(weights, lambda: weights().shapes, options)
+    return config.with_formats(formats)
 
 
 def _read_format(options: Config) -> GroupFormat:

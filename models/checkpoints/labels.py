@@ -17,7 +17,7 @@ from lucid import nn
 from lucid.files.atomic import write_atomically
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.architectures import CLASSES
-from lucid.models.checkpoints.config import Array, Config, ConfigError
+from lucid.models.checkpoints.config import QUANTIZATION, Array, Config, ConfigError
 from lucid.models.checkpoints.load_into import building
 from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained, read_options
 from lucid.models.checkpoints.quantized_weights import as_array
@@ -72,20 +72,6 @@ def with_labels(base: Checkpoint[C], task: str, key: str, expected: int | None =
 # New heads -----------------------------------------------------------------------------------------------------------
 
 TASK, _BASE, _ENDING = "text-classification", "feature-extraction", "ForSequenceClassification"
-_DENSE, _OUT = "classifier.dense.", "classifier.out_proj."  # the layers of most heads, by their names in models
-
-# By model type what transformers' classes with heads put before the names of the model's weights, and how they call
-# the layers of the head, where their names differ. Checkpoints of decoders have these names already.
-_NAMES: dict[str, tuple[str, dict[str, str]]] = {
-    **{kind: (f"{kind}.", {_DENSE: f"{kind}.pooler.dense.", _OUT: "classifier."}) for kind in ("bert", "ernie")},
-    "albert": ("albert.", {_DENSE: "albert.pooler.", _OUT: "classifier."}),
-    "distilbert": ("distilbert.", {_DENSE: "pre_classifier.", _OUT: "classifier."}),
-    **dict.fromkeys(("deberta", "deberta-v2"), ("deberta.", {_DENSE: "pooler.dense.", _OUT: "classifier."})),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ("roberta.", {})),
-    **{kind: (f"{kind}.", {}) for kind in ("electra", "mpnet", "roformer", "esm")},
-    "modernbert": ("model.", {"head.layer_norm.": "head.norm."}),
-    "gpt2": ("transformer.", {}),
-}
 
 
 def has_labels(source: str | os.PathLike[str]) -> bool:
@@ -127,7 +113,8 @@ def write_with_labels(
         OSError: if a file is missing or cannot be written.
     """
     options, (reader, base) = _opened(source)
-    prefix, names = _NAMES.get(options.model_type, ("", {}))
+    known = reader.checkpoint.head_names
+    prefix, names = known.get(options.model_type, ("", {}))  # checkpoints of decoders have the names already
     with building(options.where, options.weights):
         model = reader(replace(base.checkpoint.read(options.again()), num_labels=len(labels)))
     own, stored, loaded = model.state_dict(), dict[str, Array](), set[str]()
@@ -139,15 +126,13 @@ def write_with_labels(
     new = [name for name in own if name not in loaded]
     if absent := sorted({*new} - head_names(model)):
         raise KeyError(f"{options.where}: the checkpoint has no {', '.join(absent[:3])}, expected all of a model")
-    if options.model_type not in _NAMES and not all(name.startswith("score.") for name in new):
+    if options.model_type not in known and not all(name.startswith("score.") for name in new):
         raise ConfigError(f"{options.where}: how a new head of model_type {options.model_type} is stored is not known")
     random, deviation = np.random.default_rng(seed), float(options.options.get("initializer_range") or 0.02)
     for name in new:
-        first = next((layer for layer in names if name.startswith(layer)), "")
-        stored[names.get(first, "") + name.removeprefix(first)] = _new(name, own[name].numpy().shape, random, deviation)
-    written = {
-        name: value for name, value in options.options.items() if name not in ("auto_map", "quantization_config")
-    }
+        layer, _, part = name.rpartition(".")
+        stored[f"{names.get(layer, layer)}.{part}"] = _new(name, own[name].numpy().shape, random, deviation)
+    written = {name: value for name, value in options.options.items() if name not in ("auto_map", QUANTIZATION)}
     classes = [name for name in CLASSES.get(options.model_type, ()) if name.endswith(_ENDING)]
     written["architectures"] = classes[:1] or [reader.__name__]  # the second of a model from outside
     written["id2label"] = {str(number): label for number, label in enumerate(labels)}

@@ -17,7 +17,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, get_args
 
@@ -26,13 +25,13 @@ import numpy as np
 import lucid
 from lucid import nn
 from lucid.files.atomic import write_atomically
-from lucid.models.checkpoints.config import Config, ConfigError, show
-from lucid.models.checkpoints.quantized_weights import Int8, Parts, QuantizedWeights
+from lucid.models.checkpoints.config import QUANTIZATION, Config, ConfigError, show
+from lucid.models.checkpoints.quantized_weights import Int8, Parts
 from lucid.nn.quantized import Activations, WeightModule
 from lucid.quantization import Blocks, Grid8, Rows
 from lucid.quantization.blocks import blocks_of, check_format, unpack
 
-METHOD, OPTION, IGNORED = "lucid", "quantization_config", "ignored_options"
+METHOD, IGNORED = "lucid", "ignored_options"
 
 
 def write_checkpoint(
@@ -64,10 +63,10 @@ def write_checkpoint(
                     f"{path} is a {type(module).__name__}, which a checkpoint does not hold; export the model"
                 )
             weights[path] = format_.told()
-    config = {name: value for name, value in options.items() if name != OPTION}
+    config = {name: value for name, value in options.items() if name != QUANTIZATION}
     if weights or ignored:
         record = {IGNORED: list(ignored)} if ignored else {}
-        config[OPTION] = {"quant_method": METHOD, "weights": weights, **record}
+        config[QUANTIZATION] = {"quant_method": METHOD, "weights": weights, **record}
     with write_atomically(Path(folder) / "config.json") as file:
         file.write(json.dumps(config, indent=2).encode())
     state = {(names or {}).get(name, name): tensor for name, tensor in model.state_dict().items()}
@@ -80,8 +79,8 @@ def with_lucid_weights(config: Config) -> Config:
     Raises:
         ConfigError: for weights that are described in another way.
     """
-    where = f"{config.where}, {OPTION}"
-    section = config.section(OPTION)
+    where = f"{config.where}, {QUANTIZATION}"
+    section = config.section(QUANTIZATION)
     section.only("quant_method", METHOD)
     entries = section.get("weights", dict)
     ignored = section.get(IGNORED, list, [])
@@ -89,10 +88,7 @@ def with_lucid_weights(config: Config) -> Config:
         raise section.wrong(IGNORED, "expected a list of names")
     section.done()
     formats = {name: (read_format(name, kind, where), name) for name, kind in entries.items()}
-    remedy = "get an intact copy of the folder, or quantize again"
-    weights = cache(lambda: QuantizedWeights(config.weights, formats, config.where, remedy))
-    options = {name: value for name, value in config.options.items() if name != OPTION}
-    result = config.with_weights(weights, lambda: weights().shapes, options)
+    result = config.with_formats(lambda: formats, "get an intact copy of the folder, or quantize again")
     result.dropped = (*ignored, *config.dropped)
     return result
 

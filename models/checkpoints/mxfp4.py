@@ -16,10 +16,10 @@ import numpy as np
 
 import lucid
 from lucid import WeightsError
-from lucid.models.checkpoints.config import Array, Config
+from lucid.models.checkpoints.config import QUANTIZATION, Array, Config
 from lucid.models.checkpoints.quantized_weights import Weight, as_array
 
-OPTION, METHOD = "quantization_config", "mxfp4"
+METHOD = "mxfp4"
 _VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 _LUT = np.concatenate([_VALUES, -_VALUES])
 _NAME = re.compile(r"(.*\bmlp)\.experts\.(gate_up|down)_proj(_blocks|_scales|_bias|)")
@@ -87,7 +87,6 @@ def dequantized(name: str, blocks: Weight | None, scales: Weight | None) -> Arra
 
 def without_quantization(config: Config) -> Config:
     """The same options without `quantization_config`: `oss_experts` knows such weights by their names."""
-    config.section(OPTION).done(["quant_method", "modules_to_not_convert"])
+    config.section(QUANTIZATION).done(["quant_method", "modules_to_not_convert"])
     _log.info("%s: dequantized to bfloat16: experts in MXFP4", config.where)
-    options = {name: value for name, value in config.options.items() if name != OPTION}
-    return config.with_weights(lambda: config.weights, lambda: config.shapes, options)
+    return config.with_formats(dict)

@@ -22,7 +22,7 @@ import logging
 import os
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,13 +38,13 @@ from lucid.models.checkpoints.adapters import Adapters as Adapters
 from lucid.models.checkpoints.config import ACTIVATIONS as ACTIVATIONS
 from lucid.models.checkpoints.config import MAX_CONFIG as MAX_CONFIG
 from lucid.models.checkpoints.config import MAX_NUMBER as MAX_NUMBER
+from lucid.models.checkpoints.config import QUANTIZATION, names_of
 from lucid.models.checkpoints.config import Config as Config
 from lucid.models.checkpoints.config import ConfigError as ConfigError
-from lucid.models.checkpoints.config import names_of
 from lucid.models.checkpoints.config_file import read_or_list_refusals
 from lucid.models.checkpoints.declarations import Family
 from lucid.models.checkpoints.expert_weights import ExpertWeights
-from lucid.models.checkpoints.gptq_awq import OPTION, with_group_weights
+from lucid.models.checkpoints.gptq_awq import with_group_weights
 from lucid.models.checkpoints.load_into import building, parameter_keys, renamed
 from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.lucid_format import METHOD, with_lucid_weights
@@ -77,6 +77,8 @@ class Checkpoint(Generic[C]):
             the name of a parameter is used all the same.
         head: the task of a class with a head, by the name that Hugging Face's hub has for it.
         head_keys: regular expressions, each of which is found in a key (as renamed) of a checkpoint that has the head.
+        head_names: by model_type what transformers' class with the head puts before the names of the model's weights,
+            and what it calls layers of the head, by their names here; a new head gets these names.
         tied_keys: key -> key of the same weight. A stored copy under the first must equal the second, and is dropped;
             if the model has a weight of that name, it is loaded as a separate weight.
         stacked: arrays of the model in which those of a checkpoint are joined, before keys are renamed; see
@@ -92,6 +94,7 @@ class Checkpoint(Generic[C]):
     tied_keys: Mapping[str, str] = field(default_factory=dict)
     head: str | None = None
     head_keys: Sequence[str] = ()
+    head_names: Mapping[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
     stacked: Mapping[str, Sequence[str]] = field(default_factory=dict)
     converted: Callable[[Mapping[str, Weight]], Mapping[str, Weight]] | None = None
 
@@ -115,6 +118,17 @@ class Checkpoint(Generic[C]):
         return renamed(key, self.renames)
 
 
+class Source(NamedTuple):
+    """What a model is read from."""
+
+    folder: Path
+    """A folder with config.json and weights, or a GGUF file."""
+    read: Callable[[Config], Any]
+    """Makes the config of its options."""
+    more: Mapping[str, Weight] = MappingProxyType({})
+    """Weights that have files of their own, by their names in the model."""
+
+
 class Unread(NamedTuple):
     """The options of a config.json that a model was made without."""
 
@@ -128,6 +142,9 @@ class Pretrained(nn.PublishedModel, Generic[C]):
     """A model made from a config, which says how its published checkpoints are read."""
 
     checkpoint: ClassVar[Checkpoint[Any]]
+    typed: ClassVar[bool] = False
+    """Whether the config says the element type of the parameters, its `dtype`, in which they are made then; those of
+    other models are converted once they are loaded."""
     unread: Unread = Unread()
     adapters: Mapping[Path, float] = MappingProxyType({})
     """The folders of the adapters that were merged into its weights, with the weight of each."""
@@ -164,14 +181,44 @@ class Pretrained(nn.PublishedModel, Generic[C]):
             adapters: folders of LoRA adapters that are merged into the weights, as for `lucid.models.load`.
 
         Raises:
-            ConfigError: for another architecture, an option that is not supported, or one to `ignore` that it lacks.
+            ConfigError: for another architecture, an option that is not supported, one to `ignore` that it lacks, or a
+                module in modules.json that is not known, in a model that has those.
             ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
             KeyError: listing all weights that are missing, unexpected or of another shape; nothing is loaded then.
             WeightsError: for an invalid weights file, or an adapter of another base model.
             OSError: if a file is missing.
         """
-        model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize, dtype, ignore=ignore, adapters=adapters)
-        return model if dtype in (lucid.float32, "auto") else model.to(dtype)
+        known, source = cls.checkpoint, cls.source(local_checkpoint(folder))
+
+        def read_config(ignore: Sequence[str]) -> tuple[Config, C]:
+            options = _read_options(source.folder, known.model_types, ignore, adapters, dtype == "auto")
+            config = source.read(options)
+            options.done(known.ignored_options)
+            return options, config
+
+        options, config = read_or_list_refusals(read_config, ignore)
+        if cls.typed and dtype != "auto":
+            config = replace(config, dtype=dtype)  # type: ignore[type-var]  # a dataclass
+        weights = known.weights(options)
+        weights = ChainMap(dict(source.more), weights) if source.more else weights  # type: ignore[arg-type]
+        with building(options.where, weights):
+            model = cls(config)
+        own = model.state_dict()
+        tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
+        if isinstance(options.weights, AdaptedWeights):
+            options.weights.check_shared(tied, known.renamed)
+            model.adapters = {adapter.folder: adapter.weight for adapter in options.weights.adapters}
+        load_into(model, weights, known.renames, known.ignored_keys, tied, dequantize, dtype == "auto")
+        model.unread = Unread(options.ignored, options.dropped)
+        _say_what_is_unread(options)
+        if isinstance(options.weights, AdaptedWeights):
+            _say_what_is_merged(options.weights, options.where)
+        return model if cls.typed or dtype in (lucid.float32, "auto") else model.to(dtype)
+
+    @classmethod
+    def source(cls, folder: Path) -> Source:
+        """What a checkpoint is read from."""
+        return Source(folder, cls.checkpoint.read)
 
     def file_notes(self) -> Mapping[str, str]:
         notes = {IGNORED: names_of(self.unread.on_request), ADAPTERS: ", ".join(titles(self.adapters))}
@@ -205,43 +252,6 @@ class Pretrained(nn.PublishedModel, Generic[C]):
     @property
     def task(self) -> str:
         return self.checkpoint.task
-
-    @classmethod
-    def _from_checkpoint(
-        cls,
-        folder: str | os.PathLike[str],
-        read: Callable[[Config], C],
-        dequantize: bool,
-        dtype: DType | Auto,
-        more: Mapping[str, Weight] | None = None,
-        ignore: Sequence[str] = (),
-        adapters: Adapters = None,
-    ) -> Self:
-        """The model; `more` are weights from other files, by their names in it."""
-        known, source = cls.checkpoint, local_checkpoint(folder)
-
-        def read_config(ignore: Sequence[str]) -> tuple[Config, C]:
-            options = _read_options(source, known.model_types, ignore, adapters, dtype == "auto")
-            config = read(options)
-            options.done(known.ignored_options)
-            return options, config
-
-        options, config = read_or_list_refusals(read_config, ignore)
-        weights = known.weights(options)
-        weights = ChainMap(dict(more), weights) if more else weights  # type: ignore[arg-type]
-        with building(options.where, weights):
-            model = cls(config)
-        own = model.state_dict()
-        tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
-        if isinstance(options.weights, AdaptedWeights):
-            options.weights.check_shared(tied, known.renamed)
-            model.adapters = {adapter.folder: adapter.weight for adapter in options.weights.adapters}
-        load_into(model, weights, known.renames, known.ignored_keys, tied, dequantize, dtype == "auto")
-        model.unread = Unread(options.ignored, options.dropped)
-        _say_what_is_unread(options)
-        if isinstance(options.weights, AdaptedWeights):
-            _say_what_is_merged(options.weights, options.where)
-        return model
 
 
 def _say_what_is_merged(weights: AdaptedWeights, where: str) -> None:
@@ -306,14 +316,14 @@ def _read_base(path: Path, model_types: Sequence[str], ignore: Sequence[str]) ->
         files = []
     if not files:
         options = Config.read(path, *model_types, ignore=ignore)
-        if not options.has(OPTION):
+        if not options.has(QUANTIZATION):
             return options
         readers = {
             METHOD: with_lucid_weights,
             mxfp4.METHOD: mxfp4.without_quantization,
             fp8.METHOD: fp8.with_fp8_weights,
         }
-        return readers.get(str(options.get(OPTION, dict).get("quant_method")), with_group_weights)(options)
+        return readers.get(str(options.get(QUANTIZATION, dict).get("quant_method")), with_group_weights)(options)
     if len(files) > 1:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
     config: Config = gguf_module("gguf", files[0]).read_config(files[0], *model_types, ignore=ignore)

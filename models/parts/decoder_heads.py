@@ -56,8 +56,7 @@ class States(Head[M]):
     """Token ids (N, L) to hidden states (N, L, E), each of which has seen the tokens up to its own."""
 
     head_task = "feature-extraction"
-    other_heads: ClassVar[str] = "lm_head|score|classifier|qa_outputs"
-    """A regular expression for the layers of heads that a checkpoint may have besides what is used."""
+    other_heads = "lm_head|score|classifier|qa_outputs"
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
     @abstractmethod
@@ -69,11 +68,6 @@ class States(Head[M]):
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return text_specs()
-
-    @classmethod
-    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
-        ignored = [*base.ignored_keys, rf"^(?:{cls.other_heads})\."]
-        return replace(super().head_checkpoint(base), tied_keys={}, ignored_keys=ignored)
 
 
 class RotaryStates(States[R]):
@@ -116,12 +110,9 @@ class LastTokenClassifier(States[P]):
         ).argmax(1)
 
     @classmethod
-    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
-        def read(options: Config) -> Any:
-            padding = options.text.whole("pad_token_id", None, low=0)
-            return replace(base.read(options), pad_token_id=padding)
-
-        return super().head_checkpoint(replace(base, read=read))
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        padding = options.text.whole("pad_token_id", None, low=0)
+        return replace(super().read_config(options, base), pad_token_id=padding)
 
 
 class EndClassifier(States[E]):
@@ -130,6 +121,7 @@ class EndClassifier(States[E]):
     Each text has an end, `eos_token_id`; the state at the last one is read.
     """
 
+    head_task, label_key, other_heads = "text-classification", r"classification_head\.out_proj\.weight", "lm_head"
     output_names: ClassVar[Sequence[str]] = ("logits",)
 
     def __init__(self, config: E) -> None:
@@ -142,6 +134,10 @@ class EndClassifier(States[E]):
         places = (input_ids == self.config.eos_token_id).astype(lucid.int64) * lucid.arange(1, input_ids.shape[1] + 1)
         state = ops.take_along(states, ops.unsqueeze(places.argmax(1), (1, 2)), axis=1).squeeze(1)
         return head["out_proj"](head["dense"](state).tanh())
+
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        return replace(super().read_config(options, base), eos_token_id=options.whole("eos_token_id", low=0))
 
 
 class TokenClassifier(States[C]):
@@ -158,12 +154,9 @@ class TokenClassifier(States[C]):
         return self.score(self.states(input_ids, attention_mask))
 
     @classmethod
-    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
-        def read(options: Config) -> Any:
-            options.only("token_classification_bias", True)
-            return base.read(options)
-
-        return super().head_checkpoint(replace(base, read=read))
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        options.only("token_classification_bias", True)
+        return super().read_config(options, base)
 
 
 class QuestionAnswerer(States[C]):

@@ -7,21 +7,19 @@ stream. A model is a way to read such a config from config.json, and the names o
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import lucid
 from lucid import DType, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.declarations import LLAMA_PARTS, DecoderParts
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Adapters, Auto, Config, Pretrained
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Pretrained
 from lucid.models.checkpoints.sentence_files import LAST_TOKEN, SentenceLayer
-from lucid.models.parts.options import Rope, tied
+from lucid.models.parts.options import USUAL_ROPE, Rope, tied
 from lucid.nn import functional as F
-from lucid.nn.rope_scaling import RopeScaling
 
 PREFIXED = [
     (r"^transformer\.", "model."),  # what some heads call their decoder
@@ -30,6 +28,11 @@ PREFIXED = [
 """The `renames` of a checkpoint whose decoder is called model."""
 TIED = {"lm_head.weight": "model.embed_tokens.weight"}
 """Its `tied_keys`."""
+EXPERTS = {
+    "experts.gate_up_proj": ("experts.*.gate_proj.weight", "experts.*.up_proj.weight"),
+    "experts.down_proj": ("experts.*.down_proj.weight",),
+}
+"""Its `stacked` weights, if it has experts."""
 TABLE = r"(?:\w+\.)?(?:embed_tokens|embed_in|word_embeddings)\.weight"
 """A regular expression for the key of the table of embeddings in checkpoints."""
 
@@ -78,8 +81,7 @@ class DecoderConfig(option.OptionTable):
         option.derived()
     )  # of each layer: how many keys a query sees, itself included; None for all
     causal: bool = True  # else a token also sees those after it; a window is then on both sides
-    rope_theta: float = 10000.0
-    rope_scaling: RopeScaling | None = None
+    rope: Rope = USUAL_ROPE
     eps: float = option.real("rms_norm_eps", 1e-6)
     activation: str = option.activation("hidden_act", "silu")
     parts: DecoderParts = LLAMA_PARTS
@@ -90,7 +92,7 @@ class DecoderConfig(option.OptionTable):
     rotary_dim: int | None = None  # how many features of a head are rotated; None for all
     query_growth: tuple[float, int] | None = None  # factors of queries: 1 + the first * log(1 + position // the second)
     qkv_clip: float | None = None  # the limit of the magnitude of queries, keys and values
-    window_rope: Rope | None = None  # positions of layers with a window, where they have others
+    window_rope: Rope | None = None  # that of layers with a window, where they have another
     attention_multiplier: float | None = None  # of the scores; None for 1 / sqrt(head_dim)
     attention_softcap: float = 0.0  # 0: none
     embedding_multiplier: float = 1.0
@@ -195,6 +197,8 @@ class WithOutputLayer(Pretrained[C]):
 class CausalLM(WithOutputLayer[C], LanguageModel[C]):
     """Token ids to the logits of the token that follows each."""
 
+    typed = True
+
     def decode(
         self,
         input_ids: Tensor,
@@ -215,25 +219,6 @@ class CausalLM(WithOutputLayer[C], LanguageModel[C]):
         c = self.config
         return nn.CacheShape(len(self.model.layers), c.num_kv_heads, c.head_dim, self.table.dtype)
 
-    @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | os.PathLike[str],
-        dtype: DType | Auto = lucid.float32,
-        *,
-        dequantize: bool = False,
-        ignore: Sequence[str] = (),
-        adapters: Adapters = None,
-    ) -> Self:
-        """As for every model, with parameters of an element type; weights stored in it are used without a copy."""
-        kept = lucid.float32 if dtype == "auto" else dtype
-
-        def read(options: Config) -> C:
-            config: C = cls.checkpoint.read(options)
-            return replace(config, dtype=kept)
-
-        return cls._from_checkpoint(folder, read, dequantize, dtype, ignore=ignore, adapters=adapters)
-
 
 class Decoder(nn.Module):
     """A model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers, and the
@@ -246,7 +231,7 @@ class Decoder(nn.Module):
         self.embed_tokens = embedding(c.vocab_size, c.hidden_size, dtype=c.dtype)
         self.layers = [Layer(c, number) for number in range(len(c.windows))]
         self.norm = _norm(c, c.hidden_size)
-        self.rope = _rope(c, Rope(c.rope_theta, c.rope_scaling))
+        self.rope = _rope(c, c.rope)
         self.window_rope = None if c.window_rope is None else _rope(c, c.window_rope)
 
     def forward(

@@ -74,6 +74,17 @@ def continue_text(model: type[Any], tiny: str, *default: int) -> None:
     print(f"token ids {ids}, {both.verdict('logits')}")
 
 
+def answer_text(model: type[Any], tiny: str, start: int, end: int, *default: int) -> None:
+    """The program of a model of text to text: answer token ids greedily with the exported model.
+
+    The ids come from the command line, ``python -m lucid.models.t5 FOLDER 363 19 1``, or are the default ones; an
+    answer begins with the token `start` and stops after `end`.
+    """
+    both, source = SideBySide(model.from_pretrained(checkpoint_folder(tiny))), token_ids(*default)
+    _, *answer = written(lambda ids: both(source, ids, ones_like(source)), lucid.tensor([[start]]), end)
+    print(f"{source.tolist()[0]} is answered by {answer}; {both.verdict('logits')}")
+
+
 def encode_text(model: type[Any], tiny: str, *default: int) -> None:
     """The program of an encoder: the states of token ids with the exported model, compared with eager.
 
@@ -84,16 +95,18 @@ def encode_text(model: type[Any], tiny: str, *default: int) -> None:
     print(f"hidden states {list(states.shape)}, {both.nodes} ONNX nodes, {both.verdict('states')}")
 
 
-def classify_images(model: type[Any], tiny: str, height: int | None = None, width: int | None = None) -> None:
-    """The program of an image classifier, ``python -m lucid.models.vision.vit FOLDER``: exported, compared with eager.
+def read_images(model: type[Any], tiny: str, *sides: int) -> None:
+    """The program of a model of images, ``python -m lucid.models.vision.vit FOLDER``: exported, compared with eager.
 
-    It classifies two random images, by default of the model's own size.
+    It reads two random images, whose height and width are `sides` if the model takes any, and prints the shapes of what
+    it makes of them.
     """
-    classifier = model.from_pretrained(checkpoint_folder(tiny))
-    both, config = SideBySide(classifier), classifier.config
+    reader = model.from_pretrained(checkpoint_folder(tiny))
+    both, specs = SideBySide(reader), reader.input_specs()
+    _, channels, *own = specs["pixel_values"].shape
     lucid.manual_seed(0)
-    size = config.image_size if height is None else (height, width)
-    pixels = lucid.randn(2, config.num_channels, *size)
-    logits = both(pixels)
-    print(f"{pixels.shape} images are of the classes {logits.argmax(-1).tolist()} of {config.num_labels}")
-    print(both.verdict("logits"))
+    pixels = lucid.randn(2, channels, *(sides or own))
+    masks = [lucid.ones(2, *sides, dtype=lucid.int64) for name in specs if name != "pixel_values"]
+    for name, output in zip(reader.output_names, _as_tuple(both(pixels, *masks)), strict=True):
+        print(f"images {list(pixels.shape)} to {name} {list(output.shape)}")
+    print(both.verdict("results"))

@@ -23,11 +23,16 @@ class Rope(NamedTuple):
     scaling: scalings.RopeScaling | None = None
 
 
-def layer_types(options: Config, layers: int, default: Sequence[str]) -> tuple[str, ...]:
-    """FULL or SLIDING for each layer; the default where the config does not say."""
+USUAL_ROPE = Rope(10000.0)
+
+
+def layer_types(
+    options: Config, layers: int, default: Sequence[str], known: Sequence[str] = (FULL, SLIDING)
+) -> tuple[str, ...]:
+    """The type of each layer, one of those known; the default where the config does not say."""
     kinds = options.get("layer_types", list, list(default))
-    if len(kinds) != layers or not all(isinstance(kind, str) and kind in (FULL, SLIDING) for kind in kinds):
-        raise options.wrong("layer_types", f"supported: {layers} of {FULL} or {SLIDING}")
+    if len(kinds) != layers or not all(kind in known for kind in kinds):
+        raise options.wrong("layer_types", f"supported: {layers} of {' or '.join(known)}")
     return tuple(kinds)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import lucid
-from lucid import DType, Tensor, nn, ops
-from lucid.files.hub import local_checkpoint
+from lucid import Tensor, nn, ops
 from lucid.models.checkpoints.config import Array
-from lucid.models.checkpoints.pretrained import Adapters, Auto, Config
+from lucid.models.checkpoints.pretrained import Config, Source
 from lucid.models.checkpoints.sentence_files import DENSE, DENSE_ACTIVATIONS, MASK, POOLING, SentenceLayer, read_modules
 from lucid.models.parts.on_model import Head
 from lucid.models.parts.text_encoders import L, OnStates
@@ -22,31 +20,15 @@ class OfModules(Head[L]):
     """A model that is read with what modules.json lists after it, as the field `sentence_layers` of its config."""
 
     @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | os.PathLike[str],
-        dtype: DType | Auto = lucid.float32,
-        *,
-        dequantize: bool = False,
-        ignore: Sequence[str] = (),
-        adapters: Adapters = None,
-    ) -> Self:
-        """As for every model, with the layers that modules.json lists.
-
-        Raises:
-            ConfigError: also for a module or an option of one that is not known.
-        """
-        folder = local_checkpoint(folder)
-        modules = read_modules(folder)
+    def source(cls, folder: Path) -> Source:
+        encoder, modules = super().source(folder), read_modules(folder)
         if modules is None:
-            return super().from_pretrained(folder, dtype, dequantize=dequantize, ignore=ignore, adapters=adapters)
+            return encoder
 
         def read(options: Config) -> Any:
-            return replace(cls.checkpoint.read(options), sentence_layers=modules.layers)
+            return replace(encoder.read(options), sentence_layers=modules.layers)
 
-        weights = modules.weights | cls.weights_beside(folder)
-        model = cls._from_checkpoint(modules.encoder, read, dequantize, dtype, weights, ignore, adapters)
-        return model if dtype in (lucid.float32, "auto") else model.to(dtype)
+        return Source(modules.encoder, read, modules.weights | cls.weights_beside(folder))
 
     @classmethod
     def weights_beside(cls, folder: Path) -> dict[str, Array]:
@@ -58,7 +40,7 @@ class PooledEncoder(OfModules[L], OnStates[L]):
     """The base class of sentence encoders, together with that of the encoder.
 
     It has the pooling and the layers that modules.json lists, as the field `sentence_layers` of its config; by default
-    the mean of the kept tokens' states, scaled to length 1.
+    the mean of the kept tokens' states, of a decoder the state of the last one, scaled to length 1.
     """
 
     head_task = "sentence-similarity"

@@ -1,13 +1,12 @@
-"""The base of classifiers of sounds: two layers on the states of an encoder, with the mean between them."""
+"""The bases of heads on encoders of sounds: the weighted states of all layers, and classes of sounds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from lucid import Tensor, nn, ops
-from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.option_table import OptionTable
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts.on_model import OnModel
@@ -28,6 +27,11 @@ C = TypeVar("C", bound=SoundConfig)
 class OnSounds(OnModel[C]):
     """The base of heads, which read the last states of an encoder or the weighted sum of all layers'."""
 
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        weighted = options.get("use_weighted_layer_sum", bool, False)
+        return replace(super().read_config(options, base), weighted_layers=weighted)
+
     def add_weights(self, layers: int) -> None:
         """The weights of the states, if all are read."""
         weighted = self.config.weighted_layers
@@ -39,11 +43,19 @@ class OnSounds(OnModel[C]):
 
 
 class SoundClassifier(OnSounds[C]):
-    """Sounds to the logits of their classes, (N, num_labels), from the states of an encoder."""
+    """Sounds to the logits of their classes, (N, num_labels): two layers on the states, between them the mean."""
 
-    def add_head(self, width: int, layers: int) -> None:
-        """The two layers, and the weights of the states if all are read."""
-        self.add_weights(layers)
+    head_task, label_key = "audio-classification", r"classifier\.weight"
+    head_keys = (r"^classifier\.weight$", r"^projector\.weight$")
+
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        projector = options.weights.get("projector.weight")
+        size = options.size("classifier_proj_size") if projector is None else projector.shape[0]
+        return replace(super().read_config(options, base), projector_size=size)
+
+    def add_classifier(self, width: int) -> None:
+        """The two layers."""
         self.projector = nn.Linear(width, self.config.projector_size)
         self.classifier = nn.Linear(self.config.projector_size, self.config.num_labels)
 
@@ -54,25 +66,3 @@ class SoundClassifier(OnSounds[C]):
             return self.classifier(x.mean(1))
         counted = kept.astype(x.dtype).unsqueeze(2)
         return self.classifier((x * counted).sum(1) / counted.sum(1))
-
-
-def for_sounds(base: Checkpoint[Any], read: Callable[[Config], C]) -> Checkpoint[C]:
-    """The checkpoint of a `SoundClassifier`, whose config is otherwise read by `read`."""
-
-    def read_sizes(options: Config) -> C:
-        projector = options.weights.get("projector.weight")
-        size = options.size("classifier_proj_size") if projector is None else projector.shape[0]
-        return replace(read(options), projector_size=size)
-
-    keys = [r"^classifier\.weight$", r"^projector\.weight$"]
-    return replace(for_frames(base, read_sizes), head="audio-classification", head_keys=keys)
-
-
-def for_frames(base: Checkpoint[Any], read: Callable[[Config], C]) -> Checkpoint[C]:
-    """The checkpoint of a classifier of frames, whose config is otherwise read by `read`."""
-
-    def read_weighted(options: Config) -> C:
-        return replace(read(options), weighted_layers=options.get("use_weighted_layer_sum", bool, False))
-
-    labeled = reading_labels(read_weighted, r"classifier\.weight")
-    return replace(base, read=labeled, head="audio-frame-classification", head_keys=[r"^classifier\.weight$"])

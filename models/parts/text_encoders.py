@@ -6,7 +6,7 @@ A model's file has the encoder, and derives a class for each task from a head an
 
     class AlbertForTokenClassification(TokenClassifier[AlbertConfig], Albert, on=Albert): ...
 
-The layers of heads have the names of RoBERTa's checkpoints; `head_renames` bring others to them.
+The layers of heads have the names of RoBERTa's checkpoints; `head_names` and `head_renames` bring others to them.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ class SequenceClassifier(WithHead[C]):
     """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
     head_task, label_key = "text-classification", r"classifier\.(?:out_proj\.)?weight"
+    head_keys = (r"^classifier\.dense\.weight", r"^classifier\.out_proj\.weight")
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -160,14 +161,10 @@ class SequenceClassifier(WithHead[C]):
     def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
         return self.classifier(states[:, 0])
 
-    @classmethod
-    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
-        known = super().head_checkpoint(base)
-        return replace(
-            known,
-            renames=[*known.renames, (r"^classifier\.(weight|bias)$", r"classifier.out_proj.\1")],
-            head_keys=[r"^classifier\.dense\.weight", r"^classifier\.out_proj\.weight"],
-        )
+
+def bert_names(dense: str) -> dict[str, str]:
+    """The names in checkpoints of the layers of a `SequenceClassifier`, as BERT has them; `dense` is the first."""
+    return {"classifier.dense": dense, "classifier.out_proj": "classifier"}
 
 
 class TokenClassifier(WithHead[C]):
@@ -249,6 +246,9 @@ class LanguageModelHead(PredictionHead):
         self.decoder = nn.Linear(inner, config.vocab_size, bias=False) if config.own_output else None
 
 
+_OUTPUT = "lm_head.decoder.weight"
+
+
 class MaskedLM(WithHead[C]):
     """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size).
 
@@ -256,7 +256,7 @@ class MaskedLM(WithHead[C]):
     the table is one of its own.
     """
 
-    head_task = "fill-mask"
+    head_task, head_keys = "fill-mask", (r"^lm_head\.dense\.weight",)
     table_key: ClassVar[str] = "embeddings.word_embeddings.weight"
     embeddings: Any  # of the encoder
 
@@ -279,19 +279,14 @@ class MaskedLM(WithHead[C]):
         return F.linear(self.lm_head(states), table, self.lm_head.bias)
 
     @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        keys = {cls.checkpoint.renamed(key): key for key in options.weights}
+        names = (_OUTPUT, cls.table_key)
+        first, second = (options.weights[keys[name]] if name in keys else None for name in names)
+        own = first is not None and second is not None and not np.array_equal(as_array(first), as_array(second))
+        return replace(super().read_config(options, base), own_output=own)
+
+    @classmethod
     def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
-        output, table = "lm_head.decoder.weight", cls.table_key
-
-        def read(options: Config) -> Any:
-            keys = {checkpoint.renamed(key): key for key in options.weights}
-            first, second = (options.weights[keys[name]] if name in keys else None for name in (output, table))
-            own = first is not None and second is not None and not np.array_equal(as_array(first), as_array(second))
-            return replace(base.read(options), own_output=own)
-
-        checkpoint = replace(
-            super().head_checkpoint(base),
-            read=read,
-            tied_keys={output: table, "lm_head.decoder.bias": "lm_head.bias"},
-            head_keys=[r"^lm_head\.dense\.weight"],
-        )
-        return checkpoint
+        tied = {_OUTPUT: cls.table_key, "lm_head.decoder.bias": "lm_head.bias"}
+        return replace(super().head_checkpoint(base), tied_keys=tied)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
+from lucid.models.parts.on_model import OnModel
 from lucid.models.parts.options import read_patch_size
 
 C = TypeVar("C")
@@ -51,19 +52,21 @@ class ImageTowerConfig(TowerConfig):
         return self.num_channels, self.image_size, self.image_size
 
 
-def one_tower(base: Checkpoint[C], task: str, tower: str, unused: str, head_key: str) -> Checkpoint[C]:
-    """The checkpoint of one tower alone, whose keys begin with its name, or within it in a file that holds no other.
-
-    `unused` is a regular expression for the keys of the rest, `head_key` a key within the tower.
+class OneTower(OnModel[C]):
+    """The base of classes of one tower alone, whose keys begin with its name; in a file that holds no other they need
+    not.
     """
-    inside = r"^(?=(embeddings|encoder|final_layer_norm|pre_layrnorm|post_layernorm|head)\.)"
-    return replace(
-        base,
-        head=task,
-        renames=[*base.renames, (inside, f"{tower}.")],
-        ignored_keys=[*base.ignored_keys, unused],
-        head_keys=[rf"^{tower}\.{head_key}$"],
-    )
+
+    tower: ClassVar[str]
+    """The name."""
+    unused: ClassVar[str]
+    """A regular expression for the keys of the rest."""
+
+    @classmethod
+    def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:
+        inside = r"^(?=(embeddings|encoder|final_layer_norm|pre_layrnorm|post_layernorm|head)\.)"
+        known = super().head_checkpoint(replace(base, ignored_keys=[*base.ignored_keys, cls.unused]))
+        return replace(known, renames=[(inside, f"{cls.tower}.")])
 
 
 class Similarities(NamedTuple):

@@ -5,24 +5,19 @@
     convnext = ConvNextForImageClassification.from_pretrained("folder with config.json and model.safetensors")
     logits = convnext(pixels)                                         # (N, 3, H, W) to (N, num_labels)
     lucid.export.to_onnx(convnext, path="convnext.onnx")              # any batch, any size of images
-
-Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import Self
 
-import lucid
-from lucid import Tensor, TensorType, nn
+from lucid import Tensor, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import reading_labels
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.parts.demonstration import classify_images
-from lucid.models.parts.on_model import OnModel
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
+from lucid.models.parts.demonstration import read_images
+from lucid.models.parts.images import ImageClassifier, ImageModel
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ class ConvNextConfig(option.OptionTable):
         return cls.from_rows(options, layer_scale=options.real("layer_scale_init_value") > 0)
 
 
-class ConvNext(Pretrained[ConvNextConfig]):
+class ConvNext(ImageModel[ConvNextConfig]):
     """Images (N, num_channels, H, W) to features (N, E, h, w) and their mean over the image, normalised, (N, E)."""
 
     checkpoint = Checkpoint(
@@ -58,7 +53,6 @@ class ConvNext(Pretrained[ConvNextConfig]):
         renames=[(r"^convnext(v2)?\.", "")],
         ignored_keys=[r"^classifier\."],
     )
-    output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
 
     def __init__(self, config: ConvNextConfig | None = None) -> None:
         super().__init__(config := config or ConvNextConfig())
@@ -72,22 +66,11 @@ class ConvNext(Pretrained[ConvNextConfig]):
             x = stage(x)
         return x, self.layernorm(x.mean((2, 3)))
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        channels, dtype = self.config.num_channels, self.embeddings.patch_embeddings.weight.dtype
-        return {"pixel_values": lucid.spec("N", channels, "H", "W", dtype=dtype)}
 
-
-class ConvNextForImageClassification(OnModel[ConvNextConfig]):
+class ConvNextForImageClassification(ImageClassifier[ConvNextConfig], on=ConvNext):
     """ConvNext and a linear layer on the mean: (N, num_channels, H, W) to the logits (N, num_labels)."""
 
-    checkpoint = replace(
-        ConvNext.checkpoint,
-        read=reading_labels(ConvNextConfig.read, r"classifier\.weight"),
-        renames=[(r"^convnextv2\.", "convnext.")],
-        ignored_keys=[],
-        head="image-classification",
-        head_keys=[r"^classifier\.weight$"],
-    )
+    head_renames = ((r"^convnextv2\.", "convnext."),)
 
     def __init__(self, config: ConvNextConfig) -> None:
         super().__init__(config)
@@ -166,4 +149,4 @@ class ResponseNorm(nn.Module):
 
 
 if __name__ == "__main__":
-    classify_images(ConvNextForImageClassification, "convnext/v2_classifier", 24, 32)
+    read_images(ConvNextForImageClassification, "convnext/v2_classifier", 24, 32)

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import lucid
 from lucid import Dim, Tensor, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.demonstration import read_images
 from lucid.models.parts.on_model import OnModel
 from lucid.models.vision.vit import ViT, ViTConfig
 from lucid.nn import functional as F
@@ -169,14 +168,5 @@ class Head(nn.Module):
         return (x.sigmoid() if self.metric else F.relu(x))[:, 0] * self.max_depth
 
 
-def main() -> None:
-    """Depths of random images, exported and eagerly: ``python -m lucid.models.vision.depth_anything FOLDER``."""
-    model = DepthAnything.from_pretrained(checkpoint_folder("depth_anything/base"))
-    both = SideBySide(model)
-    lucid.manual_seed(0)
-    depths = both(lucid.randn(2, model.config.backbone.num_channels, *model.config.backbone.image_size))
-    print(f"depths {list(depths.shape)} up to {depths.max().item():.2f}; {both.verdict('depths')}")
-
-
 if __name__ == "__main__":
-    main()
+    read_images(DepthAnything, "depth_anything/base", 28, 42)

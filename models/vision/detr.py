@@ -16,14 +16,14 @@ the object, as shares of the image's width and height. The objects of an image o
     corners = np.concatenate([middle - size / 2, middle + size / 2], -1) * [width, height, width, height]
     for label, (left, top, right, bottom) in zip(scores[kept].argmax(-1), corners): ...
 
-Modules have the names of the published checkpoints, except those of a backbone from timm.
+Modules of a backbone from timm have other names than in published checkpoints.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple
 
@@ -34,9 +34,8 @@ from lucid import Tensor, TensorType, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.demonstration import read_images
 from lucid.models.parts.on_model import OnModel
 from lucid.models.vision.resnet import TIMM_DEPTHS, ResNet, ResNetConfig, timm_config, timm_renames
 from lucid.nn import functional as F
@@ -182,17 +181,11 @@ class Detr(Pretrained[DetrConfig]):
         return {**self.backbone["conv_encoder"]["model"].input_specs(), "pixel_mask": mask}
 
 
-class DetrForObjectDetection(OnModel[DetrConfig]):
+class DetrForObjectDetection(OnModel[DetrConfig], on=Detr):
     """Images to logits (N, queries, labels + 1), the last of no object, and boxes (N, queries, 4)."""
 
-    checkpoint = replace(
-        Detr.checkpoint,
-        read=reading_labels(DetrConfig.read, r"(?:detr\.)?class_labels_classifier\.weight"),
-        renames=[(r"^detr\.", ""), *timm_renames(r"^model\.backbone\.conv_encoder\.model\.")],
-        ignored_keys=[r"^(mask_head|bbox_attention)\.", r"\.num_batches_tracked$"],
-        head="object-detection",
-        head_keys=[r"^class_labels_classifier\.weight$"],
-    )
+    head_task, label_key = "object-detection", r"(?:detr\.)?class_labels_classifier\.weight"
+    head_renames = ((r"^detr\.", ""), *timm_renames(r"^model\.backbone\.conv_encoder\.model\."))
     output_names: ClassVar[Sequence[str]] = ("logits", "pred_boxes")
 
     def __init__(self, config: DetrConfig) -> None:
@@ -210,16 +203,11 @@ class DetrForObjectDetection(OnModel[DetrConfig]):
         return self.class_labels_classifier(x), self.bbox_predictor(x).sigmoid()
 
 
-class DetrForSegmentation(OnModel[DetrConfig]):
+class DetrForSegmentation(OnModel[DetrConfig], on=Detr):
     """Images to the logits and boxes of `DetrForObjectDetection`, and masks (N, queries, H / 4, W / 4) as logits."""
 
-    checkpoint = replace(
-        DetrForObjectDetection.checkpoint,
-        renames=timm_renames(r"^detr\.model\.backbone\.conv_encoder\.model\."),
-        ignored_keys=[r"\.num_batches_tracked$"],
-        head="image-segmentation",
-        head_keys=[r"^mask_head\."],
-    )
+    head_task, label_key = "image-segmentation", r"detr\.class_labels_classifier\.weight"
+    head_keys, head_renames = (r"^mask_head\.",), timm_renames(r"^detr\.model\.backbone\.conv_encoder\.model\.")
     output_names: ClassVar[Sequence[str]] = ("logits", "pred_boxes", "pred_masks")
 
     def __init__(self, config: DetrConfig) -> None:
@@ -349,15 +337,5 @@ class Perceptron(nn.Module):
         return self.layers[-1](x)
 
 
-def main() -> None:
-    """Find objects in a random image, exported and eagerly: ``python -m lucid.models.vision.detr FOLDER``."""
-    model = DetrForObjectDetection.from_pretrained(checkpoint_folder("detr/objects"))
-    both = SideBySide(model)
-    lucid.manual_seed(0)
-    logits, boxes = both(lucid.randn(1, 3, 64, 96), lucid.ones(1, 64, 96, dtype=lucid.int64))
-    best = int(logits[0].softmax(-1)[:, :-1].max(-1).values.argmax().item())
-    print(f"likeliest: query {best}, box {[round(x, 2) for x in boxes[0, best].tolist()]}; {both.verdict('results')}")
-
-
 if __name__ == "__main__":
-    main()
+    read_images(DetrForObjectDetection, "detr/objects", 64, 96)

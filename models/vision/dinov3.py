@@ -12,17 +12,17 @@ The class token comes first, then registers, which have no place, then the patch
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import lucid
-from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid import Dim, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
 from lucid.models.parts.decoders import Angles
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.demonstration import read_images
+from lucid.models.parts.images import ImageModel
 from lucid.models.parts.options import read_image_size, read_patch_size
 from lucid.models.vision.vit import LayerScale
 
@@ -60,7 +60,7 @@ class DINOv3Config(option.OptionTable):
         return config
 
 
-class DINOv3(Pretrained[DINOv3Config]):
+class DINOv3(ImageModel[DINOv3Config]):
     """(N, num_channels, H, W) to the tokens after the last norm, (N, tokens, hidden_size), and the class token."""
 
     checkpoint = Checkpoint(
@@ -73,7 +73,6 @@ class DINOv3(Pretrained[DINOv3Config]):
         renames=[(r"^model\.(?=layer\.)", "")],
         ignored_keys=[r"embeddings\.mask_token$"],
     )
-    output_names = ("last_hidden_state", "pooler_output")
 
     def __init__(self, config: DINOv3Config | None = None) -> None:
         super().__init__(config := config or DINOv3Config())
@@ -104,11 +103,6 @@ class DINOv3(Pretrained[DINOv3Config]):
         none = lucid.zeros(1 + c.registers, 2 * quarter)  # the class token and registers are not turned
         turns, dtype = ops.concat([none, both.flatten(0, 1)], 0), self.embeddings.cls_token.dtype
         return Angles(turns.cos().astype(dtype), turns.sin().astype(dtype))
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return {
-            "pixel_values": lucid.spec("N", self.config.num_channels, "H", "W", dtype=self.embeddings.cls_token.dtype)
-        }
 
 
 class Embeddings(nn.Module):
@@ -169,14 +163,5 @@ class Attention(nn.Module):
         return self.o_proj(ops.attention(q, k, self.v_proj(x), heads=self.num_heads))
 
 
-def main() -> None:
-    """The features of two random images, exported and eagerly: ``python -m lucid.models.vision.dinov3 FOLDER``."""
-    model = DINOv3.from_pretrained(checkpoint_folder("dinov3/base"))
-    both = SideBySide(model)
-    lucid.manual_seed(0)
-    states, pooled = both(lucid.randn(2, model.config.num_channels, *model.config.image_size))
-    print(f"states {list(states.shape)}, features {list(pooled.shape)}, {both.verdict('states')}")
-
-
 if __name__ == "__main__":
-    main()
+    read_images(DINOv3, "dinov3/base", 32, 48)

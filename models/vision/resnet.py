@@ -7,23 +7,19 @@
     lucid.export.to_onnx(resnet, path="resnet.onnx")                  # any batch, any size of images
 
 RT-DETR's variant (He et al. 2019, "Bag of Tricks", ResNet-D) begins with three convolutions and averages what its
-shortcuts halve. Modules have the names of the published checkpoints.
+shortcuts halve.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
-import lucid
-from lucid import Tensor, TensorType, nn, ops
+from lucid import Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import with_labels
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
-from lucid.models.parts.demonstration import classify_images
-from lucid.models.parts.on_model import OnModel
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
+from lucid.models.parts.demonstration import read_images
+from lucid.models.parts.images import ImageClassifier, ImageModel
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class ResNetConfig(option.OptionTable):
     num_labels: int = 0
 
 
-class ResNet(Pretrained[ResNetConfig]):
+class ResNet(ImageModel[ResNetConfig]):
     """Images (N, num_channels, H, W) to features (N, E, h, w) and their mean over the image, (N, E, 1, 1)."""
 
     checkpoint = Checkpoint(
@@ -52,7 +48,6 @@ class ResNet(Pretrained[ResNetConfig]):
         renames=[(r"^resnet\.", "")],
         ignored_keys=[r"^classifier\.", r"\.num_batches_tracked$"],
     )
-    output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
 
     def __init__(self, config: ResNetConfig | None = None) -> None:
         super().__init__(config := config or ResNetConfig())
@@ -73,19 +68,11 @@ class ResNet(Pretrained[ResNetConfig]):
             stages.append(x)
         return stages
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        dtype = next(iter(self.parameters())).dtype
-        return {"pixel_values": lucid.spec("N", self.config.num_channels, "H", "W", dtype=dtype)}
 
-
-class ResNetForImageClassification(OnModel[ResNetConfig]):
+class ResNetForImageClassification(ImageClassifier[ResNetConfig], on=ResNet):
     """ResNet and a linear layer on the mean of its features: logits (N, num_labels)."""
 
-    checkpoint = with_labels(
-        replace(ResNet.checkpoint, renames=[], ignored_keys=[r"\.num_batches_tracked$"]),
-        "image-classification",
-        r"classifier\.1\.weight",
-    )
+    label_key = r"classifier\.1\.weight"
 
     def __init__(self, config: ResNetConfig) -> None:
         super().__init__(config)
@@ -212,4 +199,4 @@ def timm_renames(prefix: str) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    classify_images(ResNetForImageClassification, "resnet/classifier", 48, 64)
+    read_images(ResNetForImageClassification, "resnet/classifier", 48, 64)

@@ -14,8 +14,6 @@ The objects of an image of `height` x `width` in NumPy, where each label of a qu
     queries, labels = np.nonzero(scores > 0.5)
     middle, size = boxes[0][queries, :2], boxes[0][queries, 2:]
     corners = np.concatenate([middle - size / 2, middle + size / 2], -1) * [width, height, width, height]
-
-Modules have the names of the published checkpoints.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.demonstration import read_images
 from lucid.models.vision.detr import EncoderLayer, Perceptron
 from lucid.models.vision.resnet import FrozenNorm, ResNet, ResNetConfig
 
@@ -362,15 +360,5 @@ def _nearest(points: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor]:
     return ops.where(inside, places, 0.0).astype(lucid.int64), weights
 
 
-def main() -> None:
-    """Find objects in a random image, exported and eagerly: ``python -m lucid.models.vision.rt_detr FOLDER``."""
-    model = RTDetrForObjectDetection.from_pretrained(checkpoint_folder("rt_detr/objects"))
-    both = SideBySide(model)
-    lucid.manual_seed(0)
-    logits, boxes = both(lucid.randn(1, 3, 128, 160))
-    best = int(logits[0].max(-1).values.argmax().item())
-    print(f"likeliest: query {best}, box {[round(x, 2) for x in boxes[0, best].tolist()]}; {both.verdict('results')}")
-
-
 if __name__ == "__main__":
-    main()
+    read_images(RTDetrForObjectDetection, "rt_detr/objects", 128, 160)

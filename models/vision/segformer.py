@@ -12,18 +12,16 @@ the patches, and know places by a convolution in their feed-forward networks, so
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import lucid
-from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid import Dim, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import with_labels
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
+from lucid.models.parts.demonstration import read_images
+from lucid.models.parts.images import ImageClassifier, ImageModel
 from lucid.models.parts.on_model import OnModel
 from lucid.nn import functional as F
 
@@ -62,7 +60,7 @@ class SegformerConfig(option.OptionTable):
         return config
 
 
-class Segformer(Pretrained[SegformerConfig]):
+class Segformer(ImageModel[SegformerConfig]):
     """The encoder: (N, num_channels, H, W) to the features of the last stage, (N, width, h, w)."""
 
     checkpoint = Checkpoint(
@@ -97,19 +95,9 @@ class Segformer(Pretrained[SegformerConfig]):
             outputs.append(x)
         return outputs
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        weight = self.encoder["patch_embeddings"][0].proj.weight
-        return {"pixel_values": lucid.spec("N", self.config.num_channels, "H", "W", dtype=weight.dtype)}
 
-
-class SegformerForImageClassification(OnModel[SegformerConfig]):
+class SegformerForImageClassification(ImageClassifier[SegformerConfig], on=Segformer):
     """The encoder and a linear layer on the mean of its features: logits (N, num_labels)."""
-
-    checkpoint = with_labels(
-        replace(Segformer.checkpoint, renames=[], ignored_keys=[r"\.num_batches_tracked$"]),
-        "image-classification",
-        r"classifier\.weight",
-    )
 
     def __init__(self, config: SegformerConfig) -> None:
         super().__init__(config)
@@ -120,19 +108,10 @@ class SegformerForImageClassification(OnModel[SegformerConfig]):
         return self.classifier(self.segformer(pixel_values).mean((2, 3)))
 
 
-class SegformerForSemanticSegmentation(OnModel[SegformerConfig]):
+class SegformerForSemanticSegmentation(OnModel[SegformerConfig], on=Segformer):
     """The encoder and a head that joins all stages: logits (N, num_labels, h, w) of the places of the first stage."""
 
-    checkpoint = with_labels(
-        replace(
-            Segformer.checkpoint,
-            renames=[],
-            ignored_options=["semantic_loss_ignore_index"],
-            ignored_keys=[r"\.num_batches_tracked$"],
-        ),
-        "image-segmentation",
-        r"decode_head\.classifier\.weight",
-    )
+    head_task, label_key = "image-segmentation", r"decode_head\.classifier\.weight"
 
     def __init__(self, config: SegformerConfig) -> None:
         super().__init__(config)
@@ -228,14 +207,5 @@ class DecodeHead(nn.Module):
         return self.classifier(F.relu(self.batch_norm(self.linear_fuse(ops.concat(resized[::-1], 1)))))
 
 
-def main() -> None:
-    """Classify places of random images, exported and eagerly: ``python -m lucid.models.vision.segformer FOLDER``."""
-    model = SegformerForSemanticSegmentation.from_pretrained(checkpoint_folder("segformer/segmentation"))
-    both = SideBySide(model)
-    lucid.manual_seed(0)
-    logits = both(lucid.randn(2, model.config.num_channels, 64, 96))
-    print(f"places {list(logits.shape[2:])} of {model.config.num_labels} classes; {both.verdict('logits')}")
-
-
 if __name__ == "__main__":
-    main()
+    read_images(SegformerForSemanticSegmentation, "segformer/segmentation", 64, 96)

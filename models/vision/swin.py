@@ -8,25 +8,20 @@
 
     sizes = lucid.spec("N", 3, 256, 320)                              # images of another size
     lucid.export.to_onnx(swin, sizes, path="wide.onnx")
-
-Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Self
 
 import lucid
-from lucid import Dim, Size, Tensor, TensorType, nn, ops
+from lucid import Dim, Size, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import reading_labels
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.parts.demonstration import classify_images
-from lucid.models.parts.masked_images import MaskedImages, PatchConfig, for_masked_images, mask_token, with_hidden
-from lucid.models.parts.on_model import OnModel
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
+from lucid.models.parts.demonstration import read_images
+from lucid.models.parts.images import ImageClassifier, ImageModel, MaskedImages, PatchConfig, mask_token, with_hidden
 from lucid.models.parts.options import read_patch_size
 
 
@@ -62,7 +57,7 @@ class SwinConfig(PatchConfig):
         return replace(config, window_size=window)
 
 
-class Swin(Pretrained[SwinConfig]):
+class Swin(ImageModel[SwinConfig]):
     """Images (N, num_channels, H, W) to the patches of the last stage (N, patches, E) and their mean (N, E)."""
 
     checkpoint = Checkpoint(
@@ -75,7 +70,6 @@ class Swin(Pretrained[SwinConfig]):
         renames=[(r"^swin\.", "")],
         ignored_keys=[r"^classifier\.", r"^decoder\.", r"embeddings\.mask_token$", r"\.relative_position_index$"],
     )
-    output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
 
     def __init__(self, config: SwinConfig | None = None) -> None:
         super().__init__(config := config or SwinConfig())
@@ -94,22 +88,13 @@ class Swin(Pretrained[SwinConfig]):
             x = stage(x)
         return x
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        dtype = self.embeddings.patch_embeddings["projection"].weight.dtype
-        return {"pixel_values": lucid.spec("N", self.config.num_channels, *self.config.image_size, dtype=dtype)}
+    @property
+    def sides(self) -> tuple[int, int]:
+        return self.config.image_size
 
 
-class SwinForImageClassification(OnModel[SwinConfig]):
+class SwinForImageClassification(ImageClassifier[SwinConfig], on=Swin):
     """Swin and a linear layer on the mean of its patches: (N, num_channels, H, W) to the logits (N, num_labels)."""
-
-    checkpoint = replace(
-        Swin.checkpoint,
-        read=reading_labels(SwinConfig.read, r"classifier\.weight"),
-        renames=[],
-        ignored_keys=[r"embeddings\.mask_token$", r"\.relative_position_index$"],
-        head="image-classification",
-        head_keys=[r"^classifier\.weight$"],
-    )
 
     def __init__(self, config: SwinConfig) -> None:
         super().__init__(config)
@@ -120,11 +105,7 @@ class SwinForImageClassification(OnModel[SwinConfig]):
         return self.classifier(self.swin(pixel_values)[1])
 
 
-class SwinForMaskedImageModeling(MaskedImages[SwinConfig]):
-    """Images (N, num_channels, H, W), and which patches are hidden (N, patches), to images of the same shape."""
-
-    checkpoint = for_masked_images(Swin.checkpoint, SwinConfig.read, [])
-
+class SwinForMaskedImageModeling(MaskedImages[SwinConfig], on=Swin):
     def __init__(self, config: SwinConfig) -> None:
         super().__init__(config)
         self.swin = Swin(config)
@@ -133,9 +114,6 @@ class SwinForMaskedImageModeling(MaskedImages[SwinConfig]):
     def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None) -> Tensor:
         x = self.swin.patches(pixel_values, bool_masked_pos)
         return self.images(self.swin.layernorm(x.flatten(1, 2)), *x.shape[1:3])
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.masked_specs(self.swin.input_specs())
 
 
 class Embeddings(nn.Module):
@@ -293,4 +271,4 @@ def _filled(x: Tensor, step: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
 
 
 if __name__ == "__main__":
-    classify_images(SwinForImageClassification, "swin/classifier")
+    read_images(SwinForImageClassification, "swin/classifier")

@@ -7,25 +7,22 @@
     lucid.export.to_onnx(vit, path="vit.onnx")                        # any batch; DINOv2: any size of images
 
 An image is cut into patches, each of which becomes a token; the class token comes first, in DeiT followed by the
-distillation token, in DINOv2 with registers (Darcet et al. 2024) by these. Modules have the names of the published
-checkpoints, and so do the weights of an exported model.
+distillation token, in DINOv2 with registers (Darcet et al. 2024) by these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import lucid
-from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid import Dim, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.labels import reading_labels
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.parts.demonstration import classify_images
-from lucid.models.parts.masked_images import MaskedImages, PatchConfig, for_masked_images, mask_token, with_hidden
-from lucid.models.parts.on_model import OnModel
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
+from lucid.models.parts.demonstration import read_images
+from lucid.models.parts.images import ImageClassifier, ImageModel, MaskedImages, PatchConfig, mask_token, with_hidden
 from lucid.nn import functional as F
 
 
@@ -68,7 +65,7 @@ class ViTConfig(PatchConfig):
         )
 
 
-class ViT(Pretrained[ViTConfig]):
+class ViT(ImageModel[ViTConfig]):
     """The encoder: (N, num_channels, H, W) to the tokens after the last norm, (N, tokens, hidden_size).
 
     The class token is the first.
@@ -107,26 +104,20 @@ class ViT(Pretrained[ViTConfig]):
             states.append(layer(states[-1]))
         return states
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        size = ("H", "W") if self.config.dino else self.config.image_size
-        return {"pixel_values": lucid.spec("N", self.config.num_channels, *size, dtype=self.embeddings.cls_token.dtype)}
+    @property
+    def sides(self) -> tuple[int | str, int | str]:
+        return super().sides if self.config.dino else self.config.image_size
 
 
-class ViTForImageClassification(OnModel[ViTConfig]):
+class ViTForImageClassification(ImageClassifier[ViTConfig], on=ViT):
     """The encoder and a linear layer on the class token: (N, num_channels, H, W) to the logits (N, num_labels).
 
     For DINOv2 it reads the class token and the mean of the patches. A DeiT with a teacher has a second layer, which
     reads the distillation token, and the result is the mean of both.
     """
 
-    checkpoint = replace(
-        ViT.checkpoint,
-        read=reading_labels(ViTConfig.read, r"(?:cls_)?classifier\.weight"),
-        renames=[(r"^(deit|dinov2|dinov2_with_registers)\.", "vit.")],
-        ignored_keys=[r"embeddings\.mask_token$"],
-        head="image-classification",
-        head_keys=[r"^(cls_)?classifier\.weight$"],
-    )
+    label_key = r"(?:cls_)?classifier\.weight"
+    head_renames = ((r"^(deit|dinov2|dinov2_with_registers)\.", "vit."),)
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)
@@ -147,10 +138,8 @@ class ViTForImageClassification(OnModel[ViTConfig]):
         return self.classifier(read)
 
 
-class ViTForMaskedImageModeling(MaskedImages[ViTConfig]):
-    """Images (N, num_channels, H, W), and which patches are hidden (N, patches), to images of the same shape."""
-
-    checkpoint = for_masked_images(ViT.checkpoint, ViTConfig.read, [(r"^deit\.", "vit.")])
+class ViTForMaskedImageModeling(MaskedImages[ViTConfig], on=ViT):
+    head_renames = ((r"^deit\.", "vit."),)
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)
@@ -160,9 +149,6 @@ class ViTForMaskedImageModeling(MaskedImages[ViTConfig]):
     def forward(self, pixel_values: Tensor, bool_masked_pos: Tensor | None = None) -> Tensor:
         x = self.vit.layernorm(self.vit.hidden_states(pixel_values, bool_masked_pos)[-1])
         return self.images(x[:, self.vit.embeddings.extra :], *self.vit.embeddings.grid)
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.masked_specs(self.vit.input_specs())
 
 
 class Embeddings(nn.Module):
@@ -306,4 +292,4 @@ class Attention(nn.Module):
 
 
 if __name__ == "__main__":
-    classify_images(ViTForImageClassification, "vit/classifier")
+    read_images(ViTForImageClassification, "vit/classifier")

@@ -282,8 +282,8 @@ for _kind in ("marian", "whisper", "mt5", "umt5"):
         ("mixtral/base", "rms_norm_eps", "eps", 1e-5),
         ("olmo2/base", "rms_norm_eps", "eps", 1e-5),
         ("helium/base", "rms_norm_eps", "eps", 1e-8),
-        ("mixtral/base", "rope_parameters", "rope_theta", 1e6),
-        ("smollm3/base", "rope_parameters", "rope_theta", 2e6),
+        ("mixtral/base", "rope_parameters", "rope", (1e6, None)),
+        ("smollm3/base", "rope_parameters", "rope", (2e6, None)),
         ("mistral/full", "sliding_window", "windows", (4096, 4096)),
     ],
 )

@@ -170,8 +170,8 @@ def test_a_state_of_another_model_and_a_capacity_are_errors() -> None:
         ("mamba2/base", {"expand": 3}, r"expand is 3, expected num_heads \* head_dim = expand \* 16"),
         ("mamba2/base", {"time_step_limit": [1.0, 0.5]}, r"time_step_limit is \[1.0, 0.5\], expected two numbers"),
         ("mamba2/base", {"n_groups": 3}, "n_groups is 3"),
-        ("lfm2/base", {"layer_types": ["conv"]}, "expected 3 of full_attention or conv"),
-        ("qwen3_next/base", {"layer_types": ["conv"] * 2}, "expected 2 of full_attention or linear_attention"),
+        ("lfm2/base", {"layer_types": ["conv"]}, "supported: 3 of full_attention or conv"),
+        ("qwen3_next/base", {"layer_types": ["conv"] * 2}, "supported: 2 of full_attention or linear_attention"),
         (
             "qwen3_next/base",
             {"linear_num_key_heads": 3},

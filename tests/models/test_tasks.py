@@ -15,6 +15,7 @@ import lucid
 from lucid.export import to_onnx
 from lucid.models.bert import Bert, BertConfig, BertForSequenceClassification
 from lucid.models.checkpoints import families
+from lucid.models.checkpoints.labels import write_with_labels
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.checkpoints.tasks import class_of
 from lucid.models.parts.on_model import Reranker
@@ -87,6 +88,25 @@ def test_another_task_of_the_same_weights_may_be_asked_for(variant: str, task: s
 def test_the_classes_of_all_tasks_exist_and_read_the_same_checkpoints(family: families.Family) -> None:
     for task, place in family.tasks.items():
         assert (class_of(place).checkpoint.task, class_of(place).checkpoint.family) == (task, family)
+
+
+@pytest.mark.parametrize(
+    ("variant", "first", "second"),
+    [
+        ("bert/base", "bert.pooler.dense", "classifier"),
+        ("distilbert/base", "pre_classifier", "classifier"),
+        ("albert/base", "albert.pooler", "classifier"),
+        ("deberta/v3", "pooler.dense", "classifier"),
+        ("layoutlm/base", "layoutlm.pooler.dense", "classifier"),
+        ("nomic_bert/base", "nomic_bert.pooler.dense", "classifier"),
+        ("xlm_roberta/base", "classifier.dense", "classifier.out_proj"),
+        ("modernbert/base", "head.norm", "classifier"),
+    ],
+)
+def test_a_new_head_has_the_names_of_transformers(variant: str, first: str, second: str, tmp_path: Path) -> None:
+    write_with_labels(goldens.folder(variant), ["no", "yes"], tmp_path)
+    assert {f"{first}.weight", f"{second}.weight"} <= lucid.load(tmp_path).keys()
+    assert name_of(tmp_path).endswith("ForSequenceClassification")
 
 
 SIMILARITIES = ["logits_per_image", "logits_per_text", "text_embeds", "image_embeds"]

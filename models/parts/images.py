@@ -1,4 +1,4 @@
-"""Masked image modeling: images with hidden patches, and the head that restores their pixels.
+"""Models of images: their inputs, classes of images, and masked image modeling, which restores hidden patches.
 
 SimMIM (Xie et al. 2022): a vector that is learned stands for each hidden patch, and one convolution makes the pixels
 of its square of each token that the encoder gives.
@@ -6,15 +6,48 @@ of its square of each token that the encoder gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import lucid
 from lucid import Size, Tensor, TensorType, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.parts.on_model import OnModel
 from lucid.models.parts.options import read_image_size, read_patch_size
+
+
+class Channels(Protocol):
+    """A config of a model of images."""
+
+    @property
+    def num_channels(self) -> int: ...
+
+
+P = TypeVar("P", bound=Channels)
+M = TypeVar("M")
+
+
+class ImageModel(Pretrained[P]):
+    """The base of models whose input is images (N, num_channels, H, W), of any size unless `sides` says another."""
+
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
+
+    @property
+    def sides(self) -> tuple[int | str, int | str]:
+        """Height and width: numbers, or names of sizes that vary."""
+        return "H", "W"
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        dtype = next(iter(self.parameters())).dtype
+        return {"pixel_values": lucid.spec("N", self.config.num_channels, *self.sides, dtype=dtype)}
+
+
+class ImageClassifier(OnModel[M]):
+    """Images (N, num_channels, H, W) to logits (N, num_labels), by a last layer on what a model gives."""
+
+    head_task, label_key = "image-classification", r"classifier\.weight"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +63,16 @@ class PatchConfig(option.OptionTable):
 C = TypeVar("C", bound=PatchConfig)
 
 
-class MaskedImages(Pretrained[C]):
-    """The base of the models: images, and which patches are hidden, to whole images (N, num_channels, H, W)."""
+class MaskedImages(OnModel[C]):
+    """Images (N, num_channels, H, W), and which patches are hidden (N, patches), to images of the same shape."""
 
-    output_names: ClassVar[tuple[str, ...]] = ("reconstruction",)
+    head_task, head_keys = "masked-im", (r"^decoder\.0\.weight$",)
+    output_names: ClassVar[Sequence[str]] = ("reconstruction",)
+
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        config = super().read_config(options, base)
+        return replace(config, pixels=options.whole("encoder_stride", high=max(config.image_size)))
 
     def add_decoder(self, width: int) -> None:
         """The convolution over tokens of this width."""
@@ -47,10 +86,10 @@ class MaskedImages(Pretrained[C]):
         x = x.reshape(x.shape[0], channels, side, side, rows, columns).permute(0, 1, 4, 2, 5, 3)
         return x.reshape(x.shape[0], channels, rows * side, columns * side)
 
-    def masked_specs(self, specs: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    def input_specs(self) -> Mapping[str, TensorType]:
         """The inputs of the encoder and the mask, (N, patches), true for a hidden patch."""
         height, width = (size // self.config.patch_size for size in self.config.image_size)
-        return {**specs, "bool_masked_pos": lucid.spec("N", height * width, dtype=lucid.bool_)}
+        return {**super().input_specs(), "bool_masked_pos": lucid.spec("N", height * width, dtype=lucid.bool_)}
 
 
 def mask_token(config: PatchConfig, width: int) -> nn.Parameter | None:
@@ -61,21 +100,3 @@ def mask_token(config: PatchConfig, width: int) -> nn.Parameter | None:
 def with_hidden(x: Tensor, token: Tensor | None, mask: Tensor | None) -> Tensor:
     """Vectors of patches (N, P, E), the hidden ones replaced."""
     return x if token is None or mask is None else ops.where((mask != 0).unsqueeze(-1), token, x)
-
-
-def for_masked_images(base: Checkpoint[Any], read: Callable[[Config], Any], renames: Any) -> Checkpoint[Any]:
-    """The checkpoint of a model with the head, whose config is otherwise read by `read`."""
-
-    def read_pixels(options: Config) -> Any:
-        config = read(options)
-        return replace(config, pixels=options.whole("encoder_stride", high=max(config.image_size)))
-
-    keys = [key for key in base.ignored_keys if "relative" in key]
-    return replace(
-        base,
-        read=read_pixels,
-        renames=renames,
-        ignored_keys=keys,
-        head="masked-im",
-        head_keys=[r"^decoder\.0\.weight$"],
-    )
