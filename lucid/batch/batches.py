@@ -1,4 +1,4 @@
-"""Which rows share a batch: those of similar lengths, as a batch is padded to its longest row."""
+"""Batches of rows of similar lengths, because a batch is padded to its longest row."""
 
 from __future__ import annotations
 

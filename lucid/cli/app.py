@@ -1,4 +1,4 @@
-"""The command line: it is parsed to the options of a command, which is loaded only then, for speed, and runs."""
+"""The command line is parsed to the options of a command; only then, for speed, is the command loaded and run."""
 
 from __future__ import annotations
 

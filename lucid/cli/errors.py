@@ -26,7 +26,7 @@ def usage(message: str) -> CommandError:
 
 
 def plain(text: str) -> str:
-    """A message of onnxruntime without its codes, and without the place in its sources; others as they are."""
+    """A message of onnxruntime without its codes and the place in its sources; other messages are unchanged."""
     if not text.startswith("[ONNXRuntimeError]"):
         return text
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "onnxruntime: ", text)

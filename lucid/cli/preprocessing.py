@@ -32,7 +32,7 @@ class Texts:
 
     @classmethod
     def of(cls, options: SourceOptions, part: ModelPart, model: Model) -> Texts:
-        """The texts of a command line's part of a model; a ValueError unless it reads one text at once."""
+        """The checkpoint that a command line names, for a part of a model; a ValueError unless it reads one text."""
         checkpoint = _checkpoint(options, "tokenizer")
         package = text_module("layouts.tokenizing")
         package.check_reads_text(_inputs(part, model), model.task if isinstance(model, PublishedModel) else "")

@@ -451,7 +451,7 @@ class _Faults:
 
 
 def _longest(request: Completion, slots: Sequence[_Slot]) -> tuple[_Slot | None, int]:
-    """Which of some slots holds most of the beginning of a prompt, a free one before others; and how much."""
+    """The slot that holds most of a prompt's beginning, a free one before others; and how many of its tokens."""
     prompt = request.tokens[: request.prompt_tokens - 1]  # the last one is read: its logits are needed
     common = {slot.number: _common(prompt, slot.ids[: slot.filled]) for slot in slots}
     most = max(common.values(), default=0)

@@ -175,7 +175,7 @@ class Generator:
     def _begun(
         self, prompt_ids: IdsLike, attention_mask: IdsLike | None, options: Options
     ) -> tuple[Engine, list[Completion], int]:
-        """A slot for each sequence, and its request, which begins with the first step; and the padding."""
+        """An engine with a slot for each sequence, the requests, which begin with the first step, and the padding."""
         prompts, total = self._prompts(prompt_ids, attention_mask, options)
         times = options.num_return_sequences
         count = len(prompts) * times

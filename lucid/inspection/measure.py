@@ -112,7 +112,7 @@ def _of_one_run(durations: list[float]) -> float:
 
 
 def module_times(path: Path, times: Mapping[str, float]) -> tuple[dict[tuple[str, ...], float], float]:
-    """Seconds of each module with those inside it, by its path; and how many of the model's are of fused nodes.
+    """Seconds of each module, those inside it included, by its path; and the seconds of all fused nodes.
 
     A node into which onnxruntime fuses several has a new name: it is counted for the module of the node that runs
     before it. A node inside a branch or loop is counted with the If, Loop or Scan.

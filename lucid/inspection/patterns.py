@@ -209,7 +209,7 @@ PATTERNS: Mapping[Fault, Pattern] = MappingProxyType(
 
 
 def of_types(ops: str, types: str, but: str = "") -> Pattern:
-    """The nodes of some ops that read or compute a value of one of some element types; ``*``: of any op, but some."""
+    """The nodes of some ops that read or compute a value of one of some element types; ``*``: of any op except some."""
     kinds = [] if types == "*" else [onnx_code(kind) for kind in types.split()]
     others = but.split()
 

@@ -64,7 +64,7 @@ def with_inner_values(model: Model, values: Sequence[str]) -> tuple[onnx.ModelPr
 
 
 def inner_values(model: Model) -> list[str]:
-    """The names of what the nodes of a model's main graph give, in the order in which they are computed.
+    """The outputs of all nodes of a model's main graph, by name, in the order in which they are computed.
 
     Raises:
         ModelError, OSError: as `with_inner_values`.

@@ -316,7 +316,7 @@ def _product(node: NodeProto, operands: Sequence[Value]) -> Value | None:
 
 
 def _gather(node: NodeProto, operands: Sequence[Value]) -> Value | None:
-    """Numbers of one axis; of others, as many rows as there are indices, each at most all of the rest."""
+    """The gathered numbers of a vector; of any other input only the size: a row for each index."""
     values, places = operands[0], operands[-1]
     axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
     if values.shape is None or not values.shape:

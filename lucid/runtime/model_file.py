@@ -262,7 +262,7 @@ def _field(data_type: int, count: int) -> tuple[str, int]:
 
 
 def _check_external(tensor: TensorProto, bulk: int, path: Path, named: dict[str, dict[str, range]]) -> None:
-    """`named`: where the tensors of safetensors files are that have been looked at, by the files' locations."""
+    """`named`: the places of tensors in the safetensors files that have been read, by the files' locations."""
     fields = [(entry.key, entry.value) for entry in tensor.external_data]
     values = dict(fields)
     # Other keys are onnxruntime's own (prepacked weights): further offsets, to data that the model does not need.

@@ -111,7 +111,7 @@ def plugin_devices() -> tuple[Any, ...]:
 def register(
     options: onnxruntime.SessionOptions, providers: Mapping[str, Mapping[str, str]]
 ) -> list[tuple[str, Mapping[str, str]]] | None:
-    """Give a session's options the device of a plugin among the providers; returns what to name to the session instead.
+    """Give the options of a session the device of a plugin's provider; returns the providers to name to the session.
 
     Raises:
         ProviderError: for the plugin's provider with others than the CPU's after it.

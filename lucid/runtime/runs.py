@@ -28,7 +28,7 @@ _OUTSIDE = re.compile(
 
 
 def index_outside(error: Exception, inputs: Mapping[str, Array]) -> str:
-    """Which input holds the index that onnxruntime did not find, and those that there are; empty for another error."""
+    """The input with the index that onnxruntime did not find, and the valid indices; empty for another error."""
     if (outside := _OUTSIDE.search(str(error))) is None:
         return ""
     kind, index, last = outside[1], int(outside[2]), outside[3]

@@ -200,7 +200,7 @@ class Training:
 
     @cached_property
     def _file(self) -> bytes:
-        """The SHA-256 of the step: the kinds of its nodes, and all that it holds but single numbers, such as rates."""
+        """The SHA-256 of the step: the kinds of its nodes, and its tensors except single numbers, such as rates."""
         model: onnx.ModelProto
         if isinstance(self._model, (str, os.PathLike)):
             model, stored = stored_tensors(self._model)

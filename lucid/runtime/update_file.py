@@ -16,7 +16,7 @@ _ELEMENTWISE = ("Identity", "Add", "Sub", "Mul", "Div", "Where", "Sum")
 
 
 def in_two(model: Model, wanted: Collection[str]) -> tuple[ModelProto, ModelProto, dict[str, str]] | None:
-    """A copy that computes these outputs, and values that another one takes, which computes all other outputs.
+    """A copy that computes these outputs and passes values on, and one that computes all other outputs from them.
 
     Returns:
         Both, and the config of their sessions; None if the model lacks an output.

@@ -188,7 +188,7 @@ class Metrics:
 
 
 def _forget_dead_workers(shared: Path) -> None:
-    """Remove what workers that are gone last said of now, such as of requests that they were answering."""
+    """Remove the last gauges of workers that are gone, such as the number of their open requests."""
     for worker in {int(file.stem.rpartition("_")[2]) for file in shared.glob("gauge_live*_*.db")}:
         try:
             if sys.platform != "win32":  # where it would end the process

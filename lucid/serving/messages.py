@@ -112,7 +112,7 @@ class Tools:
 
 
 def _moved(schema: Any, place: str) -> Any:
-    """A JSON schema as a part of another one: references to its own parts lead to where these now are."""
+    """A JSON schema as a part of another one: references to its own parts are moved along."""
     if isinstance(schema, list):
         return [_moved(one, place) for one in schema]
     if not isinstance(schema, dict):

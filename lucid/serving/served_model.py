@@ -104,7 +104,7 @@ class ServedModel:
         return await self._batcher.results(ready), tokens
 
     def count_answers(self) -> None:
-        """Tell the metrics how many answers are written and wait; to be called whenever that may have changed."""
+        """Update the numbers of answers that are written and that wait; call it whenever they may have changed."""
         if self.language is not None:
             self.metrics.busy.set(self.language.active)
             self.metrics.waiting.set(self.language.waiting)

@@ -134,7 +134,7 @@ COMPLETION = fields(
 
 
 def embeddings(width: int | None, whole_vectors: bool) -> Schema:
-    """The request for embeddings: of vectors that are one for each text, the first numbers may be asked for."""
+    """The request for embeddings; if each text has one vector, `dimensions` asks for its first numbers."""
     texts = items(TEXT, least=1, most=MOST_TEXTS, what=f"a list of 1 to {MOST_TEXTS} strings")
     return fields(
         "model input",

@@ -36,9 +36,16 @@ class Read(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """The current place of tracing: the path of the running module, the path of each module by identity, the names of
-    the parameters, the bounds of sizes that modules have added, and, while gradients are traced, the values that stand
-    for parameters, by the identity of these, what is read besides, and whether nodes keep the line that made them.
+    """The current place of tracing.
+
+    Args:
+        path: of the running module.
+        names: the path of each module, by identity.
+        parameters: their names.
+        bounds: those of sizes that modules have added.
+        given: while gradients are traced: the values that stand for parameters, by the identity of these.
+        read: while gradients are traced: other values that may change before the graph runs again.
+        placed: whether nodes keep the line that made them.
     """
 
     path: str

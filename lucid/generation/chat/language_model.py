@@ -121,7 +121,7 @@ class Answer:
 
     @property
     def kept(self) -> int:
-        """How many tokens of the prompt were not read, as an earlier prompt and its answer began with them."""
+        """How many tokens of the prompt were not read again: an earlier prompt and its answer began with them."""
         return self._tokens.kept
 
     @property

@@ -111,7 +111,7 @@ def limit_memory(most: int) -> None:
 
 
 def end_after(seconds: float) -> None:
-    """Have the system end this process, for when nobody is left to do so, except on Windows; 0: no longer.
+    """Let the system end this process after so many seconds if nobody else does, except on Windows; 0 cancels.
 
     A limit of processor time would count earlier renderings.
     """
