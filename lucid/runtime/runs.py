@@ -58,7 +58,7 @@ class Runs:
 
     def __init__(self, flush: bool) -> None:
         self.mode = denormals.flushed if flush else nullcontext
-        self._options: set[onnxruntime.RunOptions] = set()
+        self._options: dict[onnxruntime.RunOptions, bool] = {}  # whether each is cancelled
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class Runs:
             RunCancelled: if another thread called `cancel`.
         """
         with self._lock:
-            self._options.add(options)
+            self._options[options] = False
         try:
             with self.mode():
                 return compute(options)
@@ -81,13 +81,14 @@ class Runs:
             raise
         finally:
             with self._lock:
-                self._options.discard(options)
+                if self._options.pop(options):  # a later run may have the same options
+                    options.terminate = False
 
     def cancel(self) -> None:
         """Stop all of them, between two nodes. Later runs are not affected."""
         with self._lock:
             for options in self._options:
-                options.terminate = True
+                self._options[options] = options.terminate = True
 
 
 class BoundRun:
@@ -117,10 +118,7 @@ class BoundRun:
         """
         for name, value in self._copied.items():
             self._binding.bind_ortvalue_input(name, value)
-        try:
-            self._runs.run(self._compute, self._options)
-        finally:
-            self._options.terminate = False  # a later run is another one
+        self._runs.run(self._compute, self._options)
 
     def outputs(self) -> dict[str, Any]:
         """The outputs of the last run: OrtValues by name."""
