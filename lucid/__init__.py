@@ -5,6 +5,7 @@ with `lucid.export` and `lucid.runtime`.
 """
 
 import os as _os
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,29 @@ else:
         if name not in globals():
             raise _public.unknown(f"module {__name__!r}", name, __dir__(), _why_absent("lucid", name))
         return globals()[name]
+
+    class _Namespaces:
+        """Finds what `lucid` offers as a namespace without a file of its own: `import lucid.losses`, `lucid.linalg`."""
+
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+            package, _, attribute = name.rpartition(".")
+            if package != __name__ or attribute not in __dir__():
+                return None
+            kinds = type(_sys), _import_module("lucid.core.torch_names.namespaces").Namespace
+            if not isinstance(__getattr__(attribute), kinds):
+                return None
+            return _import_module("importlib.machinery").ModuleSpec(name, _Namespaces)
+
+        @staticmethod
+        def create_module(spec: Any) -> None:
+            return None
+
+        @staticmethod
+        def exec_module(module: Any) -> None:
+            _sys.modules[module.__name__] = __getattr__(module.__name__.rpartition(".")[2])
+
+    _sys.meta_path.append(_Namespaces)
 
     def __dir__() -> list[str]:
         return sorted({*_load(), *_PARTS, "compile", "losses", "__version__"})

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import lucid
 from lucid.core import offered as public
+from lucid.core.torch_names.namespaces import Namespace
 
 ROOT = Path(__file__).parents[1]
 
@@ -32,6 +35,7 @@ HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "toke
         ("import lucid; lucid.__version__", set()),
         ("import lucid.cli.app", set()),
         ("import lucid, lucid.nn", {"numpy"}),
+        ("from lucid.losses import mse_loss; import lucid.linalg as l; from lucid.cuda import is_available", {"numpy"}),
         ("from lucid._tensor import Tensor; Tensor.randn(2, 3) + 1", {"numpy"}),
         ("from lucid.ops.tensor.tensor import Tensor; Tensor.randn(2, 3) + 1", {"numpy"}),
         ("import lucid; lucid.nn.MultiHeadAttention(8, 2)(lucid.randn(1, 2, 8))", {"numpy"}),
@@ -44,6 +48,7 @@ HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "toke
         "import",
         "command",
         "nn",
+        "namespaces",
         "tensor, as it was",
         "tensor",
         "eager",
@@ -55,6 +60,17 @@ HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "toke
 )
 def test_only_what_is_used_is_loaded(code: str, expected: set[str]) -> None:
     assert loaded_after(code) & HEAVY == expected
+
+
+def test_every_namespace_is_imported_by_its_address() -> None:
+    kinds = ModuleType, Namespace
+    namespaces = {name for name in dir(lucid) if isinstance(getattr(lucid, name), kinds)}
+    assert {"losses", "optim", "linalg", "autograd", "distributed"} <= namespaces
+    for name in namespaces:
+        assert import_module(f"lucid.{name}") is getattr(lucid, name)
+    for name in ("tensor", "utils", "losses.inner"):
+        with pytest.raises(ModuleNotFoundError):
+            import_module(f"lucid.{name}")
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
