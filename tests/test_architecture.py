@@ -22,7 +22,7 @@ FLOORS = [
     ["lucid.core.process", "lucid.core.sizes", "lucid.core.targets", "lucid.core.version"],
     ["lucid.core.words"],
     ["lucid.core.graph"],
-    ["lucid.core.torch_names", "lucid.quantization"],
+    ["lucid.core.number_ranges", "lucid.core.torch_names", "lucid.quantization"],
     ["lucid.ops.kernels", "lucid.ops.tensor"],
     ["lucid.files", "lucid.ops", "lucid._tensor"],
     ["lucid.nn", "lucid.optim", "lucid.runtime"],

@@ -9,7 +9,7 @@ import numpy as np
 
 from lucid import optim
 from lucid.batch.training_tasks import DEFAULTS
-from lucid.core.graph.types import is_whole
+from lucid.core.number_ranges import Range, at_least, check_all
 
 SCHEDULES: Mapping[str, Callable[..., optim.Schedule]] = {
     "linear": optim.linear,
@@ -17,19 +17,20 @@ SCHEDULES: Mapping[str, Callable[..., optim.Schedule]] = {
     "constant": optim.constant,
 }
 """How a rate falls after the warm-up, by lr_scheduler_type."""
-_WHOLE = {
-    **dict.fromkeys(("num_train_epochs", "batch_size", "max_length", "lora", "eval_steps", "save_steps"), 1),
-    **dict.fromkeys(("early_stopping_patience", "seed"), 0),
-}
-"""Options that are whole numbers, each with the least that it may be."""
 _LARGEST = float(np.finfo(np.float32).max)  # a step computes in float32
-_SHARE: tuple[str, Callable[[float], bool]] = ("a share of at least 0, below 1", lambda x: 0 <= x < 1)
-_REAL: Mapping[str, tuple[str, Callable[[float], bool]]] = {
-    **dict.fromkeys(("val_set_size", "warmup_ratio"), _SHARE),
-    **dict.fromkeys(("learning_rate", "lora_alpha"), ("more than 0 and at most 3.4e38", lambda x: x > 0)),
-    **dict.fromkeys(("weight_decay", "max_grad_norm"), ("0 or more and at most 3.4e38", lambda x: x >= 0)),
+_COUNTS = ("num_train_epochs", "batch_size", "max_length", "lora", "eval_steps", "save_steps")
+_RANGES: Mapping[str, Range] = {
+    **dict.fromkeys(_COUNTS, at_least(1)),
+    **dict.fromkeys(("early_stopping_patience", "seed"), at_least(0)),
+    **dict.fromkeys(("val_set_size", "warmup_ratio"), Range("a share of at least 0, below 1", lambda x: 0 <= x < 1)),
+    **dict.fromkeys(
+        ("learning_rate", "lora_alpha"), Range("more than 0 and at most 3.4e38", lambda x: 0 < x <= _LARGEST)
+    ),
+    **dict.fromkeys(
+        ("weight_decay", "max_grad_norm"), Range("0 or more and at most 3.4e38", lambda x: 0 <= x <= _LARGEST)
+    ),
 }
-"""Options that are numbers, each with its range in words and as a test."""
+"""The ranges of the options that are numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,19 +90,7 @@ class TrainingOptions:
     early_stopping_patience: int = 0
 
     def __post_init__(self) -> None:
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        for name in given.keys() & _WHOLE.keys():
-            if not is_whole(given[name]):
-                raise TypeError(f"{name} is {given[name]!r}, expected a whole number")
-            if given[name] < _WHOLE[name]:
-                raise ValueError(f"{name} is {given[name]}, expected {_WHOLE[name]} or more")
-        for name in given.keys() & _REAL.keys():
-            value: float = given[name]
-            expected, holds = _REAL[name]
-            if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-                raise TypeError(f"{name} is {value!r}, expected a number")
-            if not abs(value) <= _LARGEST or not holds(value):
-                raise ValueError(f"{name} is {value}, expected {expected}")
+        check_all(vars(self), _RANGES)
         if self.task not in (None, *DEFAULTS):
             raise ValueError(f"task {self.task!r} is not trained: choose one of {', '.join(DEFAULTS)}")
         if self.lr_scheduler_type not in SCHEDULES:

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Required, TypeAlias, TypedDict
+from typing import Literal, Required, TypedDict
 
 import numpy as np
 
-from lucid.core.graph.types import is_whole
+from lucid.core.number_ranges import FINITE, Range, at_least, check, check_all
 from lucid.core.process import random
 from lucid.generation.constraints import Constraint
 from lucid.generation.logits import LogitsProcessor
 
-Range: TypeAlias = tuple[str, Callable[[float], bool]]
-"""The range of a number, in words and as a test."""
-
-_WHOLE = {
-    **dict.fromkeys(("max_new_tokens", "num_beams", "num_return_sequences", "top_k", "prompt_lookup_num_tokens"), 1),
-    **dict.fromkeys(("min_new_tokens", "no_repeat_ngram_size", "seed", "logprobs"), 0),
-    **dict.fromkeys(("pad_token_id", "forced_bos_token_id", "forced_eos_token_id"), 0),
+_COUNTS = ("max_new_tokens", "num_beams", "num_return_sequences", "top_k", "prompt_lookup_num_tokens")
+_TOKENS = ("pad_token_id", "forced_bos_token_id", "forced_eos_token_id")
+_FROM_0 = (*_TOKENS, "min_new_tokens", "no_repeat_ngram_size", "seed", "logprobs")
+_RANGES: Mapping[str, Range] = {
+    **dict.fromkeys(_COUNTS, at_least(1)),
+    **dict.fromkeys(_FROM_0, at_least(0)),
+    **dict.fromkeys(("frequency_penalty", "presence_penalty", "length_penalty"), FINITE),
+    **dict.fromkeys(("top_p", "typical_p"), Range("more than 0 and at most 1", lambda x: 0 < x <= 1)),
+    "repetition_penalty": Range("more than 0", lambda x: x > 0),
+    "temperature": Range("at least 1e-6; for the likeliest token use do_sample=False", lambda x: x >= 1e-6),
+    "min_p": Range("0 to 1", lambda x: 0 <= x <= 1),
 }
-"""Options that are whole numbers, each with the least that it may be."""
-_FINITE: Range = ("a finite number", lambda x: True)
-_SHARE: Range = ("more than 0 and at most 1", lambda x: 0 < x <= 1)
-_REAL: Mapping[str, Range] = {
-    "repetition_penalty": ("more than 0", lambda x: x > 0),
-    **dict.fromkeys(("frequency_penalty", "presence_penalty", "length_penalty"), _FINITE),
-    "temperature": ("at least 1e-6; for the likeliest token use do_sample=False", lambda x: x >= 1e-6),
-    **dict.fromkeys(("top_p", "typical_p"), _SHARE),
-    "min_p": ("0 to 1", lambda x: 0 <= x <= 1),
-}
-"""Options that are numbers, each with its range."""
+"""The ranges of the options that are numbers."""
+_ID, _USER = at_least(0), "generate: "
 _OF_SAMPLING = {"temperature": 1, "top_k": None, "min_p": None, "top_p": None, "typical_p": None}
 """Options that only sampling reads, with their defaults."""
 
@@ -111,12 +105,7 @@ class Options:
 
     def __post_init__(self) -> None:
         chosen = {name: value for name, value in vars(self).items() if value is not None}
-        for name, least in _WHOLE.items():
-            if name in chosen:
-                _whole(name, chosen[name], least)
-        for name, (expected, holds) in _REAL.items():
-            if name in chosen:
-                _real(name, chosen[name], expected, holds)
+        check_all(vars(self), _RANGES, _USER)
         if self.min_new_tokens > self.max_new_tokens:
             raise ValueError(
                 f"generate: min_new_tokens is {self.min_new_tokens}, expected at most "
@@ -151,11 +140,11 @@ class Options:
         }
         for name, several in tokens.items():
             for token in several:
-                _whole(name, token, 0)
+                check(_USER + name, token, _ID)
         if not all(self.bad_words_ids):
             raise ValueError("generate: bad_words_ids has an empty word, expected at least one token in each")
         for token, bias in self.logit_bias.items():
-            _real(f"logit_bias of token {token}", bias, *_FINITE)
+            check(f"{_USER}logit_bias of token {token}", bias, FINITE)
 
     def _check_beams(self) -> None:
         if self.early_stopping not in (True, False, "never"):
@@ -225,17 +214,3 @@ def _refuse_idle(options: Mapping[str, object], needs: str) -> None:
     if options:
         shown = ", ".join(f"{name}={value}" for name, value in options.items())
         raise ValueError(f"generate: {shown} has no effect without {needs}")
-
-
-def _whole(name: str, value: int, least: int) -> None:
-    if not is_whole(value):
-        raise TypeError(f"generate: {name} is {value!r}, expected a whole number")
-    if value < least:
-        raise ValueError(f"generate: {name} is {value}, expected {least} or more")
-
-
-def _real(name: str, value: float, expected: str, holds: Callable[[float], bool]) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"generate: {name} is {value!r}, expected a number")
-    if not math.isfinite(value) or not holds(value):
-        raise ValueError(f"generate: {name} is {value}, expected {expected}")

@@ -1,0 +1,59 @@
+"""Numbers of options, each checked against its range: `check` names the option, its value and what is expected."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lucid.core.graph.types import is_whole
+
+
+class Range(NamedTuple):
+    """Which numbers an option may be.
+
+    Args:
+        expected: the range in words.
+        holds: whether a number is in it; infinity, NaN and what float64 does not hold are in none.
+        whole: whether it is of whole numbers.
+    """
+
+    expected: str
+    holds: Callable[[float], bool]
+    whole: bool = False
+
+
+FINITE = Range("a finite number", lambda x: True)
+
+
+def at_least(least: int) -> Range:
+    """Whole numbers from `least` on."""
+    return Range(f"{least} or more", lambda x: x >= least, whole=True)
+
+
+def check(name: str, value: Any, allowed: Range) -> None:
+    """Check the value of an option.
+
+    Args:
+        name: of the option, as the message begins.
+        value: what should be a number, of Python or NumPy.
+        allowed: its range.
+
+    Raises:
+        TypeError: for anything but a number of this kind; True and False are none.
+        ValueError: for one outside of the range.
+    """
+    if not (is_whole(value) or (not allowed.whole and isinstance(value, (float, np.floating)))):
+        raise TypeError(f"{name} is {value!r}, expected a {'whole ' * allowed.whole}number")
+    number: float = value
+    if not (abs(number) <= sys.float_info.max and allowed.holds(number)):
+        raise ValueError(f"{name} is {value}, expected {allowed.expected}")
+
+
+def check_all(options: Mapping[str, object], ranges: Mapping[str, Range], user: str = "") -> None:
+    """Check each option that has a range, if it is not None; `user` begins the messages. Raises as `check`."""
+    for name, allowed in ranges.items():
+        if options[name] is not None:
+            check(user + name, options[name], allowed)
