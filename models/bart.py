@@ -233,7 +233,8 @@ class BartOnTexts(decoder_heads.States[BartConfig]):
         return ops.take_along(input_ids, kept.sum(1, keepdims=True) - 1, axis=1)
 
 
-class BartForSequenceClassification(decoder_heads.EndClassifier[BartConfig], BartOnTexts, on=Bart): ...
+class BartForSequenceClassification(decoder_heads.EndClassifier[BartConfig], BartOnTexts, on=Bart):
+    head_names: ClassVar = dict.fromkeys(("bart", "mbart"), ("model.", {}))
 
 
 class BartForQuestionAnswering(decoder_heads.QuestionAnswerer[BartConfig], BartOnTexts, on=Bart): ...

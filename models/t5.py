@@ -362,7 +362,8 @@ class T5OnTexts(decoder_heads.States[T5Config]):
         return F.kept_positions(self.decoder(shifted, memory, key_mask), kept)
 
 
-class T5ForSequenceClassification(decoder_heads.EndClassifier[T5Config], T5OnTexts, on=T5): ...
+class T5ForSequenceClassification(decoder_heads.EndClassifier[T5Config], T5OnTexts, on=T5):
+    head_names: ClassVar = dict.fromkeys(("t5", "mt5", "umt5"), ("transformer.", {}))
 
 
 class T5ForQuestionAnswering(decoder_heads.QuestionAnswerer[T5Config], T5OnTexts, on=T5): ...

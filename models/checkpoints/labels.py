@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,6 +63,7 @@ def with_labels(base: Checkpoint[C], task: str, key: str, expected: int | None =
     return replace(
         base,
         read=reading_labels(base.read, key, expected),
+        read_unlabelled=base.read,
         # How sentence-transformers makes scores of the logits of a cross-encoder.
         ignored_options=[*base.ignored_options, "sentence_transformers|sbert_ce_.*"],
         head=task,
@@ -71,7 +73,9 @@ def with_labels(base: Checkpoint[C], task: str, key: str, expected: int | None =
 
 # New heads -----------------------------------------------------------------------------------------------------------
 
-TASK, _BASE, _ENDING = "text-classification", "feature-extraction", "ForSequenceClassification"
+TASK, _ENDING = "text-classification", "ForSequenceClassification"
+_BASES = ("text2text-generation", "feature-extraction")
+"""The tasks without this head: the first that a family has is that of the whole model."""
 
 
 def has_labels(source: str | os.PathLike[str]) -> bool:
@@ -81,13 +85,13 @@ def has_labels(source: str | os.PathLike[str]) -> bool:
         ConfigError: for a model that has no such class; also as `lucid.models.load`.
         OSError: if a file is missing.
     """
-    options, (reader, _) = _opened(source)
+    options, reader = _opened(source)
     return holds(reader, options)
 
 
 def head_names(model: Pretrained[Any]) -> set[str]:
     """The names of a model's parameters that the encoder or decoder alone does not have."""
-    base = class_of(model.checkpoint.family.tasks[_BASE])
+    base = _base(model.checkpoint.family.tasks)
     own = model.state_dict().keys()
     with nn.init.skip(at_most=len(own) + 1000):
         return {*own} - base(model.config).state_dict().keys()
@@ -112,11 +116,12 @@ def write_with_labels(
         KeyError: for weights that the checkpoint lacks.
         OSError: if a file is missing or cannot be written.
     """
-    options, (reader, base) = _opened(source)
+    options, reader = _opened(source)
     known = reader.checkpoint.head_names
     prefix, names = known.get(options.model_type, ("", {}))  # checkpoints of decoders have the names already
     with building(options.where, options.weights):
-        model = reader(replace(base.checkpoint.read(options.again()), num_labels=len(labels)))
+        config = (reader.checkpoint.read_unlabelled or reader.checkpoint.read)(options.again())
+        model = reader(replace(config, num_labels=len(labels)))
     own, stored, loaded = model.state_dict(), dict[str, Array](), set[str]()
     for key, weight in options.weights.items():
         kept = key if key.startswith(prefix) else prefix + key
@@ -128,7 +133,7 @@ def write_with_labels(
         raise KeyError(f"{options.where}: the checkpoint has no {', '.join(absent[:3])}, expected all of a model")
     if options.model_type not in known and not all(name.startswith("score.") for name in new):
         raise ConfigError(f"{options.where}: how a new head of model_type {options.model_type} is stored is not known")
-    random, deviation = np.random.default_rng(seed), float(options.options.get("initializer_range") or 0.02)
+    random, deviation = np.random.default_rng(seed), _deviation(options)
     for name in new:
         layer, _, part = name.rpartition(".")
         stored[f"{names.get(layer, layer)}.{part}"] = _new(name, own[name].numpy().shape, random, deviation)
@@ -145,17 +150,30 @@ def write_with_labels(
     lucid.save(Path(folder) / "model.safetensors", stored, {"format": "pt"})
 
 
-def _opened(source: str | os.PathLike[str]) -> tuple[Config, tuple[Reader, Reader]]:
-    """The options of a checkpoint, and its classes with this head and without one."""
+def _opened(source: str | os.PathLike[str]) -> tuple[Config, Reader]:
+    """The options of a checkpoint, and its class with this head."""
     path = local_checkpoint(source)
     modules = read_modules(path)
     options = read_options(path if modules is None else modules.encoder)
     tasks = family_of(options.model_type).tasks
-    if TASK not in tasks or _BASE not in tasks:
+    if TASK not in tasks or not any(task in tasks for task in _BASES):
         raise ConfigError(
             f"{options.where}: model_type {options.model_type} has no head for {TASK}; it has {', '.join(tasks)}"
         )
-    return options, (class_of(tasks[TASK]), class_of(tasks[_BASE]))
+    return options, class_of(tasks[TASK])
+
+
+def _base(tasks: Mapping[str, str]) -> Reader:
+    """The class without a head, of the classes of a family by task."""
+    return class_of(next(tasks[task] for task in _BASES if task in tasks))
+
+
+def _deviation(options: Config) -> float:
+    """That of a new head's matrices, as transformers' class of the model type begins with."""
+    if options.model_type in ("t5", "mt5", "umt5"):
+        return float(options.get("initializer_factor", float, 1.0)) / math.sqrt(options.size("d_model", 512))
+    name = "init_std" if options.model_type in ("bart", "mbart") else "initializer_range"
+    return float(options.options.get(name) or 0.02)
 
 
 def _new(name: str, shape: Sequence[int], random: np.random.Generator, deviation: float) -> Array:

@@ -70,6 +70,7 @@ class Checkpoint(Generic[C]):
     Args:
         family: declares the values of model_type in config.json that are accepted, and the classes by task.
         read: makes the model's config from the options of config.json.
+        read_unlabelled: the same where the checkpoint has no head yet, so that nothing says how many labels there are.
         ignored_options: regular expressions for the whole names of options that transformers reads, but not for what
             this model computes: for training, or for heads that it does not have.
         renames: pairs (regular expression, replacement), applied in order to each key.
@@ -92,6 +93,7 @@ class Checkpoint(Generic[C]):
     renames: Sequence[tuple[str, str]] = ()
     ignored_keys: Sequence[str] = ()
     tied_keys: Mapping[str, str] = field(default_factory=dict)
+    read_unlabelled: Callable[[Config], C] | None = None
     head: str | None = None
     head_keys: Sequence[str] = ()
     head_names: Mapping[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)

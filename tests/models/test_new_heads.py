@@ -1,0 +1,48 @@
+"""New heads for classes have transformers' names and deviation, and the other weights are as they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.models.checkpoints.config import ConfigError
+from lucid.models.checkpoints.labels import head_names, write_with_labels
+from tests.models import goldens
+
+HEAD = {f"classification_head.{layer}.{kind}" for layer in ("dense", "out_proj") for kind in ("weight", "bias")}
+
+
+@pytest.mark.parametrize(
+    ("variant", "name", "prefix", "deviation"),
+    [
+        ("bart/base", "BartForSequenceClassification", "model.", 0.02),
+        ("mbart/base", "MBartForSequenceClassification", "model.", 0.02),
+        ("t5/v1_1", "T5ForSequenceClassification", "transformer.", 16**-0.5),
+        ("mt5/base", "MT5ForSequenceClassification", "transformer.", 16**-0.5),
+        ("umt5/base", "UMT5ForSequenceClassification", "transformer.", 16**-0.5),
+    ],
+)
+def test_encoder_decoders_get_a_head(variant: str, name: str, prefix: str, deviation: float, tmp_path: Path) -> None:
+    source = goldens.folder(variant)
+    write_with_labels(source, ["a", "b", "c"], tmp_path)
+    before, after = lucid.load(source), lucid.load(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [name]
+    assert {key for key in after if not key.startswith(prefix)} == HEAD
+    dropped = ("lm_head.weight", "final_logits_bias")
+    kept = {prefix + key.removeprefix(prefix): array for key, array in before.items() if key not in dropped}
+    assert {*after} - HEAD == {*kept}
+    assert all(np.array_equal(after[key], array) for key, array in kept.items())
+    dense = after["classification_head.dense.weight"]
+    assert dense.std() == pytest.approx(deviation, rel=0.2) and not after["classification_head.dense.bias"].any()
+    model: Any = lucid.models.load(tmp_path)
+    assert head_names(model) == HEAD and model.config.num_labels == 3
+
+
+def test_a_type_without_such_a_class_in_transformers_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="model_type is 'marian', supported for text-classification .*: bart, mbart"):
+        write_with_labels(goldens.folder("marian/base"), ["a", "b"], tmp_path)
