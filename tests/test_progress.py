@@ -18,12 +18,13 @@ from rich.progress import Progress
 
 import lucid
 from lucid import nn
-from lucid.cli.progress import _Phases
+from lucid.cli import progress
+from lucid.cli.progress import _Phases, in_a_log
 from lucid.core.words.progress import Advance, listening, phase
 from lucid.export import to_onnx
 from lucid.testing.precision.search import fewest_bits
 from tests.console import LUCID
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 
 class Recorder:
@@ -119,6 +120,17 @@ def test_the_clock_goes_on_after_an_inner_total_is_reached(monkeypatch):
         (task,) = listener._progress.tasks
         first = task.elapsed
         assert not task.finished and task.elapsed > first
+
+
+def test_a_log_names_a_phase_that_takes_a_while(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_SOON", 0.0)
+    seen: list[str] = []
+    with in_a_log(), phase("exporting the step"):
+        until(lambda: seen.append(capsys.readouterr().err) or "".join(seen) == "exporting the step ...\n")
+    monkeypatch.setattr(progress, "_SOON", 3600.0)
+    with in_a_log(), phase("writing"):
+        pass
+    assert capsys.readouterr().err == ""
 
 
 def test_a_search_for_bits_shows_its_rounds():

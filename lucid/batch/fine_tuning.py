@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,9 +48,10 @@ from lucid.core.version import __version__
 from lucid.core.words.name_patterns import named
 from lucid.core.words.progress import phase
 from lucid.export.training import evaluation_step, training_step
+from lucid.files.checksums import checked, with_checksum
 from lucid.files.folders import check_place, new_folder, sole_writer
 from lucid.files.hub import local_checkpoint, published_name
-from lucid.files.weights import load, save
+from lucid.files.weights import WeightsError, load, save
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.gradients.transforms import chosen_parameters
 from lucid.layouts.checkpoint_files import CONFIG, PROMPTS, copy_files, files_home, sources, write_json, write_tokenizer
@@ -127,7 +129,8 @@ def fine_tune(
         FileNotFoundError, KeyError: for files or columns that are not there.
         ValueError: for rows that cannot be learned from, by their number; options that do not fit the model or each
             other; a folder in which another training was interrupted, by what differs.
-        ConfigError, WeightsError: for a checkpoint that is not read, or has no weights for the task.
+        ConfigError, WeightsError: for a checkpoint that is not read, or has no weights for the task. WeightsError also
+            for a damaged checkpoint of this training.
         TrainingError: for a loss that is not finite; it names the step and the layer.
         OSError: for a file that cannot be read or written. A note of this error and of KeyboardInterrupt says how to
             go on.
@@ -195,9 +198,11 @@ def _working(work: Path, record: Mapping[str, Any]) -> Iterator[None]:
     try:
         write_json(work / _RUN, record)
         yield
-    except (TrainingError, OSError, KeyboardInterrupt) as error:
+    except (TrainingError, WeightsError, OSError, KeyboardInterrupt) as error:
         if (work / _CHECKPOINT).exists():
-            if isinstance(error, TrainingError):
+            if isinstance(error, WeightsError):
+                error.add_note(f"to begin again, remove {work}")
+            elif isinstance(error, TrainingError):
                 error.add_note(f"to begin again with other options, such as a lower learning rate, remove {work}")
             else:
                 error.add_note(f"{work} has its last checkpoint; the same command goes on from there")
@@ -277,16 +282,20 @@ class _Run:
         self._held = evaluation.each("reading texts", self._task.example) if evaluation else self._hold_out()
         if options.early_stopping_patience and not self._held:
             raise ValueError(
-                "early_stopping_patience: there is one row, and none to evaluate; give eval_dataset (--eval)"
+                f"early_stopping_patience: there are too few rows to evaluate with some, {len(self._examples)}; give "
+                "eval_dataset (--eval)"
             )
-        seen = min(int(options.batch_size or 1), len(self._examples))
-        if seen < self._task.least:
+        counts = {"batch_size": int(options.batch_size or 1), "the number of rows to learn from": len(self._examples)}
+        if self._held:
+            counts["that to evaluate with"] = len(self._held)
+        if min(counts.values()) < self._task.least:
+            told = ", ".join(f"{name} is {count}" for name, count in counts.items())
             raise ValueError(
-                f"batch_size is {options.batch_size} and the number of rows to learn from {len(self._examples)}, "
-                f"expected {self._task.least} or more of both: each text's positive is told from those of the "
+                f"{told}, expected {self._task.least} or more of each: each text's positive is told from those of the "
                 "other rows of a step; give a larger batch_size, more rows, or a column of negatives"
             )
-        self._per_epoch = -(-len(self._examples) // int(options.batch_size or 1))
+        self._parts = self._divided(len(self._examples))
+        self._per_epoch = len(self._parts)
         self._total = self._per_epoch * int(options.num_train_epochs or 1)
 
     def _adapted(self) -> Pretrained[Any]:
@@ -298,12 +307,14 @@ class _Run:
             with phase("quantizing"):
                 model = quantize(model, options.bits, skip=sorted({name.rpartition(".")[0] for name in self._head}))
         tables = {path for path, module in model.named_modules() if isinstance(module, Embedding)}
-        heads = head_names(self._base)
-        targets = [name if {*"*."} & {*name} else f"*.{name}" for name in options.target_modules] or [
+        heads = head_names(self._base)  # that of a classifier is trained as a whole
+        products = [
             place.key
             for place, (_, use) in declared_weights(model).items()
             if use != "table" and place.path not in tables and place.key not in heads
         ]
+        patterns = [name if {*"*."} & {*name} else f"*.{name}" for name in options.target_modules] or products
+        targets = list(named("target_modules", patterns, products))
         random.manual_seed(options.seed)
         return LoRA.add(model, options.lora, targets, alpha=options.lora_alpha)
 
@@ -322,13 +333,20 @@ class _Run:
 
     def _hold_out(self) -> list[Any]:
         """Take the share of the rows that is evaluated; it follows from the seed."""
-        share = self._options.val_set_size
-        count = min(max(1, round(share * len(self._examples))), len(self._examples) - 1) if share else 0
+        share, least, rows = self._options.val_set_size, self._task.least, len(self._examples)
+        count = min(max(least, round(share * rows)), rows - least) if share else 0
+        count = count if count >= least else 0
         order = np.random.default_rng((self._options.seed, _HELD)).permutation(len(self._examples))
         held = {*order[:count].tolist()}
         taken = [self._examples[row] for row in sorted(held)]
         self._examples = [each for row, each in enumerate(self._examples) if row not in held]
         return taken
+
+    def _divided(self, rows: int) -> list[slice]:
+        """The rows of each batch: too few that remain for one of their own belong to the last one."""
+        size = int(self._options.batch_size or 1)
+        firsts = range(0, rows - self._task.least + 1, size)
+        return [slice(first, rows if first == firsts[-1] else first + size) for first in firsts]
 
     def train(self, begun: Callable[[Begun], object], evaluated: Callable[[Mapping[str, float]], object]) -> History:
         """Make the steps that are missing; returns the history."""
@@ -379,7 +397,7 @@ class _Run:
                 training.save(checkpoint, json.dumps([history, total, counted]))
                 raise
         best = self._best(history)
-        self._weights: Mapping[str, Array] = training.weights() if best is None else load(self._place_of(best))
+        self._weights: Mapping[str, Array] = training.weights() if best is None else self._stored(best)
         losses = [entry["eval_loss"] for entry in history[-1:] if "eval_loss" in entry]
         if best is None and not all(np.isfinite(each).all() for each in (*self._weights.values(), *losses)):
             raise TrainingError("the last step has given weights of NaN, infinity or near it; take a lower rate")
@@ -401,7 +419,7 @@ class _Run:
         warmup = min(math.ceil(options.warmup_ratio * self._total), self._total - 1)
         return optim.AdamW(
             SCHEDULES[options.lr_scheduler_type](options.learning_rate, *steps, warmup=warmup),
-            weight_decay={name: options.weight_decay * (own[name].ndim > 1) for name in names},
+            weight_decay={name: options.weight_decay * _decays(name, own[name].ndim) for name in names},
             clip=options.max_grad_norm or None,
         )
 
@@ -409,18 +427,17 @@ class _Run:
         """What a step learns from: each epoch has an order of its own, which follows from the seed."""
         epoch, place = divmod(step, self._per_epoch)
         order = np.random.default_rng((self._options.seed, epoch)).permutation(len(self._examples))
-        size = int(self._options.batch_size or 1)
-        return self._task.batch([self._examples[row] for row in order[place * size : (place + 1) * size]])
+        return self._task.batch([self._examples[row] for row in order[self._parts[place]]])
 
     # Evaluations ------------------------------------------------------------------------------------------------------
 
     def _evaluation(self, training: Training, session: Session | None) -> dict[str, float]:
         if session is None:
             return {}
-        size, losses, counts, found = int(self._options.batch_size or 1), list[float](), list[float](), list[Array]()
+        losses, counts, found = list[float](), list[float](), list[Array]()
         with phase("evaluating", len(self._held), "rows") as advance:
-            for first in range(0, len(self._held), size):
-                batch = self._held[first : first + size]
+            for part in self._divided(len(self._held)):
+                batch = self._held[part]
                 results = training.evaluate(session, **self._task.batch(batch))
                 losses.append(float(results["loss"]))
                 counts.append(float(results["counted"]))
@@ -447,7 +464,10 @@ class _Run:
 
     def _keep_best(self, training: Training, history: History) -> None:
         if self._best(history) == training.steps:
-            save(self._place_of(training.steps), training.weights())
+            save(self._place_of(training.steps), with_checksum(training.weights()))
+
+    def _stored(self, step: int) -> Mapping[str, Array]:
+        return checked(load(self._place_of(step)), self._place_of(step))
 
     def _drop_others(self, saved: History, history: History) -> None:
         """Remove weights that are neither the best now nor those of the history that the checkpoint has."""
@@ -481,6 +501,11 @@ class _Run:
             write_modules(model.config.sentence_layers, model.config.hidden_size, folder)
 
 
+def _decays(name: str, axes: int) -> bool:
+    """Whether a parameter decays: a matrix, but not the biases or norms of several heads or experts."""
+    return axes > 1 and not re.search("bias|norm", name)
+
+
 def _task_of(origin: Path) -> str:
     modules = read_modules(origin)
     options = read_options(origin if modules is None else modules.encoder)
@@ -493,10 +518,16 @@ def _task_of(origin: Path) -> str:
 def _with_head(origin: Path, place: Path, rows: _Rows, seed: int) -> tuple[Path, Labels]:
     """The checkpoint with a head, a new one if it has none, and its labels."""
     if has_labels(origin):
-        names = read_json(files_home(origin) / CONFIG).get("id2label") or {}
+        options = read_json(files_home(origin) / CONFIG)
+        names = options.get("id2label") or {}
         model: Pretrained[Any] = models.load(origin, CLASSES)
-        count = range(model.config.num_labels)
-        return origin, Labels([str(names.get(str(number), f"LABEL_{number}")) for number in count])
+        count, kind = model.config.num_labels, options.get("problem_type")
+        if count < 2 or kind not in (None, "single_label_classification"):
+            raise ValueError(
+                f"{origin}: its head has num_labels {count} and problem_type {kind!r}, expected two classes or more of "
+                "which each text has one; train a checkpoint without this head"
+            )
+        return origin, Labels([str(names.get(str(number), f"LABEL_{number}")) for number in range(count)])
     labels = Labels.of(rows.each("reading labels", lambda row: Labels.key(row[-1])))
     if not place.exists():
         with new_folder(place) as folder:

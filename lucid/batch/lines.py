@@ -74,7 +74,8 @@ class LineSource:
 
     Raises:
         KeyError: for a column that is not there.
-        ValueError: for CSV without columns, with two of one name, or with a quote that is not closed.
+        ValueError: for CSV without columns, with two of one name, or with a quote that is not closed; for files with
+            rows of which none can be read.
     """
 
     def __init__(self, files: tuple[str, ...], inputs: tuple[str, ...], separator: str | None) -> None:
@@ -87,6 +88,9 @@ class LineSource:
                 self._index(file, types)
                 advance(1)
         self.total = sum(self._rows)
+        if self.total and not types:
+            first = next(file for file, rows in zip(files, self._rows, strict=True) if rows)
+            raise ValueError(f"no row can be read: {next(self._records(first, 0, 1)).row}")
         for name in inputs:
             if name not in types and self.total:
                 raise no_column(name, files[0], list(types))
@@ -175,6 +179,10 @@ def _json_records(stream: Any, file: str, start: int, line: int) -> Iterator[Rec
 
 
 def _object(raw: bytes, line: int, file: str) -> Mapping[str, Any] | RowError:
+    if raw.lstrip().startswith(b"["):
+        return RowError(
+            f"line {line} of {file} begins a JSON array, expected a line for each object, as jq -c '.[]' writes them"
+        )
     try:
         parsed = json.loads(raw.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lucid.batch.rows import Ready, RowError, missing
-from lucid.core.graph.types import Array
+from lucid.core.graph.types import Array, is_whole
 from lucid.generation.chat.long_texts import tokenized, truncated
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.layouts.checkpoint_files import PROMPTS
@@ -50,8 +50,8 @@ class TextReader:
         if unknown := [name for name in names if name not in _KEYS]:
             raise ValueError(f"{tokenizer.where}: the model takes {', '.join(unknown)}, which is not made of text")
         self._names, self._max_characters, self._prompt = tuple(names), max_characters, prompt
-        self.library, padding = tokenizer.library, tokenizer.library.padding
-        self.pad_id = _pad_id(tokenizer) if padding is None else int(padding["pad_id"])
+        self.library = tokenizer.library
+        self._pad_id = _pad_id(tokenizer, config)
         self.max_length = _length(tokenizer, config, max_length)
         self.library.no_padding()
         if self.max_length is None:
@@ -85,8 +85,8 @@ class TextReader:
         """The inputs of the model (N, L) int64, padded on the right to the longest row."""
         longest = max(one["input_ids"].size for one in batch)
         arrays = {name: np.zeros((len(batch), longest), np.int64) for name in self._names}
-        if self.pad_id and "input_ids" in arrays:
-            arrays["input_ids"][:] = self.pad_id
+        if self._pad_id and "input_ids" in arrays:
+            arrays["input_ids"][:] = self._pad_id
         for row, one in enumerate(batch):
             for name, array in arrays.items():
                 array[row, : one["input_ids"].size] = one[name]
@@ -124,7 +124,13 @@ def checked_text(value: Any, max_characters: int, positions: int | None = None) 
     return str(value)
 
 
-def _pad_id(tokenizer: Tokenizer) -> int:
+def _pad_id(tokenizer: Tokenizer, config: Mapping[str, Any]) -> int:
+    """The id of padding: the model's, which may tell the end of a text by it, or else the tokenizer's."""
+    told = config.get("pad_token_id")
+    if is_whole(told) and told >= 0:
+        return told
+    if (padding := tokenizer.library.padding) is not None:
+        return int(padding["pad_id"])
     token = tokenizer.special_tokens.get("pad_token")
     number = None if token is None else tokenizer.library.token_to_id(token)
     return 0 if number is None else int(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from lucid.core.graph.types import Array, TensorType, int64, spec
 from lucid.core.words.suggestions import did_you_mean
 from lucid.generation.chat.template import ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.models.parts.decoder_heads import EndClassifier, LastTokenClassifier
 from lucid.nn import functional as F
 from lucid.ops.creation import arange
 from lucid.ops.tensor.tensor import Tensor
@@ -25,6 +27,7 @@ from lucid.ops.tensor.tensor import Tensor
 CLASSES, SENTENCES, TEXTS = "text-classification", "sentence-similarity", "text-generation"
 IGNORED = -100
 _LONGEST = 1 << 24  # characters of a text
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")  # a text that is a number, and no other text is this one
 
 
 class Defaults(NamedTuple):
@@ -133,12 +136,18 @@ class Classification(TrainingTask):
         self._model, self._reader, self._labels = model, reader, labels
         self._names = _of_text(model)
         self.specs = {**self._names, "labels": spec("N", dtype=int64)}
-        padding = getattr(model.config, "pad_token_id", None)
-        if isinstance(padding, int):  # a decoder looks for the last token before it
-            reader.pad_id = padding
+        self._end = model.config.eos_token_id if isinstance(model, EndClassifier) else None
+        if isinstance(model, LastTokenClassifier) and model.config.pad_token_id is None:
+            raise ValueError(
+                "the config of the checkpoint has no pad_token_id, before which its classifier looks for the end of a "
+                "text; add one to config.json"
+            )
 
     def example(self, values: Sequence[Any]) -> tuple[Any, int]:
-        return self._reader.ready(values[:-1]).data, self._labels.number(values[-1])
+        data = self._reader.ready(values[:-1]).data
+        if self._end is not None and self._end not in data["input_ids"]:
+            raise RowError(f"its tokens lack the end, id {self._end}, at which the model reads the class")
+        return data, self._labels.number(values[-1])
 
     def batch(self, examples: Sequence[tuple[Any, int]]) -> dict[str, Array]:
         arrays = self._reader.arrays([data for data, _ in examples])
@@ -192,13 +201,17 @@ class Labels:
 
     @staticmethod
     def key(value: Any) -> int | str:
-        """A label as a number or a name; raises RowError."""
-        if missing(value) or value == "":
+        """A label as a number or a name, as which text with leading zeros counts; raises RowError."""
+        if missing(value) or (isinstance(value, str) and not value.strip()):
             raise RowError("the label is missing")
+        if isinstance(value, str):
+            if value != value.strip():
+                raise RowError(f"the label is {value!r}, expected no spaces around it")
+            if any("\ud800" <= each <= "\udfff" for each in value):  # bytes that are not UTF-8
+                raise RowError(f"the label is {value!r}, expected text in UTF-8")
+            return int(value) if _NUMBER.fullmatch(value) else value
         if isinstance(value, float) and value.is_integer():
             return int(value)
-        if isinstance(value, str):
-            return int(value) if value.isascii() and value.isdecimal() else value
         if not isinstance(value, (int, np.integer)):
             raise RowError(f"the label is {value!r}, expected a name or a whole number")
         return int(value)
@@ -356,11 +369,18 @@ class Generation(TrainingTask):
         return self._encoded(text, spans, whole=True)
 
     def _encoded(self, text: str, spans: Sequence[tuple[int, int]], whole: bool = False) -> Learned:
-        """The ids of a text; those of characters in the spans are learned. An end is added if it is not `whole`."""
+        """The ids of a text; those of characters in the spans are learned.
+
+        If the text is not `whole`, an end is learned as well: the tokenizer's own, or one that is added here.
+        """
         found = self._tokenizer.library.encode(text, add_special_tokens=not whole)
         inside = [any(start < last <= stop for start, stop in spans) for _, last in found.offsets]
-        end = [] if whole or found.ids[-1:] == self._end else self._end
-        return Learned(np.array([*found.ids, *end], np.int64), np.array([*inside, *(True for _ in end)], bool))
+        ids = list(found.ids)
+        if not whole:
+            if ids[-1:] == self._end:  # which no characters of the text belong to
+                ids, inside = ids[:-1], inside[:-1]
+            ids, inside = [*ids, *self._end], [*inside, *(True for _ in self._end)]
+        return Learned(np.array(ids, np.int64), np.array(inside, bool))
 
 
 def _parsed(value: str) -> list[Any]:

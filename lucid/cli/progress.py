@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
@@ -18,6 +20,7 @@ from lucid.core.words.progress import Advance, listening
 from lucid.core.words.safe_text import visible
 
 _EVERY = 30.0  # seconds between two lines of a log
+_SOON = 3.0  # seconds after which a log names a phase
 _WIDE = 110  # columns of a terminal in which a bar has room next to numbers
 
 
@@ -108,12 +111,14 @@ def so_far(done: float, total: float, unit: str, seconds: float) -> str:
 
 
 class _Lines:
-    """A listener that writes a line now and then, for a log; only for phases with a unit that people count."""
+    """A listener for a log: the name of each phase that takes a while, and now and then what a counted one has done."""
 
     @contextmanager
     def __call__(self, name: str, total: int | None, unit: str) -> Iterator[Advance]:
         start = last = time.monotonic()
         done = 0
+        named = threading.Timer(_SOON, partial(print, f"{visible(name)} ...", file=sys.stderr, flush=True))
+        named.daemon = True
 
         def advance(more: int) -> None:
             nonlocal done, last
@@ -122,7 +127,11 @@ class _Lines:
                 last = now
                 print(so_far(done, total, unit, now - start), file=sys.stderr, flush=True)
 
-        yield advance
+        named.start()
+        try:
+            yield advance
+        finally:
+            named.cancel()
 
 
 def in_a_log() -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ import onnx
 
 from lucid.core.graph.types import Array, show_shape
 from lucid.core.process.interrupts import uninterrupted
+from lucid.files.checksums import checked, with_checksum
 from lucid.files.weights import load, save
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.changed_models import Model, inner_values, with_inner_values
@@ -61,7 +62,8 @@ class Training:
         ValueError: for a model that is no training step, or a checkpoint of another one.
         KeyError: listing weights, and of a checkpoint parts of the state, that are missing.
         TypeError, ValueError: for one of another element type or shape.
-        ModelError, ProviderError, WeightsError, OSError: as `Session` and `lucid.load`.
+        ModelError, ProviderError, WeightsError, OSError: as `Session` and `lucid.load`; WeightsError also for a
+            checkpoint in which a byte has changed since it was written.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class Training:
             arrays = load(Path(start))
             if STEP not in arrays:
                 raise KeyError(f"{os.fspath(start)}: lacks {STEP}, expected a checkpoint of Training.save")
+            arrays = checked(arrays, start)
             if bytes(arrays.get(FILE, b"")) != self._file:
                 raise ValueError(
                     f"{os.fspath(start)}: is a checkpoint of another training step: its file has other frozen weights "
@@ -187,6 +190,8 @@ class Training:
     def save(self, path: str | os.PathLike[str], notes: str = "") -> None:
         """Write weights, state and the number of steps as a safetensors file, which appears whole or not at all.
 
+        It has a checksum, so that a damaged file is not continued.
+
         Args:
             path: where to write.
             notes: what `notes` of a training has that continues it.
@@ -196,7 +201,7 @@ class Training:
         """
         arrays = {name: numpy_of(value) for name, value in self._carried.values.items()}
         told = {FILE: np.frombuffer(self._file, np.uint8), NOTES: np.frombuffer(notes.encode(), np.uint8)}
-        save(path, {**arrays, **told, STEP: np.array(self.steps)})
+        save(path, with_checksum({**arrays, **told, STEP: np.array(self.steps)}))
 
     @cached_property
     def _file(self) -> bytes:

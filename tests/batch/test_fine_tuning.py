@@ -396,9 +396,9 @@ def test_two_processes_do_not_train_into_one_folder(
             "encoder",
             DUETS,
             {"task": None, "batch_size": 1},
-            "batch_size is 1 and .* from 18, expected 2 or more of both",
+            "batch_size is 1, the .* from is 18, .* expected 2 or more of each",
         ),
-        ("encoder", DUETS[:1], {"task": None}, "batch_size is 6 and .* from 1, expected 2 or more of both"),
+        ("encoder", DUETS[:1], {"task": None}, "batch_size is 6, the .* from is 1, expected 2 or more of each"),
         ("vision", ROWS, {}, "model_type vit has no head for text-classification"),
     ],
 )

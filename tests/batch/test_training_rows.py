@@ -1,0 +1,140 @@
+"""What `lucid train` makes of rows: labels, the tokens that are learned, and the rows of each step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tokenizers.processors import TemplateProcessing
+
+import lucid
+from lucid.files.weights import WeightsError
+from tests.chat.checkpoints import checkpoint
+from tests.layout_checkpoints import whole
+
+pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
+
+from lucid.batch import TrainingOptions, fine_tune  # after the check
+from lucid.batch.rows import RowError
+from lucid.batch.training_tasks import Columns, Generation, Labels
+from lucid.generation.chat import load_tokenizer
+
+FROZEN = ("embeddings.*", "encoder.*")  # so that a step is exported in no time
+
+
+def written(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return whole(tmp_path_factory.mktemp("encoder") / "encoder", "sentences/cls")
+
+
+# Labels ---------------------------------------------------------------------------------------------------------------
+
+
+def test_labels_with_leading_zeros_are_names_of_their_own() -> None:
+    labels = Labels.of([Labels.key(value) for value in ("7", "007", "10", 7)])
+    assert labels.names == ["007", "10", "7"]
+    assert [labels.number(value) for value in ("007", "7", 7, 7.0)] == [0, 2, 2, 2]
+    assert Labels.of([Labels.key(value) for value in ("10", "9", "0")]).names == ["0", "9", "10"]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("", "the label is missing"),
+        (" \t", "the label is missing"),
+        (None, "the label is missing"),
+        (float("nan"), "the label is missing"),
+        ("pay ", "the label is 'pay ', expected no spaces around it"),
+        ("p\udcff", r"the label is 'p\udcff', expected text in UTF-8"),
+        (float("inf"), "the label is inf, expected a name or a whole number"),
+        ([1], r"the label is [1], expected a name or a whole number"),
+    ],
+)
+def test_a_label_that_is_none_is_an_error(value: Any, message: str) -> None:
+    with pytest.raises(RowError) as caught:
+        Labels.key(value)
+    assert str(caught.value) == message
+
+
+def test_a_number_of_thousands_of_digits_is_a_name() -> None:
+    assert Labels.key("9" * 5000) == "9" * 5000
+
+
+# Tokens ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_that_the_tokenizer_adds_is_learned(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(checkpoint(tmp_path / "decoder"))
+    expected = ["c", "d", "</s>"]
+    for template in ("<s> $A </s>", "<s> $A", "$A"):
+        tokenizer.library.post_processor = TemplateProcessing(template, special_tokens=[("<s>", 1), ("</s>", 2)])
+        example = Generation(None, tokenizer, Columns(("prompt", "completion"), None), 40).example(["ab", "cd"])
+        assert [tokenizer.library.id_to_token(each) for each in example.ids[example.learned]] == expected
+        assert example.ids.tolist().count(2) == 1
+
+
+# The rows of a step ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pair_that_would_be_a_step_of_its_own_belongs_to_the_last_one(encoder: Path, tmp_path: Path) -> None:
+    """Alone its loss would be 0, in training and in the mean of an evaluation."""
+    words = "abcdefghijk"
+    rows = written(tmp_path / "rows.jsonl", [{"anchor": word, "positive": f"z{word}z"} for word in words])
+    options: dict[str, Any] = {"batch_size": 5, "num_train_epochs": 2, "eval_steps": 1, "val_set_size": 0}
+    history = fine_tune(encoder, rows, tmp_path / "out", TrainingOptions(**options, freeze=["embeddings.*"]))
+    assert [entry["step"] for entry in history] == [1, 2, 3, 4], "of 5 and 6 rows"
+    assert all(entry["train_loss"] > 0.1 for entry in history)
+    options |= {"val_set_size": 0.1, "num_train_epochs": 1}
+    (entry, *_) = fine_tune(encoder, rows, tmp_path / "held", TrainingOptions(**options, freeze=["embeddings.*"]))
+    assert entry["eval_loss"] > 0.1, "two rows are held out, not one"
+
+
+def test_one_pair_is_not_enough_to_evaluate_with(encoder: Path, tmp_path: Path) -> None:
+    rows = written(tmp_path / "rows.jsonl", [{"anchor": word, "positive": word} for word in "abcd"])
+    one = written(tmp_path / "one.jsonl", [{"anchor": "a", "positive": "b"}])
+    with pytest.raises(ValueError, match="that to evaluate with is 1, expected 2 or more of each"):
+        fine_tune(encoder, rows, tmp_path / "out", TrainingOptions(eval_dataset=[str(one)]))
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ['[{"text": "a", "label": 0}]', '[\n  {"text": "a", "label": 0}\n]'])
+def test_a_json_array_is_named_with_what_to_do(text: str, encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=r"line 1 of .*rows.jsonl begins a JSON array, expected a line for each obj"):
+        fine_tune(encoder, tmp_path / "rows.jsonl", tmp_path / "out", TrainingOptions(task="text-classification"))
+
+
+def test_a_flipped_byte_in_a_checkpoint_is_noticed(
+    encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = written(tmp_path / "rows.jsonl", [{"text": "ab"[row % 2], "label": row % 2} for row in range(12)])
+    options = TrainingOptions(
+        task="text-classification", batch_size=4, freeze=FROZEN, save_steps=1, eval_steps=1, early_stopping_patience=9
+    )
+    work = tmp_path / "out.training"
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
+        patch.setattr(lucid.models, "save", lambda *_: (_ for _ in ()).throw(OSError("full")))
+        fine_tune(encoder, data, tmp_path / "out", options)
+    for path in (work / "checkpoint.safetensors", *work.glob("best-*.safetensors")):
+        kept = path.read_bytes()
+        arrays = lucid.load(path)
+        name = next(name for name, array in arrays.items() if array.dtype == np.float32 and array.size > 8)
+        place = kept.index(arrays[name].tobytes()) + 5
+        path.write_bytes(kept[:place] + bytes([kept[place] ^ 1]) + kept[place + 1 :])
+        with pytest.raises(WeightsError, match="its checksum is not that of its numbers") as caught:
+            fine_tune(encoder, data, tmp_path / "out", options)
+        assert caught.value.__notes__ == [f"to begin again, remove {work}"]
+        path.write_bytes(kept)
+    fine_tune(encoder, data, tmp_path / "out", options)
+    assert not work.exists()
