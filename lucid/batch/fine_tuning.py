@@ -289,9 +289,9 @@ class _Run:
         if self._held:
             counts["that to evaluate with"] = len(self._held)
         if min(counts.values()) < self._task.least:
-            told = ", ".join(f"{name} is {count}" for name, count in counts.items())
+            all_ = ", ".join(f"{name} is {count}" for name, count in counts.items())
             raise ValueError(
-                f"{told}, expected {self._task.least} or more of each: each text's positive is told from those of the "
+                f"{all_}, expected {self._task.least} or more of each: each text's positive is told from those of the "
                 "other rows of a step; give a larger batch_size, more rows, or a column of negatives"
             )
         self._parts = self._divided(len(self._examples))

@@ -126,9 +126,9 @@ def checked_text(value: Any, max_characters: int, positions: int | None = None) 
 
 def _pad_id(tokenizer: Tokenizer, config: Mapping[str, Any]) -> int:
     """The id of padding: the model's, which may tell the end of a text by it, or else the tokenizer's."""
-    told = config.get("pad_token_id")
-    if is_whole(told) and told >= 0:
-        return told
+    of_model = config.get("pad_token_id")
+    if is_whole(of_model) and of_model >= 0:
+        return of_model
     if (padding := tokenizer.library.padding) is not None:
         return int(padding["pad_id"])
     token = tokenizer.special_tokens.get("pad_token")

@@ -24,13 +24,13 @@ def checked(arrays: Mapping[str, Array], path: str | os.PathLike[str]) -> dict[s
     Raises:
         WeightsError: if it has another checksum, or none.
     """
-    found = {name: array for name, array in arrays.items() if name != NAME}
-    if NAME not in arrays or arrays[NAME].tolist() != _checksum(found):
+    others = {name: array for name, array in arrays.items() if name != NAME}
+    if NAME not in arrays or arrays[NAME].tolist() != _checksum(others):
         raise WeightsError(
             f"{show(os.fspath(path))}: its checksum is not that of its numbers, so some have changed since they were "
             "written; take another copy of it, or an earlier checkpoint"
         )
-    return found
+    return others
 
 
 def _checksum(arrays: Mapping[str, Array]) -> int:

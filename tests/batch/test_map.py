@@ -158,7 +158,7 @@ def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, m
     assert found["error"].to_pylist() == [
         None,
         f"line 2 of {where} is not valid JSON: Expecting value: line 1 column 1 (char 0)",
-        f"line 3 of {where} is a JSON list, expected an object",
+        f"line 3 of {where} begins a JSON array, expected a line for each object, as jq -c '.[]' writes them",
         f"line 4 of {where} has more than 200 bytes",
         "the text is null",
         "expected text, got int",
