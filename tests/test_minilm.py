@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 with its real weights against torch and transformers (tools/make_minilm_reference.py)."""
+"""all-MiniLM-L6-v2 with its real weights against torch and transformers (tools/goldens/minilm.py)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def stored(case: str) -> dict[str, Any]:
 
 START = stored("start")
 
-# The golden of each is what torch made of the same start and gradients: tools/make_optimizer_goldens.py.
+# The golden of each is what torch made of the same start and gradients: tools/goldens/optimizers.py.
 OPTIMIZERS: Mapping[str, optim.Optimizer] = {
     "sgd": optim.SGD(0.1),
     "sgd_momentum": optim.SGD(0.1, momentum=0.9, weight_decay=0.02),

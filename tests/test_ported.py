@@ -1,6 +1,6 @@
 """Lines of torch's run with Lucid in torch's place, as after changing an import: values, shapes and element types.
 
-`tools/make_ported_goldens.py` ran the same lines with torch. See goldens/README.md.
+`tools/goldens/ported.py` ran the same lines with torch. See goldens/README.md.
 """
 
 from __future__ import annotations

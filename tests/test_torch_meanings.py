@@ -43,7 +43,7 @@ def check(line: str, found: list[Any], expected: Any) -> None:
 
 
 def test_every_line_was_run_by_torch() -> None:
-    assert list(lines()) == list(TORCH)  # else: python -m tools.goldens.torch_meanings
+    assert list(lines()) == list(TORCH)  # else: python -m tools.make_goldens torch_meanings
     assert ELSEWHERE.keys() <= TORCH.keys()
 
 

@@ -42,7 +42,7 @@ def step_of(model: Any, optimizer: optim.Optimizer | None = None, **options: Any
 
 @pytest.mark.parametrize("target", ["any", "cpu", "portable"])
 def test_100_steps_have_the_losses_of_torch(tmp_path: Path, target: str) -> None:
-    """tools/make_optimizer_goldens.py trains the same checkpoint in torch, on these texts."""
+    """tools/goldens/optimizers.py trains the same checkpoint in torch, on these texts."""
     model: Any = lucid.models.load(goldens.folder("tasks/bert_text_classification"))
     random = np.random.default_rng(44)
     batch = {"input_ids": random.integers(1, 40, (8, 10)), "labels": random.integers(0, 3, 8)}

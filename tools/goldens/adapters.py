@@ -14,7 +14,7 @@ import torch
 import transformers
 from peft import LoraConfig
 
-from goldens.core import ROOT
+from .core import ROOT
 
 Weights = dict[str, torch.Tensor]
 

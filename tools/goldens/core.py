@@ -22,7 +22,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 ROWS = ("bias_k", "bias_v")  # nn.MultiheadAttention's extra key and value, not weights
-ROOT = Path(__file__).resolve().parent.parent.parent / "tests" / "goldens"
+ROOT = Path(__file__).resolve().parents[2] / "tests" / "goldens"
+DATA = ROOT.parent / "data"
 
 
 @dataclass(frozen=True)

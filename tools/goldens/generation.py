@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import transformers
 
-from goldens.core import ROOT
+from .core import ROOT
 
 MODELS = ["gpt2/base", "llama/llama2", "llama/llama3", "mistral/full", "qwen2/tied", "gemma3/base"]
 PAD = 35  # not 0: transformers 5 pads beams with the first eos where pad_token_id is 0

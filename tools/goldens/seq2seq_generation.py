@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from goldens.core import ROOT, normal
+from .core import ROOT, normal
 
 MODELS = {
     "t5/v1_0": transformers.T5ForConditionalGeneration,

@@ -1,7 +1,4 @@
-"""What torch gives for the lines of `tests/torch_meanings.py`: tests/goldens/torch_meanings.json.
-
-python -m tools.goldens.torch_meanings
-"""
+"""torch_meanings.json: the lines of `tests/torch_meanings.py` with torch's results."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from typing import Any
 import torch
 
 from tests.torch_meanings import OPERANDS, array_of, lines
-
-FILE = Path(__file__).parents[2] / "tests" / "goldens" / "torch_meanings.json"
 
 
 def tensors_of(result: Any) -> list[list[Any]]:
@@ -33,16 +28,11 @@ def answer(line: str, names: dict[str, Any]) -> dict[str, Any]:
     return {"tensors": tensors_of(result)} if isinstance(result, (torch.Tensor, tuple, list)) else {"value": result}
 
 
-def main() -> None:
+def store_all(folder: Path) -> None:
     operands = {
         name: torch.tensor(array_of(name), dtype=getattr(torch, dtype)) for name, (_, _, dtype) in OPERANDS.items()
     }
     names = {"torch": torch, "F": torch.nn.functional, "inf": float("inf"), **operands}
     table = {line: answer(line, names) for line in lines()}
     text = ",\n".join(f"{json.dumps(line)}: {json.dumps(found)}" for line, found in table.items())
-    FILE.write_text("{\n" + text + "\n}\n", encoding="utf-8")
-    print(f"torch {torch.__version__}: {len(table)} lines")
-
-
-if __name__ == "__main__":
-    main()
+    folder.with_suffix(".json").write_text("{\n" + text + "\n}\n", encoding="utf-8")

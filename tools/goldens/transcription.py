@@ -21,7 +21,7 @@ import transformers
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, models
 
-from goldens.core import write_json
+from .core import write_json
 
 RATE = 16_000
 SECONDS = 3.0

@@ -1,9 +1,4 @@
-"""Run the lines of tests/ported.py with torch and store what they give in tests/goldens/ported.safetensors.
-
-    python -m tools.make_ported_goldens
-
-Needs torch and safetensors.
-"""
+"""ported.safetensors: the lines of tests/ported.py with torch's results."""
 
 from __future__ import annotations
 
@@ -17,18 +12,12 @@ from torch.nn import functional
 
 from tests.ported import LINES, inputs
 
-FILE = Path(__file__).parents[1] / "tests" / "goldens" / "ported.safetensors"
 
-
-def main() -> None:
+def store_all(folder: Path) -> None:
     given = {name: torch.from_numpy(array) for name, array in inputs().items()}
     found = {f"input.{name}": tensor for name, tensor in given.items()}
     for name, (needs, line) in LINES.items():
         results = line(torch, functional, nn, *(given[need].clone() for need in needs.split()))
         for i, tensor in enumerate(results if isinstance(results, tuple) else (results,)):
             found[f"{name}.{i}"] = tensor.detach().contiguous().clone()
-    save_file(found, FILE, {"torch": torch.__version__})
-
-
-if __name__ == "__main__":
-    main()
+    save_file(found, folder.with_suffix(".safetensors"), {"torch": torch.__version__})

@@ -1,16 +1,13 @@
-"""Make tests/goldens/gradients.safetensors: the gradients that torch computes of the parameters of nine models.
+"""gradients.safetensors: the gradients that torch computes of the parameters of nine models of tests/goldens, in float64.
 
-Development only; needs torch and transformers. The models are those of tests/goldens, in float64; of mixtures of experts
-only the routers' gradients are kept. The value is the sum of the outputs times normal random numbers, which `tests.models.goldens.seeds` gives again.
-
-    python tools/make_gradient_goldens.py
+Of mixtures of experts only the routers' gradients are kept. The value is the sum of the outputs times normal random numbers,
+which `tests.models.goldens.seeds` gives again.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,10 +16,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT)]
-
-from tests.models import goldens  # noqa: E402
+from tests.models import goldens
 
 
 def gradients(variant: str, name: str) -> dict[str, np.ndarray]:
@@ -54,16 +48,10 @@ def gradients(variant: str, name: str) -> dict[str, np.ndarray]:
     return {key: gradient for key, gradient in found.items() if gradient.any() and key in (routers or found)}
 
 
-def main() -> None:
-    """Write the file."""
+def store_all(folder: Path) -> None:
     found = {
         f"{variant}/{key}": gradient
         for variant, name in goldens.DIFFERENTIATED.items()
         for key, gradient in gradients(variant, name).items()
     }
-    save_file(found, goldens.ROOT / "gradients.safetensors")
-    print(f"{len(found)} gradients, torch {torch.__version__}, transformers {transformers.__version__}")
-
-
-if __name__ == "__main__":
-    main()
+    save_file(found, folder.with_suffix(".safetensors"))

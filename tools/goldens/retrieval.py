@@ -1,7 +1,4 @@
-"""Write tests/goldens/retrieval.json: what modules of sentence-transformers make of the models of other goldens.
-
-Run with a Python that has sentence-transformers 6: ``python tools/make_retrieval_goldens.py``.
-"""
+"""retrieval.json: the models of other goldens with modules of sentence-transformers 6, which it needs."""
 
 from __future__ import annotations
 
@@ -9,15 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import sentence_transformers
 import torch
-from sentence_transformers.base.modules import Dense
-from sentence_transformers.cross_encoder.modules import LogitScore
-from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-from sentence_transformers.sparse_encoder.modules import SpladePooling
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
-GOLDENS = Path(__file__).parents[1] / "tests" / "goldens"
+from .core import ROOT
+
 RIGHT = {"input_ids": [[5, 6, 7, 8, 9], [10, 11, 3, 0, 0]], "attention_mask": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]}
 LEFT = {"input_ids": [[5, 6, 7, 8, 9], [0, 0, 10, 11, 3]], "attention_mask": [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]]}
 
@@ -30,11 +23,17 @@ def rounded(found: torch.Tensor) -> Any:
 def of(auto: Any, variant: str, inputs: dict[str, Any]) -> tuple[Any, dict[str, torch.Tensor]]:
     """What a golden's model gives for inputs."""
     tensors = {name: torch.tensor(value) for name, value in inputs.items()}
-    return auto.from_pretrained(GOLDENS / variant, attn_implementation="eager").eval()(**tensors), tensors
+    return auto.from_pretrained(ROOT / variant, attn_implementation="eager").eval()(**tensors), tensors
 
 
 @torch.no_grad()
-def main() -> None:
+def store_all(folder: Path) -> None:
+    import sentence_transformers
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.cross_encoder.modules import LogitScore
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+
     made: dict[str, Any] = {"sentence_transformers": sentence_transformers.__version__, "right": RIGHT, "left": LEFT}
     logits, inputs = of(AutoModelForMaskedLM, "tasks/distilbert_fill_mask", RIGHT)
     for strategy in ("max", "sum"):
@@ -54,8 +53,4 @@ def main() -> None:
     mask = MultiVectorMask([","])
     mask._skiplist_ids = torch.tensor([6])
     made["mask"] = mask(dict(inputs), task="document")["attention_mask"].int().tolist()
-    (GOLDENS / "retrieval.json").write_text(json.dumps(made) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    folder.with_suffix(".json").write_text(json.dumps(made) + "\n")

@@ -1,8 +1,4 @@
-"""tests/goldens/images.json: what transformers' image processors make of an image, for `lucid.batch`.
-
-pip install transformers pillow
-python tools/make_image_goldens.py
-"""
+"""images.json: an image as transformers' image processors read it, for `lucid.batch`. Needs pillow."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import transformers
-from PIL import Image
 
 CASES = [
     ("CLIPImageProcessorPil", {"size": {"shortest_edge": 6}, "crop_size": {"height": 6, "width": 5}}),
@@ -24,8 +19,9 @@ CASES = [
 ]
 
 
-def main() -> None:
-    """Write the file."""
+def store_all(folder: Path) -> None:
+    from PIL import Image
+
     image = np.random.default_rng(0).integers(0, 256, (11, 14, 3), dtype=np.uint8)
     cases = []
     for name, options in CASES:
@@ -34,9 +30,4 @@ def main() -> None:
         config = {key: value for key, value in json.loads(processor.to_json_string()).items() if value is not None}
         cases.append({"config": config, "pixels": np.round(pixels.astype(float), 7).tolist()})
     found = {"transformers": transformers.__version__, "image": image.tolist(), "cases": cases}
-    path = Path(__file__).parents[1] / "tests" / "goldens" / "images.json"
-    path.write_text(json.dumps(found) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    folder.with_suffix(".json").write_text(json.dumps(found) + "\n")

@@ -1,7 +1,5 @@
-"""Write tests/goldens/optimizers.safetensors: what torch's optimizers make of three parameters in five steps, and the
+"""optimizers.safetensors: three parameters after five steps of torch's optimizers, with transformers' schedules, and the
 losses of a small classifier of texts in 100 steps of AdamW.
-
-Needs torch, transformers (for the schedules) and safetensors: ``python -m tools.make_optimizer_goldens``.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
-GOLDENS = Path(__file__).parents[1] / "tests" / "goldens"
-FILE = GOLDENS / "optimizers.safetensors"
+from .core import ROOT
+
 SHAPES = {"layer.weight": (3, 4), "layer.bias": (3,), "table": (2, 3, 2)}
 STEPS = 5
 
@@ -54,7 +52,7 @@ SCHEDULES: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
 
 
 def losses() -> torch.Tensor:
-    model = AutoModelForSequenceClassification.from_pretrained(GOLDENS / "tasks" / "bert_text_classification").eval()
+    model = AutoModelForSequenceClassification.from_pretrained(ROOT / "tasks" / "bert_text_classification").eval()
     random = np.random.default_rng(44)
     ids = torch.tensor(random.integers(1, model.config.vocab_size, (8, 10)))
     labels = torch.tensor(random.integers(0, model.config.num_labels, 8))
@@ -70,7 +68,7 @@ def losses() -> torch.Tensor:
     return torch.stack(found)
 
 
-def main() -> None:
+def store_all(folder: Path) -> None:
     generator = torch.Generator().manual_seed(44)
     start = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
     gradients = [
@@ -92,8 +90,4 @@ def main() -> None:
                 schedule.step()
         found |= {f"{case}/{name}": value.detach() for name, value in parameters.items()}
     found["bert/losses"] = losses()
-    save_file(found, FILE)
-
-
-if __name__ == "__main__":
-    main()
+    save_file(found, folder.with_suffix(".safetensors"))

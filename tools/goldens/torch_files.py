@@ -1,6 +1,6 @@
-"""Make tests/data/torch_files: what `torch.save` writes, before and since torch 1.6, and the same numbers as safetensors.
+"""tests/data/torch_files: files of `torch.save`, before and since torch 1.6, and the same numbers as safetensors.
 
-Development only; needs torch and safetensors. The keys of storages differ from run to run.
+The keys of storages differ from run to run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-FOLDER = Path(__file__).parents[1] / "tests" / "data" / "torch_files"
+from .core import DATA
+
 OLD = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64"
 NEW = "uint16 uint32 uint64 float8_e4m3fn float8_e5m2"  # since torch 1.6, and written in another way
 
@@ -38,9 +39,10 @@ def state(dtypes: str) -> dict[str, torch.Tensor]:
     return found
 
 
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    torch.save(state(OLD), FOLDER / "old.bin", _use_new_zipfile_serialization=False)
-    torch.save(state(f"{OLD} {NEW}"), FOLDER / "zip.bin")
+def store_all(folder: Path) -> None:
+    folder = DATA / "torch_files"
+    folder.mkdir(exist_ok=True)
+    torch.save(state(OLD), folder / "old.bin", _use_new_zipfile_serialization=False)
+    torch.save(state(f"{OLD} {NEW}"), folder / "zip.bin")
     numbers = {name: value.detach().clone().contiguous() for name, value in state(f"{OLD} {NEW}").items()}
-    save_file(numbers, FOLDER / "expected.safetensors")
+    save_file(numbers, folder / "expected.safetensors")
