@@ -12,12 +12,10 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, R
 import lucid
 from lucid import nn
 from lucid.core.sizes.dims import names_of
-from lucid.export import Target, to_onnx
-from lucid.export.exporter import export_graph
-from lucid.export.onnx_file.writer import in_memory
+from lucid.export import to_onnx
 from lucid.runtime import Session
 from tests.samples import SAMPLES, Sample
-from tests.test_ops import ON_CPU, arrays_of, check, eager, traced
+from tests.test_ops import ON_CPU, arrays_of, check, eager, models_of, traced
 
 ORT_ERRORS = (Fail, InvalidArgument, RuntimeException)
 EXPORTED = [s for s in SAMPLES if s.exported]
@@ -37,12 +35,8 @@ NEUTRAL = {"max": {"f": -np.inf, "i": -128}, "min": {"f": np.inf, "i": 127}}
 
 @pytest.mark.parametrize("s", EXPORTED, ids=[s.name for s in EXPORTED])
 def test_an_op_at_empty_sizes_is_exported_as_it_is(s: Sample) -> None:
-    graph, seen = traced(s, s.dtypes[0]), set[bytes]()
-    for target in ON_CPU:
-        model = in_memory(export_graph(graph, Target(target))[0])
-        if (data := model.SerializeToString(deterministic=True)) not in seen:  # two targets may have one form
-            seen.add(data)
-            _gives_what_eager_does(s, target, Session(model, threads=1))
+    for target, model in models_of(traced(s, s.dtypes[0])).items():
+        _gives_what_eager_does(s, target, Session(model, threads=1))
 
 
 def _gives_what_eager_does(s: Sample, target: str, session: Session) -> None:

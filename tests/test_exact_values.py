@@ -17,7 +17,7 @@ from lucid.export.exporter import export_graph
 from lucid.export.onnx_file.writer import in_memory
 from lucid.nn import functional as F
 from lucid.runtime import Session
-from tests.test_ops import ON_CPU, UNITS
+from tests.test_ops import UNITS, models_of
 
 FLOATS = (float32, float64, float16, bfloat16)
 each_float = pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -28,8 +28,8 @@ def everywhere(call: Callable[..., Tensor], *arrays: Array) -> dict[str, Array]:
     found = {"eager": call(*map(Tensor, arrays)).numpy()}
     specs = [lucid.spec("N", *array.shape[1:], dtype=str(array.dtype)) for array in arrays]
     graph = lucid.trace(call, *specs)
-    for target in ON_CPU:
-        found[target] = Session(in_memory(export_graph(graph, Target(target))[0]), threads=1)(*arrays).numpy()
+    for target, model in models_of(graph).items():
+        found[target] = Session(model, threads=1)(*arrays).numpy()
     return found
 
 

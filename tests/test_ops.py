@@ -171,11 +171,19 @@ def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyP
 
 def computed(model: onnx.ModelProto) -> bytes:
     """What decides how a model is computed: its graph, which version of each op its opset means, and what it asks of a
-    session. Exports for several targets often differ in the name of the target alone."""
+    session."""
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     ops_of_onnx = {node.op_type for node in all_nodes(model.graph) if not node.domain}
     versions = {name: onnx.defs.get_schema(name, opset).since_version for name in sorted(ops_of_onnx)}
     return model.graph.SerializeToString(deterministic=True) + repr((versions, config_of(model))).encode()
+
+
+def models_of(graph: lucid.Graph) -> dict[str, onnx.ModelProto]:
+    """The exports for the targets that run on a CPU, by target; of those that compute the same, which often differ in
+    the target's name alone, the first."""
+    models = {target: in_memory(export_graph(graph, Target(target))[0]) for target in ON_CPU}
+    first = {computed(model): target for target, model in reversed(models.items())}
+    return {target: model for target, model in models.items() if target in first.values()}
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
