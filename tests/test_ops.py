@@ -14,7 +14,7 @@ from lucid import ops
 from lucid.core.graph.types import Array, DType, TensorType
 from lucid.core.graph.values import Node
 from lucid.core.targets.runtimes import RUNTIMES
-from lucid.export import ExportError, Target
+from lucid.export import ExportError, Target, to_onnx
 from lucid.export.exporter import export_graph
 from lucid.export.forms import FORMS
 from lucid.export.lowering import Lowering
@@ -260,6 +260,18 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("quantized_linear", "float32 between casts"),
         ("layer_norm", "ai.onnx LayerNormalization, apart from a sum"),
     }
+
+
+def test_exports_that_compute_something_else_are_all_run() -> None:
+    kind = lucid.spec("N", "L", 8)
+    assert [*models_of(lucid.trace(lambda x: x + 1, kind))] == ["any"]
+    assert [*models_of(lucid.trace(ops.softmax, kind))] == ["any"]
+    assert [*models_of(lucid.trace(lambda x: ops.gelu(x), kind))] == ["any", "portable"]
+    opsets = (to_onnx(lambda x: x.mean(-1), kind, opset=opset) for opset in (17, 18))  # the axes become an input
+    assert len({computed(model) for model in opsets}) == 2
+    quantized = lucid.quantize(lucid.nn.Linear(32, 8), 8)
+    levels = (to_onnx(quantized, ("N", 32), target=Target(accuracy_level=level)) for level in (0, 4))
+    assert len({computed(model) for model in levels}) == 2
 
 
 def test_a_function_in_front_of_an_op_has_its_name() -> None:
