@@ -570,3 +570,30 @@ def check_at_sizes(model: Callable[..., object], spec: tuple[Size | str, ...], s
         expected = np.asarray(model(x))
         np.testing.assert_allclose(graph(x.numpy()), expected, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(session(x.numpy()), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_quotients_that_are_one_number_within_the_limits_are_that() -> None:
+    """As where Mamba-2 pads to blocks of 256 and counts them."""
+
+    def blocks(x: Any) -> Any:
+        length = x.shape[0]
+        padding = -length % 256
+        assert padding > 0 and (length + padding) // 256 == 1
+        return F.pad(x, (0, padding)).reshape(256), lucid.zeros((length + 255) // 256 + 1)
+
+    graph = lucid.trace(blocks, ("2 <= L <= 64",))
+    assert [str(output.type) for output in graph.outputs] == ["float32[256]", "float32[2]"]
+    assert_parity(blocks, ("2 <= L <= 64",))
+    with pytest.raises(SymbolicSizeError, match="known only at run time"):
+        lucid.trace(blocks, ("2 <= L <= 300",))
+
+
+def test_quotients_have_limits() -> None:
+    def compare(x: Any) -> Any:
+        length = x.shape[0]
+        assert 1 <= length // 8 <= 8 and -(length // 8) < 0 and sym_max(length - 3, 9) >= 9
+        return x
+
+    lucid.trace(compare, ("8 <= L <= 64",))
+    with pytest.raises(SymbolicSizeError):
+        lucid.trace(compare, ("7 <= L <= 64",))

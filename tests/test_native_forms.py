@@ -21,6 +21,7 @@ from lucid.export.form import form
 from lucid.export.forms import FORMS
 from lucid.nn import functional as F
 from lucid.runtime import Session
+from lucid.testing import assert_parity
 
 
 def ops(model: Any, *inputs: Any, **options: Any) -> list[str]:
@@ -310,11 +311,25 @@ def test_other_sizes_are_read_where_torch_reads_them(options: dict[str, Any], wh
     assert why in str(explain(model, ("N", 3, "H", "W")))
 
 
-def test_a_size_may_be_a_tensor_whose_value_is_known():
+def test_a_size_may_be_a_tensor_whose_value_is_known_or_computed_from_sizes():
     def model(x: lucid.Tensor, height: lucid.Tensor) -> lucid.Tensor:
         return F.interpolate(x, (height, 6), mode="bilinear")
 
     x = lucid.spec("N", 3, 5, "W")
     assert lucid.trace(lambda x: model(x, lucid.tensor(4)), x).outputs[0].type.shape[2:] == (4, 6)
+    assert str(lucid.trace(lambda x: model(x, lucid.tensor(x.shape[3]) * 2), x).outputs[0].type.shape[2]) == "2*W"
     with pytest.raises(lucid.TracedValueError, match=r"traced int64\[\]: its value .* compute sizes from x\.shape"):
-        lucid.trace(lambda x: model(x, lucid.tensor(x.shape[3]) * 2), x)
+        lucid.trace(lambda x: model(x, x.argmax()), x)
+
+
+def test_a_number_added_to_a_variance_stays_the_same_number() -> None:
+    """Of ``sqrt(eps + variance)``, as I-BERT writes it, onnxruntime before 1.32 makes a norm with an eps of 1e-5."""
+
+    def norm(x: Any) -> Any:
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / lucid.sqrt(0.5 + (centred**2).mean(-1, keepdim=True)) * SCALE + SHIFT
+
+    SCALE, SHIFT = lucid.randn(8), lucid.randn(8)
+    assert_parity(norm, ("N", "L", 8))
+    first, *_ = (node.input for node in to_onnx(norm, ("N", "L", 8)).graph.node if node.op_type == "Add")
+    assert "ReduceMean" in first[0] and "constant" in first[1]

@@ -360,3 +360,86 @@ def test_modules_inside_are_replaced_by_name() -> None:
     assert isinstance(outer.first, nn.Tanh)
     del outer._modules["last"]
     assert [name for name, _ in outer.named_children()] == ["first"]
+
+
+def test_whole_numbers_alone_are_the_sizes_of_a_tensor() -> None:
+    """As in ``nn.Parameter(torch.Tensor(width).uniform_())`` of wav2vec 2.0."""
+    assert Tensor(3).shape == (3,) and Tensor(2, 3).shape == (2, 3) and Tensor().shape == (0,)
+    assert Tensor(3).dtype == lucid.float32 and nn.Parameter(lucid.Tensor(4).uniform_()).shape == (4,)
+    assert Tensor(3, lucid.int64).item() == Tensor(3, dtype="int64").item() == lucid.tensor(3).item() == 3
+    assert Tensor(2.5).item() == 2.5 and Tensor([3]).shape == (1,)
+
+
+def test_a_device_stands_before_the_element_type_by_place() -> None:
+    for device in (None, "cpu", lucid.ones(1).device):
+        assert nn.LayerNorm(4, 1e-3, True, True, device, lucid.float16).weight.dtype == lucid.float16  # type: ignore[call-arg, arg-type]
+    assert nn.Linear(2, 3, True, lucid.ones(1).device).weight.dtype == lucid.float32  # type: ignore[arg-type]
+    assert nn.Linear(2, 3, True, "float16").weight.dtype == lucid.float16
+    with pytest.raises(ValueError, match="LayerNorm: device is 'cuda', but tensors have no device"):
+        nn.LayerNorm(4, 1e-3, True, True, "cuda", None)  # type: ignore[call-arg, arg-type]
+
+
+def test_an_embedding_takes_its_arguments_by_place() -> None:
+    """As in I-BERT."""
+    table = lucid.randn(5, 2)
+    assert F.embedding(lucid.tensor([4]), table, 0, None, 2.0, False, False).equal(table[4:])
+    assert F.embedding(lucid.tensor([4]), table, max_norm=None).equal(table[4:])
+    with pytest.raises(TypeError, match=r"embedding: max_norm= is not taken: it would change the table in place"):
+        F.embedding(lucid.tensor([4]), table, 0, 1.0)  # type: ignore[arg-type]
+
+
+def test_hooks_rename_keys_before_a_state_is_loaded() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(2, 2, bias=False)
+            self._register_load_state_dict_pre_hook(self.renamed)
+            self.inner.register_load_state_dict_pre_hook(lambda module, state, prefix, *_: state.pop(prefix + "old"))
+
+        def renamed(self, state: dict[str, Any], prefix: str, *_: Any) -> None:
+            state[f"{prefix}inner.weight"] = state.pop("w")
+
+    model, state = Model(), {"w": np.ones((2, 2)), "inner.old": np.ones(1)}
+    assert model.load_state_dict(state) == ([], []) and model.inner.weight.tolist() == [[1, 1], [1, 1]]
+    assert [*state] == ["w", "inner.old"]  # of the caller
+    with pytest.raises(KeyError, match="w"):
+        copy.deepcopy(model).load_state_dict({})
+
+
+def test_sizes_times_tensors_are_sizes() -> None:
+    """As in MobileViT, whose grid of patches is rounded up by tensors."""
+
+    def model(x: Any) -> Any:
+        patches, count = lucid.ceil(lucid.tensor(4) / 2).long(), lucid.as_tensor(x.shape[0])
+        return x.reshape(x.shape[0] * patches, 2), lucid.arange(count), x[: count - 1], lucid.as_tensor(x).flatten()
+
+    graph = lucid.trace(model, ("N", 4))
+    assert [str(output.type) for output in graph.outputs] == [
+        "float32[2*N, 2]",
+        "int64[N]",
+        "float32[N - 1, 4]",
+        "float32[4*N]",
+    ]
+    assert_parity(model, ("N", 4))
+    with pytest.raises(lucid.TracedValueError, match=r"int\(\) of a traced int64\[\]"):
+        lucid.trace(lambda x: lucid.arange(x.sum().long()), ("N",))
+
+
+def test_numbers_in_tensors_bound_ranges() -> None:
+    assert lucid.arange(lucid.tensor(3)).tolist() == [0, 1, 2]
+    assert lucid.arange(lucid.tensor(1), lucid.tensor(6), lucid.tensor(2)).tolist() == [1, 3, 5]
+    assert lucid.arange(lucid.tensor(2.5)).dtype == lucid.float32
+    with pytest.raises(TypeError, match="arange: stop is Tensor"):
+        lucid.arange(lucid.tensor([3]))
+
+
+def test_ranges_and_diagonals_of_symbolic_sizes() -> None:
+    """As in XLNet and Funnel."""
+
+    def model(x: Any) -> Any:
+        length = x.shape[0]
+        return lucid.eye(length), lucid.eye(length, 3), lucid.arange(-length * 2, length * 2, 1.0)
+
+    graph = lucid.trace(model, ("L",))
+    assert [str(output.type) for output in graph.outputs] == ["float32[L, L]", "float32[L, 3]", "float32[4*L]"]
+    assert_parity(model, ("L",))

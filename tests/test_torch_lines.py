@@ -84,7 +84,6 @@ RULES: tuple[Rule, ...] = (
     Rule("refused", r"\.(add|sub)\([^=]*, [^=]*\)", _MORE + "`x.add(2, y)`"),
     Rule("refused", r"\[.*\.\.\., .*\.\.\.", _MORE + "`x[..., ...]`"),
     Rule("refused", r"softmax\(", _MORE + "`F.softmax(x, -1, 3)`"),
-    Rule("refused", r"embedding\(", _MORE + "`F.embedding(i, w, None, ...)`"),
     Rule("refused", r"arange\((end=)?True", _MORE + "`arange(True)`"),
 )
 

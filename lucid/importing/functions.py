@@ -6,14 +6,13 @@ Arguments about devices, memory and gradients are left out before. Sizes are int
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucid import ops
+from lucid.core.graph.number_sizes import size_of_number
 from lucid.core.graph.types import DType, bool_, broadcast, float32, int32, int64
-from lucid.core.graph.values import Constant, Result, Value
-from lucid.core.sizes.dims import Dim, Size, same, sym_max, sym_min
+from lucid.core.sizes.dims import Dim, same
 from lucid.ops.creation import tensor as _tensor
 from lucid.ops.reduction import norm_by_definition
 from lucid.ops.tensor.tensor import Tensor
@@ -25,52 +24,14 @@ END = 2**63 - 1  # torch's way to write the end of an axis
 # Creation -------------------------------------------------------------------------------------------------------------
 
 
-def arange(start: Any, end: Any, step: Any = 1, dtype: DType | None = None) -> Tensor:
-    """torch's arange; a whole step in floating point, as in XLNet, is one of integers if the dtype is."""
-    whole = dtype is not None and dtype.kind == "int" and isinstance(step, float) and step.is_integer()
-    return ops.arange(start, end, int(step) if whole else step, dtype)
-
-
 def scalar_tensor(value: Any, dtype: DType | None = None) -> Tensor:
     return _tensor(value, dtype or float32) if isinstance(value, Dim) else ops.full((), value, dtype or float32)
 
 
-_SIZES: dict[str, Callable[..., Size]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "neg": operator.neg,
-    "minimum": sym_min,
-    "maximum": sym_max,
-}
-"""Arithmetic on sizes, by the op that computes it on tensors."""
-
-
 def item(x: Any) -> Any:
     """The number in a tensor: a size, if the tensor was computed from sizes, so that it may be the bound of a slice."""
-    size = _size_of(x.to_value()) if isinstance(x, Tensor) and x.is_traced else None
+    size = size_of_number(x.to_value()) if isinstance(x, Tensor) and x.is_traced else None
     return x if size is None else size
-
-
-def _size_of(value: Value | None) -> Size | None:
-    """The size that a traced number of int64 is; None for any other."""
-    if value is None or value.type.shape != () or value.type.dtype != int64:
-        return None
-    if isinstance(value, Constant):
-        return int(value.array)
-    if not isinstance(value, Result):
-        return None
-    node = value.node
-    if node.op.name == "size":
-        size: Size = node.attributes["size"]
-        return size
-    operands = [_size_of(operand) for operand in node.inputs]
-    compute = _SIZES.get(node.op.name)
-    return None if compute is None or None in operands else compute(*operands)
-
-
-def eye(rows: Size, columns: Size, dtype: DType | None = None) -> Tensor:
-    return (ops.arange(rows).unsqueeze(1) == ops.arange(columns)).astype(dtype or float32)
 
 
 # Types and copies -----------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from lucid.nn import functional as F
 from lucid.nn.recurrent import GRU, LSTM, RNN
 from lucid.nn.utils.parametrizations import weight_of
 from lucid.ops import elementwise, sorting
+from lucid.ops.creation import eye
 from lucid.ops.tensor.tensor import Tensor
 
 Function: TypeAlias = Callable[..., Any]
@@ -57,7 +58,7 @@ _ROWS: dict[str, Function] = {
     # creation
     "aten.arange.default": lambda end, dtype=None: ops.arange(0, end, 1, dtype),
     "aten.arange.start": ops.arange,
-    "aten.arange.start_step": f.arange,
+    "aten.arange.start_step": ops.arange,
     "aten.zeros.default aten.empty.memory_format": lambda size, dtype=None: ops.full(size, 0, dtype or float32),
     "aten.ones.default": lambda size, dtype=None: ops.full(size, 1, dtype or float32),
     "aten.new_zeros.default aten.new_empty.default": Tensor.new_zeros,
@@ -70,8 +71,8 @@ _ROWS: dict[str, Function] = {
     "aten.full_like.default": ops.full_like,
     "aten.scalar_tensor.default": f.scalar_tensor,
     "aten.linspace.default": ops.linspace,
-    "aten.eye.default": lambda n, dtype=None: f.eye(n, n, dtype),
-    "aten.eye.m": f.eye,
+    "aten.eye.default": lambda n, dtype=None: eye(n, None, dtype),
+    "aten.eye.m": eye,
     "aten.tril.default": Tensor.tril,
     "aten.triu.default": Tensor.triu,
     "aten.one_hot.default": F.one_hot,

@@ -68,7 +68,7 @@ class _OfModule(Tensor):
 
     def fill_(self, value: TensorLike) -> Self:
         """Replace every value."""
-        array = np.broadcast_to(Tensor(value).numpy(), self.numpy().shape)
+        array = np.broadcast_to(np.asarray(value), self.numpy().shape)
         array = convert(array, self.dtype, type(self).__name__.lower()).copy()
         self._set(array, array_type(array.dtype, array.shape))
         return self
@@ -352,6 +352,17 @@ class Module:
         """
         return dict(state)
 
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., object]) -> None:
+        """Call ``hook(module, state, prefix, metadata, strict, missing_keys, unexpected_keys, errors)`` before a state
+        dict is loaded, as torch does; the hook changes `state`, a copy, in place, and may append to `errors`. Models of
+        your own define `renamed_keys`.
+        """
+        self._register_load_state_dict_pre_hook(hook, with_module=True)
+
+    def _register_load_state_dict_pre_hook(self, hook: Callable[..., object], with_module: bool = False) -> None:
+        hooks = vars(self).setdefault("_before_loading", [])
+        hooks.append(functools.partial(hook, self) if with_module else hook)
+
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> OtherKeys:
         """Load parameters and buffers, converted to this module's element types.
 
@@ -368,10 +379,13 @@ class Module:
         state = dict(state)
         problems: list[str] = []
         for path, module in self.named_modules():
+            prefix = f"{path}." if path else ""
+            for hook in vars(module).get("_before_loading", ()):
+                hook(state, prefix, {}, strict, [], [], problems)
             if type(module).renamed_keys is Module.renamed_keys:
                 continue
             try:
-                state = _rename_keys(module, f"{path}." if path else "", state)
+                state = _rename_keys(module, prefix, state)
             except StateError as error:
                 problems.append(f"{path}: {error}" if path else str(error))
         own = self.state_dict()

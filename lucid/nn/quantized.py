@@ -9,7 +9,7 @@ from lucid import ops
 from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import DType, convert
 from lucid.core.sizes.dims import Dim, Size
-from lucid.core.torch_names.argument_names import torch_names, torch_names_and
+from lucid.core.torch_names.argument_names import refuse, torch_names
 from lucid.nn.module import Module, Parameter
 from lucid.ops.indexing import from_front
 from lucid.ops.operand_conversion import UnreadableOperand
@@ -102,13 +102,26 @@ def linear(x: Tensor, weight: Tensor | WeightModule, bias: Tensor | None = None,
     return product if bias is None else product + bias
 
 
-@torch_names_and("scale_grad_by_freq", "sparse")
-def embedding(indices: Tensor, weight: Tensor | WeightModule, padding_idx: int | None = None) -> Tensor:
+@torch_names
+def embedding(
+    indices: Tensor,
+    weight: Tensor | WeightModule,
+    padding_idx: int | None = None,
+    max_norm: None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
     """Rows of a table (entries, width) by index: (...) integers to (..., width). That of `padding_idx` has no gradient.
+
+    The arguments after it are torch's for training: `max_norm` is None, the others change nothing.
 
     Raises:
         IndexError: eagerly, for an index outside the table.
+        TypeError: for a `max_norm`.
     """
+    if max_norm is not None:
+        refuse("embedding", "max_norm")
     rows = weight.rows(indices) if isinstance(weight, WeightModule) else ops.embedding(indices, weight)
     if padding_idx is None or not is_differentiated():
         return rows

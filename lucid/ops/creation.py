@@ -106,6 +106,8 @@ def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
     """
     if isinstance(data, Dim):
         return size_op(size=data).astype(int64 if dtype is None else dtype)
+    if isinstance(data, Tensor) and data.is_traced:
+        return data if dtype is None else data.astype(dtype)
     try:
         return Tensor.from_array(Tensor(data, dtype).numpy().copy())
     except TypeError:  # an array of objects
@@ -195,7 +197,8 @@ def arange(
 ) -> Tensor:
     """The numbers from start (0 by default) up to, not including, stop; sizes may be symbolic while tracing.
 
-    They are int64, or float32 if one of the three is a float, unless `dtype` says otherwise.
+    They are int64, or float32 if one of the three is a float, unless `dtype` says otherwise. Tensors without axes count
+    as the numbers that they hold.
 
     Raises:
         TypeError: for a start or stop that is not a number or a size.
@@ -203,18 +206,30 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
-    if isinstance(start, float) or isinstance(stop, float) or isinstance(step, float):
-        return _fractions(float(start), float(stop), float(step), float32 if dtype is None else dtype)
-    for name, size in (("start", start), ("stop", stop)):
+    low, high, by = map(_number_in, (start, stop, step))
+    if any(isinstance(each, float) for each in (low, high, by)):
+        dtype = float32 if dtype is None else dtype
+        if not isinstance(low, Dim) and not isinstance(high, Dim):
+            return _fractions(float(low), float(high), float(by), dtype)
+        low, high, by = (int(n) if isinstance(n, float) and n.is_integer() else n for n in (low, high, by))
+    for name, size in (("start", low), ("stop", high)):
         if isinstance(size, bool) or not isinstance(size, (int, np.integer, Dim)):
             raise TypeError(f"arange: {name} is {size!r}, expected a number or a size")
-    if isinstance(step, bool) or not isinstance(step, int) or step == 0:
-        raise ValueError(f"arange: step is {step!r}, expected a whole number other than 0")
+    if isinstance(by, bool) or not isinstance(by, int) or by == 0:
+        raise ValueError(f"arange: step is {by!r}, expected a whole number other than 0")
     wanted = int64 if dtype is None else dtype
-    if step == 1:
-        return arange_op(start=start, stop=stop).astype(wanted)
-    count = -(-(stop - start) // step)
-    return (arange_op(start=0, stop=count) * step + start).astype(wanted)
+    if by == 1:
+        return arange_op(start=low, stop=high).astype(wanted)
+    count: Size = -(-(high - low) // by)
+    places: Tensor = arange_op(start=0, stop=count) * by + low
+    return places.astype(wanted)
+
+
+def _number_in(bound: Any) -> Any:
+    """The number in a tensor without axes, or the size that it is while tracing."""
+    if not isinstance(bound, Tensor) or bound.ndim:
+        return bound
+    return bound.to_size() if bound.dtype.kind == "int" else bound.item()
 
 
 def _fractions(start: float, stop: float, step: float, dtype: DTypeLike) -> Tensor:
@@ -252,8 +267,11 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike | None = N
 
 @torch_names_and(*UNUSED)
 @function
-def eye(rows: int, columns: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
-    """Ones on the diagonal of a matrix, zeros elsewhere."""
+def eye(rows: Size, columns: Size | None = None, dtype: DTypeLike | None = None) -> Tensor:
+    """Ones on the diagonal of a matrix, zeros elsewhere; sizes may be symbolic while tracing."""
+    if isinstance(rows, Dim) or isinstance(columns, Dim):
+        places = unsqueeze(arange(rows), 1) == arange(rows if columns is None else columns)
+        return places.astype(float32 if dtype is None else dtype)
     return Tensor.from_array(np.eye(rows, columns, dtype=as_dtype(float32 if dtype is None else dtype).numpy))
 
 

@@ -261,6 +261,10 @@ def from_front(position: Size, size: Size) -> Size:
     return size + position if negative else position
 
 
+def _bound(position: Any) -> Any:
+    return position.to_size() if isinstance(position, Tensor) else position
+
+
 def _cut(x: Tensor, axis: int, item: int | Dim | slice) -> Cut:
     size = x.shape[axis]
     if not isinstance(item, slice):
@@ -269,6 +273,7 @@ def _cut(x: Tensor, axis: int, item: int | Dim | slice) -> Cut:
             raise IndexError(f"indexing: {item} is out of range for axis {axis} of {show_shape(x.shape)}")
         return Cut(axis, start, start + 1, 1)
     step = 1 if item.step is None else operator.index(item.step)
+    item = slice(_bound(item.start), _bound(item.stop), step)
     if step == 0:
         raise ValueError("indexing: a slice has step 0")
     if isinstance(size, int) and not isinstance(item.start, Dim) and not isinstance(item.stop, Dim):

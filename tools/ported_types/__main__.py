@@ -23,8 +23,8 @@ SECONDS = 90
 PAGE = Path(__file__).parents[2] / "tests" / "goldens" / "ported_types.json"
 REASONS = {
     "never changed in place": "a tensor is changed in place",
-    "branch on": "a branch on a size that its limits do not decide",
     "no integer value": "a loop over a size",
+    "known only at run time": "a branch on a size that its limits do not decide",
     "complex": "complex numbers",
     "has no attribute": "an absent name",
     "is absent": "an absent name",

@@ -44,7 +44,11 @@ STOOD_IN = {
 MACHINERY = {
     "torch.utils._pytree": SimpleNamespace(register_pytree_node=lambda *_, **__: None, _dict_flatten_with_keys=None),
     "torch.nn.attention.flex_attention": SimpleNamespace(
-        BlockMask=type("BlockMask", (), {}), create_block_mask=None, _DEFAULT_SPARSE_BLOCK_SIZE=128, flex_attention=None
+        BlockMask=type("BlockMask", (), {}),
+        AuxRequest=None,
+        create_block_mask=None,
+        _DEFAULT_SPARSE_BLOCK_SIZE=128,
+        flex_attention=None,
     ),
 }
 """What computes nothing: torch's registry of classes that hold tensors, and a type of masks that no model is given."""
@@ -63,7 +67,7 @@ class Absent:
         raise NameError(f"{self.name}.{name} is absent")
 
     def __mro_entries__(self, bases: Any) -> tuple[type, ...]:
-        raise NameError(f"{self.name} is absent")
+        return (type(self.name, (), {"__init__": self}),)  # a class that may be named, as base of one that may be
 
 
 def taken(module: str, name: str = "") -> Any:

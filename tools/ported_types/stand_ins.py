@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import typing
+from collections import UserDict
 from typing import Any
 
 from lucid import nn
@@ -57,6 +59,11 @@ class PreTrainedModel(nn.Module):
             "sdpa" if self._supports_sdpa and config._attn_implementation != "eager" else "eager"
         )
         config._experts_implementation_internal = "batched_mm"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        name = vars(cls).get("__annotations__", {}).get("config")
+        cls.config_class = vars(sys.modules[cls.__module__]).get(name, cls.config_class)
 
     def post_init(self) -> None:
         """Weights are loaded."""
@@ -190,18 +197,24 @@ class FlashAttentionKwargs(typing.TypedDict, total=False):
 
 
 class Cache:
-    """An empty cache, which no layer is given: models are called without one."""
+    """A cache that keeps nothing: models are called once."""
 
     is_compileable = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Nothing is kept."""
+        self.is_updated: dict[int, bool] = {}
+        self.self_attention_cache = self.cross_attention_cache = self
 
     def get_seq_length(self, *arguments: Any) -> int:
         """Nothing is kept."""
         return 0
 
+    def update(self, key: Any, value: Any, *arguments: Any, **options: Any) -> tuple[Any, Any]:
+        """The keys and values of all positions: those of this call."""
+        return key, value
 
+
+KVSharingDict = UserDict
 DynamicCache = EncoderDecoderCache = StaticCache = DynamicLayer = CacheLayerMixin = MtpCache = Cache
 
 

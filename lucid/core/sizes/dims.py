@@ -16,7 +16,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, NoReturn, SupportsIndex, TypeAlias, Union
+from typing import Any, NoReturn, Protocol, SupportsIndex, TypeAlias, Union, runtime_checkable
 
 from lucid.core.process.cache_keys import type_key
 from lucid.core.sizes.limits import Limits, known_limits
@@ -26,10 +26,11 @@ from lucid.core.sizes.operations import (
     extreme,
     floordiv,
     in_order,
-    is_counted,
     is_polynomial,
     mod,
     plain,
+    range_of,
+    settled,
     text,
 )
 from lucid.core.sizes.polynomials import add, constant, multiply
@@ -298,8 +299,17 @@ def _evaluate(terms: Terms, sizes: Mapping[str, int]) -> int:
     return total
 
 
+@runtime_checkable
+class SupportsSize(Protocol):
+    """A tensor, whose number may be a symbolic size."""
+
+    def to_size(self) -> Size:
+        """The size that it is."""
+        ...
+
+
 def as_size(where: str, value: Size | SupportsIndex) -> Size:
-    """A size from a whole number of any type, including NumPy's, or a symbolic size.
+    """A size from a whole number of any type, including NumPy's and tensors without axes, or a symbolic size.
 
     Raises:
         TypeError: for anything else, such as True; the message starts with `where`.
@@ -310,7 +320,7 @@ def as_size(where: str, value: Size | SupportsIndex) -> Size:
         raise TypeError(
             f"{where}: size {value!r} is {type(value).__name__}, expected a whole number or a symbolic size"
         )
-    return operator.index(value)
+    return value.to_size() if isinstance(value, SupportsSize) else operator.index(value)
 
 
 def product(sizes: Iterable[Size]) -> Size:
@@ -319,8 +329,10 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def as_written(terms: Terms) -> Size:
-    """The size given by a polynomial: an int if it is constant."""
+    """The size given by a polynomial: an int if it is constant, for all sizes within their limits."""
     normal = plain(terms)
+    if known_limits() and not is_polynomial(normal):
+        normal = terms = settled(normal)
     # L % 4 + 4 * (L // 4) is L: if a size can be written without division, it is.
     terms = normal if is_polynomial(normal) else terms
     number = constant(terms)
@@ -362,16 +374,7 @@ def _sign(difference: Size) -> int | None:
     """-1, 0 or 1 if the sign is certain for all sizes within their limits, by default of zero or more, else None."""
     if isinstance(difference, int):
         return (difference > 0) - (difference < 0)
-    terms = plain(difference.terms)
-    if not is_counted(terms):
-        return None
-    low = high = float(terms.get((), 0))
-    for monomial, coefficient in terms.items():
-        if monomial:
-            limits = [known_limits().get(str(atom), (0, math.inf)) for atom in monomial]
-            ends = math.prod(least for least, _ in limits), math.prod(most for _, most in limits)
-            low += coefficient * ends[coefficient < 0]
-            high += coefficient * ends[coefficient > 0]
+    low, high = range_of(plain(difference.terms))
     return 1 if low > 0 else -1 if high < 0 else 0 if low == high == 0 else None
 
 

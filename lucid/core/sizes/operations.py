@@ -9,14 +9,17 @@ and so are ``max(l, 4) + min(l, 4)`` and ``l + 4``.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
-from math import gcd
 from typing import TypeAlias, Union
 
+from lucid.core.sizes.limits import known_limits
 from lucid.core.sizes.polynomials import Product, add, constant, divide, multiply, order
 
 Atom: TypeAlias = Union[str, "Operation"]
 Terms: TypeAlias = Mapping[Product[Atom], int]
+Range: TypeAlias = tuple[float, float]
 
 
 class Operation:
@@ -111,6 +114,55 @@ def _is_count(atom: Operation) -> bool:
     return atom.operator == "max" and not atom.right
 
 
+def range_of(terms: Terms) -> Range:
+    """The least and the largest value of plain terms for all sizes within their limits, by default of 0 or more."""
+    low = high = float(terms.get((), 0))
+    for product, coefficient in terms.items():
+        if product:
+            factor: Range = (coefficient, coefficient)
+            least, most = functools.reduce(_product, map(_range_of_atom, product), factor)
+            low, high = low + least, high + most
+    return low, high
+
+
+def settled(terms: Terms) -> Terms:
+    """Plain terms in which quotients and maxima that are one number within the limits are that: ``L // 64`` is 0 for
+    ``L < 64``.
+    """
+    total: Terms = {}
+    for product, coefficient in terms.items():
+        atoms: Product[Atom] = ()
+        for atom in product:
+            low, high = (0.0, 1.0) if isinstance(atom, str) else _range_of_atom(atom)
+            if low == high:
+                coefficient *= int(low)
+            else:
+                atoms = (*atoms, atom)
+        total = add(total, {atoms: coefficient})
+    return total
+
+
+def _product(a: Range, b: Range) -> Range:
+    products = [x * y if x and y else 0.0 for x in a for y in b]  # 0 times infinity is 0
+    return min(products), max(products)
+
+
+def _range_of_atom(atom: Atom) -> Range:
+    if isinstance(atom, str):
+        return known_limits().get(atom, (0, math.inf))
+    (low, high), (least, most) = range_of(atom.left), range_of(atom.right)
+    if atom.operator == "max":
+        return max(low, least), max(high, most)
+    if atom.operator == "//" and least >= 0:
+        return _quotient(low, most if low >= 0 else least), _quotient(high, least if high >= 0 else most)
+    return -math.inf, math.inf
+
+
+def _quotient(a: float, b: float) -> float:
+    """Rounded down; of infinity, or by 0, infinity."""
+    return a // b if b and math.isfinite(a) else math.copysign(math.inf, a)
+
+
 def plain(terms: Terms) -> Terms:
     """The normal form that all spellings of a size share: no remainders, and only some kinds of quotients."""
     if is_polynomial(terms):
@@ -145,7 +197,7 @@ def _plain_maximum(a: Terms, b: Terms) -> Terms:
         return a
     if difference[min(difference, key=order)] < 0:
         a, b, difference = b, a, _negative(difference)
-    factor = gcd(*difference.values())
+    factor = math.gcd(*difference.values())
     divided = {product: coefficient // factor for product, coefficient in difference.items()}
     return add(b, {(Operation("max", in_order(divided), {}),): factor})
 

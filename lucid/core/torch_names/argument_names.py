@@ -119,6 +119,15 @@ _REFUSED = {
 }
 
 
+def refuse(where: str, name: str) -> NoReturn:
+    """Refuse one of torch's arguments.
+
+    Raises:
+        TypeError: saying what to do instead.
+    """
+    raise TypeError(f"{where}: {name}= is not taken: {_REFUSED[name]}")
+
+
 def in_our_names(
     where: str, kwargs: Mapping[str, Any], own: Iterable[str], unused: Iterable[str] = ()
 ) -> dict[str, Any]:
@@ -133,7 +142,9 @@ def in_our_names(
             _UNUSED[name](where, value)
             continue
         if name in _REFUSED and name not in own:
-            raise TypeError(f"{where}: {name}= is not taken: {_REFUSED[name]}")
+            if value is None:  # torch's default
+                continue
+            refuse(where, name)
         ours = name if name in own else next((other for other in OURS.get(name, ()) if other in own), name)
         if ours in arguments:
             raise TypeError(f"{where}: {ours} is given twice, as {ours} and as {name}")
@@ -167,6 +178,8 @@ def torch_names_and(*unused: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @functools.wraps(call)
         def spelled(*args: P.args, **kwargs: P.kwargs) -> R:
+            if names.is_device_among(args):
+                return spelled(*names.without_device(args), **kwargs)
             if not kwargs or kwargs.keys() <= names.keywords:
                 return call(*args, **kwargs)
             return names.called(call, args, kwargs)
@@ -188,7 +201,20 @@ class _Names:
         self.where = call.__qualname__.removesuffix(".__init__").rpartition(".")[2]
         self.own, self.unused = tuple(p.name for p in parameters), tuple(unused)
         self.several = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)  # as in f(*shape)
+        places = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self.most = len(places)
+        self.place = places.index("dtype") if "device" in unused and "dtype" in places else self.most
         self.keywords = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+
+    def is_device_among(self, args: tuple[Any, ...]) -> bool:
+        """Whether a device is in the place of the element type, which torch has behind it."""
+        place = self.place
+        return len(args) > place < self.most and (len(args) == self.most + 1 or isinstance(args[place], Device))
+
+    def without_device(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments without the device, which is checked."""
+        check_device(self.where, args[self.place])
+        return args[: self.place] + args[self.place + 1 :]
 
     def called(self, call: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> R:
         """Call the function with arguments under any of their names."""

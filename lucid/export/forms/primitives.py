@@ -54,6 +54,17 @@ def cos(build: Builder, node: Node) -> str:
     return build.op("Sub", np.asarray(1.0), build.op("Mul", np.asarray(2.0), build.op("Mul", half, half)))
 
 
+def _adds_to_a_number(node: Node) -> bool:
+    number, other = node.inputs
+    return isinstance(number, Constant) and number.array.size == 1 and not isinstance(other, Constant)
+
+
+@form(elementwise.add, kernel="Add", applies=_adds_to_a_number)
+def add(build: Builder, node: Node) -> str:
+    """The number second: of ``sqrt(eps + variance)`` onnxruntime before 1.32 makes a norm whose eps is 1e-5."""
+    return build.op("Add", *reversed(node.inputs))
+
+
 def _product(op: Op[..., Any]) -> Form:
     """A form of mul or true_div."""
 
@@ -335,7 +346,7 @@ def sum_of_squares(build: Builder, node: Node) -> str:
 
 # These primitives have one form each, so their order does not matter.
 FORMS = (
-    *(stop_gradient, cast, cos, mul, true_div, not_equal, not_greater, *_BITWISE),
+    *(stop_gradient, cast, cos, add, mul, true_div, not_equal, not_greater, *_BITWISE),
     *(take, reshape, squeeze, unsqueeze, permute, expand, tile, pad, split),
     *(slice_op, size_op, full, arange, tril, triu),
     *(mean, any_, all_, cumsum, sum_of_squares),

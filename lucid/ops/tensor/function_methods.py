@@ -40,6 +40,10 @@ class FunctionMethods(TensorValue):
         """
         return OPS["type_"](self, dtype)
 
+    def type_as(self, other: Any) -> Any:
+        """The same numbers in the element type of another tensor."""
+        return OPS["to"](self, other)
+
     def equal(self, other: Any) -> bool:
         """Whether shapes and all elements are equal: a Python truth.
 

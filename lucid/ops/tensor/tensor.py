@@ -124,7 +124,7 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     """An n-dimensional array that ops compute with, eagerly or under `lucid.trace`.
 
     Args:
-        data: an array, a nested list of numbers, or a number.
+        data: an array, a nested list of numbers, or a float; alone, integers are sizes, as in torch: ``Tensor(2, 3)``.
         dtype: the element type; by default that of the data (Python floats become float32, integers int64).
 
     Raises:
@@ -134,7 +134,11 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     __slots__ = ()
     __hash__ = object.__hash__
 
-    def __init__(self, data: Any, dtype: DTypeLike | None = None) -> None:
+    def __init__(self, data: Any = 0, *dtype_or_sizes: Any, dtype: DTypeLike | None = None) -> None:
+        if dtype is None and type(data) is int and {*map(type, dtype_or_sizes)} <= {int}:
+            data = np.zeros((data, *dtype_or_sizes), np.float32)
+        elif dtype_or_sizes:
+            (dtype,) = dtype_or_sizes
         if isinstance(data, Tensor):
             data = data.numpy()
         array = np.asarray(data)
@@ -342,10 +346,6 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
             ValueError: for another device.
         """
         return _call("to", self, *target, **options)
-
-    def type_as(self, other: Any) -> Tensor:
-        """The same numbers in the element type of another tensor."""
-        return _call("to", self, other)
 
     float = _unary("float", "The same numbers in float32.", "to", "float32")
     double = _unary("double", "The same numbers in float64.", "to", "float64")

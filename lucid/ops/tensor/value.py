@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Self, TypeAlias
 import numpy as np
 
 import lucid.ops.tensor.numpy_protocols as numpy_protocols
+from lucid.core.graph.number_sizes import size_of_number
 from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import Array, DType, TensorType, normalize_axis, show_shape
 from lucid.core.graph.values import Constant, Origin, Value
@@ -158,6 +159,15 @@ class TensorValue:
     def item(self) -> Any:
         """The only element as a Python number."""
         return self._known("item()").item()
+
+    def to_size(self) -> Any:
+        """The size that this whole number is: a symbolic one, if it was computed from sizes while tracing.
+
+        Raises:
+            TypeError: for anything else.
+        """
+        size = None if self._value is None else size_of_number(self._value)
+        return self.__index__() if size is None else size
 
     def tolist(self) -> Any:
         """The elements as nested lists."""
