@@ -193,7 +193,8 @@ class Engine:
         self._decode, self._limit, self._chunk = decode, queue, chunk
         self._slots = [_Slot(number) for number in range(slots)]
         self._waiting: deque[Completion] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._stepping = False
         self._requests = self._turn = 0
 
@@ -257,7 +258,7 @@ class Engine:
         Raises:
             EngineFull: if all slots are taken and `queue` requests wait.
         """
-        with self._changed:
+        with self._lock:
             self._waiting = deque(one for one in self._waiting if one.ended_by is None)
             if len(self._waiting) >= self._limit + len(self._slots) - self.active:
                 raise EngineFull(
@@ -275,8 +276,9 @@ class Engine:
         Raises:
             RunCancelled: if another thread called the session's `cancel`; a later step goes on.
         """
-        with self._changed:
-            self._changed.wait_for(lambda: not self._stepping)
+        with self._lock:
+            while self._stepping:
+                self._changed.wait()
             self._stepping = True
         return self._step()
 
@@ -287,8 +289,9 @@ class Engine:
             return len(request.ids) >= count or request.ended_by is not None
 
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: come() or not self._stepping)
+            with self._lock:
+                while self._stepping and not come():
+                    self._changed.wait()
                 if come():
                     return
                 self._stepping = True
@@ -296,7 +299,7 @@ class Engine:
 
     def end(self, request: Completion, reason: str, error: Exception | None = None) -> None:
         """End a request, if it has not ended; its slot is free from the next step on."""
-        with self._changed:
+        with self._lock:
             if request.ended_by is None:
                 request.error, request.ended_by = error, reason
             self._changed.notify_all()
@@ -308,13 +311,13 @@ class Engine:
             writes, reads = self._write(running), self._read(running)
             return reads or writes
         finally:
-            with self._changed:
+            with self._lock:
                 self._stepping = False
                 self._changed.notify_all()
 
     def _admit(self) -> None:
         """Free the slots of requests that have ended, and give free slots to those that wait."""
-        with self._changed:
+        with self._lock:
             for slot in self._slots:
                 if slot.request is not None and slot.request.ended_by is not None:
                     slot.request = None
