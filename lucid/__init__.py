@@ -17,6 +17,8 @@ _here = _os.path.dirname(__file__)
 if not _os.path.isfile(_os.path.join(_here, "models", "__init__.py")):
     __path__.append(_os.path.dirname(_here))  # in a repository `models/`, which is `lucid.models`, is next to `lucid/`
 
+_os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # otherwise onnxruntime reports its use to its maker
+
 if TYPE_CHECKING:
     from lucid import batch as batch
     from lucid import export as export

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -71,6 +72,21 @@ def test_every_namespace_is_imported_by_its_address() -> None:
     for name in ("tensor", "utils", "losses.inner"):
         with pytest.raises(ModuleNotFoundError):
             import_module(f"lucid.{name}")
+
+
+@pytest.mark.parametrize(("setting", "telemetry"), [(None, "1"), ("0", "0")])
+def test_onnxruntime_keeps_no_record_of_its_use(setting: str | None, telemetry: str, tmp_path: Path) -> None:
+    """It gives the device an id, in a file of the home folder, and sends reports, unless it is told not to."""
+    pytest.importorskip("onnxruntime", reason="needs the extra cpu")
+    environment = {name: text for name, text in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    if setting is not None:
+        environment["ORT_DISABLE_TELEMETRY"] = setting
+    code = "import lucid, os; lucid.runtime.Session; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env={**environment, "HOME": str(tmp_path)}, capture_output=True, text=True)
+    assert done.stdout == f"{telemetry}\n", done.stderr
+    if setting is None:
+        assert [*tmp_path.rglob("*")] == []
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
