@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -14,7 +15,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from lucid.files.weights import save
+from tests.chat.checkpoints import checkpoint
 from tests.console import LUCID, in_process
+from tests.layout_checkpoints import whole
 from tests.models import goldens
 from tests.waiting import PATIENCE
 
@@ -186,6 +189,68 @@ def test_no_write_permission(tmp_path, monkeypatch, capsys):
     code, message = failing(arguments, Path.cwd(), monkeypatch, capsys)
     assert code == 1
     assert "no permission" in message
+
+
+@pytest.fixture
+def refused(monkeypatch):
+    """The names of folders that may not be made."""
+    names, mkdir = set(), os.mkdir
+
+    def refuse(path, *rest, **options):
+        if os.path.basename(path) in names:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        mkdir(path, *rest, **options)
+
+    monkeypatch.setattr("os.mkdir", refuse)
+    return names
+
+
+def test_a_folder_of_rows_or_of_a_training_without_permission(refused, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("pyarrow", reason="needs the extra batch")
+    whole(tmp_path / "made", "sentences/cls")
+    whole(tmp_path / "plain", "bert/base")
+    (tmp_path / "rows.jsonl").write_text('{"text": "a", "label": "b"}\n{"text": "b", "label": "a"}\n')
+    refused |= {"out", "out.training"}
+    train = ["train", "plain", "rows.jsonl", "-o", "out", "--task", "text-classification"]
+    for command, folder in ((["map", "made", "rows.jsonl", "-o", "out"], "out"), (train, "out.training")):
+        assert in_process(command, monkeypatch, tmp_path) == 1
+        wanted = f"cannot write {tmp_path / folder}: no permission to create files in {tmp_path}; change its"
+        assert wanted in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("home", ["none", "closed"])
+def test_a_cache_that_cannot_be_written_is_told_with_the_variable_that_names_another(
+    home, refused, tmp_path, monkeypatch, capsys
+):
+    checkpoint(tmp_path / "decoder")
+    for name in ("LUCID_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path if home == "none" else str(tmp_path / path[2:]))
+    if home == "closed":
+        refused.add(".cache")
+    assert in_process(["generate", "decoder", "ab", "-n", "1"], monkeypatch, tmp_path) == 1
+    error = capsys.readouterr().err
+    assert "LUCID_CACHE names another" in error and error.count("\n") == 1
+    why = {
+        "none": "this user has no home folder to keep exports in",
+        "closed": f"cannot write {tmp_path}/.cache/lucid: ",
+    }
+    assert why[home] in error and not (tmp_path / "~").exists()
+
+
+# Streams that are closed ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="by a shell")
+@pytest.mark.parametrize("closed", ['"$@" >&- 2>&- <&-', '"$@" 2>&1 | true', '"$@" | head -c 1'])
+def test_a_command_does_its_work_though_nobody_reads_what_it_prints(closed, folder, tmp_path):
+    """rich would end the process at the first line that has no reader, before a file is written."""
+    output = tmp_path / "relu.onnx"
+    command = [LUCID, "export", "nn.ReLU", "-i", "x:N,3", "-o", output]
+    script = f"set -o pipefail; {closed}"
+    done = subprocess.run(["bash", "-c", script, "bash", *command], capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert onnx.load(output).graph.input[0].name == "x"
 
 
 def test_the_process_ends_so_too(folder):

@@ -198,6 +198,23 @@ def test_files_named_by_bytes_that_are_no_text(tmp_path):
     assert b"udcff.onnx: the path is not in UTF-8" in done.stderr  # of `bench`
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one encoding of paths")
+def test_paths_are_opened_where_the_locale_has_no_letters_but_those_of_ascii(tmp_path):
+    """Python reads the bytes of é as halves of surrogate pairs there; onnxruntime reads paths in UTF-8 everywhere."""
+    (tmp_path / "é").mkdir()
+    lucid.export.to_onnx(nn.ReLU(), ("N", 3), path=tmp_path / "é" / "relu.onnx")
+    code = (
+        "import lucid, os, sys; from lucid.runtime.changed_models import copied; path = sys.argv[1]\n"
+        "assert sys.getfilesystemencoding() == 'ascii' and not path.isprintable()\n"
+        "lucid.runtime.Session(path)\n"
+        "copy, config = copied(path); lucid.runtime.Session(copy, config=config)"
+    )
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", code, tmp_path / "é" / "relu.onnx"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ascii_only})
+    assert done.returncode == 0, done.stderr
+
+
 # Results that are lost --------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chat.checkpoints import checkpoint as chat_checkpoint
 from tests.layout_checkpoints import whole
 from tests.test_architecture import NAMES
 from tests.waiting import PATIENCE
@@ -65,7 +66,7 @@ print(sys.modules["lucid.files.locks"].sys.platform)
 
 
 WAYS = """
-import sys, threading, json, urllib.request
+import io, sys, threading, json, urllib.request
 from pathlib import Path
 from lucid.cli import main
 
@@ -87,6 +88,14 @@ lucid("bench", model, "--seconds", "0.01", "--size", "L=8")
 lucid("report", home / "checkpoint", "-o", home / "report.html", "--seconds", "0.01", "--size", "L=8")
 rows.write_text('{"text": "ab"}\\n{"text": "cd"}\\n', encoding="utf-8")
 lucid("map", folder, rows, "-o", home / "out")
+
+tuned, labels = home / "tuned", home / "labels.jsonl"
+labels.write_text('{"text": "ab", "label": "a"}\\n{"text": "cd", "label": "c"}\\n' * 6, encoding="utf-8")
+lucid("train", home / "encoder", labels, "--task", "text-classification", "--epochs", "1", "-o", tuned)
+lucid("map", tuned, rows, "-o", home / "labelled")
+lucid("generate", home / "decoder", "ab", "--max-new-tokens", "2")
+sys.stdin = io.StringIO("ab\\ncd\\n")
+lucid("chat", home / "decoder", "--max-new-tokens", "2")
 
 import uvicorn
 def ask(app, host, port, **options):
@@ -110,10 +119,13 @@ lucid("serve", folder)
 
 def test_the_main_ways_of_the_command(tmp_path: Path) -> None:
     whole(tmp_path / "checkpoint", "sentences/cls")
+    whole(tmp_path / "encoder", "bert/base")
+    chat_checkpoint(tmp_path / "decoder")
     shown = on_windows(WAYS, tmp_path)
     assert shown.count("written") >= 4 and shown.endswith("served 1\n")
     assert "117.7 MiB" in shown  # the memory that the stand-in tells
     assert [path.name for path in (tmp_path / "out").iterdir()]
+    assert (tmp_path / "tuned" / "model.safetensors").is_file() and not (tmp_path / "tuned.training").exists()
     assert not [path for path in tmp_path.rglob("*") if "lucid-tmp" in path.name]
 
 

@@ -48,6 +48,7 @@ from lucid.core.version import __version__
 from lucid.core.words.name_patterns import named
 from lucid.core.words.progress import phase
 from lucid.export.training import evaluation_step, training_step
+from lucid.files.atomic import explaining
 from lucid.files.checksums import checked, with_checksum
 from lucid.files.folders import check_place, new_folder, sole_writer
 from lucid.files.hub import local_checkpoint, published_name
@@ -156,7 +157,8 @@ def fine_tune(
             shutil.rmtree(work, ignore_errors=True)
         return done
     check_place(output)
-    work.mkdir(exist_ok=True)
+    with explaining(work):
+        work.mkdir(exist_ok=True)
     with sole_writer(work), _working(work, record):
         run = _Run(origin, work, options, rows, evaluation)
         history = run.train(begun, evaluated)

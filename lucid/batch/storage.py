@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,7 +13,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from lucid.core.words.suggestions import or_check
-from lucid.files.atomic import write_atomically
+from lucid.files.atomic import explaining, write_atomically
 
 # The names under which file systems report the version of a file's content.
 _VERSIONS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created")
@@ -76,9 +76,14 @@ def names_in(folder: str) -> set[str]:
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder, on file systems that have folders."""
+    """Make a folder, on file systems that have folders.
+
+    Raises:
+        OSError: if it cannot be made.
+    """
     system, path = _system(folder)
-    system.makedirs(path, exist_ok=True)
+    with explaining(Path(path)) if isinstance(system, LocalFileSystem) else nullcontext():
+        system.makedirs(path, exist_ok=True)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import signal
 import sys
@@ -26,6 +27,7 @@ _INTERRUPTED = 130  # the exit code that shells give a program ended by Ctrl-C
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
+    _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what its encoding does not have is written as an escape
             stream.reconfigure(errors="backslashreplace")
@@ -46,11 +48,23 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends the threads' work at once, whatever it is
         code = _report("\n".join(["interrupted", *vars(error).get("__notes__", [])]), _INTERRUPTED)
     except BrokenPipeError:  # the reader of the output has closed it
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
         code = OK
     finally:
         sys.excepthook = _report_uncaught  # typer has set its own
     sys.exit(code)
+
+
+def _replace_closed_streams() -> None:
+    """Open the null device for standard streams that are closed: the first file would get their number otherwise."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 def _report_uncaught(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:

@@ -8,7 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from lucid.cli.errors import usage
+from lucid.cli.errors import CommandError, short, usage
+from lucid.files.atomic import explaining
 from lucid.files.locks import exclusively, lock
 
 CACHE = "LUCID_CACHE"
@@ -20,14 +21,26 @@ _NAME = re.compile(r".+-[0-9a-f]{16}")
 
 
 def cache_folder() -> Path:
-    """Make the folder of exported checkpoints: LUCID_CACHE, or `lucid` in the user's cache folder."""
+    """Make the folder of exported checkpoints: LUCID_CACHE, or `lucid` in the user's cache folder.
+
+    Raises:
+        CommandError: if it cannot be made.
+    """
     folder = _place()
-    folder.mkdir(parents=True, exist_ok=True)
+    if folder.parts[0] == "~":  # what stands for no home
+        raise CommandError(f"this user has no home folder to keep exports in; {CACHE} names another folder")
+    try:
+        with explaining(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"{short(error)}. Exports of checkpoints are kept there; {CACHE} names another folder"
+        ) from error
     return folder
 
 
 def _place() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache"
+    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/.cache")
     return Path(os.environ.get(CACHE) or Path(home, "lucid"))
 
 

@@ -54,13 +54,24 @@ class Styled(NamedTuple):
     style: str
 
 
+class _Console(Console):
+    """A console whose command goes on in silence when its reader has gone, for the files that the command writes.
+
+    rich's own ends the process, with exit code 1.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich when the reader of the output has closed it."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 class Output:
     """The output of a command for people."""
 
     def __init__(self, error: bool = False) -> None:
         stream = sys.stderr if error else sys.stdout
         width = None if stream.isatty() else _DEFAULT_WIDTH
-        self._console = Console(highlight=False, markup=False, emoji=False, width=width, stderr=error)
+        self._console = _Console(highlight=False, markup=False, emoji=False, width=width, stderr=error)
 
     def line(self, *parts: object, style: str = "") -> None:
         """Print one line, also if its parts contain line ends."""

@@ -127,14 +127,10 @@ def draft(path: str | os.PathLike[str]) -> Iterator[Draft]:
     drafted: Draft | None = None
     temporary = temporary_name(target)  # before the try, so that after an interrupt it can always be removed
     try:
-        try:
+        with explaining(target):
             remove_leftovers(target)
             while (file := _create(temporary, earlier)) is None:
                 temporary = temporary_name(target)
-        except OSError as error:
-            if error.errno not in DENIED + FULL:
-                raise
-            raise explained(error, target) from error
         with file:
             drafted = Draft(file, target, temporary, earlier)
             yield drafted
@@ -319,6 +315,17 @@ def _set_owner(file: BinaryIO, earlier: os.stat_result) -> bool:
                 os.fchown(file.fileno(), owner, earlier.st_gid)
                 return True
     return False
+
+
+@contextmanager
+def explaining(target: Path) -> Iterator[None]:
+    """Inside, errors of making a file or folder are those of `explained` if the disk is full or permission missing."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DENIED + FULL:
+            raise
+        raise explained(error, target) from error
 
 
 def explained(error: OSError, target: Path) -> OSError:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from lucid.files.atomic import DENIED, FULL, DiskFullError, explained, is_stream, leftovers, sync_folder, temporary_name
+from lucid.files.atomic import DiskFullError, explained, explaining, is_stream, leftovers, sync_folder, temporary_name
 from lucid.files.locks import lock, names
 
 _THIS_FOLDER, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
@@ -108,15 +108,11 @@ def _not_empty(target: Path) -> FileExistsError:
 def _made(temporary: Path, target: Path) -> Iterator[None]:
     """Make the folder and hold its lock, so that no other writer takes it for a leftover."""
     descriptor = None
-    try:
+    with explaining(target):
         _remove_leftovers(target)
         while descriptor is None:  # another writer may remove the folder before it is locked
             temporary.mkdir(exist_ok=True)
             descriptor = _locked(temporary)
-    except OSError as error:
-        if error.errno not in DENIED + FULL:
-            raise
-        raise explained(error, target) from error
     try:
         yield
     finally:

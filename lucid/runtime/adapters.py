@@ -12,7 +12,7 @@ import onnxruntime
 
 from lucid.core.graph.types import Array
 from lucid.files.atomic import write_atomically
-from lucid.runtime.model_file import ModelError
+from lucid.runtime.model_file import ModelError, utf8_path
 from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.runtime.runs import quiet
 
@@ -81,8 +81,8 @@ class Adapters:
 def _read(path: Path, known: Container[str]) -> _Read:
     adapter = onnxruntime.LoraAdapter()
     try:
-        values = onnxruntime.AdapterFormat.read_adapter(str(path)).get_parameters()
-        adapter.Load(str(path))
+        values = onnxruntime.AdapterFormat.read_adapter(utf8_path(path)).get_parameters()
+        adapter.Load(utf8_path(path))
     except RuntimeError as error:  # whose text is of onnxruntime's source
         raise ModelError(f"{path}: expected a file of an adapter, as lucid.layouts.write_adapter writes it") from error
     strange = [name for name in values if name not in known]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import onnx
 
 from lucid.core.targets.runtimes import ACCURACY_LEVEL
-from lucid.runtime.model_file import check_and_locate
+from lucid.runtime.model_file import check_and_locate, utf8_path
 from lucid.runtime.subgraphs import nodes_inside
 
 Model: TypeAlias = onnx.ModelProto | bytes | str | os.PathLike[str]
@@ -89,9 +89,9 @@ def copied(model: Model) -> tuple[onnx.ModelProto, dict[str, str]]:
     for tensor, place in zip(copy.graph.initializer, places, strict=True):
         if place:
             tensor.data_location = onnx.TensorProto.EXTERNAL
-            for key, value in (("location", path.name), ("offset", place.start), ("length", len(place))):
+            for key, value in (("location", utf8_path(path.name)), ("offset", place.start), ("length", len(place))):
                 tensor.external_data.add(key=key, value=str(value))
-    return copy, {_FOLDER: str(path.resolve().parent)}
+    return copy, {_FOLDER: utf8_path(path.resolve().parent)}
 
 
 def _as_given(copy: onnx.ModelProto, model: Model) -> onnx.ModelProto | bytes:

@@ -20,6 +20,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
+from lucid.core.words.safe_text import encodable
 from lucid.files.atomic import NotAFileError, open_regular
 from lucid.files.safetensors import places
 from lucid.files.untrusted import WeightsError
@@ -51,6 +52,20 @@ _BITS = {kind: bits for bits, kinds in _KINDS.items() for kind in kinds}
 
 class ModelError(ValueError):
     """An ONNX file that is broken, or whose data is in a place where it must not be."""
+
+
+def utf8_path(path: str | os.PathLike[str]) -> str:
+    """A path for onnxruntime, which encodes it in UTF-8, whatever the encoding of paths is here.
+
+    Raises:
+        ModelError: for a path that is no text in UTF-8.
+    """
+    try:
+        return os.fsencode(path).decode("utf-8")
+    except UnicodeDecodeError:
+        shown = encodable(os.fspath(path))
+        message = f"{shown}: the path is not in UTF-8, and onnxruntime opens no others; rename the file"
+        raise ModelError(message) from None
 
 
 def check_model_file(path: str | os.PathLike[str]) -> onnx.ModelProto:

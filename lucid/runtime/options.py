@@ -9,6 +9,7 @@ from difflib import get_close_matches
 import onnxruntime
 
 from lucid.core.graph.types import is_whole
+from lucid.runtime.model_file import utf8_path
 
 MOST_THREADS = 4096
 """More than processors have: onnxruntime would start them all, and run none of them."""
@@ -102,7 +103,7 @@ def session_options(
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if profile is not None:
         options.enable_profiling = True
-        options.profile_file_prefix = os.fspath(profile)
+        options.profile_file_prefix = utf8_path(profile)
     for key, value in (config or {}).items():
         _check(key, value)
         options.add_session_config_entry(key, value)

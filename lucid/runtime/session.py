@@ -19,13 +19,12 @@ from lucid.core.sizes.dims import dim, evaluate, names_of
 from lucid.core.sizes.readings import Reading, readings
 from lucid.core.targets.runtimes import CPU
 from lucid.core.words.progress import phase
-from lucid.core.words.safe_text import encodable
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.adapters import Adapters
 from lucid.runtime.changed_models import Model
-from lucid.runtime.model_file import ModelError, check_model_file, check_names
+from lucid.runtime.model_file import ModelError, check_model_file, check_names, utf8_path
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.requirements import Limits, config_of, extensions_path, limits_of, needs_extensions, without_data
@@ -433,6 +432,4 @@ def _source(model: Model) -> tuple[bytes | str, onnx.ModelProto]:
             f"Session: the model has type {type(model).__name__}, expected an onnx.ModelProto, its bytes or a path"
         )
     about = check_model_file(Path(model))
-    if (shown := encodable(os.fspath(model))) != os.fspath(model):
-        raise ModelError(f"{shown}: the path is not in UTF-8, and onnxruntime opens no others; rename the file")
-    return os.fspath(model), about
+    return utf8_path(model), about
