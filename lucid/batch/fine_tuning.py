@@ -8,6 +8,7 @@ gives the weights of one that was not, bit for bit.
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -159,12 +160,18 @@ def fine_tune(
     check_place(output)
     with explaining(work):
         work.mkdir(exist_ok=True)
-    with sole_writer(work), _working(work, record):
+
+    def trained() -> History:
         run = _Run(origin, work, options, rows, evaluation)
         history = run.train(begun, evaluated)
         with phase("writing"), new_folder(output) as folder:
             run.write(folder, published_name(origin) or os.fspath(source))
             write_json(folder / RECORD, {**record, "history": history})
+        return history
+
+    with sole_writer(work), _working(work, record):
+        history = trained()
+        gc.collect()  # the model, which refers to itself and maps a file of the folder: Windows removes none of these
         shutil.rmtree(work, ignore_errors=True)
     return history
 
