@@ -286,6 +286,16 @@ def test_inputs_that_are_not_finite_are_named() -> None:
         training.step(**{**BATCH, "x": X * np.nan})
 
 
+def test_a_negative_label_is_named_with_its_input() -> None:
+    model = network()
+    training, labels = Training(step_of(model), model.state_dict()), BATCH["labels"].copy()
+    labels[[3, 5]] = -1, -100  # of which one is the ignore_index
+    with pytest.raises(TrainingError, match="the loss is nan, first in the input labels: -100 or -1 is the index of"):
+        training.step(x=X, labels=labels)
+    labels[3] = 0
+    assert training.step(x=X, labels=labels) > 0
+
+
 def test_gradients_that_are_not_finite_stop_too() -> None:
     layer = nn.Linear(1, 1, bias=False)
     layer.weight.fill_(0)

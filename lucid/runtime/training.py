@@ -18,7 +18,7 @@ from lucid.core.process.interrupts import uninterrupted
 from lucid.files.checksums import checked, with_checksum
 from lucid.files.weights import load, save
 from lucid.ops.tensor.tensor import Tensor
-from lucid.runtime.changed_models import Model, inner_values, with_inner_values
+from lucid.runtime.changed_models import Model, copied, inner_values, with_inner_values
 from lucid.runtime.model_file import bytes_of, stored_tensors
 from lucid.runtime.ort_values import numpy_of, ort_value, placed
 from lucid.runtime.requirements import outside, table_rows
@@ -231,7 +231,21 @@ class Training:
             results = Session(model, **{**self._settings, "config": {**self._settings["config"], **config}}).run(feeds)
             for name in shown:
                 if _not_finite(results[name]):
-                    return name
+                    return self._input_below_0(name, arrays) or name
+        return ""
+
+    def _input_below_0(self, name: str, arrays: Mapping[str, Array]) -> str:
+        """The input with a negative index, for which a loss chooses NaN; empty if the value is no such choice."""
+        nodes = {output: node for node in copied(self._model)[0].graph.node for output in node.output}
+        seen, waiting = set[str](), list(nodes[name].input[:1]) if nodes[name].op_type == "Where" else []
+        while waiting:
+            value = waiting.pop()
+            if value in nodes and value not in seen:
+                waiting += nodes[value].input
+            elif value in arrays and arrays[value].dtype.kind == "i" and (arrays[value] < 0).any():
+                below = sorted({*arrays[value][arrays[value] < 0].tolist()})
+                return f"the input {value}: {' or '.join(map(str, below[-3:]))} is the index of nothing"
+            seen.add(value)
         return ""
 
 

@@ -20,6 +20,7 @@ pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=Modu
 
 from lucid.batch import TrainingOptions, fine_tune  # after the check
 from lucid.batch.rows import RowError
+from lucid.batch.texts import TextReader
 from lucid.batch.training_tasks import Columns, Generation, Labels
 from lucid.generation.chat import load_tokenizer
 
@@ -80,6 +81,55 @@ def test_the_end_that_the_tokenizer_adds_is_learned(tmp_path: Path) -> None:
         example = Generation(None, tokenizer, Columns(("prompt", "completion"), None), 40).example(["ab", "cd"])
         assert [tokenizer.library.id_to_token(each) for each in example.ids[example.learned]] == expected
         assert example.ids.tolist().count(2) == 1
+
+
+# Heads ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_head_of_one_number_is_no_head_for_classes(tmp_path: Path) -> None:
+    source = whole(tmp_path / "source", "tasks/bert_reranking")
+    rows = written(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
+    with pytest.raises(ValueError, match="its head has num_labels 1 and problem_type .*, expected two classes or more"):
+        fine_tune(source, rows, tmp_path / "out", TrainingOptions(task="text-classification"))
+
+
+def test_a_text_without_the_end_where_a_class_is_read_is_an_error(tmp_path: Path) -> None:
+    source = whole(tmp_path / "source", "bart/text_classification")
+    rows = written(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
+    with pytest.raises(ValueError, match="row 0, .*: its tokens lack the end, id 2, at which the model reads"):
+        fine_tune(source, rows, tmp_path / "out", TrainingOptions(task="text-classification"))
+
+
+def test_a_decoder_without_an_id_of_padding_is_no_classifier_of_batches(tmp_path: Path) -> None:
+    source = whole(tmp_path / "source", "tasks/llama_text_classification")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**config, "pad_token_id": None}))
+    rows = written(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
+    with pytest.raises(ValueError, match="the config of the checkpoint has no pad_token_id, before which"):
+        fine_tune(source, rows, tmp_path / "out", TrainingOptions(task="text-classification"))
+
+
+def test_batches_are_padded_by_the_id_that_the_model_knows(tmp_path: Path) -> None:
+    """A classifier on a decoder looks for the last token before it, in `lucid map` as well."""
+    source = whole(tmp_path / "source", "tasks/llama_text_classification")
+    tokenizer = load_tokenizer(source)
+    reader = TextReader(tokenizer, {"pad_token_id": 7}, ("input_ids",), None, 100)
+    batch = reader.arrays([reader.ready([text]).data for text in ("a", "abc")])
+    assert batch["input_ids"][0, 1:].tolist() == [7, 7]
+    reader = TextReader(tokenizer, {"pad_token_id": -1}, ("input_ids",), None, 100)  # as old configs have
+    assert reader.arrays([reader.ready([text]).data for text in ("a", "abc")])["input_ids"][0, 1:].tolist() == [0, 0]
+
+
+def test_adapters_are_not_on_a_head_that_is_trained_whole(encoder: Path, tmp_path: Path) -> None:
+    """peft would leave them out when it reads the folder."""
+    rows = written(tmp_path / "rows.jsonl", [{"text": "ab"[row % 2], "label": row % 2} for row in range(4)])
+    options = TrainingOptions(
+        task="text-classification", num_train_epochs=1, lora=2, target_modules=["dense"], val_set_size=0
+    )
+    fine_tune(encoder, rows, tmp_path / "out", options)
+    about = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert about["modules_to_save"] == ["bert.pooler.dense", "classifier"]
+    assert not {*about["modules_to_save"]} & {*about["target_modules"]}
 
 
 # The rows of a step ---------------------------------------------------------------------------------------------------
