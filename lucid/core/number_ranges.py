@@ -45,10 +45,10 @@ def check(name: str, value: Any, allowed: Range) -> None:
         TypeError: for anything but a number of this kind; True and False are none.
         ValueError: for one outside of the range.
     """
-    if not (is_whole(value) or (not allowed.whole and isinstance(value, (float, np.floating)))):
+    right = is_whole(value) or (not allowed.whole and isinstance(value, (float, np.floating)))
+    if not right:
         raise TypeError(f"{name} is {value!r}, expected a {'whole ' * allowed.whole}number")
-    number: float = value
-    if not (abs(number) <= sys.float_info.max and allowed.holds(number)):
+    if not (abs(value) <= sys.float_info.max and allowed.holds(value)):
         raise ValueError(f"{name} is {value}, expected {allowed.expected}")
 
 

@@ -32,7 +32,7 @@ STORED = lucid.load(Path(__file__).parents[1] / "goldens" / "training.safetensor
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_step_has_the_loss_of_torch_and_the_last_its_weights(case: str, tmp_path: Path) -> None:
-    """tools/make_training_goldens.py trains in torch, with transformers' schedules and groups of decay, and peft."""
+    """tools/goldens/training.py trains in torch, with transformers' schedules and groups of decay, and peft."""
     expected = {name.partition("/")[2]: array for name, array in STORED.items() if name.partition("/")[0] == case}
     source = CASES[case].source(tmp_path / "source")
     rows = tmp_path / "rows.jsonl"

@@ -1,15 +1,12 @@
-"""Write tests/goldens/training.safetensors: what torch, transformers and peft make of the cases of `tests.training_cases`.
+"""training.safetensors: the cases of tests/training_cases.py in torch, transformers and peft.
 
-Of each case the loss of every step, and the weights or adapters at the end. Only what a training begins with comes from
+Each case has the loss of every step, and the weights or adapters at the end. Only what a training begins with comes from
 Lucid: the numbers of new heads and adapters, which transformers and peft read from folders. Texts become tokens by
 transformers, batches follow docs/howto/train.md, parameters decay as in transformers' Trainer.
-
-Needs torch, transformers and peft: ``python -m tools.make_training_goldens``.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,7 +34,6 @@ from lucid.core.process import random
 from lucid.models.checkpoints.labels import head_names, write_with_labels
 from tests.training_cases import CASES, TrainingCase
 
-FILE = Path(__file__).parents[1] / "tests" / "goldens" / "training.safetensors"
 Loss: TypeAlias = Callable[[Any, list[Any]], torch.Tensor]
 """Of a model and rows."""
 
@@ -157,15 +153,9 @@ def trained(case: TrainingCase, place: Path) -> dict[str, torch.Tensor]:
     return {"losses": torch.stack(losses), **load_file(stored)}
 
 
-def main() -> None:
-    """Write the file."""
-    found = {}
+def store_all(folder: Path) -> None:
+    tensors: dict[str, torch.Tensor] = {}
     for name, case in CASES.items():
         with TemporaryDirectory() as place:
-            found |= {f"{name}/{key}": value for key, value in trained(case, Path(place)).items()}
-        print(name, json.dumps([round(loss, 4) for loss in found[f"{name}/losses"].tolist()]))
-    save_file(found, FILE)
-
-
-if __name__ == "__main__":
-    main()
+            tensors |= {f"{name}/{key}": value for key, value in trained(case, Path(place)).items()}
+    save_file(tensors, folder.with_suffix(".safetensors"))
