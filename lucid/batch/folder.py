@@ -6,12 +6,12 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from lucid.core.words.suggestions import or_check
 from lucid.generation.models import CACHE, STATE
 from lucid.layouts.checkpoint_files import CONFIG, OTHER_FILES, PROMPTS, onnx_files, sha256
-from lucid.runtime.model_file import check_model_file
+from lucid.runtime.model_file import check_model_file, external_files
 
 Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 """The name, size, time of change and inode of each file; equal stamps mean unchanged contents."""
@@ -82,7 +82,7 @@ def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
     model, decoder = _models_in(path)
     models = (model,) if decoder is None else (model, decoder)
     read = {file: check_model_file(file) for file in models}
-    beside = sorted({file.parent / place for file, one in read.items() for place in _locations(one)})
+    beside = sorted({file.parent / place for file, one in read.items() for place in external_files(one)})
     steps = any(CACHE.fullmatch(value.name) or STATE.fullmatch(value.name) for value in read[model].graph.input)
     others = [path / name for name in (CONFIG, *OTHER_FILES, PROMPTS)]
     files = (*models, *beside, *(one for one in others if one.is_file()))
@@ -112,9 +112,3 @@ def _models_in(folder: Path) -> tuple[Path, Path | None]:
             f"{folder}: has {len(named)} ONNX files, expected one: {', '.join(file.name for file in named)}"
         )
     return named[0], None
-
-
-def _locations(model: Any) -> list[str]:
-    """The external weight files of a model."""
-    entries = [entry for tensor in model.graph.initializer for entry in tensor.external_data]
-    return [entry.value for entry in entries if entry.key == "location"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnx import ModelProto, inliner
 
-from lucid.runtime.model_file import ModelError, check_demands, check_model_file
+from lucid.runtime.model_file import ModelError, check_demands, check_model_file, external_files
 from lucid.runtime.subgraphs import graphs_inside
 
 MAX_SIZE_TEXT = 256  # characters of one symbolic size, such as "2*L + 1"
@@ -37,7 +37,7 @@ def read(path: Path) -> Slim:
         model = inliner.inline_local_functions(model)
         check_demands(model, path)  # now with the constants of the functions
     _check_sizes(model, path)
-    sides = {path.parent / name for name in _side_files(model)}
+    sides = {path.parent / name for name in external_files(model)}
     return Slim(model, tuple((file, file.stat().st_size) for file in (path, *sorted(sides))))
 
 
@@ -51,8 +51,3 @@ def _check_sizes(model: ModelProto, path: Path) -> None:
             f"{str(path)!r}: symbolic sizes of {longest} characters, {total} together, expected at most "
             f"{MAX_SIZE_TEXT} and {MAX_SIZE_TEXTS}; export the model again with shorter names of sizes"
         )
-
-
-def _side_files(model: ModelProto) -> set[str]:
-    entries = (entry for tensor in model.graph.initializer for entry in tensor.external_data)
-    return {entry.value for entry in entries if entry.key == "location"}

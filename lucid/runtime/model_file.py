@@ -381,6 +381,12 @@ def _show(value: object) -> str:
     return text if len(text) <= 200 else text[:200] + "..."
 
 
+def external_files(model: onnx.ModelProto) -> set[str]:
+    """The names of the files with a model's external data: a side file, or, for large weights, the model's own file."""
+    entries = (entry for tensor in model.graph.initializer for entry in tensor.external_data)
+    return {entry.value for entry in entries if entry.key == "location"}
+
+
 def stored_tensors(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, dict[str, memoryview]]:
     """A file's model without its large data, and the bytes of each initializer of its graph, in C order, by name.
 

@@ -32,6 +32,7 @@ from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
 from lucid.nn.weights.layer_weights import parameter_count
+from lucid.runtime.model_file import external_files
 from lucid.testing import ParityReport
 from lucid.testing.original_parity import original_parity
 from lucid.testing.part_parity import part_parity
@@ -121,7 +122,7 @@ def _summary(
     adapters: Sequence[Path],
 ) -> dict[str, Any]:
     """Everything that the command reports, as plain data."""
-    files = [path, *(path.with_name(name) for name in sorted(_locations(exported) - {path.name})), *adapters]
+    files = [path, *(path.with_name(name) for name in sorted(external_files(exported) - {path.name})), *adapters]
     operators = Counter(
         f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in exported.graph.node
     )
@@ -147,16 +148,6 @@ def _summary(
             for d in explanation.attention
         ],
         "float64": [{"node": title(p), "because": p.because, "instead": p.instead} for p in explanation.promotions],
-    }
-
-
-def _locations(exported: onnx.ModelProto) -> set[str]:
-    """The files with weights as external data: a side file, or, for large weights, the model's own file."""
-    return {
-        entry.value
-        for tensor in exported.graph.initializer
-        for entry in tensor.external_data
-        if entry.key == "location"
     }
 
 
