@@ -67,7 +67,7 @@ def stored(model: onnx.ModelProto) -> Mapping[str, int]:
 @pytest.mark.parametrize(("entry", "dtype"), list(zip(ONE_OF_EACH, cycle(HALVES))), ids=str_of)
 def test_is_the_model_with_rounded_weights_in_float32(entry: Entry, dtype: str) -> None:
     """Within 5e-6 of the float64 result with rounded weights, which is much further from the one with exact weights."""
-    exported = Session(to_onnx(entry.load(), dtype=dtype), threads=1)
+    exported = Session(to_onnx(entry.traced(), dtype=dtype), threads=1)
     case = goldens.cases(entry.variant)[0]
     given = goldens.as_exported(case.inputs, exported.inputs)
     arrays = [given[name] for name in exported.inputs]
@@ -81,13 +81,13 @@ def test_is_the_model_with_rounded_weights_in_float32(entry: Entry, dtype: str) 
 @pytest.mark.parametrize("target", [*ON_CPU, "openvino", "webgpu"])
 def test_a_file_holds_every_weight_in_half_under_its_name_and_otherwise_casts_alone(target: str, dtype: str) -> None:
     for entry in (ONE_OF_EACH[0], ONE_OF_EACH[3]):
-        plain, half = to_onnx(entry.load(), target=target), to_onnx(entry.load(), target=target, dtype=dtype)
+        plain, half = (to_onnx(entry.traced(), target=target, dtype=d) for d in (None, dtype))
         assert stored(half).keys() == stored(plain).keys()
         weights = {name for name, kind in stored(plain).items() if kind == FLOAT}
         assert {stored(half)[name] for name in weights} == {onnx.TensorProto.DataType.Value(dtype.upper())}
         assert (operators(half) - operators(plain)).keys() == {"Cast"}
         assert not operators(plain) - operators(half)
-        taken, as_plain = (explain(entry.load(), target=target, dtype=d).decisions for d in (dtype, None))
+        taken, as_plain = (explain(entry.traced(), target=target, dtype=d).decisions for d in (dtype, None))
         assert [d.taken for d in taken] == [d.taken for d in as_plain]
 
 
@@ -174,7 +174,7 @@ def test_weights_in_few_bits_keep_their_forms(target: str) -> None:
 def test_a_gpu_computes_in_half_precision(entry: Entry, dtype: str) -> None:
     """Weights have no casts, only inputs and outputs, but those of experts, which are computed in float32; the result
     is that in float64 but for rounding."""
-    graph = lucid.trace(entry.load())
+    graph = entry.traced().graph
     exported = to_onnx(graph, target="cuda", dtype=dtype)  # passes ONNX's checker and shape inference
     weights = {
         name for name, kind in stored(exported).items() if kind == onnx.TensorProto.DataType.Value(dtype.upper())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -58,8 +59,11 @@ def test_arrays_of_the_files_are_used_without_a_copy(entry: Entry, monkeypatch: 
         assert shared != (single and ".experts." in key), key  # single experts are joined, in an array of their own
 
 
-@pytest.mark.parametrize("half", [lucid.float16, lucid.bfloat16], ids=str)
-@named(FIRST)
+@pytest.mark.parametrize(
+    ("entry", "half"),
+    list(zip(FIRST, itertools.cycle([lucid.float16, lucid.bfloat16]), strict=False)),  # models take turns
+    ids=lambda value: value.variant if isinstance(value, Entry) else str(value),
+)
 def test_a_checkpoint_in_half_precision_becomes_float32_and_stays_half_where_asked(
     entry: Entry, half: lucid.DType, tmp_path: Path
 ) -> None:

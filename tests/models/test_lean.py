@@ -167,7 +167,7 @@ SAME_NAMES = [entry for entry in ZOO if entry.variant.endswith(("/base", "/llama
 @pytest.mark.parametrize("target", goldens.TARGETS)
 @pytest.mark.parametrize("entry", SAME_NAMES, ids=lambda entry: entry.variant)
 def test_initializers_have_the_names_of_the_checkpoint(entry: Entry, target: str) -> None:
-    found, stored = weights_of(to_onnx(entry.load(), target=target)), checkpoint_names(entry)
+    found, stored = weights_of(entry.exported(target)), checkpoint_names(entry)
     assert found <= stored
     unused = {name for name in stored - found if re.search(UNUSED, name)}
     assert found | unused == stored
@@ -178,8 +178,7 @@ def test_no_weight_is_stored_twice_or_under_a_number(entry: Entry) -> None:
     """Unnamed initializers are small: sizes, scales, a mask's values, the buckets of up to 257 distances, and where
     positions are sines and cosines one table of 24 positions.
     """
-    model = entry.load()
-    exported = to_onnx(model)
+    exported = entry.exported("any")
     numbered = [tensor for tensor in exported.graph.initializer if "constant" in tensor.name]
     most = {onnx.TensorProto.INT64: 257 * 8}
     if entry.variant in ("marian/base", "m2m_100/base"):
@@ -190,4 +189,4 @@ def test_no_weight_is_stored_twice_or_under_a_number(entry: Entry) -> None:
     # Of a Swin's shifted windows each has a bias, made of one table and of what they see of each other.
     weights = [tensor for tensor in exported.graph.initializer if not tensor.name.endswith("[shifted]")]
     total = sum(len(tensor.raw_data) for tensor in weights)
-    assert total <= sum({id(p): p.numpy().nbytes for p in model.parameters()}.values()) + 3000
+    assert total <= sum({id(p): p.numpy().nbytes for p in entry.shared().parameters()}.values()) + 3000
