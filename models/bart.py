@@ -273,8 +273,7 @@ class BartForCausalLM(LanguageModel[BartConfig], Head[BartConfig], on=Bart):
 
     @property
     def cache_shape(self) -> nn.CacheShape:
-        stack = self.config.decoder
-        return nn.CacheShape(stack.num_layers, stack.num_heads, stack.hidden_size // stack.num_heads, self.table.dtype)
+        return self.config.decoder.cache_shape(self.table.dtype)
 
 
 class Embedded(nn.Module):

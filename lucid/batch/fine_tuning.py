@@ -56,8 +56,8 @@ from lucid.files.hub import local_checkpoint, published_name
 from lucid.files.weights import WeightsError, load, save
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.gradients.transforms import chosen_parameters
-from lucid.layouts.checkpoint_files import CONFIG, PROMPTS, copy_files, files_home, sources, write_json, write_tokenizer
-from lucid.models.checkpoints.config import read_json
+from lucid.layouts.checkpoint_files import CONFIG, PROMPTS, copy_files, files_home, sources, write_tokenizer
+from lucid.models.checkpoints.config import read_json, write_json
 from lucid.models.checkpoints.labels import has_labels, head_names, write_with_labels
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules, write_modules

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -12,14 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.hub import folder_name
 from lucid.files.weights import WeightsError, files_of
 from lucid.models.checkpoints.adapter_files import CONFIG as ADAPTER_CONFIG
 from lucid.models.checkpoints.adapter_files import weights_file
 from lucid.models.checkpoints.adapters import base_of, find_file
-from lucid.models.checkpoints.config import QUANTIZATION, read_json
+from lucid.models.checkpoints.config import QUANTIZATION, read_json, read_json_or_none, write_json
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import MODULES, read_modules
 from lucid.nn.module import Module
@@ -77,7 +75,7 @@ def max_tokens(checkpoint: Path) -> int | None:
     home = files_home(checkpoint)
     sentences = [(folder / "sentence_bert_config.json", "max_seq_length") for folder in (home, checkpoint)]
     for path, name in [*sentences, (home / TOKENIZER_CONFIG, "model_max_length")]:
-        count = read_json(path).get(name) if path.is_file() else None
+        count = read_json_or_none(path).get(name)
         if isinstance(count, int) and not isinstance(count, bool) and 2 < count < 1 << 20:
             return count
     return None
@@ -160,16 +158,6 @@ def write_config(model: Module, checkpoint: Path, folder: Path, more: Mapping[st
         return
     kept = {name: value for name, value in options.items() if name != QUANTIZATION}  # of weights, not of an ONNX file
     write_json(folder / CONFIG, {**kept, **(more or {})})
-
-
-def write_json(path: Path, content: object) -> None:
-    """JSON as people read it.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
-    with write_atomically(path) as file:
-        file.write(encoded(json.dumps(content, indent=2, ensure_ascii=False) + "\n"))  # the escape is JSON's own
 
 
 def sources(checkpoint: Path, adapters: Mapping[Path, float] = MappingProxyType({})) -> dict[str, str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lucid.core.version import __version__
-from lucid.layouts.checkpoint_files import sha256, write_json
-from lucid.models.checkpoints.config import ConfigError, read_json
+from lucid.layouts.checkpoint_files import sha256
+from lucid.models.checkpoints.config import ConfigError, read_json, write_json
 
 MANIFEST = "lucid_export.json"
 _EDITED = 1 << 20  # larger files are compared by size alone: nobody edits them by hand

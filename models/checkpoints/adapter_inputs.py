@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,11 +13,10 @@ import lucid
 from lucid import WeightsError
 from lucid.core.sizes.dims import bind
 from lucid.core.words.name_patterns import named
-from lucid.files.atomic import write_atomically
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.adapter_files import CONFIG, PREFIX, WEIGHTS, Adapter, LowRank, read_adapter
 from lucid.models.checkpoints.adapters import Adapters, weighted
-from lucid.models.checkpoints.config import Array, show
+from lucid.models.checkpoints.config import Array, show, write_json
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import TASKS, read_modules
 from lucid.nn.module import Module, Parameter
@@ -189,8 +187,7 @@ def save_adapter(
         "inference_mode": True,
     }
     lucid.save(Path(folder) / WEIGHTS[0], {f"{PREFIX}{name}": array for name, array in (tensors | heads).items()})
-    with write_atomically(Path(folder) / CONFIG) as file:
-        file.write(json.dumps(config, indent=2).encode())
+    write_json(Path(folder) / CONFIG, config)
 
 
 def _checkpoint_keys(model: Pretrained[Any], source: str | os.PathLike[str]) -> dict[str, str]:

@@ -37,7 +37,9 @@ from lucid.models.checkpoints.config_file import ConfigError as ConfigError
 from lucid.models.checkpoints.config_file import names_of as names_of
 from lucid.models.checkpoints.config_file import parse_json as parse_json
 from lucid.models.checkpoints.config_file import read_json as read_json
+from lucid.models.checkpoints.config_file import read_json_or_none as read_json_or_none
 from lucid.models.checkpoints.config_file import show as show
+from lucid.models.checkpoints.config_file import write_json as write_json
 from lucid.models.checkpoints.options_read import HARMLESS, OptionsRead, options_read
 from lucid.models.checkpoints.quantized_weights import Array as Array
 from lucid.models.checkpoints.quantized_weights import QuantizedFormat, QuantizedWeights, Weight

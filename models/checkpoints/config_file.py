@@ -10,7 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lucid.files.atomic import NotAFileError, open_regular
+from lucid.core.words.safe_text import encoded
+from lucid.files.atomic import NotAFileError, open_regular, write_atomically
 
 T = TypeVar("T")
 
@@ -47,6 +48,21 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise ConfigError(f"{path}: holds a JSON {type(options).__name__}, expected an object of options")
     return options
+
+
+def read_json_or_none(path: Path) -> dict[str, Any]:
+    """The same of a file that need not be there; {} then."""
+    return read_json(path) if path.exists() else {}
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file as people read it, atomically.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    with write_atomically(path) as file:
+        file.write(encoded(json.dumps(content, indent=2, ensure_ascii=False) + "\n"))  # the escape is JSON's own
 
 
 def parse_json(path: Path) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -15,10 +14,9 @@ import numpy as np
 
 import lucid
 from lucid import nn
-from lucid.files.atomic import write_atomically
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.architectures import CLASSES
-from lucid.models.checkpoints.config import QUANTIZATION, Array, Config, ConfigError
+from lucid.models.checkpoints.config import QUANTIZATION, Array, Config, ConfigError, write_json
 from lucid.models.checkpoints.load_into import building
 from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained, read_options
 from lucid.models.checkpoints.quantized_weights import as_array
@@ -145,8 +143,7 @@ def write_with_labels(
     end = written.get("eos_token_id")
     if written.get("pad_token_id") is None and end is not None:  # a decoder reads the state of the last token before it
         written["pad_token_id"] = end[0] if isinstance(end, list) else end
-    with write_atomically(Path(folder) / "config.json") as file:
-        file.write(json.dumps(written, indent=2).encode())
+    write_json(Path(folder) / "config.json", written)
     lucid.save(Path(folder) / "model.safetensors", stored, {"format": "pt"})
 
 

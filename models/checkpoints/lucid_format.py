@@ -13,7 +13,6 @@ if it has a grid, as `nn.Int8Weight` has them::
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,7 @@ import numpy as np
 
 import lucid
 from lucid import nn
-from lucid.files.atomic import write_atomically
-from lucid.models.checkpoints.config import QUANTIZATION, Config, ConfigError, show
+from lucid.models.checkpoints.config import QUANTIZATION, Config, ConfigError, show, write_json
 from lucid.models.checkpoints.quantized_weights import Int8, Parts
 from lucid.nn.quantized import Activations, WeightModule
 from lucid.quantization import Blocks, Grid8, Rows
@@ -67,8 +65,7 @@ def write_checkpoint(
     if weights or ignored:
         record = {IGNORED: list(ignored)} if ignored else {}
         config[QUANTIZATION] = {"quant_method": METHOD, "weights": weights, **record}
-    with write_atomically(Path(folder) / "config.json") as file:
-        file.write(json.dumps(config, indent=2).encode())
+    write_json(Path(folder) / "config.json", config)
     state = {(names or {}).get(name, name): tensor for name, tensor in model.state_dict().items()}
     lucid.save(Path(folder) / "model.safetensors", state, {"format": "lucid" if names is None else "pt"})
 

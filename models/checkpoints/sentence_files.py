@@ -10,7 +10,6 @@ config::
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import string
@@ -22,8 +21,16 @@ from typing import Any
 
 import lucid
 from lucid import Tensor
-from lucid.files.atomic import write_atomically
-from lucid.models.checkpoints.config import Array, Config, ConfigError, parse_json, read_json, show
+from lucid.models.checkpoints.config import (
+    Array,
+    Config,
+    ConfigError,
+    parse_json,
+    read_json,
+    read_json_or_none,
+    show,
+    write_json,
+)
 from lucid.nn import functional as F
 
 POOLING, DENSE, NORMALIZE = "Pooling", "Dense", "Normalize"
@@ -119,11 +126,11 @@ class SentenceModules:
             {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
             for index, (path, kind) in enumerate(listed)
         ]
-        _write_json(folder / MODULES, lines)
+        write_json(folder / MODULES, lines)
         for layer in layers:
             if layer.kind != NORMALIZE:
                 (folder / layer.name).mkdir(exist_ok=True)
-                _write_json(folder / layer.name / "config.json", read_json(self.folder / layer.name / "config.json"))
+                write_json(folder / layer.name / "config.json", read_json(self.folder / layer.name / "config.json"))
             first = f"{PREFIX}.{layer.name}."
             if own := {name.removeprefix(first): tensor for name, tensor in weights.items() if name.startswith(first)}:
                 lucid.save(folder / layer.name / "model.safetensors", own)
@@ -135,7 +142,7 @@ def write_modules(layers: tuple[SentenceLayer, ...], width: int, folder: Path) -
         if layer.kind == POOLING:
             (folder / layer.name).mkdir()
             modes = {option: mode in layer.modes for mode, option in _MODES.items()}
-            _write_json(folder / layer.name / "config.json", {"word_embedding_dimension": width, **modes})
+            write_json(folder / layer.name / "config.json", {"word_embedding_dimension": width, **modes})
     SentenceModules(folder, layers, folder).write(folder)
 
 
@@ -165,7 +172,9 @@ def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
         )
     layers = [_read_layer(folder, kind, name, task) for kind, name in lines[1:]]
     if task == "multi-vector-encoding" and MASK not in kinds:  # PyLate's own files
-        layers.append(SentenceLayer("mask", MASK, tokens=_skipped(folder, Config(*_prompts(folder)))))
+        prompts = folder / "config_sentence_transformers.json"
+        skipped = _skipped(folder, Config(read_json_or_none(prompts), str(prompts)))
+        layers.append(SentenceLayer("mask", MASK, tokens=skipped))
     return SentenceModules(folder / lines[0][1], tuple(layers), folder, task)
 
 
@@ -204,12 +213,6 @@ def _read_line(line: Any, where: str, first: bool) -> tuple[str, str]:
     if not (_PLAIN_NAME.fullmatch(path) if path else first):
         raise ConfigError(f"{where}: the path of {show(kind)} is {show(path)}, expected the name of a folder in it")
     return kind, path
-
-
-def _prompts(folder: Path) -> tuple[Mapping[str, Any], str]:
-    """The options of all modules of a folder, and where they are."""
-    path = folder / "config_sentence_transformers.json"
-    return (read_json(path) if path.exists() else {}), str(path)
 
 
 def _skipped(folder: Path, options: Config) -> tuple[int, ...]:
@@ -289,8 +292,3 @@ def _read_modes(options: Config) -> tuple[str, ...]:
 def _holds_weights(folder: Path) -> bool:
     """Whether a layer's folder has any: `lucid.models.save` puts them beside those of the encoder."""
     return any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir())
-
-
-def _write_json(path: Path, content: object) -> None:
-    with write_atomically(path) as file:
-        file.write(json.dumps(content, indent=2).encode())

@@ -8,7 +8,7 @@ stream. A model is a way to read such a config from config.json, and the names o
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -35,6 +35,9 @@ EXPERTS = {
 """Its `stacked` weights, if it has experts."""
 TABLE = r"(?:\w+\.)?(?:embed_tokens|embed_in|word_embeddings)\.weight"
 """A regular expression for the key of the table of embeddings in checkpoints."""
+
+
+Activation: TypeAlias = Callable[[Tensor], Tensor]
 
 
 class Angles(NamedTuple):
@@ -373,12 +376,12 @@ class Attention(nn.Module):
 
 
 class JoinedGatedMLP(nn.Module):
-    """A gated network (Shazeer 2020); one product makes both the gate and the numbers that it scales."""
+    """A gated network (Shazeer 2020) like `nn.GatedMLP`; one product makes both the gate and the numbers it scales."""
 
-    def __init__(self, c: DecoderConfig) -> None:
-        self.gate_up_proj = nn.Linear(c.hidden_size, 2 * c.intermediate_size, c.mlp_bias, c.dtype)
-        self.down_proj = nn.Linear(c.intermediate_size, c.hidden_size, c.mlp_bias, c.dtype)
-        self.activation = ACTIVATIONS[c.activation]
+    def __init__(self, dim: int, hidden_dim: int, activation: Activation, bias: bool, dtype: DType) -> None:
+        self.gate_up_proj = nn.Linear(dim, 2 * hidden_dim, bias, dtype)
+        self.down_proj = nn.Linear(hidden_dim, dim, bias, dtype)
+        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.gate_up_proj(x).chunk(2, -1)
@@ -388,10 +391,10 @@ class JoinedGatedMLP(nn.Module):
 class PlainMLP(nn.Module):
     """down(activation(up(x)))."""
 
-    def __init__(self, c: DecoderConfig) -> None:
-        self.up_proj = nn.Linear(c.hidden_size, c.intermediate_size, c.mlp_bias, c.dtype)
-        self.down_proj = nn.Linear(c.intermediate_size, c.hidden_size, c.mlp_bias, c.dtype)
-        self.activation = ACTIVATIONS[c.activation]
+    def __init__(self, dim: int, hidden_dim: int, activation: Activation, bias: bool, dtype: DType) -> None:
+        self.up_proj = nn.Linear(dim, hidden_dim, bias, dtype)
+        self.down_proj = nn.Linear(hidden_dim, dim, bias, dtype)
+        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down_proj(self.activation(self.up_proj(x)))
@@ -486,9 +489,9 @@ def _feed_forward(c: DecoderConfig, number: int) -> nn.Module:
             return SharedExperts(c, experts)
         sizes = (experts.count, experts.per_token, c.hidden_size, experts.width)
         return nn.MixtureOfExperts(*sizes, normalized=experts.normalized, dtype=c.dtype)
-    if c.parts.mlp != "gated":
-        return JoinedGatedMLP(c) if c.parts.mlp == "joined" else PlainMLP(c)
-    return nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
+    networks: dict[str, Callable[..., nn.Module]] = {"joined": JoinedGatedMLP, "plain": PlainMLP, "gated": nn.GatedMLP}
+    sizes = (c.hidden_size, c.intermediate_size)
+    return networks[c.parts.mlp](*sizes, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
 
 
 def _normed(norm: nn.Module | None, x: Tensor) -> Tensor:

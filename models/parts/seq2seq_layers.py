@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import lucid
-from lucid import Tensor, nn
+from lucid import DType, Tensor, nn
 from lucid.models.checkpoints.config import ACTIVATIONS, Config
 from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn import functional as F
@@ -44,6 +44,10 @@ class StackConfig:
             activation=options.activation("activation_function"),
             **flags,
         )
+
+    def cache_shape(self, dtype: DType) -> nn.CacheShape:
+        """That of the keys and values of the layers' self-attention."""
+        return nn.CacheShape(self.num_layers, self.num_heads, self.hidden_size // self.num_heads, dtype)
 
 
 def key_mask_of(attention_mask: Tensor | None) -> Tensor | None:
@@ -79,8 +83,7 @@ class TwoStacks(Pretrained[C], nn.EncoderDecoder):
 
     @property
     def cache_shape(self) -> nn.CacheShape:
-        stack = self.config.decoder
-        return nn.CacheShape(stack.num_layers, stack.num_heads, stack.hidden_size // stack.num_heads, self.table.dtype)
+        return self.config.decoder.cache_shape(self.table.dtype)
 
     @property
     def encoder_width(self) -> int:

@@ -20,7 +20,7 @@ from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
-from lucid.models.parts.decoders import Angles
+from lucid.models.parts.decoders import Angles, PlainMLP
 from lucid.models.parts.demonstration import read_images
 from lucid.models.parts.images import ImageModel
 from lucid.models.parts.options import read_image_size, read_patch_size
@@ -130,24 +130,12 @@ class Layer(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(width, c.eps), nn.LayerNorm(width, c.eps)
         self.attention = Attention(c)
         self.layer_scale1, self.layer_scale2 = LayerScale(width), LayerScale(width)
-        activation = ACTIVATIONS[c.activation]
-        self.mlp = nn.GatedMLP(width, c.intermediate_size, activation, c.mlp_bias) if c.gated else MLP(c)
+        network = nn.GatedMLP if c.gated else PlainMLP
+        self.mlp = network(width, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, lucid.float32)
 
     def forward(self, x: Tensor, angles: Angles) -> Tensor:
         x = x + self.layer_scale1(self.attention(self.norm1(x), angles))
         return x + self.layer_scale2(self.mlp(self.norm2(x)))
-
-
-class MLP(nn.Module):
-    """Two linear layers."""
-
-    def __init__(self, c: DINOv3Config) -> None:
-        self.up_proj = nn.Linear(c.hidden_size, c.intermediate_size, c.mlp_bias)
-        self.down_proj = nn.Linear(c.intermediate_size, c.hidden_size, c.mlp_bias)
-        self.activation = ACTIVATIONS[c.activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(self.activation(self.up_proj(x)))
 
 
 class Attention(nn.Module):
