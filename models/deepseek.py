@@ -78,14 +78,13 @@ class DeepseekConfig(DecoderConfig):
             raise options.wrong("num_key_value_heads", f"expected {heads}, as many as num_attention_heads")
         options.only("head_dim", head_dim)
         check_pairs(options, head_dim)
-        positions, layers = rope(options), options.layers("num_hidden_layers")
+        positions = rope(options)
         plain_dim, bias = options.size("qk_nope_head_dim"), options.get("attention_bias", bool)
         interleaved = options.get("rope_interleave", bool) if options.is_known("rope_interleave") else parts.interleaved
         return cls.from_rows(
             options,
             num_kv_heads=1,
             head_dim=head_dim,
-            windows=(None,) * layers,
             rope=positions,
             parts=type(parts)(interleaved=interleaved),
             o_bias=bias,

@@ -23,7 +23,7 @@ from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.on_model import Reranker
-from lucid.models.parts.options import check_pairs, rope
+from lucid.models.parts.options import check_pairs
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,6 @@ class FalconConfig(DecoderConfig):
             intermediate_size=options.size("ffn_hidden_size", 4 * width),
             num_kv_heads=_kv_heads(options, heads),
             head_dim=head_dim,
-            windows=(None,) * options.layers("num_hidden_layers"),
-            rope=rope(options),
             parts=_arranged(options, type_of(options.model_type).parts),
             qkv_bias=bias,
             o_bias=bias,

@@ -25,7 +25,7 @@ from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.on_model import Reranker
-from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope, ropes
+from lucid.models.parts.options import FULL, SLIDING, layer_types, rope, ropes
 from lucid.models.parts.sentences import PooledEncoder
 
 
@@ -46,16 +46,8 @@ class GemmaConfig(DecoderConfig):
         if kind == "gemma3":
             options.only("tie_word_embeddings", True)
         options = options.text
-        layers, heads, head_dim = (
-            options.layers("num_hidden_layers"),
-            options.size("num_attention_heads"),
-            options.size("head_dim"),
-        )
-        check_pairs(options, head_dim)
         bias, causal = options.get("attention_bias", bool), not options.get("use_bidirectional_attention", bool, False)
         known: dict[str, Any] = {
-            "num_kv_heads": options.heads("num_key_value_heads", heads),
-            "head_dim": head_dim,
             "parts": type_of(kind).parts,
             "causal": causal,
             "qkv_bias": bias,
@@ -63,8 +55,8 @@ class GemmaConfig(DecoderConfig):
             "embedding_multiplier": math.sqrt(options.size("hidden_size")),
         }
         if kind == "gemma":
-            return cls._read_first(options, layers, known)
-        third = kind != "gemma2"
+            return cls._read_first(options, known)
+        third, layers = kind != "gemma2", options.layers("num_hidden_layers")
         every = options.whole("sliding_window_pattern") if third else 2
         if third:
             options.only("attn_logit_softcapping", None)
@@ -88,12 +80,12 @@ class GemmaConfig(DecoderConfig):
         )
 
     @classmethod
-    def _read_first(cls, options: Config, layers: int, known: dict[str, Any]) -> GemmaConfig:
+    def _read_first(cls, options: Config, known: dict[str, Any]) -> GemmaConfig:
         """The config of Gemma 1, whose layers all see everything; its first files call the activation "gelu"."""
         activation = options.activation("hidden_act")
         options.only("hidden_activation", "gelu_pytorch_tanh")  # of releases before transformers 5
         known |= {"activation": "gelu_pytorch_tanh" if activation == "gelu" else activation}
-        return cls.from_rows(options, windows=(None,) * layers, rope=rope(options), **known)
+        return cls.from_rows(options, **known)
 
 
 class Gemma(CausalLM[GemmaConfig]):

@@ -22,11 +22,10 @@ from lucid import DType, Tensor, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
-from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, Angles, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
-from lucid.models.parts.options import FULL, check_pairs, layer_types, rope
+from lucid.models.parts.options import FULL, layer_types
 from lucid.models.parts.states import convolved
 from lucid.nn import functional as F
 
@@ -44,21 +43,13 @@ class Lfm2Config(DecoderConfig):
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        width, heads = options.size("hidden_size"), options.size("num_attention_heads")
-        head_dim = options.size("head_dim", None) or width // options.heads("num_attention_heads", width)
-        check_pairs(options, head_dim)
         options.only("tie_embedding", options.get("tie_word_embeddings", bool))  # an older name
         layers = options.layers("num_hidden_layers")
         return cls.from_rows(
             options,
             {"rms_norm_eps": "norm_eps"},
             intermediate_size=_inner_width(options),
-            num_kv_heads=options.heads("num_key_value_heads", heads),
-            head_dim=head_dim,
-            windows=(None,) * layers,
-            rope=rope(options),
             activation="silu",
-            parts=type_of(options.model_type).parts,
             kinds=layer_types(options, layers, _kinds(options, layers), (FULL, _CONV)),
         )
 

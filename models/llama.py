@@ -34,8 +34,8 @@ from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import (
     FULL,
     SLIDING,
-    check_pairs,
     layer_types,
+    read_head_dim,
     rope,
     rope_section,
     ropes,
@@ -53,15 +53,10 @@ class LlamaConfig(DecoderConfig):
         """From config.json."""
         declared = type_of(options.model_type)
         rules, parts = declared.options, declared.parts
-        width, heads = options.size("hidden_size"), options.size("num_attention_heads")
-        kv_heads = heads
+        kv_heads = heads = options.size("num_attention_heads")
         if parts.qkv != "grouped" and options.is_known("num_key_value_heads"):
             kv_heads = options.heads("num_key_value_heads", heads)
-        head_dim = options.size("head_dim") if options.is_known("head_dim") else None
-        if head_dim is None:
-            head_dim = width // options.heads("num_attention_heads", width)
-        check_pairs(options, head_dim)
-        layers = options.layers("num_hidden_layers")
+        head_dim, layers = read_head_dim(options, "head_dim"), options.layers("num_hidden_layers")
         rotated = _rotated(options, layers) if rules.unrotated == "listed" else ()
         windows = _windows(options, layers, rotated, rules.windows)
         if rules.unrotated == "window":

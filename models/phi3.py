@@ -17,7 +17,6 @@ from typing import Self
 
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
-from lucid.models.checkpoints.registry import type_of
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
@@ -45,7 +44,6 @@ class Phi3Config(DecoderConfig):
             head_dim=width // heads,
             windows=(options.whole("sliding_window", None),) * layers,
             rope=positions,
-            parts=type_of(options.model_type).parts,
             rotary_dim=rotary_dim,
         )
 

@@ -33,7 +33,7 @@ from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import EXPERTS, PREFIXED, TABLE, TIED, Angles, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.on_model import Reranker
-from lucid.models.parts.options import FULL, check_pairs, layer_types, rope, rope_section, rotary_dim, tied_output
+from lucid.models.parts.options import FULL, layer_types, read_head_dim, rope, rope_section, rotary_dim, tied_output
 from lucid.models.parts.states import CHUNK, by_chunks, convolved, in_chunks
 from lucid.nn import functional as F
 
@@ -58,9 +58,7 @@ class Qwen3NextConfig(DecoderConfig):
         declared, tied = type_of(options.model_type), tied_output(options, table=rf"(?:\w+\.)?{TABLE}")
         options = options.text
         options.has("tie_word_embeddings")  # of the text model, which does not count beside that of the whole
-        heads = options.size("num_attention_heads")
-        head_dim, layers = options.size("head_dim"), options.layers("num_hidden_layers")
-        check_pairs(options, head_dim)
+        head_dim, layers = read_head_dim(options, "head_dim"), options.layers("num_hidden_layers")
         options.only("hidden_act", "silu")
         options.heads("linear_num_key_heads", options.size("linear_num_value_heads"))
         section, bias = rope_section(options), options.get("attention_bias", bool)
@@ -69,9 +67,7 @@ class Qwen3NextConfig(DecoderConfig):
         experts = None if declared.options.experts is None else read_experts(options, layers)
         return cls.from_rows(
             options,
-            num_kv_heads=options.heads("num_key_value_heads", heads),
             head_dim=head_dim,
-            windows=(None,) * layers,
             rope=rope(options, section=section, whole=False),
             rotary_dim=rotary_dim(options, section, head_dim),
             parts=declared.parts,

@@ -16,9 +16,11 @@ import lucid
 from lucid import DType, Tensor, nn, ops
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.declarations import LLAMA_PARTS, DecoderParts
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Pretrained
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Config, Pretrained
+from lucid.models.checkpoints.registry import type_of
 from lucid.models.checkpoints.sentence_files import LAST_TOKEN, SentenceLayer
-from lucid.models.parts.options import USUAL_ROPE, Rope, tied
+from lucid.models.parts.options import USUAL_ROPE, Rope, read_head_dim, tied
+from lucid.models.parts.options import rope as read_rope
 from lucid.nn import functional as F
 
 PREFIXED = [
@@ -70,24 +72,31 @@ class Experts:
     clamped: bool = False
 
 
+def _no_windows(options: Config, name: str) -> tuple[None, ...]:
+    return (None,) * options.layers(name)
+
+
+def _declared_parts(options: Config, name: str) -> DecoderParts:
+    return type_of(options.model_type).parts
+
+
 @dataclass(frozen=True)
 class DecoderConfig(option.OptionTable):
-    """The sizes of a decoder, and the parts that it has."""
+    """The sizes of a decoder, and the parts that it has. A reader gives the fields that its models read otherwise."""
 
     vocab_size: int = option.size("vocab_size")
     hidden_size: int = option.size("hidden_size")
     intermediate_size: int = option.size("intermediate_size")
     num_heads: int = option.size("num_attention_heads")
-    num_kv_heads: int = option.derived()
-    head_dim: int = option.derived()
-    windows: tuple[int | None, ...] = (
-        option.derived()
-    )  # of each layer: how many keys a query sees, itself included; None for all
+    num_kv_heads: int = option.heads("num_key_value_heads", of="num_heads")
+    head_dim: int = option.row(read_head_dim, "head_dim")
+    # Of each layer: how many keys a query sees, itself included; None for all.
+    windows: tuple[int | None, ...] = option.row(_no_windows, "num_hidden_layers")
     causal: bool = True  # else a token also sees those after it; a window is then on both sides
-    rope: Rope = USUAL_ROPE
+    rope: Rope = option.row(read_rope, "rope_theta", USUAL_ROPE)
     eps: float = option.real("rms_norm_eps", 1e-6)
     activation: str = option.activation("hidden_act", "silu")
-    parts: DecoderParts = LLAMA_PARTS
+    parts: DecoderParts = option.row(_declared_parts, "model_type", LLAMA_PARTS)
     qkv_bias: bool = False
     o_bias: bool = False
     mlp_bias: bool = False
@@ -490,8 +499,8 @@ def _feed_forward(c: DecoderConfig, number: int) -> nn.Module:
         sizes = (experts.count, experts.per_token, c.hidden_size, experts.width)
         return nn.MixtureOfExperts(*sizes, normalized=experts.normalized, dtype=c.dtype)
     networks: dict[str, Callable[..., nn.Module]] = {"joined": JoinedGatedMLP, "plain": PlainMLP, "gated": nn.GatedMLP}
-    sizes = (c.hidden_size, c.intermediate_size)
-    return networks[c.parts.mlp](*sizes, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
+    activation = ACTIVATIONS[c.activation]
+    return networks[c.parts.mlp](c.hidden_size, c.intermediate_size, activation, c.mlp_bias, c.dtype)
 
 
 def _normed(norm: nn.Module | None, x: Tensor) -> Tensor:

@@ -60,6 +60,17 @@ def tied(default: bool = False, **keys: str) -> Any:
     return row(lambda options, _: tied_output(options, **keys), "tie_word_embeddings", default)
 
 
+def read_head_dim(options: Config, name: str) -> int:
+    """The width of a head with rotary positions: the option, or an equal share of the hidden size without one."""
+    if options.is_known(name):
+        head_dim = options.size(name)
+    else:
+        width = options.size("hidden_size")
+        head_dim = width // options.heads("num_attention_heads", width)
+    check_pairs(options, head_dim)
+    return head_dim
+
+
 def check_pairs(options: Config, head_dim: int) -> None:
     """Require that heads have features in pairs, which rotary positions turn."""
     if head_dim % 2:
