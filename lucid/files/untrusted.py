@@ -95,6 +95,9 @@ def _check_bounds(text: bytes, path: Path) -> None:
     wide = 4 if re.search(rb"[\xf0-\xff]", text) else 2 if re.search(rb"[\xc4-\xff]", text) else 1
     if len(text) * wide > MAX_HEADER:  # decoded, each character takes as many bytes as the widest
         raise broken(path, f"JSON of {len(text)} bytes, {wide} for each character, expected at most {MAX_HEADER}")
+    # Counted with those in strings, which takes no time, most texts have few enough.
+    if text.count(b":") <= _MOST_MEMBERS and sum(map(text.count, (b",", b"[", b"{"))) <= _MOST_VALUES - 2:  # 2: the end
+        return
     members = values = 0
     for token in _TOKEN.finditer(text):
         members, values = members + (token.lastindex is not None), values + 1
