@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -443,3 +444,41 @@ def test_ranges_and_diagonals_of_symbolic_sizes() -> None:
     graph = lucid.trace(model, ("L",))
     assert [str(output.type) for output in graph.outputs] == ["float32[L, L]", "float32[L, 3]", "float32[4*L]"]
     assert_parity(model, ("L",))
+
+
+@pytest.mark.parametrize(("upper", "left", "unit"), list(itertools.product((False, True), repeat=3)))
+def test_triangular_systems_are_solved(upper: bool, left: bool, unit: bool) -> None:
+    """As in gated delta networks: Qwen3-Next and OLMo-Hybrid."""
+
+    def solve(a: Any, b: Any) -> Any:
+        return lucid.linalg.solve_triangular(a, b, upper=upper, left=left, unitriangular=unit)
+
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 1, 5, 5)), rng.standard_normal((3, 5, 4) if left else (3, 4, 5))
+    triangle = np.triu(a) if upper else np.tril(a)
+    if unit:
+        triangle = triangle - triangle * np.eye(5) + np.eye(5)
+    x = solve(lucid.tensor(a), lucid.tensor(b)).numpy()
+    assert x.shape == (2, 3, *b.shape[1:])
+    np.testing.assert_allclose(triangle @ x if left else x @ triangle, np.broadcast_to(b, x.shape), atol=1e-9)
+    shape = ("N", "L", 4) if left else ("N", 4, "L")
+    assert_parity(lambda a, b: solve(a / 8 + lucid.eye(a.shape[-1]), b), ("N", "L", "L"), shape)
+
+
+def test_a_triangular_system_has_sizes_that_fit() -> None:
+    with pytest.raises(ValueError, match=r"solve_triangular: got float32\[3, 3\] and float32\[2, 1\], expected"):
+        lucid.linalg.solve_triangular(lucid.eye(3), lucid.ones(2, 1), upper=True)
+
+
+def test_the_padding_of_a_convolution_is_torchs() -> None:
+    """Its function takes it, as in the standardized convolutions of BiT."""
+
+    class Standardized(nn.Conv2d):
+        def forward(self, x: Any) -> Any:
+            return F.conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+    x = lucid.randn(1, 2, 6, 6)
+    for padding, kept in ((1, (1, 1)), ((2, 1), (2, 1)), ("same", "same"), ("valid", "valid")):
+        ours, plain = Standardized(2, 3, 3, padding=padding), nn.Conv2d(2, 3, 3, padding=padding)
+        ours.load_state_dict(plain.state_dict())
+        assert ours.padding == kept and ours(x).equal(plain(x))

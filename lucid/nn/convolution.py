@@ -222,11 +222,17 @@ class _Conv(_Convolution):
             raise ValueError(f"{type(self).__name__}: padding_mode is {padding_mode!r}, expected one of {expected}")
         self.padding_mode = padding_mode
         self._set_sizes(in_channels, out_channels, kernel_size, stride, dilation, groups)
-        self.padding = pads_of(type(self).__name__, padding, self.kernel_size, self.stride, self.dilation)
+        self.padding = (
+            padding if isinstance(padding, str) else per_axis(type(self).__name__, "padding", padding, self.axes)
+        )
+        self._pads()  # refuses wrong ones
         self._set_parameters(out_channels, in_channels, bias, dtype)
 
+    def _pads(self) -> tuple[int, ...]:
+        return pads_of(type(self).__name__, self.padding, self.kernel_size, self.stride, self.dilation)
+
     def over(self, x: Tensor) -> Tensor:
-        pads = self.padding
+        pads = self._pads()
         if self.padding_mode != "zeros":
             sides = zip(reversed(pads[: self.axes]), reversed(pads[self.axes :]), strict=True)
             x, pads = pad(x, tuple(size for pair in sides for size in pair), self.padding_mode), (0,) * len(pads)

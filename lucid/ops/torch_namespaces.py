@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucid.core.graph.types import broadcast
+from lucid.core.sizes.dims import same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.torch_names.namespaces import Namespace
 from lucid.ops.composed import exp2, logit, sinc, xlogy
+from lucid.ops.creation import arange, tril, triu
 from lucid.ops.elementwise import erf, expm1, log1p, round_, sigmoid
+from lucid.ops.indexing import take
+from lucid.ops.loops import scan
 from lucid.ops.neural import log_softmax, softmax
+from lucid.ops.operand_conversion import as_tensor
+from lucid.ops.rearranging import movedim
 from lucid.ops.reduction import logsumexp, norm
-from lucid.ops.tensor.tensor import Axes, Tensor
+from lucid.ops.shaping import expand, squeeze, unsqueeze
+from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike
 
 
 @torch_names
@@ -32,7 +40,44 @@ def _norm(x: Tensor, ord: Any = None, axis: Axes = None, keepdims: bool = False,
     return vector_norm(x, 2 if several or ord is None else ord, axis, keepdims, dtype=dtype)
 
 
-linalg = Namespace("linalg", norm=_norm, vector_norm=vector_norm)
+@torch_names
+def solve_triangular(
+    A: Tensor,  # torch's names
+    B: TensorLike,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Tensor:
+    """X of A @ X = B, or with `left=False` of X @ A = B, for triangular A (..., n, n), by substitution row by row.
+
+    The other triangle of A is not read, and with `unitriangular` neither is its diagonal, which counts as ones. Other
+    axes broadcast; n may be symbolic while tracing.
+
+    Raises:
+        ValueError: for matrices whose sizes do not fit.
+    """
+    b = as_tensor("solve_triangular", B)
+    if not left:
+        return solve_triangular(A.mT, b.mT, upper=not upper, unitriangular=unitriangular).mT
+    if A.ndim < 2 or b.ndim < 2 or not same(A.shape[-1], A.shape[-2]) or not same(A.shape[-1], b.shape[-2]):
+        raise ValueError(f"solve_triangular: got {A.spec} and {b.spec}, expected (..., n, n) and (..., n, columns)")
+    batch = broadcast("solve_triangular", A.shape[:-2], b.shape[:-2])
+    columns = movedim(triu(A) if upper else tril(A), -1, 0)
+    rows = arange(b.shape[-2])
+
+    def step(rest: Tensor, x: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        row = take(rest, unsqueeze(x["place"], 0), -2)
+        if not unitriangular:
+            row = row / unsqueeze(take(x["column"], unsqueeze(x["place"], 0), -1), -1)
+        return rest - unsqueeze(x["column"], -1) * row, squeeze(row, -2)
+
+    start = expand(b, (*batch, *b.shape[-2:]))
+    _, solved = scan(step, start, {"column": columns, "place": rows}, reverse=upper)
+    return movedim(solved, 0, -2)
+
+
+linalg = Namespace("linalg", norm=_norm, solve_triangular=solve_triangular, vector_norm=vector_norm)
 special = Namespace(
     "special",
     erf=erf,

@@ -27,7 +27,7 @@ GROUPS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"inverse|pinverse|logdet|(lu|ldl|cholesky|triangular)_\w+|lu|geqrf|orgqr|ormqr|householder_product|lobpcg|\w+_lowrank|"
-        r"matrix_(exp|power)|solve_triangular|chain_matmul",
+        r"matrix_(exp|power)|chain_matmul",
         "factors of a matrix are not computed by ONNX; compute them once, with np.linalg or scipy.linalg, of "
         "x.numpy(), outside of the model",
     ),
