@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -62,7 +62,10 @@ from lucid.models.checkpoints.labels import has_labels, head_names, write_with_l
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules, write_modules
 from lucid.models.checkpoints.tasks import reader_for
+from lucid.models.parts.decoders import ClampedExperts
+from lucid.nn.experts import MixtureOfExperts
 from lucid.nn.layers import Embedding
+from lucid.nn.module import Module
 from lucid.nn.quantizing.quantize import quantize
 from lucid.nn.weights.layer_weights import declared_weights
 from lucid.nn.weights.low_rank import LoRA
@@ -315,15 +318,7 @@ class _Run:
         if options.bits is not None:
             with phase("quantizing"):
                 model = quantize(model, options.bits, skip=sorted({name.rpartition(".")[0] for name in self._head}))
-        tables = {path for path, module in model.named_modules() if isinstance(module, Embedding)}
-        heads = head_names(self._base)  # that of a classifier is trained as a whole
-        products = [
-            place.key
-            for place, (_, use) in declared_weights(model).items()
-            if use != "table" and place.path not in tables and place.key not in heads
-        ]
-        patterns = [name if {*"*."} & {*name} else f"*.{name}" for name in options.target_modules] or products
-        targets = list(named("target_modules", patterns, products))
+        targets = adapter_targets(model, head_names(self._base), options.target_modules)
         random.manual_seed(options.seed)
         return LoRA.add(model, options.lora, targets, alpha=options.lora_alpha)
 
@@ -508,6 +503,33 @@ class _Run:
         copy_files(self._start, folder, (PROMPTS,))
         if self._options.task == SENTENCES and read_modules(self._start) is None:
             write_modules(model.config.sentence_layers, model.config.hidden_size, folder)
+
+
+def adapter_targets(model: Module, head: Set[str], names: Sequence[str] = ()) -> list[str]:
+    """The weights of a model that get adapters, of those that peft reads: the head of a classifier is trained as a
+    whole, and of networks that have experts in some layers peft joins the matrices.
+
+    Args:
+        model: with weights that may be quantized.
+        head: the parameters of its head.
+        names: of layers, or patterns; none: all products.
+
+    Raises:
+        ValueError: for a name of no such layer.
+    """
+    modules = dict(model.named_modules())
+    kinds = MixtureOfExperts, ClampedExperts
+    networks = {path.rpartition(".")[2] for path, module in modules.items() if isinstance(module, kinds)}
+    products = [
+        place.key
+        for place, (_, use) in declared_weights(model).items()
+        if use != "table"
+        and not isinstance(modules[place.path], Embedding)
+        and place.key not in head
+        and networks.isdisjoint(place.path.split("."))
+    ]
+    patterns = [name if {*"*."} & {*name} else f"*.{name}" for name in names] or products
+    return list(named("target_modules", patterns, products))
 
 
 def _decays(name: str, axes: int) -> bool:

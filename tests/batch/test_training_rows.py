@@ -15,10 +15,12 @@ import lucid
 from lucid.files.weights import WeightsError
 from tests.chat.checkpoints import checkpoint
 from tests.layout_checkpoints import whole
+from tests.models import goldens
 
 pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
 
 from lucid.batch import TrainingOptions, fine_tune  # after the check
+from lucid.batch.fine_tuning import adapter_targets
 from lucid.batch.rows import RowError
 from lucid.batch.texts import TextReader
 from lucid.batch.training_tasks import Columns, Generation, Labels
@@ -130,6 +132,17 @@ def test_adapters_are_not_on_a_head_that_is_trained_whole(encoder: Path, tmp_pat
     about = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
     assert about["modules_to_save"] == ["bert.pooler.dense", "classifier"]
     assert not {*about["modules_to_save"]} & {*about["target_modules"]}
+
+
+@pytest.mark.parametrize("variant", ["qwen3_next/base", "gpt_oss/base", "mixtral/base"])
+def test_networks_with_experts_get_no_adapters(variant: str) -> None:
+    """peft takes their names for experts, in the layers without experts too, or refuses their routers."""
+    model: Any = lucid.models.load(goldens.folder(variant))
+    targets = adapter_targets(model, set())
+    assert any(name.endswith("q_proj.weight") for name in targets)
+    assert not any(".mlp." in name for name in targets)
+    with pytest.raises(ValueError, match="target_modules: .*gate_proj' matches no parameter"):
+        adapter_targets(model, set(), ["gate_proj"])
 
 
 # The rows of a step ---------------------------------------------------------------------------------------------------
