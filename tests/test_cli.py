@@ -130,6 +130,12 @@ def test_export_of_a_file_with_inputs_and_options(tmp_path, data):
         assert run["tolerance"]["origin"].startswith("typical magnitude")
 
 
+@pytest.mark.parametrize(("options", "opset"), [(["1.20"], 21), (["1.28"], 23), (["1.28", "--opset", "18"], 18)])
+def test_an_export_for_an_onnxruntime_that_is_named(options, opset, data, tmp_path):
+    linear = ("nn.Linear", "--set", "in_features=2", "--set", "out_features=2", "-i", "x:N,2", "-o", "linear.onnx")
+    assert data("export", *linear, "--onnxruntime", *options, cwd=tmp_path)["opsets"] == {"ai.onnx": opset}
+
+
 def test_export_compares_as_it_is_told(tmp_path, data):
     source = ("nn.Linear", "--set", "in_features=300", "--set", "out_features=40", "-i", "x:N,300")
     exact = data("export", *source, "-o", "a.onnx", "--rtol", 0, "--atol", 0, code=1, cwd=tmp_path)["parity"]["runs"]

@@ -147,6 +147,8 @@ FAILURES = {
     "lengths backwards": (["export", *LINEAR, "--lengths", "9:1", "-o", "a.onnx"], "lengths is (9, 1), expected the"),
     "module raises": (["export", "raises.py:f", "-o", "a.onnx"], "division by zero"),
     "opset": (["export", *LINEAR, "-i", "x:N,2", "-o", "a.onnx", "--opset", "12"], "opset 12 is not supported"),
+    "release": (["export", *LINEAR, "-i", "x:N,2", "-o", "a.onnx", "--onnxruntime", "1.16"],
+                "onnxruntime 1.16 is older than 1.20, the oldest that Lucid exports for"),
     "form": (["export", "nn.MultiHeadAttention", "--set", "embed_dim=4", "--set", "num_heads=2", "-o", "a.onnx",
               "--opset", "18", "--attention", "standard"], 'no form of attention="standard" is exact here'),
     "symbolic size": (["export", "net.py:Net", "-i", "x:N", "-o", "a.onnx"], "N == 4 is known only at run time"),

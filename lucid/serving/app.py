@@ -131,6 +131,12 @@ def application(
     return app
 
 
+def paths_of(app: Starlette) -> list[str]:
+    """The paths that an application answers, with the name of its model; those of the protocol without versions."""
+    paths = [route.path_format for route in app.routes if isinstance(route, Route)]
+    return [path.replace("{name}", app.state.model.name) for path in paths if "{version}" not in path]
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
     return response(request.url.path, error)
@@ -144,8 +150,7 @@ async def _not_found(request: Request, error: Exception) -> Response:
     if "Allow" in headers:
         hint = f"use {headers['Allow']}"
     else:
-        paths = [route.path_format for route in request.app.routes if isinstance(route, Route)]
-        model: ServedModel = request.app.state.model
+        paths, model = paths_of(request.app), request.app.state.model
         similar = did_you_mean(request.url.path, paths)
         hint = f"{model.name!r} is for {model.task}, and there are {', '.join(paths)}{similar}"
     return response(request.url.path, RequestError(f"{request_line}; {hint}", status=error.status_code), headers)

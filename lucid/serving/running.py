@@ -13,7 +13,6 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import Route
 from uvicorn.supervisors import Multiprocess
 
 from lucid.core.process.threads import usable_cores
@@ -115,11 +114,6 @@ def make(settings: Settings) -> Starlette:
         prompt=settings.prompt,
         adapter=settings.adapter,
     )
-
-
-def paths(app: Starlette) -> list[str]:
-    """The paths that an application answers."""
-    return [route.path for route in app.routes if isinstance(route, Route)]
 
 
 def configured() -> Starlette:

@@ -127,7 +127,7 @@ def test_other_content_other_paths_and_other_methods_are_refused(server):
     assert (reply.status, said(reply)) == (415, "the content type is text/plain, expected application/json")
     reply = server.ask("GET", "/v1/chat/completions")
     assert reply.status == 404
-    assert "'tiny' is for sentence-similarity, and there are /v1/models, /v1/models/{name}, " in said(reply)
+    assert "'tiny' is for sentence-similarity, and there are /v1/models, /v1/models/tiny, " in said(reply)
     assert server.ask("GET", EMBEDDINGS).status == 405
 
 

@@ -101,8 +101,10 @@ def _is_as_read(options: Export) -> bool:
 
 
 def _target(options: Export) -> Target:
-    """The target, with the lengths and rows that it expects."""
+    """The target, with the release, lengths and rows that it expects."""
     target = target_of(options)
+    if options.onnxruntime is not None:
+        target = replace(target, opset=0, onnxruntime=options.onnxruntime)
     if options.rows_apart:
         target = replace(target, opset=0, rows_apart=True)
     if options.lengths is not None:
@@ -187,7 +189,7 @@ def _print_nodes(out: terminal.Output, data: Mapping[str, Any], explanation: Exp
 
 def _export_folder(options: Export, layout: str) -> int:
     """Write the folder, check each model in it, show."""
-    of_a_file = ("inputs", "call", "part", "opset", "lengths", "rows_apart", "outputs")
+    of_a_file = ("inputs", "call", "part", "opset", "onnxruntime", "lengths", "rows_apart", "outputs")
     other = [name.replace("_", "-") for name in of_a_file if vars(options)[name]]
     other += ["attention"] if options.attention != "auto" else []
     other += [] if options.keep_io_types else ["half-io-types"]

@@ -15,7 +15,8 @@ from lucid.cli.options.groups import values_of
 from lucid.files.atomic import open_regular
 from lucid.generation.defaults import shown
 from lucid.serving import Limits
-from lucid.serving.running import KEY, Settings, check_address, make, paths, serve
+from lucid.serving.app import paths_of
+from lucid.serving.running import KEY, Settings, check_address, make, serve
 
 _LONGEST = 4096  # bytes of a file with a key
 
@@ -35,7 +36,7 @@ def run(options: Serve) -> int:
     app = make(settings)
     if options.task not in (None, app.state.model.task):
         raise usage(f"--task {options.task}: {source.folder} is for {app.state.model.task}")
-    _announce(settings, app.state.model, paths(app), options.json)
+    _announce(settings, app.state.model, paths_of(app), options.json)
     serve(settings, app if settings.workers == 1 else None)
     return OK
 
@@ -53,7 +54,7 @@ def _announce(settings: Settings, model: Any, routes: list[str], json: bool) -> 
     out.line(f"serving     {model.name} ({model.task}) at {address}")
     if model.language is not None:
         out.line(f"options     {f'of the checkpoint: {shown(defaults)}' if defaults else 'the likeliest tokens'}")
-    out.line(f"routes      {', '.join(path for path in routes if '{' not in path)}")
+    out.line(f"routes      {', '.join(routes)}")
     if "*" in settings.hosts and not os.environ.get(KEY):
         out.line(f"note        {host} serves every client without a key; --key-file or {KEY} sets one")
 

@@ -111,6 +111,13 @@ class Export(JsonCommand, FolderOptions, ExportedModelOptions):
     ] = None
     target: Annotated[TargetName | None, target_option(show_default="any; with --for, what suits it best")] = None
     opset: Annotated[int | None, of_export(help="17 to 26; by default that of the target.")] = None
+    onnxruntime: Annotated[
+        str | None,
+        of_export(
+            metavar="RELEASE",
+            help="The oldest onnxruntime that must compute the file correctly, such as 1.23.  [default: 1.28]",
+        ),
+    ] = None
     lengths: Annotated[
         str | None,
         of_export(
