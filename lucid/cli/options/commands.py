@@ -69,8 +69,8 @@ class FolderOptions:
         bool,
         of_export(
             "--with-tokenizer",
-            help="The file takes texts: the checkpoint's tokenizer is in it, if that is exact. Runs with "
-            "onnxruntime-extensions.",
+            help="Put the checkpoint's tokenizer into the file, which then takes texts; a tokenizer that would not be "
+            "exact is refused. Runs with onnxruntime-extensions.",
         ),
     ] = False
     with_preprocessor: Annotated[
@@ -122,8 +122,8 @@ class Export(JsonCommand, FolderOptions, ExportedModelOptions):
         str | None,
         of_export(
             metavar="FEWEST:MOST",
-            help="How many queries of an attention are expected. What only other lengths need is left out; other "
-            "lengths still work, but more slowly.",
+            help="The fewest and the most queries of an attention to expect: the file is smaller. Other lengths still "
+            "work, but more slowly.",
         ),
     ] = None
     rows_apart: Annotated[
@@ -158,8 +158,8 @@ class Verify(JsonCommand, ProviderOptions, SizeOptions, ExportedModelOptions):
 
     For the folder that `export --for` wrote, it compares all ONNX files. The inputs, their sizes and the part of the
     model come from the file, unless --input, --call, --part or --cache is given. If results differ, it names the first
-    node that does; for this, give the --target and --attention of the export; for a file in half precision, its
-    --dtype; for a quantized one, its --bits and what was given with it.
+    node that differs. To find it, the command needs the --target and --attention of the export, for a file in half
+    precision its --dtype, and for a quantized one --bits and the options that were given with it.
 
     Examples:
 
@@ -207,8 +207,7 @@ class Quantize(JsonCommand, QuantizedModelOptions):
         float | None,
         typer.Option(
             metavar="0.02",
-            help="Find the fewest bits, by layer, that keep the difference of the outputs below this: its size "
-            "relative to that of the outputs, on --text.",
+            help="Find the fewest bits, by layer, that keep the relative error of the outputs on --text below this.",
         ),
     ] = None
     target: Annotated[TargetName, target_option()] = _ANY
@@ -350,8 +349,8 @@ class AnswerCommand(Command, SessionOptions, DeployedOptions, ConstraintOptions,
         int | None,
         typer.Option(
             min=1,
-            help="Propose so many tokens from where the last ones stood before, and read them in one step: the same "
-            "tokens, faster where an answer repeats its prompt.",
+            help="Guess so many tokens from an earlier place with the same last ones, and check them in one step: the "
+            "same tokens, faster where an answer repeats its prompt.",
         ),
     ] = None
     eager: Annotated[bool, typer.Option("--eager", help="Run a checkpoint with NumPy instead of exporting it.")] = False
@@ -519,8 +518,8 @@ class LimitOptions:
 class Serve(JsonCommand, LimitOptions, ServerOptions, DeployedOptions):
     """Serve a model over HTTP, by the routes of OpenAI's API and of the Open Inference Protocol.
 
-    It listens on this machine alone unless --host says otherwise. Nothing that a request holds is written to a log.
-    The page at its address tries the model.
+    It listens on this machine alone, unless --host gives another address. Logs hold nothing of the contents of
+    requests. A page at its address tries the model.
 
     Examples:
 

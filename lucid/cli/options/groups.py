@@ -186,8 +186,8 @@ class ModelOptions(ConfigOptions, SourceOptions):
     via: Annotated[
         Literal["torch"] | None,
         of_model(
-            help="Who reads a checkpoint: torch, for model types that Lucid does not read itself. Needs torch and "
-            "transformers."
+            help="Read the checkpoint by transformers and torch, which must be installed: for model types that Lucid "
+            "does not read itself."
         ),
     ] = None
     trust_remote_code: Annotated[
@@ -348,7 +348,7 @@ class FileOptions:
         bool,
         of_export(
             "--keep-io-types/--half-io-types",
-            help="With --dtype: whether float32 inputs and outputs stay float32, or get that type too.",
+            help="With --dtype: keep float32 inputs and outputs as they are, or give them that type.",
         ),
     ] = True
 
