@@ -120,6 +120,8 @@ def test_one_number_is_the_shorter_side_where_clip_reads_it(tmp_path: Path) -> N
         ({"resample": None}, "resample is None"),
         ({"do_pad": True}, "do_pad is not computed here; make the pixels outside, as transformers does"),
         ({"do_resize": False}, "do_resize false is not computed here"),
+        ({"keep_aspect_ratio": True}, "keep_aspect_ratio is not computed here; make the pixels outside"),
+        ({"ensure_multiple_of": 14, "rescale_offset": True}, "ensure_multiple_of, rescale_offset is not computed here"),
         ({"do_center_crop": False}, r"images keep their own shape \(shortest_edge, and no crop\)"),
         ({"crop_size": 25}, r"crop_size is \[25, 25\], expected no more than \[24, 24\]"),
         ({"size": {"longest_edge": 24}}, "size is .*, expected height and width, or shortest_edge"),
@@ -131,6 +133,11 @@ def test_one_number_is_the_shorter_side_where_clip_reads_it(tmp_path: Path) -> N
 def test_what_is_not_computed_exactly_is_refused(changed: dict[str, Any], why: str, tmp_path: Path) -> None:
     with pytest.raises(NotExactError, match=why):
         Preprocessor.from_folder(folder(tmp_path, {**CLIP, **changed}))
+
+
+def test_options_that_change_nothing_are_passed_over(tmp_path: Path) -> None:
+    idle = {"keep_aspect_ratio": False, "ensure_multiple_of": 1, "size_divisor": None, "do_pad": False}
+    assert Preprocessor.from_folder(folder(tmp_path, {**CLIP, **idle})).edge == 24
 
 
 def test_what_a_file_leaves_out_is_refused_unless_its_class_is_known(tmp_path: Path) -> None:

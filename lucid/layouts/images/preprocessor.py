@@ -25,6 +25,14 @@ from lucid.nn.model_parts import ModelPart
 CONFIG = "preprocessor_config.json"
 _OF_TRAINING = ("do_reduce_labels", "do_convert_annotations")
 _KNOWN = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb", *_OF_TRAINING)
+_IDLE = {
+    "ensure_multiple_of": 1,
+    "include_top": False,
+    "keep_aspect_ratio": False,
+    "rescale_offset": False,
+    "size_divisor": 1,
+}
+"""Options of DPT, EfficientNet and GLPN that change the pixels, with the values that do not."""
 _LARGEST = 1 << 14  # pixels of a side
 # How the names of classes and models begin for which one number is the side of a square, or the shorter side.
 _SQUARE, _BY_EDGE = ("vit", "swin", "siglip"), ("clip", "convnext", "bit", "dinov2")
@@ -77,6 +85,7 @@ class Preprocessor:
     @classmethod
     def _read(cls, options: Mapping[str, Any], path: Path) -> Self:
         others = [name for name, value in options.items() if name.startswith("do_") and value and name not in _KNOWN]
+        others += [name for name, idle in _IDLE.items() if options.get(name) not in (None, 0, idle)]
         if others or not options.get("do_resize", True):
             what = ", ".join(others) if others else "do_resize false"
             raise NotExactError(f"{path}: {what} is not computed here; make the pixels outside, as transformers does")
