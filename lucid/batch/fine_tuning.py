@@ -105,7 +105,8 @@ class Begun(NamedTuple):
 
 
 History = list[dict[str, float]]
-"""For each evaluation its step, epoch, train_loss and, with rows to evaluate, eval_loss and eval_{metric}."""
+"""For each evaluation its step, epoch, train_loss, the mean of the losses of the steps since the last one, and, with
+rows to evaluate, eval_loss and eval_{metric}, which count each row or learned token once."""
 
 
 def fine_tune(
