@@ -190,6 +190,8 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     if not TYPE_CHECKING:  # a type checker knows the attributes that there are
 
         def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("__"):  # a protocol: NumPy asks for two in each np.asarray(x), and shows no message
+                raise unknown("'Tensor' object", name, ())
             known = dir(Tensor)
             raise unknown("'Tensor' object", name, known, why_absent("Tensor", name, known))
 
