@@ -125,7 +125,7 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
     **{name: {"decimals": "round(x * 100) / 100"} for name in ("Tensor.round", "lucid.round")},
     **{
         name: dict.fromkeys(("max_norm", "norm_type"), "it changes the table")
-        for name in ("nn.Embedding", "functional.embedding", "nn.EmbeddingBag", "functional.embedding_bag")
+        for name in ("nn.Embedding", "nn.EmbeddingBag", "functional.embedding_bag")
     },
     **{f"nn.BatchNorm{axes}d": {"bias": "torch's name for affine=False"} for axes in (1, 2, 3)},
     **{f"nn.InstanceNorm{axes}d": {"bias": "torch's name for affine=False"} for axes in (1, 2, 3)},
