@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ LUCID = Path(sys.executable).with_name("lucid")
 def in_process(arguments: Sequence[object], monkeypatch: pytest.MonkeyPatch, cwd: Path | None = None) -> int:
     """Run the script's file in this process, which is much faster than starting a new one; returns the exit code."""
     assert LUCID.exists(), "the console script is not installed: pip install -e ."
-    modules = set(sys.modules)
+    modules, interrupt = set(sys.modules), signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:
         if cwd is not None:
             patch.chdir(cwd)
@@ -32,6 +33,7 @@ def in_process(arguments: Sequence[object], monkeypatch: pytest.MonkeyPatch, cwd
             sys.excepthook(type(error), error, error.__traceback__)
             return 1
         finally:
+            signal.signal(signal.SIGINT, interrupt)  # after a Ctrl-C the command leaves the next one to the system
             for name in set(sys.modules) - modules:
                 if name.startswith("lucid_source_"):  # another test's file may have the same name
                     del sys.modules[name]
