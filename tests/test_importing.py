@@ -16,7 +16,7 @@ import lucid
 from lucid import nn, ops
 from lucid.core.graph.types import Array
 from lucid.core.sizes.bounds import Bound
-from lucid.core.sizes.dims import dim
+from lucid.core.sizes.dims import SymbolicSizeError, dim, evaluate
 from lucid.core.targets.runtimes import SIZE_BOUNDS
 from lucid.export import to_onnx
 from lucid.importing import element_functions as elements
@@ -44,7 +44,44 @@ def of(array: np.ndarray) -> lucid.Tensor:
     return lucid.tensor(array)
 
 
+def _attended(query: np.ndarray, key: np.ndarray, slope: float) -> np.ndarray:
+    """Causal attention whose scores fall with the place of the key."""
+    places = np.arange(len(key))
+    scores = np.where(places[:, None] >= places, query @ key.T * 0.3 - slope * places, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ key
+
+
 PAIRS = {
+    "addmv": (
+        TABLE["aten.addmv.default"](of(X[0, :, 0]), of(X[0]), of(X[1, 0]), beta=2),
+        2 * X[0, :, 0] + X[0] @ X[1, 0],
+    ),
+    "deviations of a layer norm": (
+        layers.native_layer_norm(of(X), [6, 8], None, None, 1e-5)[2],
+        1 / np.sqrt(X.var((1, 2), keepdims=True) + 1e-5),
+    ),
+    "distances of pairs": (
+        f.distances_of_pairs(of(X[0, :3])),
+        np.linalg.norm(X[0, [0, 0, 1]] - X[0, [1, 2, 2]], axis=-1),
+    ),
+    "rows and columns of a triangle": (f.triangle_indices(np.tril_indices)(3, 2, -1), np.int64([[1, 2, 2], [0, 0, 1]])),
+    "a scatter of products": (
+        scattering.scatter_combined(of(X[0, :3, :2]), 0, of(np.int64([[1, 1], [1, 2]])), 3.0, reduce="multiply"),
+        X[0, :3, :2] * np.float32([[1, 1], [9, 3], [1, 3]]),
+    ),
+    "attention by functions of scores": (
+        layers.flex_attention(
+            of(X[None, :2]),
+            of(X[None, :1]),
+            of(X[None, :1]),
+            lambda score, row, head, query, key: score - head * 0.5 * key,
+            [lambda row, head, query, key: query >= key],
+            0.3,
+            {},
+        )[0],
+        np.stack([_attended(X[head], X[0], head * 0.5) for head in range(2)])[None],
+    ),
     "expm1": (expm1(of(X * 1e-5)), np.expm1(X.astype(np.float64) * 1e-5)),
     "expm1 of large numbers": (expm1(of(X * 20)), np.expm1(X.astype(np.float64) * 20)),
     "log1p": (log1p(of(abs(X) * 1e-5)), np.log1p(abs(X).astype(np.float64) * 1e-5)),
@@ -205,6 +242,37 @@ def test_a_while_loop_needs_values_that_are_known() -> None:
     assert doubled(lucid.tensor([1.0, 2.0])).tolist() == [4, 8]
     with pytest.raises(NotImplementedError, match="while_loop: how many steps .* write a scan over the largest"):
         lucid.trace(doubled, ("N",))
+
+
+def test_parts_of_sizes_are_rounded() -> None:
+    length = dim("L")
+    half, more = f.size_product(length, 0.5), f.size_quotient(f.size_product(1.5, length), 2)
+    rounded = [f.size_floor(half), f.size_ceil(half), TABLE["trunc"](more)]
+    assert [[evaluate(size, {"L": number}) for size in rounded] for number in (7, 8)] == [[3, 4, 5], [4, 4, 6]]
+    assert (f.size_product(3, 0.5), f.size_floor(1.5), f.size_ceil(1.5), TABLE["trunc"](-1.5)) == (1.5, 1, 2, -1)
+    with pytest.raises(SymbolicSizeError, match="a size combined with 0.3 is not always a whole number"):
+        f.size_product(length, 0.3)
+
+
+def test_a_step_of_a_dynamic_size_is_a_factor() -> None:
+    graph = lucid.trace(lambda x: f.arange(0, x.numel(), x.shape[1]), lucid.spec("N", "L"))
+    np.testing.assert_array_equal(graph.run([np.zeros((3, 5), np.float32)])[0], [0, 5, 10])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: f.slice_axis(x, 0, 0, x.sum()), "a slice whose length is the value of a tensor"),
+        (f.distances_of_pairs, "pdist of a dynamic number of rows"),
+        (
+            lambda x: layers.flex_attention(x, x, x, None, [], 1.0, {"OUTPUT_LOGSUMEXP": True}),  # type: ignore[arg-type]
+            "flex_attention with return_lse",
+        ),
+    ],
+)
+def test_what_a_graph_does_not_know_is_named(call: Callable[..., object], message: str) -> None:
+    with pytest.raises(NotImplementedError, match=message):
+        lucid.trace(call, lucid.spec("N", 4))
 
 
 def complex_of(array: np.ndarray) -> Complex:

@@ -11,6 +11,7 @@ import warnings
 from ast import literal_eval
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
+from dataclasses import fields, is_dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from torch.utils import _pytree as pytree
 
 from lucid.core.words.other_libraries import type_name
 from lucid.importing.guards import past_ones
+from lucid.importing.table import PACKED
 from lucid.importing.torch_import import TorchImportError
-from lucid.importing.whole_operators import Whole
+from lucid.importing.whole_operators import Whole, masks_as_given
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -76,7 +78,7 @@ def exported(
         return program
 
     try:
-        with torch.no_grad(), Whole():
+        with torch.no_grad(), Whole(), masks_as_given():
             for places, count in _growth(inputs) if dynamic is None else ():
                 with suppress(*REFUSALS):
                     return program_of(places, count), axes
@@ -106,13 +108,24 @@ def _with_parameters(module: torch.nn.Module, forward: Callable[..., Any], names
     """
 
     def plain(*args: Any, **kwargs: Any) -> Any:
-        return forward(*args, **kwargs)
+        return _taken_apart(forward(*args, **kwargs))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     plain.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
     same: torch.nn.Module = object.__new__(type(module))
     vars(same).update(vars(module), forward=plain)
     return same
+
+
+def _taken_apart(output: Any) -> Any:
+    """An output with dicts in the places of dataclasses that torch does not know."""
+
+    def fields_of(leaf: Any) -> Any:
+        if not is_dataclass(leaf) or isinstance(leaf, type):
+            return leaf
+        return {field.name: _taken_apart(getattr(leaf, field.name)) for field in fields(leaf)}
+
+    return pytree.tree_map(fields_of, output)
 
 
 def _export(module: torch.nn.Module, examples: Any, shapes: Any) -> ExportedProgram:
@@ -327,7 +340,8 @@ def fixed_axis(axis: int, path: str, name: str, size: int) -> str:
     """The reason of an error about an axis with a name whose size torch takes as a constant."""
     return (
         f"axis {axis} of {path} is named {name!r}, but the module works with size {size} only: give the number instead "
-        "of a name, or mend the line that needs it"
+        "of a name, or mend the line that needs it; a loop of Python over the axis becomes one of nn.LSTM, nn.GRU or "
+        "torch's scan"
     )
 
 
@@ -356,6 +370,7 @@ _REASONS = (  # for torch's errors
         "a branch or a size depends on the values of a tensor, which a graph does not know: use torch.where, or give "
         "the number as an argument of Python",
     ),
+    (r"failed to unpack the object at pos", f"forward {PACKED}"),
     (r"\.numpy\(\)|type SymInt", "forward leaves torch for NumPy: use functions of torch, and of math for sizes"),
     (
         r"__obj_flatten__",

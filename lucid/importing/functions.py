@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from lucid import ops
 from lucid.core.graph.number_sizes import size_of_number
@@ -24,6 +26,14 @@ END = 2**63 - 1  # torch's way to write the end of an axis
 # Creation -------------------------------------------------------------------------------------------------------------
 
 
+def arange(start: Any, end: Any, step: Any = 1, dtype: DType | None = None) -> Tensor:
+    """torch's arange; a step that is a size, as for bags of one length, is a factor."""
+    if isinstance(step, Dim):
+        places: Tensor = ops.arange(0, (end - start + step - 1) // step, 1, dtype) * step + start
+        return places
+    return ops.arange(start, end, step, dtype)
+
+
 def scalar_tensor(value: Any, dtype: DType | None = None) -> Tensor:
     return _tensor(value, dtype or float32) if isinstance(value, Dim) else ops.full((), value, dtype or float32)
 
@@ -32,6 +42,44 @@ def item(x: Any) -> Any:
     """The number in a tensor: a size, if the tensor was computed from sizes, so that it may be the bound of a slice."""
     size = size_of_number(x.to_value()) if isinstance(x, Tensor) and x.is_traced else None
     return x if size is None else size
+
+
+class Part(NamedTuple):
+    """A size times a fraction that floating point holds exactly, before it is rounded to a size again."""
+
+    size: Any
+    numerator: int
+    denominator: int
+
+
+_FINEST = 1024  # of the denominators with which products in floating point are exact
+
+
+def size_product(x: Any, y: Any) -> Any:
+    """A product of sizes, or of a size and a fraction, as half of a height."""
+    for size, factor in ((x, y), (y, x)):
+        if isinstance(size, (Dim, Part)) and isinstance(factor, float) and math.isfinite(factor):
+            numerator, denominator = factor.as_integer_ratio()
+            part = size if isinstance(size, Part) else Part(size, 1, 1)
+            if numerator > 0 and part.denominator * denominator <= _FINEST:
+                return Part(part.size, part.numerator * numerator, part.denominator * denominator)
+    return x * y
+
+
+def size_quotient(x: Any, y: Any) -> Any:
+    """A quotient of sizes; by a power of two it is a part of one."""
+    exact = isinstance(x, (Dim, Part)) and isinstance(y, (int, float)) and math.frexp(y)[0] == 0.5
+    return size_product(x, 1 / y) if exact else x / y
+
+
+def size_floor(x: Any) -> Any:
+    """The largest size up to a part of one."""
+    return x.size * x.numerator // x.denominator if isinstance(x, Part) else math.floor(x)
+
+
+def size_ceil(x: Any) -> Any:
+    """The smallest size from a part of one on."""
+    return (x.size * x.numerator + x.denominator - 1) // x.denominator if isinstance(x, Part) else math.ceil(x)
 
 
 # Types and copies -----------------------------------------------------------------------------------------------------
@@ -108,6 +156,11 @@ def trilinear(
 
 
 def slice_axis(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
+    if any(isinstance(bound, Tensor) and bound.is_traced for bound in (start, end)):
+        raise NotImplementedError(
+            "a slice whose length is the value of a tensor, which a graph does not know: keep the whole axis and hide "
+            "the rest with torch.where(torch.arange(x.shape[axis]) < n, x, 0), or give the number to Python"
+        )
     if end is not None and isinstance(end, int) and end == END:
         end = None
     if start is None or (isinstance(start, int) and start == 0):
@@ -278,6 +331,23 @@ def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor
 
 def cumsum(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
     return x.cumsum(axis, dtype) if x.ndim else x.sum(dtype=dtype)
+
+
+def distances_of_pairs(x: Tensor, p: float = 2.0) -> Tensor:
+    """The distances of all pairs of rows (N, D), of each pair once."""
+    if isinstance(x.shape[0], Dim):
+        raise NotImplementedError("pdist of a dynamic number of rows: torch.cdist(x, x) has each pair twice")
+    first, second = (_tensor(places) for places in np.triu_indices(x.shape[0], 1))
+    return vector_norm(x[first] - x[second], p, -1)
+
+
+def triangle_indices(indices: Callable[..., Any]) -> Function:
+    """The rows and columns of a triangle, (2, number)."""
+
+    def triangle_indices(rows: int, columns: int, offset: int = 0, dtype: DType | None = None) -> Tensor:
+        return _tensor(np.stack(indices(rows, offset, columns)), dtype or int64)
+
+    return triangle_indices
 
 
 # Operators with bodies ------------------------------------------------------------------------------------------------

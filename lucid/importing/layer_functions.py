@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lucid import ops
-from lucid.core.sizes.dims import Size
+from lucid.core.sizes.dims import Dim, Size, same
+from lucid.importing import functions as f
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.recurrent import GRU, LSTM, RNN
+from lucid.ops.creation import tensor as _tensor
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -75,6 +78,15 @@ def batch_norm_of_batch(
     return ops.batch_norm(x, mean, variance, weight, bias, eps=eps), mean, ops.rsqrt(variance + eps)
 
 
+def native_layer_norm(
+    x: Tensor, shape: Sequence[Size], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The result, and the means and 1 / deviations of the normalized axes."""
+    axes = tuple(range(-len(shape), 0))
+    deviations = ops.rsqrt(ops.variance(x, axes) + eps)
+    return layer_norm(x, shape, weight, bias, eps), x.mean(axes, True), deviations
+
+
 def native_group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: Size, c: Size, elements: Size, groups: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -112,7 +124,37 @@ def attention(
 ) -> Tensor:
     if dropout:
         raise NotImplementedError(f"attention with a dropout of {dropout}, which is random: pass 0 in evaluation mode")
+    width = query.shape[-1]
+    if scale is None and isinstance(width, Dim):
+        query, scale = query / _tensor(width, query.dtype).sqrt(), 1.0
     return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa)
+
+
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score: Function,
+    block_mask: Sequence[Any],
+    scale: float,
+    options: Mapping[str, Any],
+    score_tensors: Sequence[Tensor] = (),
+    mask_tensors: Sequence[Tensor] = (),
+) -> tuple[Tensor]:
+    """Attention whose scores and mask are functions of numbers, which get all rows, heads and positions at once."""
+    if options.get("OUTPUT_LOGSUMEXP") or options.get("OUTPUT_MAX"):
+        raise NotImplementedError("flex_attention with return_lse or return_aux: use its output alone")
+    (n, heads, length, _), (kv_heads, keys) = query.shape, key.shape[1:3]
+    if not same(heads, kv_heads):
+        key, value = (x.repeat_interleave(heads // kv_heads, 1) for x in (key, value))
+    places = [
+        ops.arange(size).reshape(*(-1 if axis == place else 1 for axis in range(4)))
+        for place, size in enumerate((n, heads, length, keys))
+    ]
+    scores = score(query @ key.mT * scale, *places, *score_tensors)
+    seen = block_mask[-1](*places, *mask_tensors)
+    weights = f.safe_softmax(ops.where(seen, scores, -math.inf) if seen.ndim else scores, -1)
+    return (weights @ value,)
 
 
 def ints(value: Any) -> Any:

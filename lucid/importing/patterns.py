@@ -14,7 +14,8 @@ import torch
 from torch.fx import Graph, Node
 
 from lucid import ops
-from lucid.importing.functions import END
+from lucid.core.graph.types import int64
+from lucid.importing.functions import END, scalar_tensor
 from lucid.importing.matching import AND, VIEWS, Sizes, aten, element_type, is_call, is_sum, is_true, number, replace
 from lucid.importing.scatter_functions import put
 from lucid.ops.operand_conversion import as_tensor
@@ -57,7 +58,12 @@ def strided_scatter(x: Tensor, source: Tensor, size: Sequence[Any], stride: Sequ
     return put(x, places, source.expand(places.shape))
 
 
-LARGER = (rms_norm, rotated, with_axes, strided, strided_scatter)
+def size_as_tensor(size: Any) -> Tensor:
+    """A size among the outputs."""
+    return scalar_tensor(size, int64)
+
+
+LARGER = (rms_norm, rotated, with_axes, strided, strided_scatter, size_as_tensor)
 _STRIDED: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: strided,
     aten.as_strided_copy.default: strided,
@@ -69,10 +75,15 @@ CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_con
 def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
     """Replace what is recognised, in place."""
     sizes = Sizes(names)
+    output = next(node for node in graph.nodes if node.op == "output")
+    for node in output.all_input_nodes:
+        if isinstance(node.meta.get("val"), torch.SymInt):
+            with graph.inserting_before(output):
+                output.replace_input_with(node, graph.call_function(size_as_tensor, (node,)))
     for node in reversed(graph.nodes):
         if node.op == "call_function" and not node.users and any(check in str(node.target) for check in CHECKS):
             graph.erase_node(node)
-    for rule in (_identity, _norm, _weighted_norm, _rotation, _axes_of_one):
+    for rule in (_identity, _repeated_operands, _norm, _weighted_norm, _rotation, _axes_of_one, _every_place):
         for node in list(graph.nodes):
             if node.op == "call_function" and node.users:
                 rule(graph, node, sizes)
@@ -121,6 +132,22 @@ def _identity(graph: Graph, node: Node, sizes: Sizes) -> None:
         node.replace_all_uses_with(source)
 
 
+_ELEMENTWISE = (
+    *(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.maximum.default, aten.minimum.default),
+    *(aten.eq.Tensor, aten.ne.Tensor, aten.lt.Tensor, aten.le.Tensor, aten.gt.Tensor, aten.ge.Tensor),
+)
+
+
+def _repeated_operands(graph: Graph, node: Node, sizes: Sizes) -> None:
+    """An operand that is expanded to the shape of the other one: the operation repeats it by itself."""
+    if is_call(node, *_ELEMENTWISE):
+        for place, operand in enumerate(node.args[:2]):
+            other = node.args[1 - place]
+            if is_call(operand, aten.expand.default) and sizes.of(other) == sizes.of(operand) and other is not operand:
+                node.update_arg(place, operand.args[0])
+                return
+
+
 # Axes of size 1 -------------------------------------------------------------------------------------------------------
 
 
@@ -146,6 +173,33 @@ def _axes_of_one(graph: Graph, node: Node, sizes: Sizes) -> None:
         replace(graph, node, with_axes, (source, tuple(axes)))
     else:
         node.replace_all_uses_with(source)
+
+
+def _every_place(graph: Graph, node: Node, sizes: Sizes) -> None:
+    """x[i, j] of all places of its first axes in their order, as transformers reads masks: x with axes of size 1."""
+    if not is_call(node, aten.index.Tensor) or not all(isinstance(index, Node) for index in node.args[1]):
+        return
+    x, indices = node.args
+    rank = max(len(sizes.of(index)) for index in indices)
+    axes = [_axis_of_places(index, size, rank, sizes) for index, size in zip(indices, sizes.of(x), strict=False)]
+    if None in axes or axes != sorted({axis for axis in axes if axis is not None}):
+        return
+    new = tuple(axis for axis in range(rank) if axis not in axes)
+    if new:
+        replace(graph, node, with_axes, (x, new))
+    else:
+        node.replace_all_uses_with(x)
+
+
+def _axis_of_places(index: Node, size: str, rank: int, sizes: Sizes) -> int | None:
+    """The axis, of `rank` ones, along which an index has all places of an axis of this size in their order."""
+    places, new = index, ()
+    if is_call(index, aten.unsqueeze.default, with_axes):
+        places, axes = index.args
+        new = tuple(axes) if isinstance(axes, (list, tuple)) else (axes % 2,)
+    if not is_call(places, aten.arange.default) or sizes.text(places.args[0]) != size:
+        return None
+    return next(axis for axis in range(len(new) + 1) if axis not in new) + rank - len(new) - 1
 
 
 # Root-mean-square norms -----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from lucid import ops
 from lucid.core.graph.types import int64
@@ -17,6 +18,13 @@ def index_reduce(
     places = index.reshape(*(-1 if each == axis % x.ndim else 1 for each in range(x.ndim))).expand(*source.shape)
     reduce = {"amax": "amax", "amin": "amin", "mean": "mean", "prod": "prod"}[reduce]
     return ops.scatter_reduce(x, axis, places, source, reduce, include_self=include_self)
+
+
+def scatter_combined(x: Tensor, axis: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+    """`scatter` of sums or products with what is there."""
+    source = source if isinstance(source, Tensor) else ops.full(index.shape, source, x.dtype)
+    cut = tuple(slice(0, size) for size in index.shape)
+    return ops.scatter_reduce(x, axis, index, source[cut], {"add": "sum", "multiply": "prod"}[reduce])
 
 
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:

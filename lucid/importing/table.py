@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from lucid import ops
 from lucid.core.graph.types import float32
 from lucid.core.sizes.dims import sym_max, sym_min
@@ -37,9 +39,9 @@ _ROWS: dict[str, Function] = {
     "aten.sym_numel.default": lambda x: x.numel(),
     "add": operator.add,
     "sub": operator.sub,
-    "mul": operator.mul,
+    "mul": f.size_product,
     "floordiv": operator.floordiv,
-    "truediv": operator.truediv,
+    "truediv": f.size_quotient,
     "mod": operator.mod,
     "neg": operator.neg,
     "pow": operator.pow,
@@ -47,19 +49,23 @@ _ROWS: dict[str, Function] = {
     "sym_max": sym_max,
     "sym_min": sym_min,
     "sym_float": lambda x: float(x) if isinstance(x, int) else x,
-    "ceil": math.ceil,
-    "floor": math.floor,
-    "trunc": math.trunc,
+    "ceil": f.size_ceil,
+    "floor": f.size_floor,
+    "trunc": lambda x: f.size_floor(x) if isinstance(x, f.Part) else math.trunc(x),
     # operators with bodies
     "cond": f.cond,
     "scan": f.scan,
     "map_impl": f.map_elements,
     "while_loop": f.while_loop,
+    "flex_attention": layers.flex_attention,
     # creation
     "aten.arange.default": lambda end, dtype=None: ops.arange(0, end, 1, dtype),
     "aten.arange.start": ops.arange,
-    "aten.arange.start_step": ops.arange,
+    "aten.arange.start_step": f.arange,
     "aten.zeros.default aten.empty.memory_format": lambda size, dtype=None: ops.full(size, 0, dtype or float32),
+    "aten.empty_strided.default aten.empty_permuted.default": lambda size, order, dtype=None: ops.full(
+        size, 0, dtype or float32
+    ),
     "aten.ones.default": lambda size, dtype=None: ops.full(size, 1, dtype or float32),
     "aten.new_zeros.default aten.new_empty.default": Tensor.new_zeros,
     "aten.new_empty_strided.default": lambda x, size, stride, dtype=None: x.new_zeros(size, dtype=dtype),
@@ -73,12 +79,15 @@ _ROWS: dict[str, Function] = {
     "aten.linspace.default": ops.linspace,
     "aten.eye.default": lambda n, dtype=None: eye(n, None, dtype),
     "aten.eye.m": eye,
+    "aten.tril_indices.default": f.triangle_indices(np.tril_indices),
+    "aten.triu_indices.default": f.triangle_indices(np.triu_indices),
     "aten.tril.default": Tensor.tril,
     "aten.triu.default": Tensor.triu,
     "aten.one_hot.default": F.one_hot,
     # types and copies
     "aten.clone.default aten.alias.default aten.detach.default aten.detach_.default": f.unchanged,
     "aten.contiguous.default aten.lift_fresh_copy.default aten.resolve_conj.default": f.unchanged,
+    "aten.lift.default aten.lift_fresh.default": f.unchanged,
     "aten.item.default aten._local_scalar_dense.default": f.item,
     "aten._to_copy.default aten.to.dtype_layout prims.convert_element_type.default": f.to_copy,
     "aten.to.dtype": lambda x, dtype, *ignored, **named: f.to_copy(x, dtype),
@@ -111,6 +120,7 @@ _ROWS: dict[str, Function] = {
     "aten.fmax.default": elements.past_nan(ops.maximum),
     "aten.fmin.default": elements.past_nan(ops.minimum),
     "aten._cdist_forward.default": ops.cdist,
+    "aten._pdist_forward.default": f.distances_of_pairs,
     "aten.lerp.Scalar Tensor": ops.lerp,
     "aten.fmod.Scalar Tensor": f.fmod,
     # comparisons and truth
@@ -124,14 +134,15 @@ _ROWS: dict[str, Function] = {
     "aten.logical_or.default": Tensor.logical_or,
     "aten.logical_xor.default": Tensor.logical_xor,
     "aten.logical_not.default": Tensor.logical_not,
-    "aten.bitwise_and.Tensor Scalar aten.__and__.Tensor Scalar": operator.and_,
-    "aten.bitwise_or.Tensor Scalar aten.__or__.Tensor": operator.or_,
-    "aten.bitwise_xor.Tensor Scalar aten.__xor__.Tensor": operator.xor,
+    "aten.bitwise_and.Tensor Scalar Scalar_Tensor aten.__and__.Tensor Scalar": operator.and_,
+    "aten.bitwise_or.Tensor Scalar Scalar_Tensor aten.__or__.Tensor": operator.or_,
+    "aten.bitwise_xor.Tensor Scalar Scalar_Tensor aten.__xor__.Tensor": operator.xor,
     "aten.bitwise_not.default": operator.invert,
-    "aten.bitwise_left_shift.Tensor Tensor_Scalar aten.__lshift__.Scalar Tensor": elements.left_shift,
-    "aten.bitwise_right_shift.Tensor Tensor_Scalar aten.__rshift__.Scalar Tensor": elements.right_shift,
+    "aten.bitwise_left_shift.Tensor Tensor_Scalar Scalar_Tensor aten.__lshift__.Scalar Tensor": elements.left_shift,
+    "aten.bitwise_right_shift.Tensor Tensor_Scalar Scalar_Tensor aten.__rshift__.Scalar Tensor": elements.right_shift,
     # shapes
     "aten.view.default aten._unsafe_view.default aten.reshape.default aten.view_copy.default": Tensor.reshape,
+    "aten._reshape_copy.default": Tensor.reshape,
     "aten.view_as.default": lambda x, other: x.reshape(other.shape),
     "aten.expand.default": lambda x, size, implicit=False: x.expand(size),
     "aten.expand_as.default": Tensor.expand_as,
@@ -181,6 +192,7 @@ _ROWS: dict[str, Function] = {
     "aten.scatter.src value": Tensor.scatter,
     "aten.scatter_add.default": Tensor.scatter_add,
     "aten.masked_fill.Scalar Tensor": Tensor.masked_fill,
+    "aten.scatter.reduce value_reduce": scattering.scatter_combined,
     "aten.scatter_reduce.two": ops.scatter_reduce,
     "aten.index_reduce.default": scattering.index_reduce,
     "aten.put.default": scattering.put,
@@ -233,7 +245,7 @@ _ROWS: dict[str, Function] = {
     "aten.topk.default": Tensor.topk,
     # products
     "aten.mm.default aten.bmm.default aten.mv.default aten.dot.default": ops.matmul,
-    "aten.addmm.default aten.baddbmm.default": f.addmm,
+    "aten.addmm.default aten.baddbmm.default aten.addmv.default": f.addmm,
     "aten.addbmm.default": f.addbmm,
     "aten.einsum.default": lambda equation, operands, path=None: ops.einsum(equation, *operands),
     "aten.linear.default": F.linear,
@@ -246,6 +258,7 @@ _ROWS: dict[str, Function] = {
     "aten.batch_norm.default": layers.batch_norm,
     "aten._native_batch_norm_legit_no_training.default": layers.batch_norm_inference,
     "aten._native_batch_norm_legit.no_stats": layers.batch_norm_of_batch,
+    "aten.native_layer_norm.default": layers.native_layer_norm,
     "aten.native_group_norm.default": layers.native_group_norm,
     "aten.instance_norm.default": layers.instance_norm,
     "aten.scaled_dot_product_attention.default": layers.attention,
@@ -344,9 +357,14 @@ _OF_MATRICES = (
     "has no operator in ONNX: compute it before the module, whose input its result becomes, write it in products and "
     "sums, or add a function with lucid.importing.register"
 )
+PACKED = (
+    "packs a sequence, whose sizes depend on the values of its lengths: call the layer with the padded batch, and hide "
+    "what is padding with a mask"
+)
 _REMEDIES = {
-    r"aten\.(_?unique\w*|nonzero|masked_select|argwhere)\.": _BY_VALUES,
-    r"aten\.(_?linalg_(det|slogdet|solve\w*|lu\w*|ldl\w*|cholesky\w*|eig\w*|svd\w*|qr|pinv|matrix_exp|lstsq)"
+    r"aten\._pack_padded_sequence\.": PACKED,
+    r"aten\.(_?unique\w*|nonzero|masked_select|argwhere|bincount|repeat_interleave)\.": _BY_VALUES,
+    r"aten\.(_?linalg_(det|slogdet|solve\w*|lu\w*|ldl\w*|cholesky\w*|eig\w*|svd\w*|qr|pinv|matrix_exp|lstsq|householder\w*)"
     r"|cholesky\w*|lu_\w+|geqrf|ormqr|triangular_solve)\.": _OF_MATRICES,
 }
 

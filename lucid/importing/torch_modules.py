@@ -210,8 +210,8 @@ def _specs(
 
     def take_names(node: Node, own: Any, path: str) -> None:
         for axis, (size, name) in enumerate(zip(node.meta["val"].shape, own or (), strict=False)):
-            if isinstance(name, str) and isinstance(size, int):
-                raise TorchImportError(f"from_torch: {fixed_axis(axis, path, name, size)}")
+            if isinstance(name, str) and str(size).isdigit():  # also of a symbol that has one value
+                raise TorchImportError(f"from_torch: {fixed_axis(axis, path, name, int(size))}")
             if isinstance(name, str):
                 symbol = str(size.node.expr)
                 if not _fits(name, *steps.get(symbol, (1, 0))):
@@ -309,7 +309,11 @@ def _body(part: torch.fx.GraphModule) -> Program:
 
 
 def _plain(result: Any) -> Any:
-    """The structure of an output in Python's own containers: torch's own classes are dicts of what is not None."""
+    """The structure of an output in Python's own containers: torch's own classes are dicts of what is not None, and
+    numbers are tensors.
+    """
+    if isinstance(result, (bool, int, float)):
+        return Tensor(np.asarray(result, np.float32 if isinstance(result, float) else None))
     if isinstance(result, Mapping):
         return {str(key): _plain(value) for key, value in result.items() if value is not None}
     if isinstance(result, (list, tuple)) and not isinstance(result, Slot):

@@ -6,10 +6,12 @@ operators of Lucid's own. The table says what computes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
 _ARGUMENTS = (
@@ -53,3 +55,20 @@ class Whole(TorchFunctionMode):  # type: ignore[misc]  # torch is not there when
             return function(*args, **(kwargs or {}))
         x, states, *others = args
         return operator(x, [states] if isinstance(states, torch.Tensor) else states, *others)
+
+
+_is_causal = transformer._detect_is_causal_mask
+
+
+def _is_said_to_be_causal(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+    return is_causal is True
+
+
+@contextmanager
+def masks_as_given() -> Iterator[None]:
+    """A context in which torch's Transformers do not read a mask to see whether it is causal, and use it as it is."""
+    transformer._detect_is_causal_mask = _is_said_to_be_causal
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = _is_causal

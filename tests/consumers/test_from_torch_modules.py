@@ -1,0 +1,216 @@
+"""`lucid.from_torch` of modules as people write them, and of torch's core operators."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
+
+import lucid
+from lucid.importing import TorchImportError
+from lucid.importing.table import TABLE, remedy
+from tests.consumers.test_from_torch import AXES, Function, agree
+
+X = torch.randn(3, 6, 8)
+
+
+def of(function: Callable[..., Any]) -> nn.Module:
+    return Function(function).eval()
+
+
+class Decoder(nn.Module):
+    """torch's decoder under a causal mask, which its code reads to see whether it is causal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), 1)
+
+    def forward(self, x):
+        return self.layers(x, x, tgt_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
+
+
+class Bags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(20, 8, mode="mean")
+
+    def forward(self, ids):
+        return self.table(ids)
+
+
+class Flex(nn.Module):
+    """Scores and masks by functions, one of which reads a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor([0.1, 0.3]))
+
+    def forward(self, x):
+        heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+
+        def score(score, row, head, query, key):
+            return torch.where(query >= key, score - (query - key) * self.slopes[head], -float("inf"))
+
+        return flex_attention(heads, heads[:, :1], heads[:, :1], score_mod=score, enable_gqa=True)
+
+
+MODULES: dict[str, tuple[nn.Module, torch.Tensor, Any]] = {
+    "a decoder of torch": (Decoder(), X, AXES),
+    "bags of one length": (Bags(), torch.randint(0, 20, (3, 6)), AXES),
+    "attention with functions": (Flex(), X, AXES),
+    "a size among the outputs": (of(lambda x: {"sum": x.sum(1), "length": x.shape[1]}), X, AXES),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules(name: str) -> None:
+    module, example, axes = MODULES[name]
+    if name == "a size among the outputs":
+        imported = lucid.from_torch(module, example, dynamic=[axes])
+        session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+        assert session.run({"x": np.ones((2, 5, 8), np.float32)})["length"] == 5
+        assert imported(lucid.ones(2, 5, 8))["length"].item() == 5
+    else:
+        agree(module.eval(), example, axes=axes)
+
+
+def test_parts_of_a_dynamic_length_are_rounded_as_torch_does() -> None:
+    module = of(lambda x: (x[:, : math.floor(x.shape[1] * 0.75)].sum(1), x[:, math.ceil(x.shape[1] / 2.0 * 0.5) :]))
+    imported = lucid.from_torch(module, X, dynamic=[AXES])
+    session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+    for length in (6, 7, 9, 16):
+        x = torch.randn(2, length, 8)
+        results = imported(lucid.tensor(x.numpy())), session.run({"x": x.numpy()}).values()
+        for result in results:
+            for own, theirs in zip(result, module(x), strict=True):
+                np.testing.assert_allclose(np.asarray(own), theirs.numpy(), atol=2e-6)
+
+
+@dataclasses.dataclass
+class Scores:
+    logits: torch.Tensor
+    others: tuple[torch.Tensor, ...]
+    loss: torch.Tensor | None = None
+    classes: int = 4
+
+
+def test_dataclasses_are_dicts_and_numbers_tensors() -> None:
+    imported = lucid.from_torch(of(lambda x: Scores(x + 1, (x, x * 2))), X, dynamic=[AXES])
+    graph = lucid.trace(imported, ("N", 6, 8))
+    assert graph.output_names == ("logits", "others_0", "others_1", "classes")
+    result = imported(lucid.ones(2, 3, 8))
+    assert list(result) == ["logits", "others", "classes"]
+    assert result["classes"].item() == 4
+
+
+def test_an_axis_whose_symbol_has_one_value_is_not_dynamic() -> None:
+    def spectrum(x):
+        return torch.fft.irfft(torch.fft.rfft(x, dim=1)[:, :4], n=x.shape[1], dim=1)
+
+    module, example = of(spectrum), torch.randn(3, 16, 8)
+    try:
+        imported = lucid.from_torch(module, example, dynamic=[AXES])
+    except TorchImportError as error:
+        assert "axis 1 of x is named 'L', but the module works with size 16 only" in str(error)
+    else:
+        assert str(imported.input_specs()["x"].shape[1]) == "L"
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            lambda x: torch.stack([row * place for place, row in enumerate(x.unbind(1))]),
+            "a loop of Python over the axis",
+        ),
+        (lambda x: torch.bincount(x[0, :, 0].long().abs()), "has results whose number depends on the values"),
+        (
+            lambda x: nn.utils.rnn.pack_padded_sequence(x, (x[:, 0, 0] * 0 + 4).long(), True, False).data,
+            "packs a sequence, whose sizes depend on the values of its lengths",
+        ),
+    ],
+)
+def test_refusals_say_what_to_write(function: Callable[..., Any], message: str) -> None:
+    with pytest.raises(TorchImportError, match=message):
+        lucid.from_torch(of(function), X, dynamic=[AXES])
+
+
+def test_a_slice_whose_length_is_a_value_is_refused_with_the_way_out() -> None:
+    class Cut(nn.Module):
+        def forward(self, x, n):
+            return x[:, : n.item()]
+
+    imported = lucid.from_torch(Cut().eval(), X, torch.tensor(2), dynamic=[AXES, ()])
+    with pytest.raises(NotImplementedError, match=r"the value of a tensor, .* hide the rest with torch.where"):
+        lucid.export.to_onnx(imported)
+
+
+CORE_WITHOUT_ROWS = {  # of training and of memory
+    "aten._native_batch_norm_legit.default",
+    "aten.resize_.default",
+    "aten.sym_storage_offset.default",
+}
+
+
+def test_core_operators_have_rows() -> None:
+    core: set[str] = set()
+    for packet in (getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if not name.startswith("__")):
+        overloads = packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else []
+        core |= {
+            str(operator)
+            for operator in (getattr(packet, overload) for overload in overloads)
+            if torch.Tag.core in operator.tags and torch.Tag.nondeterministic_seeded not in operator.tags
+        }
+    written = {str(operator) for operator in torch.export.default_decompositions()}
+    missing = {
+        name
+        for name in core - written - set(TABLE)
+        if f"{name} of complex numbers" not in TABLE and not remedy(name)
+        if not name.endswith((".out", "_backward.default", ".as_strided.default"))
+    }
+    assert len(core) > 150
+    assert missing == CORE_WITHOUT_ROWS
+
+
+@pytest.mark.parametrize(
+    ("function", "unused"),
+    [
+        (lambda x: F.normalize(x, dim=-1), "Expand"),
+        (lambda x: x[torch.arange(x.shape[0])[:, None, None], torch.arange(x.shape[1])[None]] * 2, "GatherND"),
+        (lambda x: torch.cat([torch.zeros(0), x.transpose(1, 2)], -2), "Concat"),
+    ],
+    ids=["an operand that is expanded", "all places in their order", "an empty part"],
+)
+def test_what_changes_nothing_is_no_node(function: Callable[..., Any], unused: str) -> None:
+    graph = lucid.export.to_onnx(agree(of(function), X)).graph
+    assert unused not in {node.op_type for node in graph.node}
+
+
+def test_places_in_another_order_are_looked_up() -> None:
+    agree(of(lambda x: x[torch.arange(x.shape[0])[None], torch.arange(x.shape[1])[:, None]]), X)
+    agree(of(lambda x: x[torch.arange(3)[:, None], torch.arange(x.shape[1] - 1)]), X, axes=(3, "L"))
+    agree(of(lambda x: torch.ones(1, 1, 8).expand(x.shape) / x[:1, :1].expand(x.shape)), X)
+
+
+FUNCTIONS = {
+    "addmv": lambda x: torch.addmv(x[0, :3, 0], x[0, :3], x[1, 2], beta=2),
+    "native_layer_norm": lambda x: torch.native_layer_norm(x, [6, 8], None, None, 1e-5),
+    "pdist": lambda x: F.pdist(x[0]),
+    "scatter, added": lambda x: x.scatter(1, torch.tensor([[[0], [0]]]), x[:1, :2, :1], reduce="add"),
+    "scatter, multiplied": lambda x: x.scatter(1, torch.tensor([[[0], [0]]]), 3.0, reduce="multiply"),
+    "indices of a triangle": lambda x: x[:, torch.tril_indices(6, 8)[0], torch.tril_indices(6, 8)[1]],
+    "bits of a number": lambda x: torch.bitwise_or(4, x.long()) + torch.bitwise_left_shift(1, x.long().abs()),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_operators(name: str) -> None:
+    agree(of(FUNCTIONS[name]), torch.randn(3, 6, 8), axes=(3, 6, 8), atol=1e-5)
