@@ -239,6 +239,47 @@ def test_second_gradients_of_lengths_count_elements_of_0() -> None:
     assert found[1] == pytest.approx((moved[0] - moved[1]) / 2e-6, rel=1e-6)
 
 
+def second(f: Callable[[Tensor], Tensor], x: list[float]) -> Any:
+    """The gradient of the sum of the gradients of a function."""
+    return numbers(lucid.grad(lambda x: lucid.grad(lambda x: f(x).sum())(x).sum())(lucid.tensor(x)))
+
+
+def test_second_gradients_at_corners_and_of_equal_numbers_are_torchs() -> None:
+    zero = lucid.zeros(3)
+    for f in (F.elu, F.selu, F.celu, lambda x: F.elu(x, 0.5), lambda x: F.celu(x, 0.5)):
+        assert second(f, [0.0, 1.0]) == [0, 0] and second(f, [-1.0])[0] > 0
+    assert second(lambda x: lucid.logaddexp(x, zero), [0.0, -math.inf, math.inf]) == [0.25, 0, 0]
+    assert second(lambda x: F.smooth_l1_loss(x, zero, beta=0.5, reduction="sum"), [0.0, 0.25, 1.0]) == [2, 2, 0]
+    assert second(lambda x: F.huber_loss(x, zero, reduction="sum"), [0.0, 0.25, 1.5]) == [1, 1, 0]
+    assert second(lambda x: x.std(), [2.0, 2.0, 2.0]) == [0, 0, 0]
+    assert second(lambda x: x.prod(), [0.0, 0.0, 3.0]) == [3, 3, 0] and second(lambda x: x.prod(), [0, 2.0]) == [1, 1]
+    assert second(lambda x: x.prod(), [0.0, 0.0, 0.0, 3.0]) == [0, 0, 0, 0]
+
+
+def test_an_element_that_is_chosen_counts_in_second_gradients_where_its_gradient_is_0() -> None:
+    def slope(x: Tensor) -> Tensor:
+        return lucid.grad(lambda y: (x * lucid.where(y > 0, y, 1.0).log()).sum())(V).sum()
+
+    assert numbers(lucid.grad(slope)(lucid.zeros(3))) == pytest.approx([1, 1 / 2, 1 / 3])
+    to_x, to_y = lucid.grad(lambda x, y: lucid.xlogy(x, y).sum())(lucid.zeros(3), lucid.tensor([2.0, 0.0, -1.0]))
+    assert numbers(to_x) == pytest.approx([math.log(2), 0, 0]) and numbers(to_y) == [0, 0, 0]
+
+
+def test_gradients_of_equal_elements_and_at_borders_are_torchs() -> None:
+    ties = lucid.tensor([2.0, 1, 2, 3, 2])
+    assert numbers(lucid.grad(lambda x: x.median())(ties)) == pytest.approx([1 / 3, 0, 1 / 3, 0, 1 / 3])
+    assert math.isnan(lucid.value_and_grad(lambda x: x.median())(lucid.tensor([1.0, math.nan]))[0].item())
+    for cells in (1, 2, 4):
+        found = lucid.grad(lambda x, n=cells: F.adaptive_max_pool1d(x, n).sum())(lucid.ones(1, 1, 5)).numpy()
+        assert found.ravel().tolist() == {1: [1, 0, 0, 0, 0], 2: [1, 0, 1, 0, 0], 4: [1, 1, 1, 1, 0]}[cells]
+    scores = lucid.tensor([[2.0, 1.0, 1.5]])  # the second is lower by the margin
+    assert numbers(lucid.grad(lambda x: F.multi_margin_loss(x, lucid.tensor([0])))(scores))[0][1] == 0
+    image, places = lucid.tensor([[[[1.0, 3, 7]]]]), lucid.tensor([[[[-1.0, 0], [0, 0], [0.5, 0], [1, 0], [2, 0]]]])
+    for mode in ("border", "reflection"):
+        found = lucid.grad(lambda p, m=mode: F.grid_sample(image, p, padding_mode=m, align_corners=True).sum())(places)
+        assert found[..., 0].numpy().ravel().tolist() == [0, 4, 4, 0, 0 if mode == "border" else -4]
+
+
 def test_rounding_of_logarithms_of_powers_of_two_has_no_part_in_gradients() -> None:
     found = lucid.grad(lambda x: x.log2().sum())(lucid.tensor([0.5, 2.0, 3.0])).numpy()
     np.testing.assert_allclose(found * math.log(2), [2, 0.5, 1 / 3], rtol=1e-6)

@@ -59,7 +59,7 @@ _FACTORS: dict[str, Any] = {
     "sigmoid": lambda y, x: y * (1 - y),
     "abs": lambda y, x: ops.sign(x),
     "softplus": lambda y, x: ops.sigmoid(x),
-    "elu": lambda y, x, *, alpha: ops.where(x > 0, 1.0, alpha * ops.exp(x)),
+    "elu": lambda y, x, *, alpha: ops.where(x > 0, 1.0, alpha * ops.exp(-ops.relu(-x))),
     "silu": _silu,
     "gelu": _gelu,
 }

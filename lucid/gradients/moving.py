@@ -168,29 +168,20 @@ def _extremum(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, 
 
 
 def _prod(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
-    """The product of the other elements, which is not 0 at the only 0."""
+    """The product of the other elements: of those that are not 0, and of the only other one that is, if there is."""
     axes = _reduced_axes(x, axis)
     zero = x == 0
-    count = ops.sum(zero.astype(g.dtype), axis=axes, keepdims=True)
-    safe = ops.where(zero, 1.0, x)
-    others = ops.prod(safe, axis=axes, keepdims=True) / safe
-    alone = ops.equal(count, zero.astype(g.dtype))  # no other element is 0
-    return _kept(g, x, axis, keepdims) * ops.where(alone, others, 0.0)
-
-
-def _cumsum(g: Tensor, y: Tensor, x: Tensor, *, axis: int) -> Tensor:
-    return ops.flip(ops.cumsum(ops.flip(g, axis), axis=axis), axis)
-
-
-def _inverse(axes: Sequence[int]) -> list[int]:
-    return [list(axes).index(axis) for axis in range(len(axes))]
+    safe, null = ops.where(zero, 1.0, x), ops.where(zero, x, 0.0)
+    count, nulls = (ops.sum(each, axis=axes, keepdims=True) - each for each in (zero.astype(g.dtype), null))
+    others = ops.prod(safe, axis=axes, keepdims=True) / safe * ops.where(count == 0, 1.0, nulls)
+    return _kept(g, x, axis, keepdims) * ops.where(count > 1, 0.0, others)
 
 
 RULES |= {
     "reshape": Rule(lambda g, y, x, *, shape: ops.reshape(g, x.shape)),
     "squeeze": Rule(lambda g, y, x, *, axes: ops.unsqueeze(g, axes)),
     "unsqueeze": Rule(lambda g, y, x, *, axes: ops.squeeze(g, axes)),
-    "permute": Rule(lambda g, y, x, *, axes: ops.permute(g, _inverse(axes))),
+    "permute": Rule(lambda g, y, x, *, axes: ops.permute(g, np.argsort(axes).tolist())),
     "expand": Rule(lambda g, y, x, *, shape: g),  # is summed over the new axes
     "tile": Rule(_tile),
     "pad": Rule(_pad),
@@ -210,5 +201,5 @@ RULES |= {
     "max": Rule(_extremum),
     "min": Rule(_extremum),
     "prod": Rule(_prod),
-    "cumsum": Rule(_cumsum),
+    "cumsum": Rule(lambda g, y, x, *, axis: ops.flip(ops.cumsum(ops.flip(g, axis), axis=axis), axis)),
 }

@@ -6,6 +6,7 @@ Lucid's ops in the module of the node whose gradient they compute.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -16,7 +17,7 @@ from lucid.core.graph.values import Attributes, Node, Value, in_order
 from lucid.core.sizes.dims import same
 from lucid.core.words.user_code import Place
 from lucid.ops.creation import zeros
-from lucid.ops.elementwise import logical_or, stop_gradient, where
+from lucid.ops.elementwise import logical_and, logical_or, stop_gradient, where
 from lucid.ops.op import Op
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import reshape
@@ -156,15 +157,20 @@ class Tape:
         told = {"wanted": [self.depends(x) for x in step.inputs]} if rule.wanted else {}
         given: Any = arrived if len(step.outputs) > 1 else arrived[0]
         results: Any = step.outputs if len(step.outputs) > 1 else step.outputs[0]
-        found = rule.gradients(given, results, *step.inputs, **step.attributes, **told)
+        back = functools.partial(rule.gradients, **step.attributes, **told)
+        found = parts = _tuple(back(given, results, *step.inputs))
         counts = flow.counts(step.outputs[0])
-        for x, gradient in zip(step.inputs, _tuple(found), strict=False):
+        if rule.elementwise == "chosen":  # not by whether a gradient is 0, which it may be by chance
+            parts = _tuple(back(Tensor(1, step.outputs[0].dtype), results, *step.inputs))
+        for x, gradient, part in zip(step.inputs, found, parts, strict=False):
             if gradient is None or not self.depends(x):
                 continue
             assert x is not None
+            kept = counts
             if counts is not None and rule.elementwise == "scaled":
                 gradient = where(counts, gradient, 0.0)
-            kept = gradient != 0 if rule.elementwise == "chosen" else counts
+            if rule.elementwise == "chosen":
+                kept = part != 0 if counts is None else logical_and(counts, part != 0)
             carried = rule.elementwise and same_shape(x.shape, step.outputs[0].shape)
             flow.add(x, fitted(gradient, x.spec), kept if carried else None)
 

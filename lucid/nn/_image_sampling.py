@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucid import ops
+from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import int64, show_shape
 from lucid.core.sizes.dims import Size, product, same
 from lucid.core.torch_names.argument_names import torch_names
@@ -194,7 +195,10 @@ def _inside(pixel: Tensor, size: Size, padding_mode: str, align_corners: bool) -
         turns = ops.floor(pixel / span)
         rest = pixel - turns * span
         pixel = low + ops.where(turns - 2 * ops.floor(turns / 2) > 0.5, span - rest, rest)
-    return ops.clip(pixel, 0.0, last)
+    clipped = ops.clip(pixel, 0.0, last)
+    if not is_differentiated():
+        return clipped
+    return ops.where((pixel > 0) & (pixel < last), clipped, ops.stop_gradient(clipped))  # at a border as in torch
 
 
 def _as_number(size: Size, like: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucid import ops
+from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import float32, show_shape
 from lucid.core.sizes.dims import Size, product
 from lucid.core.torch_names.argument_names import torch_names
@@ -103,6 +104,11 @@ def _windows(x: Tensor, tables: Sequence[Tensor]) -> Tensor:
     return x.permute(*order).flatten(leading + len(tables))
 
 
+def _largest(x: Tensor) -> Tensor:
+    """The maxima of the last axis; the gradient goes to the first one, as in torch."""
+    return x.max(dim=-1).values if is_differentiated() else x.amax(-1)
+
+
 def _places(x: Tensor, tables: Sequence[Tensor]) -> Tensor:
     """The place of the maximum of each window in the flattened spatial axes."""
     shape = x.shape[-len(tables) :]
@@ -145,7 +151,7 @@ def _maximum(axes: int) -> Pool:
         steps = zip(x.shape[-axes:], maxima.shape[-axes:], kernel, strides, pads, gaps, strict=True)
         tables = [_window_table(*step) for step in steps]
         if whole:  # MaxPool would round large integers
-            maxima = _windows(x, tables).amax(-1)
+            maxima = _largest(_windows(x, tables))
         return (maxima, _places(x, tables)) if return_indices else maxima
 
     pool.__name__ = pool.__qualname__ = name
@@ -187,12 +193,12 @@ def _adaptive_maximum(axes: int) -> Pool:
         sizes = _cells(name, x, output_size, axes)
         pairs = list(zip(x.shape[-axes:], sizes, strict=True))
         tables = [_cell_table(size, cells) for size, cells in pairs]
-        if all(cells == 1 for cells in sizes):
+        if all(cells == 1 for cells in sizes) and not is_differentiated():
             maxima = x.amax(tuple(range(-axes, 0)), True)
         elif all(isinstance(size, int) and not size % cells for size, cells in pairs):
             maxima = maximum(x, tuple(int(size // cells) for size, cells in pairs))
         else:
-            maxima = _windows(x, tables).amax(-1)
+            maxima = _largest(_windows(x, tables))
         return (maxima, _places(x, tables)) if return_indices else maxima
 
     pool.__name__ = pool.__qualname__ = name

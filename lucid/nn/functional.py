@@ -355,7 +355,7 @@ def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bo
 @torch_names
 def celu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is positive, else alpha * (exp(x / alpha) - 1) (Barron 2017)."""
-    return ops.where(x > 0, x, alpha * expm1(ops.clip(x, None, 0) / alpha))
+    return ops.where(x >= 0, x, alpha * expm1(ops.clip(x, None, 0) / alpha))
 
 
 @torch_names

@@ -239,7 +239,7 @@ def multi_margin_loss(
     """
     _check_indices("multi_margin_loss", target, x.shape[-1])
     places = target.long().unsqueeze(-1)
-    losses = ops.clip(margin - ops.take_along(x, places, axis=-1) + x, 0) ** p
+    losses = ops.relu(margin - ops.take_along(x, places, axis=-1) + x) ** p
     losses = _weighted(losses, weight if weight is None else ops.take(weight, places, 0))
     return _reduced(ops.where(ops.arange(x.shape[-1]) == places, 0, losses).mean(-1), reduction)
 
@@ -286,8 +286,9 @@ def smooth_l1_loss(x: Tensor, target: Tensor, *, reduction: str = "mean", beta: 
     """
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta is {beta}, expected 0 or more")
-    apart = abs(x - target)
-    losses = ops.where(apart < beta, apart**2 * (0.5 / beta), apart - beta / 2) if beta else apart
+    difference = x - target
+    apart = abs(difference)
+    losses = ops.where(apart < beta, difference**2 * (0.5 / beta), apart - beta / 2) if beta else apart
     return _reduced(losses, reduction)
 
 
@@ -305,8 +306,9 @@ def huber_loss(
     """
     if delta <= 0:
         raise ValueError(f"huber_loss: delta is {delta}, expected a number above 0")
-    apart = abs(x - target)
-    losses = ops.where(apart < delta, apart**2 * 0.5, (apart - delta / 2) * delta)
+    difference = x - target
+    apart = abs(difference)
+    losses = ops.where(apart < delta, difference**2 * 0.5, (apart - delta / 2) * delta)
     return _reduced(_weighted(losses, weight), reduction)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from lucid.core.graph.types import DTypeLike, common_dtype, float32, int64, show_shape
 from lucid.core.sizes.dims import Size, product, same, sym_min
 from lucid.ops.creation import arange, full
-from lucid.ops.elementwise import abs_, add, ceil, exp, floor, isfinite, isnan, log, log1p, maximum, sub, where
+from lucid.ops.elementwise import abs_, add, ceil, exp, floor, isfinite, isinf, isnan, log, log1p, sub, where
 from lucid.ops.indexing import take, take_along
 from lucid.ops.linalg import matmul
 from lucid.ops.loops import scan
@@ -53,9 +53,9 @@ def log10(x: Tensor) -> Tensor:
 def logaddexp(x: Tensor, other: TensorLike) -> Tensor:
     """log(exp(x) + exp(other)), which does not overflow."""
     y = as_tensor("logaddexp", other)
-    larger = maximum(x, y)
-    apart = larger + log1p(exp(-abs_(x - y)))
-    return where(x == y, larger + math.log(2), apart)  # infinities have no difference
+    first = x >= y
+    larger, smaller = where(first, x, y), where(first, y, x)
+    return where(isinf(smaller), larger, larger + log1p(exp(smaller - larger)))  # infinities have no difference
 
 
 @function
@@ -63,7 +63,7 @@ def xlogy(x: TensorLike, other: TensorLike) -> Tensor:
     """x * log(other), which is 0 where x is 0, unless `other` is NaN; in float32 for whole numbers."""
     x, y = as_tensor("xlogy", x), as_tensor("xlogy", other)
     x, y = (each if each.dtype.kind == "float" else each.astype(float32) for each in (x, y))
-    return where((x == 0) & ~isnan(y), 0, x * log(y))
+    return x * log(where((x == 0) & ((y <= 0) | isinf(y)), 1, y))
 
 
 @function

@@ -23,6 +23,7 @@ from lucid.ops.elementwise import (
     maximum,
     pow_,
     sqrt,
+    stop_gradient,
     where,
 )
 from lucid.ops.op import Op, composite, function, primitive
@@ -167,7 +168,7 @@ def variance(x: Tensor, axis: int | Sequence[int]) -> Tensor:
 def _root(powers: Tensor, power: float = 2) -> Tensor:
     """powers ** (1 / power), for a sum of squares or other powers; the gradient of a sum of 0 is 0, as in torch."""
     root = sqrt(powers) if power == 2 else pow_(powers, 1 / power)
-    return where(powers > 0, root, powers) if is_differentiated() else root
+    return where(powers > 0, root, stop_gradient(powers)) if is_differentiated() else root
 
 
 def _every(where: str, x: Tensor, axis: Axes) -> tuple[int, ...]:

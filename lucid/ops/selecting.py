@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import bool_, broadcast, int32, int64
 from lucid.core.sizes.dims import Size, as_size, product, same, sym_max
 from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.ops.composed import lerp
 from lucid.ops.creation import UNUSED, arange, full
-from lucid.ops.elementwise import ceil, floor, isfinite, isnan, minimum, round_, where
+from lucid.ops.elementwise import ceil, floor, isfinite, isnan, minimum, round_, stop_gradient, where
 from lucid.ops.indexing import take
 from lucid.ops.op import function
 from lucid.ops.operand_conversion import as_tensor
-from lucid.ops.reduction import any_, argmax, cumsum
+from lucid.ops.reduction import any_, argmax, cumsum, max_
 from lucid.ops.scattering import scatter
 from lucid.ops.shaping import expand, flatten, normalize_axis, reshape, squeeze, stack, unsqueeze
 from lucid.ops.sorting import Ordered, bucketize, sort
@@ -65,7 +66,11 @@ def median(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
     """
     if axis is None:
         nothing = x.dtype.kind == "float" and same(product(x.shape), 0)
-        return full((), math.nan, x.dtype) if nothing else median(flatten(x), 0)[0]
+        if nothing or not is_differentiated():
+            return full((), math.nan, x.dtype) if nothing else median(flatten(x), 0)[0]
+        middle = median(flatten(stop_gradient(x)), 0)[0]
+        equals = where(x == middle, x, -math.inf)  # elements that are equal to it share the gradient, as in torch
+        return where(isnan(middle), middle, max_(equals))
     missing = any_(isnan(x), axis=(axis,) if x.ndim else None, keepdims=True) if x.dtype.kind == "float" else None
     return _ranked("median", x, (x.shape[axis] + 1) // 2 if x.ndim else 1, axis, keepdims, missing)
 
