@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import lucid
 from lucid import Tensor
 from lucid.files.weights import WeightsError
+from lucid.models.checkpoints import registry
 from lucid.models.checkpoints.pretrained import ConfigError
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
@@ -23,6 +25,14 @@ FIRST = list({(entry.name, entry.read): entry for entry in reversed(ZOO)}.values
 """One checkpoint of each model."""
 
 Damage = Callable[[Path], None]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _types_of_distributions_are_looked_for_once() -> Iterator[None]:
+    """Each checkpoint of an unknown type would look through all that are installed several times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_entry_points", cache(registry._entry_points))
+        yield
 
 
 def named(entries: list[Entry]) -> pytest.MarkDecorator:
