@@ -369,6 +369,7 @@ def test_whole_numbers_alone_are_the_sizes_of_a_tensor() -> None:
     assert Tensor(3).dtype == lucid.float32 and nn.Parameter(lucid.Tensor(4).uniform_()).shape == (4,)
     assert Tensor(3, lucid.int64).item() == Tensor(3, dtype="int64").item() == lucid.tensor(3).item() == 3
     assert Tensor(2.5).item() == 2.5 and Tensor([3]).shape == (1,)
+    assert nn.Buffer(3).item() == nn.Parameter(3).item() == lucid.ops.take(Tensor([1, 2, 3]), 2, 0).item() == 3
 
 
 def test_a_device_stands_before_the_element_type_by_place() -> None:

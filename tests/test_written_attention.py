@@ -376,8 +376,17 @@ def powers_of_others(q: Any, k: Any, v: Any) -> Any:
     return scores.exp() / (scores * 2).exp().sum(-1, keepdim=True) @ v
 
 
+def with_sinks_twice(q: Any, k: Any, v: Any) -> Any:
+    sinks = SINKS.reshape(1, -1, 1, 1).expand(q.shape[0], -1, q.shape[-2], -1)
+    weights = lucid.cat([lucid.cat([q @ k.mT, sinks], dim=-1), sinks], dim=-1).softmax(-1)
+    return weights[..., :-1][..., :-1] @ v
+
+
 OTHERS: dict[str, Model] = {
     "sinks in front": cut_in_front,
+    "sinks twice": with_sinks_twice,
+    "a vector as value": lambda q, k, v: (q @ k.mT).softmax(-1) @ v[0, 0, :, 0],
+    "a vector as key": lambda q, k, v: (q @ k[0, 0, 0]).softmax(-1) @ v[:1, 0],
     "powers over the sum of others": powers_of_others,
     "powers over a sum over queries": lambda q, k, v: (q @ k.mT).exp() / (q @ k.mT).exp().sum(-2, keepdim=True) @ v,
     "over queries": lambda q, k, v: (q @ k.mT).softmax(-2) @ v,
@@ -391,6 +400,13 @@ def test_other_uses_of_a_softmax_are_left_alone(name: str) -> None:
     graph = lucid.trace(OTHERS[name], *(HEADS,) * 3)
     assert "attention" not in graph.op_names()
     assert graph.remarks == ()
+
+
+@pytest.mark.parametrize("shape", [("L", 8), (4, "L", 8), (1, 4, "L", 8), ("N", 1, "L", 8)])
+def test_weights_that_several_values_share_are_computed_once(shape: tuple[Any, ...]) -> None:
+    inputs = shape, shape, HEADS
+    assert "attention" not in lucid.trace(attend(), *inputs).op_names()
+    assert_parity(attend(), *inputs)
 
 
 def test_queries_and_keys_that_were_widened_are_attention_of_half_precision() -> None:

@@ -152,7 +152,7 @@ class Buffer(_OfModule):
     __slots__ = ("persistent",)
 
     def __init__(self, data: Any, *, persistent: bool = True) -> None:
-        known = data if isinstance(data, Tensor) else Tensor(data)
+        known = data if isinstance(data, Tensor) else Tensor(data, None)
         self._set(known.numpy(), known.spec, None, known.origin)
         self.persistent = persistent
 

@@ -77,7 +77,7 @@ def take_elements(x: Tensor, indices: TensorLike, axis: int | None = None) -> Te
 
 
 def _as_indices(indices: TensorLike) -> Tensor:
-    picks = indices if isinstance(indices, Tensor) else Tensor(indices)
+    picks = indices if isinstance(indices, Tensor) else Tensor(indices, None)
     small = picks.dtype.kind == "int" and picks.dtype.itemsize < 4  # ONNX takes only int32 and int64 indices
     return picks.astype(int64) if small else picks
 

@@ -148,15 +148,15 @@ class _WrittenAttention:
 
     def __call__(self, node: Node, uses: Uses) -> Tensor | None:
         """The op in the place of a product."""
-        if node.op is not matmul or node.types[0].rank < 2:
+        if node.op is not matmul or not _of_matrices(node):
             return None
         weights = _weights(operand(node), uses)
         if weights is None:
             return None
         try:
             scores = _scores(weights.scores, uses, weights.reads)
-            if scores is None:
-                return None
+            if scores is None or not same(product(scores.leading), product(node.types[0].shape[:-2])):
+                return None  # weights that several values share would be computed for each of them
             output = _attention(scores, weights, operand(node, 1), node)
         except _NotSameError as reason:
             self.remarks.append(Remark(node.scope, softmax.name, "stays as it is written", *reason.remark))
@@ -189,7 +189,8 @@ def _weights(value: Value, uses: Uses) -> _Weights | None:
         found = whole and _Weights(*whole)
     elif node.op is slice_op:
         found = _weights(operand(node), uses)
-        apart = found and with_sinks(Softmax(found.scores, found.reads), node, uses)
+        one_cut = found is not None and found.sinks is None
+        apart = with_sinks(Softmax(found.scores, found.reads), node, uses) if found and one_cut else None
         found = replace(found, scores=apart[0], reads=1, sinks=apart[1]) if found and apart else None
     elif node.op is where:
         condition, inner, other = _chosen(node)
@@ -231,7 +232,7 @@ def _scores(value: Value, uses: Uses, reads: int = 1) -> _Scores | None:
         return None
     node = value.node
     if node.op is matmul:
-        return _Scores(operand(node), operand(node, 1), value.type.shape[:-2]) if value.type.rank >= 2 else None
+        return _Scores(operand(node), operand(node, 1), value.type.shape[:-2]) if _of_matrices(node) else None
     if node.op is cast:
         found = _scores(operand(node), uses)
         if found and not (_holds(value, found.query.type.dtype) and _holds(value, float32)):
@@ -256,6 +257,11 @@ def _scores(value: Value, uses: Uses, reads: int = 1) -> _Scores | None:
         if found is not None:
             return found.masked(term, value.type.shape[:-2], None)
     return None
+
+
+def _of_matrices(product_: Node) -> bool:
+    """Whether both operands of a product are matrices, and none is a vector."""
+    return operand(product_).type.rank >= 2 and operand(product_, 1).type.rank >= 2
 
 
 def _alike(inner: Value, value: Value) -> bool:
