@@ -220,7 +220,7 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
 
 
 def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No form refuses everything, except those that look at the node before (test_portable, test_native_forms), one
+    """No form refuses everything, except those that look at their inputs (test_portable, test_native_forms), one
     only for CUDA, two for half precision (test_attention_half, test_quantize), two of steps over buffers
     (test_buffered_attention), one of steps over a cache (test_attention_groups), three of constant weights
     (test_quantize, test_quantized_weights, test_convolution_forms), one of positions (test_portable), five of many
@@ -241,6 +241,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         if form.strategy != "flash" and form.mends not in others
     }
     assert registered - taken == {
+        ("add", "add"),
         ("attention", "float32 between casts"),
         ("attention", "groups as queries"),
         ("conv", "convolution over images of one line"),

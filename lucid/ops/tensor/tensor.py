@@ -190,10 +190,8 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     if not TYPE_CHECKING:  # a type checker knows the attributes that there are
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith("__"):  # a protocol: NumPy asks for two in each np.asarray(x), and shows no message
-                raise unknown("'Tensor' object", name, ())
-            known = dir(Tensor)
-            raise unknown("'Tensor' object", name, known, why_absent("Tensor", name, known))
+            known = [] if name.startswith("__") else dir(Tensor)  # np.asarray(x) asks for protocols: no message
+            raise unknown("'Tensor' object", name, known, why_absent("Tensor", name, known) if known else "")
 
     # Python's operators -------------------------------------------------------------------------------------------
 
