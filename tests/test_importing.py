@@ -263,6 +263,7 @@ def test_a_step_of_a_dynamic_size_is_a_factor() -> None:
     ("call", "message"),
     [
         (lambda x: f.slice_axis(x, 0, 0, x.sum()), "a slice whose length is the value of a tensor"),
+        (lambda x: f.split(x, [x.sum(), 2]), "lengths are values of a tensor, .* with torch.nn.functional.grouped_mm"),
         (f.distances_of_pairs, "pdist of a dynamic number of rows"),
         (
             lambda x: layers.flex_attention(x, x, x, None, [], 1.0, {"OUTPUT_LOGSUMEXP": True}),  # type: ignore[arg-type]

@@ -368,7 +368,7 @@ _REASONS = (  # for torch's errors
     (
         r"data-dependent|specialized integer|Dynamic control flow",
         "a branch or a size depends on the values of a tensor, which a graph does not know: use torch.where, or give "
-        "the number as an argument of Python",
+        "the number as an argument of Python; of a mixture compute all experts and weigh them",
     ),
     (r"failed to unpack the object at pos", f"forward {PACKED}"),
     (r"\.numpy\(\)|type SymInt", "forward leaves torch for NumPy: use functions of torch, and of math for sizes"),

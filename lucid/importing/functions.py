@@ -172,6 +172,15 @@ def slice_axis(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, ste
     return x[tuple(index)]
 
 
+def split(x: Tensor, sizes: Any, axis: int = 0) -> Any:
+    if isinstance(sizes, (list, tuple)) and any(isinstance(size, Tensor) and size.is_traced for size in sizes):
+        raise NotImplementedError(
+            "parts whose lengths are values of a tensor, such as the rows of each expert, which a graph does not know: "
+            "multiply groups of rows with torch.nn.functional.grouped_mm, or compute all experts and weigh them"
+        )
+    return x.split(sizes, axis)
+
+
 def select(x: Tensor, axis: int, place: Any) -> Tensor:
     return ops.take(x, place, axis) if isinstance(place, Tensor) else x.select(axis, place)
 

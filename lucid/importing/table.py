@@ -159,7 +159,7 @@ _ROWS: dict[str, Function] = {
     "aten.unflatten.int": Tensor.unflatten,
     "aten.slice.Tensor": f.slice_axis,
     "aten.select.int": f.select,
-    "aten.split.Tensor sizes aten.split_with_sizes.default": Tensor.split,
+    "aten.split.Tensor sizes aten.split_with_sizes.default": f.split,
     "aten.chunk.default": Tensor.chunk,
     "aten.cat.default aten.concat.default": f.cat,
     "aten.meshgrid.default": lambda parts: ops.meshgrid(*parts),
@@ -351,7 +351,7 @@ TABLE = _table()
 
 _BY_VALUES = (
     "has results whose number depends on the values of a tensor: keep one shape, as torch.where(condition, a, b) or a "
-    "product with the mask does, or compute it before the module"
+    "product with the mask does, or compute it before the module; of a mixture compute all experts and weigh them"
 )
 _OF_MATRICES = (
     "has no operator in ONNX: compute it before the module, whose input its result becomes, write it in products and "

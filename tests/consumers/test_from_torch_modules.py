@@ -62,10 +62,34 @@ class Flex(nn.Module):
         return flex_attention(heads, heads[:, :1], heads[:, :1], score_mod=score, enable_gqa=True)
 
 
+class Mixture(nn.Module):
+    """Experts, two of which compute each token: all of them, weighed, or the tokens of each alone."""
+
+    def __init__(self, alone: bool) -> None:
+        super().__init__()
+        self.router, self.experts = nn.Linear(8, 3), nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+        self.alone = alone
+
+    def forward(self, x):
+        weights, chosen = self.router(x).softmax(-1).topk(2, -1)
+        if not self.alone:
+            parts = [
+                expert(x) * (weights * (chosen == place)).sum(-1, keepdim=True)
+                for place, expert in enumerate(self.experts)
+            ]
+            return sum(parts)
+        output = torch.zeros_like(x[0])
+        for place, expert in enumerate(self.experts):
+            rows, which = torch.where(chosen[0] == place)
+            output = output.index_add(0, rows, expert(x[0, rows]) * weights[0, rows, which, None])
+        return output
+
+
 MODULES: dict[str, tuple[nn.Module, torch.Tensor, Any]] = {
     "a decoder of torch": (Decoder(), X, AXES),
     "bags of one length": (Bags(), torch.randint(0, 20, (3, 6)), AXES),
     "attention with functions": (Flex(), X, AXES),
+    "a mixture of experts": (Mixture(alone=False), X, AXES),
     "a size among the outputs": (of(lambda x: {"sum": x.sum(1), "length": x.shape[1]}), X, AXES),
 }
 
@@ -141,6 +165,12 @@ def test_an_axis_whose_symbol_has_one_value_is_not_dynamic() -> None:
 def test_refusals_say_what_to_write(function: Callable[..., Any], message: str) -> None:
     with pytest.raises(TorchImportError, match=message):
         lucid.from_torch(of(function), X, dynamic=[AXES])
+
+
+def test_experts_that_compute_their_tokens_alone_are_refused_with_the_way_out() -> None:
+    message = r"nonzero.* depends on the values of a tensor: .* of a mixture compute all experts and weigh them"
+    with pytest.raises(TorchImportError, match=message):
+        lucid.from_torch(Mixture(alone=True).eval(), X, dynamic=[AXES])
 
 
 def test_a_slice_whose_length_is_a_value_is_refused_with_the_way_out() -> None:
