@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,35 @@ def test_an_update_is_exported_with_the_step_as_an_input(case: str, target: str)
         parameters = {name: found[f"parameters_{name}"] for name in parameters}
         state = {name: found[f"state_{name}"] for name in state}
     close(parameters, stored(case))
+
+
+def test_vectors_are_updated_together_to_the_same_bits() -> None:
+    optimizer = optim.AdamW(0.05, weight_decay={"*.bias": 0, "*": 0.3})
+    random = np.random.default_rng(0)
+    shapes = {"table": (100, 100), **{f"{i}.weight": (3, 4) for i in range(4)}, **{f"{i}.bias": (3,) for i in range(9)}}
+    parameters, gradients = ({n: random.standard_normal(s, np.float32) for n, s in shapes.items()} for _ in range(2))
+    after, state = optimizer.update(gradients, optimizer.init(parameters), parameters, 0)
+    assert list(after) == list(shapes) and list(state) == list(optimizer.init(parameters))
+    for name, value in parameters.items():
+        one = {name: value}
+        own, parts = optim.AdamW(0.05, weight_decay=0 if name.endswith("bias") else 0.3).update(
+            gradients, optim.AdamW(0.05).init(one), one, 0
+        )
+        for got, wanted in ((after, own), *((state, parts) for _ in parts)):
+            assert all(np.array_equal(got[key].numpy(), new.numpy()) for key, new in wanted.items())
+
+    def update(gradients: Any, state: Any, parameters: Any) -> Any:
+        return optimizer.update(gradients, state, parameters, 0)
+
+    graph = lucid.trace(update, gradients, optimizer.init(parameters), parameters)
+    counts = Counter(node.op.name for node in graph.nodes())
+    assert (counts["concat"], counts["split"], counts["sqrt"]) == (8, 6, 1 + 4 + 2)  # nine biases: six, and three
+    wide = {"a": np.zeros(3, np.float32), "b": np.zeros(3, np.float64)}
+    assert {n: x.dtype for n, x in optimizer_of_both(wide).items()} == {"a": lucid.float32, "b": lucid.float64}
+
+
+def optimizer_of_both(parameters: Any) -> Any:
+    return optim.SGD(0.1).update(parameters, {}, parameters, 0)[0]
 
 
 def test_nothing_is_changed_in_place() -> None:

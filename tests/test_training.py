@@ -388,11 +388,12 @@ def test_the_zeros_of_a_table_s_gradient_are_no_weights_of_the_file() -> None:
     assert changed.nonzero()[0].tolist() == [3]
 
 
-def test_a_step_takes_one_node_for_the_norm_of_a_gradient_and_thirteen_for_its_update() -> None:
+def test_a_step_takes_one_node_for_the_norm_of_a_gradient_and_thirteen_for_an_update_which_six_vectors_share() -> None:
     def nodes(layers: int, optimizer: optim.Optimizer) -> int:
         model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(layers)])
         return len(training_step(model, lambda x: model(x).sum(), optimizer, ("N", 4)).graph.node)
 
-    for optimizer, each in ((optim.SGD(0.1), 2), (optim.AdamW(0.1), 13)):
+    for optimizer, each, parts in ((optim.SGD(0.1), 2, 0), (optim.AdamW(0.1), 13, 2)):
         gradients = 7  # of a layer, with its output
-        assert nodes(5, optimizer) - nodes(4, optimizer) == gradients + 2 * (1 + each)
+        joined, split = 2 + parts, 1 + parts  # six biases, their gradients and states
+        assert nodes(12, optimizer) - nodes(6, optimizer) == 6 * gradients + 7 * (1 + each) + joined + split
