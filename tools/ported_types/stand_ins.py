@@ -199,7 +199,8 @@ class FlashAttentionKwargs(typing.TypedDict, total=False):
 class Cache:
     """A cache that keeps nothing: models are called once."""
 
-    is_compileable = False
+    is_compileable = is_initialized = False
+    is_sliding = is_linear = is_dummy = ()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.is_updated: dict[int, bool] = {}
@@ -208,6 +209,12 @@ class Cache:
     def get_seq_length(self, *arguments: Any) -> int:
         """Nothing is kept."""
         return 0
+
+    get_query_offset = get_seq_length
+
+    def get_mask_sizes(self, length: int, *arguments: Any) -> tuple[int, int]:
+        """How many keys a mask is for, and the position of the first one."""
+        return length, 0
 
     def update(self, key: Any, value: Any, *arguments: Any, **options: Any) -> tuple[Any, Any]:
         """The keys and values of all positions: those of this call."""
