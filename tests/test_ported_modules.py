@@ -427,6 +427,19 @@ def test_sizes_times_tensors_are_sizes() -> None:
         lucid.trace(lambda x: lucid.arange(x.sum().long()), ("N",))
 
 
+@pytest.mark.parametrize("divisor", [3, -3])
+def test_quotients_and_remainders_of_tensors_are_sizes(divisor: int) -> None:
+    def model(x: Any) -> Any:
+        length = lucid.tensor(x.shape[0])
+        return lucid.arange(length % divisor, length), lucid.arange((5 - length) // divisor, length * 2)
+
+    graph = lucid.trace(model, ("L",))
+    for length in (1, 3, 8):
+        expected = [out.tolist() for out in model(lucid.zeros(length))]
+        assert [out.tolist() for out in graph.run([np.zeros(length, np.float32)])] == expected
+    assert_parity(model, ("L",))
+
+
 def test_numbers_in_tensors_bound_ranges() -> None:
     assert lucid.arange(lucid.tensor(3)).tolist() == [0, 1, 2]
     assert lucid.arange(lucid.tensor(1), lucid.tensor(6), lucid.tensor(2)).tolist() == [1, 3, 5]

@@ -14,8 +14,8 @@ _ARITHMETIC: dict[str, Callable[..., Size]] = {
     "sub": operator.sub,
     "mul": operator.mul,
     "neg": operator.neg,
-    "floor_div": operator.floordiv,
-    "mod": operator.mod,
+    "int_floor_div": operator.floordiv,
+    "int_mod": operator.mod,
     "minimum": sym_min,
     "maximum": sym_max,
 }
