@@ -369,6 +369,9 @@ def test_quantized_weights_stay_as_they_are_and_let_gradients_through() -> None:
         return (F.linear(F.linear(x, dense[0], model[0].bias), dense[1], model[1].bias) ** 2).sum()
 
     np.testing.assert_allclose(graph(x.numpy()), lucid.grad(plain)(x).numpy(), rtol=1e-3, atol=1e-5)
+    for target in ("any", lucid.export.Target("portable", opset=21)):
+        file = lucid.export.to_onnx(lucid.grad(lambda x: (model(x) ** 2).sum()), ("N", 32), target=target)
+        assert sum(node.op_type == "DequantizeLinear" for node in file.graph.node) == 4  # there and back
 
 
 def _constants(graph: lucid.Graph) -> list[Any]:
