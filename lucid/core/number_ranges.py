@@ -45,10 +45,11 @@ def check(name: str, value: Any, allowed: Range) -> None:
         TypeError: for anything but a number of this kind; True and False are none.
         ValueError: for one outside of the range.
     """
-    right = is_whole(value) or (not allowed.whole and isinstance(value, (float, np.floating)))
-    if not right:
+    whole = is_whole(value)
+    if not whole and (allowed.whole or not isinstance(value, (float, np.floating))):
         raise TypeError(f"{name} is {value!r}, expected a {'whole ' * allowed.whole}number")
-    if not (abs(value) <= sys.float_info.max and allowed.holds(value)):
+    number = int(value) if whole else float(value)  # of Python, which has room for the ends of ranges
+    if not (abs(number) <= sys.float_info.max and allowed.holds(number)):
         raise ValueError(f"{name} is {value}, expected {allowed.expected}")
 
 
