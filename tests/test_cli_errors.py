@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from lucid.cli.kept_exports import cache_folder
 from lucid.files.weights import save
 from tests.chat.checkpoints import checkpoint
 from tests.console import LUCID, in_process
@@ -238,6 +239,12 @@ def test_a_cache_that_cannot_be_written_is_told_with_the_variable_that_names_ano
         "closed": f"cannot write {tmp_path}/.cache/lucid: ",
     }
     assert why[home] in error and not (tmp_path / "~").exists()
+
+
+def test_a_cache_is_named_below_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.path.expanduser", lambda path: str(path).replace("~", str(tmp_path)))
+    monkeypatch.setenv("LUCID_CACHE", "~/exports")
+    assert cache_folder() == tmp_path / "exports" and cache_folder().is_dir()
 
 
 # Streams that are closed ----------------------------------------------------------------------------------------------

@@ -94,6 +94,14 @@ def test_rows_come_first_whatever_the_shape(resample: int, tmp_path: Path) -> No
     assert np.array_equal(preprocessor(lucid.tensor(given)).numpy()[0], expected)
 
 
+@pytest.mark.parametrize("exif", [b"Exif\0\0", b"Exif\0\0MM", b"Exif\0\0MM\0*\0", b"Exif\0\0no header of TIFF"])
+def test_an_image_whose_exif_is_broken_is_read_as_it_is_stored(exif: bytes, tmp_path: Path) -> None:
+    pixels, file = images(20, 30)[0], io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG", exif=exif)
+    reader = ImageReader(folder(tmp_path, CONFIGS["vit"]), ("N", 3, 20, 20))
+    assert np.array_equal(reader.ready([file.getvalue()]).data, reader.ready([pixels]).data)
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
 @pytest.mark.parametrize("orientation", range(9))
 def test_photographs_are_upright_as_transformers_loads_them(orientation: int, kind: str, tmp_path: Path) -> None:

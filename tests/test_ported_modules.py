@@ -370,6 +370,11 @@ def test_whole_numbers_alone_are_the_sizes_of_a_tensor() -> None:
     assert Tensor(3, lucid.int64).item() == Tensor(3, dtype="int64").item() == lucid.tensor(3).item() == 3
     assert Tensor(2.5).item() == 2.5 and Tensor([3]).shape == (1,)
     assert nn.Buffer(3).item() == nn.Parameter(3).item() == lucid.ops.take(Tensor([1, 2, 3]), 2, 0).item() == 3
+    with pytest.raises(ValueError, match=r"Tensor: sizes are \[2, -3\], expected 0 or more"):
+        Tensor(2, -3)
+    for arguments, dtype in (((2, 3, 4.5), None), (([1], 2, 3), None), ((2, 3), "int64"), ((2, "int8"), "int64")):
+        with pytest.raises(TypeError, match=r"Tensor: got 3 arguments, expected data and an element type, or only who"):
+            Tensor(*arguments, dtype=dtype)
 
 
 def test_a_device_stands_before_the_element_type_by_place() -> None:
@@ -480,8 +485,19 @@ def test_triangular_systems_are_solved(upper: bool, left: bool, unit: bool) -> N
 
 
 def test_a_triangular_system_has_sizes_that_fit() -> None:
+    solve = lucid.linalg.solve_triangular
     with pytest.raises(ValueError, match=r"solve_triangular: got float32\[3, 3\] and float32\[2, 1\], expected"):
-        lucid.linalg.solve_triangular(lucid.eye(3), lucid.ones(2, 1), upper=True)
+        solve(lucid.eye(3), lucid.ones(2, 1), upper=True)
+    with pytest.raises(ValueError, match=r"float32\[3, 1\], expected \(..., n, n\) and \(..., columns, n\)"):
+        solve(lucid.eye(3), lucid.ones(3, 1), upper=True, left=False)
+
+
+def test_a_triangular_system_has_one_floating_point_type() -> None:
+    solve, ones = lucid.linalg.solve_triangular, np.ones((3, 1))
+    for a, b in ((np.eye(3), lucid.ones(3, 1)), (lucid.eye(3), ones), (lucid.eye(3, dtype=lucid.float64), ones)):
+        assert solve(a, b, upper=True).dtype == lucid.float64
+    with pytest.raises(TypeError, match=r"solve_triangular: got int64\[3, 3\], expected a tensor of float"):
+        solve(lucid.eye(3).long(), ones, upper=True)
 
 
 def test_the_padding_of_a_convolution_is_torchs() -> None:

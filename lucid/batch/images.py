@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def _image(value: Any) -> Image.Image:
                     f"the image has {image.width} x {image.height} pixels, at most {_MOST_PIXELS:,} are read"
                 )
             pixels = image.convert("RGB")
-            turn = _UPRIGHT.get(image.getexif().get(_ORIENTATION, 1))  # once it is loaded: Pillow turns TIFF itself
+            turn = _turn(image)  # once it is loaded: Pillow turns TIFF itself
             return pixels if turn is None else pixels.transpose(turn)
     except RowError:
         raise
@@ -103,6 +104,14 @@ def _image(value: Any) -> Image.Image:
         raise RowError(f"the image is too large: {error}") from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files
         raise RowError(f"the image cannot be read: {error}") from error
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """The transposition that makes an image upright, by its EXIF; None without a readable one, as browsers do."""
+    try:
+        return _UPRIGHT.get(image.getexif().get(_ORIENTATION, 1))
+    except (SyntaxError, ValueError, struct.error):  # what Pillow raises for broken EXIF
+        return None
 
 
 def _resized(image: Image.Image, preprocessor: Preprocessor) -> Image.Image:

@@ -201,7 +201,7 @@ class Labels:
 
     @staticmethod
     def key(value: Any) -> int | str:
-        """A label as a number or a name, as which text with leading zeros counts; raises RowError."""
+        """A label as a number or a name; text with leading zeros is a name. Raises RowError."""
         if missing(value) or (isinstance(value, str) and not value.strip()):
             raise RowError("the label is missing")
         if isinstance(value, str):

@@ -40,8 +40,8 @@ def cache_folder() -> Path:
 
 
 def _place() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or os.path.expanduser("~/.cache")
-    return Path(os.environ.get(CACHE) or Path(home, "lucid"))
+    home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or "~/.cache"
+    return Path(os.path.expanduser(os.environ.get(CACHE) or os.path.join(home, "lucid")))
 
 
 def by_checkpoint(message: str) -> str:

@@ -14,6 +14,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lucid.core.targets.runtimes import CPU, PROCESSOR, targets_of
 from lucid.export import Target
 from lucid.layouts.checkpoint_files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, file_of, files_home, max_tokens, name_of
@@ -114,13 +116,11 @@ def write_page(
 
 
 def _preprocessor(checkpoint: Path, part: ModelPart) -> dict[str, Any]:
-    """What `image-model.js` has to know of a checkpoint's preprocessor."""
+    """The options of a checkpoint's preprocessor that `image-model.js` reads."""
     preprocessor = Preprocessor.from_folder(files_home(checkpoint))
     preprocessor.require_shape(part.inputs[PIXELS].shape)
-    lists = {name: None if array is None else array.ravel().tolist() for name, array in (
-        ("mean", preprocessor.mean), ("deviation", preprocessor.deviation)
-    )}  # fmt: skip
-    return {**vars(preprocessor), **lists}
+    options = vars(preprocessor).items()
+    return {name: value.ravel().tolist() if isinstance(value, np.ndarray) else value for name, value in options}
 
 
 def _write_runtime(folder: Path, packages: Path, page: str) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucid.core.graph.types import broadcast
+from lucid.core.graph.types import broadcast, common_dtype
 from lucid.core.sizes.dims import same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.torch_names.namespaces import Namespace
 from lucid.ops.composed import exp2, logit, sinc, xlogy
 from lucid.ops.creation import arange, tril, triu
-from lucid.ops.elementwise import erf, expm1, log1p, round_, sigmoid
+from lucid.ops.elementwise import check_kind, erf, expm1, log1p, round_, sigmoid
 from lucid.ops.indexing import take
 from lucid.ops.loops import scan
 from lucid.ops.neural import log_softmax, softmax
@@ -42,7 +42,7 @@ def _norm(x: Tensor, ord: Any = None, axis: Axes = None, keepdims: bool = False,
 
 @torch_names
 def solve_triangular(
-    A: Tensor,  # torch's names
+    A: TensorLike,  # torch's names
     B: TensorLike,
     *,
     upper: bool,
@@ -51,19 +51,26 @@ def solve_triangular(
 ) -> Tensor:
     """X of A @ X = B, or with `left=False` of X @ A = B, for triangular A (..., n, n), by substitution row by row.
 
+    B is (..., n, columns), or with `left=False` (..., columns, n), and X has its shape, in the promoted element type.
     The other triangle of A is not read, and with `unitriangular` neither is its diagonal, which counts as ones. Other
     axes broadcast; n may be symbolic while tracing.
 
     Raises:
+        TypeError: for matrices that are not floating-point.
         ValueError: for matrices whose sizes do not fit.
     """
-    b = as_tensor("solve_triangular", B)
+    a, b = as_tensor("solve_triangular", A), as_tensor("solve_triangular", B)
+    expected = "(..., n, n) and " + ("(..., n, columns)" if left else "(..., columns, n)")
+    if min(a.ndim, b.ndim) < 2 or any(not same(a.shape[-1], n) for n in (a.shape[-2], b.shape[-2 if left else -1])):
+        raise ValueError(f"solve_triangular: got {a.spec} and {b.spec}, expected {expected}")
+    for x in (a, b):
+        check_kind("solve_triangular", x.spec, ("float",))
+    dtype = common_dtype([a.spec, b.spec])
+    a, b = a.astype(dtype), b.astype(dtype)
     if not left:
-        return solve_triangular(A.mT, b.mT, upper=not upper, unitriangular=unitriangular).mT
-    if A.ndim < 2 or b.ndim < 2 or not same(A.shape[-1], A.shape[-2]) or not same(A.shape[-1], b.shape[-2]):
-        raise ValueError(f"solve_triangular: got {A.spec} and {b.spec}, expected (..., n, n) and (..., n, columns)")
-    batch = broadcast("solve_triangular", A.shape[:-2], b.shape[:-2])
-    columns = movedim(triu(A) if upper else tril(A), -1, 0)
+        return solve_triangular(a.mT, b.mT, upper=not upper, unitriangular=unitriangular).mT
+    batch = broadcast("solve_triangular", a.shape[:-2], b.shape[:-2])
+    columns = movedim(triu(a) if upper else tril(a), -1, 0)
     rows = arange(b.shape[-2])
 
     def step(rest: Tensor, x: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from lucid.tracing.rewriting import Uses, is_one, made_by, operand
 
 
 class Softmax(NamedTuple):
-    """What a softmax over the last axis is of, and how often it reads that: twice if it subtracts the largest score."""
+    """A softmax over the last axis: its scores, and how often it reads them: twice if it subtracts the largest one."""
 
     scores: Value
     reads: int = 1

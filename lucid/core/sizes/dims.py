@@ -304,7 +304,7 @@ class SupportsSize(Protocol):
     """A tensor, whose number may be a symbolic size."""
 
     def to_size(self) -> Size:
-        """The size that it is."""
+        """Its number, or the symbolic size that it was computed as."""
         ...
 
 

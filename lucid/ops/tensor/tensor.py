@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, TypeVar, Union, overload
 
-import numpy as np
-
 from lucid.core.graph.types import (
     Array,
     DTypeLike,
@@ -40,7 +38,7 @@ from lucid.ops.tensor.function_methods import FunctionMethods
 from lucid.ops.tensor.moving_methods import MovingMethods, unpack
 from lucid.ops.tensor.value import OPS as OPS
 from lucid.ops.tensor.value import Axes as Axes
-from lucid.ops.tensor.value import Flag, Number, TensorValue, Whole
+from lucid.ops.tensor.value import Flag, Number, TensorValue, Whole, array_and_dtype
 from lucid.ops.tensor.value import TracedValueError as TracedValueError
 
 TensorLike: TypeAlias = Union["Tensor", Array, Scalar, Dim]
@@ -129,23 +127,16 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
 
     Raises:
         OverflowError: for a number that the element type cannot hold.
+        TypeError: for more than data and an element type, unless all are sizes.
+        ValueError: for a size below 0.
     """
 
     __slots__ = ()
     __hash__ = object.__hash__
 
     def __init__(self, data: Any = 0, *dtype_or_sizes: Any, dtype: DTypeLike | None = None) -> None:
-        if dtype is None and type(data) is int and {*map(type, dtype_or_sizes)} <= {int}:
-            data = np.zeros((data, *dtype_or_sizes), np.float32)
-        elif dtype_or_sizes:
-            (dtype,) = dtype_or_sizes
-        if isinstance(data, Tensor):
-            data = data.numpy()
-        array = np.asarray(data)
-        if dtype is None and not hasattr(data, "dtype") and array.dtype == np.float64:
-            dtype = float32
-        type_ = as_dtype(array.dtype if dtype is None else dtype)
-        self._set(convert(array, type_, "tensor"), array_type(type_.numpy, array.shape))
+        array, kind = array_and_dtype(data, dtype_or_sizes, dtype)
+        self._set(convert(array, kind, "tensor"), array_type(kind.numpy, array.shape))
 
     @staticmethod
     def from_array(array: Array, origin: Origin | None = None) -> Tensor:

@@ -10,7 +10,16 @@ import numpy as np
 import lucid.ops.tensor.numpy_protocols as numpy_protocols
 from lucid.core.graph.number_sizes import size_of_number
 from lucid.core.graph.scope import is_differentiated
-from lucid.core.graph.types import Array, DType, TensorType, normalize_axis, show_shape
+from lucid.core.graph.types import (
+    Array,
+    DType,
+    DTypeLike,
+    TensorType,
+    as_dtype,
+    float32,
+    normalize_axis,
+    show_shape,
+)
 from lucid.core.graph.values import Constant, Origin, Value
 from lucid.core.sizes.dims import Shape, product
 from lucid.core.torch_names.argument_names import CPU, Device, torch_names, torch_names_and
@@ -27,6 +36,25 @@ OPS: dict[str, Callable[..., Any]] = {}
 
 class TracedValueError(TypeError):
     """Python code asked for a value that is known only when the model runs."""
+
+
+def array_and_dtype(data: Any, others: tuple[Any, ...], dtype: DTypeLike | None) -> tuple[Array, DType]:
+    """The array and the element type that the arguments of `Tensor` mean; see there."""
+    sizes = (data, *others)
+    if dtype is None and {*map(type, sizes)} == {int}:
+        if min(sizes) < 0:
+            raise ValueError(f"Tensor: sizes are {show_shape(sizes)}, expected 0 or more")
+        return np.zeros(sizes, np.float32), float32
+    if len(others) > (dtype is None):
+        raise TypeError(
+            f"Tensor: got {len(sizes) + (dtype is not None)} arguments, expected data and an element type, or only "
+            "whole numbers, which are sizes: lucid.zeros(2, 3, dtype=...)"
+        )
+    dtype = others[0] if others else dtype
+    array = data.numpy() if isinstance(data, TensorValue) else np.asarray(data)
+    if dtype is None:
+        dtype = array.dtype if hasattr(data, "dtype") or array.dtype != np.float64 else float32
+    return array, as_dtype(dtype)
 
 
 class TensorValue:
