@@ -116,9 +116,9 @@ def _number(step: TensorLike) -> Tensor:
 
 def global_norm(tensors: Tensors) -> Tensor:
     """The Euclidean norm of all numbers of all tensors, ()."""
-    given = _tensors("global_norm", tensors)
-    groups = _groups({name: (value,) for name, value in given.items()}, {})
-    return sqrt(sum_of_squares(*(_joined([given[name] for name in names]) for names in groups)))
+    by_name = _tensors("global_norm", tensors)
+    groups = _groups({name: (value,) for name, value in by_name.items()}, {})
+    return sqrt(sum_of_squares(*(_joined([by_name[name] for name in names]) for names in groups)))
 
 
 def clip_by_global_norm(gradients: Tensors, limit: float) -> dict[str, Tensor]:

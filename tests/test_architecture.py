@@ -269,6 +269,16 @@ def test_no_handler_swallows_any_error() -> None:
     assert not broad
 
 
+def test_values_are_named_for_what_they_are() -> None:
+    """Not for how they came about, which says nothing of them; fields of classes are explained by their docstrings."""
+    vague = {"found", "given", "made", "said", "told", "wanted"}
+    for path in FILES:
+        classes = [node.body for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
+        fields = {each.target for body in classes for each in body if isinstance(each, ast.AnnAssign)}
+        names = [node for node in nodes_of(path) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+        assert not [f"{path}:{node.lineno}" for node in names if node.id in vague and node not in fields]
+
+
 def test_nn_and_export_do_not_know_each_other() -> None:
     for path in FILES:
         module = name_of(path)

@@ -252,13 +252,13 @@ class _Rows:
         Raises:
             ValueError: for rows of which nothing is made, by the number of the first one, counted from 0.
         """
-        made, wrong = [], dict[int, RowError]()
+        prepared, wrong = [], dict[int, RowError]()
         with phase(name, len(self.values), "rows") as advance:
             for number, row in enumerate(self.values):
                 try:
                     if isinstance(row, RowError):
                         raise row
-                    made.append(prepare(row))
+                    prepared.append(prepare(row))
                 except RowError as error:
                     wrong[number] = error
                 advance(1)
@@ -268,7 +268,7 @@ class _Rows:
                 f"{self.files[0]}{' and others' * (len(self.files) > 1)}: {len(wrong):,} of {len(self.values):,} rows "
                 f"cannot be learned from, the first is row {first}, counted from 0: {reason}; mend or remove them"
             ) from reason
-        return made
+        return prepared
 
 
 # The run --------------------------------------------------------------------------------------------------------------
@@ -439,19 +439,19 @@ class _Run:
     def _evaluation(self, training: Training, session: Session | None) -> dict[str, float]:
         if session is None:
             return {}
-        losses, counts, found = list[float](), list[float](), list[Array]()
+        losses, counts, results_by_row = list[float](), list[float](), list[Array]()
         with phase("evaluating", len(self._held), "rows") as advance:
             for part in self._divided(len(self._held)):
                 batch = self._held[part]
                 results = training.evaluate(session, **self._task.batch(batch))
                 losses.append(float(results["loss"]))
                 counts.append(float(results["counted"]))
-                found.append(results["found"])
+                results_by_row.append(results["found"])
                 advance(len(batch))
         loss = float(np.average(losses, weights=counts))
         return {
             "eval_loss": loss,
-            f"eval_{self._task.metric}": self._task.score(loss, np.concatenate(found), self._held),
+            f"eval_{self._task.metric}": self._task.score(loss, np.concatenate(results_by_row), self._held),
         }
 
     def _best(self, history: History) -> int | None:

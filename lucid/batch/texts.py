@@ -168,7 +168,7 @@ def prompt_of(folder: Path, asked: str | None) -> str:
 
     Args:
         folder: the folder, which has no prompts if their file is missing.
-        wanted: the name of a prompt, or "" for none; None means the checkpoint's default, which may be none.
+        asked: the name of a prompt, or "" for none; None means the checkpoint's default, which may be none.
 
     Raises:
         ValueError: for a prompt that the checkpoint does not have, and a file with anything else.

@@ -77,12 +77,12 @@ def columns_of(task: str, names: Sequence[str], texts: Sequence[str], label: str
     fewest, most = {CLASSES: (1, 2), SENTENCES: (2, 3), TEXTS: (1, 2)}[task]
     if texts and not fewest <= len(texts) <= most:
         raise ValueError(f"{task} reads {fewest} or {most} columns of texts, got {len(texts)}: {', '.join(texts)}")
-    found = tuple(texts) or next((each for each in usual if {*each} <= {*names}), usual[-1])
+    chosen = tuple(texts) or next((each for each in usual if {*each} <= {*names}), usual[-1])
     if label is None and (task == CLASSES or (task == SENTENCES and "score" in names)):
         label = "label" if task == CLASSES else "score"
     if label is not None and task == TEXTS:
         raise ValueError(f"{task} learns from texts alone; leave out the column {label!r} of labels")
-    columns = Columns(found, label)
+    columns = Columns(chosen, label)
     for name in columns.all:
         if name not in names:
             raise no_column(name, where, names)
@@ -118,9 +118,9 @@ class TrainingTask(ABC):
         """The loss alone."""
         return self.results(**inputs)["loss"]
 
-    def score(self, loss: float, found: Array, examples: Sequence[Any]) -> float:
+    def score(self, loss: float, results: Array, examples: Sequence[Any]) -> float:
         """The metric of all examples; by default the mean of `found`."""
-        return float(found.mean())
+        return float(results.mean())
 
 
 def _of_text(model: Any, rows: Any = "N") -> dict[str, TensorType]:
@@ -159,8 +159,8 @@ class Classification(TrainingTask):
 
 
 def _right(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    found = (logits.argmax(1) == labels).float()
-    return {"found": found, "counted": (found * 0 + 1).sum()}
+    right = (logits.argmax(1) == labels).float()
+    return {"found": right, "counted": (right * 0 + 1).sum()}
 
 
 class Labels:
@@ -181,9 +181,9 @@ class Labels:
         Raises:
             ValueError: for fewer than two labels.
         """
-        found = {*values}
-        numbers = all(isinstance(value, int) for value in found)
-        names = [str(value) for value in sorted(found, key=(lambda value: value) if numbers else str)]
+        distinct = {*values}
+        numbers = all(isinstance(value, int) for value in distinct)
+        names = [str(value) for value in sorted(distinct, key=(lambda value: value) if numbers else str)]
         if len(names) < 2:
             raise ValueError(f"all rows have the label {', '.join(names)}, expected two labels or more")
         return cls(names)
@@ -255,10 +255,10 @@ class Similarity(TrainingTask):
         loss = F.in_batch_contrastive_loss(first, second, *more)
         return {"loss": loss, **_right(scores, arange(first.shape[0]))}
 
-    def score(self, loss: float, found: Array, examples: Sequence[tuple[list[Any], float]]) -> float:
+    def score(self, loss: float, results: Array, examples: Sequence[tuple[list[Any], float]]) -> float:
         if not self._scored:
-            return super().score(loss, found, examples)
-        return spearman(found, np.array([score for _, score in examples]))
+            return super().score(loss, results, examples)
+        return spearman(results, np.array([score for _, score in examples]))
 
 
 def _score(value: Any) -> float:
@@ -308,15 +308,15 @@ class Generation(TrainingTask):
 
     def example(self, values: Sequence[Any]) -> Learned:
         whole = self._make(*values)
-        found = Learned(whole.ids[: self._most], whole.learned[: self._most])
-        if not found.learned[1:].any():
+        kept = Learned(whole.ids[: self._most], whole.learned[: self._most])
+        if not kept.learned[1:].any():
             reason = (
                 f"the first {self._most} tokens have no answer (max_length)"
                 if whole.learned[1:].any()
                 else ("there is no answer to learn")
             )
             raise RowError(reason)
-        return found
+        return kept
 
     def batch(self, examples: Sequence[Learned]) -> dict[str, Array]:
         """Ids, and for each place the id to be predicted there, which is the next one."""
@@ -333,7 +333,7 @@ class Generation(TrainingTask):
         counted = (labels != IGNORED).float()
         return {"loss": loss, "found": counted[:0], "counted": counted.sum()}
 
-    def score(self, loss: float, found: Array, examples: Sequence[Learned]) -> float:
+    def score(self, loss: float, results: Array, examples: Sequence[Learned]) -> float:
         return math.exp(min(loss, 700.0))
 
     def _text(self, value: Any) -> Learned:
@@ -373,9 +373,9 @@ class Generation(TrainingTask):
 
         If the text is not `whole`, an end is learned as well: the tokenizer's own, or one that is added here.
         """
-        found = self._tokenizer.library.encode(text, add_special_tokens=not whole)
-        inside = [any(start < last <= stop for start, stop in spans) for _, last in found.offsets]
-        ids = list(found.ids)
+        encoding = self._tokenizer.library.encode(text, add_special_tokens=not whole)
+        inside = [any(start < last <= stop for start, stop in spans) for _, last in encoding.offsets]
+        ids = list(encoding.ids)
         if not whole:
             if ids[-1:] == self._end:  # which no characters of the text belong to
                 ids, inside = ids[:-1], inside[:-1]

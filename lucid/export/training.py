@@ -83,16 +83,16 @@ def training_step(
         raise ExportError(f"training_step: {wrong[0]}, expected float32 weights: model.float()")
 
     def step(
-        _: Any, given: dict[str, Tensor], weights: dict[str, Tensor], state: dict[str, Tensor], step: Tensor
+        _: Any, arguments: dict[str, Tensor], weights: dict[str, Tensor], state: dict[str, Tensor], step: Tensor
     ) -> Any:
         with given_values({id(parameters[name]): value.to_value() for name, value in weights.items()}):
-            value, gradients = _call(value_and_grad(loss, (model, *parameters)), loss, inputs, kwargs, given)
+            value, gradients = _call(value_and_grad(loss, (model, *parameters)), loss, inputs, kwargs, arguments)
         after, state = optimizer.update(gradients, state, weights, step)
         new = {f"{NEW_WEIGHTS}{name}": tensor for name, tensor in after.items()}
         return {LOSS: value, NORM: global_norm(gradients), **new, **{f"{NEW_STATE}{n}": t for n, t in state.items()}}
 
     groups: dict[str, Any] = {
-        "given": input_types(loss, *inputs, kwargs=kwargs),
+        "arguments": input_types(loss, *inputs, kwargs=kwargs),
         "weights": {name: value.spec for name, value in parameters.items()},
         "state": {name: spec(*shape) for name, shape in optimizer.state_shapes(parameters).items()},
         "step": spec(dtype=int64),
@@ -126,12 +126,12 @@ def evaluation_step(
     """
     parameters = _chosen(model, wrt)
 
-    def step(_: Any, given: dict[str, Tensor], weights: dict[str, Tensor]) -> Any:
+    def step(_: Any, arguments: dict[str, Tensor], weights: dict[str, Tensor]) -> Any:
         with given_values({id(parameters[name]): value.to_value() for name, value in weights.items()}):
-            return _call(function, function, inputs, kwargs, given)
+            return _call(function, function, inputs, kwargs, arguments)
 
     groups: dict[str, Any] = {
-        "given": input_types(function, *inputs, kwargs=kwargs),
+        "arguments": input_types(function, *inputs, kwargs=kwargs),
         "weights": {name: value.spec for name, value in parameters.items()},
     }
     lowered = _exported(MethodType(step, model), groups, target, opset)
@@ -176,10 +176,10 @@ def _call(
     function: Callable[..., Any],
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
-    given: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
 ) -> Any:
     """Call with the arguments of a function, in which tensors stand for specs and examples."""
-    arguments, named = arguments_of(function, inputs, kwargs, lambda path, kind, example: given[path])
+    arguments, named = arguments_of(function, inputs, kwargs, lambda path, kind, example: tensors[path])
     return call(*arguments, **named)
 
 

@@ -128,13 +128,13 @@ def _attention(g: Sequence[Tensor | None], y: Sequence[Tensor], *operands: Tenso
         to_weights = to_weights + by_key(g[-1])
     to_scores = weights * (to_weights - (to_weights * weights).sum(axis=(-1,), keepdims=True)) * scale
     to_query = (to_scores @ at_least_float32(keys)).reshape(query.shape)
-    found = [to_scores.mT @ by_key(query), weights.mT @ to_output]
+    parts = [to_scores.mT @ by_key(query), weights.mT @ to_output]
     to_past: list[Tensor | None] = [None, None]
     if past_key is not None:
-        found = [x if more is None else x + more for x, more in zip(found, g[1:3], strict=True)]
-        to_past, found = [x[:, :, : past_key.shape[2]] for x in found], [x[:, :, past_key.shape[2] :] for x in found]
-    found = [to_query, *found]
-    return [*(found if counts is None else map(joined_heads, found)), None, None, *to_past]
+        parts = [x if more is None else x + more for x, more in zip(parts, g[1:3], strict=True)]
+        to_past, parts = [x[:, :, : past_key.shape[2]] for x in parts], [x[:, :, past_key.shape[2] :] for x in parts]
+    parts = [to_query, *parts]
+    return [*(parts if counts is None else map(joined_heads, parts)), None, None, *to_past]
 
 
 def _rotary_body(wanted: Sequence[bool], *operands: Tensor | None, **attributes: Any) -> Any:
@@ -263,16 +263,16 @@ def _scan(g: Any, y: Any, *operands: Tensor, body: Body, carries: int, slices: i
         tape = Tape(inputs[i] for i in places)
         again = tape.replay(outputs, {id(value): x for value, x in zip(body.inputs, inputs, strict=True)})
         chosen = [inputs[i] for i in places]
-        found = tape.gradients([again[i] for i in (*before, *rows)], [*to_carry, *to_rows], chosen)
-        now = dict(zip(places, filled(found, chosen), strict=True))
+        gradients = tape.gradients([again[i] for i in (*before, *rows)], [*to_carry, *to_rows], chosen)
+        now = dict(zip(places, filled(gradients, chosen), strict=True))
         added = [total + now[i] for i, total in zip(summed, totals, strict=True)]
         return ([now[i] for i in before], added), [now[i] for i in stepwise[len(before) :]]
 
     start = filled([g[i] for i in before], [y[i] for i in before]), [ops.zeros_like(operands[i]) for i in summed]
     xs = list(operands[carries:own]), list(y[len(outputs) - carries :]), [g[i] for i in rows]
     (to_carry, totals), to_elements = ops.scan(step, start, xs, reverse=not reverse)
-    found = dict(zip((*stepwise, *summed), (*to_carry, *to_elements, *totals), strict=True))
-    return [found.get(i) for i in range(len(operands))]
+    by_place = dict(zip((*stepwise, *summed), (*to_carry, *to_elements, *totals), strict=True))
+    return [by_place.get(i) for i in range(len(operands))]
 
 
 RULES |= {

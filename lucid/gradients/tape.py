@@ -74,21 +74,23 @@ class Tape:
     """The part of a computation that depends on some tensors.
 
     Args:
-        wanted: the traced floating-point tensors with respect to which gradients are wanted.
+        sources: the traced floating-point tensors with respect to which gradients are wanted.
     """
 
-    def __init__(self, wanted: Iterable[Tensor]) -> None:
+    def __init__(self, sources: Iterable[Tensor]) -> None:
         self._steps: list[_Step] = []
-        self._active = {id(tensor.to_value()): tensor.to_value() for tensor in wanted}
+        self._active = {id(tensor.to_value()): tensor.to_value() for tensor in sources}
 
     def depends(self, tensor: Tensor | None) -> bool:
         """Whether a gradient flows through a tensor to the wanted ones."""
         return tensor is not None and tensor.is_traced and id(tensor.to_value()) in self._active
 
-    def replay(self, outputs: Sequence[Value], given: Mapping[int, Tensor], place: Place | None = None) -> list[Tensor]:
+    def replay(
+        self, outputs: Sequence[Value], replaced: Mapping[int, Tensor], place: Place | None = None
+    ) -> list[Tensor]:
         """The outputs of a graph with tensors in the place of some of its values, given by the identity of these; of a
         body, `place` is where it is called."""
-        known = dict(given)
+        known = dict(replaced)
 
         def now(value: Value) -> Tensor:
             return known[id(value)] if id(value) in known else Tensor.from_value(value)
@@ -102,8 +104,8 @@ class Tape:
                 for tensor, value in zip(inputs, node.inputs, strict=True)
             )
             results = tuple(map(Tensor.from_value, node.results)) if same_inputs else None
-            found = self._applied(node, inputs, results, node.place or place)
-            known.update((id(before), after) for before, after in zip(node.results, found, strict=True))
+            after_op = self._applied(node, inputs, results, node.place or place)
+            known.update((id(before), after) for before, after in zip(node.results, after_op, strict=True))
         return list(map(now, outputs))
 
     def _applied(
@@ -112,17 +114,17 @@ class Tape:
         """The results of an op, recorded if gradients flow through it; `results` if it has been applied already."""
         op, attributes, path = node.op, node.attributes, node.scope
         assert isinstance(op, Op)
-        wanted = [self.depends(tensor) for tensor in inputs]
-        flows = any(wanted) and op.name not in CONSTANT
+        depending = [self.depends(tensor) for tensor in inputs]
+        flows = any(depending) and op.name not in CONSTANT
         with _inside(path):
             if flows:
-                body = BODIES[op.name](wanted, *inputs, **attributes) if op.name in BODIES else None
+                body = BODIES[op.name](depending, *inputs, **attributes) if op.name in BODIES else None
                 if body is None and op.name not in RULES and op.body is not None:
                     body = op.expand(inputs, attributes)
                 if body is not None:
-                    given = {id(x.to_value()): x for x in inputs if x is not None and x.is_traced}
+                    traced = {id(x.to_value()): x for x in inputs if x is not None and x.is_traced}
                     values = [x.to_value() for x in (body if isinstance(body, tuple) else (body,))]
-                    return self.replay(values, given, place)
+                    return self.replay(values, traced, place)
             outputs = _tuple(op.apply(inputs, attributes)) if results is None else results
         real = [x for x in outputs if x.is_traced and x.dtype.kind == "float"] if flows else []
         if real and (why := _refusal(op, attributes)):
@@ -138,7 +140,7 @@ class Tape:
             self._active.update((id(x.to_value()), x.to_value()) for x in real)
         return outputs
 
-    def gradients(self, outputs: Operands, seeds: Operands, wanted: Sequence[Tensor]) -> list[Tensor | None]:
+    def gradients(self, outputs: Operands, seeds: Operands, sources: Sequence[Tensor]) -> list[Tensor | None]:
         """The gradients of the sum of outputs * seeds with respect to tensors; None where nothing flows."""
         flow = _Flow()
         for output, seed in zip(outputs, seeds, strict=True):
@@ -150,19 +152,19 @@ class Tape:
             if any(gradient is not None for gradient in arrived):
                 with _inside(step.path):
                     self._step_back(step, arrived, flow)
-        return [flow.gradient(tensor) for tensor in wanted]
+        return [flow.gradient(tensor) for tensor in sources]
 
     def _step_back(self, step: _Step, arrived: Sequence[Tensor | None], flow: _Flow) -> None:
         rule = RULES[step.op.name]
-        told = {"wanted": [self.depends(x) for x in step.inputs]} if rule.wanted else {}
-        given: Any = arrived if len(step.outputs) > 1 else arrived[0]
+        more = {"wanted": [self.depends(x) for x in step.inputs]} if rule.wanted else {}
+        gradient_of_output: Any = arrived if len(step.outputs) > 1 else arrived[0]
         results: Any = step.outputs if len(step.outputs) > 1 else step.outputs[0]
-        back = functools.partial(rule.gradients, **step.attributes, **told)
-        found = parts = _tuple(back(given, results, *step.inputs))
+        back = functools.partial(rule.gradients, **step.attributes, **more)
+        by_input = parts = _tuple(back(gradient_of_output, results, *step.inputs))
         counts = flow.counts(step.outputs[0])
         if rule.elementwise == "chosen":  # not by whether a gradient is 0, which it may be by chance
             parts = _tuple(back(Tensor(1, step.outputs[0].dtype), results, *step.inputs))
-        for x, gradient, part in zip(step.inputs, found, parts, strict=False):
+        for x, gradient, part in zip(step.inputs, by_input, parts, strict=False):
             if gradient is None or not self.depends(x):
                 continue
             assert x is not None
@@ -209,19 +211,19 @@ class _Flow:
         self._gradients[id(value)] = value, gradient, counts
 
 
-def fitted(gradient: Tensor, wanted: TensorType) -> Tensor:
+def fitted(gradient: Tensor, type_: TensorType) -> Tensor:
     """A gradient summed over the axes along which its tensor was broadcast, in the tensor's element type."""
-    if not same_shape(gradient.shape, wanted.shape):
-        new = gradient.ndim - wanted.rank
+    if not same_shape(gradient.shape, type_.shape):
+        new = gradient.ndim - type_.rank
         spread = [
             new + axis
-            for axis, size in enumerate(wanted.shape)
+            for axis, size in enumerate(type_.shape)
             if same(size, 1) and not same(gradient.shape[new + axis], 1)
         ]
         if new or spread:
             gradient = sum_(gradient, axis=(*range(new), *spread), keepdims=False)
-        gradient = reshape(gradient, wanted.shape)
-    return gradient.astype(wanted.dtype)
+        gradient = reshape(gradient, type_.shape)
+    return gradient.astype(type_.dtype)
 
 
 def filled(gradients: Operands, outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -232,8 +234,8 @@ def filled(gradients: Operands, outputs: Sequence[Tensor]) -> list[Tensor]:
     ]
 
 
-def _tuple(found: Gradients) -> Sequence[Any]:
-    return found if isinstance(found, (tuple, list)) else (found,)
+def _tuple(gradients: Gradients) -> Sequence[Any]:
+    return gradients if isinstance(gradients, (tuple, list)) else (gradients,)
 
 
 def _inside(path: str) -> AbstractContextManager[None]:
@@ -242,6 +244,6 @@ def _inside(path: str) -> AbstractContextManager[None]:
     return entered(Scope(path, {}) if here is None else here._replace(path=path))
 
 
-def retraced(outputs: Sequence[Value], given: Mapping[int, Tensor]) -> list[Tensor]:
+def retraced(outputs: Sequence[Value], replaced: Mapping[int, Tensor]) -> list[Tensor]:
     """The outputs of a graph with tensors in the place of some of its values; what is then known is computed."""
-    return Tape([]).replay(outputs, given)
+    return Tape([]).replay(outputs, replaced)

@@ -77,8 +77,8 @@ def grad(f: Callable[..., Any], wrt: Wrt = None, *, has_aux: bool = False) -> Ca
     both = value_and_grad(f, wrt, has_aux=has_aux)
 
     def gradients(*args: Any, **kwargs: Any) -> Any:
-        value, found = both(*args, **kwargs)
-        return (found, value[1]) if has_aux else found
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
 
     return functools.update_wrapper(gradients, f, ("__name__", "__doc__"), ())
 
@@ -188,15 +188,15 @@ class _Differentiated:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = _Call.of(args, kwargs)
         own = {} if self._parameters is None else self._parameters.chosen()
-        given = (*call.tensors.values(), *own.values())
-        if scope.get() is not None or any(tensor.is_traced for tensor in given):
+        operands = (*call.tensors.values(), *own.values())
+        if scope.get() is not None or any(tensor.is_traced for tensor in operands):
             traced = self._traced(call, own)
             return fill(
-                traced.returned, retraced(traced.outputs, dict(zip(map(id, traced.inputs), given, strict=True)))
+                traced.returned, retraced(traced.outputs, dict(zip(map(id, traced.inputs), operands, strict=True)))
             )
         graph, _, read = self._program(call, own)
-        given = (*given, *(parameter for parameter, _ in read.parameters.values()))
-        return graph.rebuild([Tensor.from_array(array) for array in graph.run([tensor.numpy() for tensor in given])])
+        operands = (*operands, *(parameter for parameter, _ in read.parameters.values()))
+        return graph.rebuild([Tensor.from_array(array) for array in graph.run([tensor.numpy() for tensor in operands])])
 
     def _program(self, call: _Call, own: Mapping[str, Parameter]) -> _Program:
         """The graph for such a call, traced where there is none that is current."""
@@ -232,23 +232,23 @@ class _Differentiated:
         """Call the function on placeholders, and go back through what it computed."""
         arguments = [Input(name, tensor.spec) for name, tensor in call.tensors.items()]
         weights = [Input(name, parameter.spec) for name, parameter in own.items()]
-        wanted = weights if self._parameters else [value for value in arguments if value.type.dtype.kind == "float"]
+        sources = weights if self._parameters else [value for value in arguments if value.type.dtype.kind == "float"]
         tensors = {id(value): Tensor.from_value(value) for value in (*arguments, *weights)}
         args, kwargs = call.filled([tensors[id(value)] for value in arguments], others=True)
         with self._placed(), given_values(dict(zip(map(id, own.values()), weights, strict=True))):
             with entered(cast(Scope, scope.get())._replace(placed=True)):
                 structure, results = _results(self._f(*args, **kwargs), self._has_aux)
-            tape = Tape(tensors[id(value)] for value in wanted)
+            tape = Tape(tensors[id(value)] for value in sources)
             outputs = tape.replay([x.to_value() for x in results], tensors)
-            found = tape.gradients(outputs[:1], [ones_like(outputs[0])], [tensors[id(value)] for value in wanted])
-            unreached = [value.name for value, gradient in zip(wanted, found, strict=True) if gradient is None]
+            reached = tape.gradients(outputs[:1], [ones_like(outputs[0])], [tensors[id(value)] for value in sources])
+            unreached = [value.name for value, gradient in zip(sources, reached, strict=True) if gradient is None]
             if unreached and self._parameters is not None:
                 warn(
                     f"value_and_grad: the value does not depend on {listed(unreached)}: the gradient is zeros; freeze "
                     "parameters with requires_grad_(False), or name others in wrt"
                 )
-            places = {id(value): len(outputs) + i for i, value in enumerate(wanted)}
-            outputs += filled(found, [tensors[id(value)] for value in wanted])
+            places = {id(value): len(outputs) + i for i, value in enumerate(sources)}
+            outputs += filled(reached, [tensors[id(value)] for value in sources])
         gradients: Any = {name: places[id(value)] for name, value in zip(own, weights, strict=True)}
         if self._parameters is None:
             positional, by_name = call.filled([places.get(id(value)) for value in arguments], others=False)

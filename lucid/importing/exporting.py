@@ -130,8 +130,8 @@ def _taken_apart(output: Any) -> Any:
 
 def _export(module: torch.nn.Module, examples: Any, shapes: Any) -> ExportedProgram:
     """The program of torch, compared with the module."""
-    given, named = examples
-    program = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
+    args, named = examples
+    program = torch.export.export(module, args, named, dynamic_shapes=shapes, strict=False)
     program = _past_ones(module, program, examples, shapes)
     if different := _difference(module, program, examples):
         raise TorchImportError(
@@ -147,10 +147,10 @@ def _past_ones(module: torch.nn.Module, program: ExportedProgram, examples: Any,
     larger = past_ones(program, leaves)
     if larger is None:
         return program
-    given, named = pytree.tree_unflatten(larger, structure)
+    args, named = pytree.tree_unflatten(larger, structure)
     try:
-        other = torch.export.export(module, given, named, dynamic_shapes=shapes, strict=False)
-        different = _difference(module, other, examples) or _difference(module, other, (given, named))
+        other = torch.export.export(module, args, named, dynamic_shapes=shapes, strict=False)
+        different = _difference(module, other, examples) or _difference(module, other, (args, named))
     except REFUSALS:  # they are too long for the module
         return program
     return program if different else other
@@ -351,10 +351,10 @@ _STATIC = r"inferred a static shape of (\d+) for dimension inputs((?:\[[^]]+\])+
 
 def _fixed_axis(text: str, axes: Mapping[str, Any]) -> str:
     """The reason where torch's error is about an axis with a name: of the first one. Otherwise nothing."""
-    if found := re.search(_CONSTANT, text):
-        path, axis, size = found.groups()
-    elif found := re.search(_STATIC, text):
-        size, path, axis = found.groups()
+    if match := re.search(_CONSTANT, text):
+        path, axis, size = match.groups()
+    elif match := re.search(_STATIC, text):
+        size, path, axis = match.groups()
     else:
         return ""
     keys = [literal_eval(key) for key in re.findall(r"\[([^]]+)\]", path)]
@@ -386,9 +386,9 @@ _REASONS = (  # for torch's errors
 def short(error: BaseException) -> str:
     """torch's message, in a line, and the line of the user's code."""
     text = str(error).strip() or type(error).__name__
-    said = next((reason for pattern, reason in _REASONS if re.search(pattern, text)), text.splitlines()[0])
+    hint = next((reason for pattern, reason in _REASONS if re.search(pattern, text)), text.splitlines()[0])
     lines = [f"{path}:{line}" for path, line in re.findall(r'File "([^"]+)", line (\d+)', text)] or _lines_of(error)
-    return f"{said} ({lines[-1]})" if lines else said
+    return f"{hint} ({lines[-1]})" if lines else hint
 
 
 def _lines_of(error: BaseException) -> list[str]:

@@ -262,8 +262,8 @@ def cell(kind: type[GRU] | type[LSTM] | type[RNN], **own: Any) -> Function:
     """`torch.lstm_cell` and its kin: the states after one step."""
 
     def cell(x: Tensor, states: Any, *weights: Tensor | None) -> Any:
-        given = [weight for weight in weights if weight is not None]
-        layer = _recurrent_layer(kind, given, bias=len(given) > 2, **own)
+        present = [weight for weight in weights if weight is not None]
+        layer = _recurrent_layer(kind, present, bias=len(present) > 2, **own)
         last = layer._cell(x, tuple(states) if isinstance(states, (list, tuple)) else (states,))
         return last if len(last) > 1 else last[0]
 

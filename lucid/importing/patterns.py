@@ -156,17 +156,17 @@ def _axes_of_one(graph: Graph, node: Node, sizes: Sizes) -> None:
     inner = node.args[0] if node.args else None
     if not is_call(inner, aten.unsqueeze.default, with_axes) or not isinstance(inner, Node):
         return
-    source, given = inner.args
-    rank, found = len(sizes.of(inner)), list(given) if isinstance(given, tuple) else [given % len(sizes.of(inner))]
+    source, option = inner.args
+    rank, ones = len(sizes.of(inner)), list(option) if isinstance(option, tuple) else [option % len(sizes.of(inner))]
     if is_call(node, aten.unsqueeze.default):
         new = node.args[1] % (rank + 1)
-        axes = sorted([new, *(axis + (axis >= new) for axis in found)])
+        axes = sorted([new, *(axis + (axis >= new) for axis in ones)])
     elif is_call(node, aten.squeeze.dim, aten.squeeze.dims):
         removed = node.args[1] if isinstance(node.args[1], (list, tuple)) else [node.args[1]]
         gone = [axis % rank for axis in removed]
-        if not set(gone) <= set(found):
+        if not set(gone) <= set(ones):
             return
-        axes = [axis - sum(other < axis for other in gone) for axis in found if axis not in gone]
+        axes = [axis - sum(other < axis for other in gone) for axis in ones if axis not in gone]
     else:
         return
     if axes:
@@ -255,10 +255,10 @@ def _rotation(graph: Graph, node: Node, sizes: Sizes) -> None:
     for straight, turned in (node.args, node.args[::-1]):
         if not is_call(straight, aten.mul.Tensor) or not is_call(turned, aten.mul.Tensor):
             continue
-        found = _turned(straight, turned)
-        if found is None:
+        turned_pair = _turned(straight, turned)
+        if turned_pair is None:
             continue
-        x, cos, sin, half = found
+        x, cos, sin, half = turned_pair
         batch, _, length, width = sizes.of(x)
         fitting = ((batch, "1", length, width), ("1", "1", length, width))
         same = sizes.of(cos) == sizes.of(sin) and element_type(cos) == element_type(sin) == element_type(x)

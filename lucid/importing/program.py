@@ -112,24 +112,24 @@ def _run(call: Call, values: Sequence[Any]) -> Any:
         return call.function(*arguments, **options)
 
 
-def _put(values: list[Any], places: Any, given: Any, specs: Any, path: str) -> None:
+def _put(values: list[Any], places: Any, value: Any, specs: Any, path: str) -> None:
     """Put the tensors of an input, which may be nested, into their slots.
 
     Raises:
         ValueError: for another size than torch took as a constant: the program may compute something else for it.
     """
     if isinstance(places, Slot):  # the body of a loop takes sizes as well
-        values[places.number] = given = given if isinstance(given, Dim) else as_tensor(f"input {path}", given)
-        if specs is not None and not _fits(given.shape, specs.shape):
+        values[places.number] = value = value if isinstance(value, Dim) else as_tensor(f"input {path}", value)
+        if specs is not None and not _fits(value.shape, specs.shape):
             raise ValueError(
-                f"input {path} has shape {show_shape(given.shape)}, expected {show_shape(specs.shape)}: torch exported "
+                f"input {path} has shape {show_shape(value.shape)}, expected {show_shape(specs.shape)}: torch exported "
                 "the module for these sizes; name an axis in from_torch(dynamic=...) to make it dynamic"
             )
     elif isinstance(places, Mapping):
         for key, place in places.items():
-            _put(values, place, given[key], specs and specs[key], f"{path}.{key}")
+            _put(values, place, value[key], specs and specs[key], f"{path}.{key}")
     elif isinstance(places, (list, tuple)):
-        for number, (place, item) in enumerate(zip(places, given, strict=True)):
+        for number, (place, item) in enumerate(zip(places, value, strict=True)):
             _put(values, place, item, specs and specs[number], f"{path}.{number}")
 
 

@@ -128,7 +128,7 @@ def register(name: str, function: Callable[..., Any]) -> None:
 
 def _is_operator(name: str) -> bool:
     torch = import_module("torch")
-    found = torch.ops
+    value = torch.ops
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return isinstance(found, torch._ops.OpOverload)
+        value = getattr(value, part, None)
+    return isinstance(value, torch._ops.OpOverload)

@@ -262,7 +262,7 @@ def _take_name(names: dict[str, str], expression: str, name: str) -> None:
 
 def named_size(expression: str, names: Mapping[str, str]) -> str:
     """A size with names in the places of torch's symbols."""
-    return re.sub(_SYMBOL, lambda found: names.get(found.group(), found.group()), expression)
+    return re.sub(_SYMBOL, lambda symbol: names.get(symbol.group(), symbol.group()), expression)
 
 
 def _free_name(axis: int, path: str, taken: Iterable[str]) -> str:

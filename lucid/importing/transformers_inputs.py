@@ -125,8 +125,8 @@ def example(name: str, kind: TensorType, sizes: Mapping[str, int]) -> torch.Tens
 
 
 def _dtype(kind: TensorType) -> torch.dtype:
-    found: torch.dtype = getattr(torch, kind.dtype.name)
-    return found
+    dtype: torch.dtype = getattr(torch, kind.dtype.name)
+    return dtype
 
 
 def example_sizes(specs: Mapping[str, TensorType]) -> dict[str, int]:

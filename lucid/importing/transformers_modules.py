@@ -91,13 +91,13 @@ class TorchModel(FromTransformers):
             names = ", ".join(parameters.parameters)
             raise TorchImportError(f"{self._kind} has no input {', '.join(unknown)}: it takes {names}")
         specs = {**input_specs(checkpoint, inputs), **inputs}
-        call, wanted = type(model).forward, _OUTPUTS.get(self._task, ())
+        call, kept = type(model).forward, _OUTPUTS.get(self._task, ())
         pooled = not any("pooler" in key for key in checkpoint.missing)
         model.config.use_cache, model.config.return_dict = False, True
 
         def step(**named: Any) -> dict[str, torch.Tensor]:
             outputs = {name: value for name, value in call(model, **named).items() if isinstance(value, torch.Tensor)}
-            names = [name for name in wanted if name in outputs and (pooled or name != "pooler_output")]
+            names = [name for name in kept if name in outputs and (pooled or name != "pooler_output")]
             return {name: outputs[name] for name in names or outputs}
 
         step.__signature__ = parameters  # type: ignore[attr-defined]

@@ -165,10 +165,10 @@ def _packages_near(folder: Path, packages: Mapping[str, str]) -> Path:
 def _require_output(task: str, part: ModelPart, checkpoint: Path) -> None:
     outputs = trace_part(part).output_types()
     if not any(name in outputs and outputs[name].rank == rank for name, rank in _SHOWN[task]):
-        wanted = ", or ".join(f"{name} of {rank} axes" for name, rank in _SHOWN[task])
-        given = ", ".join(f"{name}: {kind}" for name, kind in outputs.items())
+        expected = ", or ".join(f"{name} of {rank} axes" for name, rank in _SHOWN[task])
+        got = ", ".join(f"{name}: {kind}" for name, kind in outputs.items())
         raise ValueError(
-            f"{checkpoint}: a page for {task} shows {wanted}, and the model gives {given}; use layout 'transformers.js'"
+            f"{checkpoint}: a page for {task} shows {expected}, and the model gives {got}; use layout 'transformers.js'"
         )
 
 

@@ -394,8 +394,8 @@ class Module:
         }
         others = OtherKeys([key for key in own if key not in arrays], [key for key in arrays if key not in own])
         problems += differences(own.keys(), arrays.keys()) if strict else []
-        given = {key: tensor for key, tensor in own.items() if key in arrays}
-        for key, tensor in given.items():
+        renewed = {key: tensor for key, tensor in own.items() if key in arrays}
+        for key, tensor in renewed.items():
             if arrays[key].dtype.kind in _NOT_NUMBERS:
                 problems.append(f"{key} has dtype {arrays[key].dtype}, expected real numbers")
             elif arrays[key].shape != tensor.shape:
@@ -404,12 +404,12 @@ class Module:
             raise StateError(f"{type(self).__name__}: nothing loaded; " + "; ".join(problems))
         kept = {
             key
-            for key, tensor in given.items()
+            for key, tensor in renewed.items()
             if assign and tensor.dtype.kind == "float" and as_dtype(arrays[key].dtype).kind == "float"
         }
-        dtypes = {key: as_dtype(arrays[key].dtype) if key in kept else tensor.dtype for key, tensor in given.items()}
-        converted = {key: convert(arrays[key], dtypes[key], key) for key in given}
-        for key, tensor in given.items():
+        dtypes = {key: as_dtype(arrays[key].dtype) if key in kept else tensor.dtype for key, tensor in renewed.items()}
+        converted = {key: convert(arrays[key], dtypes[key], key) for key in renewed}
+        for key, tensor in renewed.items():
             tensor._set(converted[key], array_type(dtypes[key].numpy, converted[key].shape))
         return others
 

@@ -217,12 +217,12 @@ def arange(
             raise TypeError(f"arange: {name} is {size!r}, expected a number or a size")
     if isinstance(by, bool) or not isinstance(by, int) or by == 0:
         raise ValueError(f"arange: step is {by!r}, expected a whole number other than 0")
-    wanted = int64 if dtype is None else dtype
+    type_ = int64 if dtype is None else dtype
     if by == 1:
-        return arange_op(start=low, stop=high).astype(wanted)
+        return arange_op(start=low, stop=high).astype(type_)
     count: Size = -(-(high - low) // by)
     places: Tensor = arange_op(start=0, stop=count) * by + low
-    return places.astype(wanted)
+    return places.astype(type_)
 
 
 def _number_in(bound: Any) -> Any:

@@ -25,12 +25,12 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 
 def _scan_rule(*operands: TensorType, body: Body, carries: int, slices: int, reverse: bool) -> tuple[TensorType, ...]:
     (length, *_), *others = (type_.shape for type_ in operands[carries : carries + slices])
-    for index, (type_, given) in enumerate(zip(operands, body.inputs, strict=True)):
+    for index, (type_, operand) in enumerate(zip(operands, body.inputs, strict=True)):
         inside = type_.with_shape(type_.shape[1:]) if carries <= index < carries + slices else type_
-        if inside != given.type:
-            raise TypeError(f"scan: {given.name} is {inside}, but the body was made for {given.type}")
-    for given, result in zip(body.inputs[:carries], body.outputs, strict=False):
-        _check_carry(given.name, given.type, result.type)
+        if inside != operand.type:
+            raise TypeError(f"scan: {operand.name} is {inside}, but the body was made for {operand.type}")
+    for operand, result in zip(body.inputs[:carries], body.outputs, strict=False):
+        _check_carry(operand.name, operand.type, result.type)
     for shape in others:
         _check_length("its sequences", shape[0], length)
     results = [declared.type for declared in body.outputs]

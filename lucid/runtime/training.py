@@ -200,8 +200,8 @@ class Training:
             OSError: if it cannot be written, as on a full disk; an earlier file is then unchanged.
         """
         arrays = {name: numpy_of(value) for name, value in self._carried.values.items()}
-        told = {FILE: np.frombuffer(self._file, np.uint8), NOTES: np.frombuffer(notes.encode(), np.uint8)}
-        save(path, with_checksum({**arrays, **told, STEP: np.array(self.steps)}))
+        about = {FILE: np.frombuffer(self._file, np.uint8), NOTES: np.frombuffer(notes.encode(), np.uint8)}
+        save(path, with_checksum({**arrays, **about, STEP: np.array(self.steps)}))
 
     @cached_property
     def _file(self) -> bytes:

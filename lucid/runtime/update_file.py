@@ -15,7 +15,7 @@ _ELEMENTWISE = ("Identity", "Add", "Sub", "Mul", "Div", "Where", "Sum")
 """Ops that may write over an input, of the shape of the output."""
 
 
-def in_two(model: Model, wanted: Collection[str]) -> tuple[ModelProto, ModelProto, dict[str, str]] | None:
+def in_two(model: Model, results: Collection[str]) -> tuple[ModelProto, ModelProto, dict[str, str]] | None:
     """A copy that computes these outputs and passes values on, and one that computes all other outputs from them.
 
     Returns:
@@ -26,9 +26,9 @@ def in_two(model: Model, wanted: Collection[str]) -> tuple[ModelProto, ModelProt
     """
     whole, config = copied(model)
     outputs = [value.name for value in whole.graph.output]
-    if not set(wanted) <= set(outputs):
+    if not set(results) <= set(outputs):
         return None
-    needed, first, second = set(wanted), list[NodeProto](), list[NodeProto]()
+    needed, first, second = set(results), list[NodeProto](), list[NodeProto]()
     for node in reversed(whole.graph.node):
         if needed.isdisjoint(node.output):
             second.append(node)

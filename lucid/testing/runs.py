@@ -88,7 +88,7 @@ def compare_runs(
     """The report of `assert_parity` for a model and its graph, whether or not the results agree.
 
     Args:
-        given: the exported model, or its path.
+        export: the exported model, or its path.
         graph: what the export computes.
         steps: more runs; each except the first takes outputs of the one before.
         model, inputs, kwargs, rtol, atol, providers, sizes, target, dtype, draw, times: as for `assert_parity`.

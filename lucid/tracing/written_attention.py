@@ -186,22 +186,22 @@ def _weights(value: Value, uses: Uses) -> _Weights | None:
         return None
     if node.op in (softmax, true_div):
         whole = written_softmax(value, uses)
-        found = whole and _Weights(*whole)
+        weights = whole and _Weights(*whole)
     elif node.op is slice_op:
-        found = _weights(operand(node), uses)
-        one_cut = found is not None and found.sinks is None
-        apart = with_sinks(Softmax(found.scores, found.reads), node, uses) if found and one_cut else None
-        found = replace(found, scores=apart[0], reads=1, sinks=apart[1]) if found and apart else None
+        weights = _weights(operand(node), uses)
+        one_cut = weights is not None and weights.sinks is None
+        apart = with_sinks(Softmax(weights.scores, weights.reads), node, uses) if weights and one_cut else None
+        weights = replace(weights, scores=apart[0], reads=1, sinks=apart[1]) if weights and apart else None
     elif node.op is where:
         condition, inner, other = _chosen(node)
-        found = _weights(inner, uses) if other == 0 else None
-        found = found and replace(found, kept=condition)
+        weights = _weights(inner, uses) if other == 0 else None
+        weights = weights and replace(weights, kept=condition)
     elif node.op is cast:
-        found = _weights(operand(node), uses)
-        found = found and replace(found, rounded=found.rounded or not _holds(operand(node), value.type.dtype))
+        weights = _weights(operand(node), uses)
+        weights = weights and replace(weights, rounded=weights.rounded or not _holds(operand(node), value.type.dtype))
     else:
-        found = _weights(operand(node), uses) if keeps_matrices(node) else None
-    return found and replace(found, shared=found.shared or uses[id(value)] != 1)
+        weights = _weights(operand(node), uses) if keeps_matrices(node) else None
+    return weights and replace(weights, shared=weights.shared or uses[id(value)] != 1)
 
 
 def _holds(value: Value, dtype: DType) -> bool:
@@ -234,28 +234,28 @@ def _scores(value: Value, uses: Uses, reads: int = 1) -> _Scores | None:
     if node.op is matmul:
         return _Scores(operand(node), operand(node, 1), value.type.shape[:-2]) if _of_matrices(node) else None
     if node.op is cast:
-        found = _scores(operand(node), uses)
-        if found and not (_holds(value, found.query.type.dtype) and _holds(value, float32)):
+        scores = _scores(operand(node), uses)
+        if scores and not (_holds(value, scores.query.type.dtype) and _holds(value, float32)):
             raise _rounded()
-        return found
+        return scores
     if node.op is reshape_op and keeps_matrices(node):
         return _scores(operand(node), uses)
     if node.op is permute_op:
         rank = value.type.rank
-        found = (
+        scores = (
             _scores(operand(node), uses) if node.attributes["axes"] == (*range(rank - 2), rank - 1, rank - 2) else None
         )
-        return found and found.turned()
+        return scores and scores.turned()
     if node.op in (mul, true_div):
         return _multiplied(node, uses)
     if node.op is where:
         condition, inner, low = _chosen(node)
-        found = _scores(inner, uses) if low is not None and _alike(inner, value) else None
-        return found and found.masked(condition, value.type.shape[:-2], low)
+        scores = _scores(inner, uses) if low is not None and _alike(inner, value) else None
+        return scores and scores.masked(condition, value.type.shape[:-2], low)
     for inner, term in _terms(node):
-        found = _scores(inner, uses) if _alike(inner, value) else None
-        if found is not None:
-            return found.masked(term, value.type.shape[:-2], None)
+        scores = _scores(inner, uses) if _alike(inner, value) else None
+        if scores is not None:
+            return scores.masked(term, value.type.shape[:-2], None)
     return None
 
 
@@ -281,14 +281,14 @@ def _multiplied(node: Node, uses: Uses) -> _Scores | None:
     """Scores times a number, or capped: c * tanh(scores)."""
     inner, factor = _factor(node)
     capped = made_by(inner, tanh) if factor and uses[id(inner)] == 1 else None
-    found = _scores(operand(capped) if capped else inner, uses) if factor else None
-    if found is None or factor is None:
+    scores = _scores(operand(capped) if capped else inner, uses) if factor else None
+    if scores is None or factor is None:
         return None
-    if found.masks or found.softcap:
+    if scores.masks or scores.softcap:
         raise _NotSameError("scores are multiplied after a mask", f"multiply before the mask is applied, or {_OP}")
     if capped is None:
-        return replace(found, scale=found.scale * factor)
-    return replace(found, scale=found.scale * factor, softcap=factor) if factor > 0 else None
+        return replace(scores, scale=scores.scale * factor)
+    return replace(scores, scale=scores.scale * factor, softcap=factor) if factor > 0 else None
 
 
 def _factor(node: Node) -> tuple[Value, float | None]:

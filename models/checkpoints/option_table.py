@@ -70,8 +70,8 @@ def row(
     """
 
     def read_row(options: Config, values: Mapping[str, Any], names: Mapping[str, str]) -> Any:
-        given = [] if of is None else [values[of]]
-        return read(options, names.get(name, name), *given, *([] if absent is MISSING else [absent]), **how)
+        first = [] if of is None else [values[of]]
+        return read(options, names.get(name, name), *first, *([] if absent is MISSING else [absent]), **how)
 
     return field(default=absent if default is MISSING else default, metadata={_ROW: read_row})
 

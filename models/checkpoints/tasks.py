@@ -88,7 +88,7 @@ def reader_for(task: str | None, options: Config, of_modules: str | None) -> Rea
     """The class that reads a checkpoint for a task, or for the one that the checkpoint tells.
 
     Args:
-        told: the task that its modules.json tells, if it has one.
+        of_modules: the task that its modules.json tells, if it has one.
 
     Raises:
         ConfigError: for a class that transformers does not have, code of the checkpoint's own, an unknown task, one

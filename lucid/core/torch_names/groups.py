@@ -135,7 +135,7 @@ GROUPS: tuple[tuple[str, str], ...] = (
     (r"unsafe_(\w+)", "write x.{1}(...)"),
     (r"\w+_scatter|index_put", "write x.at[index].set(values)"),
 )
-_COMPILED = tuple((re.compile(pattern), said) for pattern, said in GROUPS)
+_COMPILED = tuple((re.compile(pattern), reason) for pattern, reason in GROUPS)
 
 
 def reason_of_group(name: str) -> str | None:

@@ -39,4 +39,4 @@ def visible_lines(text: object) -> str:
 
 def harmless(text: str) -> str:
     """Text in any script, with its lines and tabs; only characters that could control a terminal are escaped."""
-    return _CONTROLS.sub(lambda found: visible(found[0]), text)
+    return _CONTROLS.sub(lambda control: visible(control[0]), text)

@@ -44,7 +44,7 @@ def inputs_of_rows(
         ids: (N, L) int64, whatever is after the tokens of a row.
         counts: (N) int64, how many tokens each row has; one has L.
         reference: the tokenizer.
-        wanted: the names of the inputs.
+        inputs: the names of the inputs.
 
     Returns:
         The ONNX values by name. A row that is too long keeps its first tokens, and then what the tokenizer adds after
