@@ -26,7 +26,7 @@ from lucid.serving.served_model import ServedModel
 from lucid.serving.tables import HEALTH, OBJECT
 
 _PAGE = Path(__file__).with_name("page.html")
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'"
 _CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST"],
     "allow_headers": ["*"],

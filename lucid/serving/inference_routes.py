@@ -7,6 +7,7 @@ for the task; any other is for the tensors of the ONNX file.
 from __future__ import annotations
 
 import asyncio
+import base64
 from functools import partial
 from math import prod
 from typing import Any
@@ -21,7 +22,7 @@ from lucid.core.version import __version__
 from lucid.runtime.requirements import outside
 from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tables, tensors
-from lucid.serving.bodies import Fields, parsed
+from lucid.serving.bodies import Fields, parsed, shown
 from lucid.serving.endpoints import Endpoint
 from lucid.serving.responses import INFERENCE, JsonAnswer, RequestError, json_bytes, while_wanted
 from lucid.serving.served_model import IMAGE, ServedModel
@@ -174,13 +175,24 @@ def _texts(column: Array) -> list[Any]:
 
 
 def _images(column: Array) -> list[Any]:
-    """Bytes of files alone: a text would name a file of the server's."""
+    """Bytes of files, or of data URLs: any other text would name a file of the server's."""
     values = column.ravel().tolist()
-    if not all(isinstance(one, bytes) for one in values):
-        raise RequestError(
-            f"input {IMAGE}: expected image files, each an element of BYTES as binary data (binary_data_size)", IMAGE
-        )
-    return values
+    return [one if isinstance(one, bytes) else _of_data_url(one) for one in values]
+
+
+def _of_data_url(text: str) -> bytes:
+    """The bytes of `data:image/png;base64,...` (RFC 2397), whatever the type that it names."""
+    head, _, data = text.partition(",")
+    try:
+        if head.startswith("data:") and head.endswith(";base64"):
+            return base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise RequestError(f"input {IMAGE}: the data URL is not valid base64: {error}", IMAGE) from error
+    raise RequestError(
+        f"input {IMAGE} is {shown(text)}, expected image files, each an element of BYTES: binary data "
+        "(binary_data_size), or a data URL in base64 (data:image/png;base64,...)",
+        IMAGE,
+    )
 
 
 def _answer(model: ServedModel, body: Fields, outputs: dict[str, Array]) -> Response:

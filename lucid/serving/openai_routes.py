@@ -43,7 +43,7 @@ def endpoints(model: ServedModel) -> list[Endpoint]:
         return await completions.complete(model, request, body)
 
     listed = [
-        Endpoint("/v1/models", models, "the name of the model", tables.MODELS),
+        Endpoint("/v1/models", models, "the name of the model, its task and its fields", tables.MODELS),
         Endpoint("/v1/models/{name:path}", one_model, "the model", tables.MODEL),
     ]
     if model.rows is not None and EMBEDDING in model.rows.columns and model.task in SENTENCES:
@@ -66,7 +66,9 @@ def check_name(model: ServedModel, name: str) -> None:
 
 
 def _described(model: ServedModel) -> dict[str, Any]:
-    return {"id": model.name, "object": "model", "created": model.created, "owned_by": "lucid"}
+    """As OpenAI describes models, with the task and the inputs that /v2 takes for it; the page makes a form of them."""
+    about = {"task": model.task, "fields": model.fields}
+    return {"id": model.name, "object": "model", "created": model.created, "owned_by": "lucid", **about}
 
 
 async def _embeddings(model: ServedModel, body: Fields) -> Response:

@@ -194,7 +194,7 @@ def _answers(kind: str, **choice: Schema) -> Schema:
 
 CHAT_ANSWER = _answers("chat.completion", message=_SAID, logprobs=maybe(_LOGPROBS))
 COMPLETION_ANSWER = _answers("text_completion", text=TEXT, logprobs=maybe(_TEXT_LOGPROBS))
-MODEL = answer(id=TEXT, object=one_of("model"), created=whole(0), owned_by=TEXT)
+MODEL = answer(id=TEXT, object=one_of("model"), created=whole(0), owned_by=TEXT, task=TEXT, fields=items(TEXT))
 MODELS = answer(object=one_of("list"), data=items(MODEL))
 EMBEDDINGS = answer(
     object=one_of("list"),

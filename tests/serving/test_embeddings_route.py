@@ -132,8 +132,9 @@ def test_other_content_other_paths_and_other_methods_are_refused(server):
 
 
 def test_models_health_and_figures(server):
-    assert [one["id"] for one in server.ask("GET", "/v1/models").json["data"]] == ["tiny"]
-    assert server.ask("GET", "/v1/models/tiny").json["object"] == "model"
+    (about,) = server.ask("GET", "/v1/models").json["data"]
+    assert (about["id"], about["task"], about["fields"]) == ("tiny", "sentence-similarity", ["text"])
+    assert server.ask("GET", "/v1/models/tiny").json == about
     assert server.ask("GET", "/v1/models/other").status == 404
     assert server.ask("GET", "/health").json == {"status": "ok"}
     before = server.figure("lucid_tokens_total")

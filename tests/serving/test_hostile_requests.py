@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
@@ -217,6 +218,25 @@ def test_images_come_as_the_bytes_of_their_files(images, tmp_path):
     Image.new("RGB", (20, 10), "red").save(tmp_path / "a.png")
     reply = classified(images, "image", (tmp_path / "a.png").read_bytes())
     assert (reply.status, [one["name"] for one in reply.json["outputs"]]) == (200, ["label", "score"])
+    url = f"data:image/png;base64,{base64.b64encode((tmp_path / 'a.png').read_bytes()).decode()}"
+    coded = images.ask("POST", INFER, {"inputs": [{**tensor("BYTES", [url]), "name": "image"}]})
+    assert coded.json == reply.json
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("data:image/png;base64,iVBO*", "input image: the data URL is not valid base64: "),
+        ("data:image/png;base64,\u00e9", "input image: the data URL is not valid base64: "),
+        ("data:,red", 'input image is "data:,red", expected image files, each an element of BYTES: binary data (bin'),
+        ("file:///a;base64,AAAA", 'input image is "file:///a;base64,AAAA", expected image files, '),
+        ("data:image/png;base64,AAAA", "image[0]: it is not an image in a supported format"),
+        ("data:;base64,", "image[0]: it is not an image in a supported format"),
+    ],
+)
+def test_a_data_url_that_is_no_image_says_why(images, text, message):
+    reply = images.ask("POST", INFER, {"inputs": [{**tensor("BYTES", [text]), "name": "image"}]})
+    assert (reply.status, said(reply).startswith(message)) == (400, True), said(reply)
 
 
 def test_no_request_names_a_file_of_the_server(images, tmp_path):
