@@ -241,7 +241,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         if form.strategy != "flash" and form.mends not in others
     }
     assert registered - taken == {
-        ("add", "add"),
+        ("add", "number second"),
         ("attention", "float32 between casts"),
         ("attention", "groups as queries"),
         ("conv", "convolution over images of one line"),

@@ -66,6 +66,7 @@ HALF_TRANSPOSED = Fault("a half-precision product after a transpose of the first
 FLOAT64_TRANSPOSED = Fault("a float64 product after a transpose")
 FLOAT64_COS = Fault("Cos of float64")
 FLOAT64_QUICK_GELU = Fault("a float64 product with a sigmoid")
+NUMBER_BEFORE_VARIANCE = Fault("a number plus a variance, in this order")
 GROUP_NORMALIZATION = Fault("GroupNormalization")
 ATTENTION_OF_HALVES = Fault("Attention in half precision")
 ATTENTION_OF_GROUPS = Fault("Attention of grouped heads", "Attention")
@@ -173,8 +174,10 @@ _CPU_LACKS = (
     # Without optimisation it may cast the scales when it runs, after it has packed the weight, and gives 0.
     Missing("MatMulNBits", "float16", "computes it in float32, and gives 0 where its optimisation is turned off"),
 )
+_FUSED_NORM = {NUMBER_BEFORE_VARIANCE: KnownFault("fuses a norm around it, with an eps of 1e-5", (1, 32))}
 _CPU_FAULTS = {
     **_INTEGERS,
+    **_FUSED_NORM,
     EXPERTS: KnownFault("has not been compared", (1, 28)),
     NARROW_PRODUCTS: KnownFault(
         "unpacks the weight at each call, which takes 2 to 11 times as long as a float32 product"
@@ -222,6 +225,7 @@ _CUDA_LACKS = (
 _CUDA_FAULTS = {
     TENSOR_SCATTER: KnownFault("has no kernel for TensorScatter", (1, 28)),
     **_INTEGERS,
+    **_FUSED_NORM,
     **_SLOW_GROUPS,
     SCAN_OF_NOTHING: KnownFault("stops with an error"),
     ATTENTION_UNSEEN: KnownFault("gives the mean of the values to a query that sees no key", (1, 28)),

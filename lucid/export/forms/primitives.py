@@ -15,6 +15,7 @@ from lucid.core.targets.runtimes import (
     FLOAT64_QUICK_GELU,
     FLOAT64_TRANSPOSED,
     HALF_TRANSPOSED,
+    NUMBER_BEFORE_VARIANCE,
     REGIONS_OF_POSITIONS,
     RESHAPED_TO_NUMBER,
 )
@@ -59,9 +60,9 @@ def _adds_to_a_number(node: Node) -> bool:
     return isinstance(number, Constant) and number.array.size == 1 and not isinstance(other, Constant)
 
 
-@form(elementwise.add, kernel="Add", applies=_adds_to_a_number)
+@form(elementwise.add, name="number second", kernel="Add", mends=NUMBER_BEFORE_VARIANCE, applies=_adds_to_a_number)
 def add(build: Builder, node: Node) -> str:
-    """The number second: of ``sqrt(eps + variance)`` onnxruntime before 1.32 makes a norm whose eps is 1e-5."""
+    """``variance + eps`` for ``eps + variance``."""
     return build.op("Add", *reversed(node.inputs))
 
 
