@@ -311,6 +311,19 @@ def test_queries_that_see_no_key_get_what_is_written(name: str, target: str) -> 
     np.testing.assert_allclose(got, np.nan_to_num(want), rtol=1e-5, atol=2e-6)
 
 
+def test_nan_in_a_key_that_a_condition_hides_gives_nan_or_what_is_written() -> None:
+    model, inputs, _ = SEEN["keys filled"]
+    rng = np.random.default_rng(1)
+    q, k, v = rng.standard_normal((3, 2, 4, 6, 8)).astype(np.float32)
+    k[0, 1, 5] = np.nan
+    keys = np.arange(6) < np.array([[5], [6]])
+    written = model(*map(lucid.tensor, (q, k, v, keys))).numpy()
+    assert not np.isnan(written).any()
+    got = lucid.runtime.Session(to_onnx(model, *inputs), "cpu")(q, k, v, keys).numpy()
+    other = ~np.isclose(got, written, rtol=1e-5, atol=2e-6)
+    assert np.isnan(got[other]).all() and not other[1].any() and not other[0, [0, 2, 3]].any()
+
+
 def low_score(scores: Any) -> Any:
     return lucid.where(triangle(scores), scores, -3.0)
 
