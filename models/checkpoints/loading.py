@@ -36,8 +36,8 @@ def load(
             with one, or the folder of a LoRA adapter, if the `base_model_name_or_path` in it is a folder here; or the
             name of one on Hugging Face's hub: ``"owner/name"``, also with a revision, ``"owner/name@v1.0"``.
         task: what the model is for, as Hugging Face's hub calls it: feature-extraction, text-classification, fill-mask,
-            ... By default sentence-similarity if the folder has a modules.json of sentence-transformers, and else what
-            `architectures` of config.json says.
+            ... By default that of the head that an adapter brings; or else sentence-similarity if the folder has a
+            modules.json of sentence-transformers, and otherwise what `architectures` of config.json says.
         architecture: the class of transformers that the checkpoint is, such as "LlamaModel", where its config names
             another one (`architectures`) or code of its own (`auto_map`).
         dtype: the element type of the parameters; float32 by default, whatever the checkpoint stores. "auto": as it
@@ -65,6 +65,10 @@ def load(
     source = local_checkpoint(source)
     modules = read_modules(source) if task in (None, *TASKS) else None
     options = read_options(source if modules is None else modules.encoder, ignore=ignore, adapters=adapters)
+    if modules is not None and task is None and adapters:
+        base = read_options(modules.encoder, ignore=ignore)
+        if options.options.get("architectures") != base.options.get("architectures"):  # a head that an adapter brings
+            source, modules = modules.encoder, None
     if architecture is not None:
         options = with_architecture(options, architecture)
     reader = reader_for(task, options, None if modules is None else modules.task)

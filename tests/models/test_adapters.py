@@ -146,6 +146,21 @@ def test_an_adapter_brings_the_head_of_its_task_and_its_labels() -> None:
     assert model(lucid.tensor([[5, 2, 9]])).shape == (1, 3)
 
 
+def test_the_head_of_an_adapter_takes_the_place_of_the_layers_of_a_sentence_encoder(tmp_path: Path) -> None:
+    """Its modules.json made the model a sentence encoder again, without the head and without a word."""
+    base = copy_of("bert/base", tmp_path / "base")
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (base / "modules.json").write_text(json.dumps(modules))
+    (base / "1_Pooling").mkdir()
+    (base / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    assert lucid.models.load(base).checkpoint.task == "sentence-similarity"
+    model = lucid.models.load(base, adapters=FOLDER / "bert")
+    expected = lucid.models.load(goldens.folder("bert/base"), adapters=FOLDER / "bert")
+    ids = lucid.tensor([[5, 2, 9]])
+    np.testing.assert_array_equal(model(ids).numpy(), expected(ids).numpy())
+
+
 def test_a_head_that_was_trained_apart_from_its_table_is_a_weight_of_its_own() -> None:
     state = lucid.models.load(LLAMA, adapters=FOLDER / "saved").state_dict()
     saved = lucid.load(FOLDER / "saved" / "adapter_model.safetensors")
