@@ -597,3 +597,5 @@ def test_quotients_have_limits() -> None:
     lucid.trace(compare, ("8 <= L <= 64",))
     with pytest.raises(SymbolicSizeError):
         lucid.trace(compare, ("7 <= L <= 64",))
+    quotient = lucid.trace(lambda x: lucid.zeros(5 // x.shape[0]), ("0 <= L <= 0",)).outputs[0]
+    assert str(quotient.type) == "float32[(5//L)]"  # of which there is none

@@ -175,9 +175,9 @@ def _texts(column: Array) -> list[Any]:
 
 
 def _images(column: Array) -> list[Any]:
-    """Bytes of files, or of data URLs: any other text would name a file of the server's."""
+    """Bytes of files, or of data URLs: any other text would name a file of the server's; numbers are no images."""
     values = column.ravel().tolist()
-    return [one if isinstance(one, bytes) else _of_data_url(one) for one in values]
+    return [one if isinstance(one, bytes) else _of_data_url(str(one)) for one in values]
 
 
 def _of_data_url(text: str) -> bytes:

@@ -239,6 +239,12 @@ def test_a_data_url_that_is_no_image_says_why(images, text, message):
     assert (reply.status, said(reply).startswith(message)) == (400, True), said(reply)
 
 
+@pytest.mark.parametrize(("kind", "number"), [("FP32", 1.5), ("INT64", 3), ("BOOL", True)])
+def test_numbers_are_no_images(images, kind, number):
+    reply = images.ask("POST", INFER, {"inputs": [{**tensor(kind, [number]), "name": "image"}]})
+    assert (reply.status, said(reply).startswith(f'input image is "{number}", expected image files')) == (400, True)
+
+
 def test_no_request_names_a_file_of_the_server(images, tmp_path):
     Image.new("RGB", (20, 10), "red").save(tmp_path / "a.png")
     place = str(tmp_path / "a.png")

@@ -134,7 +134,7 @@ def settled(terms: Terms) -> Terms:
         atoms: Product[Atom] = ()
         for atom in product:
             low, high = (0.0, 1.0) if isinstance(atom, str) else _range_of_atom(atom)
-            if low == high:
+            if low == high and math.isfinite(low):
                 coefficient *= int(low)
             else:
                 atoms = (*atoms, atom)
