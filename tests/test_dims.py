@@ -27,6 +27,7 @@ from lucid.core.sizes.dims import (
     product,
     same,
 )
+from lucid.export import to_onnx
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.testing import assert_parity
@@ -586,6 +587,14 @@ def test_quotients_that_are_one_number_within_the_limits_are_that() -> None:
     assert_parity(blocks, ("2 <= L <= 64",))
     with pytest.raises(SymbolicSizeError, match="known only at run time"):
         lucid.trace(blocks, ("2 <= L <= 300",))
+
+
+def test_within_limits_sizes_are_exported_as_they_were_written() -> None:
+    def padded(x: Any) -> Any:
+        return F.pad(x, (0, -x.shape[0] % 8))
+
+    with_limits, without = (to_onnx(padded, (size,)).graph.node for size in ("2 <= L <= 64", "L"))
+    assert [node.op_type for node in with_limits] == [node.op_type for node in without]
 
 
 def test_quotients_have_limits() -> None:

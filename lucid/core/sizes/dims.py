@@ -331,8 +331,8 @@ def product(sizes: Iterable[Size]) -> Size:
 def as_written(terms: Terms) -> Size:
     """The size given by a polynomial: an int if it is constant, for all sizes within their limits."""
     normal = plain(terms)
-    if known_limits() and not is_polynomial(normal):
-        normal = terms = settled(normal)
+    if known_limits() and not is_polynomial(normal) and (within := settled(normal)) != normal:
+        normal = terms = within
     # L % 4 + 4 * (L // 4) is L: if a size can be written without division, it is.
     terms = normal if is_polynomial(normal) else terms
     number = constant(terms)
