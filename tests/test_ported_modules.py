@@ -445,6 +445,16 @@ def test_quotients_and_remainders_of_tensors_are_sizes(divisor: int) -> None:
     assert_parity(model, ("L",))
 
 
+def test_a_size_is_computed_once_from_tensors_that_are_used_twice() -> None:
+    def model(x: Any) -> Any:
+        count = lucid.tensor(x.shape[0])
+        for _ in range(40):
+            count = count + count
+        return lucid.zeros(count // 2**40)
+
+    assert str(lucid.trace(model, ("N",)).outputs[0].type) == "float32[N]"
+
+
 def test_numbers_in_tensors_bound_ranges() -> None:
     assert lucid.arange(lucid.tensor(3)).tolist() == [0, 1, 2]
     assert lucid.arange(lucid.tensor(1), lucid.tensor(6), lucid.tensor(2)).tolist() == [1, 3, 5]

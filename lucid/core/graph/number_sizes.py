@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 
 from lucid.core.graph.types import int64
-from lucid.core.graph.values import Constant, Result, Value
+from lucid.core.graph.values import Constant, Node, Result, Value
 from lucid.core.sizes.dims import Size, sym_max, sym_min
 
 _ARITHMETIC: dict[str, Callable[..., Size]] = {
@@ -24,16 +24,26 @@ _ARITHMETIC: dict[str, Callable[..., Size]] = {
 
 def size_of_number(value: Value | None) -> Size | None:
     """The size that a number of int64 is; None for any other value."""
+    return _size(value, {})
+
+
+def _size(value: Value | None, known: dict[int, Size | None]) -> Size | None:
+    """The same, each value once: a size that is computed from another one twice, as ``n + -n % 2``, may be so again."""
     if value is None or value.type.shape != () or value.type.dtype != int64:
         return None
     if isinstance(value, Constant):
         return int(value.array)
     if not isinstance(value, Result):
         return None
-    node = value.node
+    if id(value) not in known:
+        known[id(value)] = _size_of_result(value.node, known)
+    return known[id(value)]
+
+
+def _size_of_result(node: Node, known: dict[int, Size | None]) -> Size | None:
     if node.op.name == "size":
         size: Size = node.attributes["size"]
         return size
     compute = _ARITHMETIC.get(node.op.name)
-    operands = [size_of_number(operand) for operand in node.inputs] if compute else []
+    operands = [_size(operand, known) for operand in node.inputs] if compute else []
     return None if compute is None or None in operands else compute(*operands)
