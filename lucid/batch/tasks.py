@@ -85,6 +85,22 @@ def task_name(session: Session, where: str) -> str:
     )
 
 
+def check_choices(choices: Choices, name: str, where: str) -> None:
+    """Refuse the options that a task does not have.
+
+    Raises:
+        ValueError: for one of them; the message names the task.
+    """
+    if choices.task not in (None, name):
+        raise ValueError(f"{where}: is exported for {name}, not for {choices.task!r}; leave out the task")
+    if choices.generation and name != "text-generation":
+        raise ValueError(f"{where}: is exported for {name}, which writes no text; leave out the options of generation")
+    if choices.pooling is not None and name not in ("sentence-similarity", "image-feature-extraction"):
+        raise ValueError(f"{where}: is exported for {name}, which pools nothing; leave out pooling")
+    if choices.prompt is not None and name not in SENTENCES:
+        raise ValueError(f"{where}: is exported for {name}, which has no prompts by name; leave out prompt")
+
+
 def open_task(folder: ExportedFolder, session: Session, choices: Choices, decoder: Session | None = None) -> Task:
     """The task of the model in a folder.
 
@@ -94,18 +110,11 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices, decode
     """
     where = str(folder.path)
     name = task_name(session, where) if decoder is None else _task_of_an_encoder(session, where)
-    if choices.task not in (None, name):
-        raise ValueError(f"{where}: is exported for {name}, not for {choices.task!r}; leave out the task")
+    check_choices(choices, name, where)
     output = OUTPUTS[name] if choices.output is None else choices.output
     if not isinstance(output, str) or output in ("", ERROR):
         raise ValueError(f"output is {output!r}, expected the name of a column; {ERROR!r} says why a row has no result")
     config = _options(folder.path / CONFIG)
-    if choices.generation and name != "text-generation":
-        raise ValueError(f"{where}: is exported for {name}, which writes no text; leave out the options of generation")
-    if choices.pooling is not None and name not in ("sentence-similarity", "image-feature-extraction"):
-        raise ValueError(f"{where}: is exported for {name}, which pools nothing; leave out pooling")
-    if choices.prompt is not None and name not in SENTENCES:
-        raise ValueError(f"{where}: is exported for {name}, which has no prompts by name; leave out prompt")
     if name == "text-generation":
         tokenizer = load_tokenizer(folder.path)
         if decoder is not None:

@@ -48,6 +48,7 @@ def application(
     queue: int = 64,
     origins: Sequence[str] = (),
     prompt: str | None = None,
+    pooling: str | None = None,
     adapter: str | os.PathLike[str] | None = None,
 ) -> Starlette:
     """An ASGI application that serves the model of a folder.
@@ -70,7 +71,7 @@ def application(
         batch_tokens: the most tokens that are computed together, padding included.
         slots: how many answers are written at once.
         queue: how many answers may wait for a slot.
-        prompt: as for `Predictor`.
+        prompt, pooling: as for `Predictor`.
         adapter: a file of `lucid.layouts.write_adapter`, for a model that was exported with inputs for adapters.
 
     Raises:
@@ -90,6 +91,7 @@ def application(
         slots=slots,
         queue=queue,
         prompt=prompt,
+        pooling=pooling,
         adapter=adapter,
     )
 

@@ -53,6 +53,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     access_log: bool = False
     prompt: str | None = None
+    pooling: str | None = None
     adapter: str | None = None
     limits: Limits = field(default_factory=Limits)
 
@@ -112,6 +113,7 @@ def make(settings: Settings) -> Starlette:
         queue=settings.queue,
         origins=settings.origins,
         prompt=settings.prompt,
+        pooling=settings.pooling,
         adapter=settings.adapter,
     )
 

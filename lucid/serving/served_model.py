@@ -10,7 +10,7 @@ from typing import Any
 
 from lucid.batch.folder import exported_folder
 from lucid.batch.rows import Ready, RowError, Task
-from lucid.batch.tasks import Choices, open_task, task_name
+from lucid.batch.tasks import Choices, check_choices, open_task, task_name
 from lucid.batch.texts import CHARACTERS
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import load_tokenizer
@@ -37,7 +37,7 @@ class ServedModel:
         providers, threads: of the `Session`.
         batch_tokens: the most tokens of a batch.
         slots, queue: how many answers are written at once, and how many more wait.
-        prompt: as for `Predictor`.
+        prompt, pooling: as for `Predictor`.
         adapter: of the `Session`.
 
     Attributes:
@@ -50,7 +50,7 @@ class ServedModel:
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
-        ValueError: for a model of a task that is not served, and as `Session`.
+        ValueError: for a model of a task that is not served, an option that its task does not have, and as `Session`.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class ServedModel:
         slots: int = 4,
         queue: int = 64,
         prompt: str | None = None,
+        pooling: str | None = None,
         adapter: str | os.PathLike[str] | None = None,
     ) -> None:
         exported = exported_folder(folder)
@@ -81,10 +82,11 @@ class ServedModel:
         self.thread = ThreadPoolExecutor(1, "lucid-serving")  # one run at a time, over all threads of the session
         self.writers = ThreadPoolExecutor(slots + queue, "lucid-writing")  # one for each answer
         self.most_answers = min(MOST_ANSWERS, slots + queue)
-        choices = Choices(max_characters=limits.body, prompt=prompt)
+        choices = Choices(max_characters=limits.body, prompt=prompt, pooling=pooling)
         self.language: LanguageModel | None = None
         self.rows: Task | None = None
         if self.task == "text-generation":
+            check_choices(choices, self.task, str(exported.path))
             self.language = LanguageModel(self.session, load_tokenizer(exported.path), slots=slots, queue=queue)
         else:
             self.rows = open_task(exported, self.session, choices)

@@ -10,9 +10,12 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from lucid.batch import Predictor
 from lucid.generation.slots import BufferSlots
+from tests.batch.folders import exported
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
 from tests.layout_checkpoints import whole
@@ -176,3 +179,31 @@ def test_options_of_checkpoints_are_refused_for_exported_folders(
     folder = decoder(tmp_path)
     assert in_process(["serve", folder, *options], monkeypatch) == 2
     assert message.format(folder=folder) in capsys.readouterr().err
+
+
+def test_vectors_for_each_token_are_pooled_as_the_option_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    starts, folder = served_by(monkeypatch), exported(tmp_path, "vit/base")
+    config = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
+    (folder / "preprocessor_config.json").write_text(json.dumps(config))
+    assert in_process(["serve", folder], monkeypatch) == 1
+    assert "give pooling 'cls' or 'mean' (--pooling), got None" in capsys.readouterr().err
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
+    for pooling in ("cls", "mean"):
+        assert in_process(["serve", folder, "--pooling", pooling], monkeypatch) == 0
+        rows = starts[-1][1].state.model.rows
+        (vector,) = rows.run([rows.ready([pixels]).data])["embedding"]
+        (expected,) = Predictor(folder, input="image", pooling=pooling)({"image": [pixels]})["embedding"]
+        np.testing.assert_array_equal(vector, expected)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"), [("--pooling", "which pools nothing"), ("--prompt", "which has no prompts by name")]
+)
+def test_options_of_vectors_are_refused_for_decoders(
+    option: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served_by(monkeypatch)
+    assert in_process(["serve", decoder(tmp_path), option, "cls"], monkeypatch) == 1
+    assert f"is exported for text-generation, {message}; leave out {option[2:]}" in capsys.readouterr().err

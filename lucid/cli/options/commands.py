@@ -18,12 +18,12 @@ from lucid.cli.options.groups import (
     InputOptions,
     JsonCommand,
     ModelFile,
-    PromptOption,
     ProviderOptions,
     QuantizedModelOptions,
     SessionOptions,
     SizeOptions,
     TargetName,
+    VectorOptions,
     argument,
     file_or_stdout,
     folder_not_stdout,
@@ -393,7 +393,7 @@ class Chat(AnswerCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictorOptions(PromptOption):
+class PredictorOptions(VectorOptions):
     """How a model computes rows: the arguments of `lucid.batch.Predictor` of these names."""
 
     task: Annotated[str | None, of_model(help=_TASK)] = None
@@ -401,7 +401,6 @@ class PredictorOptions(PromptOption):
     max_length: Annotated[
         int | None, of_model(min=1, help="The most tokens of a row; by default the checkpoint's own limit.")
     ] = None
-    pooling: Annotated[str | None, of_model(help="cls or mean, where the model gives a vector for each token.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -474,7 +473,7 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOp
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerOptions(ProviderOptions, PromptOption):
+class ServerOptions(ProviderOptions, VectorOptions):
     """The settings of a server: the fields of `lucid.serving.running.Settings` of these names."""
 
     host: Annotated[

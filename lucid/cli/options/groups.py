@@ -415,8 +415,8 @@ class SizeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromptOption:
-    """The prompt of a checkpoint that embeds texts."""
+class VectorOptions:
+    """How a checkpoint makes vectors of texts and images, where its files leave that open."""
 
     prompt: Annotated[
         str | None,
@@ -425,3 +425,4 @@ class PromptOption:
             "checkpoint's own choice."
         ),
     ] = None
+    pooling: Annotated[str | None, of_model(help="cls or mean, where the model gives a vector for each token.")] = None
