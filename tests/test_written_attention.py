@@ -395,7 +395,14 @@ def with_sinks_twice(q: Any, k: Any, v: Any) -> Any:
     return weights[..., :-1][..., :-1] @ v
 
 
+def with_keys_of_two(q: Any, k: Any, v: Any) -> Any:
+    """Keys and values of two kinds, with one softmax, which is cut at a symbolic length."""
+    length, weights = k.shape[-2], lucid.cat([q @ k.mT, q @ v.mT], dim=-1).softmax(-1)
+    return weights[..., :length] @ k + weights[..., length:] @ v
+
+
 OTHERS: dict[str, Model] = {
+    "keys of two kinds": with_keys_of_two,
     "sinks in front": cut_in_front,
     "sinks twice": with_sinks_twice,
     "a vector as value": lambda q, k, v: (q @ k.mT).softmax(-1) @ v[0, 0, :, 0],

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from lucid.core.graph.types import same_shape
 from lucid.core.graph.values import Node, Value
+from lucid.core.sizes.dims import same
 from lucid.ops.elementwise import exp, sub, true_div
 from lucid.ops.neural import softmax
 from lucid.ops.op import Op
@@ -63,7 +64,7 @@ def with_sinks(softmax_: Softmax, cut: Node, uses: Uses) -> tuple[Value, Tensor]
     if joined is None or len(joined.inputs) != 2 or uses[id(softmax_.scores)] != softmax_.reads:
         return None
     scores, last = operand(joined), joined.types[0].rank - 1
-    from_front = all(each.start == 0 and each.step == 1 for each in cut.attributes["cuts"])
+    from_front = all(same(each.start, 0) and each.step == 1 for each in cut.attributes["cuts"])
     if joined.attributes["axis"] != last or not from_front or not same_shape(scores.type.shape, cut.types[0].shape):
         return None
     sinks = _by_head(operand(joined, 1))
