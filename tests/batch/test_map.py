@@ -147,13 +147,13 @@ def test_large_rows_are_read_a_few_at_a_time(predictor, tmp_path, monkeypatch, n
 def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LONGEST", 200)
     rows = ['{"text": "a", "n": 1}', "no json", "[1]", '{"text": "' + "x" * 500 + '"}', '{"n": 2.5, "more": {"x": 1}}']
-    rows += ['{"text": 3}', '{"text": "\\ud800"}', '{"text": "b", "more": "words"}']
+    rows += ['{"text": 3}', '{"text": "\\ud800"}', '{"text": "b", "more": "words"}', "7"]
     (tmp_path / "in.jsonl").write_text("\n".join(rows))
-    assert batch.map_rows(predictor, tmp_path / "in.jsonl", tmp_path / "out", part_rows=3).errors == 6
+    assert batch.map_rows(predictor, tmp_path / "in.jsonl", tmp_path / "out", part_rows=3).errors == 7
     found = pq.read_table(tmp_path / "out")
-    assert found["n"].to_pylist() == [1.0, None, None, None, 2.5, None, None, None]
-    assert found["more"].to_pylist() == [None, None, None, None, '{"x": 1}', None, None, "words"]
-    assert found["text"].to_pylist() == ["a", None, None, None, None, "3", "\ufffd", "b"]
+    assert found["n"].to_pylist() == [1.0, None, None, None, 2.5, None, None, None, None]
+    assert found["more"].to_pylist() == [None, None, None, None, '{"x": 1}', None, None, "words", None]
+    assert found["text"].to_pylist() == ["a", None, None, None, None, "3", "\ufffd", "b", None]
     where = tmp_path / "in.jsonl"
     assert found["error"].to_pylist() == [
         None,
@@ -164,6 +164,7 @@ def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, m
         "expected text, got int",
         "the text is not valid Unicode: surrogates not allowed at character 0",
         None,
+        f"line 9 of {where} is a JSON int, expected an object",
     ]
 
 
