@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from typing import Any
 # switched off. It is kept where Python looks for it, so that what pip compiled is not compiled again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A shell's background jobs ignore Ctrl-C, which tests send to themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Each worker has a core, so BLAS threads would only wait for each other. Read when NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # No test asks the network for a model.
