@@ -89,6 +89,8 @@ class Begun(NamedTuple):
         options: with all defaults.
         columns: that are read.
         rows, eval_rows: how many there are.
+        truncated: how many of both have more tokens than `max_length`.
+        max_length: the most tokens of a text that are read; None for any number.
         steps: of all epochs.
         resumed: how many of them an earlier run has made.
         trained, parameters: the numbers that are trained, and all of them.
@@ -98,6 +100,8 @@ class Begun(NamedTuple):
     columns: Columns
     rows: int
     eval_rows: int
+    truncated: int
+    max_length: int | None
     steps: int
     resumed: int
     trained: int
@@ -370,7 +374,8 @@ class _Run:
         sizes = {name: value.numpy().size for name, value in self._model.state_dict().items()}
         begun(
             Begun(
-                *(options, self._columns, len(self._examples), len(self._held), self._total, training.steps),
+                *(options, self._columns, len(self._examples), len(self._held)),
+                *(self._task.truncated, self._task.max_length, self._total, training.steps),
                 *(sum(sizes[name] for name in names), sum(sizes.values())),
             )
         )
@@ -416,6 +421,11 @@ class _Run:
         names = [name for name in chosen if name not in frozen]
         if not names:
             raise ValueError(f"freeze: {', '.join(patterns)} leaves no parameter to train")
+        if self._options.lora and not any(".lora_" in name for name in names):
+            raise ValueError(
+                f"freeze: {', '.join(patterns)} leaves no adapter to train; with adapters the weights below them are "
+                "frozen anyway"
+            )
         return names
 
     def _optimizer(self, names: Sequence[str]) -> optim.Optimizer:

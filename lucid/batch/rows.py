@@ -64,10 +64,12 @@ class Ready:
     Args:
         size: the number of its tokens; rows of similar sizes share a batch.
         data: what the task needs to put it into a batch.
+        truncated: whether the row had more tokens.
     """
 
     size: int
     data: Any
+    truncated: bool = False
 
 
 class Task(Protocol):

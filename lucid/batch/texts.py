@@ -79,7 +79,9 @@ class TextReader:
         if not ids.size:
             raise RowError("no token of the model is in the text")
         kinds = np.array(encoding.type_ids, np.int64) if "token_type_ids" in self._names else None
-        return Ready(ids.size, {"input_ids": ids, "attention_mask": 1, "token_type_ids": kinds})
+        return Ready(
+            ids.size, {"input_ids": ids, "attention_mask": 1, "token_type_ids": kinds}, bool(encoding.overflowing)
+        )
 
     def arrays(self, batch: Sequence[Any]) -> dict[str, Array]:
         """The inputs of the model (N, L) int64, padded on the right to the longest row."""

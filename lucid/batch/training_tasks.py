@@ -71,7 +71,7 @@ def columns_of(task: str, names: Sequence[str], texts: Sequence[str], label: str
 
     Raises:
         KeyError: for a column that is missing.
-        ValueError: for more or fewer columns than the task reads.
+        ValueError: for more or fewer columns than the task reads, and a column of labels among those of texts.
     """
     usual = _COLUMNS[task]
     fewest, most = {CLASSES: (1, 2), SENTENCES: (2, 3), TEXTS: (1, 2)}[task]
@@ -82,6 +82,8 @@ def columns_of(task: str, names: Sequence[str], texts: Sequence[str], label: str
         label = "label" if task == CLASSES else "score"
     if label is not None and task == TEXTS:
         raise ValueError(f"{task} learns from texts alone; leave out the column {label!r} of labels")
+    if label in chosen:
+        raise ValueError(f"the column {label!r} is what is learned, and cannot be one of the texts; name others")
     columns = Columns(chosen, label)
     for name in columns.all:
         if name not in names:
@@ -96,11 +98,15 @@ class TrainingTask(ABC):
         metric: the name of what `score` gives.
         specs: the inputs of `results`.
         least: the rows of a step below which nothing is learned.
+        max_length: the most tokens of a text; None for any number.
+        truncated: how many rows `example` has seen with more.
     """
 
     metric: ClassVar[str]
     least: ClassVar[int] = 1
     specs: Mapping[str, TensorType]
+    max_length: int | None
+    truncated = 0
 
     @abstractmethod
     def example(self, values: Sequence[Any]) -> Any:
@@ -134,6 +140,7 @@ class Classification(TrainingTask):
 
     def __init__(self, model: Any, reader: TextReader, labels: Labels) -> None:
         self._model, self._reader, self._labels = model, reader, labels
+        self.max_length = reader.max_length
         self._names = _of_text(model)
         self.specs = {**self._names, "labels": spec("N", dtype=int64)}
         self._end = model.config.eos_token_id if isinstance(model, EndClassifier) else None
@@ -144,10 +151,11 @@ class Classification(TrainingTask):
             )
 
     def example(self, values: Sequence[Any]) -> tuple[Any, int]:
-        data = self._reader.ready(values[:-1]).data
-        if self._end is not None and self._end not in data["input_ids"]:
+        row = self._reader.ready(values[:-1])
+        if self._end is not None and self._end not in row.data["input_ids"]:
             raise RowError(f"its tokens lack the end, id {self._end}, at which the model reads the class")
-        return data, self._labels.number(values[-1])
+        self.truncated += row.truncated
+        return row.data, self._labels.number(values[-1])
 
     def batch(self, examples: Sequence[tuple[Any, int]]) -> dict[str, Array]:
         arrays = self._reader.arrays([data for data, _ in examples])
@@ -225,7 +233,7 @@ class Similarity(TrainingTask):
     """
 
     def __init__(self, model: Any, reader: TextReader, columns: Columns) -> None:
-        self._model, self._reader = model, reader
+        self._model, self._reader, self.max_length = model, reader, reader.max_length
         self._texts, self._scored = len(columns.texts), columns.label is not None
         if self._scored and self._texts > 2:
             raise ValueError(f"scores are for pairs of texts, got {len(columns.texts)}: {', '.join(columns.texts)}")
@@ -236,8 +244,9 @@ class Similarity(TrainingTask):
         self.specs = {**self._names, **({"scores": spec("N")} if self._scored else {})}
 
     def example(self, values: Sequence[Any]) -> tuple[list[Any], float]:
-        texts = [self._reader.ready([value]).data for value in values[: self._texts]]
-        return texts, _score(values[-1]) if self._scored else 0.0
+        rows = [self._reader.ready([value]) for value in values[: self._texts]]
+        self.truncated += any(row.truncated for row in rows)
+        return [row.data for row in rows], _score(values[-1]) if self._scored else 0.0
 
     def batch(self, examples: Sequence[tuple[list[Any], float]]) -> dict[str, Array]:
         arrays = self._reader.arrays([texts[place] for place in range(self._texts) for texts, _ in examples])
@@ -295,9 +304,10 @@ class Generation(TrainingTask):
     """Texts, or the answers to prompts and in conversations: the cross-entropy of tokens, and its perplexity."""
 
     metric = "perplexity"
+    max_length: int
 
     def __init__(self, model: Any, tokenizer: Tokenizer, columns: Columns, max_length: int) -> None:
-        self._model, self._tokenizer, self._most = model, tokenizer, max_length
+        self._model, self._tokenizer, self.max_length = model, tokenizer, max_length
         self._make: Callable[..., Learned] = self._completed if len(columns.texts) > 1 else self._text
         self._parses = columns.texts == _MESSAGES
         self.specs = {name: spec("N", "L", dtype=int64) for name in ("input_ids", "labels")}
@@ -308,14 +318,15 @@ class Generation(TrainingTask):
 
     def example(self, values: Sequence[Any]) -> Learned:
         whole = self._make(*values)
-        kept = Learned(whole.ids[: self._most], whole.learned[: self._most])
+        kept = Learned(whole.ids[: self.max_length], whole.learned[: self.max_length])
         if not kept.learned[1:].any():
             reason = (
-                f"the first {self._most} tokens have no answer (max_length)"
+                f"the first {self.max_length} tokens have no answer (max_length)"
                 if whole.learned[1:].any()
                 else ("there is no answer to learn")
             )
             raise RowError(reason)
+        self.truncated += whole.ids.size > self.max_length
         return kept
 
     def batch(self, examples: Sequence[Learned]) -> dict[str, Array]:

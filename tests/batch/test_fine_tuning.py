@@ -391,6 +391,13 @@ def test_two_processes_do_not_train_into_one_folder(
         ),
         ("encoder", ROWS, {"freeze": ["nothing.*"]}, "freeze: 'nothing.\\*' matches no parameter"),
         ("encoder", ROWS, {"freeze": ["*"]}, "freeze: \\* leaves no parameter to train"),
+        ("encoder", ROWS, {"lora": 2, "freeze": ["encoder.*"]}, "freeze: encoder.\\* leaves no adapter to train; with"),
+        (
+            "encoder",
+            ROWS,
+            {"columns": ["text", "label"]},
+            "column 'label' is what is learned, and cannot be one of the",
+        ),
         ("encoder", ROWS, {"lora": 2, "target_modules": ["q_proj"]}, "'\\*.q_proj' matches no parameter"),
         (
             "encoder",
@@ -447,21 +454,22 @@ def test_the_command_prints_what_it_takes_and_each_evaluation(
     encoder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["train", encoder, data, "--task", "text-classification", "--epochs", 1, "-o", tmp_path / "out"]
-    command += [word for pattern in FROZEN for word in ("--freeze", pattern)]
+    command += ["--max-length", 3, *(word for pattern in FROZEN for word in ("--freeze", pattern))]
     with monkeypatch.context() as patch:
         patch.setattr(Training, "step", at_call(2, Training.step, KeyboardInterrupt()))
         assert in_process(command, monkeypatch) == 130
     assert "interrupted\n  " in (err := capsys.readouterr().err) and "the same command goes on" in err
     assert in_process(command, monkeypatch) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == [
+    assert lines[:3] == [
         "task        text-classification, of the columns text, label",
         "rows        18 to learn from, 2 to evaluate with",
+        "truncated   20 of these rows, to 3 tokens",
     ]
-    assert lines[3].startswith("options     num_train_epochs 1, batch_size 16, learning_rate 5e-05, ")
-    assert lines[4] == "steps       2, after 1 of an earlier run"
-    assert lines[5].startswith("step 2      epoch 1: train loss 0.") and "eval accuracy" in lines[5]
-    assert lines[6].startswith(f"written     {tmp_path / 'out'}, 6 files")
+    assert lines[4].startswith("options     num_train_epochs 1, batch_size 16, learning_rate 5e-05, ")
+    assert lines[5] == "steps       2, after 1 of an earlier run"
+    assert lines[6].startswith("step 2      epoch 1: train loss 0.") and "eval accuracy" in lines[6]
+    assert lines[7].startswith(f"written     {tmp_path / 'out'}, 6 files")
     assert in_process([*command, "--json"], monkeypatch) == 0, "it is there already"
     assert json.loads(capsys.readouterr().out)["history"][0]["step"] == 2
 

@@ -23,7 +23,7 @@ from lucid.batch import TrainingOptions, fine_tune  # after the check
 from lucid.batch.fine_tuning import adapter_targets
 from lucid.batch.rows import RowError
 from lucid.batch.texts import TextReader
-from lucid.batch.training_tasks import Columns, Generation, Labels
+from lucid.batch.training_tasks import Columns, Generation, Labels, Similarity
 from lucid.generation.chat import load_tokenizer
 
 FROZEN = ("embeddings.*", "encoder.*")  # so that a step is exported in no time
@@ -83,6 +83,22 @@ def test_the_end_that_the_tokenizer_adds_is_learned(tmp_path: Path) -> None:
         example = Generation(None, tokenizer, Columns(("prompt", "completion"), None), 40).example(["ab", "cd"])
         assert [tokenizer.library.id_to_token(each) for each in example.ids[example.learned]] == expected
         assert example.ids.tolist().count(2) == 1
+
+
+def test_rows_of_which_something_is_cut_off_are_counted(tmp_path: Path) -> None:
+    """A row whose last tokens are not read was trained on without a word."""
+    tokenizer = load_tokenizer(checkpoint(tmp_path / "decoder"))
+    learner = Generation(None, tokenizer, Columns(("prompt", "completion"), None), 4)
+    for completion in ("c", "cdcd", "cdcdcdcd"):
+        assert learner.example(["ab", completion]).ids.size <= 4
+    assert (learner.truncated, learner.max_length) == (2, 4)
+
+    model = lucid.models.load(goldens.folder("sentences/cls"))
+    reader = TextReader(tokenizer, {}, tuple(model.input_specs()), 4, 100)
+    pairs = Similarity(model, reader, Columns(("sentence1", "sentence2"), None))
+    for second in ("c", "cdcdcdcd"):
+        pairs.example(["ab", second])
+    assert (pairs.truncated, pairs.max_length) == (1, 4)
 
 
 # Heads ----------------------------------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ def run(options: Train) -> int:
         values = asdict(run.options)
         out.line(f"task        {run.options.task}, of the columns {', '.join(run.columns.all)}")
         out.line(f"rows        {run.rows:,} to learn from, {run.eval_rows:,} to evaluate with")
+        if run.truncated:
+            out.line(f"truncated   {run.truncated:,} of these rows, to {run.max_length:,} tokens")
         adapters = "" if how.lora is None else f", in adapters of rank {how.lora}, alpha {values['lora_alpha']:g}"
         out.line(f"trained     {run.trained:,} of {run.parameters:,} numbers{adapters}")
         out.line(f"options     {', '.join(f'{name} {values[name]}' for name in _SHOWN)}")
