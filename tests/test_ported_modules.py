@@ -459,8 +459,24 @@ def test_numbers_in_tensors_bound_ranges() -> None:
     assert lucid.arange(lucid.tensor(3)).tolist() == [0, 1, 2]
     assert lucid.arange(lucid.tensor(1), lucid.tensor(6), lucid.tensor(2)).tolist() == [1, 3, 5]
     assert lucid.arange(lucid.tensor(2.5)).dtype == lucid.float32
+    assert lucid.arange(0, np.float32(1.5), np.float64(0.5)).tolist() == [0, 0.5, 1]
+    assert lucid.arange(0, 5, np.int64(2)).tolist() == [0, 2, 4]
     with pytest.raises(TypeError, match="arange: stop is Tensor"):
         lucid.arange(lucid.tensor([3]))
+
+
+@pytest.mark.parametrize("size", [2.0, True, [2]])
+def test_tensors_that_are_no_whole_number_are_no_size(size: Any) -> None:
+    with pytest.raises(TypeError, match=r"a tensor .*\[.*\] is no size or index, expected int64\[\]"):
+        lucid.zeros(lucid.tensor(size))
+
+
+def test_diagonals_and_steps_take_sizes_from_tensors() -> None:
+    def model(x: Any) -> Any:
+        count = lucid.tensor(x.shape[0])
+        return lucid.eye(count, count + 1), lucid.linspace(0, 1, count * 2)
+
+    assert_parity(model, ("L",))
 
 
 def test_ranges_and_diagonals_of_symbolic_sizes() -> None:

@@ -226,7 +226,9 @@ def arange(
 
 
 def _number_in(bound: Any) -> Any:
-    """The number in a tensor without axes, or the size that it is while tracing."""
+    """The number in a tensor without axes, or the size that it is while tracing; of NumPy's numbers Python's."""
+    if isinstance(bound, np.generic):
+        return bound.item()
     if not isinstance(bound, Tensor) or bound.ndim:
         return bound
     return bound.to_size() if bound.dtype.kind == "int" else bound.item()
@@ -254,6 +256,7 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike | None = N
     Raises:
         ValueError: for a negative number of steps.
     """
+    steps = as_size("linspace", steps)
     if isinstance(steps, int) and steps < 0:
         raise ValueError(f"linspace: steps is {steps}, expected 0 or more")
     type_ = float32 if dtype is None else as_dtype(dtype)
@@ -269,8 +272,9 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike | None = N
 @function
 def eye(rows: Size, columns: Size | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Ones on the diagonal of a matrix, zeros elsewhere; sizes may be symbolic while tracing."""
+    rows, columns = (as_size("eye", size) for size in (rows, rows if columns is None else columns))
     if isinstance(rows, Dim) or isinstance(columns, Dim):
-        places = unsqueeze(arange(rows), 1) == arange(rows if columns is None else columns)
+        places = unsqueeze(arange(rows), 1) == arange(columns)
         return places.astype(float32 if dtype is None else dtype)
     return Tensor.from_array(np.eye(rows, columns, dtype=as_dtype(float32 if dtype is None else dtype).numpy))
 

@@ -231,7 +231,10 @@ class TensorValue:
         return int(self._known("int()"))
 
     def __index__(self) -> int:
-        return self._known("int()").__index__()
+        array = self._known("int()")
+        if array.ndim or self.dtype.kind != "int":
+            raise TypeError(f"a tensor {self.spec} is no size or index, expected int64[], a whole number without axes")
+        return array.__index__()
 
     def __float__(self) -> float:
         return float(self._known("float()"))
