@@ -189,6 +189,10 @@ def test_the_page_of_a_task_answers_as_numpy_does(task: str, browser: Any, tmp_p
     arrays = [np.asarray(each.softmax(1 if task == "question-answering" else -1))[0] for each in _tensors(found)]
     wanted = _answers(task, tokenizer, encoded, *arrays)
     chromium.wait_until(lambda: answer.text.split("\n") == wanted, browser)
+    note = browser.find_element("id", "note")
+    assert note.text == ""
+    browser.execute_script(script, browser.find_element("id", "text"), "a " * 1000)
+    chromium.wait_until(lambda: re.fullmatch(r"The text is cut to \d+ tokens\.", note.text) is not None, browser)
 
 
 def _tensors(found: Any) -> list[lucid.Tensor]:

@@ -48,7 +48,7 @@ def status(browser: Any) -> str:
 def chosen(browser: Any, *files: Path) -> list[list[str]]:
     """The lines that the page shows of each file."""
     browser.find_element("id", "files").send_keys("\n".join(map(str, files)))
-    chromium.wait_until(lambda: f"{len(files)} images in " in status(browser), browser)
+    chromium.wait_until(lambda: f"{len(files)} image{'s' * (len(files) != 1)} in " in status(browser), browser)
     return [caption.text.split("\n") for caption in browser.find_elements("css selector", "figcaption")]
 
 
