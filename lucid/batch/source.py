@@ -104,7 +104,10 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 def no_column(name: str, where: str, columns: Sequence[str]) -> KeyError:
     """The error for a missing column."""
-    return KeyError(f"{where}: has no column {name!r}; its columns are {', '.join(columns) or 'none'}")
+    message = f"{where}: has no column {name!r}; its columns are {', '.join(columns) or 'none'}"
+    if len(columns) == 1 and name in columns[0].split(";"):
+        message += "; save it with commas between the columns, not semicolons"
+    return KeyError(message)
 
 
 def check_ids(source: Source, column: str) -> None:

@@ -425,6 +425,11 @@ def test_wrong_input(predictor, tmp_path, columns, options, error, message):
         ({"a.jsonl": b'{"text": "a"}\n', "b.csv": b"text\na\n"}, ValueError, "expected files of one kind"),
         ({"a.docx": b"a"}, ValueError, "expected files of one kind .*, got .*a.docx"),
         ({"a.jsonl": b'{"body": "a"}\n'}, KeyError, "has no column 'text'; its columns are body"),
+        (
+            {"a.csv": b"text;label\na;b\n"},
+            KeyError,
+            "are text;label; save it with commas between the columns, not semi",
+        ),
         ({"a.jsonl": b"\n"}, ValueError, "has no rows"),
         ({"a.csv": b'text\n"a\nb'}, ValueError, "the record at line 2 is not CSV: unexpected end of data"),
         ({"a.csv": b"text,text\na,b\n"}, ValueError, "a.csv: has two columns of the name 'text'; rename one of them"),
