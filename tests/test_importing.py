@@ -53,6 +53,14 @@ def _attended(query: np.ndarray, key: np.ndarray, slope: float) -> np.ndarray:
 
 
 PAIRS = {
+    "elements of the flattened tensor": (
+        TABLE["aten.take_along_dim.default"](of(X), of(np.array([5, 0]))),
+        X.reshape(-1)[[5, 0]],
+    ),
+    "elements at places of one row": (
+        TABLE["aten.take_along_dim.default"](of(X[0]), of(np.array([[1, 0]])), 1),
+        X[0][:, [1, 0]],
+    ),
     "addmv": (
         TABLE["aten.addmv.default"](of(X[0, :, 0]), of(X[0]), of(X[1, 0]), beta=2),
         2 * X[0, :, 0] + X[0] @ X[1, 0],

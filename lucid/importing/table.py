@@ -188,7 +188,7 @@ _ROWS: dict[str, Function] = {
     "aten.index_select.default": Tensor.index_select,
     "aten.index_add.default": lambda x, axis, index, source, alpha=1: x.index_add(axis, index, source, alpha=alpha),
     "aten.gather.default": lambda x, axis, index, sparse_grad=False: x.gather(axis, index),
-    "aten.take_along_dim.default": lambda x, index, axis=None: x.gather(axis, index),
+    "aten.take_along_dim.default": ops.take_along_dim,
     "aten.scatter.src value": Tensor.scatter,
     "aten.scatter_add.default": Tensor.scatter_add,
     "aten.masked_fill.Scalar Tensor": Tensor.masked_fill,
