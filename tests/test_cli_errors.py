@@ -250,7 +250,7 @@ def test_a_cache_is_named_below_the_home_folder(tmp_path, monkeypatch):
 # Streams that are closed ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(os.name != "posix", reason="by a shell")
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes the streams")
 @pytest.mark.parametrize("closed", ['"$@" >&- 2>&- <&-', '"$@" 2>&1 | true', '"$@" | head -c 1'])
 def test_a_command_does_its_work_though_nobody_reads_what_it_prints(closed, folder, tmp_path):
     """rich would end the process at the first line that has no reader, before a file is written."""

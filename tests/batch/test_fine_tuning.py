@@ -20,6 +20,7 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.runtime import Training, TrainingError
+from tests.batch.rows import write_rows
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
 from tests.layout_checkpoints import whole
@@ -34,11 +35,6 @@ ROWS = [{"text": ("pay " if row % 2 else "send ") + "abcdefgh"[: row % 8 + 1], "
 QUICK: dict[str, Any] = {"task": "text-classification", "num_train_epochs": 2, "batch_size": 6, "learning_rate": 0.02}
 
 
-def written(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return whole(tmp_path_factory.mktemp("encoder") / "encoder", "sentences/cls")
@@ -51,7 +47,7 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("data") / "rows.jsonl", ROWS)
+    return write_rows(tmp_path_factory.mktemp("data") / "rows.jsonl", ROWS)
 
 
 # What is learned ------------------------------------------------------------------------------------------------------
@@ -92,7 +88,7 @@ TALKS = [
 def test_each_task_is_learned_and_read_again(
     rows: Any, source: str, options: Any, metric: str, kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    place = written(tmp_path / "rows.jsonl", rows)
+    place = write_rows(tmp_path / "rows.jsonl", rows)
     settings = TrainingOptions(num_train_epochs=3, batch_size=10, **options)
     history = fine_tune(request.getfixturevalue(source), place, tmp_path / "out", settings)
     assert len(history) == 3 and metric in history[-1]
@@ -135,7 +131,7 @@ def test_a_quantized_checkpoint_is_trained_as_floats(encoder: Path, tmp_path: Pa
     source = shutil.copytree(encoder, tmp_path / "source")
     lucid.models.save(small, encoder, source)
     options = TrainingOptions(batch_size=20, learning_rate=0.01, val_set_size=0, freeze="embeddings.*")
-    fine_tune(source, written(tmp_path / "rows.jsonl", PAIRS), tmp_path / "out", options)
+    fine_tune(source, write_rows(tmp_path / "rows.jsonl", PAIRS), tmp_path / "out", options)
     model = lucid.models.load(tmp_path / "out")
     assert not any(isinstance(module, nn.QuantizedWeight) for module in model.modules())
 
@@ -143,7 +139,7 @@ def test_a_quantized_checkpoint_is_trained_as_floats(encoder: Path, tmp_path: Pa
 def test_it_stops_early_and_writes_the_best_weights(encoder: Path, data: Path, tmp_path: Path) -> None:
     options = {**QUICK, "learning_rate": 1.0, "early_stopping_patience": 2, "num_train_epochs": 9, "eval_steps": 1}
     rows = [{**row, "label": 1 - int(str(row["label"]))} for row in ROWS[:4]]  # of which training takes it away
-    options["eval_dataset"] = [str(written(tmp_path / "eval.jsonl", rows))]
+    options["eval_dataset"] = [str(write_rows(tmp_path / "eval.jsonl", rows))]
     history = fine_tune(encoder, data, tmp_path / "out", TrainingOptions(**options))
     losses = [entry["eval_loss"] for entry in history]
     assert len(losses) == losses.index(min(losses)) + 3 < 36
@@ -295,7 +291,7 @@ def test_another_source_or_other_options_do_not_go_on(
     other = whole(tmp_path / "other", "sentences/cls")
     weights = lucid.load(other / "model.safetensors")
     lucid.save(other / "model.safetensors", {name: array + 0.5 for name, array in weights.items()})
-    more = written(tmp_path / "more.jsonl", ROWS[:6])
+    more = write_rows(tmp_path / "more.jsonl", ROWS[:6])
     for arguments, message in (
         ((other, data, INTERRUPTED), r"whose source differed.*model.safetensors is new or has changed"),
         ((encoder, more, INTERRUPTED), r"whose data differed.*more.jsonl is new or has changed"),
@@ -417,7 +413,7 @@ def test_what_cannot_be_learned_from_is_named_and_leaves_nothing(
     place = whole(tmp_path / source, variants[source]) if source in variants else request.getfixturevalue(source)
     with pytest.raises((ValueError, KeyError), match=message):
         fine_tune(
-            place, written(tmp_path / "r.jsonl", rows), tmp_path / "run" / "out", TrainingOptions(**QUICK | options)
+            place, write_rows(tmp_path / "r.jsonl", rows), tmp_path / "run" / "out", TrainingOptions(**QUICK | options)
         )
     assert os.listdir(tmp_path / "run") == []
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lucid
+from tests.batch.rows import write_rows
 from tests.layout_checkpoints import whole
 from tests.training_cases import CASES
 
@@ -35,8 +36,7 @@ def test_each_step_has_the_loss_of_torch_and_the_last_its_weights(case: str, tmp
     """tools/goldens/training.py trains in torch, with transformers' schedules and groups of decay, and peft."""
     expected = {name.partition("/")[2]: array for name, array in STORED.items() if name.partition("/")[0] == case}
     source = CASES[case].source(tmp_path / "source")
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps(row) + "\n" for row in CASES[case].rows), encoding="utf-8")
+    rows = write_rows(tmp_path / "rows.jsonl", CASES[case].rows)
     history = fine_tune(source, rows, tmp_path / "out", TrainingOptions(**CASES[case].all_options))
     losses = expected.pop("losses")
     np.testing.assert_allclose([entry["train_loss"] for entry in history], losses, rtol=2e-5, atol=2e-5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from tokenizers.processors import TemplateProcessing
 
 import lucid
 from lucid.files.weights import WeightsError
+from tests.batch.rows import write_rows
 from tests.chat.checkpoints import checkpoint
 from tests.layout_checkpoints import whole
 from tests.models import goldens
@@ -27,11 +27,6 @@ from lucid.batch.training_tasks import Columns, Generation, Labels, Similarity
 from lucid.generation.chat import load_tokenizer
 
 FROZEN = ("embeddings.*", "encoder.*")  # so that a step is exported in no time
-
-
-def written(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +101,14 @@ def test_rows_of_which_something_is_cut_off_are_counted(tmp_path: Path) -> None:
 
 def test_a_head_of_one_number_is_no_head_for_classes(tmp_path: Path) -> None:
     source = whole(tmp_path / "source", "tasks/bert_reranking")
-    rows = written(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
     with pytest.raises(ValueError, match="its head has num_labels 1 and problem_type .*, expected two classes or more"):
         fine_tune(source, rows, tmp_path / "out", TrainingOptions(task="text-classification"))
 
 
 def test_a_text_without_the_end_where_a_class_is_read_is_an_error(tmp_path: Path) -> None:
     source = whole(tmp_path / "source", "bart/text_classification")
-    rows = written(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
     with pytest.raises(ValueError, match="row 0, .*: its tokens lack the end, id 2, at which the model reads"):
         fine_tune(source, rows, tmp_path / "out", TrainingOptions(task="text-classification"))
 
@@ -122,7 +117,7 @@ def test_a_decoder_without_an_id_of_padding_is_no_classifier_of_batches(tmp_path
     source = whole(tmp_path / "source", "tasks/llama_text_classification")
     config = json.loads((source / "config.json").read_text())
     (source / "config.json").write_text(json.dumps({**config, "pad_token_id": None}))
-    rows = written(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
     with pytest.raises(ValueError, match="the config of the checkpoint has no pad_token_id, before which"):
         fine_tune(source, rows, tmp_path / "out", TrainingOptions(task="text-classification"))
 
@@ -140,7 +135,7 @@ def test_batches_are_padded_by_the_id_that_the_model_knows(tmp_path: Path) -> No
 
 def test_adapters_are_not_on_a_head_that_is_trained_whole(encoder: Path, tmp_path: Path) -> None:
     """peft would leave them out when it reads the folder."""
-    rows = written(tmp_path / "rows.jsonl", [{"text": "ab"[row % 2], "label": row % 2} for row in range(4)])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"text": "ab"[row % 2], "label": row % 2} for row in range(4)])
     options = TrainingOptions(
         task="text-classification", num_train_epochs=1, lora=2, target_modules=["dense"], val_set_size=0
     )
@@ -167,7 +162,7 @@ def test_networks_with_experts_get_no_adapters(variant: str) -> None:
 def test_a_pair_that_would_be_a_step_of_its_own_belongs_to_the_last_one(encoder: Path, tmp_path: Path) -> None:
     """Alone its loss would be 0, in training and in the mean of an evaluation."""
     words = "abcdefghijk"
-    rows = written(tmp_path / "rows.jsonl", [{"anchor": word, "positive": f"z{word}z"} for word in words])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"anchor": word, "positive": f"z{word}z"} for word in words])
     options: dict[str, Any] = {"batch_size": 5, "num_train_epochs": 2, "eval_steps": 1, "val_set_size": 0}
     history = fine_tune(encoder, rows, tmp_path / "out", TrainingOptions(**options, freeze=["embeddings.*"]))
     assert [entry["step"] for entry in history] == [1, 2, 3, 4], "of 5 and 6 rows"
@@ -178,8 +173,8 @@ def test_a_pair_that_would_be_a_step_of_its_own_belongs_to_the_last_one(encoder:
 
 
 def test_one_pair_is_not_enough_to_evaluate_with(encoder: Path, tmp_path: Path) -> None:
-    rows = written(tmp_path / "rows.jsonl", [{"anchor": word, "positive": word} for word in "abcd"])
-    one = written(tmp_path / "one.jsonl", [{"anchor": "a", "positive": "b"}])
+    rows = write_rows(tmp_path / "rows.jsonl", [{"anchor": word, "positive": word} for word in "abcd"])
+    one = write_rows(tmp_path / "one.jsonl", [{"anchor": "a", "positive": "b"}])
     with pytest.raises(ValueError, match="that to evaluate with is 1, expected 2 or more of each"):
         fine_tune(encoder, rows, tmp_path / "out", TrainingOptions(eval_dataset=[str(one)]))
 
@@ -197,7 +192,7 @@ def test_a_json_array_is_named_with_what_to_do(text: str, encoder: Path, tmp_pat
 def test_a_flipped_byte_in_a_checkpoint_is_noticed(
     encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = written(tmp_path / "rows.jsonl", [{"text": "ab"[row % 2], "label": row % 2} for row in range(12)])
+    data = write_rows(tmp_path / "rows.jsonl", [{"text": "ab"[row % 2], "label": row % 2} for row in range(12)])
     options = TrainingOptions(
         task="text-classification", batch_size=4, freeze=FROZEN, save_steps=1, eval_steps=1, early_stopping_patience=9
     )

@@ -20,8 +20,8 @@ from tests.serving.servers import Server, decoder, served
 from tests.waiting import until
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
-pytest.importorskip("selenium.webdriver", reason="needs selenium")
-Image = pytest.importorskip("PIL.Image")
+pytest.importorskip("selenium.webdriver", reason="needs selenium, which drives the browser")
+Image = pytest.importorskip("PIL.Image", reason="needs the extra batch, for images")
 
 from tests.consumers import chromium  # noqa: E402  # it needs selenium
 
