@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -149,6 +151,26 @@ def test_a_wrong_expression_or_grammar_is_refused(vocabulary: Vocabulary) -> Non
         vocabulary.grammar("a" * 10_000_000)
     with pytest.raises(TypeError, match="the JSON schema is a bool, expected an object"):
         vocabulary.json_schema(True)  # type: ignore[arg-type]
+
+
+def test_rules_that_lead_to_thousands_of_others_end_no_process() -> None:
+    """The library descends from rule to rule: on a stack of usual size this was a crash, also of a server."""
+    code = """
+from tests.test_constraints import EOS, tokenizer
+from lucid.generation import Vocabulary
+vocabulary = Vocabulary(tokenizer().to_str(), [EOS])
+rules = [f'r{n}: ("a" r{n + 1})*' for n in range(9000)]
+deep = {f"d{n}": {"properties": {"a": {"$ref": f"#/$defs/d{n + 1}"}}, "required": ["a"]} for n in range(2500)}
+made = [
+    vocabulary.grammar("\\n".join(["start: r0", *rules, 'r9000: "b"'])),
+    vocabulary.json_schema({"$ref": "#/$defs/d0", "$defs": {**deep, "d2500": {}}}),
+]
+for constraint in made:
+    matcher = constraint.matcher()
+    print(constraint.kind, matcher.allowed([]).sum() > 0, end="; ")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("grammar True; JSON schema True; ", 0), done.stderr
 
 
 def test_an_answer_must_be_able_to_end(vocabulary: Vocabulary) -> None:

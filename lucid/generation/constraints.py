@@ -6,7 +6,9 @@ The library llguidance (extra `structured`) compiles them and says after each to
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -18,6 +20,10 @@ from lucid.core.words.safe_text import visible
 
 LONGEST = 1 << 18
 """Characters of a schema, expression or grammar: compiling takes some milliseconds for each thousand."""
+_STACK = 256 << 20
+"""Bytes of stack to compile on. llguidance descends from rule to rule, up to 13 kB each, and a stack that ends ends the
+process. As many rules as LONGEST leaves room for take a quarter of this."""
+_STARTING = threading.Lock()  # the size of stacks is set for all threads that start
 _WHITESPACE = r"[ \n]?"  # between the parts of JSON; without a bound a model may write spaces until its tokens end
 
 
@@ -80,7 +86,7 @@ class Vocabulary:
         return self._constraint("grammar", self._library.LLMatcher.grammar_from_lark(lark))
 
     def _constraint(self, kind: str, grammar: str) -> Constraint:
-        start = self._library.LLMatcher(self._tokens, grammar, log_level=0)
+        start = _deeply(lambda: self._library.LLMatcher(self._tokens, grammar, log_level=0))
         if start.is_error():
             raise ValueError(f"constraint: the {kind} cannot be read: {_reason(start)}")
         first = start.deep_copy()
@@ -138,6 +144,19 @@ class Matcher:
 def _reason(matcher: Any) -> str:
     """llguidance's error message, without its state."""
     return visible(matcher.get_error().partition("\n<state>")[0].strip()[:300])
+
+
+def _deeply(compute: Callable[[], Any]) -> Any:
+    """Call a function in a thread with a large stack."""
+    with _STARTING:
+        usual = threading.stack_size(_STACK)
+        try:
+            thread = ThreadPoolExecutor(1)
+            result = thread.submit(compute)  # starts it
+        finally:
+            threading.stack_size(usual)
+    with thread:
+        return result.result()
 
 
 def _check_length(kind: str, text: str) -> None:
