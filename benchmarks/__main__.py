@@ -59,6 +59,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "products": products.products,
     "encoders": encoders.encoders,
     "few_bits": few_bits.decoders,
+    "billion": few_bits.billion,
     "experts": experts.layers,
     "capacity": decoding.capacity,
     "overhead": decoding.overhead,

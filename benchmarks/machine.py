@@ -25,6 +25,7 @@ LIBRARIES = (
     "jax2onnx",
     "transformers",
     "onnxruntime-genai",
+    "llama-cpp-python",
     "openvino",
 )
 

@@ -9,6 +9,7 @@ jax: ModuleType | None
 transformers: ModuleType | None
 peft: ModuleType | None
 genai: ModuleType | None
+llama_cpp: ModuleType | None
 openvino: ModuleType | None
 
 try:
@@ -45,6 +46,13 @@ except ModuleNotFoundError:
     genai = None
 else:
     genai = genai_peer
+
+try:
+    from benchmarks import llama_cpp_peer
+except ModuleNotFoundError:
+    llama_cpp = None
+else:
+    llama_cpp = llama_cpp_peer
 
 try:
     from benchmarks import openvino_peer

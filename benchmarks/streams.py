@@ -11,12 +11,15 @@ from pathlib import Path
 import numpy as np
 
 import lucid
+from benchmarks import peers
 from benchmarks.bench import LUCID, Bench
-from benchmarks.decoders import export, prompts, smollm2
-from benchmarks.decoding import PROMPT_LENGTH, TimedSession
+from benchmarks.decoders import Decoding, export, prompts, smollm2, smollm2_file
+from benchmarks.decoding import PROMPT_LENGTH, TRANSFORMERS, TimedSession
+from benchmarks.few_bits import LLAMA_CPP
 from benchmarks.harness import Quartiles
 from benchmarks.results import Cell, Goal, Line
 from lucid.generation import Engine
+from lucid.models.llama import Llama
 
 ALONE, AGAIN = "one after the other", "read from the start"
 AT_ONCE, LONG, SHORT, TURNS, NEW = 8, 2000, 20, 1500, 20
@@ -35,7 +38,24 @@ def engine(bench: Bench) -> list[Line]:
             folder.mkdir()
             session = TimedSession(export(decoder, folder), threads=bench.threads)
             lines += _lines(bench, name, session, goal)
+        if peers.transformers is not None:
+            batch = peers.transformers.TransformersDecoding(peers.transformers.decoder(model), AT_ONCE, PROMPT_LENGTH)
+            lines.append(_beside(bench, "float32", model, Path(scratch), TRANSFORMERS, batch))
+        file = smollm2_file()
+        if file is not None and peers.llama_cpp is not None:
+            batch = peers.llama_cpp.LlamaCppDecoding(file, AT_ONCE, PROMPT_LENGTH, bench.threads)
+            lines.append(_beside(bench, "Q4_1", Llama.from_pretrained(file), Path(scratch), LLAMA_CPP, batch))
     return lines
+
+
+def _beside(bench: Bench, name: str, model: Llama, scratch: Path, base: str, batch: Decoding) -> Line:
+    """A step of several answers in the engine, and that of another program, which reads them as a batch."""
+    folder = scratch / f"beside {name}"
+    folder.mkdir()
+    many = Streams(TimedSession(export(model, folder), threads=bench.threads), AT_ONCE)
+    slow = replace(bench, effort=replace(bench.effort, least=3))
+    work = f"{name}: a token of each of {AT_ONCE} answers, beside {base.split(',')[0]}"
+    return slow.line("engine", work, base, {base: batch.step, LUCID: many.step})
 
 
 def _lines(bench: Bench, name: str, session: TimedSession, goal: float) -> list[Line]:

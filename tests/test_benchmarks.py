@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ from benchmarks import (
 )
 from benchmarks.bench import Bench
 from benchmarks.cores import Cores
+from benchmarks.decoders import LucidDecoding, session_of
 from benchmarks.graphs import exact, node, runner, unit_normal
 from benchmarks.harness import Effort, Quartiles, compare
 from benchmarks.memory import Peak
@@ -45,6 +47,7 @@ from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
+from lucid.runtime import Session
 from tests.waiting import PATIENCE
 
 INSTANT = Effort(rounds=3, least=1, limit=0.0, seconds=0.0, pause=0.0, warm_up=0.0, patience=0.0)
@@ -150,14 +153,28 @@ def test_decoding_of_tiny_size(section: str, monkeypatch: pytest.MonkeyPatch) ->
     assert all(cell.value.median > 0 for found in results.lines for cell in found.cells.values())
 
 
-def test_many_requests_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
+class Beside(NamedTuple):
+    """Stands for transformers, by our own decoder."""
+
+    folder: Path
+
+    def decoder(self, model: GPT2) -> Session:
+        return session_of(model, self.folder, threads=1)
+
+    TransformersDecoding = LucidDecoding
+
+
+def test_many_requests_of_tiny_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tiny = GPT2(GPT2Config(vocab_size=1100, hidden_size=32, num_layers=1, num_heads=2, max_positions=80))
     for name, size in {"PROMPT_LENGTH": 4, "AT_ONCE": 2, "LONG": 70, "SHORT": 3, "TURNS": 9, "NEW": 2}.items():
         monkeypatch.setattr(streams, name, size)
     monkeypatch.setattr(streams, "smollm2", lambda: tiny)
+    monkeypatch.setattr(streams, "smollm2_file", lambda: None)
+    monkeypatch.setattr(streams.peers, "transformers", Beside(tmp_path))
     results = Results(dict(MACHINE))
     results.replace("engine", streams.engine(Bench(INSTANT, threads=1)))
-    assert [found.work.split(":")[0] for found in results.lines] == ["float32"] * 4 + ["4 bits"] * 4
+    assert [found.work.split(":")[0] for found in results.lines] == ["float32"] * 4 + ["4 bits"] * 4 + ["float32"]
+    assert results.lines[-1].base == "transformers" and results.lines[-1].cells["Lucid"].ratio is not None
     assert "of each of 2 answers" in report.terminal(results, "engine")
 
 
