@@ -55,6 +55,10 @@ OPTIONS: list[tuple[float, dict[str, Any]]] = [
     (0.2, {"top_k": 5}),
     (0.2, {"repetition_penalty": 1.3}),
     (0.2, {"frequency_penalty": 0.5}),
+    (0.2, {"logit_bias": {"9": 2.5}}),
+    (0.2, {"stop": ["e", "th"]}),
+    (0.2, {"prompt_lookup_num_tokens": 4}),
+    (0.1, {"regex": "[a-m ]{3,30}"}),
     (0.1, {"n": 2}),
     (0.2, {"logprobs": True}),
 ]
