@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from lucid.cli.app import app
+from lucid.cli.app import parser
 from tests.console import LUCID, in_process
 from tests.waiting import PATIENCE
 
-COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]  # a group
+COMMANDS = sorted(parser().commands)
 ROOT = Path(__file__).parents[1]
 
 

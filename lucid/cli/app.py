@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from lucid.cli.errors import USAGE
 from lucid.cli.help import CommandHelp, GroupHelp
@@ -63,6 +65,12 @@ def _main(
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(USAGE)
+
+
+@cache
+def parser() -> Any:
+    """The parser of command lines, which typer makes of all options: called with words, it returns a `Command`."""
+    return get_command(app)
 
 
 def run_command(options: Command) -> int:

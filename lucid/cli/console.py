@@ -14,7 +14,7 @@ from types import TracebackType
 
 import typer
 
-from lucid.cli.app import app, run_command
+from lucid.cli.app import parser, run_command
 from lucid.cli.errors import FAILED, OK, CommandError, short
 from lucid.cli.guard import supervise
 from lucid.cli.kept_exports import by_checkpoint
@@ -33,8 +33,9 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     supervise(_report)
     warnings.showwarning = _show_warning
+    sys.excepthook = _report_uncaught
     try:
-        parsed = app(standalone_mode=False)
+        parsed = parser()(standalone_mode=False)
         code = run_command(parsed) if isinstance(parsed, Command) else int(parsed or OK)
         if code == _INTERRUPTED:  # how typer passes Ctrl-C on
             _report("interrupted", code)
@@ -50,8 +51,6 @@ def main() -> None:
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
         code = OK
-    finally:
-        sys.excepthook = _report_uncaught  # typer has set its own
     sys.exit(code)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 import lucid
-from lucid.cli.app import app, run_command
+from lucid.cli.app import parser, run_command
 from tests.layout_checkpoints import whole
 from tests.smollm2 import smollm2
 
@@ -53,7 +53,7 @@ def exported(variant: str, layout: str, *options: str) -> Path:
     name = "-".join([variant.replace("/", "-"), layout, *options]).replace("--", "")
     command = ["export", checkpoint(variant).name, "--for", layout, "-o", name, *options]
     with contextlib.chdir(WORK), contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert run_command(app(command, standalone_mode=False)) == 0, printed.getvalue()
+        assert run_command(parser()(command, standalone_mode=False)) == 0, printed.getvalue()
     return WORK / name
 
 

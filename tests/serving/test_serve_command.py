@@ -127,7 +127,7 @@ def test_chat_generate_and_serve_export_once_together(tmp_path: Path, monkeypatc
 def test_starts_at_the_same_time_export_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exported = pytest.importorskip("lucid.cli.exported_source")
     monkeypatch.setenv("LUCID_CACHE", str(tmp_path / "caches"))
-    options = pytest.importorskip("lucid.cli.app").app(
+    options = pytest.importorskip("lucid.cli.app").parser()(
         ["serve", str(checkpoint(tmp_path / "smol"))], standalone_mode=False
     )
     written, write = [], exported.write_folder
