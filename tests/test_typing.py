@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tools.check_types import check, ship
+from tools.check_types import check, differing, for_another_system, ship
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,3 +56,20 @@ def test_a_call_is_typed_as_forward_is(tmp_path: Path) -> None:
     assert {(int(number), code) for number, code in found} == {(number, mark[1]) for number, mark in marks if mark}, (
         printed
     )
+
+
+def test_modules_that_may_differ_on_another_system_are_checked_for_it(tmp_path: Path) -> None:
+    sources = {
+        "locks": "import sys\nif sys.platform != 'win32':\n    import fcntl as fcntl\n",
+        "forks": "import os.path\n\ndef fork() -> None:\n    os.fork()\n",
+        "users": "from pack import locks\n\ndef lock() -> None:\n    locks.fcntl.flock(1, 2)\n",
+        "alike": "import math\n\ndef half() -> float:\n    return math.pi / 2\n",
+    }
+    (tmp_path / "pack").mkdir()
+    for name, text in {"__init__": "", **sources}.items():
+        (tmp_path / "pack" / f"{name}.py").write_text(text, encoding="utf-8")
+    assert differing(tmp_path) == {"pack.locks", "pack.forks", "pack.users"}
+    assert check(tmp_path, *for_another_system(tmp_path), system="linux").returncode == 0
+    printed = check(tmp_path, *for_another_system(tmp_path), system="win32").stdout
+    found = re.findall(r"^pack.(\w+)\.py:\d+: error: .*\[([\w-]+)\]$", printed, re.M)
+    assert sorted(found) == [("forks", "attr-defined"), ("users", "attr-defined")], printed
