@@ -6,6 +6,9 @@ config::
     [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
      {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
      {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]
+
+A Router has routes with modules of their own: of those that begin with an encoder there has to be one, as that of
+documents where queries are a table of weights.
 """
 
 from __future__ import annotations
@@ -53,10 +56,10 @@ DENSE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "torch.nn.modules.activation.Sigmoid": lambda x: x.sigmoid(),
 }
 
-MODULES = "modules.json"
+MODULES, ROUTES = "modules.json", "router_config.json"
 PREFIX = "sentence_layers"  # of the names of their parameters in a model
 
-_ENCODER = "Transformer"
+_ENCODER, _ENCODERS, _ROUTER = "Transformer", ("Transformer", "MLMTransformer"), "Router"
 _FAMILIES = ("sentence_transformers.", "pylate.models.Dense.")  # of types; PyLate has a Dense of its own
 _PLAIN_NAME = re.compile(r"[\w-]{1,100}", re.ASCII)
 _MODES = {  # by mode the option that older files have for it, in the order in which the results are joined
@@ -158,6 +161,8 @@ def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
     if not folder.is_dir() or not path.exists():
         return None
     lines = [_read_line(line, str(path), first=not index) for index, line in enumerate(_listed(path))]
+    if lines[0] == (_ROUTER, ""):
+        lines = [*_route(folder), *lines[1:]]
     kinds = [kind for kind, _ in lines]
     if kinds == [_ENCODER]:  # of a cross-encoder, whose head is the model's own
         return None
@@ -178,15 +183,30 @@ def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
     return SentenceModules(folder / lines[0][1], tuple(layers), folder, task)
 
 
+def _route(folder: Path) -> list[tuple[str, str]]:
+    """The kinds and paths of the modules of a Router's one route with an encoder."""
+    path = folder / ROUTES
+    options = Config(read_json(path), str(path))
+    types, structure = options.get("types", dict), options.get("structure", dict)
+    routes = {
+        name: [_read_line({"type": types.get(part), "path": part}, str(path), first=False) for part in parts]
+        for name, parts in structure.items()
+        if isinstance(parts, list) and parts
+    }
+    encoders = {name: lines for name, lines in routes.items() if lines[0][0] in _ENCODERS}
+    if len(encoders) != 1:
+        alone = ", ".join(lines[0][1] for lines in encoders.values())
+        raise ConfigError(
+            f"{path}: {len(encoders)} of its routes {', '.join(routes)} begin with a {_ENCODER}, expected one; "
+            + (f"to read one encoder alone, give its folder: {alone}" if alone else "its library computes the others")
+        )
+    return next(iter(encoders.values()))
+
+
 def _alone(folder: Path, name: str) -> str:
     """What to do with modules that are not known: the first may be a checkpoint by itself."""
     if not (folder / name / "config.json").exists():
-        inside = sorted(path.parent.name for path in (folder / name).glob("*Transformer/config.json"))  # of a Router
-        return (
-            f"to read one encoder alone, give its folder: {', '.join(inside)}"
-            if inside
-            else ("its library computes it, Lucid does not")
-        )
+        return "its library computes it, Lucid does not"
     if name:
         return f"to read {name} alone, give the folder {folder / name}"
     return "to read the encoder alone, give the task feature-extraction"

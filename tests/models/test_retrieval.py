@@ -46,6 +46,54 @@ def test_splade_weighs_every_token_there_is(tmp_path: Path, strategy: str, activ
     assert_parity(model)
 
 
+def routed(tmp: Path, **routes: list[tuple[str, dict[str, Any] | None]]) -> Path:
+    """A Router of sentence-transformers: for each route its modules, each with options, or None for the encoder."""
+    source = tmp / "router"
+    source.mkdir()
+    (source / "modules.json").write_text(json.dumps([{"type": "sentence_transformers.models.Router", "path": ""}]))
+    structure = {
+        route: [f"{route}_{place}_{kind}" for place, (kind, _) in enumerate(modules)]
+        for route, modules in routes.items()
+    }
+    parts = {name: part for route, names in structure.items() for name, part in zip(names, routes[route], strict=True)}
+    types = {name: f"{OLD}.{kind}" for name, (kind, _) in parts.items()}
+    (source / "router_config.json").write_text(json.dumps({"types": types, "structure": structure, "parameters": {}}))
+    for name, (_, options) in parts.items():
+        if options is None:
+            shutil.copytree(goldens.folder("tasks/distilbert_fill_mask"), source / name)
+        else:
+            (source / name).mkdir()
+            (source / name / "config.json").write_text(json.dumps(options))
+    return source
+
+
+SPLADE = [("MLMTransformer", None), ("SpladePooling", {"pooling_strategy": "max"})]
+
+
+def test_a_router_with_one_encoder_is_read_as_its_route(tmp_path: Path) -> None:
+    """As SPLADE for documents alone, whose queries are a table of weights."""
+    source = routed(tmp_path, query=[("SparseStaticEmbedding", {"frozen": False})], document=SPLADE)
+    model = lucid.models.load(source)
+    assert model.checkpoint.task == "sparse-encoding"
+    np.testing.assert_allclose(answer(model), EXPECTED["max relu"], atol=2e-5)
+    (tmp_path / "saved").mkdir()
+    lucid.models.save(model, source, tmp_path / "saved")
+    np.testing.assert_array_equal(answer(lucid.models.load(tmp_path / "saved")), answer(model))
+
+
+def test_a_router_with_several_encoders_names_their_folders(tmp_path: Path) -> None:
+    source = routed(tmp_path, query=SPLADE, document=SPLADE)
+    message = "2 of its routes query, document begin with a Transformer, expected one; .* query_0_MLM.*, document_0_MLM"
+    with pytest.raises(ConfigError, match=rf"router_config\.json: {message}"):
+        lucid.models.load(source)
+
+
+def test_a_router_without_an_encoder_is_refused(tmp_path: Path) -> None:
+    source = routed(tmp_path, query=[("SparseStaticEmbedding", {"frozen": False})])
+    with pytest.raises(ConfigError, match="0 of its routes query begin with a Transformer, expected one; its library"):
+        lucid.models.load(source)
+
+
 def test_newer_files_call_the_first_module_transformer(tmp_path: Path) -> None:
     modules = (
         ("sentence_transformers.base.modules.transformer.Transformer", "", None),

@@ -163,15 +163,6 @@ def test_modules_that_are_not_understood_are_errors(tmp_path: Path, lines: list[
         lucid.models.load(listed(tmp_path, *lines))
 
 
-def test_a_router_names_the_encoders_that_can_be_read_alone(tmp_path: Path) -> None:
-    source = listed(tmp_path, (f"{ST}.Router", ""))
-    (source / "document_0_MLMTransformer").mkdir()
-    (source / "config.json").rename(source / "document_0_MLMTransformer" / "config.json")
-    message = "begins with Router, supported: Transformer; to read one encoder alone, give its folder: document_0_MLM"
-    with pytest.raises(ConfigError, match=message):
-        lucid.models.load(source)
-
-
 def test_an_encoder_of_t5_gives_sentence_embeddings(tmp_path: Path) -> None:
     """As sentence-t5 and GTR: a T5EncoderModel, the mean, a Dense without a bias, and lengths of 1."""
     source = shutil.copytree(goldens.folder("t5/v1_1"), tmp_path / "model")
