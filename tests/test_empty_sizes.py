@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
@@ -31,6 +32,14 @@ REFUSED = {
 
 # Where NumPy refuses and the exported model cannot: over no elements it gives the identity of the reduction.
 NEUTRAL = {"max": {"f": -np.inf, "i": -128}, "min": {"f": np.inf, "i": 127}}
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 3), ("N", 3)])
+def test_reduced_axes_count_from_the_front_where_there_may_be_no_elements(shape: tuple[Any, ...]) -> None:
+    """onnxruntime before 1.32 ignores negative axes of tensors without elements."""
+    model = to_onnx(lambda x: x.sum(-1), shape)
+    (axes,) = (onnx.numpy_helper.to_array(weight).tolist() for weight in model.graph.initializer)
+    assert axes == [1]
 
 
 @pytest.mark.parametrize("s", EXPORTED, ids=[s.name for s in EXPORTED])

@@ -38,6 +38,7 @@ from lucid.testing.original_parity import original_parity
 X = np.random.default_rng(0).normal(size=(3, 6, 8)).astype(np.float32)
 WIDE = np.float32([-89, -3, -0.5, -1e-4, 0, 1e-5, 0.7, 2, 80, 88])
 NAN = np.float32([-2, np.nan, 0, 3])
+SQUARE = np.float32(np.eye(8) * 3 + np.cos(np.arange(64)).reshape(8, 8))
 
 
 def of(array: np.ndarray) -> lucid.Tensor:
@@ -60,6 +61,11 @@ PAIRS = {
     "elements at places of one row": (
         TABLE["aten.take_along_dim.default"](of(X[0]), of(np.array([[1, 0]])), 1),
         X[0][:, [1, 0]],
+    ),
+    "gather of no indices": (f.gather(of(X[0, 0]), 0, of(np.zeros((2, 0), np.int64))), np.zeros((2, 0))),
+    "rows that solve an upper triangle": (
+        TABLE["aten.linalg_solve_triangular.default"](of(SQUARE), of(X[0, :2]), True, left=False),
+        X[0, :2] @ np.linalg.inv(np.triu(SQUARE)),
     ),
     "addmv": (
         TABLE["aten.addmv.default"](of(X[0, :, 0]), of(X[0]), of(X[1, 0]), beta=2),

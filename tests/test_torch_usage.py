@@ -11,7 +11,9 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.core.graph.types import Array
+from lucid.export import to_onnx
 from lucid.nn import functional as F
+from lucid.runtime import Session
 from lucid.testing import assert_parity
 
 TARGETS = ("any", "cpu", "portable")
@@ -330,6 +332,48 @@ def test_padding_with_elements_of_an_image_is_of_its_axes_as_in_torch(
         ValueError, match=rf"^pad: mode '{mode}' takes a pair for each axis .* got {pairs} pairs for \["
     ):
         F.pad(lucid.ones(*shape), [1] * 2 * pairs, mode)
+
+
+@pytest.mark.parametrize(
+    ("mode", "amounts", "expected"),  # by torch
+    [
+        ("replicate", (-4, 5), [3, 3, 3, 3, 3]),
+        ("replicate", (2, -3), [0, 0, 0]),
+        ("replicate", (-1, -1), [1, 2]),
+        ("reflect", (-2, 3), [2, 3, 2, 1, 0]),
+        ("circular", (-1, 2), [1, 2, 3, 1, 2]),
+    ],
+)
+def test_padding_repeats_elements_that_it_takes_away(mode: str, amounts: list[int], expected: list[int]) -> None:
+    x = lucid.arange(4.0).reshape(1, 1, 4)
+    assert F.pad(x, amounts, mode).tolist() == [[expected]]
+    with pytest.raises(ValueError, match=r"pad: \(-6, 1\) takes more elements than axis 2 of \[1, 1, 4\] has"):
+        F.pad(x, (-6, 1), mode)
+
+
+def test_numbers_of_repeats_are_computed_where_their_sum_is_known() -> None:
+    def repeated(x: lucid.Tensor, repeats: lucid.Tensor) -> lucid.Tensor:
+        return x.repeat_interleave(repeats, 1, output_size=5)
+
+    x, repeats = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([1, 0, 4])
+    session = Session(to_onnx(repeated, ("N", 3), lucid.spec(3, dtype="int64")))
+    (result,) = session.run({"x": x, "repeats": repeats}).values()
+    np.testing.assert_array_equal(result, np.repeat(x, repeats, 1))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.repeat(1, 1), lambda x: x.roll(0, 1), lambda x: lucid.ops.unsqueeze(x, ()), lambda x: x.flip(())],
+    ids=["repeat", "roll", "unsqueeze", "flip"],
+)
+def test_what_moves_nothing_is_no_node(function: Callable[[lucid.Tensor], lucid.Tensor]) -> None:
+    x = lucid.trace(function, ("N", "L"))
+    assert not list(x.nodes())
+
+
+def test_an_image_is_resized_along_its_last_axis_without_new_axes() -> None:
+    graph = lucid.trace(lambda x, y: F.interpolate(x, y.shape[2:], mode="bilinear"), (1, 2, 3, "w"), (1, 2, 3, "W"))
+    assert "unsqueeze" not in {node.op.name for node in graph.nodes()}
 
 
 def test_sizes_may_be_differences() -> None:

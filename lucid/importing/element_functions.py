@@ -70,8 +70,6 @@ def running_extreme(better: Callable[[Tensor, Tensor], Tensor]) -> Function:
     """The extremes so far and their last places: of NaN the extreme is NaN."""
 
     def running(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-        if not x.ndim:
-            return x, ops.full((), 0, int64)
         x = x.movedim(axis, 0)
 
         def step(carry: tuple[Tensor, Tensor, Tensor], element: Tensor) -> Any:
@@ -90,7 +88,7 @@ def running_extreme(better: Callable[[Tensor, Tensor], Tensor]) -> Function:
 
 def nanmedian(x: Tensor, axis: int, keepdim: bool = False) -> Any:
     """The lower of the two numbers in the middle of those that are not NaN, and its place."""
-    if not x.ndim or x.dtype.kind != "float":
+    if x.dtype.kind != "float":
         return ops.median(x, axis, keepdim)
     places = ops.where(ops.isnan(x), math.inf, x).argsort(axis)
     count = (~ops.isnan(x)).sum(axis, True)
@@ -101,8 +99,6 @@ def nanmedian(x: Tensor, axis: int, keepdim: bool = False) -> Any:
 
 def mode(x: Tensor, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     """The element that is there most often, the smallest one of several, and its last place."""
-    if not x.ndim:
-        return x, ops.full((), 0, int64)
     moved = x.movedim(axis, -1)
     alike = moved.unsqueeze(-1) == moved.unsqueeze(-2)
     counts = alike.sum(-1)

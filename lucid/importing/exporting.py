@@ -78,7 +78,7 @@ def exported(
         return program
 
     try:
-        with torch.no_grad(), Whole(), masks_as_given():
+        with torch.no_grad(), Whole(), masks_as_given(module):
             for places, count in _growth(inputs) if dynamic is None else ():
                 with suppress(*REFUSALS):
                     return program_of(places, count), axes

@@ -155,6 +155,27 @@ def trilinear(
 # Shapes ---------------------------------------------------------------------------------------------------------------
 
 
+def of_numbers(function: Function) -> Function:
+    """A function along axes, also of tensors without axes, which torch takes as if they had one."""
+
+    def of_numbers(x: Any, *arguments: Any, **options: Any) -> Any:
+        tensors = [each for each in (x, *arguments) if isinstance(each, Tensor)]
+        if not isinstance(x, Tensor) or x.ndim:
+            return function(x, *arguments, **options)
+        arguments = tuple(as_row(each) for each in arguments)
+        result = function(as_row(x), *arguments, **options)
+        if any(each.ndim for each in tensors):
+            return result
+        return result.reshape(()) if isinstance(result, Tensor) else tuple(each.reshape(()) for each in result)
+
+    return of_numbers
+
+
+def as_row(x: Any) -> Any:
+    """A tensor without axes with one of size 1; anything else as it is."""
+    return x.unsqueeze(0) if isinstance(x, Tensor) and not x.ndim else x
+
+
 def slice_axis(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
     if any(isinstance(bound, Tensor) and bound.is_traced for bound in (start, end)):
         raise NotImplementedError(
@@ -253,19 +274,15 @@ def select_scatter(x: Tensor, source: Tensor, axis: int, place: int) -> Tensor:
 
 
 def repeat_interleave(x: Tensor, repeats: Any, axis: int | None = None, output_size: Any = None) -> Tensor:
-    return x.repeat_interleave(repeats, axis)
+    return x.repeat_interleave(repeats, axis, output_size=output_size)
+
+
+def gather(x: Tensor, axis: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
+    """torch.gather: indices without elements may have any number of axes."""
+    return x.new_zeros(index.shape) if any(same(size, 0) for size in index.shape) else x.gather(axis, index)
 
 
 # Reductions -----------------------------------------------------------------------------------------------------------
-
-
-def with_place(extreme: Callable[..., Any]) -> Function:
-    """`max` and `min` along an axis, with the place: also of a number, which torch has as if it had one axis."""
-
-    def with_place(x: Tensor, axis: int, keepdim: bool = False) -> Any:
-        return extreme(x, axis, keepdim) if x.ndim else (x, ops.full((), 0, int64))
-
-    return with_place
 
 
 def var(x: Tensor, axis: Any = None, correction: Any = 1, keepdim: bool = False) -> Tensor:
@@ -336,10 +353,6 @@ def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor
     place = ops.floor((x.flatten() - low) / (high - low) * bins)
     place = ops.where(x.flatten() == high, ops.full_like(place, bins - 1), place)
     return (place.unsqueeze(1) == ops.arange(bins)).sum(0).astype(x.dtype)
-
-
-def cumsum(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
-    return x.cumsum(axis, dtype) if x.ndim else x.sum(dtype=dtype)
 
 
 def distances_of_pairs(x: Tensor, p: float = 2.0) -> Tensor:

@@ -7,6 +7,7 @@ the module is traced (`lucid.tracing.written_attention`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -83,7 +84,8 @@ def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
     for node in reversed(graph.nodes):
         if node.op == "call_function" and not node.users and any(check in str(node.target) for check in CHECKS):
             graph.erase_node(node)
-    for rule in (_identity, _repeated_operands, _norm, _weighted_norm, _rotation, _axes_of_one, _every_place):
+    rules = (_identity, _repeated_operands, _gelu, _norm, _weighted_norm, _rotation, _axes_of_one, _every_place)
+    for rule in rules:
         for node in list(graph.nodes):
             if node.op == "call_function" and node.users:
                 rule(graph, node, sizes)
@@ -200,6 +202,58 @@ def _axis_of_places(index: Node, size: str, rank: int, sizes: Sizes) -> int | No
     if not is_call(places, aten.arange.default) or sizes.text(places.args[0]) != size:
         return None
     return next(axis for axis in range(len(new) + 1) if axis not in new) + rank - len(new) - 1
+
+
+# Activations ----------------------------------------------------------------------------------------------------------
+
+
+def _gelu(graph: Graph, node: Node, sizes: Sizes) -> None:
+    """x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))), and x * 0.5 * (1 + erf(x / sqrt(2)))."""
+    scale, parts = _factors(node)
+    if len(parts) != 2 or not math.isclose(scale, 0.5):
+        return
+    for x, total in (parts, parts[::-1]):
+        if is_sum(total) and number(total.args[1]) == 1 and element_type(x) == element_type(node):
+            inner = total.args[0]
+            if is_call(inner, aten.erf.default) and _is_product(inner.args[0], math.sqrt(0.5), x):
+                replace(graph, node, aten.gelu.default, (x,))
+                return
+            if is_call(inner, aten.tanh.default) and _is_cubic(inner.args[0], x):
+                replace(graph, node, aten.gelu.default, (x,), approximate="tanh")
+                return
+
+
+def _is_cubic(node: Any, x: Node) -> bool:
+    """Whether a node is sqrt(2 / pi) * (x + 0.044715 * x ** 3), or sqrt(2 / pi) * x * (1 + 0.044715 * x * x)."""
+    scale, parts = _factors(node)
+    if not math.isclose(scale, math.sqrt(2 / math.pi), rel_tol=1e-6):
+        return False
+    if len(parts) == 2 and x in parts:
+        total = parts[1 - parts.index(x)]
+        return is_sum(total) and number(total.args[1]) == 1 and _is_product(total.args[0], 0.044715, x, x)
+    if len(parts) != 1 or not is_sum(parts[0]) or x not in parts[0].args:
+        return False
+    return _is_product(parts[0].args[1 - parts[0].args.index(x)], 0.044715, x, x, x)
+
+
+def _is_product(node: Any, scale: float, *parts: Node) -> bool:
+    own, others = _factors(node)
+    return math.isclose(own, scale, rel_tol=1e-6) and others == list(parts)
+
+
+def _factors(node: Any, depth: int = 4) -> tuple[float, list[Any]]:
+    """A product as a number and the tensors that it multiplies."""
+    if (own := number(node)) is not None:
+        return own, []
+    if depth and is_call(node, aten.mul.Tensor):
+        (scale, parts), (other, more) = (_factors(part, depth - 1) for part in node.args)
+        return scale * other, parts + more
+    if depth and is_call(node, aten.div.Tensor) and number(node.args[1]):
+        scale, parts = _factors(node.args[0], depth - 1)
+        return scale / node.args[1], parts
+    if is_call(node, aten.pow.Tensor_Scalar) and node.args[1] in (2, 3):
+        return 1.0, [node.args[0]] * int(node.args[1])
+    return 1.0, [node]
 
 
 # Root-mean-square norms -----------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from lucid.nn.utils.parametrizations import weight_of
 from lucid.ops import elementwise, sorting
 from lucid.ops.creation import eye
 from lucid.ops.tensor.tensor import Tensor
+from lucid.ops.torch_namespaces import solve_triangular
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -187,7 +188,7 @@ _ROWS: dict[str, Function] = {
     "aten.index_put.default": f.index_put,
     "aten.index_select.default": Tensor.index_select,
     "aten.index_add.default": lambda x, axis, index, source, alpha=1: x.index_add(axis, index, source, alpha=alpha),
-    "aten.gather.default": lambda x, axis, index, sparse_grad=False: x.gather(axis, index),
+    "aten.gather.default": f.gather,
     "aten.take_along_dim.default": ops.take_along_dim,
     "aten.scatter.src value": Tensor.scatter,
     "aten.scatter_add.default": Tensor.scatter_add,
@@ -207,8 +208,8 @@ _ROWS: dict[str, Function] = {
     "aten.prod.default dim_int": Tensor.prod,
     "aten.amax.default aten.max.default": Tensor.amax,
     "aten.amin.default aten.min.default": Tensor.amin,
-    "aten.max.dim": f.with_place(Tensor.max),
-    "aten.min.dim": f.with_place(Tensor.min),
+    "aten.max.dim": Tensor.max,
+    "aten.min.dim": Tensor.min,
     "aten.any.default dim dims": Tensor.any,
     "aten.all.default dim": Tensor.all,
     "aten.var.correction": f.var,
@@ -220,6 +221,9 @@ _ROWS: dict[str, Function] = {
     "aten.linalg_norm.default": f.linalg_norm,
     "aten.linalg_inv.default": lambda x: f.inverse(x)[0],
     "aten.linalg_inv_ex.default": f.inverse,
+    "aten.linalg_solve_triangular.default": lambda a, b, upper, left=True, unitriangular=False: solve_triangular(
+        a, b, upper=upper, left=left, unitriangular=unitriangular
+    ),
     "aten._weight_norm.default": weight_of,
     "aten.linalg_vector_norm.default aten.norm.ScalarOpt_dim Scalar": f.vector_norm,
     "aten.softmax.int": lambda x, axis, dtype=None: x.softmax(axis, dtype=dtype),
@@ -227,7 +231,7 @@ _ROWS: dict[str, Function] = {
     "aten._safe_softmax.default": f.safe_softmax,
     "aten.log_softmax.int": lambda x, axis, dtype=None: x.log_softmax(axis, dtype=dtype),
     "aten._log_softmax.default": lambda x, axis, half: x.log_softmax(axis),
-    "aten.cumsum.default": f.cumsum,
+    "aten.cumsum.default": Tensor.cumsum,
     "aten.cummax.default": elements.running_extreme(operator.ge),
     "aten.cummin.default": elements.running_extreme(operator.le),
     "aten.nanmedian.default": lambda x: elements.nanmedian(x.flatten(), 0)[0],
@@ -335,6 +339,16 @@ _ALIKE = (
 )
 """Operators with the name and the arguments of an op."""
 
+_OF_NUMBERS = (
+    "softmax.int _softmax.default _safe_softmax.default log_softmax.int _log_softmax.default sort.default sort.stable "
+    "argsort.default topk.default sum.dim_IntList mean.dim prod.dim_int amax.default amin.default argmax.default "
+    "argmin.default max.dim min.dim any.dim any.dims all.dim var.correction var.dim std.correction std.dim "
+    "var_mean.correction var_mean.dim linalg_vector_norm.default norm.ScalarOpt_dim norm.Scalar cumsum.default "
+    "cummax.default cummin.default mode.default nanmedian.dim flip.default roll.default transpose.int movedim.int "
+    "movedim.intlist squeeze.dim squeeze.dims gather.default scatter.src scatter.value scatter_add.default"
+)
+"""Operators along axes that take tensors without one: their functions get an axis of size 1."""
+
 
 def _table() -> dict[str, Function]:
     """The rows by operator."""
@@ -344,6 +358,7 @@ def _table() -> dict[str, Function]:
         for word in names.split():
             name = f"{packet}.{word}" if packet and "." not in word else word
             table[name], packet = function, name.rpartition(".")[0]
+    table |= {name: f.of_numbers(table[name]) for name in (f"aten.{each}" for each in _OF_NUMBERS.split())}
     return table | complex_numbers.rows(table)
 
 

@@ -6,12 +6,12 @@ operators of Lucid's own. The table says what computes them.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
 _ARGUMENTS = (
@@ -57,18 +57,23 @@ class Whole(TorchFunctionMode):  # type: ignore[misc]  # torch is not there when
         return operator(x, [states] if isinstance(states, torch.Tensor) else states, *others)
 
 
-_is_causal = transformer._detect_is_causal_mask
-
-
-def _is_said_to_be_causal(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
-    return is_causal is True
+def _as_given(module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of a call that leaves open whether its mask is causal, in which it is a mask like others."""
+    bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
+    for name in ("is_causal", "tgt_is_causal"):
+        if name in bound.signature.parameters and bound.arguments.get(name) is None:
+            bound.arguments[name] = False
+    return bound.args[1:], bound.kwargs
 
 
 @contextmanager
-def masks_as_given() -> Iterator[None]:
-    """A context in which torch's Transformers do not read a mask to see whether it is causal, and use it as it is."""
-    transformer._detect_is_causal_mask = _is_said_to_be_causal
+def masks_as_given(module: torch.nn.Module) -> Iterator[None]:
+    """A context in which torch's Transformers in a module do not read a mask to see whether it is causal."""
+    kinds = (torch.nn.TransformerEncoder, torch.nn.TransformerDecoder)
+    parts = [part for part in module.modules() if isinstance(part, kinds)]
+    hooks = [part.register_forward_pre_hook(_as_given, with_kwargs=True) for part in parts]
     try:
         yield
     finally:
-        transformer._detect_is_causal_mask = _is_causal
+        for hook in hooks:
+            hook.remove()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import bool_, broadcast, show_shape
+from lucid.core.graph.types import bool_, broadcast, int64, show_shape
 from lucid.core.sizes.dims import Dim, Size, as_multiples, as_size, product, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.creation import arange_op, size_op
@@ -15,6 +15,7 @@ from lucid.ops.elementwise import abs_, maximum, minimum
 from lucid.ops.indexing import from_front, take, take_op
 from lucid.ops.op import function
 from lucid.ops.operand_conversion import as_tensor
+from lucid.ops.reduction import cumsum
 from lucid.ops.shaping import (
     concat,
     each_axis,
@@ -29,6 +30,7 @@ from lucid.ops.shaping import (
     unsqueeze,
 )
 from lucid.ops.shaping import pad as pad_op
+from lucid.ops.sorting import bucketize
 from lucid.ops.tensor.tensor import Tensor, TensorLike, TracedValueError
 
 
@@ -67,6 +69,8 @@ def roll(x: Tensor, shifts: Size | Sequence[Size], axis: int | Sequence[int] | N
 
 def _rolled(x: Tensor, step: Size, axis: int) -> Tensor:
     size = x.shape[axis]
+    if isinstance(step, int) and not step:
+        return x
     if isinstance(size, Dim) or isinstance(step, Dim):
         return take(x, (arange_op(start=0, stop=size) - step) % maximum(size_op(size=size), 1), axis)
     step = step % size if size else 0
@@ -89,14 +93,17 @@ def unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
 
 
 @function
-def repeat_interleave(x: Tensor, repeats: Size | TensorLike, axis: int | None = None) -> Tensor:
+def repeat_interleave(
+    x: Tensor, repeats: Size | TensorLike, axis: int | None = None, *, output_size: Size | None = None
+) -> Tensor:
     """Each element repeated in place, along an axis or (without one) all elements in a row.
 
     Args:
-        repeats: one size for all elements, or a known vector with a number for each.
+        repeats: one size for all elements, or a vector with a number for each.
+        output_size: the sum of the numbers, where they are computed while tracing.
 
     Raises:
-        TracedValueError: for numbers that are computed while tracing: the result's size would be unknown.
+        TracedValueError: for numbers that are computed while tracing, without `output_size`.
         ValueError: for another number of repeats than elements.
     """
     if axis is None:
@@ -104,10 +111,13 @@ def repeat_interleave(x: Tensor, repeats: Size | TensorLike, axis: int | None = 
     axis = normalize_axis("repeat_interleave", axis, x.ndim)
     size = x.shape[axis]
     if isinstance(repeats, Tensor) and repeats.is_traced:
-        raise TracedValueError(
-            f"repeat_interleave: repeats are a traced {repeats.spec}, so the size of the result is known only when the "
-            "model runs; give one size for all elements, or choose positions with x.gather(axis, indices)"
-        )
+        if output_size is None:
+            raise TracedValueError(
+                f"repeat_interleave: repeats are a traced {repeats.spec}, so the size of the result is known only when "
+                "the model runs; give their sum as output_size=, or one size for all elements"
+            )
+        ends = cumsum(expand(repeats, (size,)).astype(int64), axis=0)
+        return take(x, bucketize(arange_op(start=0, stop=output_size), ends, right=True), axis)
     if not isinstance(repeats, (int, Dim)):
         counts = np.atleast_1d(np.asarray(repeats))
         if counts.shape != (1,):
@@ -250,9 +260,14 @@ def pad(x: Tensor, pad: Sequence[Size], mode: str = "constant", value: float | N
             f"for {show_shape(x.shape)}; give zeros for axes that stay"
         )
     before, after = ([*[0] * (x.ndim - len(amounts) // 2), *reversed(amounts[i::2])] for i in (0, 1))
-    for axis in range(x.ndim):
-        x = _shortened(x, axis, before[axis], after[axis])
-    before, after = ([0 if isinstance(n, int) and n < 0 else n for n in amounts] for amounts in (before, after))
+    for axis, pair in enumerate(zip(before, after, strict=True)):
+        rest = pair[0] + x.shape[axis] + pair[1]
+        if isinstance(rest, int) and rest < 0:
+            raise ValueError(f"pad: {pair} takes more elements than axis {axis} of {show_shape(x.shape)} has")
+        less = [isinstance(n, int) and n <= 0 for n in pair]
+        if mode in ("constant", "circular") or all(less):  # otherwise elements that are taken away may be repeated
+            x = _shortened(x, axis, *pair)
+            before[axis], after[axis] = (0 if is_less else n for n, is_less in zip(pair, less, strict=True))
     if mode == "constant":
         if all(isinstance(n, int) and not n for n in (*before, *after)):
             return x
@@ -267,10 +282,7 @@ def _shortened(x: Tensor, axis: int, before: Size, after: Size) -> Tensor:
     front, back = (-n if isinstance(n, int) and n < 0 else 0 for n in (before, after))
     if not front and not back:
         return x
-    size = x.shape[axis]
-    if isinstance(size, int) and front + back > size:
-        raise ValueError(f"pad: ({before}, {after}) takes more elements than axis {axis} of {show_shape(x.shape)} has")
-    return x[(*[slice(None)] * axis, slice(front, size - back))]
+    return x[(*[slice(None)] * axis, slice(front, x.shape[axis] - back))]
 
 
 def _repeated(x: Tensor, axis: int, before: Size, after: Size, mode: str) -> Tensor:

@@ -130,7 +130,8 @@ def unsqueeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore
 def unsqueeze(x: Tensor, axis: Axes) -> Tensor:
     """Insert axes of size 1, counted in the result."""
     axes = () if axis is None else each_axis(axis)
-    return unsqueeze_op(x, axes=tuple(sorted(normalize_axis("unsqueeze", a, x.ndim + len(axes)) for a in axes)))
+    places = sorted(normalize_axis("unsqueeze", a, x.ndim + len(axes)) for a in axes)
+    return unsqueeze_op(x, axes=tuple(places)) if places else x
 
 
 # order and copies -------------------------------------------------------------------------------------------------
@@ -213,7 +214,8 @@ def repeat(x: Tensor, repeats: Sequence[Size]) -> Tensor:
     if any(isinstance(times, int) and times < 0 for times in repeats):
         raise ValueError(f"repeat: repeats {tuple(repeats)} has a negative number, expected 0 or more")
     padded = reshape(x, (*([1] * (len(repeats) - x.ndim)), *x.shape))
-    return tile(padded, repeats=(*([1] * (padded.ndim - len(repeats))), *repeats))
+    repeats = [*[1] * (padded.ndim - len(repeats)), *repeats]
+    return padded if all(same(times, 1) for times in repeats) else tile(padded, repeats=tuple(repeats))
 
 
 def _pad_rule(x: TensorType, *, before: Shape, after: Shape, value: float) -> TensorType:

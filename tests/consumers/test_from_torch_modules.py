@@ -224,6 +224,36 @@ def test_what_changes_nothing_is_no_node(function: Callable[..., Any], unused: s
     assert unused not in {node.op_type for node in graph.node}
 
 
+SMOOTH = math.sqrt(2 / math.pi)
+GELU = {
+    "as GPT-2": lambda x: 0.5 * x * (1.0 + torch.tanh(SMOOTH * (x + 0.044715 * torch.pow(x, 3.0)))),
+    "as BLOOM": lambda x: x * 0.5 * (1.0 + torch.tanh(0.79788456 * x * (1 + 0.044715 * x * x))),
+    "by erf": lambda x: x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0))),
+}
+
+
+@pytest.mark.parametrize("name", GELU)
+def test_gelu_that_is_written_out_is_one_node(name: str) -> None:
+    imported = agree(of(GELU[name]), X * 3)
+    assert [node.op_type for node in lucid.export.to_onnx(imported).graph.node] == ["Gelu"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: 0.5 * x * (1 + torch.tanh(0.8 * (x + 0.044715 * x**3))),
+        lambda x: 0.5 * x * (1 + torch.tanh(SMOOTH * (x + 0.044715 * x**2))),
+        lambda x: 0.5 * x * (1 + torch.tanh(SMOOTH * (x[:, :1] + 0.044715 * x**3))),
+        lambda x: 0.5 * x * torch.add(torch.erf(x / math.sqrt(2.0)), 1, alpha=2),
+        lambda x: 0.5 * x[:, :1] * (1 + torch.erf(x / math.sqrt(2.0))),
+    ],
+    ids=["another factor", "a square", "another number", "twice one", "a row for all"],
+)
+def test_what_only_resembles_gelu_is_computed_as_it_is(function: Callable[..., Any]) -> None:
+    imported = agree(of(function), X * 3)
+    assert "Gelu" not in {node.op_type for node in lucid.export.to_onnx(imported).graph.node}
+
+
 def test_places_in_another_order_are_looked_up() -> None:
     agree(of(lambda x: x[torch.arange(x.shape[0])[None], torch.arange(x.shape[1])[:, None]]), X)
     agree(of(lambda x: x[torch.arange(3)[:, None], torch.arange(x.shape[1] - 1)]), X, axes=(3, "L"))
@@ -233,6 +263,9 @@ def test_places_in_another_order_are_looked_up() -> None:
 FUNCTIONS = {
     "addmv": lambda x: torch.addmv(x[0, :3, 0], x[0, :3], x[1, 2], beta=2),
     "native_layer_norm": lambda x: torch.native_layer_norm(x, [6, 8], None, None, 1e-5),
+    "numbers along an axis": lambda x: (x[0, 0, 0].softmax(-1), *x[0, 0, 0].topk(1), x[0, 0, 0].norm(dim=0)),
+    "solve_triangular": lambda x: torch.linalg.solve_triangular(x[0, :, :6] + 5 * torch.eye(6), x[1], upper=True),
+    "repeats with a known sum": lambda x: x.repeat_interleave(torch.arange(3), 0, output_size=3),
     "pdist": lambda x: F.pdist(x[0]),
     "scatter, added": lambda x: x.scatter(1, torch.tensor([[[0], [0]]]), x[:1, :2, :1], reduce="add"),
     "scatter, multiplied": lambda x: x.scatter(1, torch.tensor([[[0], [0]]]), 3.0, reduce="multiply"),

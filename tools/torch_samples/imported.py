@@ -151,6 +151,7 @@ TITLES = {
 _UNDEFINED = "its numbers are not defined"
 ACCEPTED = {
     "empty_like": _UNDEFINED,
+    "new_empty": _UNDEFINED,
     "new_empty_strided": _UNDEFINED,
     "kthvalue": "which of equal elements gives the place is not defined",
     "median": "which of equal elements gives the place is not defined",

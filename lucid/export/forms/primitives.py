@@ -279,7 +279,7 @@ def axes_from_front(node: Node) -> tuple[int, ...] | None:
     """Reduced axes, not negative if a size may be 0: onnxruntime ignores negative axes of empty tensors."""
     axis, shape = node.attributes["axis"], operand(node).type.shape
     axes = (axis,) if isinstance(axis, int) else axis
-    if axes is None or all(isinstance(size, int) for size in shape):
+    if axes is None or all(isinstance(size, int) and size > 0 for size in shape):
         return axes
     return tuple(a % len(shape) for a in axes)
 

@@ -110,10 +110,10 @@ class MovingMethods(TensorValue, Generic[T]):
         """The tensor repeated along each axis; missing leading numbers are 1."""
         return self._op("tiled", unpack(repeats))
 
-    @torch_names_and("output_size")
-    def repeat_interleave(self, repeats: Any, axis: Whole | None = None) -> T:
+    @torch_names
+    def repeat_interleave(self, repeats: Any, axis: Whole | None = None, *, output_size: Size | None = None) -> T:
         """Each element repeated in place, along an axis or of all elements in a row."""
-        return self._op("repeat_interleave", repeats, axis)
+        return self._op("repeat_interleave", repeats, axis, output_size=output_size)
 
     # Sums of products ---------------------------------------------------------------------------------------------
 
