@@ -17,7 +17,7 @@ from lucid.export.options import ExportOptions
 from lucid.generation.chat import Tokenizer
 from lucid.generation.options import Options
 from lucid.layouts import write_folder
-from lucid.serving import Limits
+from lucid.serving import Limits, application
 from lucid.serving.running import Settings
 from lucid.testing import assert_parity
 from tests.console import in_process
@@ -37,7 +37,8 @@ from tests.console import in_process
         (commands.ConstraintOptions, Tokenizer.constraint, set()),
         (commands.PredictorOptions, Predictor, set()),
         (commands.JobOptions, map_rows, set()),
-        (commands.ServerOptions, Settings, set()),
+        (commands.ApplicationOptions, application, set()),
+        (commands.ProcessOptions, Settings, set()),
         (commands.LimitOptions, Limits, set()),
     ],
 )

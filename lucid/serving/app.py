@@ -17,12 +17,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from lucid.batch.tasks import Choices
 from lucid.core.words.suggestions import did_you_mean
+from lucid.runtime import Session
 from lucid.serving import inference_routes, openai_routes
 from lucid.serving.endpoints import Endpoint, description
 from lucid.serving.guard import Guard, Limits, Metrics
 from lucid.serving.responses import GONE, JsonAnswer, RequestError, response
-from lucid.serving.served_model import ServedModel
+from lucid.serving.served_model import ServedModel, servable
 from lucid.serving.tables import HEALTH, OBJECT
 
 _PAGE = Path(__file__).with_name("page.html")
@@ -78,28 +80,33 @@ def application(
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
         ValueError: for a model of a task that is not served, and as `Session`.
     """
-    limits = limits or Limits()
-    metrics = Metrics()
-    model = ServedModel(
-        folder,
-        limits,
-        metrics,
-        name=name,
-        providers=providers,
-        threads=threads,
-        batch_tokens=batch_tokens,
-        slots=slots,
-        queue=queue,
-        prompt=prompt,
-        pooling=pooling,
-        adapter=adapter,
+    limits, metrics, exported = limits or Limits(), Metrics(), servable(folder)
+    session = Session(exported.model, providers, threads=threads, spinning=False, adapter=adapter)
+    choices = Choices(max_characters=limits.body, prompt=prompt, pooling=pooling)
+    model = ServedModel(exported, session, choices, limits, metrics, name, batch_tokens, slots, queue)
+    app = Starlette(
+        routes=[endpoint.route() for endpoint in _endpoints(model)],
+        middleware=[
+            *([Middleware(CORSMiddleware, allow_origins=list(origins), **_CORS)] if origins else []),
+            Middleware(Guard, limits=limits, metrics=metrics, key=key, hosts=hosts),
+        ],
+        exception_handlers={
+            RequestError: _refused,
+            HTTPException: _not_found,
+            ClientDisconnect: _unread,
+            Exception: _failed,
+        },
     )
+    app.state.model = model
+    return app
 
+
+def _endpoints(model: ServedModel) -> list[Endpoint]:
     async def health(request: Request) -> Response:
         return JsonAnswer({"status": "ok"})
 
     async def figures(request: Request) -> Response:
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(model.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     async def page(request: Request) -> Response:
         return FileResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})
@@ -116,21 +123,7 @@ def application(
         Endpoint("/", page, "a page to try the model", "text/html"),
         Endpoint("/docs", page, "a page of this description", "text/html"),
     ]
-    app = Starlette(
-        routes=[endpoint.route() for endpoint in endpoints],
-        middleware=[
-            *([Middleware(CORSMiddleware, allow_origins=list(origins), **_CORS)] if origins else []),
-            Middleware(Guard, limits=limits, metrics=metrics, key=key, hosts=hosts),
-        ],
-        exception_handlers={
-            RequestError: _refused,
-            HTTPException: _not_found,
-            ClientDisconnect: _unread,
-            Exception: _failed,
-        },
-    )
-    app.state.model = model
-    return app
+    return endpoints
 
 
 def paths_of(app: Starlette) -> list[str]:

@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -31,31 +32,23 @@ _HEADERS = 64 << 10  # the most bytes of a request's headers
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a server; `application` describes each.
+    """The settings of a server.
 
     Args:
+        folder, limits, options: of `application`; the key is in the environment.
         host, port: where it listens.
-        workers: processes, each with the model: one that ends is started again. External weight files are
-            in memory once.
-        threads: of each worker; by default the cores are shared out.
+        workers: processes, each with the model: one that ends is started again. They share the cores unless `options`
+            has `threads`. External weight files are in memory once.
+        access_log: whether it writes a line for each request to stderr.
     """
 
     folder: str
-    name: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    threads: int | None = None
-    providers: tuple[str, ...] = ("cpu",)
-    batch_tokens: int = 4096
-    slots: int = 4
-    queue: int = 64
-    origins: tuple[str, ...] = ()
     access_log: bool = False
-    prompt: str | None = None
-    pooling: str | None = None
-    adapter: str | None = None
-    limits: Limits = field(default_factory=Limits)
 
     @property
     def hosts(self) -> list[str]:
@@ -100,30 +93,15 @@ def make(settings: Settings) -> Starlette:
     if settings.access_log:
         LOG.setLevel(logging.INFO)
         LOG.addHandler(logging.StreamHandler())
-    return application(
-        settings.folder,
-        name=settings.name,
-        limits=settings.limits,
-        key=os.environ.get(KEY) or None,
-        hosts=settings.hosts,
-        providers=settings.providers,
-        threads=settings.threads or max(1, usable_cores() // settings.workers),
-        batch_tokens=settings.batch_tokens,
-        slots=settings.slots,
-        queue=settings.queue,
-        origins=settings.origins,
-        prompt=settings.prompt,
-        pooling=settings.pooling,
-        adapter=settings.adapter,
-    )
+    threads = settings.options.get("threads") or max(1, usable_cores() // settings.workers)
+    options = {**settings.options, "limits": settings.limits, "hosts": settings.hosts, "threads": threads}
+    return application(settings.folder, key=os.environ.get(KEY) or None, **options)
 
 
 def configured() -> Starlette:
     """The application of a worker, whose settings are in the environment."""
     settings = json.loads(os.environ[_SETTINGS])
-    settings["limits"], settings["providers"] = Limits(**settings["limits"]), tuple(settings["providers"])
-    settings["origins"] = tuple(settings["origins"])
-    return make(Settings(**settings))
+    return make(Settings(**settings | {"limits": Limits(**settings["limits"])}))
 
 
 def serve(settings: Settings, app: Starlette | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from lucid.batch.folder import exported_folder
+from lucid.batch.folder import ExportedFolder, exported_folder
 from lucid.batch.rows import Ready, RowError, Task
 from lucid.batch.tasks import Choices, check_choices, open_task, task_name
 from lucid.batch.texts import CHARACTERS
@@ -26,63 +26,65 @@ IMAGE = "image"
 """The input of a model for images."""
 
 
+def servable(folder: str | os.PathLike[str]) -> ExportedFolder:
+    """The files of a folder whose model can be served.
+
+    Raises:
+        FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
+        ValueError: for an encoder with a decoder.
+    """
+    exported = exported_folder(folder)
+    if exported.decoder is not None:
+        raise ValueError(
+            f"{exported.path}: has an encoder and a decoder, which are not served; lucid map runs them over rows"
+        )
+    return exported
+
+
 class ServedModel:
-    """A folder that `lucid export FOLDER --for onnxruntime` wrote, open.
+    """The model of a folder, open.
 
     Args:
-        folder: the folder.
-        limits: of a request; a text has at most as many characters as a body has bytes.
+        exported: what `lucid export FOLDER --for onnxruntime` wrote.
+        session: runs the model.
+        choices: of its task.
+        limits: of a request.
         metrics: count batches and tokens.
         name: what clients call the model; by default the folder's name.
-        providers, threads: of the `Session`.
         batch_tokens: the most tokens of a batch.
         slots, queue: how many answers are written at once, and how many more wait.
-        prompt, pooling: as for `Predictor`.
-        adapter: of the `Session`.
 
     Attributes:
         task: what it is for; see `lucid.batch.tasks.OUTPUTS`.
-        session: runs it.
         language: of a decoder, what writes answers.
         most_answers: how many answers a request may ask for.
         fields: the inputs that the task turns into rows; none for a decoder.
         table_rows: by inputs of the model that index a table, such as token ids, how many rows the table has.
 
     Raises:
-        FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
-        ValueError: for a model of a task that is not served, an option that its task does not have, and as `Session`.
+        ValueError: for a model of a task that is not served, or an option that its task does not have.
     """
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
+        exported: ExportedFolder,
+        session: Session,
+        choices: Choices,
         limits: Limits,
         metrics: Metrics,
-        *,
-        name: str | None = None,
-        providers: Sequence[str] = ("cpu",),
-        threads: int | None = None,
-        batch_tokens: int = 4096,
-        slots: int = 4,
-        queue: int = 64,
-        prompt: str | None = None,
-        pooling: str | None = None,
-        adapter: str | os.PathLike[str] | None = None,
+        name: str | None,
+        batch_tokens: int,
+        slots: int,
+        queue: int,
     ) -> None:
-        exported = exported_folder(folder)
-        if exported.decoder is not None:
-            raise ValueError(
-                f"{exported.path}: has an encoder and a decoder, which are not served; lucid map runs them over rows"
-            )
-        self.name, self.limits, self.metrics = name or exported.path.name, limits, metrics
+        self.session, self.limits, self.metrics = session, limits, metrics
+        self.name = name or exported.path.name
         self.created = int(exported.model.stat().st_mtime)
-        self.session = Session(exported.model, providers, threads=threads, spinning=False, adapter=adapter)
         self.table_rows = table_rows(check_model_file(exported.model))
         self.task = task_name(self.session, str(exported.path))
         self.thread = ThreadPoolExecutor(1, "lucid-serving")  # one run at a time, over all threads of the session
         self.writers = ThreadPoolExecutor(slots + queue, "lucid-writing")  # one for each answer
         self.most_answers = min(MOST_ANSWERS, slots + queue)
-        choices = Choices(max_characters=limits.body, prompt=prompt, pooling=pooling)
         self.language: LanguageModel | None = None
         self.rows: Task | None = None
         if self.task == "text-generation":

@@ -289,7 +289,7 @@ _SERVER = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (96, 192))
 from lucid.serving.running import Settings, make, serve
-settings = Settings(sys.argv[1], name="tiny", port=int(sys.argv[2]), threads=1)
+settings = Settings(sys.argv[1], {"name": "tiny", "threads": 1}, port=int(sys.argv[2]))
 serve(settings, make(settings))
 """
 

@@ -10,7 +10,7 @@ from typing import Any
 from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
 from lucid.cli.exported_source import exported_source
-from lucid.cli.options.commands import LimitOptions, Serve, ServerOptions
+from lucid.cli.options.commands import ApplicationOptions, LimitOptions, ProcessOptions, Serve
 from lucid.cli.options.groups import values_of
 from lucid.files.atomic import open_regular
 from lucid.generation.defaults import shown
@@ -29,10 +29,10 @@ def run(options: Serve) -> int:
         os.environ[KEY] = _key(options.key_file)
     check_address(options.host, options.port)
     source = exported_source(options, options.task, providers)
-    server = values_of(options, ServerOptions) | {"providers": tuple(providers), "name": options.name or source.name}
-    adapter = None if source.adapter is None else str(source.adapter)
-    server |= {"adapter": adapter, "origins": tuple(options.cors_origin)}
-    settings = Settings(folder=str(source.folder), **server, limits=Limits(**limits))
+    chosen = {"name": options.name or source.name, "providers": providers, "origins": options.cors_origin}
+    chosen["adapter"] = source.adapter and str(source.adapter)
+    of_application = values_of(options, ApplicationOptions) | chosen
+    settings = Settings(str(source.folder), of_application, Limits(**limits), **values_of(options, ProcessOptions))
     app = make(settings)
     if options.task not in (None, app.state.model.task):
         raise usage(f"--task {options.task}: {source.folder} is for {app.state.model.task}")

@@ -473,8 +473,8 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOp
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerOptions(ProviderOptions, VectorOptions):
-    """The settings of a server: the fields of `lucid.serving.running.Settings` of these names."""
+class ProcessOptions:
+    """The processes of a server: the fields of `lucid.serving.running.Settings` of these names."""
 
     host: Annotated[
         str,
@@ -487,10 +487,16 @@ class ServerOptions(ProviderOptions, VectorOptions):
             "--access-log", help="Write a line for each request to stderr: client, path, status, size and seconds."
         ),
     ] = False
+    workers: Annotated[int, of_model(min=1, help="Number of processes; one that ends is started again.")] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationOptions(ProviderOptions, VectorOptions):
+    """The model of a server: the arguments of `lucid.serving.application` of these names."""
+
     name: Annotated[
         str | None, of_model(help="What clients call the model; by default the name of the folder or file.")
     ] = None
-    workers: Annotated[int, of_model(min=1, help="Number of processes; one that ends is started again.")] = 1
     threads: Annotated[
         int | None, of_model(min=1, help="Threads of each process; by default the processes share the cores.")
     ] = None
@@ -514,7 +520,7 @@ class LimitOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serve(JsonCommand, LimitOptions, ServerOptions, DeployedOptions):
+class Serve(JsonCommand, LimitOptions, ApplicationOptions, ProcessOptions, DeployedOptions):
     """Serve a model over HTTP, by the routes of OpenAI's API and of the Open Inference Protocol.
 
     It listens on this machine alone, unless --host gives another address. Logs hold nothing of the contents of
