@@ -236,6 +236,10 @@ class BartOnTexts(decoder_heads.States[BartConfig]):
 class BartForSequenceClassification(decoder_heads.EndClassifier[BartConfig], BartOnTexts, on=Bart):
     head_names: ClassVar = dict.fromkeys(("bart", "mbart"), ("model.", {}))
 
+    @classmethod
+    def new_deviation(cls, options: Config) -> float:
+        return float(options.options.get("init_std") or 0.02)
+
 
 class BartForQuestionAnswering(decoder_heads.QuestionAnswerer[BartConfig], BartOnTexts, on=Bart): ...
 

@@ -17,6 +17,7 @@ Scores are not scaled, positions are a bias for each distance, and norms have ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -364,6 +365,10 @@ class T5OnTexts(decoder_heads.States[T5Config]):
 
 class T5ForSequenceClassification(decoder_heads.EndClassifier[T5Config], T5OnTexts, on=T5):
     head_names: ClassVar = dict.fromkeys(("t5", "mt5", "umt5"), ("transformer.", {}))
+
+    @classmethod
+    def new_deviation(cls, options: Config) -> float:
+        return float(options.get("initializer_factor", float, 1.0)) / math.sqrt(options.size("d_model", 512))
 
 
 class T5ForQuestionAnswering(decoder_heads.QuestionAnswerer[T5Config], T5OnTexts, on=T5): ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +100,7 @@ def write_with_labels(
     """Write config.json and model.safetensors with a new head for classes of texts, which transformers reads as well.
 
     Layers that transformers' class shares with the checkpoint, such as BERT's pooler, are kept. Others get numbers as
-    they do there: normal ones of deviation `initializer_range`, zeros for biases, ones for norms.
+    they do there: normal ones (`Pretrained.new_deviation`), zeros for biases, ones for norms.
 
     Args:
         source: a checkpoint of a text encoder or a decoder.
@@ -131,7 +130,7 @@ def write_with_labels(
         raise KeyError(f"{options.where}: the checkpoint has no {', '.join(absent[:3])}, expected all of a model")
     if options.model_type not in known and not all(name.startswith("score.") for name in new):
         raise ConfigError(f"{options.where}: how a new head of model_type {options.model_type} is stored is not known")
-    random, deviation = np.random.default_rng(seed), _deviation(options)
+    random, deviation = np.random.default_rng(seed), reader.new_deviation(options)
     for name in new:
         layer, _, part = name.rpartition(".")
         stored[f"{names.get(layer, layer)}.{part}"] = _new(name, own[name].numpy().shape, random, deviation)
@@ -163,14 +162,6 @@ def _opened(source: str | os.PathLike[str]) -> tuple[Config, Reader]:
 def _base(tasks: Mapping[str, str]) -> Reader:
     """The class without a head, of the classes of a family by task."""
     return class_of(next(tasks[task] for task in _BASES if task in tasks))
-
-
-def _deviation(options: Config) -> float:
-    """That of a new head's matrices, as transformers' class of the model type begins with."""
-    if options.model_type in ("t5", "mt5", "umt5"):
-        return float(options.get("initializer_factor", float, 1.0)) / math.sqrt(options.size("d_model", 512))
-    name = "init_std" if options.model_type in ("bart", "mbart") else "initializer_range"
-    return float(options.options.get(name) or 0.02)
 
 
 def _new(name: str, shape: Sequence[int], random: np.random.Generator, deviation: float) -> Array:

@@ -222,6 +222,11 @@ class Pretrained(nn.PublishedModel, Generic[C]):
         """What a checkpoint is read from."""
         return Source(folder, cls.checkpoint.read)
 
+    @classmethod
+    def new_deviation(cls, options: Config) -> float:
+        """The deviation of new matrices, such as those of a new head, by the options of config.json."""
+        return float(options.options.get("initializer_range") or 0.02)
+
     def file_notes(self) -> Mapping[str, str]:
         notes = {IGNORED: names_of(self.unread.on_request), ADAPTERS: ", ".join(titles(self.adapters))}
         return {key: text for key, text in notes.items() if text}
