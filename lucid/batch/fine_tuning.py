@@ -57,7 +57,7 @@ from lucid.files.weights import WeightsError, load, save
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.gradients.transforms import chosen_parameters
 from lucid.layouts.checkpoint_files import CONFIG, PROMPTS, copy_files, files_home, sources, write_tokenizer
-from lucid.models.checkpoints.config import read_json, write_json
+from lucid.models.checkpoints.config import read_json, read_optional_json, write_json
 from lucid.models.checkpoints.labels import has_labels, head_names, write_with_labels
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules, write_modules
@@ -189,7 +189,7 @@ def fine_tune(
 
 def _finished(output: Path, record: Mapping[str, Any]) -> History | None:
     """The history of a folder that was trained exactly so: the run was killed, or called again, at its very end."""
-    there = read_json(output / RECORD) if (output / RECORD).is_file() else {}
+    there = read_optional_json(output / RECORD)
     history: History | None = there.pop("history", None)
     return history if there == record else None
 
@@ -334,8 +334,8 @@ class _Run:
             most = min(options.max_length or _TOKENS, tokenizer.max_positions or _TOKENS)
             return Generation(self._model, tokenizer, self._columns, most)
         prompt = prompt_of(self._start, None) if options.task == SENTENCES else ""
-        config = read_json(home / CONFIG) if (home / CONFIG).is_file() else {}
-        reader = TextReader(tokenizer, config, tuple(self._model.input_specs()), options.max_length, _LONGEST, prompt)
+        config, names = read_optional_json(home / CONFIG), tuple(self._model.input_specs())
+        reader = TextReader(tokenizer, config, names, options.max_length, _LONGEST, prompt)
         if labels is None:
             return Similarity(self._model, reader, self._columns)
         return Classification(self._model, reader, labels)

@@ -16,7 +16,7 @@ from lucid.batch.texts import TextReader, prompt_of
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.generation.models import CACHE, STATE
 from lucid.layouts.checkpoint_files import CONFIG
-from lucid.models.checkpoints.config import read_json
+from lucid.models.checkpoints.config import read_optional_json
 from lucid.runtime import Session
 
 OUTPUTS = {
@@ -69,7 +69,7 @@ def task_name(session: Session, where: str) -> str:
         if {heads.TOKENS, heads.DOCUMENT} <= outputs.keys():
             return "multi-vector-encoding"
         if heads.EMBEDDINGS[0] in outputs:  # a number for each token that there is, or for each feature
-            vocabulary = _options(Path(where) / CONFIG).get("vocab_size")
+            vocabulary = read_optional_json(Path(where) / CONFIG).get("vocab_size")
             return "sparse-encoding" if outputs[heads.EMBEDDINGS[0]][1][-1] == vocabulary else "sentence-similarity"
         if vectors:
             return "sentence-similarity"
@@ -114,11 +114,11 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices, decode
     output = OUTPUTS[name] if choices.output is None else choices.output
     if not isinstance(output, str) or output in ("", ERROR):
         raise ValueError(f"output is {output!r}, expected the name of a column; {ERROR!r} says why a row has no result")
-    config = _options(folder.path / CONFIG)
+    config = read_optional_json(folder.path / CONFIG)
     if name == "text-generation":
         tokenizer = load_tokenizer(folder.path)
         if decoder is not None:
-            defaults = config | _options(folder.path / "generation_config.json")
+            defaults = config | read_optional_json(folder.path / "generation_config.json")
             options = dict(choices.generation)
             return Rewriting(session, decoder, tokenizer, defaults, output, options, choices.max_characters)
         return Generation(session, tokenizer, output, dict(choices.generation), choices.max_characters)
@@ -141,10 +141,6 @@ def _task_of_an_encoder(session: Session, where: str) -> str:
             "see lucid.models.speech"
         )
     return "text-generation"
-
-
-def _options(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
 
 
 def _reader(

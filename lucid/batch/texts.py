@@ -13,7 +13,7 @@ from lucid.core.graph.types import Array, is_whole
 from lucid.generation.chat.long_texts import tokenized, truncated
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.layouts.checkpoint_files import PROMPTS
-from lucid.models.checkpoints.config import read_json
+from lucid.models.checkpoints.config import read_optional_json
 from lucid.models.checkpoints.registry import find_family
 
 CHARACTERS = 32
@@ -152,17 +152,12 @@ def _length(tokenizer: Tokenizer, config: Mapping[str, Any], asked: int | None) 
         return asked
     truncation = tokenizer.library.truncation or {}
     limits = (
-        _sentence_length(Path(tokenizer.where)),
+        read_optional_json(Path(tokenizer.where) / _SENTENCES).get("max_seq_length"),
         tokenizer.options.get("model_max_length"),
         truncation.get("max_length"),
     )
     known = [each for each in limits if isinstance(each, int) and 0 < each < _ANY]
     return min([*known[:1], *([] if positions is None else [positions])], default=None)
-
-
-def _sentence_length(folder: Path) -> object:
-    path = folder / _SENTENCES
-    return read_json(path).get("max_seq_length") if path.is_file() else None
 
 
 def prompt_of(folder: Path, asked: str | None) -> str:
@@ -175,7 +170,7 @@ def prompt_of(folder: Path, asked: str | None) -> str:
     Raises:
         ValueError: for a prompt that the checkpoint does not have, and a file with anything else.
     """
-    section = read_json(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
+    section = read_optional_json(folder / PROMPTS)
     prompts, name = section.get("prompts") or {}, section.get("default_prompt_name") if asked is None else asked
     if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
         raise ValueError(f"{folder / PROMPTS}: prompts are {prompts!r}, expected an object of names and texts")

@@ -17,7 +17,7 @@ from lucid.files.weights import WeightsError, files_of
 from lucid.models.checkpoints.adapter_files import CONFIG as ADAPTER_CONFIG
 from lucid.models.checkpoints.adapter_files import weights_file
 from lucid.models.checkpoints.adapters import base_of, find_file
-from lucid.models.checkpoints.config import QUANTIZATION, read_json, read_json_or_none, write_json
+from lucid.models.checkpoints.config import QUANTIZATION, read_json, read_optional_json, write_json
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import MODULES, read_modules
 from lucid.nn.module import Module
@@ -75,7 +75,7 @@ def max_tokens(checkpoint: Path) -> int | None:
     home = files_home(checkpoint)
     sentences = [(folder / "sentence_bert_config.json", "max_seq_length") for folder in (home, checkpoint)]
     for path, name in [*sentences, (home / TOKENIZER_CONFIG, "model_max_length")]:
-        count = read_json_or_none(path).get(name)
+        count = read_optional_json(path).get(name)
         if isinstance(count, int) and not isinstance(count, bool) and 2 < count < 1 << 20:
             return count
     return None

@@ -14,7 +14,7 @@ from lucid.core.sizes.dims import Dim
 from lucid.layouts.checkpoint_files import CONFIG, TOKENIZER, file_of, files_home, is_gguf
 from lucid.layouts.layout import Exported
 from lucid.layouts.triton import data_type, model_name
-from lucid.models.checkpoints.config import read_json_or_none
+from lucid.models.checkpoints.config import read_optional_json
 
 
 class Subject(NamedTuple):
@@ -47,7 +47,7 @@ class Subject(NamedTuple):
 
     def token(self, name: str) -> int:
         """A token by its name in config.json, such as pad_token_id; 0 if it is not there."""
-        token = read_json_or_none(file_of(self.checkpoint, CONFIG)).get(name)
+        token = read_optional_json(file_of(self.checkpoint, CONFIG)).get(name)
         return token if isinstance(token, int) else 0
 
     def fill(self, lines: str) -> str:

@@ -37,7 +37,7 @@ from lucid.models.checkpoints.config_file import ConfigError as ConfigError
 from lucid.models.checkpoints.config_file import names_of as names_of
 from lucid.models.checkpoints.config_file import parse_json as parse_json
 from lucid.models.checkpoints.config_file import read_json as read_json
-from lucid.models.checkpoints.config_file import read_json_or_none as read_json_or_none
+from lucid.models.checkpoints.config_file import read_optional_json as read_optional_json
 from lucid.models.checkpoints.config_file import show as show
 from lucid.models.checkpoints.config_file import write_json as write_json
 from lucid.models.checkpoints.options_read import HARMLESS, OptionsRead, options_read

@@ -50,8 +50,8 @@ def read_json(path: Path) -> dict[str, Any]:
     return options
 
 
-def read_json_or_none(path: Path) -> dict[str, Any]:
-    """The same of a file that need not be there; {} then."""
+def read_optional_json(path: Path) -> dict[str, Any]:
+    """The same for a file that may be missing: {} then."""
     return read_json(path) if path.exists() else {}
 
 

@@ -30,7 +30,7 @@ from lucid.models.checkpoints.config import (
     ConfigError,
     parse_json,
     read_json,
-    read_json_or_none,
+    read_optional_json,
     show,
     write_json,
 )
@@ -178,7 +178,7 @@ def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
     layers = [_read_layer(folder, kind, name, task) for kind, name in lines[1:]]
     if task == "multi-vector-encoding" and MASK not in kinds:  # PyLate's own files
         prompts = folder / "config_sentence_transformers.json"
-        skipped = _skipped(folder, Config(read_json_or_none(prompts), str(prompts)))
+        skipped = _skipped(folder, Config(read_optional_json(prompts), str(prompts)))
         layers.append(SentenceLayer("mask", MASK, tokens=skipped))
     return SentenceModules(folder / lines[0][1], tuple(layers), folder, task)
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import lucid
 from lucid import nn
-from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json, read_json_or_none, show
+from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json, read_optional_json, show
 from lucid.models.speech.log_mel import SAMPLE_RATE, checked_samples
 from lucid.models.speech.transcription import Segment, Transcription
 
@@ -152,7 +152,7 @@ def transcribe(
 
 def _options(folder: Path, name: str) -> Config:
     """The options in a file, which need not be there."""
-    return Config(read_json_or_none(folder / name), str(folder / name))
+    return Config(read_optional_json(folder / name), str(folder / name))
 
 
 def _added(tokenizer: Config) -> dict[str, int]:

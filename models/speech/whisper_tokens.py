@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from lucid.files.hub import local_checkpoint
-from lucid.models.checkpoints.config import Config, read_json, read_json_or_none
+from lucid.models.checkpoints.config import Config, read_json, read_optional_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ def _heads(options: Config) -> tuple[tuple[int, int], ...]:
 
 
 def _filter_width(path: Path) -> int:
-    options = Config(read_json_or_none(path), str(path))
+    options = Config(read_optional_json(path), str(path))
     width = options.whole("median_filter_width", 7, high=999)
     if width % 2 == 0:
         raise options.wrong("median_filter_width", "expected an odd number")

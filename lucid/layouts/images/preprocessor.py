@@ -19,7 +19,7 @@ from lucid.core.words.safe_text import visible
 from lucid.files.hub import local_checkpoint
 from lucid.layouts.images.pillow import FILTERS, length, resize
 from lucid.models.checkpoints.adapters import find_file
-from lucid.models.checkpoints.config import read_json, read_json_or_none
+from lucid.models.checkpoints.config import read_json, read_optional_json
 from lucid.nn.model_parts import ModelPart
 
 CONFIG = "preprocessor_config.json"
@@ -151,7 +151,7 @@ class _PreprocessorOptions:
 
     def __init__(self, options: Mapping[str, Any], path: Path) -> None:
         self.options, self.path = options, path
-        model = read_json_or_none(path.with_name("config.json")).get("model_type")
+        model = read_optional_json(path.with_name("config.json")).get("model_type")
         kinds = (options.get(name) for name in ("image_processor_type", "feature_extractor_type"))
         name = str(next((kind for kind in kinds if kind), model)).lower()
         self.kind = next((kind for kind in (*_SQUARE, *_BY_EDGE, *_UNCROPPED) if name.startswith(kind)), "")
