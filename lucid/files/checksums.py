@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lucid.files.untrusted import Array, WeightsError, show
+from lucid.core.words.safe_text import show
+from lucid.files.untrusted import Array, WeightsError
 
 NAME = "checksum"
 

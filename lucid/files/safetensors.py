@@ -24,6 +24,7 @@ import numpy as np
 
 from lucid.core.words.other_libraries import type_name
 from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import show
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.untrusted import (
     MAX_HEADER,
@@ -36,7 +37,6 @@ from lucid.files.untrusted import (
     check_name,
     check_shape,
     read_json,
-    show,
 )
 from lucid.ops.tensor.tensor import Tensor
 

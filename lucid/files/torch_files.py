@@ -18,17 +18,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from lucid.core.words.safe_text import show
 from lucid.files.torch_pickle import PickleError, Storage, TensorView, read_pickles
-from lucid.files.untrusted import (
-    MAX_HEADER,
-    MAX_TENSORS,
-    Array,
-    WeightsError,
-    broken,
-    check_booleans,
-    check_shape,
-    show,
-)
+from lucid.files.untrusted import MAX_HEADER, MAX_TENSORS, Array, WeightsError, broken, check_booleans, check_shape
 
 MAX_PICKLE = 4 << 20  # bytes: 20,000 tensors
 MOST_SHARED = 32  # so many times the bytes of the file may its tensors have in all

@@ -18,8 +18,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from lucid.core.words.safe_text import show
 from lucid.files.safetensors import DTYPES
-from lucid.files.untrusted import MAX_NAME, show
+from lucid.files.untrusted import MAX_NAME
 
 Value = Any  # one of those that are listed above
 

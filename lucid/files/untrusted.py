@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import reprlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from lucid.core.words.safe_text import show
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 
@@ -30,15 +30,6 @@ class WeightsError(ValueError):
 def broken(path: Path, what: str) -> WeightsError:
     """The error for a file that does not follow its format."""
     return WeightsError(f"{show(path)}: {what}; get an intact copy of the file")
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 200
-
-
-def show(value: object) -> str:
-    """An untrusted value for a message."""
-    return _SHORT.repr(os.fspath(value) if isinstance(value, Path) else value)
 
 
 def check_name(name: str, path: Path) -> None:

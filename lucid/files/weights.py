@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from lucid.core.torch_names.argument_names import check_device, torch_names_and
+from lucid.core.words.safe_text import show
 from lucid.files import safetensors, torch_files
 from lucid.files.atomic import NotAFileError, open_regular
 from lucid.files.safetensors import save as save
-from lucid.files.untrusted import MAX_HEADER, Array, broken, check_name, read_json, show
+from lucid.files.untrusted import MAX_HEADER, Array, broken, check_name, read_json
 from lucid.files.untrusted import WeightsError as WeightsError
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"

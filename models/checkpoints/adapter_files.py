@@ -34,7 +34,8 @@ import numpy as np
 
 import lucid
 from lucid import WeightsError
-from lucid.models.checkpoints.config import Array, Config, read_json, show
+from lucid.core.words.safe_text import show
+from lucid.models.checkpoints.config import Array, Config, read_json
 
 CONFIG, WEIGHTS = "adapter_config.json", ("adapter_model.safetensors", "adapter_model.bin")
 

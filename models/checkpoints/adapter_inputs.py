@@ -13,10 +13,11 @@ import lucid
 from lucid import WeightsError
 from lucid.core.sizes.dims import bind
 from lucid.core.words.name_patterns import named
+from lucid.core.words.safe_text import show
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.adapter_files import CONFIG, PREFIX, WEIGHTS, Adapter, LowRank, read_adapter
 from lucid.models.checkpoints.adapters import Adapters, weighted
-from lucid.models.checkpoints.config import Array, show, write_json
+from lucid.models.checkpoints.config import Array, write_json
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import TASKS, read_modules
 from lucid.nn.module import Module, Parameter

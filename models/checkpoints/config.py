@@ -31,14 +31,14 @@ from typing import Any, TypeVar, overload
 
 import lucid
 from lucid import Tensor
+from lucid.core.words.safe_text import cut, show
 from lucid.models.checkpoints.config_file import MAX_CONFIG as MAX_CONFIG
-from lucid.models.checkpoints.config_file import MAX_NAMED, OptionError, by_torch, cut, shown, without_options
+from lucid.models.checkpoints.config_file import MAX_NAMED, OptionError, by_torch, shown, without_options
 from lucid.models.checkpoints.config_file import ConfigError as ConfigError
 from lucid.models.checkpoints.config_file import names_of as names_of
 from lucid.models.checkpoints.config_file import parse_json as parse_json
 from lucid.models.checkpoints.config_file import read_json as read_json
 from lucid.models.checkpoints.config_file import read_optional_json as read_optional_json
-from lucid.models.checkpoints.config_file import show as show
 from lucid.models.checkpoints.config_file import write_json as write_json
 from lucid.models.checkpoints.options_read import HARMLESS, OptionsRead, options_read
 from lucid.models.checkpoints.quantized_weights import Array as Array

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lucid.core.words.safe_text import encoded
+from lucid.core.words.safe_text import cut, encoded, show
 from lucid.files.atomic import NotAFileError, open_regular, write_atomically
 
 T = TypeVar("T")
@@ -120,20 +119,6 @@ def names_of(options: Sequence[str]) -> str:
 def shown(name: str) -> str:
     """An untrusted name of an option for a message."""
     return name if name.replace(".", "_").isidentifier() else show(name)
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 40, 12, 120, 40, 120
-
-
-def show(value: object) -> str:
-    """An untrusted value for a message: escaped, shortened, and of limited depth."""
-    return cut(_SHORT.repr(value))
-
-
-def cut(text: str) -> str:
-    """At most 300 characters of a text."""
-    return text if len(text) <= 300 else text[:300] + "..."
 
 
 def read_or_list_refusals(read: Callable[[tuple[str, ...]], T], ignore: str | Sequence[str]) -> T:

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid.models.checkpoints.config import Array, Config, ConfigError, show
+from lucid.core.words.safe_text import show
+from lucid.models.checkpoints.config import Array, Config, ConfigError
 from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.gguf_architectures import GGUF
 from lucid.models.checkpoints.gguf_file import Header, Strings, Value, read_header

@@ -26,8 +26,9 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
 from lucid import WeightsError
+from lucid.core.words.safe_text import show
 from lucid.files.atomic import NotAFileError, open_regular
-from lucid.models.checkpoints.config import Array, show
+from lucid.models.checkpoints.config import Array
 from lucid.models.checkpoints.gguf_blocks import LAYOUTS, read_blocks
 from lucid.quantization import Blocks
 

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from lucid.models.checkpoints.config import ConfigError, show
+from lucid.core.words.safe_text import show
+from lucid.models.checkpoints.config import ConfigError
 from lucid.models.checkpoints.gguf_file import Header, Strings, read_header
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"

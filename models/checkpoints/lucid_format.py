@@ -23,7 +23,8 @@ import numpy as np
 
 import lucid
 from lucid import nn
-from lucid.models.checkpoints.config import QUANTIZATION, Config, ConfigError, show, write_json
+from lucid.core.words.safe_text import show
+from lucid.models.checkpoints.config import QUANTIZATION, Config, ConfigError, write_json
 from lucid.models.checkpoints.quantized_weights import Int8, Parts
 from lucid.nn.quantized import Activations, WeightModule
 from lucid.quantization import Blocks, Grid8, Rows

@@ -24,6 +24,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor
+from lucid.core.words.safe_text import show
 from lucid.models.checkpoints.config import (
     Array,
     Config,
@@ -31,7 +32,6 @@ from lucid.models.checkpoints.config import (
     parse_json,
     read_json,
     read_optional_json,
-    show,
     write_json,
 )
 from lucid.nn import functional as F

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TypeAlias
 
+from lucid.core.words.safe_text import show
 from lucid.core.words.suggestions import did_you_mean
 from lucid.models.checkpoints.architectures import CLASSES, TRANSFORMERS
-from lucid.models.checkpoints.config import Config, ConfigError, show
+from lucid.models.checkpoints.config import Config, ConfigError
 from lucid.models.checkpoints.config_file import by_torch
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Pretrained

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 import lucid
 from lucid import nn
-from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json, read_optional_json, show
+from lucid.core.words.safe_text import show
+from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json, read_optional_json
 from lucid.models.speech.log_mel import SAMPLE_RATE, checked_samples
 from lucid.models.speech.transcription import Segment, Transcription
 

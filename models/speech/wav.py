@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lucid.core.words.safe_text import show
 from lucid.files.atomic import NotAFileError, open_regular
-from lucid.models.checkpoints.config import Array, show
+from lucid.models.checkpoints.config import Array
 from lucid.models.speech.resampling import resample
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE  # codes of formats

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
+import reprlib
 
 # Control characters, except line feeds and tabs, and characters that override the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlist, _SHORT.maxdict, _SHORT.maxlong = 40, 12, 40
+_SHORT.maxstring = _SHORT.maxother = 200
+
+
+def show(value: object) -> str:
+    """An untrusted value for a message: escaped, shortened, and of limited depth; a path as its text."""
+    return cut(_SHORT.repr(os.fspath(value) if isinstance(value, os.PathLike) else value))
+
+
+def cut(text: str) -> str:
+    """At most 300 characters of a text."""
+    return text if len(text) <= 300 else text[:300] + "..."
 
 
 def encoded(text: str) -> bytes:
