@@ -36,7 +36,7 @@ from lucid.files.untrusted import (
     check_booleans,
     check_name,
     check_shape,
-    read_json,
+    parse_bounded,
 )
 from lucid.ops.tensor.tensor import Tensor
 
@@ -112,7 +112,7 @@ def _read_header(buffer: mmap.mmap, path: Path) -> tuple[dict[str, _Entry], int]
         raise broken(path, f"declares a header of {length} bytes in a file of {size}: truncated, or another format")
     if length > MAX_HEADER:
         raise broken(path, f"a header of {length} bytes, expected at most {MAX_HEADER}")
-    document = read_json(buffer[8 : 8 + length], path)
+    document = parse_bounded(buffer[8 : 8 + length], path)
     if not isinstance(document, dict):
         raise broken(path, f"its JSON is {show(document)}, expected an object")
     metadata = document.pop("__metadata__", {})

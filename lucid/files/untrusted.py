@@ -68,7 +68,7 @@ _MOST_MEMBERS = MAX_KEYS + 64
 _MOST_VALUES = 16 * MAX_TENSORS
 
 
-def read_json(text: bytes, path: Path) -> Any:
+def parse_bounded(text: bytes, path: Path) -> Any:
     """The value of an untrusted JSON text. The memory that it takes is bounded before it is parsed.
 
     Whole numbers of 0 and more are integers, of up to 19 digits; other numbers are of another type.

@@ -14,7 +14,7 @@ from lucid.core.words.safe_text import show
 from lucid.files import safetensors, torch_files
 from lucid.files.atomic import NotAFileError, open_regular
 from lucid.files.safetensors import save as save
-from lucid.files.untrusted import MAX_HEADER, Array, broken, check_name, read_json
+from lucid.files.untrusted import MAX_HEADER, Array, broken, check_name, parse_bounded
 from lucid.files.untrusted import WeightsError as WeightsError
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -115,7 +115,7 @@ def _read_index(path: Path) -> dict[str, str]:
         size = os.fstat(file.fileno()).st_size
         if not 0 < size <= MAX_HEADER:
             raise broken(path, f"an index of {size} bytes, expected 1 to {MAX_HEADER}")
-        document = read_json(file.read(size), path)
+        document = parse_bounded(file.read(size), path)
     if not isinstance(document, dict) or "weight_map" not in document:
         raise broken(path, f"expected a member 'weight_map', found {show(document)}")
     weight_map = document["weight_map"]

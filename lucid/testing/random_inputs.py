@@ -16,7 +16,7 @@ from lucid.core.words.user_code import located_errors
 from lucid.nn.model_parts import Draw
 from lucid.nn.weights.adapter_inputs import adapter_inputs, given_adapter
 from lucid.ops.tensor.tensor import Tensor
-from lucid.tracing.index_ranges import FAR, IndexRanges, Range, Use
+from lucid.tracing.index_ranges import FAR, IndexRanges, Span, Use
 from lucid.tracing.trace import Model, arguments_of, outputs_of, owner_of
 
 Padding: TypeAlias = Literal["left", "right"] | None
@@ -95,7 +95,7 @@ def _array(dtype: DType, shape: tuple[int, ...], use: Use, padding: Padding) -> 
             array = np.where(generator.integers(0, _SELDOM, shape) == 0, generator.choice(special, shape), array)
         return array.astype(dtype.numpy)
     if dtype.kind == "int" and use.compared is not None:
-        low, high = _drawable(Range(use.compared.low, use.compared.high + 1), dtype)
+        low, high = _drawable(Span(use.compared.low, use.compared.high + 1), dtype)
         return generator.integers(low, high + 1, shape).astype(dtype.numpy)
     if dtype.kind == "int" and set(use.told_apart) - {0, 1}:
         return generator.choice([0, 1, *use.told_apart], shape).astype(dtype.numpy)
@@ -103,12 +103,12 @@ def _array(dtype: DType, shape: tuple[int, ...], use: Use, padding: Padding) -> 
     return array if dtype.kind == "float" or len(shape) < 2 else _padded(array, padding)
 
 
-def _drawable(allowed: Range, dtype: DType) -> Range:
+def _drawable(allowed: Span, dtype: DType) -> Span:
     """The range as far as it can be drawn from, which is never empty."""
     limits = np.iinfo(dtype.numpy)
     low = max(allowed.low, int(limits.min)) if allowed.low > -FAR // 2 else min(0, allowed.high)
     high = min(allowed.high, int(limits.max)) if allowed.high < FAR // 2 else max(1, low)
-    return Range(low, max(low, high))
+    return Span(low, max(low, high))
 
 
 def _padded(mask: Array, side: Padding) -> Array:

@@ -22,7 +22,7 @@ FAR = 1 << 62
 _LARGEST = 1 << 20
 
 
-class Range(NamedTuple):
+class Span(NamedTuple):
     """The integers from `low` to `high`, both included."""
 
     low: int
@@ -33,13 +33,13 @@ class Range(NamedTuple):
         """The range of the integers in an array, which is not empty."""
         return cls(int(array.min()), int(array.max()))
 
-    def meet(self, other: Range) -> Range:
+    def meet(self, other: Span) -> Span:
         """The integers in both ranges; `low` is above `high` if there are none."""
-        return Range(max(self.low, other.low), min(self.high, other.high))
+        return Span(max(self.low, other.low), min(self.high, other.high))
 
-    def join(self, other: Range) -> Range:
+    def join(self, other: Span) -> Span:
         """The smallest range that holds both."""
-        return Range(min(self.low, other.low), max(self.high, other.high))
+        return Span(min(self.low, other.low), max(self.high, other.high))
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Use:
         told_apart: single numbers that they are compared with, such as the id of padding.
     """
 
-    allowed: Range | None = None
-    compared: Range | None = None
+    allowed: Span | None = None
+    compared: Span | None = None
     told_apart: tuple[int, ...] = ()
 
 
@@ -63,7 +63,7 @@ class IndexRanges:
     def __init__(self, graph: Graph) -> None:
         self._graph, self._nodes = graph, [node for node in graph.nodes() if _matters(node)]
         constants = (value for node in self._nodes for value in node.inputs if isinstance(value, Constant))
-        self._constants = {id(value): Range.of(value.array) for value in constants if _is_small(value)}
+        self._constants = {id(value): Span.of(value.array) for value in constants if _is_small(value)}
 
     def uses(self, sizes: Mapping[str, int]) -> dict[str, Use]:
         """The use of each integer input by name."""
@@ -81,7 +81,7 @@ class IndexRanges:
         uses = ranges.uses()
         if any(use.allowed is not None and use.allowed.low > use.allowed.high for use in uses.values()):
             return False
-        ranges.assume({name: use.allowed or use.compared or Range(0, 1) for name, use in uses.items()})
+        ranges.assume({name: use.allowed or use.compared or Span(0, 1) for name, use in uses.items()})
         pairs = ((ranges.known.get(id(value)), max(rows)) for value, rows in ranges.indices())
         return all(reached is None or -rows <= reached.low <= reached.high < rows for reached, rows in pairs)
 
@@ -90,16 +90,16 @@ class _Ranges:
     """The ranges of the integers and booleans of a graph, by the identity of the value."""
 
     def __init__(
-        self, graph: Graph, nodes: Sequence[Node], constants: Mapping[int, Range], sizes: Mapping[str, int]
+        self, graph: Graph, nodes: Sequence[Node], constants: Mapping[int, Span], sizes: Mapping[str, int]
     ) -> None:
         self._graph, self._nodes, self._constants, self._sizes = graph, nodes, constants, sizes
-        self.known: dict[int, Range] = {}
+        self.known: dict[int, Span] = {}
         self.assume({})
 
-    def assume(self, inputs: Mapping[str, Range]) -> None:
+    def assume(self, inputs: Mapping[str, Span]) -> None:
         """Compute forward, from ranges of some inputs."""
         self.known = dict(self._constants)
-        self.known |= {id(value): Range(0, 1) for value in self._graph.inputs if value.type.dtype.kind == "bool"}
+        self.known |= {id(value): Span(0, 1) for value in self._graph.inputs if value.type.dtype.kind == "bool"}
         self.known |= {id(value): inputs[value.name] for value in self._graph.inputs if value.name in inputs}
         for node in self._nodes:
             for result in node.results:
@@ -107,25 +107,25 @@ class _Ranges:
                 if reached is not None:
                     self.known[id(result)] = reached
 
-    def _reached(self, node: Node, result: Result) -> Range | None:
+    def _reached(self, node: Node, result: Result) -> Span | None:
         name, attributes = node.op.name, node.attributes
         if name in _MADE:
             return _MADE[name](self, attributes)
         if name == "argmax" or (name == "topk" and result.index == 1):
             operand = node.inputs[0]
-            return None if operand is None else Range(0, self._size(operand.type.shape[attributes["axis"]]) - 1)
+            return None if operand is None else Span(0, self._size(operand.type.shape[attributes["axis"]]) - 1)
         operands = [None if value is None else self.known.get(id(value)) for value in node.inputs]
         if name in MOVED:
             return _joined(operands[MOVED[name]])
         if name == "cumsum" and operands[0] is not None and (axis := node.inputs[0]) is not None:
             length, (low, high) = self._size(axis.type.shape[attributes["axis"]]), operands[0]
-            return Range(min(low, low * length), max(high, high * length))
+            return Span(min(low, low * length), max(high, high * length))
         known = [reached for reached in operands if reached is not None]
         if name in COMPUTED and len(known) == len(operands):
             return COMPUTED[name](*known)
         if name == "int_mod" and operands[1] is not None and operands[1].low > 0:
-            return Range(0, operands[1].high - 1)
-        return Range(0, 1) if result.type.dtype.kind == "bool" else None
+            return Span(0, operands[1].high - 1)
+        return Span(0, 1) if result.type.dtype.kind == "bool" else None
 
     def _size(self, size: Size) -> int:
         return evaluate(size, self._sizes)
@@ -150,16 +150,16 @@ class _Ranges:
 
     def uses(self) -> dict[str, Use]:
         """The use of each integer input by name."""
-        allowed: dict[int, Range] = {}
-        compared: dict[int, Range] = {}
+        allowed: dict[int, Span] = {}
+        compared: dict[int, Span] = {}
         told_apart: dict[int, set[int]] = {}
 
-        def allow(value: Value | None, allowed_range: Range) -> None:
+        def allow(value: Value | None, allowed_range: Span) -> None:
             if value is not None and _whole(value):
                 allowed[id(value)] = allowed[id(value)].meet(allowed_range) if id(value) in allowed else allowed_range
 
         for index, rows in self.indices():
-            allow(index, Range(0, min(rows) - 1))
+            allow(index, Span(0, min(rows) - 1))
         for node in reversed(self._nodes):
             ranges = [allowed[id(result)] for result in node.results if id(result) in allowed]
             others = [None if value is None else self.known.get(id(value)) for value in node.inputs]
@@ -187,7 +187,7 @@ class _Ranges:
         }
 
     def _ask(
-        self, node: Node, result: Range, others: Sequence[Range | None], allow: Callable[[Value | None, Range], None]
+        self, node: Node, result: Span, others: Sequence[Span | None], allow: Callable[[Value | None, Span], None]
     ) -> None:
         """Derive the ranges of operands from the range that a result may have."""
         name, operands = node.op.name, node.inputs
@@ -225,50 +225,50 @@ def _whole(value: Value) -> bool:
     return value.type.dtype.kind in ("int", "bool")
 
 
-def _joined(operands: Sequence[Range | None]) -> Range | None:
+def _joined(operands: Sequence[Span | None]) -> Span | None:
     known = [operand for operand in operands if operand is not None]
-    return reduce(Range.join, known) if known and len(known) == len(operands) else None
+    return reduce(Span.join, known) if known and len(known) == len(operands) else None
 
 
-def _products(x: Range, y: Range) -> Range:
+def _products(x: Span, y: Span) -> Span:
     products = [a * b for a in x for b in y]
-    return Range(min(products), max(products))
+    return Span(min(products), max(products))
 
 
-def _factor(result: Range, other: Range, first: bool) -> Range:
+def _factor(result: Span, other: Span, first: bool) -> Span:
     """The range of a factor, where the other one is not negative; otherwise any number may do."""
     if other.low < 0 or other.high == 0 or (other.low == 0 and not result.low <= 0 <= result.high):
-        return Range(-FAR, FAR)
-    return Range(-(-result.low // other.high), result.high // other.high)
+        return Span(-FAR, FAR)
+    return Span(-(-result.low // other.high), result.high // other.high)
 
 
-def _difference(result: Range, other: Range, first: bool) -> Range:
+def _difference(result: Span, other: Span, first: bool) -> Span:
     if first:
-        return Range(result.low + other.high, result.high + other.low)
-    return Range(other.high - result.high, other.low - result.low)
+        return Span(result.low + other.high, result.high + other.low)
+    return Span(other.high - result.high, other.low - result.low)
 
 
-def _at_least(result: Range, other: Range, first: bool) -> Range:
+def _at_least(result: Span, other: Span, first: bool) -> Span:
     """The range of an operand of a maximum. Where the other operand is allowed, this one may lie below it."""
-    return Range(other.low - 1 if other.low >= result.low else result.low, result.high)
+    return Span(other.low - 1 if other.low >= result.low else result.low, result.high)
 
 
-def _at_most(result: Range, other: Range, first: bool) -> Range:
-    return Range(result.low, other.high + 1 if other.high <= result.high else result.high)
+def _at_most(result: Span, other: Span, first: bool) -> Span:
+    return Span(result.low, other.high + 1 if other.high <= result.high else result.high)
 
 
-_ASKED: dict[str, Callable[[Range, Range, bool], Range]] = {
-    "add": lambda wanted, other, first: Range(wanted.low - other.low, wanted.high - other.high),
+_ASKED: dict[str, Callable[[Span, Span, bool], Span]] = {
+    "add": lambda wanted, other, first: Span(wanted.low - other.low, wanted.high - other.high),
     "sub": _difference,
     "mul": _factor,
     "maximum": _at_least,
     "minimum": _at_most,
 }
 _COMPARING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-_MADE: dict[str, Callable[[_Ranges, Mapping[str, Any]], Range | None]] = {
-    "arange": lambda ranges, made: Range(ranges._size(made["start"]), ranges._size(made["stop"]) - 1),
-    "size": lambda ranges, made: Range(ranges._size(made["size"]), ranges._size(made["size"])),
-    "full": lambda ranges, made: Range(int(made["value"]), int(made["value"])),
+_MADE: dict[str, Callable[[_Ranges, Mapping[str, Any]], Span | None]] = {
+    "arange": lambda ranges, made: Span(ranges._size(made["start"]), ranges._size(made["stop"]) - 1),
+    "size": lambda ranges, made: Span(ranges._size(made["size"]), ranges._size(made["size"])),
+    "full": lambda ranges, made: Span(int(made["value"]), int(made["value"])),
 }
 _FIRST = slice(0, 1)
 MOVED = {
@@ -278,13 +278,13 @@ MOVED = {
     "where": slice(1, 3),
 }
 """Ops whose results are elements of operands, and of which ones."""
-COMPUTED: dict[str, Callable[..., Range]] = {
-    "add": lambda x, y: Range(x.low + y.low, x.high + y.high),
-    "sub": lambda x, y: Range(x.low - y.high, x.high - y.low),
+COMPUTED: dict[str, Callable[..., Span]] = {
+    "add": lambda x, y: Span(x.low + y.low, x.high + y.high),
+    "sub": lambda x, y: Span(x.low - y.high, x.high - y.low),
     "mul": _products,
-    "neg": lambda x: Range(-x.high, -x.low),
-    "minimum": lambda x, y: Range(min(x.low, y.low), min(x.high, y.high)),
-    "maximum": lambda x, y: Range(max(x.low, y.low), max(x.high, y.high)),
+    "neg": lambda x: Span(-x.high, -x.low),
+    "minimum": lambda x, y: Span(min(x.low, y.low), min(x.high, y.high)),
+    "maximum": lambda x, y: Span(max(x.low, y.low), max(x.high, y.high)),
 }
 """The range of a result from those of the operands, by op."""
 _Rows = Callable[[Sequence[Shape], Mapping[str, Any]], Sequence[Size]]

@@ -19,7 +19,7 @@ from lucid.core.sizes.polynomials import Product, add, constant, divide, multipl
 
 Atom: TypeAlias = Union[str, "Operation"]
 Terms: TypeAlias = Mapping[Product[Atom], int]
-Range: TypeAlias = tuple[float, float]
+Bounds: TypeAlias = tuple[float, float]
 
 
 class Operation:
@@ -114,12 +114,12 @@ def _is_count(atom: Operation) -> bool:
     return atom.operator == "max" and not atom.right
 
 
-def range_of(terms: Terms) -> Range:
+def range_of(terms: Terms) -> Bounds:
     """The least and the largest value of plain terms for all sizes within their limits, by default of 0 or more."""
     low = high = float(terms.get((), 0))
     for product, coefficient in terms.items():
         if product:
-            factor: Range = (coefficient, coefficient)
+            factor: Bounds = (coefficient, coefficient)
             least, most = functools.reduce(_product, map(_range_of_atom, product), factor)
             low, high = low + least, high + most
     return low, high
@@ -142,12 +142,12 @@ def settled(terms: Terms) -> Terms:
     return total
 
 
-def _product(a: Range, b: Range) -> Range:
+def _product(a: Bounds, b: Bounds) -> Bounds:
     products = [x * y if x and y else 0.0 for x in a for y in b]  # 0 times infinity is 0
     return min(products), max(products)
 
 
-def _range_of_atom(atom: Atom) -> Range:
+def _range_of_atom(atom: Atom) -> Bounds:
     if isinstance(atom, str):
         return known_limits().get(atom, (0, math.inf))
     (low, high), (least, most) = range_of(atom.left), range_of(atom.right)

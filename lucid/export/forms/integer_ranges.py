@@ -11,12 +11,12 @@ from lucid.core.graph.types import bool_, int8, uint8
 from lucid.core.graph.values import Constant, Node, Result, Value
 from lucid.core.sizes.dims import Size
 from lucid.export.form import operand
-from lucid.tracing.index_ranges import COMPUTED, FAR, MOVED, Range
+from lucid.tracing.index_ranges import COMPUTED, FAR, MOVED, Span
 
 _HELD = 2**24  # float32 holds every integer up to here
 _LONGEST = 2**22  # what symbolic sizes, positions and numbers of elements are taken to stay below
-_ANY = Range(-FAR, FAR)
-_OF_TYPES = MappingProxyType({bool_: Range(0, 1), int8: Range(-128, 127), uint8: Range(0, 255)})
+_ANY = Span(-FAR, FAR)
+_OF_TYPES = MappingProxyType({bool_: Span(0, 1), int8: Span(-128, 127), uint8: Span(0, 255)})
 _DEPTH = 8  # of the ops that are looked at
 
 
@@ -26,12 +26,12 @@ def is_exact_as_float32(value: Value) -> bool:
     return low > -_HELD and high < _HELD
 
 
-def range_of(value: Value, depth: int = _DEPTH) -> Range:
+def range_of(value: Value, depth: int = _DEPTH) -> Span:
     """The range of the integers that a value may be; `_ANY` where that is not known."""
     if value.type.dtype in _OF_TYPES:
         return _OF_TYPES[value.type.dtype]
     if isinstance(value, Constant):
-        return Range.of(value.array) if value.array.size else Range(0, 0)
+        return Span.of(value.array) if value.array.size else Span(0, 0)
     if value.type.dtype.kind != "int" or not isinstance(value, Result) or not depth:
         return _ANY
     node = value.node
@@ -39,10 +39,10 @@ def range_of(value: Value, depth: int = _DEPTH) -> Range:
     if name in _POSITIONS:
         return _POSITIONS[name](node)
     if name == "topk":
-        return Range(0, _LONGEST) if value.index else range_of(operand(node), depth - 1)
+        return Span(0, _LONGEST) if value.index else range_of(operand(node), depth - 1)
     ranges = [_ANY if each is None else range_of(each, depth - 1) for each in node.inputs]
     if name in MOVED:
-        return reduce(Range.join, ranges[MOVED[name]])
+        return reduce(Span.join, ranges[MOVED[name]])
     return _COMPUTED[name](*ranges) if name in _COMPUTED else _ANY
 
 
@@ -55,27 +55,27 @@ def sum_is_exact_as_float32(node: Node) -> bool:
     return max(-low, high) * count < _HELD
 
 
-def _size(size: Size) -> Range:
-    return Range(size, size) if isinstance(size, int) else Range(-_LONGEST, _LONGEST)
+def _size(size: Size) -> Span:
+    return Span(size, size) if isinstance(size, int) else Span(-_LONGEST, _LONGEST)
 
 
-def _total(x: Range) -> Range:
-    return Range(min(x.low * _LONGEST, 0), max(x.high * _LONGEST, 0))
+def _total(x: Span) -> Span:
+    return Span(min(x.low * _LONGEST, 0), max(x.high * _LONGEST, 0))
 
 
-def _symmetric(x: Range) -> Range:
+def _symmetric(x: Span) -> Span:
     most = max(map(abs, x))
-    return Range(-most, most)
+    return Span(-most, most)
 
 
-_POSITIONS: Mapping[str, Callable[[Node], Range]] = MappingProxyType(
+_POSITIONS: Mapping[str, Callable[[Node], Span]] = MappingProxyType(
     {
         "arange": lambda node: _size(node.attributes["start"]).join(_size(node.attributes["stop"])),
         "size": lambda node: _size(node.attributes["size"]),
-        "full": lambda node: Range(node.attributes["value"], node.attributes["value"]),
-        "argmax": lambda node: Range(0, _LONGEST),
+        "full": lambda node: Span(node.attributes["value"], node.attributes["value"]),
+        "argmax": lambda node: Span(0, _LONGEST),
     }
 )
-_COMPUTED: Mapping[str, Callable[..., Range]] = MappingProxyType(
+_COMPUTED: Mapping[str, Callable[..., Span]] = MappingProxyType(
     {**COMPUTED, **dict.fromkeys(("sum", "cumsum"), _total), "abs": _symmetric, "int_mod": lambda x, y: _symmetric(y)}
 )
