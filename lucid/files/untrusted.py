@@ -27,9 +27,9 @@ class WeightsError(ValueError):
 # A message names the file and shows untrusted text escaped and shortened.
 
 
-def broken(path: Path, what: str) -> WeightsError:
+def broken(path: Path, what: str, error: type[ValueError] = WeightsError) -> ValueError:
     """The error for a file that does not follow its format."""
-    return WeightsError(f"{show(path)}: {what}; get an intact copy of the file")
+    return error(f"{show(path)}: {what}; get an intact copy of the file")
 
 
 def check_name(name: str, path: Path) -> None:

@@ -14,16 +14,17 @@ import mmap
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path, PureWindowsPath
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
-from lucid.core.words.safe_text import encodable
+from lucid.core.words.safe_text import encodable, show
 from lucid.files.atomic import NotAFileError, open_regular
 from lucid.files.safetensors import places
-from lucid.files.untrusted import WeightsError
+from lucid.files.untrusted import WeightsError, broken
 from lucid.runtime.demands import demands
 from lucid.runtime.skeleton import WireError, skeleton
 from lucid.runtime.subgraphs import nodes_inside, subgraphs
@@ -52,6 +53,9 @@ _BITS = {kind: bits for bits, kinds in _KINDS.items() for kind in kinds}
 
 class ModelError(ValueError):
     """An ONNX file that is broken, or whose data is in a place where it must not be."""
+
+
+_broken = partial(broken, error=ModelError)
 
 
 def utf8_path(path: str | os.PathLike[str]) -> str:
@@ -88,8 +92,8 @@ def check_model_file(path: str | os.PathLike[str]) -> onnx.ModelProto:
 def check_and_locate(path: Path) -> tuple[onnx.ModelProto, list[range]]:
     """`check_model_file`, and which bytes of the file are each initializer's data; none if the model has it."""
     model, removed = _read(path)
-    check_names(model, _show(path))
-    check_stored_once(model, _show(path))
+    check_names(model, show(path))
+    check_stored_once(model, show(path))
     named: dict[str, dict[str, range]] = {}
     for tensor, bulk in _tensors(model, removed, path):
         if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
@@ -107,14 +111,14 @@ def check_stored_once(model: onnx.ModelProto, title: str) -> None:
     twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise ModelError(
-            f"{title}: tensor {_show(twice)} is stored twice, expected once; get an intact copy of the file"
+            f"{title}: tensor {show(twice)} is stored twice, expected once; get an intact copy of the file"
         )
 
 
 def check_demands(model: onnx.ModelProto, path: Path) -> None:
     """Raise ModelError for a model that demands too much when it is loaded. Its tensors have been checked before."""
     if excess := demands(model):
-        raise ModelError(f"{_show(path)}: {excess}; do not use this model, or export it again without them")
+        raise ModelError(f"{show(path)}: {excess}; do not use this model, or export it again without them")
 
 
 def _read(path: Path) -> tuple[onnx.ModelProto, list[range]]:
@@ -138,7 +142,7 @@ def _read(path: Path) -> tuple[onnx.ModelProto, list[range]]:
         raise _broken(path, "expected an ONNX model, found no graph or IR version")
     if model.ir_version > onnx.IR_VERSION:
         raise ModelError(
-            f"{_show(path)}: IR version {model.ir_version}, expected at most {int(onnx.IR_VERSION)}, the "
+            f"{show(path)}: IR version {model.ir_version}, expected at most {int(onnx.IR_VERSION)}, the "
             f"newest that onnx {onnx.__version__} knows; install a newer onnx, or export for an older IR"
         )
     if model.ir_version >= 3 and not model.opset_import:
@@ -167,7 +171,7 @@ def check_names(model: onnx.ModelProto, title: str) -> None:
 def _check_texts(title: str, *texts: str | bytes) -> None:
     for text in texts:
         if isinstance(text, bytes):
-            raise ModelError(f"{title}: a name is not text in UTF-8: {_show(text)}; get an intact copy of the file")
+            raise ModelError(f"{title}: a name is not text in UTF-8: {show(text)}; get an intact copy of the file")
 
 
 # ---------------------------------------------------------------------------------------------------- tensors
@@ -223,7 +227,7 @@ def _check_context(node: NodeProto, path: Path) -> None:
     values = {attribute.name: attribute for attribute in node.attribute}
     if "embed_mode" in values and values["embed_mode"].i == 0 and "ep_cache_context" in values:
         location = values["ep_cache_context"].s.decode("utf-8", "backslashreplace")
-        _inside(location, path, f"node {_show(node.name)}")
+        _inside(location, path, f"node {show(node.name)}")
 
 
 # ------------------------------------------------------------------------------------------------------- data
@@ -233,7 +237,7 @@ def _byte_size(tensor: TensorProto, dims: Sequence[int], path: Path) -> int:
     if tensor.data_type not in _BITS:
         raise _wrong(tensor, path, f"data type {tensor.data_type}", "one of a known size")
     if any(dim < 0 for dim in dims):
-        raise _wrong(tensor, path, f"shape {_show(list(dims))}", "no negative size")
+        raise _wrong(tensor, path, f"shape {show(list(dims))}", "no negative size")
     return bytes_for(math.prod(dims), tensor.data_type)
 
 
@@ -257,14 +261,14 @@ def _check_inline(tensor: TensorProto, bulk: int, path: Path) -> None:
     filled = {field: length for field, length in held.items() if length}
     if tensor.data_type == TensorProto.STRING:
         if any(dim < 0 for dim in tensor.dims):
-            raise _wrong(tensor, path, f"shape {_show(list(tensor.dims))}", "no negative size")
+            raise _wrong(tensor, path, f"shape {show(list(tensor.dims))}", "no negative size")
         expected = {"string_data": math.prod(tensor.dims)}
     else:
         size = _byte_size(tensor, tensor.dims, path)
         field, length = _field(tensor.data_type, math.prod(tensor.dims))
         expected = {"raw_data": size} if "raw_data" in filled else {field: length}
     if filled != {field: length for field, length in expected.items() if length}:
-        raise _wrong(tensor, path, f"data of length {filled or 0}", f"{expected} for shape {_show(list(tensor.dims))}")
+        raise _wrong(tensor, path, f"data of length {filled or 0}", f"{expected} for shape {show(list(tensor.dims))}")
 
 
 def _field(data_type: int, count: int) -> tuple[str, int]:
@@ -282,16 +286,16 @@ def _check_external(tensor: TensorProto, bulk: int, path: Path, named: dict[str,
     values = dict(fields)
     # Other keys are onnxruntime's own (prepacked weights): further offsets, to data that the model does not need.
     if len(values) != len(fields) or not values.keys() <= {"location", "offset", "length", "checksum"}:
-        got = f"external data with the keys {_show([key for key, _ in fields])}"
+        got = f"external data with the keys {show([key for key, _ in fields])}"
         raise _wrong(tensor, path, got, "location, offset, length, checksum, each once")
     if tensor.data_location != TensorProto.EXTERNAL or tensor.raw_data or bulk:
         raise _wrong(tensor, path, "data both inside and outside the file", "only one of them")
     size = _byte_size(tensor, tensor.dims, path)
-    file_size = _inside(values.get("location", ""), path, f"tensor {_show(tensor.name)}")
+    file_size = _inside(values.get("location", ""), path, f"tensor {show(tensor.name)}")
     offset = _count(tensor, path, "offset", values.get("offset", "0"))
     length = _count(tensor, path, "length", values.get("length", str(size)))
     if length != size:
-        raise _wrong(tensor, path, f"external data of {length} bytes", f"{size} for shape {_show(list(tensor.dims))}")
+        raise _wrong(tensor, path, f"external data of {length} bytes", f"{size} for shape {show(list(tensor.dims))}")
     if values["location"].endswith(".safetensors"):
         _check_place(tensor, path, values["location"], range(offset, offset + length), named)
     if offset + length > file_size:
@@ -307,7 +311,7 @@ def _check_place(
         try:
             named[location] = {name: place for name, (_, _, place) in places(path.parent / location).items()}
         except WeightsError as error:
-            raise ModelError(f"{_show(path)}: {error}") from error
+            raise ModelError(f"{show(path)}: {error}") from error
     place = named[location].get(tensor.name)
     if place is None:
         raise _wrong(tensor, path, f"no tensor of this name in {location}", "one; export the model again")
@@ -318,7 +322,7 @@ def _check_place(
 
 def _count(tensor: TensorProto, path: Path, key: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise _wrong(tensor, path, f"{key} {_show(text)}", "a non-negative integer")
+        raise _wrong(tensor, path, f"{key} {show(text)}", "a non-negative integer")
     return int(text)
 
 
@@ -333,7 +337,7 @@ def _inside(location: str, path: Path, who: str) -> int:
         or any(part in ("", "..") for part in parts)
     ):
         raise ModelError(
-            f"{_show(path)}: {who}: data location {_show(location)}, expected a relative path inside the "
+            f"{show(path)}: {who}: data location {show(location)}, expected a relative path inside the "
             "model's folder; do not use this model, or correct the location if you trust it"
         )
     data = path.parent
@@ -346,12 +350,12 @@ def _inside(location: str, path: Path, who: str) -> int:
             status = os.fstat(file.fileno())
     except FileNotFoundError as error:
         raise ModelError(
-            f"{_show(path)}: {who}: there is no data file {_show(data)}; put it into the model's folder"
+            f"{show(path)}: {who}: there is no data file {show(data)}; put it into the model's folder"
         ) from error
     except NotADirectoryError as error:
-        raise ModelError(f"{_show(path)}: {who}: {_show(data)} is below a file; get an intact copy") from error
+        raise ModelError(f"{show(path)}: {who}: {show(data)} is below a file; get an intact copy") from error
     except NotAFileError as error:
-        raise ModelError(f"{_show(path)}: {who}: {error}") from error
+        raise ModelError(f"{show(path)}: {who}: {error}") from error
     if status.st_nlink > 1:
         raise _linked(path, who, data, f"a hard link, one of {status.st_nlink} names of a file")
     return status.st_size
@@ -362,23 +366,13 @@ def _inside(location: str, path: Path, who: str) -> int:
 
 def _linked(path: Path, who: str, data: Path, kind: str) -> ModelError:
     return ModelError(
-        f"{_show(path)}: {who}: the data file {_show(data)} is {kind}, so it may be a file from elsewhere; "
+        f"{show(path)}: {who}: the data file {show(data)} is {kind}, so it may be a file from elsewhere; "
         "if you trust it, put a copy in its place (cp -L)"
     )
 
 
-def _wrong(tensor: TensorProto, path: Path, got: str, expected: str) -> ModelError:
-    return _broken(path, f"tensor {_show(tensor.name)}: {got}, expected {expected}")
-
-
-def _broken(path: Path, what: str) -> ModelError:
-    return ModelError(f"{_show(path)}: {what}; get an intact copy of the file")
-
-
-def _show(value: object) -> str:
-    """Untrusted text for a message: escaped and shortened."""
-    text = repr(os.fspath(value) if isinstance(value, Path) else value)
-    return text if len(text) <= 200 else text[:200] + "..."
+def _wrong(tensor: TensorProto, path: Path, got: str, expected: str) -> ValueError:
+    return _broken(path, f"tensor {show(tensor.name)}: {got}, expected {expected}")
 
 
 def external_files(model: onnx.ModelProto) -> set[str]:

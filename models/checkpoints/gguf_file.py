@@ -28,6 +28,7 @@ from gguf.quants import dequantize
 from lucid import WeightsError
 from lucid.core.words.safe_text import show
 from lucid.files.atomic import NotAFileError, open_regular
+from lucid.files.untrusted import broken
 from lucid.models.checkpoints.config import Array
 from lucid.models.checkpoints.gguf_blocks import LAYOUTS, read_blocks
 from lucid.quantization import Blocks
@@ -326,11 +327,6 @@ class Cursor:
         if count > min(most, len(self.data) // least_bytes):
             limit = f"expected at most {most}, of {least_bytes} bytes or more each"
             raise broken(self.path, f"announces {count} {what} in a file of {len(self.data)} bytes, {limit}")
-
-
-def broken(path: Path, what: str) -> WeightsError:
-    """The error for a file that is not as the format wants it."""
-    return WeightsError(f"{show(str(path))}: {what}; get an intact copy of the file")
 
 
 def decoded(raw: bytes, path: Path) -> str:

@@ -10,6 +10,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from lucid.core.words.safe_text import show
 from lucid.files.atomic import NotAFileError, open_regular
+from lucid.files.untrusted import broken
 from lucid.models.checkpoints.config import Array
 from lucid.models.speech.resampling import resample
 
@@ -52,6 +54,9 @@ class WavError(ValueError):
     """A file that is not a WAV file, is broken, or holds samples of a kind that cannot be read."""
 
 
+_broken = partial(broken, error=WavError)
+
+
 class _Format(NamedTuple):
     code: int
     bits: int
@@ -83,7 +88,7 @@ def read_wav(path: str | os.PathLike[str], rate: int = 16_000) -> Array:
             start = file.read(12)
             if len(start) < 12 or start[:4] != b"RIFF" or start[8:] != b"WAVE":
                 got = f"one that begins with {show(start)}" if start else "an empty one"
-                raise WavError(f"{show(str(path))}: expected a WAV file, got {got}; convert it to WAV")
+                raise WavError(f"{show(path)}: expected a WAV file, got {got}; convert it to WAV")
             with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
                 kind, begin, end = _find(data, path)
                 samples = _mono(data, kind, begin, end)
@@ -137,11 +142,11 @@ def _read_format(raw: bytes, path: Path) -> _Format:
         if len(raw) < 40:
             raise _broken(path, f"its extensible format takes {len(raw)} bytes, expected 40")
         if raw[26:40] != _SUBFORMAT:
-            raise WavError(f"{show(str(path))}: its samples are of format {raw[24:40].hex()}, {_SUPPORTED}")
+            raise WavError(f"{show(path)}: its samples are of format {raw[24:40].hex()}, {_SUPPORTED}")
         code = int.from_bytes(raw[24:26], "little")
     if (code, bits) not in _DECODERS:
         name = _NAMES.get(code, f"format {code:#06x}")
-        raise WavError(f"{show(str(path))}: its samples are {name} of {bits} bits, {_SUPPORTED}")
+        raise WavError(f"{show(path)}: its samples are {name} of {bits} bits, {_SUPPORTED}")
     if not 1 <= channels <= _MAX_CHANNELS:
         raise _broken(path, f"has {channels} channels, expected 1 to {_MAX_CHANNELS}")
     if not _RATES[0] <= rate <= _RATES[1]:
@@ -163,7 +168,3 @@ def _mono(data: mmap.mmap, kind: _Format, begin: int, end: int) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused afterwards
             samples[first:last] = numbers.reshape(-1, kind.channels).mean(axis=1)
     return samples
-
-
-def _broken(path: Path, what: str) -> WavError:
-    return WavError(f"{show(str(path))}: {what}; get an intact copy of the file")
