@@ -10,6 +10,7 @@ import numpy as np
 from lucid.batch.batches import BUDGET, padded_batches
 from lucid.batch.rows import Column, Kind, Ready, Results
 from lucid.core.graph.types import Array
+from lucid.generation.sampling import probabilities
 from lucid.runtime import Session
 
 EMBEDDINGS = ("sentence_embedding", "image_embeds", "text_embeds", "pooler_output")
@@ -129,7 +130,7 @@ def classification(reader: Reader, session: Session, output: str, config: Mappin
     def labels(results: Mapping[str, Array], _: Mapping[str, Array]) -> dict[str, Results]:
         logits = results["logits"].astype(np.float64)
         best = logits.argmax(axis=-1)
-        scores = _sigmoid(logits) if several else _softmax(logits)
+        scores = _sigmoid(logits) if several else probabilities(logits)
         by_number = names if isinstance(names, dict) else {}
         return {
             output: [str(by_number.get(str(label), f"LABEL_{label}")) for label in best],
@@ -160,11 +161,6 @@ def _vectors(session: Session, name: str, output: str) -> dict[str, Column]:
     if not isinstance(width, int):
         raise ValueError(f"the model's output {name} has vectors of {width} numbers, expected a fixed number")
     return {output: Column(Kind.VECTOR, width)}
-
-
-def _softmax(logits: Array) -> Array:
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 def _sigmoid(logits: Array) -> Array:

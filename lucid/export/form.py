@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 import onnx
 
 from lucid.core.graph.printing import show_attribute
-from lucid.core.graph.values import Node, Operation, Value
+from lucid.core.graph.values import Node, Operation
 from lucid.core.sizes.dims import Dim
 from lucid.core.targets.record import Fault, Strategy
 from lucid.core.targets.runtimes import OWN
@@ -54,13 +54,6 @@ def refuse_slower(limits: Limits, op: Operation, reason: str) -> None:
     """Leave a node to the next form because that is faster, unless the user insists on a kind of form for the op."""
     if limits.target.insisted(op.name) == "auto":
         refuse(reason)
-
-
-def operand(node: Node, index: int = 0) -> Value:
-    """An input of a node that is never absent."""
-    value = node.inputs[index]
-    assert value is not None
-    return value
 
 
 def refuse_wrong(limits: Limits, fault: Fault) -> None:

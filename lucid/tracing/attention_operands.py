@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lucid.core.graph.types import same_shape
-from lucid.core.graph.values import Attributes, Constant, Node, Value
+from lucid.core.graph.values import Attributes, Constant, Node, Value, operand
 from lucid.core.sizes.dims import product, same
 from lucid.ops.attention.op import attention
 from lucid.ops.elementwise import logical_and
@@ -18,7 +18,7 @@ from lucid.ops.rotary import rotary_embedding
 from lucid.ops.shaping import expand_op, permute_op, reshape_op, unsqueeze_op
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.position_masks import EVERYWHERE, position_options, visible
-from lucid.tracing.rewriting import Uses, made_by, operand
+from lucid.tracing.rewriting import Uses, made_by
 
 _PLAIN = {"query", "key", "value", "mask", "key_mask", "sinks"}
 

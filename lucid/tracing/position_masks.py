@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.graph.values import Constant, Node, Result, Value, operand
 from lucid.core.sizes.dims import Shape, same
 from lucid.ops.creation import arange_op, full_op, tril, triu
 from lucid.ops.elementwise import (
@@ -38,7 +38,7 @@ from lucid.ops.elementwise import (
 )
 from lucid.ops.indexing import slice_op
 from lucid.ops.shaping import expand_op, permute_op, reshape_op, squeeze_op, unsqueeze_op
-from lucid.tracing.rewriting import constant_everywhere, operand
+from lucid.tracing.rewriting import constant_everywhere
 
 Element: TypeAlias = Any
 """A NumPy scalar."""

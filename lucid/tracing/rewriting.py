@@ -11,7 +11,7 @@ import numpy as np
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.scope import Scope, entered
 from lucid.core.graph.types import same_shape
-from lucid.core.graph.values import Attributes, Body, Constant, Node, Result, Value
+from lucid.core.graph.values import Attributes, Body, Constant, Node, Result, Value, operand
 from lucid.core.sizes.dims import Shape, same
 from lucid.ops.elementwise import logical_not
 from lucid.ops.op import Op
@@ -75,13 +75,6 @@ def again(node: Node, inputs: Sequence[Tensor]) -> Tensor:
     assert isinstance(node.op, Op)
     result: Tensor = node.op.apply(inputs, node.attributes)
     return result
-
-
-def operand(node: Node, place: int = 0) -> Value:
-    """An operand that a node certainly has."""
-    value = node.inputs[place]
-    assert value is not None
-    return value
 
 
 def number(value: Value | None) -> float | None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from lucid.core.graph.graph import Graph, Remark
 from lucid.core.graph.types import DType, float32, same_shape
-from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.graph.values import Constant, Node, Result, Value, operand
 from lucid.core.process.context import holding
 from lucid.core.sizes.bounds import Bound
 from lucid.core.sizes.dims import Dim, Shape, Size, product, same
@@ -44,7 +44,6 @@ from lucid.tracing.rewriting import (
     keeps_matrices,
     made_by,
     number,
-    operand,
     opposite,
     regrouped,
     rewritten,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lucid.core.graph.types import same_shape
-from lucid.core.graph.values import Node, Value
+from lucid.core.graph.values import Node, Value, operand
 from lucid.core.sizes.dims import same
 from lucid.ops.elementwise import exp, sub, true_div
 from lucid.ops.neural import softmax
@@ -13,7 +13,7 @@ from lucid.ops.op import Op
 from lucid.ops.reduction import max_, sum_
 from lucid.ops.shaping import concat_op, expand_op, reshape, reshape_op, unsqueeze_op
 from lucid.ops.tensor.tensor import Tensor
-from lucid.tracing.rewriting import Uses, is_one, made_by, operand
+from lucid.tracing.rewriting import Uses, is_one, made_by
 
 
 class Softmax(NamedTuple):

@@ -100,6 +100,13 @@ class Body:
 Value: TypeAlias = Input | Constant | Result
 
 
+def operand(node: Node, index: int = 0) -> Value:
+    """An input of a node that is never absent."""
+    value = node.inputs[index]
+    assert value is not None
+    return value
+
+
 def in_order(outputs: Sequence[Value], known: Callable[[Value], bool] = lambda value: False) -> list[Node]:
     """The nodes that the outputs reach, each after the nodes that it needs; stops at values that are `known`.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucid.core.graph.values import Node
+from lucid.core.graph.values import Node, operand
 from lucid.core.sizes.dims import same
 from lucid.core.targets.runtimes import NO_AXES, RANKS_APART, VECTOR_PRODUCTS
 from lucid.export.builder import Builder
-from lucid.export.form import Form, form, operand
+from lucid.export.form import Form, form
 from lucid.ops import elementwise, matmul, squeeze, unsqueeze
 from lucid.ops.op import Op
 from lucid.ops.shaping import unsqueeze_op

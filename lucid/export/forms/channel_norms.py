@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from lucid.core.graph.types import Array, float32
-from lucid.core.graph.values import Node, Value
+from lucid.core.graph.values import Node, Value, operand
 from lucid.core.sizes.dims import Dim, product, same
 from lucid.core.targets.runtimes import GROUP_NORMALIZATION
 from lucid.export.builder import Builder
-from lucid.export.form import form, operand, refuse, refuse_wrong
+from lucid.export.form import form, refuse, refuse_wrong
 from lucid.export.forms.neural import refuse_float64
 from lucid.export.run_time_sizes import reshaped
 from lucid.ops import batch_norm, group_norm

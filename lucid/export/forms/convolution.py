@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from lucid.core.graph.types import float32
-from lucid.core.graph.values import Constant, Node, Operation
+from lucid.core.graph.values import Constant, Node, Operation, operand
 from lucid.core.targets.runtimes import CHANNELS_IN_THREES
 from lucid.export.builder import Builder
-from lucid.export.form import Taken, form, operand, refuse, refuse_slower
+from lucid.export.form import Taken, form, refuse, refuse_slower
 from lucid.ops.convolution import conv
 
 BLOCK = 16  # channels of a block, on processors with AVX-512

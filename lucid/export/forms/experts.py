@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from lucid.core.graph.types import DType, TensorType, float32, int64
-from lucid.core.graph.values import Constant, Input, Node, Operation, Value
+from lucid.core.graph.values import Constant, Input, Node, Operation, Value, operand
 from lucid.core.sizes.dims import Dim, Size, product
 from lucid.core.targets.runtimes import EXPERTS, OUTER_VALUES
 from lucid.export.builder import Builder, Operand, computed
-from lucid.export.form import Taken, contrib_form, form, operand, refuse, refuse_slower, refuse_wrong
+from lucid.export.form import Taken, contrib_form, form, refuse, refuse_slower, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.ops import arange, concat, experts, flip, softmax

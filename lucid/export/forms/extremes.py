@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lucid.core.graph.types import bool_, uint8
-from lucid.core.graph.values import Constant, Node, Value
+from lucid.core.graph.values import Constant, Node, Value, operand
 from lucid.core.targets.runtimes import (
     BRANCHES,
     EXP_OF_NAN,
@@ -29,7 +29,7 @@ from lucid.core.targets.runtimes import (
     SOFTMAX_OF_NAN,
 )
 from lucid.export.builder import Builder
-from lucid.export.form import Form, Taken, form, operand, refuse, refuse_wrong
+from lucid.export.form import Form, Taken, form, refuse, refuse_wrong
 from lucid.export.forms.primitives import axes_from_front, over_axes, reduction_node
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.ops import elementwise, gelu, log_softmax, matmul, max_pool, reduction, softmax

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from lucid.core.graph.types import float32, float64, uint8
-from lucid.core.graph.values import Node, Value
+from lucid.core.graph.values import Node, Value, operand
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import Taken, form, operand, refuse
+from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.primitives import over_axes
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.ops import int8

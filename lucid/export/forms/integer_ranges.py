@@ -8,9 +8,8 @@ from functools import reduce
 from types import MappingProxyType
 
 from lucid.core.graph.types import bool_, int8, uint8
-from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.graph.values import Constant, Node, Result, Value, operand
 from lucid.core.sizes.dims import Size
-from lucid.export.form import operand
 from lucid.tracing.index_ranges import COMPUTED, FAR, MOVED, Span
 
 _HELD = 2**24  # float32 holds every integer up to here

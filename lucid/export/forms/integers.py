@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from lucid.core.graph.types import Array, DType, bool_, float32, int8, int32, int64, uint8
-from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.graph.values import Constant, Node, Result, Value, operand
 from lucid.core.targets.runtimes import (
     DIVIDED_AS_FLOAT32,
     INTEGERS_AS_FLOAT32,
@@ -27,7 +27,7 @@ from lucid.core.targets.runtimes import (
     THREE_AXES,
 )
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import Form, form, operand, refuse, refuse_wrong
+from lucid.export.form import Form, form, refuse, refuse_wrong
 from lucid.export.forms.integer_ranges import is_exact_as_float32, range_of, sum_is_exact_as_float32
 from lucid.export.forms.primitives import reduction_node
 from lucid.export.onnx_file.element_codes import onnx_code

@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from lucid.core.graph.types import DType, float16, float64
-from lucid.core.graph.values import Node, Result
+from lucid.core.graph.values import Node, Result, operand
 from lucid.core.sizes.dims import Size, same
 from lucid.core.targets.runtimes import GELU_OF_ODD_HALVES, NAN_BETWEEN_TWO
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import Form, form, one_node, operand, refuse, refuse_wrong
+from lucid.export.form import Form, form, one_node, refuse, refuse_wrong
 from lucid.ops import elementwise, expand, interpolation, neural, rotary_embedding, take
 from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor

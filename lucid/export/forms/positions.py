@@ -16,11 +16,11 @@ import numpy as np
 
 from lucid.core.graph.scope import new_node
 from lucid.core.graph.types import int32, int64
-from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.graph.values import Constant, Node, Result, Value, operand
 from lucid.core.sizes.dims import Size
 from lucid.core.targets.runtimes import LONG_INTEGERS, NO_EXTREMES
 from lucid.export.builder import Builder, Operand, computed
-from lucid.export.form import Form, form, operand
+from lucid.export.form import Form, form
 from lucid.export.forms.integer_ranges import range_of
 from lucid.export.forms.primitives import scalar
 from lucid.export.onnx_file.element_codes import onnx_code

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lucid.core.graph.types import TensorType, bfloat16, float64
-from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.graph.values import Constant, Node, Result, Value, operand
 from lucid.core.sizes.dims import Dim, Size, product, same
 from lucid.core.targets.runtimes import (
     EMPTY_CONSTANTS,
@@ -20,7 +20,7 @@ from lucid.core.targets.runtimes import (
     RESHAPED_TO_NUMBER,
 )
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import Form, Taken, form, one_node, operand, refuse
+from lucid.export.form import Form, Taken, form, one_node, refuse
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
 from lucid.ops import bitwise, creation, elementwise, indexing, reduction, shaping

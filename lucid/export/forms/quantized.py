@@ -11,10 +11,10 @@ import numpy as np
 import onnx
 
 from lucid.core.graph.types import Array, TensorType, float32, int32, int64, promote, uint8
-from lucid.core.graph.values import Constant, Node, Value
+from lucid.core.graph.values import Constant, Node, Value, operand
 from lucid.core.targets.runtimes import NARROW_PRODUCTS, PADDED_BLOCKS, ZEROS_OF_ROWS
 from lucid.export.builder import Builder, computed
-from lucid.export.form import Taken, contrib_form, form, operand, refuse, refuse_wrong
+from lucid.export.form import Taken, contrib_form, form, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import reshaped
 from lucid.ops import quantized

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from lucid.core.graph.types import TensorType, int32, int64
-from lucid.core.graph.values import Node
+from lucid.core.graph.values import Node, operand
 from lucid.core.sizes.dims import same
 from lucid.core.targets.runtimes import LONG_INTEGERS, ORDER_OF_TIES, PASSES_OVER_NAN, TENSOR_SCATTER
 from lucid.export.builder import Builder, computed
-from lucid.export.form import form, one_node, operand, refuse, refuse_wrong
+from lucid.export.form import form, one_node, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.ops import (

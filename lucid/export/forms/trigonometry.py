@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from lucid.core.graph.values import Node
+from lucid.core.graph.values import Node, operand
 from lucid.core.targets.runtimes import COARSE_SINE
 from lucid.export.builder import Builder
-from lucid.export.form import Form, form, one_node, operand
+from lucid.export.form import Form, form, one_node
 from lucid.ops import elementwise, floor, trigonometry, where
 from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor
