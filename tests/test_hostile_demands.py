@@ -23,10 +23,10 @@ from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.session import Session
 from tests.cases import case
 from tests.console import LUCID, in_process
-from tests.hostile import assert_refused, corpus
+from tests.hostile import assert_refused, demands
 from tests.waiting import PATIENCE, until
 
-CASES = corpus("demands")
+CASES = demands.CASES
 LOADED = [name for name in CASES if name.startswith("load_")]
 
 

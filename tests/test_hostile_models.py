@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.skeleton import WireError, skeleton
 from tests.cases import case
-from tests.hostile import assert_refused, corpus
+from tests.hostile import assert_refused, models
 
-CASES = corpus("models")
+CASES = models.CASES
 
 
 @pytest.mark.parametrize("name", CASES)

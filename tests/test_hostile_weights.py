@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from lucid.files import weights
-from tests.hostile import assert_refused, corpus
+from tests.hostile import assert_refused, torch
+from tests.hostile import weights as hostile
 
-CASES = corpus("weights") | corpus("torch")
+CASES = hostile.CASES | torch.CASES
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -13,12 +13,11 @@ import pytest
 
 import lucid
 from lucid.files.weights import NAMES, WeightsError, files_of
-from tests.hostile import tool
+from tests.hostile import torch as hostile
 from tests.models.goldens import folder as golden
 from tests.models.test_adapters import pair, write
 
 DATA = Path(__file__).parent / "data" / "torch_files"
-TORCH = tool("torch")
 KINDS = {
     "float32": "FloatStorage",
     "int64": "LongStorage",
@@ -32,10 +31,10 @@ def written(arrays: Mapping[str, Any], byteorder: str = "little") -> bytes:
     tensors, members = {}, {"x/byteorder": byteorder.encode()}
     for number, (name, array) in enumerate(arrays.items()):
         strides = tuple(int(np.prod(array.shape[axis + 1 :])) for axis in range(array.ndim))
-        kind = TORCH["name"]("torch", KINDS[array.dtype.name])
-        tensors[name] = TORCH["tensor"](0, array.shape, strides, TORCH["storage"](f"s{number}", array.size, kind))
+        kind = hostile.name("torch", KINDS[array.dtype.name])
+        tensors[name] = hostile.tensor(0, array.shape, strides, hostile.storage(f"s{number}", array.size, kind))
         members[f"x/data/s{number}"] = array.tobytes()
-    return TORCH["archive"](TORCH["state"](**tensors), members)
+    return hostile.archive(hostile.state(**tensors), members)
 
 
 @pytest.mark.parametrize("file", ["zip.bin", "old.bin"])
@@ -82,7 +81,7 @@ def assert_same(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 def test_places_and_sizes_of_64_bits_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in an archive of more than 4 GB."""
     monkeypatch.setattr("zipfile.ZIP64_LIMIT", 0)
-    file = TORCH["archive"](TORCH["state"](a=TORCH["tensor"]()))
+    file = hostile.archive(hostile.state(a=hostile.tensor()))
     assert b"PK\6\7" in file and file.count(b"\xff" * 4) >= 2
     (tmp_path / "w.bin").write_bytes(file)
     assert_same(lucid.load(tmp_path / "w.bin"), {"a": np.arange(6, dtype=np.float32).reshape(2, 3)})
@@ -90,7 +89,7 @@ def test_places_and_sizes_of_64_bits_are_read(tmp_path: Path, monkeypatch: pytes
 
 def test_a_damaged_file_is_an_error_or_reads_within_itself(tmp_path: Path) -> None:
     """Each byte of what describes the tensors is changed: nothing but WeightsError is raised, nothing else is read."""
-    for whole in (TORCH["archive"](TORCH["GOOD"]), TORCH["old"](TORCH["GOOD"])):
+    for whole in (hostile.archive(hostile.GOOD), hostile.old(hostile.GOOD)):
         for at in range(0, len(whole), 3):
             damaged = whole[:at] + bytes([whole[at] ^ (1, 255, 128)[at % 3]]) + whole[at + 1 :]
             (tmp_path / "w.bin").write_bytes(damaged)
@@ -157,15 +156,15 @@ def test_safetensors_come_first_as_in_transformers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pickled", "message"),
     [
-        (TORCH["state"](model=TORCH["DICT"]), "'model' is of type dict, expected the tensors of a state_dict by name"),
-        (TORCH["PROGRAMS"]["whole_module"], "the global 'torch.nn.modules.linear.Linear', expected tensors"),
-        (TORCH["state"](a=TORCH["SYSTEM"]), "the global 'os.system', expected tensors, their storages and dtypes only"),
+        (hostile.state(model=hostile.DICT), "'model' is of type dict, expected the tensors of a state_dict by name"),
+        (hostile.PROGRAMS["whole_module"], "the global 'torch.nn.modules.linear.Linear', expected tensors"),
+        (hostile.state(a=hostile.SYSTEM), "the global 'os.system', expected tensors, their storages and dtypes only"),
     ],
 )
 def test_the_error_names_what_is_no_tensor_and_how_torch_writes_them(
     tmp_path: Path, pickled: bytes, message: str
 ) -> None:
-    (tmp_path / "w.bin").write_bytes(TORCH["archive"](pickled))
+    (tmp_path / "w.bin").write_bytes(hostile.archive(pickled))
     with pytest.raises(WeightsError) as caught:
         lucid.load(tmp_path / "w.bin")
     assert message in str(caught.value) and "torch.load(" in str(caught.value) and "save_file(" in str(caught.value)

@@ -13,10 +13,9 @@ from lucid.models.checkpoints.gguf_tokenizer import read_tokenizer
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.llama import Llama
 from tests.cases import case
-from tests.hostile import corpus, refused, tool
+from tests.hostile import gguf, refused
 
-CASES = corpus("gguf")
-BUILD = tool("gguf")
+CASES = gguf.CASES
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -34,20 +33,20 @@ def test_the_corpus_is_large() -> None:
 
 def test_the_file_that_the_cases_change_is_right(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    path.write_bytes(BUILD["GOOD"])
+    path.write_bytes(gguf.GOOD)
     assert Llama.from_pretrained(path).config.hidden_size == 32
 
 
 def test_a_header_cut_anywhere_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    for length in range(0, len(BUILD["GOOD"]) - BUILD["DATA"], 7):
-        path.write_bytes(BUILD["GOOD"][:length])
+    for length in range(0, len(gguf.GOOD) - gguf.DATA, 7):
+        path.write_bytes(gguf.GOOD[:length])
         with case(f"{length} bytes"), pytest.raises(WeightsError):
             read_header(path)
 
 
 def test_any_wrong_byte_of_a_header_makes_a_model_or_a_clear_error(tmp_path: Path) -> None:
-    good, header = BUILD["GOOD"], len(BUILD["GOOD"]) - BUILD["DATA"]
+    good, header = gguf.GOOD, len(gguf.GOOD) - gguf.DATA
     path = tmp_path / "model.gguf"
     for at in range(header):
         path.write_bytes(good[:at] + bytes([good[at] ^ (1, 0xFF)[at % 2]]) + good[at + 1 :])
@@ -62,13 +61,13 @@ def test_any_wrong_byte_of_a_header_makes_a_model_or_a_clear_error(tmp_path: Pat
 
 def words(**changes: bytes | None) -> dict[str, bytes]:
     """The metadata of a tiny tokenizer, with changes: a name after tokenizer.ggml, None for what is missing."""
-    text, string, array = BUILD["text"], BUILD["string"], BUILD["array"]
+    text, string, array = gguf.text, gguf.string, gguf.array
     made = {
         "model": text("gpt2"),
         "pre": text("gpt-2"),
-        "tokens": array(BUILD["STRING"], 4, b"".join(string(token) for token in ("a", "b", "ab", "<end>"))),
-        "merges": array(BUILD["STRING"], 1, string("a b")),
-        "token_type": array(BUILD["U32"], 4, BUILD["number"]("4I", 1, 1, 1, 3)),
+        "tokens": array(gguf.STRING, 4, b"".join(string(token) for token in ("a", "b", "ab", "<end>"))),
+        "merges": array(gguf.STRING, 1, string("a b")),
+        "token_type": array(gguf.U32, 4, gguf.number("4I", 1, 1, 1, 3)),
         **changes,
     }
     return {f"tokenizer.ggml.{name}": value for name, value in made.items() if value is not None}
@@ -76,12 +75,12 @@ def words(**changes: bytes | None) -> dict[str, bytes]:
 
 def read_words(folder: Path, **changes: bytes | None) -> object:
     path = folder / "model.gguf"
-    path.write_bytes(BUILD["gguf"](words(**changes), []))
+    path.write_bytes(gguf.gguf(words(**changes), []))
     return read_tokenizer(path).tokenizer.encode("abab<end>a").ids
 
 
 def strings(*values: str) -> bytes:
-    made: bytes = BUILD["array"](BUILD["STRING"], len(values), b"".join(BUILD["string"](value) for value in values))
+    made: bytes = gguf.array(gguf.STRING, len(values), b"".join(gguf.string(value) for value in values))
     return made
 
 
@@ -92,21 +91,21 @@ def test_a_tiny_tokenizer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("message", "changes"),
     {
-        "another_model": (r"ggml\.model is 'llama', supported: gpt2; get", {"model": BUILD["text"]("llama")}),
+        "another_model": (r"ggml\.model is 'llama', supported: gpt2; get", {"model": gguf.text("llama")}),
         "no_model": (r"tokenizer\.ggml\.model is None, supported: gpt2", {"model": None}),
-        "unknown_split": (r"tokenizer\.ggml\.pre is 'x', supported: default, gpt-2, smo", {"pre": BUILD["text"]("x")}),
+        "unknown_split": (r"tokenizer\.ggml\.pre is 'x', supported: default, gpt-2, smo", {"pre": gguf.text("x")}),
         "no_tokens": (r"tokenizer\.ggml\.tokens is missing, expected a list of strings", {"tokens": None}),
-        "numbers": (r"tokenizer\.ggml\.tokens is 7, expected a list of strings", {"tokens": BUILD["u32"](7)}),
+        "numbers": (r"tokenizer\.ggml\.tokens is 7, expected a list of strings", {"tokens": gguf.u32(7)}),
         "twice": (r"tokenizer\.ggml\.tokens holds 1 tokens twice", {"tokens": strings("a", "b", "ab", "a")}),
         "no_merges": (r"tokenizer\.ggml\.merges is missing", {"merges": None}),
         "merge_unknown": (r"merges has 'a c', expected two tokens that make a third", {"merges": strings("a c")}),
         "merge_of_one": (r"merges has 'ab', expected two tokens", {"merges": strings("ab")}),
         "merge_of_three": (r"merges has 'a b b', expected two tokens", {"merges": strings("a b b")}),
         "merge_of_none": (r"merges has '', expected two tokens", {"merges": strings("")}),
-        "types": (r"token_type is array\(.*\), expected 4", {"token_type": BUILD["array"](BUILD["U8"], 1, b"\1")}),
-        "type_text": (r"token_type is 'x', expected 4 whole numbers", {"token_type": BUILD["text"]("x")}),
-        "id": (r"eos_token_id is 4, expected the id of one of 4 tokens", {"eos_token_id": BUILD["u32"](4)}),
-        "flag": (r"add_eos_token is 1, exp", dict.fromkeys(("eos_token_id", "add_eos_token"), BUILD["u32"](1))),
+        "types": (r"token_type is array\(.*\), expected 4", {"token_type": gguf.array(gguf.U8, 1, b"\1")}),
+        "type_text": (r"token_type is 'x', expected 4 whole numbers", {"token_type": gguf.text("x")}),
+        "id": (r"eos_token_id is 4, expected the id of one of 4 tokens", {"eos_token_id": gguf.u32(4)}),
+        "flag": (r"add_eos_token is 1, exp", dict.fromkeys(("eos_token_id", "add_eos_token"), gguf.u32(1))),
     }.values(),
 )  # fmt: skip
 def test_a_wrong_tokenizer_is_a_clear_error(message: str, changes: dict[str, bytes | None], tmp_path: Path) -> None:

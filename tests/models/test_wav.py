@@ -4,47 +4,46 @@ from __future__ import annotations
 
 import struct
 import wave
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lucid.models.speech.wav import WavError, read_wav
-from tests.hostile import corpus, refused, tool
+from tests.hostile import refused, wav
 
-CASES = corpus("wav")
-BUILD = tool("wav")
+CASES = wav.CASES
 FLOATS = np.array([0, 0.5, -0.5, 1 - 2**-7, -1])  # exact in every kind of PCM
 
 
 def stored(folder: Path, *chunks: bytes) -> Path:
     path = folder / "sound.wav"
-    path.write_bytes(BUILD["riff"](*chunks))
+    path.write_bytes(wav.riff(*chunks))
     return path
 
 
 def data(content: bytes) -> bytes:
-    made: bytes = BUILD["chunk"](b"data", content)
-    return made
+    return wav.chunk(b"data", content)
 
 
 @pytest.mark.parametrize("bits", [8, 16, 24, 32])
-@pytest.mark.parametrize("header", ["form", "extensible"])
-def test_pcm_is_read_from_minus_1_to_1(tmp_path: Path, bits: int, header: str) -> None:
+@pytest.mark.parametrize("header", [wav.form, wav.extensible])
+def test_pcm_is_read_from_minus_1_to_1(tmp_path: Path, bits: int, header: Callable[..., bytes]) -> None:
     whole = (FLOATS * 2 ** (bits - 1)).astype(np.int64)
     if bits == 8:  # the only unsigned one
         whole = whole + 128
     content = b"".join(int(number).to_bytes(bits // 8, "little", signed=bits > 8) for number in whole)
-    found = read_wav(stored(tmp_path, BUILD[header](BUILD["PCM"], bits), data(content)))
+    found = read_wav(stored(tmp_path, header(wav.PCM, bits), data(content)))
     assert found.dtype == np.float32
     np.testing.assert_array_equal(found, FLOATS)
 
 
 @pytest.mark.parametrize(("bits", "kind"), [(32, "<f4"), (64, "<f8")])
-@pytest.mark.parametrize("header", ["form", "extensible"])
-def test_floating_point_is_read_as_it_is(tmp_path: Path, bits: int, kind: str, header: str) -> None:
+@pytest.mark.parametrize("header", [wav.form, wav.extensible])
+def test_floating_point_is_read_as_it_is(tmp_path: Path, bits: int, kind: str, header: Callable[..., bytes]) -> None:
     loud = np.array([0.1, -2.5, 1e-9])
-    found = read_wav(stored(tmp_path, BUILD[header](BUILD["FLOAT"], bits), data(loud.astype(kind).tobytes())))
+    found = read_wav(stored(tmp_path, header(wav.FLOAT, bits), data(loud.astype(kind).tobytes())))
     np.testing.assert_array_equal(found, loud.astype(np.float32))
 
 
@@ -60,29 +59,29 @@ def test_what_the_standard_library_writes_is_read(tmp_path: Path) -> None:
 
 def test_channels_become_their_mean(tmp_path: Path) -> None:
     frames = struct.pack("<6h", 3000, -3000, 16384, 0, -32768, -16384)
-    found = read_wav(stored(tmp_path, BUILD["form"](channels=2), data(frames)))
+    found = read_wav(stored(tmp_path, wav.form(channels=2), data(frames)))
     np.testing.assert_array_equal(found, [0, 0.25, -0.75])
 
 
 def test_other_chunks_are_passed_over_also_those_of_odd_size(tmp_path: Path) -> None:
-    note = BUILD["chunk"](b"LIST", b"abc")
-    path = stored(tmp_path, note, BUILD["form"](), note, data(struct.pack("<h", 16384)), note)
+    note = wav.chunk(b"LIST", b"abc")
+    path = stored(tmp_path, note, wav.form(), note, data(struct.pack("<h", 16384)), note)
     np.testing.assert_array_equal(read_wav(path), [0.5])
 
 
 def test_a_stream_of_unknown_size_is_read_to_its_end(tmp_path: Path) -> None:
     """As a program writes it into a pipe; a sample that it could not finish is left out."""
-    endless = BUILD["chunk"](b"data", struct.pack("<hhb", 16384, -16384, 1), BUILD["UNKNOWN"])[:-1]
-    np.testing.assert_array_equal(read_wav(stored(tmp_path, BUILD["form"](), endless)), [0.5, -0.5])
+    endless = wav.chunk(b"data", struct.pack("<hhb", 16384, -16384, 1), wav.UNKNOWN)[:-1]
+    np.testing.assert_array_equal(read_wav(stored(tmp_path, wav.form(), endless)), [0.5, -0.5])
 
 
 def test_a_recording_without_samples_is_empty(tmp_path: Path) -> None:
-    assert read_wav(stored(tmp_path, BUILD["form"](rate=44_100), data(b""))).shape == (0,)
+    assert read_wav(stored(tmp_path, wav.form(rate=44_100), data(b""))).shape == (0,)
 
 
 def test_another_sample_rate_is_resampled(tmp_path: Path) -> None:
     tone = np.sin(2 * np.pi * 440 * np.arange(4800) / 48_000).astype("<f4")
-    path = stored(tmp_path, BUILD["form"](BUILD["FLOAT"], 32, rate=48_000), data(tone.tobytes()))
+    path = stored(tmp_path, wav.form(wav.FLOAT, 32, rate=48_000), data(tone.tobytes()))
     found = read_wav(path)
     assert found.shape == (1600,)
     np.testing.assert_allclose(found[200:-200], tone[::3][200:-200], atol=2e-5)
@@ -99,7 +98,7 @@ def test_a_hostile_file_ends_in_a_clear_error(name: str, tmp_path: Path) -> None
 
 def test_the_file_that_the_cases_change_is_right(tmp_path: Path) -> None:
     path = tmp_path / "sound.wav"
-    path.write_bytes(BUILD["GOOD"])
+    path.write_bytes(wav.GOOD)
     assert read_wav(path).shape == (32,)
 
 

@@ -1,4 +1,4 @@
-"""Broken and hostile weights files: each case writes one into an empty folder and returns the path to open."""
+"""Broken and hostile weights files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tests.hostile import Cases, device, file_of, pipe
+
 Json = dict[str, object]
-CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and the function that writes it
+CASES: Cases = {}
 
 
 def _nothing(folder: Path) -> None:
@@ -26,13 +28,7 @@ def tensor(begin: object, end: object, shape: object = (2,), dtype: object = "F3
 
 
 def weights(name: str, wrong: str, content: bytes | Callable[[], bytes], file: str = "model.safetensors") -> None:
-    """Add a case; a function makes content that is large, when it is written."""
-
-    def write(folder: Path) -> Path:
-        (folder / file).write_bytes(content if isinstance(content, bytes) else content())
-        return folder / file
-
-    CASES[name] = wrong, write
+    CASES[name] = wrong, file_of(file, content)
 
 
 GOOD = safetensors({"a": tensor(0, 8)}, bytes(8))
@@ -200,16 +196,6 @@ def terabytes(folder: Path) -> Path:
     return path
 
 
-def pipe(folder: Path) -> Path:
-    os.mkfifo(folder / "model.safetensors")
-    return folder / "model.safetensors"
-
-
-def device(folder: Path) -> Path:
-    (folder / "model.safetensors").symlink_to("/dev/zero")
-    return folder / "model.safetensors"
-
-
 def subfolder(folder: Path) -> Path:
     (folder / "model.safetensors").mkdir()
     return folder / "model.safetensors"
@@ -222,8 +208,8 @@ def only_pickles(folder: Path) -> Path:
 
 CASES["header_over_cap"] = "a header of 64 MB", header_over_cap
 CASES["over_long_terabytes"] = "four terabytes after the last tensor", terabytes
-CASES["pipe"] = "a pipe, which would wait for ever", pipe
-CASES["device"] = "a link to a device without end", device
+CASES["pipe"] = "a pipe, which would wait for ever", pipe("model.safetensors")
+CASES["device"] = "a link to a device without end", device("model.safetensors")
 CASES["folder_as_file"] = "a folder with a file's name", subfolder
 CASES["folder_of_pickles"] = "a folder with nothing but a pickle", only_pickles
 

@@ -1,14 +1,16 @@
-"""Broken and hostile GGUF files: each case writes one into an empty folder and gives the path to open."""
+"""Broken and hostile GGUF files."""
 
 from __future__ import annotations
 
 import math
 import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and who writes it
+from tests.hostile import Cases, device, file_of, pipe
+
+CASES: Cases = {}
 
 U8, U32, F32, BOOL, STRING, ARRAY, U64 = 0, 4, 6, 7, 8, 9, 10
 Q4_1, F64, REMOVED, UNKNOWN = 3, 28, 4, 4711  # types of tensors: one that is read, and three that are not
@@ -50,8 +52,8 @@ def gguf(
 ) -> bytes:
     """A file with so many bytes of data; `counts` of tensors and metadata are told in the place of the true ones."""
     entries = [string(key) + value for key, value in metadata.items()] if isinstance(metadata, Mapping) else metadata
-    told = [len(made) if count is None else count for made, count in zip((tensors, entries), counts, strict=True)]
-    header = b"GGUF" + struct.pack("<IQQ", version, *told) + b"".join(entries) + b"".join(tensors)
+    sizes = [len(each) if count is None else count for each, count in zip((tensors, entries), counts, strict=True)]
+    header = b"GGUF" + struct.pack("<IQQ", version, *sizes) + b"".join(entries) + b"".join(tensors)
     return header + bytes(-len(header) % 32) + bytes(data)
 
 
@@ -82,11 +84,11 @@ SHAPES = {
 
 def laid_out(shapes: Mapping[str, Sequence[int]]) -> tuple[list[bytes], int]:
     """Tensors in float32, one after the other, and how many bytes they take."""
-    made, offset = [], 0
+    laid, offset = [], 0
     for name, shape in shapes.items():
-        made.append(tensor(f"{name}.weight", shape, offset))
+        laid.append(tensor(f"{name}.weight", shape, offset))
         offset += -(-4 * math.prod(shape) // 32) * 32
-    return made, offset
+    return laid, offset
 
 
 TENSORS, DATA = laid_out(SHAPES)
@@ -96,11 +98,7 @@ ONE_DATA = 4 * WIDTH * VOCABULARY
 
 
 def case(name: str, wrong: str, content: bytes, file: str = "model.gguf") -> None:
-    def write(folder: Path) -> Path:
-        (folder / file).write_bytes(content)
-        return folder / file
-
-    CASES[f"gguf_{name}"] = wrong, write
+    CASES[f"gguf_{name}"] = wrong, file_of(file, content)
 
 
 def metadata(name: str, wrong: str, **changes: bytes | None) -> None:
@@ -244,16 +242,6 @@ def terabytes(folder: Path) -> Path:
     return path
 
 
-def pipe(folder: Path) -> Path:
-    os.mkfifo(folder / "model.gguf")
-    return folder / "model.gguf"
-
-
-def device(folder: Path) -> Path:
-    (folder / "model.gguf").symlink_to("/dev/zero")
-    return folder / "model.gguf"
-
-
 def two_files(folder: Path) -> Path:
     for name in "ab":
         (folder / f"{name}.gguf").write_bytes(GOOD)
@@ -261,6 +249,6 @@ def two_files(folder: Path) -> Path:
 
 
 CASES["gguf_terabytes"] = "text of two terabytes in a file that has them", terabytes
-CASES["gguf_pipe"] = "a pipe, which would wait for ever", pipe
-CASES["gguf_device"] = "a link to a device without end", device
+CASES["gguf_pipe"] = "a pipe, which would wait for ever", pipe("model.gguf")
+CASES["gguf_device"] = "a link to a device without end", device("model.gguf")
 CASES["gguf_folder_of_two"] = "a folder with two files to choose from", two_files

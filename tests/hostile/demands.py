@@ -1,17 +1,19 @@
-"""Small ONNX files that take all memory or never end: each case writes one into an empty folder and returns its path.
+"""Small ONNX files that take all memory or never end.
 
 All are well-formed. Those named `load_` do so when onnx or onnxruntime loads them, `look_` when they are inspected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from onnx import AttributeProto, FunctionProto, NodeProto, SparseTensorProto, TensorProto, helper
 
-CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and the function that writes it
+from tests.hostile import Cases
+
+CASES: Cases = {}
 OPSETS = [helper.make_opsetid("", 20), helper.make_opsetid("f", 1)]
 
 
@@ -24,13 +26,15 @@ def case(
     shape: Sequence[int | str] = (4,),
 ) -> None:
     """A model of an input x, one-dimensional constants (or a number where the list has one), and these nodes."""
-    held = [
+    stored = [
         helper.make_tensor(key, TensorProto.INT64, [] if len(values) == 1 else [len(values)], values)
         for key, values in (constants or {}).items()
     ]
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
-    output = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.INT64 if held else TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, "g", [given], [output], held)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    output = helper.make_tensor_value_info(
+        nodes[-1].output[0], TensorProto.INT64 if stored else TensorProto.FLOAT, None
+    )
+    graph = helper.make_graph(nodes, "g", [x], [output], stored)
     model = helper.make_model(graph, ir_version=10, opset_imports=OPSETS, functions=functions)
 
     def write(folder: Path) -> Path:
@@ -129,7 +133,10 @@ FILL = node("ConstantOfShape", "s", "y")
 for form, wrong, nodes in (
     ("int", "a Range of two billion", [constant("limit", value_int=2 * 10**9), *COUNTED, RANGE]),
     ("float", "the same in floats", [
-        constant("start", value_float=0.0), constant("limit", value_float=2e9), constant("step", value_float=1.0), RANGE,
+        constant("start", value_float=0.0),
+        constant("limit", value_float=2e9),
+        constant("step", value_float=1.0),
+        RANGE,
     ]),
     ("ints", "a shape that is an attribute", [constant("s", value_ints=[10**5, 10**5]), FILL]),
     ("sparse", "a shape that is a sparse tensor", [constant("s", sparse_value=sparse(10**5, 10**5)), FILL]),

@@ -1,32 +1,55 @@
-"""Reading a hostile file must end in a clear error, within a second and below 100 MB."""
+"""Hostile files of each format, and how they must be refused: by a clear error, within a second and below 100 MB.
+
+Each file here has the `CASES` of a format; tests of the readers import them.
+"""
 
 from __future__ import annotations
 
 import gc
-import runpy
+import os
 import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import pytest
 
 from benchmarks.memory import Peak
 
-TOOLS = Path(__file__).parent.parent / "tools"
+Writer: TypeAlias = Callable[[Path], Path]
+"""Writes a file into an empty folder and returns the path to open."""
+Cases: TypeAlias = dict[str, tuple[str, Writer]]
+"""By name: what is wrong, and the function that writes the file."""
 
 
-@cache
-def tool(name: str) -> dict[str, Any]:
-    """All that tools/hostile_NAME.py defines."""
-    return runpy.run_path(str(TOOLS / f"hostile_{name}.py"))
+def file_of(name: str, content: bytes | Callable[[], bytes]) -> Writer:
+    """A file of this content; a function makes content that is large, when it is written."""
+
+    def write(folder: Path) -> Path:
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content())
+        return folder / name
+
+    return write
 
 
-def corpus(name: str) -> dict[str, Any]:
-    """The cases of tools/hostile_NAME.py: what is wrong, and the function that writes the file."""
-    cases: dict[str, Any] = tool(name)["CASES"]
-    return cases
+def pipe(name: str) -> Writer:
+    """A pipe that nobody writes to."""
+
+    def write(folder: Path) -> Path:
+        os.mkfifo(folder / name)
+        return folder / name
+
+    return write
+
+
+def device(name: str) -> Writer:
+    """A link to a device without end."""
+
+    def write(folder: Path) -> Path:
+        (folder / name).symlink_to("/dev/zero")
+        return folder / name
+
+    return write
 
 
 def assert_refused(read: Callable[[Path], object], path: Path, error: type[Exception]) -> None:

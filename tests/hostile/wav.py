@@ -1,13 +1,13 @@
-"""Broken and hostile WAV files: each case writes one into an empty folder and gives the path to open."""
+"""Broken and hostile WAV files."""
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
-CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and who writes it
+from tests.hostile import Cases, file_of, pipe
+
+CASES: Cases = {}
 
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 UNKNOWN = 0xFFFFFFFF
@@ -15,8 +15,8 @@ UNKNOWN = 0xFFFFFFFF
 
 def chunk(name: bytes, content: bytes, size: int | None = None) -> bytes:
     """A chunk that says it holds so many bytes; by default those that it has."""
-    told = len(content) if size is None else size
-    return name + struct.pack("<I", told) + content + bytes(len(content) % 2)
+    size = len(content) if size is None else size
+    return name + struct.pack("<I", size) + content + bytes(len(content) % 2)
 
 
 def riff(*chunks: bytes, name: bytes = b"RIFF", kind: bytes = b"WAVE") -> bytes:
@@ -42,11 +42,7 @@ def extensible(
 
 
 def hostile(name: str, wrong: str, content: bytes) -> None:
-    def write(folder: Path) -> Path:
-        (folder / "sound.wav").write_bytes(content)
-        return folder / "sound.wav"
-
-    CASES[name] = wrong, write
+    CASES[name] = wrong, file_of("sound.wav", content)
 
 
 SAMPLES = bytes(64)
@@ -111,10 +107,5 @@ def _folder(folder: Path) -> Path:
     return folder / "sound.wav"
 
 
-def _pipe(folder: Path) -> Path:
-    os.mkfifo(folder / "sound.wav")
-    return folder / "sound.wav"
-
-
 CASES["folder"] = "a folder", _folder
-CASES["pipe"] = "a pipe that nobody writes to", _pipe
+CASES["pipe"] = "a pipe that nobody writes to", pipe("sound.wav")

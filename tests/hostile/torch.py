@@ -1,4 +1,4 @@
-"""Broken and hostile files of torch's formats: each case writes one into an empty folder and returns the path to open."""
+"""Broken and hostile files of torch's formats."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import io
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
-CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and the function that writes it
+from tests.hostile import Cases, file_of
+
+CASES: Cases = {}
 
 START, STOP, DICT, EMPTY = b"\x80\x02", b".", b"}", b")"
 RUN = b"touch EXECUTED"
@@ -75,13 +76,7 @@ def old(pickled: bytes, keys: bytes = b"\x80\x02](" + text("0") + b"e.", data: b
 
 
 def case(label: str, wrong: str, content: bytes | Callable[[], bytes], file: str = "pytorch_model.bin") -> None:
-    """Add a case; a function makes content that is large, when it is written."""
-
-    def write(folder: Path) -> Path:
-        (folder / file).write_bytes(content if isinstance(content, bytes) else content())
-        return folder / file
-
-    CASES[label] = wrong, write
+    CASES[label] = wrong, file_of(file, content)
 
 
 GOOD = state(a=tensor())

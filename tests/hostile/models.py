@@ -1,4 +1,4 @@
-"""Broken and hostile ONNX files: each case writes one into an empty folder and returns the path to open."""
+"""Broken and hostile ONNX files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and the function that writes it
+from tests.hostile import Cases
+
+CASES: Cases = {}
 
 
 def _nothing(folder: Path) -> None:
@@ -22,10 +24,10 @@ def floats(name: str = "w", dims: tuple[int, ...] = (4,), **content: Any) -> Ten
 
 
 def external(dims: tuple[int, ...] = (4,), /, data_type: int = TensorProto.FLOAT, **entries: object) -> TensorProto:
-    made = TensorProto(name="w", data_type=data_type, dims=dims, data_location=TensorProto.EXTERNAL)
+    tensor = TensorProto(name="w", data_type=data_type, dims=dims, data_location=TensorProto.EXTERNAL)
     for key, value in entries.items():
-        made.external_data.add(key=key, value=str(value))
-    return made
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
 
 
 def graph_of(*initializers: TensorProto, nodes: tuple[onnx.NodeProto, ...] = ()) -> onnx.GraphProto:
