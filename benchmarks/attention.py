@@ -45,9 +45,9 @@ def dynamic(bench: Bench) -> list[Line]:
         q, k, v = arrays = unit_normal(*[(1, HEADS, length, WIDTH)] * 3, seed=length)
         ways, base = base_of(arrays, True)
         ways |= {name: runner(model, arrays, bench.threads) for name, model in models.items()}
-        work, wanted = f"L = {length}", exact(q, k, v, np.tri(length, dtype=bool))
+        work, expected = f"L = {length}", exact(q, k, v, np.tri(length, dtype=bool))
         flops = operations(1, length, True)
-        lines.append(bench.line("dynamic", work, base, ways, goal=1.1, operations=flops, wanted=wanted))
+        lines.append(bench.line("dynamic", work, base, ways, goal=1.1, operations=flops, expected=expected))
     return lines
 
 
@@ -66,8 +66,8 @@ def scaled(bench: Bench) -> list[Line]:
         ways, base = base_of(arrays, True)
         ways[LUCID] = runner(export((1, HEADS, 512, WIDTH), True, "cpu"), arrays, bench.threads)
         ways[NODE] = runner(node(*arrays, is_causal=True), arrays, bench.threads)
-        wanted = exact(*arrays, np.tri(512, dtype=bool))
-        lines.append(bench.line("scaled", f"q and k x {factor}", base, ways, wanted=wanted))
+        expected = exact(*arrays, np.tri(512, dtype=bool))
+        lines.append(bench.line("scaled", f"q and k x {factor}", base, ways, expected=expected))
     return lines
 
 
@@ -108,9 +108,9 @@ def _fixed(bench: Bench, section: str, length: int, is_causal: bool, goal: float
         for opset in (23,) if bench.quick else (18, 23):
             models[f"torch export {opset}"] = peers.torch.export(peers.torch.Attention(is_causal), arrays, opset)
     ways |= {name: runner(model, arrays, bench.threads) for name, model in models.items()}
-    wanted = exact(q, k, v, np.tri(length, dtype=bool) if is_causal else None)
+    expected = exact(q, k, v, np.tri(length, dtype=bool) if is_causal else None)
     flops = operations(1, length, is_causal)
-    return bench.line(section, f"L = {length}", base, ways, goal=goal, operations=flops, wanted=wanted)
+    return bench.line(section, f"L = {length}", base, ways, goal=goal, operations=flops, expected=expected)
 
 
 def _padded(bench: Bench, shape: tuple[int, int, int, int], is_causal: bool, goal: float | None) -> Line:
@@ -134,5 +134,5 @@ def _padded(bench: Bench, shape: tuple[int, int, int, int], is_causal: bool, goa
         model = peers.torch.export(peers.torch.Attention(False), (*arrays, visible), 23)
         ways["torch export 23"] = runner(model, (*arrays, visible), bench.threads)
     work = f"{shape}, {'causal + padding' if is_causal else 'padding'}"
-    wanted, flops = exact(q, k, v, visible), operations(batch, length, is_causal)
-    return bench.line("padding", work, base, ways, goal=goal, operations=flops, wanted=wanted)
+    expected, flops = exact(q, k, v, visible), operations(batch, length, is_causal)
+    return bench.line("padding", work, base, ways, goal=goal, operations=flops, expected=expected)

@@ -37,9 +37,9 @@ class Bench:
         goal: float | None = None,
         goal_of: str = LUCID,
         operations: float = 0.0,
-        wanted: Array | None = None,
+        expected: Array | None = None,
     ) -> Line:
-        """Time several implementations of a task, one of them the base; `wanted`: the first head's exact result."""
+        """Time several implementations of a task, one of them the base; `expected`: the first head's exact result."""
 
         def ready() -> None:
             if self.threads > 1 and not self.cores.wait_until_near(self.effort.patience):
@@ -47,17 +47,17 @@ class Bench:
 
         others = {name: run for name, run in ways.items() if name != base}
         seconds, timings = compare(ways[base], others, self.effort, ready)
-        errors = {name: None if wanted is None else error(run(), wanted) for name, run in ways.items()}
+        errors = {name: None if expected is None else error(run(), expected) for name, run in ways.items()}
         cells = {base: Cell(_scaled(seconds), None, errors[base])}
         for name, timing in timings.items():
             cells[name] = Cell(_scaled(timing.seconds), timing.ratio, errors[name])
         return Line(section, work, "ms", cells, base, None if goal is None else Goal(goal_of, goal), operations)
 
 
-def error(found: object, wanted: Array) -> float:
+def error(result: object, expected: Array) -> float:
     """The largest difference between a result's first head and the exact one."""
-    got = np.asarray(found)[:, :1]
-    return float(np.abs(got - wanted).max())
+    got = np.asarray(result)[:, :1]
+    return float(np.abs(got - expected).max())
 
 
 def _scaled(seconds: Quartiles) -> Quartiles:

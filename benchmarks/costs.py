@@ -24,10 +24,10 @@ def memory(bench: Bench) -> list[Line]:
         ways["Lucid, portable"] = "portable"
     if peers.torch is not None:
         ways["torch eager"] = "torch"
-    found = {
+    memory = {
         way: Quartiles.of([probe.run("attention", name, length) / MB for _ in range(3)]) for way, name in ways.items()
     }
-    cells = {way: Cell(value) for way, value in found.items()}
+    cells = {way: Cell(value) for way, value in memory.items()}
     work, goals = f"L = {length}", (250, 60) if length == 8192 else (None, None)
     eager = {LUCID: cells.pop("Lucid eager")} | {way: cells[way] for way in ("torch eager",) if way in cells}
     graphs = Line("memory", f"{work}, graphs", "MB", cells, goal=goals[0] and Goal(LUCID, goals[0]))
@@ -68,10 +68,10 @@ def exports(bench: Bench) -> list[Line]:
 
 def _exports(work: str, quick: dict[str, Work], slow: dict[str, Work], times: int, goal: float) -> Line:
     """Exporters that take seconds are measured three times."""
-    found = {name: repeat(run, times) for name, run in quick.items()} | {
+    seconds = {name: repeat(run, times) for name, run in quick.items()} | {
         name: repeat(run, 3) for name, run in slow.items()
     }
-    cells = {name: Cell(Quartiles(1e3 * t.low, 1e3 * t.median, 1e3 * t.high)) for name, t in found.items()}
+    cells = {name: Cell(Quartiles(1e3 * t.low, 1e3 * t.median, 1e3 * t.high)) for name, t in seconds.items()}
     return Line("exports", work, "ms", cells, goal=Goal(LUCID, goal))
 
 
@@ -85,10 +85,10 @@ def large(bench: Bench) -> list[Line]:
             "Llama of 1.2e9 weights, 2.5 GB float16": [probe.run("llama", 16)],
         }
     lines = []
-    for name, found in models.items():
+    for name, runs in models.items():
         goals = (0.6, 0.15) if name.startswith("GPT") else (None, 0.15)
-        seconds = Quartiles.of([one["seconds"] for one in found])
-        share = Quartiles.of([one["bytes"] / one["weights"] for one in found])
+        seconds = Quartiles.of([one["seconds"] for one in runs])
+        share = Quartiles.of([one["bytes"] / one["weights"] for one in runs])
         lines.append(
             Line("large", f"{name}: time", "s", {LUCID: Cell(seconds)}, goal=goals[0] and Goal(LUCID, goals[0]))
         )

@@ -100,8 +100,8 @@ def gpt2_small() -> GPT2:
 def export(model: Any, folder: Path, cache: str = "fixed", target: Target | str = CPU, keep: int = 1) -> Path:
     """The file of an exported decoder, which gives the logits of so many last tokens."""
     name = f"{type(model).__name__}-{cache}-{target if isinstance(target, str) else target.name}.onnx"
-    wanted: dict[str, Any] = {"cache": cache, "target": target, "kwargs": {"logits_to_keep": keep}}
-    to_onnx(model, path=folder / name, external_data=True, **wanted)
+    options: dict[str, Any] = {"cache": cache, "target": target, "kwargs": {"logits_to_keep": keep}}
+    to_onnx(model, path=folder / name, external_data=True, **options)
     return folder / name
 
 

@@ -165,7 +165,7 @@ def _decoder_lines(bench: Bench, where: str, ways: Mapping[str, Decoding], least
     """`least`: the seconds in which memory is read once."""
     base = TRANSFORMERS if TRANSFORMERS in ways else ANY
     tokens = {way: decoding.generate(8).tolist() for way, decoding in ways.items()}
-    assert all(found == tokens[base] for found in tokens.values()), f"{where}: {tokens}"
+    assert all(each == tokens[base] for each in tokens.values()), f"{where}: {tokens}"
     single = where.split(", ")[1].startswith("1 ")
 
     # A call takes up to seconds, so few of them tell as much as many short ones.

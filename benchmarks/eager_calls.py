@@ -28,7 +28,7 @@ def calls(bench: Bench) -> list[Line]:
 def _works() -> dict[str, Mapping[str, Work]]:
     x, y, weight, bias = unit_normal((1, 64), (1, 64), (64, 64), (64,))
     heads, angles = unit_normal((1, 1, 16, 64), (16, 32))
-    found: dict[str, dict[str, Work]] = {
+    by_call: dict[str, dict[str, Work]] = {
         "x + y": {NUMPY: lambda: x + y},
         "linear": {NUMPY: lambda: x @ weight.T + bias},
         "rms_norm": {NUMPY: lambda: _rms_norm(x, bias)},
@@ -44,12 +44,12 @@ def _works() -> dict[str, Mapping[str, Work]]:
         "attention": lambda: ops.attention(h, h, h),
     }
     theirs = {} if peers.torch is None else peers.torch.small_calls(x, y, weight, bias, heads)
-    for name, ways in found.items():
+    for name, ways in by_call.items():
         ways[LUCID] = ours[name]
         if name in theirs:
             ways[TORCH] = theirs[name]
     shapes = {"rotary_embedding": heads.shape, "attention": heads.shape}
-    return {f"{name}, {shapes.get(name, x.shape)}": ways for name, ways in found.items()}
+    return {f"{name}, {shapes.get(name, x.shape)}": ways for name, ways in by_call.items()}
 
 
 def _rms_norm(x: Array, weight: Array) -> Array:

@@ -37,14 +37,14 @@ def models(bench: Bench) -> list[Line]:
             ours = lucid.models.load(scratch)
         ours = ours.encode if isinstance(ours, Whisper) else ours
         for shape in shapes[:1] if bench.quick else shapes:
-            given = _given(shape)
-            tensor = lucid.Tensor(given)
+            x = _given(shape)
+            tensor = lucid.Tensor(x)
             first = ours(tensor)
-            found = (first[0] if isinstance(first, tuple) else first).numpy()
-            run = peers.transformers.call(theirs, given)
-            wanted = run().numpy()
-            agreement = np.abs(found.reshape(-1) - wanted.reshape(-1)).max()
-            assert agreement < 1e-3 * np.abs(wanted).max(), f"{name}: Lucid and torch differ by {agreement}"
+            output = (first[0] if isinstance(first, tuple) else first).numpy()
+            run = peers.transformers.call(theirs, x)
+            expected = run().numpy()
+            agreement = np.abs(output.reshape(-1) - expected.reshape(-1)).max()
+            assert agreement < 1e-3 * np.abs(expected).max(), f"{name}: Lucid and torch differ by {agreement}"
             work = f"{name}, {shape}"
             calls = {"eager_models": partial(ours, tensor), "compiled": partial(lucid.compile(ours), tensor)}
             for section, own in calls.items():
@@ -54,7 +54,7 @@ def models(bench: Bench) -> list[Line]:
 
 def _given(shape: tuple[int, ...]) -> Array:
     """Tokens for two axes that are short, else a sound, features or an image."""
-    made = np.random.default_rng(0)
+    random = np.random.default_rng(0)
     if len(shape) == 2 and shape[1] < 1000:
-        return made.integers(1000, 30000, shape)
-    return made.standard_normal(shape).astype(np.float32)
+        return random.integers(1000, 30000, shape)
+    return random.standard_normal(shape).astype(np.float32)

@@ -33,9 +33,9 @@ def encoders(bench: Bench) -> list[Line]:
     encoder = load()
     if encoder is None:
         return []
-    found = sentences(LEARNT + HELD)
+    texts = sentences(LEARNT + HELD)
     learnt, held = (
-        [tokenized(part[i : i + 16]) for i in range(0, len(part), 16)] for part in (found[::2], found[1::2])
+        [tokenized(part[i : i + 16]) for i in range(0, len(part), 16)] for part in (texts[::2], texts[1::2])
     )
     with tempfile.TemporaryDirectory() as scratch:
         files = {}
@@ -69,8 +69,8 @@ def models(encoder: SentenceEncoder, learnt: Sequence[dict[str, Array]]) -> dict
 def sentences(count: int) -> list[str]:
     """The first sentences of the documentation."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md")))
-    found = re.findall(r"\b[A-Z][^.|`#*\[\]<>]{30,250}\.(?=\s)", text)
-    return [" ".join(sentence.split()) for sentence in found[:count]]
+    matches = re.findall(r"\b[A-Z][^.|`#*\[\]<>]{30,250}\.(?=\s)", text)
+    return [" ".join(sentence.split()) for sentence in matches[:count]]
 
 
 def tokenized(texts: Sequence[str]) -> dict[str, Array]:
@@ -98,7 +98,7 @@ def _apart(files: Mapping[str, Path], held: Sequence[dict[str, Array]]) -> dict[
     for way, file in files.items():
         session = Session(file)
         vectors[way] = np.concatenate([session.run(texts)["sentence_embedding"] for texts in held]).astype(np.float64)
-    return {way: 1 - (found * vectors[FLOAT32]).sum(axis=-1) for way, found in vectors.items()}
+    return {way: 1 - (vector * vectors[FLOAT32]).sum(axis=-1) for way, vector in vectors.items()}
 
 
 def _numbers(what: str, unit: str, found: Mapping[str, float]) -> Line:

@@ -58,5 +58,5 @@ def layers(bench: Bench) -> list[Line]:
 
 
 def _eager(layer: nn.MixtureOfExperts, x: Array) -> Work:
-    given = Tensor(x)
-    return lambda: layer(given)
+    tensor = Tensor(x)
+    return lambda: layer(tensor)

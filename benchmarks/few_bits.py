@@ -90,7 +90,7 @@ def billion(bench: Bench) -> list[Line]:
 
 def _files(model: Any, folder: Path) -> dict[str, Path]:
     """Exports over buffers, by what they are called in the table."""
-    made = {
+    exports = {
         FLOAT32: (model, CPU),
         FOUR: (lucid.quantize(model, bits=4, block=32), CPU),
         FOUR_64: (lucid.quantize(model, bits=4, block=64), CPU),
@@ -99,9 +99,9 @@ def _files(model: Any, folder: Path) -> dict[str, Path]:
     }
     file = smollm2_file()
     if file is not None:
-        made[KEPT] = Llama.from_pretrained(file), CPU
+        exports[KEPT] = Llama.from_pretrained(file), CPU
     files = {}
-    for number, (way, (quantized, target)) in enumerate(made.items()):
+    for number, (way, (quantized, target)) in enumerate(exports.items()):
         (folder / str(number)).mkdir()
         files[way] = export(quantized, folder / str(number), target=target)
     return files

@@ -34,14 +34,14 @@ def runner(model: onnx.ModelProto | Path, inputs: Mapping[str, Array] | tuple[Ar
 def node(*arrays: Array, is_causal: bool = False, visible: Array | None = None) -> onnx.ModelProto:
     """Attention as one node of opset 23 with dynamic lengths, as other exporters write it."""
     types = [*[TensorProto.FLOAT] * 3, *([] if visible is None else [TensorProto.BOOL])]
-    given = [*arrays, *([] if visible is None else [visible])]
+    values = [*arrays, *([] if visible is None else [visible])]
     inputs = [
         helper.make_tensor_value_info(name, kind, [f"{name}{axis}" for axis in range(array.ndim)])
-        for name, kind, array in zip("qkvm", types, given, strict=False)
+        for name, kind, array in zip("qkvm", types, values, strict=False)
     ]
-    made = helper.make_node("Attention", [value.name for value in inputs], ["y"], is_causal=int(is_causal))
+    node = helper.make_node("Attention", [value.name for value in inputs], ["y"], is_causal=int(is_causal))
     graph = helper.make_graph(
-        [made], "node", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * 4)]
+        [node], "node", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * 4)]
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
 

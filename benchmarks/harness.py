@@ -113,9 +113,9 @@ def block(work: Work, effort: Effort) -> float:
 def repeat(work: Work, times: int) -> Quartiles:
     """Seconds of single calls, after one that is not measured."""
     work()
-    found = []
+    seconds = []
     for _ in range(times):
         start = time.perf_counter()
         work()
-        found.append(time.perf_counter() - start)
-    return Quartiles.of(found)
+        seconds.append(time.perf_counter() - start)
+    return Quartiles.of(seconds)

@@ -98,11 +98,11 @@ def _loading(work: str, paths: Mapping[str, Path], inputs: Path, bench: Bench) -
 
     In one process that loads them again and again, memory that was given back is taken anew.
     """
-    found: dict[str, list[float]] = {way: [] for way in paths}
+    seconds: dict[str, list[float]] = {way: [] for way in paths}
     for _ in range(2 if bench.quick else ROUNDS):
         for way, path in paths.items():
             load = processes.run("benchmarks.loading", "onnxruntime", path, inputs, bench.threads)
-            found[way].append(1e3 * load["seconds"])
-    ratio = Quartiles.of([ours / base for ours, base in zip(found[LUCID], found[ANY], strict=True)])
-    cells = {ANY: Cell(Quartiles.of(found[ANY])), LUCID: Cell(Quartiles.of(found[LUCID]), ratio)}
+            seconds[way].append(1e3 * load["seconds"])
+    ratio = Quartiles.of([ours / base for ours, base in zip(seconds[LUCID], seconds[ANY], strict=True)])
+    cells = {ANY: Cell(Quartiles.of(seconds[ANY])), LUCID: Cell(Quartiles.of(seconds[LUCID]), ratio)}
     return Line("lengths", work, "ms", cells, ANY, Goal(LUCID, 1.5))

@@ -51,12 +51,12 @@ def _rows_of(graph: onnx.ModelProto) -> int:
 def _blocks(arrays: tuple[Array, ...], rows: int) -> dict[str, Array]:
     """The queries of each block, and the keys and values that its last query sees."""
     query, key, value = arrays
-    found: dict[str, Array] = {}
+    blocks: dict[str, Array] = {}
     for block, start in enumerate(range(0, query.shape[2], rows)):
         end = start + rows
         for name, part in (("q", query[:, :, start:end]), ("k", key[:, :, :end]), ("v", value[:, :, :end])):
-            found[f"{name}{block}"] = np.ascontiguousarray(part)
-    return found
+            blocks[f"{name}{block}"] = np.ascontiguousarray(part)
+    return blocks
 
 
 def _parts(blocks: dict[str, Array], softmax: bool) -> onnx.ModelProto:

@@ -30,20 +30,20 @@ def folder() -> Path | None:
 
 def load() -> SentenceEncoder | None:
     """The encoder, or None if the weights are not installed."""
-    found = folder()
-    return None if found is None else SentenceEncoder.from_pretrained(found)
+    weights = folder()
+    return None if weights is None else SentenceEncoder.from_pretrained(weights)
 
 
 def torch_encoder(encoder: SentenceEncoder) -> tuple[Any, tuple[Array, Array]]:
     """The same weights in torch, and example inputs."""
-    found = folder()
-    assert peers.torch is not None and found is not None
-    config = json.loads((found / "config.json").read_text())
+    weights = folder()
+    assert peers.torch is not None and weights is not None
+    config = json.loads((weights / "config.json").read_text())
     state = {name: tensor.numpy() for name, tensor in encoder.state_dict().items()}
-    made = peers.torch.Encoder(
+    twin = peers.torch.Encoder(
         state, config["num_hidden_layers"], config["num_attention_heads"], config["layer_norm_eps"]
     )
-    return made, inputs(2, 8)
+    return twin, inputs(2, 8)
 
 
 def inputs(batch: int, length: int) -> tuple[Array, Array]:

@@ -75,9 +75,9 @@ def eager(bench: Bench) -> list[Line]:
             ways[NODE] = runner(node(*arrays, is_causal=is_causal), arrays, bench.threads)
         scores = batch * heads * length * length
         work = f"{shape}{', causal' if is_causal else ''}, {scores / MILLION:.1f}e6 scores"
-        wanted = exact(q, k, v, np.tri(length, dtype=bool) if is_causal else None)
+        expected = exact(q, k, v, np.tri(length, dtype=bool) if is_causal else None)
         goal, flops = 1.4 if scores > MILLION else 1.6, operations(batch, length, is_causal, HEADS)
-        lines.append(bench.line("eager", work, base, ways, goal=goal, operations=flops, wanted=wanted))
+        lines.append(bench.line("eager", work, base, ways, goal=goal, operations=flops, expected=expected))
     return lines
 
 

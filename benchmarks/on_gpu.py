@@ -81,8 +81,8 @@ class OnDevice:
         self._value = value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        found: Array = self._value.numpy()
-        return found if dtype is None else found.astype(dtype)
+        array: Array = self._value.numpy()
+        return array if dtype is None else array.astype(dtype)
 
 
 def runner(model: onnx.ModelProto | Path, inputs: Mapping[str, Array] | tuple[Array, ...], device: str) -> Work:
@@ -144,7 +144,7 @@ def _attention(bench: Bench, device: str, shape: tuple[int, ...], dtype: str, ca
     ways[TORCH_EXPORT] = runner(peers.torch.export(theirs, example, 23), example, device)
     kinds = "causal" if causal else "all keys"
     work = f"{shape}, {dtype}, {kinds}{', padding' if masked else ''}"
-    return bench.line("gpu_attention", work, TORCH, ways, wanted=exact(q, k, v, visible))
+    return bench.line("gpu_attention", work, TORCH, ways, expected=exact(q, k, v, visible))
 
 
 def models(bench: Bench, device: str) -> Iterator[Line]:
@@ -191,8 +191,8 @@ def _model(bench: Bench, device: str, entry: Entry, dtype: str) -> Line:
         return replace(bench.line("gpu_models", f"{entry.name}, {dtype}", TORCH, ways), fails=fails)
 
 
-def _check(entry: Entry, found: Array, wanted: Array) -> None:
-    apart = np.abs(found - wanted).max(-1) / np.abs(wanted).max()
+def _check(entry: Entry, outputs: Array, expected: Array) -> None:
+    apart = np.abs(outputs - expected).max(-1) / np.abs(expected).max()
     assert np.median(apart) < 2e-2, f"{entry.name}: Lucid and torch differ by {np.median(apart):.0e}"
 
 
@@ -206,8 +206,8 @@ def generation(bench: Bench, device: str) -> Iterator[Line]:
         sessions = {}
         for cache in ("growing", "fixed"):
             file = Path(folder) / f"{cache}.onnx"
-            wanted: dict[str, Any] = {"cache": cache, "target": "cuda", "kwargs": {"logits_to_keep": 1}}
-            to_onnx(model, path=file, dtype="float16", keep_io_types=False, **wanted)
+            options: dict[str, Any] = {"cache": cache, "target": "cuda", "kwargs": {"logits_to_keep": 1}}
+            to_onnx(model, path=file, dtype="float16", keep_io_types=False, **options)
             sessions[f"{LUCID}, {cache} cache"] = Session(file, device)
         theirs = peers.transformers.generation_on(device, twin)
         for batch in (1, 8):

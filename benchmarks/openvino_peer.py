@@ -14,5 +14,5 @@ def runner(file: Path, inputs: tuple[Array, ...], threads: int) -> Work:
     """A call of a compiled model in float32."""
     options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     request = openvino.Core().compile_model(file, "CPU", options).create_infer_request()
-    given = dict(enumerate(inputs))
-    return lambda: request.infer(given, share_inputs=True)
+    by_number = dict(enumerate(inputs))
+    return lambda: request.infer(by_number, share_inputs=True)

@@ -31,8 +31,8 @@ def _write(lines: list[Line], path: Path, title: str) -> Path:
     others = iter(OTHERS)
     width = 0.8 / max(1, len(ways))
     for place, way in enumerate(ways):
-        found = [(at, line.cells[way].ratio) for at, line in enumerate(lines) if way in line.cells]
-        shown = [(at, ratio) for at, ratio in found if ratio is not None]
+        ratios = [(at, line.cells[way].ratio) for at, line in enumerate(lines) if way in line.cells]
+        shown = [(at, ratio) for at, ratio in ratios if ratio is not None]
         axes.bar(
             [at + (place - (len(ways) - 1) / 2) * width for at, _ in shown],
             [ratio.median for _, ratio in shown],

@@ -62,8 +62,8 @@ def _descendants(family: set[int]) -> list[int]:
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and (fields := _fields(int(entry.name))) is not None:
             parents[int(entry.name)] = int(fields[1])
-    while found := {pid for pid, parent in parents.items() if parent in family and pid not in family}:
-        family |= found  # orphans stay in it
+    while children := {pid for pid, parent in parents.items() if parent in family and pid not in family}:
+        family |= children  # orphans stay in it
     return [pid for pid in parents if pid in family]
 
 

@@ -131,12 +131,12 @@ def table(results: Results, section: str) -> list[list[str]]:
 
 def goals(machines: Sequence[Results]) -> list[list[str]]:
     """Every goal, and the result of each machine."""
-    found = [{(line.section, line.work): line for line in results.lines if line.goal} for results in machines]
+    by_work = [{(line.section, line.work): line for line in results.lines if line.goal} for results in machines]
     rows = [["", "", "goal", *(_name(results) for results in machines)]]
-    every = {key: line for lines in reversed(found) for key, line in lines.items()}
+    every = {key: line for lines in reversed(by_work) for key, line in lines.items()}
     places = list(TITLES)
     for key, line in sorted(every.items(), key=lambda item: places.index(item[0][0])):
-        others = [_reached(lines[key]) if key in lines else "" for lines in found]
+        others = [_reached(lines[key]) if key in lines else "" for lines in by_work]
         unit = "" if line.base else f" {line.unit}"
         assert line.goal is not None
         rows.append([GOALS[line.section], line.work, f"{line.goal.limit:g}{unit}", *others])
@@ -156,10 +156,10 @@ def overview(machines: Sequence[Results]) -> list[list[str]]:
 
 def results_of(machines: Sequence[Results], section: str) -> list[list[str]]:
     """The goals of a section, a column for each piece of work and a row for each machine that measured it."""
-    found = [(results, {line.work: line for line in results.of(section) if line.goal}) for results in machines]
-    goals = {work: line.goal for _, lines in reversed(found) for work, line in lines.items() if line.goal}
+    by_machine = [(results, {line.work: line for line in results.of(section) if line.goal}) for results in machines]
+    goals = {work: line.goal for _, lines in reversed(by_machine) for work, line in lines.items() if line.goal}
     rows = [["", *goals], ["goal", *(f"{goal.limit:g}" for goal in goals.values())]]
-    for results, lines in found:
+    for results, lines in by_machine:
         if lines:
             rows.append([_name(results), *(_reached(lines[work]) if work in lines else "" for work in goals)])
     return rows

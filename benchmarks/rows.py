@@ -38,18 +38,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="each way is measured so often, in turn")
     parser.add_argument("--nodes", type=int, nargs="*", default=[1, 2, 4, 8])
     parser.add_argument("--nodes-only", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.nodes_only is not None:
-        print(json.dumps(_on_nodes(given.nodes_only, given.nodes[0])))
+    options = parser.parse_args()
+    if options.nodes_only is not None:
+        print(json.dumps(_on_nodes(options.nodes_only, options.nodes[0])))
         return
     with tempfile.TemporaryDirectory(prefix="lucid-rows-") as name:
         work = Path(name)
-        _texts(work / "texts.parquet", given.rows)
+        _texts(work / "texts.parquet", options.rows)
         _texts(work / "one.parquet", 1)
         _export(work / "minilm")
-        _print_ways(work, given.rows, given.rounds)
-        if given.nodes:
-            _print_nodes(work, given.nodes)
+        _print_ways(work, options.rows, options.rounds)
+        if options.nodes:
+            _print_nodes(work, options.nodes)
 
 
 def _texts(path: Path, rows: int) -> None:
@@ -83,16 +83,16 @@ def _print_ways(work: Path, rows: int, rounds: int) -> None:
         }
 
     starts = {name: _measured(command, work) for name, command in ways(work / "one.parquet").items()}
-    found: dict[str, list[Usage]] = {name: [] for name in starts}
+    usages: dict[str, list[Usage]] = {name: [] for name in starts}
     for _ in range(rounds):
         for name, command in ways(work / "texts.parquet").items():
-            found[name].append(_measured(command, work))
+            usages[name].append(_measured(command, work))
     _check(work)
-    base = found["loop by hand"]
+    base = usages["loop by hand"]
     print(f"\n{rows:,} texts, Parquet to Parquet; medians of {rounds} rounds; of one row: the start\n")
     print("| | CPU s | to the loop | wall s | memory GB | processes | start: CPU s | wall s |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, runs in found.items():
+    for name, runs in usages.items():
         ratio = statistics.median(run.processor / loop.processor for run, loop in zip(runs, base, strict=True))
         processor, wall = (
             statistics.median(values) for values in zip(*((r.processor, r.wall) for r in runs), strict=True)
@@ -109,9 +109,9 @@ def _measured(command: list[object], work: Path) -> Usage:
 
 def _check(work: Path) -> None:
     """The last way has the results of the loop."""
-    made, expected = (pq.read_table(path) for path in (work / "out", work / "by_hand.parquet"))
-    assert made["id"].equals(expected["id"]) and made["error"].null_count == len(made)
-    vectors = [np.array(table["embedding"].combine_chunks().flatten()) for table in (made, expected)]
+    actual, expected = (pq.read_table(path) for path in (work / "out", work / "by_hand.parquet"))
+    assert actual["id"].equals(expected["id"]) and actual["error"].null_count == len(actual)
+    vectors = [np.array(table["embedding"].combine_chunks().flatten()) for table in (actual, expected)]
     assert np.abs(vectors[0] - vectors[1]).max() < 1e-5
 
 
@@ -147,12 +147,12 @@ def _print_nodes(work: Path, nodes: list[int]) -> None:
     _texts(work / "few.parquet", _WAITING)
     first = 0.0
     for count in nodes:
-        found = _measured([sys.executable, "-m", "benchmarks.rows", "--nodes-only", work, "--nodes", count], work)
-        told = json.loads(found.output.splitlines()[-1])
-        first = first or told["computing"]
-        speed = f"{told['computing']:.1f} | {first / told['computing']:.2f}"
-        shown = f"{count} | {speed} | {told['rows']} | {told['seconds']:.1f} | {told['start']:.1f}"
-        print(f"| {shown} | {found.processor:.0f} | {found.memory / 1e9:.2f} | {found.processes} |", flush=True)
+        usage = _measured([sys.executable, "-m", "benchmarks.rows", "--nodes-only", work, "--nodes", count], work)
+        figures = json.loads(usage.output.splitlines()[-1])
+        first = first or figures["computing"]
+        speed = f"{figures['computing']:.1f} | {first / figures['computing']:.2f}"
+        shown = f"{count} | {speed} | {figures['rows']} | {figures['seconds']:.1f} | {figures['start']:.1f}"
+        print(f"| {shown} | {usage.processor:.0f} | {usage.memory / 1e9:.2f} | {usage.processes} |", flush=True)
 
 
 def _on_nodes(work: Path, count: int) -> dict[str, Any]:

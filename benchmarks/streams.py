@@ -102,32 +102,32 @@ class Streams:
 
 
 def _python(session: TimedSession, one: Streams) -> Quartiles:
-    found = []
+    times = []
     for _ in range(100):
         session.seconds.clear()
         start = time.perf_counter()
         one.step()
         whole = time.perf_counter() - start
         if len(session.seconds) == 1:
-            found.append((whole - session.seconds[0]) * 1e3)
-    return Quartiles.of(found)
+            times.append((whole - session.seconds[0]) * 1e3)
+    return Quartiles.of(times)
 
 
 def _behind(session: TimedSession) -> float:
     """Milliseconds that a short prompt waits more if a long one is being read."""
-    made, draw = Engine(session, slots=2), np.random.default_rng(0)
+    engine, draw = Engine(session, slots=2), np.random.default_rng(0)
 
     def first(length: int) -> float:
         start = time.perf_counter()
-        next(made.submit(draw.integers(5, MOST, length), max_new_tokens=1))
+        next(engine.submit(draw.integers(5, MOST, length), max_new_tokens=1))
         return time.perf_counter() - start
 
     first(SHORT)
     alone = first(SHORT)
-    long = made.submit(draw.integers(5, MOST, LONG), max_new_tokens=1)
+    long = engine.submit(draw.integers(5, MOST, LONG), max_new_tokens=1)
     reading = threading.Thread(target=next, args=(long,))
     reading.start()
-    while not made.active and long.ended_by is None:
+    while not engine.active and long.ended_by is None:
         time.sleep(1e-3)
     behind = first(SHORT)
     reading.join()
@@ -137,19 +137,19 @@ def _behind(session: TimedSession) -> float:
 def _turn(bench: Bench, name: str, session: TimedSession) -> Line:
     """The first token of the next turn of a conversation."""
     draw = np.random.default_rng(0)
-    said = draw.integers(5, MOST, TURNS).tolist()
+    conversation = draw.integers(5, MOST, TURNS).tolist()
     kept, again = (Engine(session, slots=1) for _ in range(2))
-    next(kept.submit(said, max_new_tokens=1))
+    next(kept.submit(conversation, max_new_tokens=1))
 
     def next_turn() -> int:
-        request = kept.submit([*said, *draw.integers(5, MOST, NEW)], max_new_tokens=1)
+        request = kept.submit([*conversation, *draw.integers(5, MOST, NEW)], max_new_tokens=1)
         next(request)
         assert request.prompt_tokens - request.kept == NEW
         return request.kept
 
     def anew() -> int:
         begin = [int(draw.integers(5, MOST))]
-        request = again.submit([*begin, *said[1:], *draw.integers(5, MOST, NEW)], max_new_tokens=1)
+        request = again.submit([*begin, *conversation[1:], *draw.integers(5, MOST, NEW)], max_new_tokens=1)
         return next(request)
 
     work = f"{name}: first token after {NEW} new of {TURNS + NEW:,} tokens"

@@ -169,10 +169,10 @@ def call_on(device: str, module: torch.nn.Module, dtype: str | None, *arrays: An
     tensors = [torch.from_numpy(np.array(array)).to(device) for array in arrays]
 
     def run() -> object:
-        found = module(*tensors)
+        output = module(*tensors)
         if device != "cpu":
             torch.cuda.synchronize()
-        return _OnDevice(found[0] if isinstance(found, tuple) else found)
+        return _OnDevice(output[0] if isinstance(output, tuple) else output)
 
     return run
 

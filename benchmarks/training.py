@@ -47,8 +47,8 @@ def _whole(bench: Bench) -> list[Line]:
             batch = {"input_ids": random.integers(1000, 30000, shape), "labels": random.integers(0, 384, shape[0])}
             training = Training(file, model.state_dict(), threads=bench.threads)
             run, own = peers.transformers.training(theirs, batch, RATE), partial(training.step, **batch)
-            ours, wanted = own(), run()
-            assert abs(ours - wanted) < 1e-3 * wanted, f"the losses of Lucid and torch are {ours} and {wanted}"
+            ours, expected = own(), run()
+            assert abs(ours - expected) < 1e-3 * expected, f"the losses of Lucid and torch are {ours} and {expected}"
             lines.append(bench.line("training", f"MiniLM, {shape}", TORCH, {TORCH: run, LUCID: own}, goal=1.1))
     return lines
 
@@ -74,8 +74,8 @@ def _adapters(bench: Bench) -> list[Line]:
         training = Training(file, model.state_dict(), threads=bench.threads)
         run = peers.peft.adapter_training(theirs, batch["input_ids"], 8, RATE)
         own = partial(training.step, **batch)
-        ours, wanted = own(), run()
-        assert abs(ours - wanted) < 1e-3 * wanted, f"the losses of Lucid and torch are {ours} and {wanted}"
+        ours, expected = own(), run()
+        assert abs(ours - expected) < 1e-3 * expected, f"the losses of Lucid and torch are {ours} and {expected}"
         name = f"SmolLM2-135M, {layers} layers, LoRA 8, {shape}"
         return [bench.line("training", name, TORCH, {TORCH: run, LUCID: own}, goal=1.1)]
 

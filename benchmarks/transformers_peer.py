@@ -23,13 +23,13 @@ transformers.logging.disable_progress_bar()
 
 def decoder(model: Llama | GPT2) -> Any:
     """The same model in transformers, in evaluation mode."""
-    made: Any = _llama(model) if isinstance(model, Llama) else _gpt2(model)
+    twin: Any = _llama(model) if isinstance(model, Llama) else _gpt2(model)
     state = {name: torch.from_numpy(tensor.numpy().copy()) for name, tensor in model.state_dict().items()}
-    found = made.load_state_dict(state, strict=False)
-    assert not found.unexpected_keys and set(found.missing_keys) <= {"lm_head.weight"}, found
-    made.tie_weights()
-    made.generation_config.eos_token_id = None  # a generation goes on for as long as it is asked to
-    return made.eval()
+    loading = twin.load_state_dict(state, strict=False)
+    assert not loading.unexpected_keys and set(loading.missing_keys) <= {"lm_head.weight"}, loading
+    twin.tie_weights()
+    twin.generation_config.eos_token_id = None  # a generation goes on for as long as it is asked to
+    return twin.eval()
 
 
 def random_model(kind: str, name: str, options: Mapping[str, Any]) -> Any:
@@ -49,8 +49,8 @@ class Outputs(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The outputs."""
-        found = self.model(**dict(zip(self.inputs, tensors, strict=True)), **self.options)
-        return tuple(found[name] for name in self.outputs)
+        outputs = self.model(**dict(zip(self.inputs, tensors, strict=True)), **self.options)
+        return tuple(outputs[name] for name in self.outputs)
 
 
 def _llama(model: Llama) -> Any:
@@ -104,8 +104,8 @@ class TransformersDecoding(Decoding):
 
     def generate(self, count: int) -> Array:
         with torch.no_grad():
-            found = self._model.generate(self._prompt, max_new_tokens=count, do_sample=False, pad_token_id=0)
-        return found.numpy()[:, self._filled :]
+            ids = self._model.generate(self._prompt, max_new_tokens=count, do_sample=False, pad_token_id=0)
+        return ids.numpy()[:, self._filled :]
 
 
 def generation_on(device: str, model: Any) -> Callable[[Array, int], Array]:
@@ -116,10 +116,10 @@ def generation_on(device: str, model: Any) -> Callable[[Array, int], Array]:
     def generate(ids: Array, count: int) -> Array:
         prompt = torch.from_numpy(ids).to(device)
         with torch.no_grad():
-            found = half.generate(
+            tokens = half.generate(
                 prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, do_sample=False, pad_token_id=0
             )
-        return found.cpu().numpy()[:, ids.shape[1] :]
+        return tokens.cpu().numpy()[:, ids.shape[1] :]
 
     return generate
 
@@ -127,7 +127,7 @@ def generation_on(device: str, model: Any) -> Callable[[Array, int], Array]:
 def encoder(name: str, folder: Path) -> Any:
     """A model of usual widths with random weights, whose checkpoint is written to a folder; some have fewer layers."""
     t = transformers
-    made: Any = {
+    twin: Any = {
         "MiniLM": lambda: t.BertModel(
             t.BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
         ),
@@ -139,8 +139,8 @@ def encoder(name: str, folder: Path) -> Any:
         "ConvNeXt-T": lambda: t.ConvNextModel(t.ConvNextConfig(depths=[2, 2, 3, 2])),
         "wav2vec2 base": lambda: t.Wav2Vec2Model(t.Wav2Vec2Config(num_hidden_layers=4)),
     }[name]()
-    made.eval().save_pretrained(folder)
-    return made.model.encoder if name.startswith("Whisper") else made
+    twin.eval().save_pretrained(folder)
+    return twin.model.encoder if name.startswith("Whisper") else twin
 
 
 def training(model: Any, batch: Mapping[str, Array], rate: float) -> Callable[[], float]:
@@ -172,9 +172,9 @@ def small_decoder(folder: Path, layers: int) -> Any:
         num_key_value_heads=3,
         tie_word_embeddings=True,
     )
-    made: Any = transformers.LlamaForCausalLM(config).eval()
-    made.save_pretrained(folder)
-    return made
+    twin: Any = transformers.LlamaForCausalLM(config).eval()
+    twin.save_pretrained(folder)
+    return twin
 
 
 def head_training(width: int, classes: int, rate: float) -> Callable[..., float]:
@@ -214,13 +214,13 @@ def experts(layer: nn.MixtureOfExperts, x: Array) -> Callable[[], object]:
         num_experts_per_tok=layer.k,
         norm_topk_prob=layer.normalized,
     )
-    made: Any = Qwen3MoeSparseMoeBlock(config).eval()
-    made.load_state_dict({name: torch.from_numpy(tensor.numpy()) for name, tensor in layer.state_dict().items()})
+    twin: Any = Qwen3MoeSparseMoeBlock(config).eval()
+    twin.load_state_dict({name: torch.from_numpy(tensor.numpy()) for name, tensor in layer.state_dict().items()})
     tokens = torch.from_numpy(x)[None]
 
     def run() -> object:
         with torch.no_grad():
-            return made(tokens)
+            return twin(tokens)
 
     return run
 

@@ -98,8 +98,8 @@ def _eager(model: Pretrained[Any], names: Sequence[str], inputs: Sequence[Array]
     return lambda: model(**tensors)
 
 
-def _check(entry: Entry, found: Array, wanted: Array) -> None:
-    apart = np.abs(found - wanted).max(-1) / np.abs(wanted).max()
+def _check(entry: Entry, outputs: Array, expected: Array) -> None:
+    apart = np.abs(outputs - expected).max(-1) / np.abs(expected).max()
     # A mixture of experts may choose others where two are as good; then single tokens differ.
     assert np.median(apart) < FAR, f"{entry.name}: Lucid and torch differ by {np.median(apart):.0e}"
 

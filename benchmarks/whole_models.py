@@ -27,19 +27,19 @@ def models(bench: Bench) -> list[Line]:
 def model(entry: Entry, bench: Bench) -> list[Line]:
     """A line of each of the three tables."""
     with tempfile.TemporaryDirectory() as folder:
-        found = processes.run("benchmarks.whole_model", entry.name, folder, bench.threads)
-        return lines(entry, found, _loads(found["files"], Path(folder) / "inputs.npz", bench.threads))
+        results = processes.run("benchmarks.whole_model", entry.name, folder, bench.threads)
+        return lines(entry, results, _loads(results["files"], Path(folder) / "inputs.npz", bench.threads))
 
 
 def _loads(files: Mapping[str, str], inputs: Path, threads: int) -> dict[str, dict[str, float]]:
     """Seconds and bytes, by way."""
-    found = {
+    loads = {
         way: processes.run("benchmarks.loading", "onnxruntime", file, inputs, threads) for way, file in files.items()
     }
     if peers.openvino is not None:
         portable = files["Lucid, portable"]
-        found[OPENVINO] = processes.run("benchmarks.loading", "openvino", portable, inputs, threads)
-    return found
+        loads[OPENVINO] = processes.run("benchmarks.loading", "openvino", portable, inputs, threads)
+    return loads
 
 
 def lines(entry: Entry, found: Mapping[str, Any], loads: Mapping[str, Mapping[str, float]]) -> list[Line]:

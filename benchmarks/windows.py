@@ -45,9 +45,9 @@ def windows(bench: Bench) -> list[Line]:
             ways |= {way: runner(model, arrays, bench.threads) for way, model in models.items()}
             tensors = [lucid.Tensor(x) for x in arrays]
             ways["Lucid eager"] = lambda attend=attend, tensors=tensors: attend(*tensors)
-            wanted = exact(q, k, v, visible) if length <= 2048 else None
+            expected = exact(q, k, v, visible) if length <= 2048 else None
             flops = 4.0 * HEADS * WIDTH * float(visible.sum())
             work = f"{name}, L = {length}"
             goal = GOALS.get((name, length))
-            lines.append(bench.line("windows", work, base, ways, goal=goal, operations=flops, wanted=wanted))
+            lines.append(bench.line("windows", work, base, ways, goal=goal, operations=flops, expected=expected))
     return lines

@@ -33,19 +33,19 @@ class Entry:
 
     def inputs(self, batch: int | None = None) -> dict[str, Array]:
         """Random inputs; `batch`: another number of texts or images."""
-        rng, found = np.random.default_rng(0), {}
+        rng, inputs = np.random.default_rng(0), {}
         for name, (first, *rest) in self.shapes.items():
             shape = (first if batch is None else batch, *rest)
             if name == "attention_mask":
-                found[name] = np.ones(shape, np.int64)
+                inputs[name] = np.ones(shape, np.int64)
             elif name == "bbox":
-                found[name] = np.sort(rng.integers(0, 1000, shape), axis=-1)  # corners in their order
+                inputs[name] = np.sort(rng.integers(0, 1000, shape), axis=-1)  # corners in their order
             elif name.endswith("_ids"):
-                found[name] = rng.integers(5, 1000, shape)
-                found[name][:, : self.image_tokens] = self.options.get("image_token_id", 0)
+                inputs[name] = rng.integers(5, 1000, shape)
+                inputs[name][:, : self.image_tokens] = self.options.get("image_token_id", 0)
             else:
-                found[name] = rng.standard_normal(shape, np.float32)
-        return found
+                inputs[name] = rng.standard_normal(shape, np.float32)
+        return inputs
 
 
 def _text(batch: int = 1, length: int = 128) -> dict[str, tuple[int, ...]]:

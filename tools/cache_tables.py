@@ -76,8 +76,8 @@ def _by_release(graph: lucid.Graph, op: str, target: str) -> str:
 
 
 def _by_opset(graph: lucid.Graph, op: str, target: str, release: str) -> str:
-    found = [(opset, _form(graph, op, Target(target, opset, onnxruntime=release))) for opset in OPSETS]
-    since = [(form, next(group)[0]) for form, group in groupby(found, lambda pair: pair[1])]
+    forms = [(opset, _form(graph, op, Target(target, opset, onnxruntime=release))) for opset in OPSETS]
+    since = [(form, next(group)[0]) for form, group in groupby(forms, lambda pair: pair[1])]
     return "; ".join(form if opset == OPSETS[0] else f"from {opset}: {form}" for form, opset in since)
 
 
@@ -126,14 +126,14 @@ def _errors(model: nn.Module, inputs: dict[str, Array], expected: Array) -> list
 
 
 def _stepped(model: nn.Module, inputs: dict[str, Array], capacity: int | None) -> Array:
-    given = {name: Tensor(array) for name, array in inputs.items()}
+    tensors = {name: Tensor(array) for name, array in inputs.items()}
     cache: Sequence[Any]
     if isinstance(model, nn.EncoderDecoder):
-        ids, mask = given.pop("decoder_input_ids"), given.get("attention_mask")
-        cache = model.empty_cache(model.encode(**given), capacity)
+        ids, mask = tensors.pop("decoder_input_ids"), tensors.get("attention_mask")
+        cache = model.empty_cache(model.encode(**tensors), capacity)
     else:
         assert isinstance(model, nn.CausalDecoder)
-        ids, mask = given["input_ids"], None
+        ids, mask = tensors["input_ids"], None
         cache = model.empty_cache(ids.numpy().shape[0], capacity)
     logits = []
     length = ids.numpy().shape[1]

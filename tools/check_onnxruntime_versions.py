@@ -57,8 +57,8 @@ def measured(release: str, floor: str, folder: Path) -> dict[str, Any]:
     )
     if done.returncode:
         sys.exit(f"onnxruntime {release}: {done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    part: dict[str, Any] = json.loads(done.stdout)
+    return part
 
 
 def page(results: list[dict[str, Any]]) -> str:
@@ -84,15 +84,15 @@ def page(results: list[dict[str, Any]]) -> str:
 def _counted(result: dict[str, Any], words: list[str]) -> str:
     """How many combinations of an op and an element type had this result at every opset that was tried."""
     parts = result["ops"].values()
-    named = {name for part in parts for name, found in part["wrong"].items() if found == words}
+    named = {name for part in parts for name, outcome in part["wrong"].items() if outcome == words}
     tried = {name for part in parts for name in part["tried"]}
     wrong = {name for part in parts for name in part["wrong"]}
     return str(len(named) if words else len(tried - wrong))
 
 
 def _told(result: dict[str, Any]) -> str:
-    told = (("refused", _named(result, REFUSED)), ("not loaded", _named(result, NO_KERNEL)))
-    return "; ".join(f"{word} {names}" for word, names in told if names)
+    outcomes = (("refused", _named(result, REFUSED)), ("not loaded", _named(result, NO_KERNEL)))
+    return "; ".join(f"{word} {names}" for word, names in outcomes if names)
 
 
 def _named(result: dict[str, Any], word: str) -> str:
@@ -103,7 +103,7 @@ def _named(result: dict[str, Any], word: str) -> str:
             op, _, dtype = name.rpartition(" ")
             if words == [word]:
                 names.setdefault(dtype, set()).add(op.partition("-")[0])
-    return "; ".join(f"{dtype} {', '.join(sorted(found))}" for dtype, found in sorted(names.items()))
+    return "; ".join(f"{dtype} {', '.join(sorted(ops))}" for dtype, ops in sorted(names.items()))
 
 
 def _words(result: dict[str, Any], name: str) -> str:

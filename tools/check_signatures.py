@@ -46,14 +46,14 @@ def parameters(name: str, thing: Callable[..., Any]) -> list[Parameter]:
     if text is None:
         print(f"{name}: torch does not say")
         return []
-    found, positional = [], True
+    names, positional = [], True
     for part in filter(None, (part.strip() for part in text[1].split(","))):
         parameter, _, default = part.partition("=")
         if parameter == "*":
             positional = False
         elif re.fullmatch(r"\*?\w+ *", parameter):
-            found.append(Parameter(parameter.strip("* "), positional, default.strip(" '\"") or None))
-    return found
+            names.append(Parameter(parameter.strip("* "), positional, default.strip(" '\"") or None))
+    return names
 
 
 def main() -> int:

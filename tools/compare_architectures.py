@@ -46,14 +46,14 @@ _PREFERRED = ("base", "v1_0", "full", "tied", "gelu", "v3", "llama3", "ctc")  # 
 
 def config_of(kind: str) -> dict[str, Any]:
     """The options of a golden of a type, or those of a part of a golden."""
-    found = {}
+    configs = {}
     for path in sorted((ROOT / "tests" / "goldens").glob("*/*/config.json")):
         options = json.loads(path.read_text())
         for each in (options, *(part for part in options.values() if isinstance(part, dict))):
             if each.get("model_type") == kind:
-                found[path.parent.name] = each
-    name = next((name for name in _PREFERRED if name in found), next(iter(found)))
-    return dict(found[name])
+                configs[path.parent.name] = each
+    name = next((name for name in _PREFERRED if name in configs), next(iter(configs)))
+    return dict(configs[name])
 
 
 def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
     vision = options.get("vision_config") or options
     size = vision.get("image_size", 64 if "backbone_config" in options else 16)
     height, width = size if isinstance(size, list) else (size, size)
-    made: dict[str, Any] = {
+    every: dict[str, Any] = {
         "input_ids": ids.tolist(),
         "attention_mask": mask.tolist(),
         "token_type_ids": (np.arange(length) > 3).astype(int)[None].repeat(2, 0).tolist(),
@@ -88,18 +88,18 @@ def inputs_of(kind: str, name: str, options: dict[str, Any]) -> dict[str, Any]:
         "input_features": {"shape": [2, options.get("num_mel_bins", 8), 2 * options.get("max_source_positions", 8)]},
     }
     if kind in ("wav2vec2", "hubert"):
-        made["attention_mask"] = [[1] * 1600, [1] * 1200 + [0] * 400]
+        every["attention_mask"] = [[1] * 1600, [1] * 1200 + [0] * 400]
     if name.endswith("ForMultipleChoice"):  # of each text three, which differ in the order of their tokens
         for key in ("input_ids", "attention_mask", "token_type_ids"):
-            made[key] = [[row[turn:] + row[:turn] for turn in (0, 1, 2)] for row in made[key]]
+            every[key] = [[row[turn:] + row[:turn] for turn in (0, 1, 2)] for row in every[key]]
     if kind in ("smolvlm", "idefics3"):  # in each text an image
-        made["pixel_values"]["shape"].insert(1, 1)
+        every["pixel_values"]["shape"].insert(1, 1)
         vectors = (height // vision["patch_size"] // options["scale_factor"]) ** 2
-        made["input_ids"] = [[options["image_token_id"]] * vectors + row[vectors:] for row in made["input_ids"]]
+        every["input_ids"] = [[options["image_token_id"]] * vectors + row[vectors:] for row in every["input_ids"]]
     if kind in ("siglip", "siglip_text_model"):
-        made["input_ids"] = rng.choice(usual, (2, text["max_position_embeddings"])).tolist()
-        del made["attention_mask"]
-    return made
+        every["input_ids"] = rng.choice(usual, (2, text["max_position_embeddings"])).tolist()
+        del every["attention_mask"]
+    return every
 
 
 def compare(kind: str, name: str, folder: Path) -> tuple[Outcome, float]:
@@ -152,18 +152,18 @@ def compare(kind: str, name: str, folder: Path) -> tuple[Outcome, float]:
     except (ValueError, KeyError) as problem:
         return Outcome(kind, name, saved, weights, {}, {}, "", "", plain(problem, folder)), 0.0
     read = cls.from_pretrained(folder, attn_implementation="eager").eval()
-    given = {key: every[key] for key in model.full_input_specs()}
+    inputs = {key: every[key] for key in model.full_input_specs()}
     accepted = set(inspect.signature(read.forward).parameters)
-    tensors = {key: torch.from_numpy(array) for key, array in arrays(given).items() if key in accepted}
+    tensors = {key: torch.from_numpy(array) for key, array in arrays(inputs).items() if key in accepted}
     with torch.no_grad():
         result = read(**tensors)
-    own = answers(model, given)
-    checked = arrays(given)
+    own = answers(model, inputs)
+    checked = arrays(inputs)
     outputs = {key: kept(result[key].numpy(), checked) for key in own}
     worst = error(own, outputs)
     stored = {key: [float(f"{value:.7g}") for value in values] for key, values in outputs.items()}
     reader = type(model)
-    return Outcome(kind, name, saved, weights, given, stored, reader.__name__, reader.checkpoint.task, ""), worst
+    return Outcome(kind, name, saved, weights, inputs, stored, reader.__name__, reader.checkpoint.task, ""), worst
 
 
 def page() -> str:
@@ -193,12 +193,12 @@ def page() -> str:
 def main() -> None:
     chosen = sys.argv[1:]
     if chosen != ["--page"]:
-        found, failed = [], []
+        compared, failed = [], []
         for kind in chosen or sorted(CLASSES):
             for name in CLASSES[kind]:
                 with tempfile.TemporaryDirectory() as folder:
                     outcome, worst = compare(kind, name, Path(folder))
-                    found.append(outcome)
+                    compared.append(outcome)
                     wrong = "" if worst <= EXACT else "  NOT EXACT"
                     for task in proposed(outcome.message):
                         try:
@@ -210,13 +210,15 @@ def main() -> None:
                     failed += [name] if wrong else []
                     print(f"{name:45} {outcome.reader or outcome.message[:200]:40} {worst:.1e}{wrong}", flush=True)
         print(
-            f"{len(found)} classes, {sum(each.exact for each in found)} read, {len(failed)} wrong: {' '.join(failed)}"
+            f"{len(compared)} classes, {sum(each.exact for each in compared)} read, {len(failed)} wrong: {' '.join(failed)}"
         )
         if failed:
             raise SystemExit(1)
         if chosen:
-            found = sorted([*found, *(each for each in outcomes() if each.kind not in chosen)], key=lambda e: e.kind)
-        text = json.dumps([each._asdict() for each in found], separators=(",", ":"))
+            compared = sorted(
+                [*compared, *(each for each in outcomes() if each.kind not in chosen)], key=lambda e: e.kind
+            )
+        text = json.dumps([each._asdict() for each in compared], separators=(",", ":"))
         GOLDEN.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
         outcomes.cache_clear()
     PAGE.write_text(page())

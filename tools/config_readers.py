@@ -65,15 +65,15 @@ def literal(node: ast.expr | None) -> Any:
     if node is not None and ast.unparse(node).startswith(f"self.{_THETA}"):  # also self.default_theta["global"]
         return ast.unparse(node)
     if isinstance(node, ast.Call):  # interval(...)(default=0.02)
-        given = [keyword.value for keyword in node.keywords if keyword.arg == "default"]
-        return literal(given[0]) if given else COMPUTED
+        defaults = [keyword.value for keyword in node.keywords if keyword.arg == "default"]
+        return literal(defaults[0]) if defaults else COMPUTED
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return literal(node.left) * literal(node.right)
     try:
-        found = None if node is None else ast.literal_eval(node)
+        value = None if node is None else ast.literal_eval(node)
     except ValueError:
         return COMPUTED
-    return tuple(found) if isinstance(found, list) else None if found == {} else found
+    return tuple(value) if isinstance(value, list) else None if value == {} else value
 
 
 def is_config(node: ast.expr, own: bool) -> bool:
@@ -126,7 +126,7 @@ def classes(path: Path) -> dict[str, ast.ClassDef]:
 def section_kind(node: ast.expr) -> str:
     """The class of an object inside a config, or the model_type that a SubConfigSpec gives it."""
     if isinstance(node, ast.Call):
-        return next((literal(given.value) for given in node.keywords if given.arg == "model_type"), "")
+        return next((literal(keyword.value) for keyword in node.keywords if keyword.arg == "model_type"), "")
     return ast.unparse(node)
 
 
@@ -171,8 +171,8 @@ def setters(code: ast.ClassDef) -> set[str]:
 def base() -> tuple[Declared, set[Read]]:
     """The class of all configs, and what it and the code of rotary positions read."""
     code = classes(SOURCES / "configuration_utils.py")["PreTrainedConfig"]
-    made = next(node for node in code.body if isinstance(node, ast.FunctionDef) and node.name == "__post_init__")
-    return declared(code), {read for read in reads(made, own=True) if not read.plain}
+    method = next(node for node in code.body if isinstance(node, ast.FunctionDef) and node.name == "__post_init__")
+    return declared(code), {read for read in reads(method, own=True) if not read.plain}
 
 
 def rotary() -> set[Read]:
@@ -198,12 +198,12 @@ def of_class(own: Declared, modeling: Path) -> dict[str, Any]:
     for name in (*(name for name in SHARED if name in imported), "modeling_utils"):
         common |= set(reads(parsed(SOURCES / f"{name}.py")))
     common = common | rotary() if turns else {read for read in common if not read.name.startswith("rope_")}
-    found = set(reads(tree)) | set(reads(own.code, own=True)) | common
+    all_reads = set(reads(tree)) | set(reads(own.code, own=True)) | common
     known = {**shared.fields, **own.fields}
     has = known.keys() | own.assigned | own.aliases.keys()
-    names = {read.name for read in found if not read.plain or read.name in has} | setters(own.code)
+    names = {read.name for read in all_reads if not read.plain or read.name in has} | setters(own.code)
     defaults: dict[str, Any] = {}
-    for read in sorted(found, key=str):
+    for read in sorted(all_reads, key=str):
         value = theta_of(own, read.default) if str(read.default).startswith(f"self.{_THETA}") else read.default
         if not read.plain and defaults.get(read.name) in (None, COMPUTED):
             defaults[read.name] = value
@@ -222,12 +222,12 @@ def of_type(model_type: str) -> dict[str, Any]:
     """The entry of a model_type, with those of its sections."""
     for path in sorted((SOURCES / "models").glob("*/configuration_*.py")):
         for code in classes(path).values():
-            told = [
+            types = [
                 literal(node.value)
                 for node in code.body
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "model_type"
             ]
-            if told == [model_type]:
+            if types == [model_type]:
                 own = declared(code)
                 modeling = path.with_name(path.name.replace("configuration_", "modeling_"))
                 entry = of_class(own, modeling)

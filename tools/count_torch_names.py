@@ -81,15 +81,13 @@ def main() -> None:
     folders = sorted(path for path in models.iterdir() if any(path.glob("modeling_*.py")))
     counts: dict[str, Counter[str]] = {room: Counter() for room in ROOMS}
     for folder in folders:
-        used = {
-            found for path in folder.glob("modeling_*.py") for found in names_in(ast.parse(path.read_text("utf-8")))
-        }
+        used = {use for path in folder.glob("modeling_*.py") for use in names_in(ast.parse(path.read_text("utf-8")))}
         for room, name in used:
             if hasattr(ROOMS[room], name):
                 counts[room][name] += 1
     table = {
-        room: {name: n for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0])) if n >= FEWEST}
-        for room, found in counts.items()
+        room: {name: n for name, n in sorted(uses.items(), key=lambda item: (-item[1], item[0])) if n >= FEWEST}
+        for room, uses in counts.items()
     }
     header = {"transformers": transformers.__version__, "torch": torch.__version__, "folders": len(folders)}
     TABLE.write_text(json.dumps({**header, **table}, indent=1) + "\n", encoding="utf-8")

@@ -45,12 +45,12 @@ def cases() -> Iterator[tuple[str, Callable[[], Graph]]]:
 def trace_of(sample: Sample, dtype: lucid.DType) -> Graph:
     """The graph of a single op; its inputs are those of the graph."""
 
-    def model(*given: lucid.Tensor) -> object:
-        rest = iter(given)
+    def model(*arrays: lucid.Tensor) -> object:
+        rest = iter(arrays)
         return sample.op(*(None if a is None else next(rest) for a in sample.inputs), **sample.attributes)
 
-    given = [a for a in (*sample.inputs, *sample.carriers) if a is not None]
-    return lucid.trace(model, *(a.type(dtype) for a in given))
+    arrays = [a for a in (*sample.inputs, *sample.carriers) if a is not None]
+    return lucid.trace(model, *(a.type(dtype) for a in arrays))
 
 
 def nodes_of(graph: onnx.GraphProto) -> int:
@@ -73,8 +73,8 @@ def digests() -> Iterator[tuple[str, str]]:
                     yield key, "refused"
                 else:
                     del model.metadata_props[:]  # what the file says of itself
-                    found = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()[:16]
-                    yield key, f"{found}\t{nodes_of(model.graph)} nodes"
+                    digest = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()[:16]
+                    yield key, f"{digest}\t{nodes_of(model.graph)} nodes"
 
 
 def main() -> int:
@@ -83,18 +83,18 @@ def main() -> int:
     parser.add_argument("--against", type=Path, help="a table printed before the change")
     against = parser.parse_args().against
     start = time.perf_counter()
-    found = dict(digests())
-    print(f"{len(found)} exports in {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    now = dict(digests())
+    print(f"{len(now)} exports in {time.perf_counter() - start:.1f} s", file=sys.stderr)
     if against is None:
-        print("\n".join(f"{key}\t{value}" for key, value in found.items()))
+        print("\n".join(f"{key}\t{value}" for key, value in now.items()))
         return 0
     before = {}
     for line in against.read_text(encoding="utf-8").splitlines():
         case, target, form, *value = line.split("\t")
         before[f"{case}\t{target}\t{form}"] = "\t".join(value)
-    changed = [key for key in before.keys() | found.keys() if before.get(key) != found.get(key)]
+    changed = [key for key in before.keys() | now.keys() if before.get(key) != now.get(key)]
     for key in sorted(changed):
-        print(f"{key}: {before.get(key, 'not there')} -> {found.get(key, 'not there')}")
+        print(f"{key}: {before.get(key, 'not there')} -> {now.get(key, 'not there')}")
     return int(bool(changed))
 
 

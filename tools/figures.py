@@ -36,10 +36,10 @@ def figure(measured: float, before: float | None) -> str:
 
     Below 1e-6 there is only rounding, so that is the smallest bound.
     """
-    wanted = max(2 * measured, 1e-6)
-    if before is None or not measured <= before <= 10.001 * wanted:
-        power = 10.0 ** math.floor(math.log10(wanted) + 1e-9)
-        before = next(step * power for step in (1, 2, 5, 10) if step * power >= wanted * (1 - 1e-9))
+    bound = max(2 * measured, 1e-6)
+    if before is None or not measured <= before <= 10.001 * bound:
+        power = 10.0 ** math.floor(math.log10(bound) + 1e-9)
+        before = next(step * power for step in (1, 2, 5, 10) if step * power >= bound * (1 - 1e-9))
     return shown(before)
 
 

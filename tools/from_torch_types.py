@@ -71,15 +71,15 @@ class _OtherProgramError(Exception):
 
 def tried(kind: str) -> dict[str, Any]:
     """What happens to a type: the stage at which it ends, and figures."""
-    stage, found = "build", {}
+    stage, outcome = "build", {}
     try:
         signal.setitimer(signal.ITIMER_PROF, 60)
         model, way = small_model(kind, SIZES)
         runs = [inputs_of(kind, model, *sizes, way)[0] for sizes in SIZES]
         with torch.no_grad():
-            wanted = [outputs_of(model(**inputs)) for inputs in runs]
+            expected = [outputs_of(model(**inputs)) for inputs in runs]
         inputs, axes = inputs_of(kind, model, *SIZES[0], way)
-        found["inputs"] = list(inputs)
+        outcome["inputs"] = list(inputs)
         signal.setitimer(signal.ITIMER_PROF, 180)
         stage = "torch"
         start = time.process_time()
@@ -90,22 +90,22 @@ def tried(kind: str) -> dict[str, Any]:
                 exported = lucid.export.to_onnx(module)
             except Exception as error:  # noqa: BLE001  # any library's error is a result here
                 failure = error
-        found["torch_s"], found["own_s"] = sum(seconds), time.process_time() - start - sum(seconds)
+        outcome["torch_s"], outcome["own_s"] = sum(seconds), time.process_time() - start - sum(seconds)
         stage = "eager"
-        found["eager"] = max(
+        outcome["eager"] = max(
             difference(outputs_of(module(**{k: lucid.tensor(v.numpy()) for k, v in own.items()})), theirs)
-            for own, theirs in zip(runs, wanted, strict=True)
+            for own, theirs in zip(runs, expected, strict=True)
         )
         stage = "exported"
         if exported is None:
             raise failure
-        found["nodes"] = optimized_nodes(lucid.export.to_onnx(module, target="cpu"))
+        outcome["nodes"] = optimized_nodes(lucid.export.to_onnx(module, target="cpu"))
         session = lucid.runtime.Session(exported)
-        found["exported"] = max(
+        outcome["exported"] = max(
             difference(dict(session.run({k: v.numpy() for k, v in own.items() if k in session.inputs})), theirs)
-            for own, theirs in zip(runs, wanted, strict=True)
+            for own, theirs in zip(runs, expected, strict=True)
         )
-        stage = "agrees" if max(found["eager"], found["exported"]) <= TOLERANCE else "differs"
+        stage = "agrees" if max(outcome["eager"], outcome["exported"]) <= TOLERANCE else "differs"
         if stage == "differs":
             program = torch.export.export(model, (), inputs, dynamic_shapes=open_axes(axes), strict=False)
             with torch.no_grad():
@@ -118,10 +118,10 @@ def tried(kind: str) -> dict[str, Any]:
             stage = "torch"
         elif stage == "torch" and any(words in lines[0] for words in ("no function for", "draws random numbers")):
             stage = "operator"
-        found["error"] = f"{type(error).__name__}: {lines[0]}"[:300]
+        outcome["error"] = f"{type(error).__name__}: {lines[0]}"[:300]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return {"stage": stage, **found}
+    return {"stage": stage, **outcome}
 
 
 def by_torch(kind: str) -> dict[str, Any]:
@@ -131,22 +131,22 @@ def by_torch(kind: str) -> dict[str, Any]:
         model, way = small_model(kind, SIZES)
         runs = [inputs_of(kind, model, *sizes, way)[0] for sizes in SIZES]
         with torch.no_grad():
-            wanted = [list(outputs_of(model(**inputs)).values()) for inputs in runs]
+            expected = [list(outputs_of(model(**inputs)).values()) for inputs in runs]
         inputs, axes = inputs_of(kind, model, *SIZES[0], way)
         start = time.process_time()
         program = torch_onnx(model, inputs, axes)
-        found: dict[str, Any] = {"seconds": time.process_time() - start}
+        outcome: dict[str, Any] = {"seconds": time.process_time() - start}
         with TemporaryDirectory() as folder:
             program.save(f"{folder}/model.onnx")
-            found["nodes"] = optimized_nodes(f"{folder}/model.onnx")
+            outcome["nodes"] = optimized_nodes(f"{folder}/model.onnx")
             session = onnxruntime.InferenceSession(f"{folder}/model.onnx", providers=["CPUExecutionProvider"])
             names = [value.name for value in session.get_inputs()]
             results = [session.run(None, {k: v.numpy() for k, v in own.items() if k in names}) for own in runs]
-        found["difference"] = max(
+        outcome["difference"] = max(
             difference(dict(enumerate(own)), dict(enumerate(theirs)))
-            for own, theirs in zip(results, wanted, strict=True)
+            for own, theirs in zip(results, expected, strict=True)
         )
-        return found
+        return outcome
     except Exception as error:  # noqa: BLE001
         return {"error": f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]}
     finally:

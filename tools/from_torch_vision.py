@@ -111,7 +111,7 @@ def difference(own: list[np.ndarray], theirs: list[np.ndarray]) -> float:
 
 def tried(name: str) -> dict[str, Any]:
     """What happens to a model: the stage at which it ends, and figures."""
-    stage, found = "build", {}
+    stage, outcome = "build", {}
     try:
         signal.alarm(600)
         model, side = model_of(name)
@@ -120,13 +120,13 @@ def tried(name: str) -> dict[str, Any]:
         side = side or (None if "H" in axes else SIDES[0][1])
         runs = [images(side, *sizes) for sizes in SIDES]
         with torch.no_grad():
-            wanted = [outputs_of(model(x)) for x in runs]
+            expected = [outputs_of(model(x)) for x in runs]
         module = lucid.from_torch(program, dynamic=[axes])
-        found["axes"] = "batch, height, width" if "H" in axes else "batch"
+        outcome["axes"] = "batch, height, width" if "H" in axes else "batch"
         stage = "eager"
-        found["eager"] = max(
+        outcome["eager"] = max(
             difference(outputs_of(module(lucid.tensor(x.numpy()))), theirs)
-            for x, theirs in zip(runs, wanted, strict=True)
+            for x, theirs in zip(runs, expected, strict=True)
         )
         stage = "exported"
         with tempfile.TemporaryDirectory() as folder:
@@ -134,19 +134,19 @@ def tried(name: str) -> dict[str, Any]:
             lucid.export.to_onnx(module, path=path)
             session = lucid.runtime.Session(path)
             (key,) = session.inputs
-            found["exported"] = max(
+            outcome["exported"] = max(
                 difference(outputs_of(dict(session.run({key: x.numpy()}))), theirs)
-                for x, theirs in zip(runs, wanted, strict=True)
+                for x, theirs in zip(runs, expected, strict=True)
             )
             del session
-            found["nodes"] = optimized_nodes(path)
-            stage = "agrees" if max(found["eager"], found["exported"]) <= 2e-5 else "differs"
-            found |= by_torch(program, Path(folder))
+            outcome["nodes"] = optimized_nodes(path)
+            stage = "agrees" if max(outcome["eager"], outcome["exported"]) <= 2e-5 else "differs"
+            outcome |= by_torch(program, Path(folder))
     except Exception as error:  # noqa: BLE001  # any library's error is a result here
-        found["error"] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]
+        outcome["error"] = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]
     finally:
         signal.alarm(0)
-    return {"stage": stage, **found}
+    return {"stage": stage, **outcome}
 
 
 def program_of(model: torch.nn.Module, side: int | None) -> tuple[tuple[Any, ...], torch.export.ExportedProgram]:

@@ -26,7 +26,7 @@ def classes_of(kind: str) -> list[str]:
     """The names of transformers' classes that are made from the config of a model type."""
     config = CONFIG_MAPPING[kind]
     modeling = import_module(config.__module__.replace("configuration_", "modeling_"))
-    found = {
+    classes = {
         name
         for name, value in vars(modeling).items()
         if inspect.isclass(value)
@@ -39,10 +39,10 @@ def classes_of(kind: str) -> list[str]:
     for mapping, names in vars(modeling_auto).items():
         if mapping.startswith("MODEL") and mapping.endswith("_MAPPING_NAMES"):
             listed = names.get(kind, ())
-            found |= {listed} if isinstance(listed, str) else set(listed)
-    others = {name for name in found if getattr(vars(modeling).get(name), "config_class", config) is not config}
-    found -= others  # such as that of texts alone, which the config of a model that also reads images does not make
-    return sorted(found)
+            classes |= {listed} if isinstance(listed, str) else set(listed)
+    others = {name for name in classes if getattr(vars(modeling).get(name), "config_class", config) is not config}
+    classes -= others  # such as that of texts alone, which the config of a model that also reads images does not make
+    return sorted(classes)
 
 
 def main() -> None:

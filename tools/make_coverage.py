@@ -221,12 +221,12 @@ def _by_opset(graph: lucid.Graph, op: str, target: str) -> str:
     """``7 nodes; from 23: RMSNormalization``."""
     since: dict[int, str] = {}
     for opset in OPSETS:
-        found = form(graph, op, target, opset)
-        if not since or found != list(since.values())[-1]:
-            since[opset] = found
+        row = form(graph, op, target, opset)
+        if not since or row != list(since.values())[-1]:
+            since[opset] = row
     if len(since) == 1:
         return since[OPSETS[0]]
-    return "; ".join(f"from {opset}: {found}" if opset > OPSETS[0] else found for opset, found in since.items())
+    return "; ".join(f"from {opset}: {row}" if opset > OPSETS[0] else row for opset, row in since.items())
 
 
 def _ops() -> str:
@@ -238,9 +238,11 @@ def _ops() -> str:
             rows.append([f"`{name}`", kind, "none: only for training", _gradient(op)])
             continue
         graph = traced(samples[0])
-        found = {target: _by_opset(graph, name, target) for target in TARGET_NAMES}
-        others = [f"`{target}` {found[target]}" for target in TARGET_NAMES[1:] if found[target] != found["any"]]
-        rows.append([f"`{name}`", kind, ". ".join([found["any"], *others]), _gradient(op)])
+        by_target = {target: _by_opset(graph, name, target) for target in TARGET_NAMES}
+        others = [
+            f"`{target}` {by_target[target]}" for target in TARGET_NAMES[1:] if by_target[target] != by_target["any"]
+        ]
+        rows.append([f"`{name}`", kind, ". ".join([by_target["any"], *others]), _gradient(op)])
     return table(("op", "kind", "ONNX", "gradient"), rows)
 
 

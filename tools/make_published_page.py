@@ -16,10 +16,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "published-configs.md"
 
 def page() -> str:
     """The page's text."""
-    told = json.loads((ROOT / "answers.json").read_text("utf-8"))
+    answers = json.loads((ROOT / "answers.json").read_text("utf-8"))
     sets, files, rows = option_sets(), sources(), []
     counts: Counter[str] = Counter()
-    for name, answer in told["sets"].items():
+    for name, answer in answers["sets"].items():
         loads = "refused" not in answer
         counts["loads" if loads else "is refused"] += 1
         ignored = ", ".join(f"`{option}`" for option in answer.get("ignored", []))
@@ -38,24 +38,24 @@ def page() -> str:
         files=len(files),
         memory=len(rows) - len(files),
         types=len({sets[name]["model_type"] for name in files}),
-        transformers=told["transformers"],
+        transformers=answers["transformers"],
     )
     return head + _changes() + "\n".join([*lines, ""])
 
 
 def _changes() -> str:
     """What became of one-option changes."""
-    told = json.loads((ROOT / "changes.json").read_text("utf-8"))
+    changes = json.loads((ROOT / "changes.json").read_text("utf-8"))
     verdicts = Counter[str]()
-    for counts in told["types"].values():
+    for counts in changes["types"].values():
         verdicts.update(counts)
     return _CHANGES.format(
         tried=verdicts.total(),
         refused=verdicts["refused"] + verdicts["misfit"],
         theirs=verdicts["transformers refused"],
         wrong=verdicts["WRONG"] or "none",
-        types=len(told["types"]),
-        transformers=told["transformers"],
+        types=len(changes["types"]),
+        transformers=changes["transformers"],
         equal=verdicts["equal"],
     )
 

@@ -59,12 +59,12 @@ def _first_line(tree: ast.Module) -> str:
 
 def _imported(path: Path, rooms: set[str]) -> set[str]:
     """The rooms from which a file imports: the innermost package that each name is in."""
-    found = set()
+    imported = set()
     for name in _imported_names(path):
         while name not in rooms:
             name = name.rpartition(".")[0]
-        found.add(name)
-    return found
+        imported.add(name)
+    return imported
 
 
 @cache

@@ -24,11 +24,11 @@ Group = tuple[str, str, list[Entry]]
 def groups() -> list[Group]:
     """Architecture, task, and the entries of the zoo, of which the first of each class is measured."""
     tasks = _tasks()
-    found: dict[tuple[str, str], list[Entry]] = {}
+    by_task: dict[tuple[str, str], list[Entry]] = {}
     for entry in ZOO:
         task = SENTENCES if issubclass(_class(entry), PooledEncoder) else tasks[entry.read]
-        found.setdefault((entry.name.split(":")[0], task), []).append(entry)
-    return [(architecture, task, entries) for (architecture, task), entries in found.items()]
+        by_task.setdefault((entry.name.split(":")[0], task), []).append(entry)
+    return [(architecture, task, entries) for (architecture, task), entries in by_task.items()]
 
 
 def measured(entries: list[Entry]) -> list[Entry]:
@@ -38,11 +38,11 @@ def measured(entries: list[Entry]) -> list[Entry]:
 
 def _tasks() -> dict[Callable[..., Any], str]:
     """The task of each class, by the table that `lucid.models.load` reads."""
-    found: dict[Callable[..., Any], str] = {}
+    names: dict[Callable[..., Any], str] = {}
     for family in FAMILIES.values():
         for task, place in family.tasks.items():
-            found.setdefault(class_of(place), task)
-    return found
+            names.setdefault(class_of(place), task)
+    return names
 
 
 def _class(entry: Entry) -> type[nn.Module]:
@@ -63,7 +63,7 @@ def nodes_a_layer(model: onnx.ModelProto) -> str:
         match = _LAYER.match(node.name)
         if match is not None and (match[2] == "0" if match[3] else not match[1].endswith("stages.")):
             counts.setdefault(match[1], Counter())[int(match[3] or match[2])] += 1
-    return ", ".join(str(found[1] or found[0]) for found in counts.values())
+    return ", ".join(str(count[1] or count[0]) for count in counts.values())
 
 
 def export_time(model: nn.Module) -> str:

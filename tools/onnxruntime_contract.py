@@ -60,16 +60,16 @@ def outcome(model: onnx.ModelProto, runs: list[Run]) -> list[str]:
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except ERRORS:
-        return ["does not load"] * sum(len(wanted) for _, wanted in runs)
+        return ["does not load"] * sum(len(right) for _, right in runs)
     names = [output.name for output in session.get_outputs()]
     words = []
-    for feeds, wanted in runs:
+    for feeds, right in runs:
         try:
-            found = dict(zip(names, session.run(None, dict(feeds)), strict=True))
+            outputs = dict(zip(names, session.run(None, dict(feeds)), strict=True))
         except ERRORS:
-            words += ["run error"] * len(wanted)
+            words += ["run error"] * len(right)
             continue
-        words += [word(found[name], want) for name, want in wanted.items()]
+        words += [word(outputs[name], want) for name, want in right.items()]
     return words
 
 
@@ -89,8 +89,8 @@ def attention_runs(case: Case, packed: bool, weights: bool = False) -> list[Run]
         arrays = arrays_of(case, n, l, s)
         want, probabilities = expected(case.name, n, l, s)
         output = pack(want) if packed else want
-        wanted = {"output_0": output, "output_1": probabilities} if weights else {"output": output}
-        runs.append((packed_arrays(arrays) if packed else arrays, wanted))
+        outputs = {"output_0": output, "output_1": probabilities} if weights else {"output": output}
+        runs.append((packed_arrays(arrays) if packed else arrays, outputs))
     return runs
 
 
@@ -116,9 +116,9 @@ def grid(target: Target) -> Iterator[tuple[str, list[str]]]:
             yield f"{case.name}, weights", outcome(model, attention_runs(case, True, weights=True))
     for causal, masked in product((False, True), repeat=2):
         name = f"cache{', causal' if causal else ''}{', mask' if masked else ''}"
-        found = cached(causal, masked, target)
-        if found is not None:
-            yield name, found
+        verdicts = cached(causal, masked, target)
+        if verdicts is not None:
+            yield name, verdicts
     if target.name == "cpu":
         for case, packed in product(SELF, (False, True)):
             model = exported(function_of(case, packed), self_specs(case, packed), target)
@@ -177,10 +177,10 @@ def samples(target: Target) -> Iterator[tuple[str, list[str]]]:
 
 def summary(results: Iterator[tuple[str, list[str]]]) -> dict[str, Any]:
     words: dict[str, list[str]] = {}
-    for name, found in results:
-        words.setdefault(name, []).extend(found)
-    wrong = {name: sorted({w for w in found if w != "exact"}) for name, found in words.items()}
-    total = [w for found in words.values() for w in found]
+    for name, verdicts in results:
+        words.setdefault(name, []).extend(verdicts)
+    wrong = {name: sorted({w for w in verdicts if w != "exact"}) for name, verdicts in words.items()}
+    total = [w for verdicts in words.values() for w in verdicts]
     named = {name: w for name, w in wrong.items() if w}
     return {"exact": total.count("exact"), "of": len(total), "wrong": named, "tried": list(words)}
 
@@ -194,8 +194,8 @@ def main(floor: str) -> None:
     kernels = {f"opset {target.opset}": summary(samples(target)) for target in targets if target.name == "any"}
     # The results of Attention if it were used as for the newest release.
     trusting = summary(grid(Target("any", 23, attention="standard"))) if newest >= 23 else None
-    found = {"contract": contract, "ops": kernels, "Attention": trusting}
-    print(json.dumps({"onnxruntime": onnxruntime.__version__, "floor": floor, "newest opset": newest, **found}))
+    results = {"contract": contract, "ops": kernels, "Attention": trusting}
+    print(json.dumps({"onnxruntime": onnxruntime.__version__, "floor": floor, "newest opset": newest, **results}))
 
 
 if __name__ == "__main__":

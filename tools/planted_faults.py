@@ -45,9 +45,9 @@ def main() -> int:
             numbers = list(pool.map(lambda fault: search(fault, known), faults))
     print(f"\n{sum(number is not None for number in numbers)} of {len(faults)} found in {MODELS} models")
     if options.record:
-        found = json.loads(FOUND.read_text(encoding="utf-8"))
-        found |= {fault.name: number for fault, number in zip(faults, numbers, strict=True)}
-        kept = {fault.name: found[fault.name] for fault in FAULTS if found.get(fault.name) is not None}
+        table = json.loads(FOUND.read_text(encoding="utf-8"))
+        table |= {fault.name: number for fault, number in zip(faults, numbers, strict=True)}
+        kept = {fault.name: table[fault.name] for fault in FAULTS if table.get(fault.name) is not None}
         FOUND.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     return 1 if None in numbers else 0
 
@@ -57,11 +57,11 @@ def search(fault: Fault, known: Path) -> int | None:
     start = time.monotonic()
     command = [sys.executable, "-m", "tools.planted_faults", "--search", str(known), "--only", fault.name]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    told = done.stdout.strip()
-    if done.returncode or not told:
+    printed = done.stdout.strip()
+    if done.returncode or not printed:
         raise RuntimeError(f"{fault.name}: the search failed:\n{done.stderr[-2000:]}")
-    print(f"model {told:>5}  {time.monotonic() - start:6.1f} s  {fault.name}", flush=True)
-    return None if told == "none" else int(told)
+    print(f"model {printed:>5}  {time.monotonic() - start:6.1f} s  {fault.name}", flush=True)
+    return None if printed == "none" else int(printed)
 
 
 if __name__ == "__main__":

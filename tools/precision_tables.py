@@ -125,11 +125,11 @@ def _drawn(kind: TensorType, numbers: np.random.Generator) -> Array:
 
 
 def _error(model: nn.Module, session: Session, inputs: dict[str, Array]) -> float:
-    given = {name: inputs[name] for name in session.inputs}
-    answer = model(**{name: Tensor(array) for name, array in given.items()})
-    wanted = [t.numpy() for t in (answer if isinstance(answer, tuple) else (answer,))]
-    found = session.run(given).values()
+    arrays = {name: inputs[name] for name in session.inputs}
+    answer = model(**{name: Tensor(array) for name, array in arrays.items()})
+    expected = [t.numpy() for t in (answer if isinstance(answer, tuple) else (answer,))]
+    outputs = session.run(arrays).values()
     return max(
         float(np.abs(np.asarray(one) - other).max() / np.abs(other).max())
-        for one, other in zip(found, wanted, strict=True)
+        for one, other in zip(outputs, expected, strict=True)
     )

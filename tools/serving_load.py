@@ -100,19 +100,19 @@ def ask(port: int, name: str, said: list[str], vectors: Array, clients: int, req
                 connection.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
                 reply = connection.getresponse()
                 data = reply.read()
-                found = "failed" if reply.status != 200 else "right"
+                verdict = "failed" if reply.status != 200 else "right"
             except (OSError, http.client.HTTPException):
                 connection.close()
-                found = "failed"
+                verdict = "failed"
             end = time.perf_counter()
-            if found == "right":
+            if verdict == "right":
                 vector = np.array(json.loads(data)["data"][0]["embedding"], np.float32)
                 if np.abs(vector - vectors[place % len(said)]).max() > 1e-4:
-                    found = "wrong"
+                    verdict = "wrong"
             with lock:
-                counts[found] += 1
+                counts[verdict] += 1
                 seconds.append(end - start)
-                if found == "right":
+                if verdict == "right":
                     ends.append(end)
 
     start = time.perf_counter()
@@ -160,12 +160,12 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--clients", type=int, default=64)
     asked = parser.parse_args()
-    said = texts(2000)
-    vectors = Predictor(asked.folder)({"text": said})["embedding"]
+    sentences = texts(2000)
+    vectors = Predictor(asked.folder)({"text": sentences})["embedding"]
     with ProcessPoolExecutor(1, get_context("spawn")) as clients:
 
         def load(port: int, count: int, requests: int) -> Load:
-            return clients.submit(ask, port, "served", said, vectors, count, requests).result()
+            return clients.submit(ask, port, "served", sentences, vectors, count, requests).result()
 
         few = max(1, asked.requests // 10)
         for kind, options in (("batches", []), ("one by one", ["--batch-tokens", "1"])):
@@ -178,7 +178,7 @@ def main() -> None:
             while len(workers(pid)) < 2:
                 time.sleep(0.1)
             load(port, asked.clients, few)
-            going = clients.submit(ask, port, "served", said, vectors, asked.clients, asked.requests // 2)
+            going = clients.submit(ask, port, "served", sentences, vectors, asked.clients, asked.requests // 2)
             time.sleep(5)
             first = workers(pid)[0]
             os.kill(first, signal.SIGKILL)

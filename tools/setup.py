@@ -244,9 +244,9 @@ def _names(argument: str) -> list[str]:
 
 def clean() -> None:
     """Remove what tasks have made."""
-    made = {*BUILT, *(task.environment for task in TASKS.values())}
-    made |= {f"{folder}/node_modules" for task in TASKS.values() for folder in task.npm}
-    for name in sorted(made):
+    folders = {*BUILT, *(task.environment for task in TASKS.values())}
+    folders |= {f"{folder}/node_modules" for task in TASKS.values() for folder in task.npm}
+    for name in sorted(folders):
         shutil.rmtree(ROOT / name, ignore_errors=True)
 
 

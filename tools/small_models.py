@@ -141,11 +141,11 @@ def types() -> list[str]:
         FileNotFoundError: where one of the three is not installed.
     """
     optimum, genai, javascript = (path.read_text() for path in _tables())
-    found = set(re.findall(r'register_tasks_manager_onnx\(\s*"([\w-]+)"', optimum))
-    found |= set(re.findall(r"\['([\w-]+)', '\w+'\]", javascript))
+    names = set(re.findall(r'register_tasks_manager_onnx\(\s*"([\w-]+)"', optimum))
+    names |= set(re.findall(r"\['([\w-]+)', '\w+'\]", javascript))
     classes = set(re.findall(r'architectures\[0\] == "(\w+)"', genai))
-    found |= {kind for mapping in MAPPINGS for kind, name in mapping.items() if name in classes}
-    return sorted(name for name in {*found, *ALSO} if name in CONFIG_MAPPING)
+    names |= {kind for mapping in MAPPINGS for kind, name in mapping.items() if name in classes}
+    return sorted(name for name in {*names, *ALSO} if name in CONFIG_MAPPING)
 
 
 def _tables() -> Iterator[Path]:

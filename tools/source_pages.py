@@ -38,13 +38,13 @@ def sources_in(markdown: str, folder: str) -> set[str]:
 def linked(pages: dict[str, str]) -> set[str]:
     """The files that pages link to, with those that these link to in turn: texts by their paths in the repository."""
     left = dict(pages)
-    found = set(_ALWAYS)
+    sources = set(_ALWAYS)
     while left:
         path, text = left.popitem()
-        new = sources_in(text, posixpath.dirname(path)) - found
-        found |= new
+        new = sources_in(text, posixpath.dirname(path)) - sources
+        sources |= new
         left |= {source: (ROOT / source).read_text(encoding="utf-8") for source in new if source.endswith(".md")}
-    return found
+    return sources
 
 
 def turned(markdown: str, folder: str, page: str) -> str:

@@ -35,13 +35,13 @@ def segformer() -> list[Golden]:
     sizes |= {"decoder_hidden_size": 10, "num_labels": 3}
 
     def golden(variant: str, model: type, output: str, note: str) -> Golden:
-        made = model(hf.SegformerConfig(**sizes))
-        for module in made.modules():
+        segformer = model(hf.SegformerConfig(**sizes))
+        for module in segformer.modules():
             if isinstance(module, nn.BatchNorm2d):
                 module.running_mean.copy_(normal(module.running_mean.shape, 1329) * 0.3)
                 module.running_var.copy_(normal(module.running_var.shape, 1328).abs() + 0.5)
         images = cases(1320, (24, 32), (33, 21))
-        return Golden(f"segformer/{variant}", made, images, [output], lambda model: {}, note)
+        return Golden(f"segformer/{variant}", segformer, images, [output], lambda model: {}, note)
 
     with torch.no_grad():
         return [

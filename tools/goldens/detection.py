@@ -58,8 +58,8 @@ def rt_detr() -> list[Golden]:
 
     def golden(variant: str, kind: str, note: str, layer: str, seed: int, **more: object) -> Golden:
         backbone = hf.RTDetrResNetConfig(**stages, layer_type=layer)
-        made, config = (hf.RTDetrForObjectDetection, hf.RTDetrConfig) if kind == "rt_detr" else _SECOND
-        model = settled(made(config(**sizes, backbone_config=backbone, **more)))
+        model_type, config = (hf.RTDetrForObjectDetection, hf.RTDetrConfig) if kind == "rt_detr" else _SECOND
+        model = settled(model_type(config(**sizes, backbone_config=backbone, **more)))
         images = cases(seed, (32, 64), (96, 32))
         return Golden(f"{kind}/{variant}", model, images, ["logits", "pred_boxes"], lambda _: {}, note)
 
@@ -89,9 +89,9 @@ def detr() -> list[Golden]:
         images = padded_cases(1420, cell)
         return Golden(f"detr/{variant}", settled(model), images, outputs, lambda _: {}, note)
 
-    found, states = ["logits", "pred_boxes"], ["last_hidden_state", "encoder_last_hidden_state"]
+    objects, states = ["logits", "pred_boxes"], ["last_hidden_state", "encoder_last_hidden_state"]
     return [
         golden("base", hf.DetrModel(hf.DetrConfig(**wide)), states, "a ResNet of four stages, five queries", 16),
-        golden("objects", hf.DetrForObjectDetection(config), found, "two stages, three classes and that of none"),
-        golden("masks", hf.DetrForSegmentation(hf.DetrConfig(**wide)), [*found, "pred_masks"], "five masks", 16),
+        golden("objects", hf.DetrForObjectDetection(config), objects, "two stages, three classes and that of none"),
+        golden("masks", hf.DetrForSegmentation(hf.DetrConfig(**wide)), [*objects, "pred_masks"], "five masks", 16),
     ]

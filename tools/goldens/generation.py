@@ -93,10 +93,10 @@ def mixed_options(draw: random.Random) -> dict[str, Any]:
 
 def of_transformers(options: dict[str, Any]) -> dict[str, Any]:
     """Options as transformers spells them: a bias belongs to a sequence of tokens there."""
-    given = {name: value for name, value in options.items() if name != "logit_bias"}
+    plain = {name: value for name, value in options.items() if name != "logit_bias"}
     if "logit_bias" in options:
-        given["sequence_bias"] = [[[int(token)], bias] for token, bias in options["logit_bias"].items()]
-    return given
+        plain["sequence_bias"] = [[[int(token)], bias] for token, bias in options["logit_bias"].items()]
+    return plain
 
 
 def option_case(options: dict[str, Any], number: int) -> dict[str, Any]:

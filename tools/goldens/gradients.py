@@ -43,15 +43,15 @@ def gradients(variant: str, name: str) -> dict[str, np.ndarray]:
         parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
     with TemporaryDirectory() as saved:  # under the names of the checkpoint, which differ from the model's
         model.float().save_pretrained(saved)
-        found = load_file(Path(saved) / "model.safetensors")
-    routers = {key for key in found if re.search(r"\.(router|gate|shared_expert_gate)\.(weight|bias)$", key)}
-    return {key: gradient for key, gradient in found.items() if gradient.any() and key in (routers or found)}
+        arrays = load_file(Path(saved) / "model.safetensors")
+    routers = {key for key in arrays if re.search(r"\.(router|gate|shared_expert_gate)\.(weight|bias)$", key)}
+    return {key: gradient for key, gradient in arrays.items() if gradient.any() and key in (routers or arrays)}
 
 
 def store_all(folder: Path) -> None:
-    found = {
+    arrays = {
         f"{variant}/{key}": gradient
         for variant, name in goldens.DIFFERENTIATED.items()
         for key, gradient in gradients(variant, name).items()
     }
-    save_file(found, folder.with_suffix(".safetensors"))
+    save_file(arrays, folder.with_suffix(".safetensors"))

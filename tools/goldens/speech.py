@@ -159,9 +159,9 @@ def store_texts(folder: Path) -> None:
         tokenizer = hf.Wav2Vec2CTCTokenizer(str(folder / "vocab.json"), do_lower_case=lower)
         for _ in range(20):
             ids = draw.choices([0, 4, 5, 6, 7, 8, 9, 10, 11], [8, 3, 2, 2, 2, 1, 2, 1, 1], k=draw.randrange(1, 30))
-            found = tokenizer.decode(ids, output_word_offsets=True)
-            words = [[w["word"], int(w["start_offset"]), int(w["end_offset"])] for w in found.word_offsets]
-            cases.append({"lower_case": lower, "ids": ids, "text": found.text, "words": words})
+            decoded = tokenizer.decode(ids, output_word_offsets=True)
+            words = [[w["word"], int(w["start_offset"]), int(w["end_offset"])] for w in decoded.word_offsets]
+            cases.append({"lower_case": lower, "ids": ids, "text": decoded.text, "words": words})
     lines = ",\n".join(map(json.dumps, cases))
     (folder / "cases.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     tokenizer.save_pretrained(folder)

@@ -33,10 +33,10 @@ def state(dtypes: str) -> dict[str, torch.Tensor]:
         "expanded": torch.ones(1).expand(7),
         "parameter": torch.nn.Parameter(torch.randn(2, 2)),
     }
-    found = module.state_dict()  # an OrderedDict with versions of the modules
-    found.update(views)
-    found.update({name: torch.tensor([[1, 0], [3, 1]]).to(getattr(torch, name)) for name in dtypes.split()})
-    return found
+    state = module.state_dict()  # an OrderedDict with versions of the modules
+    state.update(views)
+    state.update({name: torch.tensor([[1, 0], [3, 1]]).to(getattr(torch, name)) for name in dtypes.split()})
+    return state
 
 
 def store_all(folder: Path) -> None:

@@ -34,5 +34,5 @@ def store_all(folder: Path) -> None:
     }
     names = {"torch": torch, "F": torch.nn.functional, "inf": float("inf"), **operands}
     table = {line: answer(line, names) for line in lines()}
-    text = ",\n".join(f"{json.dumps(line)}: {json.dumps(found)}" for line, found in table.items())
+    text = ",\n".join(f"{json.dumps(line)}: {json.dumps(meaning)}" for line, meaning in table.items())
     folder.with_suffix(".json").write_text("{\n" + text + "\n}\n", encoding="utf-8")

@@ -43,22 +43,22 @@ def recurrent() -> Group:
         module = kind(**arguments)
         weights = group.weights(f"weights.{seed}", module, 100 + seed)
         count = module.num_layers * (2 if module.bidirectional else 1)
-        given = {"h_0": group.tensor(f"h_0.{seed}", normal((count, N, module.proj_size or H), 200 + seed))}
+        starts = {"h_0": group.tensor(f"h_0.{seed}", normal((count, N, module.proj_size or H), 200 + seed))}
         if kind is nn.LSTM:
-            given["c_0"] = group.tensor(f"c_0.{seed}", normal((count, N, H), 300 + seed))
+            starts["c_0"] = group.tensor(f"c_0.{seed}", normal((count, N, H), 300 + seed))
         x = {"x": "x_batch_first" if module.batch_first else "x"}
-        ways = {case: x, f"{case}, states": x | given, f"{case}, single": {"x": "x_single"}}
-        ways |= {f"{case}, lengths": x | given}
-        ways |= {} if module.bidirectional else {f"{case}, reverse": x | given}
+        ways = {case: x, f"{case}, states": x | starts, f"{case}, single": {"x": "x_single"}}
+        ways |= {f"{case}, lengths": x | starts}
+        ways |= {} if module.bidirectional else {f"{case}, reverse": x | starts}
         for name, inputs in ways.items():
             if name.endswith("single") and options:
                 continue
-            states = tuple(group.get(inputs[key]) for key in given if key in inputs)
+            states = tuple(group.get(inputs[key]) for key in starts if key in inputs)
             hx = (states if kind is nn.LSTM else states[0]) if states else None
-            output, last, told, own = run(module, group.get(inputs["x"]), hx, name.rpartition(", ")[2])
+            output, last, options, own = run(module, group.get(inputs["x"]), hx, name.rpartition(", ")[2])
             last = last if isinstance(last, tuple) else (last,)
             outputs = {"output": output, **dict(zip(("h_n", "c_n"), last, strict=False))}
-            group.add(name, arguments=arguments | own, weights=weights, inputs=inputs, options=told, outputs=outputs)
+            group.add(name, arguments=arguments | own, weights=weights, inputs=inputs, options=options, outputs=outputs)
     assert all(torch.isfinite(value).all() for value in group.tensors.values())
     return group
 

@@ -39,8 +39,10 @@ Loss: TypeAlias = Callable[[Any, list[Any]], torch.Tensor]
 
 
 def padded(tokenizer: Any, texts: list[str]) -> Mapping[str, torch.Tensor]:
-    found: Mapping[str, torch.Tensor] = tokenizer(texts, padding=True, return_tensors="pt", return_token_type_ids=False)
-    return found
+    encoded: Mapping[str, torch.Tensor] = tokenizer(
+        texts, padding=True, return_tensors="pt", return_token_type_ids=False
+    )
+    return encoded
 
 
 def of_classes(tokenizer: Any, rows: list[Any]) -> Loss:

@@ -86,12 +86,12 @@ def store_all(folder: Path) -> None:
 def tones() -> list[tuple[float, float, int]]:
     """When each tone begins and ends, in seconds, and which word it is."""
     draw = random.Random(0)
-    found, at = [], 0.04
+    words, at = [], 0.04
     while at < SECONDS - 0.2:
         end = at + draw.randrange(3, 8) * 0.02
-        found.append((at, end, draw.randrange(20)))
-        at = end + draw.randrange(0, 4) * 0.02 + (0.9 if len(found) == 8 else 0)
-    return found
+        words.append((at, end, draw.randrange(20)))
+        at = end + draw.randrange(0, 4) * 0.02 + (0.9 if len(words) == 8 else 0)
+    return words
 
 
 def store_sound(path: Path) -> np.ndarray:
@@ -292,11 +292,11 @@ class Pieces:
         self._pieces = pieces
 
     def decode(self, tokens: list[int], **_: Any) -> str:
-        found = b"".join(
+        text = b"".join(
             piece.encode("latin-1") if len(piece) == 1 and 127 < ord(piece) < 256 else piece.encode()
             for piece in (self._pieces[token] for token in tokens)
         )
-        return found.decode(errors="replace")
+        return text.decode(errors="replace")
 
 
 def rule(seed: int) -> dict[str, Any]:
@@ -314,5 +314,5 @@ def rule(seed: int) -> dict[str, Any]:
 def possible(
     processor: transformers.WhisperTimeStampLogitsProcessor, written: list[int], logits: torch.Tensor
 ) -> list[int]:
-    found = processor(torch.tensor([[11, 12, *written]]), logits[None])[0]
-    return found.isfinite().nonzero().flatten().tolist()
+    processed = processor(torch.tensor([[11, 12, *written]]), logits[None])[0]
+    return processed.isfinite().nonzero().flatten().tolist()

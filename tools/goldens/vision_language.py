@@ -57,7 +57,7 @@ def golden(name: str, config: type, model: type, note: str, seed: int, **options
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
     text = sizes | {"model_type": "llama", "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 40}
     vision = sizes | {"num_attention_heads": 2, "image_size": SIDE, "patch_size": 4}
-    made = config(
+    built = config(
         text_config=text | {"pad_token_id": 0, "max_position_embeddings": 64},
         vision_config=vision,
         scale_factor=2,
@@ -71,7 +71,7 @@ def golden(name: str, config: type, model: type, note: str, seed: int, **options
 
     return Golden(
         name,
-        model(made),
+        model(built),
         cases(seed),
         ["logits"],
         layers,

@@ -83,7 +83,7 @@ def difference(own: dict[str, Any], theirs: dict[str, Any]) -> float:
 
 def tried(folder: Path) -> dict[str, Any]:
     """The stage at which a type ends, its differences, and the first message with its line."""
-    stage, found = "import", dict[str, Any]()
+    stage, figures = "import", dict[str, Any]()
     try:
         facts = json.loads((folder / "facts.json").read_text())
         model_class = getattr(importlib.import_module(facts["module"]), facts["class"])
@@ -94,11 +94,11 @@ def tried(folder: Path) -> dict[str, Any]:
         load(model, dict(np.load(folder / "weights.npz")))
         runs = [[dict(np.load(folder / f"{what}{i}.npz")) for what in ("inputs", "outputs")] for i in (0, 1)]
         stage, named = "eager", Named(model)
-        found["eager"] = max(
-            difference(named(**{k: lucid.tensor(v) for k, v in inputs.items()}), wanted) for inputs, wanted in runs
+        figures["eager"] = max(
+            difference(named(**{k: lucid.tensor(v) for k, v in inputs.items()}), expected) for inputs, expected in runs
         )
-        if found["eager"] > TOLERANCE:
-            return {"stage": "eager differs", **found}
+        if figures["eager"] > TOLERANCE:
+            return {"stage": "eager differs", **figures}
         stage = "export"
         specs = {
             name: lucid.spec(
@@ -113,13 +113,13 @@ def tried(folder: Path) -> dict[str, Any]:
         exported = lucid.export.to_onnx(named, kwargs=specs)
         stage = "session"
         session = lucid.runtime.Session(exported, threads=1)
-        found["exported"] = max(
-            difference(dict(session.run({k: v for k, v in inputs.items() if k in session.inputs})), wanted)
-            for inputs, wanted in runs
+        figures["exported"] = max(
+            difference(dict(session.run({k: v for k, v in inputs.items() if k in session.inputs})), expected)
+            for inputs, expected in runs
         )
-        return {"stage": "exact" if found["exported"] <= TOLERANCE else "export differs", **found}
+        return {"stage": "exact" if figures["exported"] <= TOLERANCE else "export differs", **figures}
     except Exception as error:  # noqa: BLE001  # any error is a result here
         lines = str(error).strip().splitlines() or [""]
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "transformers" in f.filename]
         where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno} {frames[-1].line}" if frames else ""
-        return {"stage": stage, **found, "error": f"{type(error).__name__}: {lines[0]}"[:400], "where": where[:200]}
+        return {"stage": stage, **figures, "error": f"{type(error).__name__}: {lines[0]}"[:400], "where": where[:200]}

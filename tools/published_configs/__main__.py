@@ -33,26 +33,26 @@ def frozen(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[int
     """What the answer file says of an option set, and the weights of its tiny model."""
     if options["model_type"] not in MODEL_TYPES:
         return {"refused": f"option model_type is {options['model_type']!r}"}, {}
-    made = tiny(options)
+    small = tiny(options)
     try:
-        answer = theirs(made)
+        answer = theirs(small)
         shapes = answer.shapes
     except Refused as error:
         answer, shapes, why = None, theirs(tiny({"model_type": options["model_type"]})).shapes, str(error)
     try:
-        found, ignored = ours(made, shapes)
+        output, ignored = ours(small, shapes)
     except Refused as error:
         return {"refused": str(error).split("; if you")[0]}, shapes
     if answer is None:
         raise SystemExit(f"Lucid takes what transformers refuses: {why}")
-    if (gap := difference(found, answer.output)) > TOLERANCE:
+    if (gap := difference(output, answer.output)) > TOLERANCE:
         raise SystemExit(f"differs by {gap:.1e}")
-    without = {name: value for name, value in made.items() if name not in ignored}
+    without = {name: value for name, value in small.items() if name not in ignored}
     for name in ignored:
         place, _, inner = name.partition(".")
         if inner:
             without[place] = {key: value for key, value in without[place].items() if f"{place}.{key}" not in ignored}
-    if not np.array_equal(theirs(without, inputs_of(made)).output, answer.output):
+    if not np.array_equal(theirs(without, inputs_of(small)).output, answer.output):
         raise SystemExit(f"transformers answers something else without {', '.join(ignored)}")
     return {"ignored": list(ignored), "sample": sample(answer.output)}, shapes
 
@@ -67,13 +67,13 @@ def freeze(names: list[str]) -> None:
         if names and name not in names:
             continue
         try:
-            told, shapes = frozen(options)
+            answer, shapes = frozen(options)
         except SystemExit as error:
             raise SystemExit(f"{name}: {error}") from None
         key = tuple(sorted(shapes.items()))
         if key not in known:
             known.append(key)
-        answers[name] = {"shapes": known.index(key), **told}
+        answers[name] = {"shapes": known.index(key), **answer}
     lines = [
         f'"transformers": {json.dumps(transformers.__version__)}',
         f'"torch": {json.dumps(torch.__version__.split("+")[0])}',
@@ -90,10 +90,10 @@ def change(kinds: list[str]) -> None:
     wrong = 0
     for kind in kinds or MODEL_TYPES:
         verdicts: Counter[str] = Counter()
-        for found in findings({"model_type": kind, **NEEDED.get(kind, {})}):
-            verdicts[found.verdict] += 1
-            if found.verdict == "WRONG":
-                print(f"{kind}: {found.option} = {found.value!r}: {found.detail}")
+        for finding in findings({"model_type": kind, **NEEDED.get(kind, {})}):
+            verdicts[finding.verdict] += 1
+            if finding.verdict == "WRONG":
+                print(f"{kind}: {finding.option} = {finding.value!r}: {finding.detail}")
         print(f"{kind}: {', '.join(f'{n} {verdict}' for verdict, n in sorted(verdicts.items()))}", flush=True)
         wrong += verdicts["WRONG"]
         types = json.loads(path.read_text("utf-8"))["types"] | {kind: dict(sorted(verdicts.items()))}

@@ -87,7 +87,7 @@ def judged(options: Mapping[str, Any]) -> tuple[str, str]:
     except Refused as error:
         return "transformers refused", str(error)
     try:
-        found, _ = ours(options, answer.shapes)
+        output, _ = ours(options, answer.shapes)
     except Refused as error:
         return "refused", str(error)
     except (
@@ -96,10 +96,10 @@ def judged(options: Mapping[str, Any]) -> tuple[str, str]:
         ValueError,
     ) as error:  # weights that do not fit the options: refused as well, less clearly
         return "misfit", str(error)[:200]
-    gap = difference(found, answer.output)
+    gap = difference(output, answer.output)
     if gap > TOLERANCE:  # by rounding alone if not in float64
-        found, _ = ours(options, answer.shapes, "float64")
-        gap = difference(found, theirs(options, dtype="float64").output)
+        output, _ = ours(options, answer.shapes, "float64")
+        gap = difference(output, theirs(options, dtype="float64").output)
     return ("equal", f"{gap:.1e}") if gap <= TOLERANCE else ("WRONG", f"{gap:.1e}")
 
 

@@ -57,9 +57,9 @@ def theirs(options: Mapping[str, Any], inputs: Mapping[str, Array] | None = None
     """
     kind = options["model_type"]
     known = class_of(family_of(kind).model).checkpoint
-    given = {name: value for name, value in copy.deepcopy(dict(options)).items() if name != "model_type"}
+    values = {name: value for name, value in copy.deepcopy(dict(options)).items() if name != "model_type"}
     try:
-        config = transformers.AutoConfig.for_model(kind, **given)
+        config = transformers.AutoConfig.for_model(kind, **values)
         config._attn_implementation = "eager"
         make = _OF_TYPE.get(kind) or _AUTO.get(known.task, transformers.AutoModel).from_config
         model = make(config, attn_implementation="eager")

@@ -50,15 +50,15 @@ def main() -> None:
     counts: Counter[str] = Counter()
     stored: list[str] = []
     for line in lines():
-        wanted, reason = run(line, theirs, opened_torch)
-        found, message = run(line, ours, opened)
-        kind = difference(found, wanted)
+        expected, reason = run(line, theirs, opened_torch)
+        value, message = run(line, ours, opened)
+        kind = difference(value, expected)
         outcome = Outcome(line, kind, message)
         kind = "refused with advice" if outcome.advised else f"{kind}, listed" if outcome.rule else kind
-        counts[kind or ("same" if wanted != "refused" else "refused by both")] += 1
+        counts[kind or ("same" if expected != "refused" else "refused by both")] += 1
         if options.show and kind == options.show:
-            print(f"{kind}\t{line}\n\ttorch {wanted} {reason[:150]!r}\n\tLucid {found} {message[:200]!r}")
-        stored.append(f"{line}\t{wanted}\n")
+            print(f"{kind}\t{line}\n\ttorch {expected} {reason[:150]!r}\n\tLucid {value} {message[:200]!r}")
+        stored.append(f"{line}\t{expected}\n")
     if options.freeze:
         FILE.parent.mkdir(exist_ok=True)
         FILE.write_text("".join(stored), encoding="utf-8")

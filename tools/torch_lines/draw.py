@@ -368,8 +368,8 @@ def _calls() -> Iterator[str]:
         arguments = [Argument.read(text) for text in texts]
         for name, room in itertools.product(names.split(), rooms):
             draws = random.Random(f"{room}{name} {texts}")
-            found = dict.fromkeys(_call(draws, room, name, arguments) for _ in range(4 * MOST))
-            yield from itertools.islice(found, MOST)
+            calls = dict.fromkeys(_call(draws, room, name, arguments) for _ in range(4 * MOST))
+            yield from itertools.islice(calls, MOST)
 
 
 def _call(draws: random.Random, room: str, name: str, arguments: list[Argument]) -> str:

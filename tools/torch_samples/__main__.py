@@ -93,12 +93,12 @@ def compared(name: str) -> tuple[Count, Selection]:
             count.not_mapped[sample.reason] += 1
             continue
         count.samples += 1
-        found = list(outcomes(sample))
-        bad = [outcome.way for outcome in found if count.note(sample, outcome)]
+        drawn = list(outcomes(sample))
+        bad = [outcome.way for outcome in drawn if count.note(sample, outcome)]
         for way in bad:
             selection.differed(sample, way)
-        refused = [outcome.way for outcome in found if outcome.problem and outcome.way in TARGETS]
-        if not bad and not any(outcome.problem for outcome in found if outcome.way not in TARGETS):
+        refused = [outcome.way for outcome in drawn if outcome.problem and outcome.way in TARGETS]
+        if not bad and not any(outcome.problem for outcome in drawn if outcome.way not in TARGETS):
             selection.offer(sample, refused)
     selection.choose()
     return count, selection

@@ -127,8 +127,8 @@ def torch_derivatives(composition: Composition) -> tuple[list[Array], list[Array
 def _torch_gradients(value: Any, leaves: Sequence[Any]) -> list[Any]:
     if not value.requires_grad:
         return [torch.zeros_like(x) for x in leaves]
-    found = torch.autograd.grad(value, leaves, create_graph=True, allow_unused=True)
-    return [torch.zeros_like(x) if g is None else g for g, x in zip(found, leaves, strict=True)]
+    gradients = torch.autograd.grad(value, leaves, create_graph=True, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves, strict=True)]
 
 
 def own_derivatives(composition: Composition) -> tuple[list[Array], list[Array]]:
@@ -136,8 +136,8 @@ def own_derivatives(composition: Composition) -> tuple[list[Array], list[Array]]
     leaves = [Tensor.from_array(array.copy()) for array in composition.leaves]
 
     def first(*tensors: Tensor) -> tuple[Tensor, ...]:
-        found = lucid.grad(lambda *given: composition.value(LUCID, given))(*tensors)
-        return found if isinstance(found, tuple) else (found,)
+        gradients = lucid.grad(lambda *given: composition.value(LUCID, given))(*tensors)
+        return gradients if isinstance(gradients, tuple) else (gradients,)
 
     def along(*tensors: Tensor) -> Tensor:
         pairs = zip(first(*tensors), composition.directions, strict=True)
@@ -149,14 +149,14 @@ def own_derivatives(composition: Composition) -> tuple[list[Array], list[Array]]
 
 def outcome(composition: Composition) -> str:
     """How a composition turned out: "agrees", why it was not compared, or the difference."""
-    wanted, wanted_twice = torch_derivatives(composition)
+    expected, expected_second = torch_derivatives(composition)
     try:
-        found, found_twice = own_derivatives(composition)
+        first, second = own_derivatives(composition)
     except lucid.gradients.GradientError as error:
         return f"has no derivative: {error}"
-    result = _difference("the first derivative", found, wanted)
-    if result == "agrees" and wanted_twice is not None:
-        result = _difference("the second derivative", found_twice, wanted_twice)
+    result = _difference("the first derivative", first, expected)
+    if result == "agrees" and expected_second is not None:
+        result = _difference("the second derivative", second, expected_second)
     elif result == "agrees":
         result = "agrees, once"
     return "rounding" if result.startswith("differs") and _is_rounding(composition) else result
@@ -214,10 +214,10 @@ def main() -> int:
         counts[kind] += 1
         if kind == "differs":
             if options.shrink:
-                found = smallest(
+                choice = smallest(
                     choices.taken, lambda taken: outcome(composed(Choices(given=taken)))[:7] == "differs", 300
                 )
-                composition = composed(Choices(given=found))
+                composition = composed(Choices(given=choice))
                 result = outcome(composition)
             print(f"seed {seed} {result}\n{text(composition)}", flush=True)
     print(", ".join(f"{kind}: {count}" for kind, count in counts.most_common()))

@@ -118,15 +118,15 @@ def drawn(blank: Drawn, info: OpInfo, sample: SampleInput) -> Iterator[Drawn]:
     arguments, options = (sample.input, *sample.args), sample.kwargs
     try:
         mapped = OPERATORS[blank.torch_name](*arguments, **options)
-        wanted = mapped if isinstance(mapped, list) else [mapped]
-        calls = [as_call(w) for w in wanted]
+        mappings = mapped if isinstance(mapped, list) else [mapped]
+        calls = [as_call(w) for w in mappings]
         needs(bool(calls[0].tensors) or blank.torch_name in CREATIONS, "operands that are numbers alone")
     except NotMappedError as reason:
         yield replace(blank, reason=str(reason))
         return
     result = info(*arguments, **options)
-    for one, made in zip(wanted, calls, strict=True):
-        yield answered(replace(blank, call=made), result if one.pick is None else result[one.pick])
+    for one, call in zip(mappings, calls, strict=True):
+        yield answered(replace(blank, call=call), result if one.pick is None else result[one.pick])
 
 
 def answered(sample: Drawn, result: Any) -> Drawn:
@@ -154,7 +154,7 @@ def errors_of(name: str, info: OpInfo) -> Iterator[Drawn]:
                 # Arguments so wrong that they cannot be mapped to a call of Lucid.
                 yield Drawn(name, "", number, "error", reason=f"cannot be written as a call: {type(reason).__name__}")
                 continue
-            yield from (Drawn(name, "", number, "error", made) for made in calls)
+            yield from (Drawn(name, "", number, "error", call) for call in calls)
 
 
 def refused_by_torch(run: Callable[[], Any]) -> bool:
@@ -179,9 +179,9 @@ def module_samples_of(full_name: str, info: Any) -> Iterator[Drawn]:
             continue
         torch.manual_seed(0)
         inputs = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=False, training=False)
-        for number, given in enumerate(inputs[:: max(1, -(-len(inputs) // MOST))]):
-            made, forward = given.constructor_input, given.forward_input
-            module = info.module_cls(*made.args, **made.kwargs).to(dtype).eval()
+        for number, module_input in enumerate(inputs[:: max(1, -(-len(inputs) // MOST))]):
+            constructor, forward = module_input.constructor_input, module_input.forward_input
+            module = info.module_cls(*constructor.args, **constructor.kwargs).to(dtype).eval()
             kind = "empty" if any(t.numel() == 0 for t in tensors_in((forward.args, forward.kwargs))) else "plain"
             blank = Drawn(full_name, str(dtype).removeprefix("torch."), number, kind)
             try:

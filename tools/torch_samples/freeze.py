@@ -47,7 +47,7 @@ class Selection:
                 numbers.append(sample.number)
 
     def offer(self, sample: Drawn, refused: Sequence[str]) -> None:
-        """A sample that agreed, or that some targets refuse: kept if it once differed, or if no similar one is smaller."""
+        """A sample that agreed, or that some targets refuse: kept if it once differed, or if no similar one is stored."""
         if sample.kind not in ("plain", "empty", "special"):
             return  # "apart": the replay makes every sample non-contiguous; errors are not stored
         if self._once_differed(sample):
@@ -56,8 +56,8 @@ class Selection:
             call = sample.made
             ways = str((call.options, call.constructor, [array.ndim for array in call.tensors]))
             likeness = (sample.torch_name, sample.dtype, call.name, *refused, _traits(sample)), ways
-            found = self.smallest.get(likeness)
-            if _numbers(sample) <= LARGE and (found is None or _size(sample) < _size(found[0])):
+            stored = self.smallest.get(likeness)
+            if _numbers(sample) <= LARGE and (stored is None or _size(sample) < _size(stored[0])):
                 self.smallest[likeness] = sample, refused
 
     def choose(self) -> None:

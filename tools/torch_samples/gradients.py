@@ -33,31 +33,31 @@ def compared(info: Any, name: str, sample: Any) -> str:
     arguments, options = (sample.input, *sample.args), sample.kwargs
     try:
         mapped = OPERATORS[name](*arguments, **options)
-        wanted = mapped[0] if isinstance(mapped, list) else mapped
-        call = as_call(wanted)
+        mapping = mapped[0] if isinstance(mapped, list) else mapped
+        call = as_call(mapping)
     except NotMappedError:
         return "not in Lucid"
-    given = tensors_in([list(wanted.arguments), list(wanted.options.values())])
+    used = tensors_in([list(mapping.arguments), list(mapping.options.values())])
     own = {id(t) for t in tensors_in([list(arguments), options])}
-    if len(given) != len(call.tensors) or any(t.requires_grad and id(t) not in own for t in given):
+    if len(used) != len(call.tensors) or any(t.requires_grad and id(t) not in own for t in used):
         return "takes other tensors"
     result = info(*arguments, **options)
-    picked = tensors_in(result if wanted.pick is None else result[wanted.pick])
+    picked = tensors_in(result if mapping.pick is None else result[mapping.pick])
     outputs = [t for t in picked if t.requires_grad]
-    real = [i for i, t in enumerate(given) if t.requires_grad]
+    real = [i for i, t in enumerate(used) if t.requires_grad]
     if not outputs or not real:
         return "no real results"
     generator = np.random.default_rng(0)
     seeds = [generator.standard_normal(tuple(t.shape)) for t in outputs]
     total = sum((t * torch.tensor(seed)).sum() for t, seed in zip(outputs, seeds, strict=True))
-    expected = torch.autograd.grad(total, [given[i] for i in real], allow_unused=True)
+    expected = torch.autograd.grad(total, [used[i] for i in real], allow_unused=True)
     try:
-        found = _found(call, real, seeds)
+        gradients = _found(call, real, seeds)
     except lucid.gradients.GradientError as error:
         return f"has no derivative: {error}"
     except REFUSALS as error:
         return f"refused as without gradients: {type(error).__name__}: {error}"
-    for got, want, i in zip(found, expected, real, strict=True):
+    for got, want, i in zip(gradients, expected, real, strict=True):
         wide = np.zeros(got.shape) if want is None else want.numpy()
         if not np.allclose(
             got, wide, rtol=RTOL, atol=RTOL * (np.abs(wide[np.isfinite(wide)]).max(initial=0) + 1), equal_nan=True
@@ -70,13 +70,13 @@ def _found(call: Call, real: Sequence[int], seeds: Sequence[Array]) -> list[Arra
     """Lucid's gradients with respect to the real tensors of a call."""
 
     def value(*tensors: Tensor) -> Tensor:
-        given = dict(zip(real, tensors, strict=True))
-        results = call.model()(*(given.get(i, Tensor.from_array(a)) for i, a in enumerate(call.tensors)))
+        traced = dict(zip(real, tensors, strict=True))
+        results = call.model()(*(traced.get(i, Tensor.from_array(a)) for i, a in enumerate(call.tensors)))
         each = [x for x in (results if isinstance(results, (tuple, list)) else [results]) if x.dtype.kind == "float"]
         return sum(((x * seed).sum() for x, seed in zip(each, seeds, strict=True)), start=lucid.tensor(0.0, "float64"))
 
-    found = lucid.grad(value)(*(Tensor.from_array(np.array(call.tensors[i])) for i in real))
-    return [x.numpy() for x in (found if isinstance(found, tuple) else (found,))]
+    gradients = lucid.grad(value)(*(Tensor.from_array(np.array(call.tensors[i])) for i in real))
+    return [x.numpy() for x in (gradients if isinstance(gradients, tuple) else (gradients,))]
 
 
 def samples(info: Any) -> Iterator[Any]:

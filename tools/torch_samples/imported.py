@@ -44,8 +44,8 @@ class Sample(torch.nn.Module):
         self.tensors = [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
 
     def forward(self, tensors: Sequence[torch.Tensor]) -> Any:
-        given = iter(tensors)
-        leaves = [next(given) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
+        values = iter(tensors)
+        leaves = [next(values) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
         arguments, options = pytree.tree_unflatten(leaves, self.tree)
         return pytree.tree_map_only(torch.Tensor, _as_real, self.operator(*arguments, **options))
 
@@ -75,8 +75,8 @@ def outcome_of(sample: Sample) -> tuple[str, str, set[str]]:
     rows: set[str] = set()
     try:
         with torch.no_grad():
-            wanted = arrays_of(sample([tensor.clone() for tensor in sample.tensors]))
-            if not wanted:
+            expected = arrays_of(sample([tensor.clone() for tensor in sample.tensors]))
+            if not expected:
                 return "torch", "no tensor", rows
             program = torch.export.export(sample.eval(), (list(sample.tensors),), strict=False)
     except Exception as error:  # noqa: BLE001  # whatever torch raises is torch's refusal
@@ -89,12 +89,12 @@ def outcome_of(sample: Sample) -> tuple[str, str, set[str]]:
     arrays = [np.array(tensor.resolve_conj().resolve_neg().numpy()) for tensor in sample.tensors]
     try:
         eager = arrays_of(module([lucid.tensor(array) for array in arrays]))
-        if problem := difference(eager, wanted):
+        if problem := difference(eager, expected):
             return "differs", f"eager: {problem}", rows
         session = Session(lucid.export.to_onnx(module), threads=1)
         named = {f"tensors.{place}": array for place, array in enumerate(arrays)}
         exported = list(session.run({name: named[name] for name in session.inputs}).values())
-        if problem := difference([np.asarray(array) for array in exported], wanted):
+        if problem := difference([np.asarray(array) for array in exported], expected):
             return "differs", f"exported: {problem}", rows
     except NotImplementedError as error:
         return "refused", short(error), rows

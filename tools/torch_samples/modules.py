@@ -157,7 +157,7 @@ def module_call(name: str, module: torch.nn.Module, arguments: Any, options: Any
     tensors = Tensors()
     by_name = dict(options)
     by_place = (*arguments, *([by_name.pop("input")] if "input" in by_name else []))  # Lucid calls it x
-    given, named = tensors.slotted(by_place), tensors.slotted(by_name)
+    placed, named = tensors.slotted(by_place), tensors.slotted(by_name)
     if name == "MultiheadAttention":  # torch's default; Lucid's is only the output
         named["need_weights"] = True
-    return Call(name, tuple(tensors.arrays), given, named, constructor, state)
+    return Call(name, tuple(tensors.arrays), placed, named, constructor, state)

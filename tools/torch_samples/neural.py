@@ -120,7 +120,7 @@ def _max_pool(axes: int) -> Any:
         needs(not ceil_mode, "pooling with ceil_mode")
         kernel = per_axis(kernel_size, axes)
         strides = per_axis(stride, axes) if stride or isinstance(stride, int) else kernel
-        wanted = call(
+        pooled = call(
             "max_pool",
             x,
             kernel_shape=kernel,
@@ -128,7 +128,7 @@ def _max_pool(axes: int) -> Any:
             pads=per_axis(padding, axes) * 2,
             dilations=per_axis(dilation, axes),
         )
-        return wanted.taking(0) if return_indices else wanted
+        return pooled.taking(0) if return_indices else pooled
 
     return mapping
 

@@ -82,9 +82,9 @@ OPERATORS |= {name: _cast(dtype) for name, dtype in CASTS.items()}
 
 @maps("to")
 def to(x: Any, *arguments: Any, **options: Any) -> Mapped:
-    given = [a for a in (*arguments, *options.values()) if isinstance(a, (torch.dtype, torch.Tensor))]
-    needs(len(given) == 1, "to: a device without an element type")
-    return call("astype", x, given[0].dtype if isinstance(given[0], torch.Tensor) else given[0])
+    types = [a for a in (*arguments, *options.values()) if isinstance(a, (torch.dtype, torch.Tensor))]
+    needs(len(types) == 1, "to: a device without an element type")
+    return call("astype", x, types[0].dtype if isinstance(types[0], torch.Tensor) else types[0])
 
 
 @maps("add")

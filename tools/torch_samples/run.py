@@ -54,13 +54,13 @@ def outcomes(sample: Drawn) -> Iterator[Outcome]:
     for target in TARGETS:
         try:
             session = Session(to_onnx(graph, target=target), threads=1)
-            found = session.run(dict(zip(session.inputs, call.tensors, strict=True)))
+            outputs = session.run(dict(zip(session.inputs, call.tensors, strict=True)))
         except ExportError as error:
             yield Outcome(target, f"refused: {error}")
         except RUNTIME_ERRORS as error:
             yield Outcome(target, f"broken model: {type(error).__name__}: {error}")
         else:
-            yield Outcome(target, compared(list(found.values()), results, call))
+            yield Outcome(target, compared(list(outputs.values()), results, call))
 
 
 def _refused(call: Call) -> str:
