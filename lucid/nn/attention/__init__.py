@@ -1,4 +1,7 @@
-"""Attention modules. They hold parameters and options; `nn.functional` computes."""
+"""Attention modules, which hold parameters and options.
+
+Users take them from `lucid.nn`; only `nn` imports from here. What is computed with them belongs to `nn.functional`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""torch's `nn.utils` as far as a model needs it to run: sequences of several lengths, and weights in two parts."""
+"""torch's `nn.utils`, as far as a model needs it to run: sequences of several lengths, and weights in two parts.
+
+`nn` and every room above may import from it. What only trains a model does not belong here.
+"""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

@@ -1,4 +1,5 @@
 """The weights of a model's layers: found, replaced by others, and changed by adapters.
 
-What rounds weights belongs in `nn.quantizing`, the files of adapters in `models.checkpoints`.
+`nn.quantizing`, `tracing` and every room above import from it. Rounding belongs to `nn.quantizing`, the files of adapters
+to `models.checkpoints`.
 """
