@@ -28,6 +28,7 @@ from lucid.export.options import ExportOptions
 from lucid.files.atomic import is_stream
 from lucid.layouts import LAYOUTS, write_folder
 from lucid.layouts.adapters import write_kept_adapters
+from lucid.layouts.layout import Exported
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
@@ -189,21 +190,8 @@ def _print_nodes(out: terminal.Output, data: Mapping[str, Any], explanation: Exp
 
 def _export_folder(options: Export, layout: str) -> int:
     """Write the folder, check each model in it, show."""
-    of_a_file = ("inputs", "call", "part", "opset", "onnxruntime", "lengths", "rows_apart", "outputs")
-    other = [name.replace("_", "-") for name in of_a_file if vars(options)[name]]
-    other += ["attention"] if options.attention != "auto" else []
-    other += [] if options.keep_io_types else ["half-io-types"]
-    if other:
-        raise usage(f"--for {layout}: the layout decides {', '.join(other)}; leave it out")
-    checkpoint = checkpoint_in(options)
-    if checkpoint is None:
-        raise usage(
-            f"--for {layout}: SOURCE {options.source!r} has no config and tokenizer; give a checkpoint (a folder or a "
-            "GGUF file) as SOURCE or --weights"
-        )
+    checkpoint = _checkpoint_for(options, layout)
     output = options.output or beside(options.source, f"-{layout}", may_exist=True)
-    if several_precisions(options.bits) and not LAYOUTS[layout].takes_precisions:
-        raise usage(f"--bits {options.bits}: a folder for {layout} holds the model in one precision; give 4 or 8")
     precisions = load_precisions(options, options.dtype)
     models = [model for model, _, _ in precisions if isinstance(model, Module)]
     if len(models) < len(precisions):
@@ -223,38 +211,71 @@ def _export_folder(options: Export, layout: str) -> int:
         command=sys.argv[1:],
         original=original,
     )
-    costs = {one.file: one.cost for one in written if one.cost is not None}
-    reports = {one.file: one.parity for one in written if one.parity is not None}
-    originals = {one.file: one.original for one in written if one.original is not None}
-    files = sorted(path for path in output.rglob("*") if path.is_file())
     if options.json:
-        data = {
-            "folder": str(output),
-            "for": LAYOUTS[layout].about,
-            "files": terminal.files_json(files),
-            "parity": {name: parity_json(report) for name, report in reports.items()} or None,
-            "quantizing": {name: cost_json(cost) for name, cost in costs.items()} or None,
-        }
-        if originals:
-            data["original"] = {name: parity_json(report) for name, report in originals.items()}
-        terminal.print_json(data)
+        terminal.print_json(_folder_summary(layout, output, written))
     else:
-        out = terminal.console()
-        for file, report in reports.items():
-            if len(reports) > 1:
-                out.line(file)
-            print_parity(out, report, brief=True)
-            if (cost := costs.get(file)) is not None:
-                print_cost(out, original, cost)
-        for report in originals.values():
-            print_parity(out, report, brief=True, other="torch")
-        if options.check and not costs:
-            print_cost(out, original, None)
-        grows = isinstance(model, CausalDecoder) and options.cache is None and model.takes_fixed_cache
-        if grows and layout == "onnxruntime":
-            out.line(
-                "note        the cache grows, which most programs expect; lucid serve, chat and map are quicker with "
-                "--cache fixed"
-            )
-        terminal.written_folder(out, output, options.verbose)
-    return OK if all(report.passed for report in (*reports.values(), *originals.values())) else FAILED
+        _print_folder(terminal.console(), options, output, written, model, original)
+    reports = [report for one in written for report in (one.parity, one.original) if report is not None]
+    return OK if all(report.passed for report in reports) else FAILED
+
+
+def _checkpoint_for(options: Export, layout: str) -> Path:
+    """The checkpoint whose folder is written; options of single files are refused."""
+    of_a_file = ("inputs", "call", "part", "opset", "onnxruntime", "lengths", "rows_apart", "outputs")
+    other = [name.replace("_", "-") for name in of_a_file if vars(options)[name]]
+    other += ["attention"] if options.attention != "auto" else []
+    other += [] if options.keep_io_types else ["half-io-types"]
+    if other:
+        raise usage(f"--for {layout}: the layout decides {', '.join(other)}; leave it out")
+    checkpoint = checkpoint_in(options)
+    if checkpoint is None:
+        raise usage(
+            f"--for {layout}: SOURCE {options.source!r} has no config and tokenizer; give a checkpoint (a folder or a "
+            "GGUF file) as SOURCE or --weights"
+        )
+    if several_precisions(options.bits) and not LAYOUTS[layout].takes_precisions:
+        raise usage(f"--bits {options.bits}: a folder for {layout} holds the model in one precision; give 4 or 8")
+    return checkpoint
+
+
+def _folder_summary(layout: str, output: Path, written: Sequence[Exported]) -> dict[str, Any]:
+    """What the command reports of a folder, as plain data."""
+    originals = {one.file: parity_json(one.original) for one in written if one.original is not None}
+    return {
+        "folder": str(output),
+        "for": LAYOUTS[layout].about,
+        "files": terminal.files_json(sorted(path for path in output.rglob("*") if path.is_file())),
+        "parity": {one.file: parity_json(one.parity) for one in written if one.parity is not None} or None,
+        "quantizing": {one.file: cost_json(one.cost) for one in written if one.cost is not None} or None,
+        **({"original": originals} if originals else {}),
+    }
+
+
+def _print_folder(
+    out: terminal.Output,
+    options: Export,
+    output: Path,
+    written: Sequence[Exported],
+    model: Module,
+    original: Module | None,
+) -> None:
+    reports = {one.file: one.parity for one in written if one.parity is not None}
+    costs = {one.file: one.cost for one in written if one.cost is not None}
+    for file, report in reports.items():
+        if len(reports) > 1:
+            out.line(file)
+        print_parity(out, report, brief=True)
+        if file in costs:
+            print_cost(out, original, costs[file])
+    for one in written:
+        if one.original is not None:
+            print_parity(out, one.original, brief=True, other="torch")
+    if options.check and not costs:
+        print_cost(out, original, None)
+    grows = isinstance(model, CausalDecoder) and options.cache is None and model.takes_fixed_cache
+    if grows and options.layout == "onnxruntime":
+        out.line(
+            "note        the cache grows, which most programs expect; lucid serve, chat and map are quicker with "
+            "--cache fixed"
+        )
+    terminal.written_folder(out, output, options.verbose)

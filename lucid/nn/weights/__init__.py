@@ -1,5 +1,5 @@
 """The weights of a model's layers: found, replaced by others, and changed by adapters.
 
-`nn.quantizing`, `tracing` and every room above import from it. Rounding belongs to `nn.quantizing`, the files of adapters
+`nn.quantizing`, `tracing` and every room above import from it. Rounding belongs to `nn.quantizing`, files of adapters
 to `models.checkpoints`.
 """
