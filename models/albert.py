@@ -99,7 +99,7 @@ class Embeddings(nn.Module):
 
 
 class Encoder(nn.Module):
-    """A layer that widens the embeddings, then the groups of layers, each as often as its share of all layers."""
+    """A linear layer that widens the embeddings, then the groups of layers; each group is repeated."""
 
     def __init__(self, c: AlbertConfig) -> None:
         self.embedding_hidden_mapping_in = nn.Linear(c.embedding_size, c.hidden_size)
@@ -117,7 +117,7 @@ class Encoder(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention and the feed-forward network, each normalised after its sum with what it reads."""
+    """Attention and the feed-forward network, each with a residual connection and then a norm."""
 
     def __init__(self, c: AlbertConfig) -> None:
         self.attention = Attention(c)
@@ -132,7 +132,7 @@ class Layer(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention with its projections, the sum with its input, and a norm."""
+    """Attention with its projections, a residual connection and a norm."""
 
     def __init__(self, c: AlbertConfig) -> None:
         self.query, self.key, self.value, self.dense = (nn.Linear(c.hidden_size, c.hidden_size) for _ in range(4))

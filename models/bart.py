@@ -74,8 +74,8 @@ class BartConfig(option.OptionTable):
 
     @classmethod
     def read(cls, options: Config, alone: bool = False) -> Self:
-        """From config.json; what the families differ in is told by the model type. `alone`: of a decoder without its
-        encoder.
+        """From config.json; the model type decides what the families do differently. With `alone`, the config of a
+        decoder without its encoder.
         """
         kind = options.model_type
         options.only("is_encoder_decoder", True, *((False,) if alone else ()))
@@ -207,7 +207,7 @@ class BartStates(Head[BartConfig], on=Bart):
 
 
 class BartOnTexts(decoder_heads.States[BartConfig]):
-    """The base of heads that read the decoder's states for the text's own tokens, shifted by one."""
+    """The base of heads on the decoder's states, where the decoder reads the same text, shifted by one token."""
 
     @classmethod
     def read_config(cls, options: Config, base: Checkpoint[Any]) -> BartConfig:
@@ -281,7 +281,7 @@ class BartForCausalLM(LanguageModel[BartConfig], Head[BartConfig], on=Bart):
 
 
 class Embedded(nn.Module):
-    """The vectors of tokens, and positions that are computed, if they are."""
+    """The token embeddings, scaled in some models."""
 
     def __init__(self, config: BartConfig) -> None:
         width = config.encoder.hidden_size
@@ -339,7 +339,7 @@ class EncoderDecoder(Embedded):
         return self.decoder(self.embed(input_ids), positions, caches, key_mask)
 
     def places(self, input_ids: Tensor) -> Positions:
-        """Of the encoder's tokens; where the model counts without padding, (N, L), and padding has -1."""
+        """The positions of the encoder's tokens: a length, or (N, L) with -1 for padding that is not counted."""
         if self.counted_padding is None:
             return input_ids.shape[1]
         kept = (input_ids != self.counted_padding).astype(lucid.int64)
@@ -363,7 +363,7 @@ class Stack(nn.Module):
         return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
 
     def normed(self, x: Tensor) -> Tensor:
-        """The output of the stack, from that of the last layer."""
+        """The output of the stack, from the output of its last layer."""
         return x if self.layer_norm is None else self.layer_norm(x)
 
 
@@ -401,8 +401,8 @@ class Decoder(Stack):
         layers: Sequence[tuple[nn.Cache | None, Any]],
         key_mask: Tensor | None,
     ) -> Step:
-        """The vectors of new tokens, and the caches with them. `layers` has the cache of each layer, and the encoder's
-        output or its keys and values; `key_mask` is that of the encoder, or without one that of the texts.
+        """The vectors of new tokens, and the updated caches. `layers` has the cache of each layer, and the encoder's
+        output or its keys and values; `key_mask` is the encoder's, or, in a decoder alone, its own.
         """
         x, present = self.embedded(x, positions), []
         for layer, (past, source) in zip(self.layers, layers, strict=True):
@@ -428,7 +428,7 @@ class SinesAndCosines(nn.Module):
 
     @cached_property
     def _table(self) -> Tensor:
-        """Made when it is read first: by then weights have shown that the sizes of an untrusted config are true."""
+        """Made on first use, when the weights have confirmed the sizes of an untrusted config."""
         width, padding = self.width, self.padding
         places, half = np.arange(self.held), np.arange(width // 2)
         if padding is None:

@@ -150,13 +150,13 @@ class BertConfig(text.TextConfig):
 
 
 def _narrower(options: Config, width: int) -> int | None:
-    """The width of embeddings that a layer brings to that of the states, if they have another."""
+    """The width of the embeddings if it differs from that of the states: a linear layer then converts them."""
     return None if width == options.size("hidden_size") else width
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredFrequencies(RopeScaling):
-    """Those of rotary positions that a checkpoint has, which may be rounded."""
+    """The frequencies of rotary positions as the checkpoint stores them, perhaps rounded."""
 
     frequencies: tuple[float, ...]
 
@@ -306,7 +306,7 @@ class Embeddings(nn.Module):
 
 
 def _without_masked(x: Tensor, masked: Tensor, key_mask: Tensor | None) -> Tensor:
-    """Token vectors (N, L, E) with 0 for `masked` ones, (N, L), and the others larger, as if dropout had hit these.
+    """Token vectors (N, L, E) with 0 for `masked` ones, (N, L), and the others scaled up, as dropout does.
 
     In training 12 % of the tokens were masked.
     """
@@ -370,7 +370,7 @@ class Layer(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention with its output projection; `attention` also gets what places change."""
+    """Attention with its output projection; `attention` also takes the bias or the angles of positions."""
 
     def __init__(
         self, attention: nn.Module, width: int, eps: float, bias: bool = True, norm_first: bool = False
@@ -383,7 +383,7 @@ class Attention(nn.Module):
 
 
 class Intermediate(nn.Module):
-    """The first, wide layer of the feed-forward network, or that layer and what it gates."""
+    """The first, wide layer of the feed-forward network; in a gated network also the layer that it gates."""
 
     def __init__(self, c: BertConfig) -> None:
         self.dense = nn.Linear(c.hidden_size, c.intermediate_size, bias=not c.gated)
@@ -398,7 +398,7 @@ class Intermediate(nn.Module):
 class ResidualOutput(nn.Module):
     """A linear layer to the model's width, the residual added, normalised.
 
-    With `norm_first` the norm is that of what the half of a layer reads, which `before` gives.
+    With `norm_first` the norm is applied to the input of attention or network instead; `before` returns the result.
     """
 
     def __init__(self, width: int, inner: int, eps: float, bias: bool = True, norm_first: bool = False) -> None:

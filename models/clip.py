@@ -135,8 +135,8 @@ _STATES = ("last_hidden_state", "pooler_output")  # of a tower without the layer
 
 
 class CLIPTextModel(OneTower[CLIPConfig], on=CLIP):
-    """The text tower of CLIP alone: (N, L) token ids to the embeddings (N, E), not scaled, and the states (N, L, E);
-    without the layer to the shared space to the states, and to that of the end token, (N, E).
+    """The text tower of CLIP alone: token ids (N, L) to embeddings (N, E), not scaled, and states (N, L, E). Without
+    the projection to the shared space it gives the states, and that of the end token, (N, E).
     """
 
     head_task, head_keys = "feature-extraction", (r"^text_model\.final_layer_norm\.weight$",)
@@ -157,8 +157,8 @@ class CLIPTextModel(OneTower[CLIPConfig], on=CLIP):
 
 
 class CLIPVisionModel(OneTower[CLIPConfig], on=CLIP):
-    """The image tower of CLIP alone: pixels to the embeddings (N, E), not scaled, and the states (N, tokens, E);
-    without the layer to the shared space to the states, and to that of the whole image, (N, E).
+    """The image tower of CLIP alone: pixels to embeddings (N, E), not scaled, and states (N, tokens, E). Without the
+    projection to the shared space it gives the states, and that of the whole image, (N, E).
     """
 
     head_task, head_keys = "image-feature-extraction", (r"^vision_model\.post_layernorm\.weight$",)
@@ -179,7 +179,7 @@ class CLIPVisionModel(OneTower[CLIPConfig], on=CLIP):
 
 
 def _projection(config: CLIPConfig, width: int) -> nn.Linear | None:
-    """The layer of a tower to the shared space."""
+    """The projection of a tower to the shared space."""
     return nn.Linear(width, config.projection_dim, bias=False) if config.projected else None
 
 

@@ -1,4 +1,4 @@
-"""DeBERTa, v2 and v3 (He et al. 2021, 2023): an encoder that attends by content and by distance, with vectors of each.
+"""DeBERTa, v2 and v3 (He et al. 2021, 2023): attention with separate vectors for content and for distance.
 
 ::
 
@@ -218,7 +218,7 @@ class Convolution(nn.Module):
         self.activation = ACTIVATIONS[c.conv_activation]
 
     def forward(self, x: Tensor, y: Tensor, key_mask: Tensor | None) -> Tensor:
-        """`x` is what the layer read, `y` what it gave, (N, L, E) each; padding counts as zeros."""
+        """`x` and `y` are the input and output of the layer, (N, L, E) each; padding counts as zeros."""
         if key_mask is not None:
             x = ops.where(key_mask.unsqueeze(-1), x, 0.0)
         return self.LayerNorm(y + self.activation(self.conv(x.mT).mT))
@@ -272,7 +272,7 @@ class DisentangledAttention(nn.Module):
         return terms[0] if len(terms) == 1 else terms[0] + terms[1]
 
     def _joined(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, (N, L, E) each, of the product that has those of each head together."""
+        """Queries, keys and values, (N, L, E) each, from a product that holds the three of each head side by side."""
         n, length, width = x.shape
         q, k, v = self.in_proj(x).reshape(n, length, self.num_heads, 3, width // self.num_heads).unbind(3)
         q, k, v = (part.reshape(n, length, width) for part in (q, k, v))

@@ -185,7 +185,7 @@ class HeadProjections(nn.Module):
         self.weight = nn.init.xavier_uniform_(nn.init.new_parameter(rows, c.rank, dtype=c.dtype))
 
     def to_latents(self, query: Tensor) -> Tensor:
-        """(N, H, L, plain_dim) to (N, H, L, rank), whose product with a latent is that with the key made of it."""
+        """(N, H, L, plain_dim) to (N, H, L, rank): its product with a latent is the query's with the key."""
         return query @ self._rows("keys", slice(None, self.plain_dim))
 
     def to_values(self, y: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ class Router(nn.Module):
         return indices, weights * r.factor
 
     def within_groups(self, choice: Tensor) -> Tensor:
-        """The scores (..., count) without those of all but the best groups."""
+        """The scores (..., count) of the best groups; those of other groups are hidden."""
         r = self.routing
         grouped = choice.reshape(*choice.shape[:-1], r.groups, r.count // r.groups)
         best = grouped.topk(2)[0].sum(-1) if r.sigmoid else grouped.amax(-1)
@@ -259,7 +259,7 @@ class DeepseekForTokenClassification(decoder_heads.TokenClassifier[DeepseekConfi
 
 
 def _score_factor(scaling: RopeScaling | None) -> float:
-    """The factor of scores by which positions of longer texts are scaled."""
+    """The factor of the scores that goes with positions scaled for longer texts."""
     if isinstance(scaling, YarnScaling) and scaling.mscale_all_dim:
         return scaling.temperature(scaling.mscale_all_dim) ** 2
     return 1.0

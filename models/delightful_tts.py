@@ -24,8 +24,8 @@ from lucid.nn import functional as F
 class MultiHeadAttention(nn.Module):
     """Attention from queries (N, T_q, query_dim) to keys (N, T_k, key_dim), also the values: (N, T_q, num_units).
 
-    There is no bias and no output projection. Scores are divided by sqrt(key_dim): the width of the keys that are
-    given, not of a head.
+    There is no bias and no output projection. Scores are divided by sqrt(key_dim): the width of the keys, not of a
+    head.
 
     State: ``W_query.weight`` (num_units, query_dim), ``W_key.weight`` and ``W_value.weight`` (num_units, key_dim).
 

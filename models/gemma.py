@@ -81,7 +81,7 @@ class GemmaConfig(DecoderConfig):
 
     @classmethod
     def _read_first(cls, options: Config, known: dict[str, Any]) -> GemmaConfig:
-        """The config of Gemma 1, whose layers all see everything; its first files call the activation "gelu"."""
+        """The config of Gemma 1: no layer has a window, and its first files call the activation "gelu"."""
         activation = options.activation("hidden_act")
         options.only("hidden_activation", "gelu_pytorch_tanh")  # of releases before transformers 5
         known |= {"activation": "gelu_pytorch_tanh" if activation == "gelu" else activation}

@@ -37,7 +37,7 @@ class LayoutLM(text.TextEncoder[LayoutLMConfig]):
     """Token ids (N, L) and boxes (N, L, 4) to hidden states (N, L, E).
 
     ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding; ``token_type_ids`` (N, L) and ``bbox`` (N, L, 4)
-    default to 0. No edge of a box may be before the one on its other side.
+    default to 0. The right edge of a box must not be left of its left edge, nor the lower one above the upper.
     """
 
     checkpoint = Checkpoint(
@@ -119,7 +119,7 @@ class Embeddings(bert.Embeddings):
 
 
 class OnBoxes(text.WithHead[LayoutLMConfig]):
-    """The base class of heads, before that of the task."""
+    """The base class of heads; it comes before the class of the task."""
 
     def forward(
         self,

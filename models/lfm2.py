@@ -126,7 +126,7 @@ class Lfm2States(decoder_heads.RotaryStates[Lfm2Config], on=Lfm2): ...
 
 
 def _kinds(options: Config, layers: int) -> list[str]:
-    """The kind of each layer, as older files say it."""
+    """The kind of each layer, as older files spell it."""
     attention = options.get("full_attn_idxs", list, list(range(layers)))
     return [FULL if i in attention else _CONV for i in range(layers)]
 

@@ -201,7 +201,7 @@ def _windows(options: Config, layers: int, rotated: tuple[bool, ...], rule: Wind
 
 
 def _no_windows(options: Config, window: int | None, layers: int) -> None:
-    """Require that no layer has a window: models of these types have none, but transformers' caches obey one."""
+    """Refuse windows: models of these types have none, but transformers' caches would apply one."""
     if SLIDING in layer_types(options, layers, [FULL] * layers):
         raise options.wrong("layer_types", f"supported for {options.model_type}: {layers} of {FULL}")
     most = options.whole("max_position_embeddings")
@@ -210,7 +210,7 @@ def _no_windows(options: Config, window: int | None, layers: int) -> None:
 
 
 def _rotated(options: Config, layers: int) -> tuple[bool, ...]:
-    """Which layers have rotary positions: those with 1, by default all but every fourth."""
+    """Which layers have rotary positions: those marked 1, by default all except every fourth."""
     interval = options.whole("no_rope_layer_interval")
     marks = options.get("no_rope_layers", list, [int((i + 1) % interval != 0) for i in range(layers)])
     if len(marks) != layers or not all(mark in (0, 1) for mark in marks):

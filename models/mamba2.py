@@ -72,7 +72,7 @@ class Mamba2Config(option.OptionTable):
 
 
 def _limits(options: Config) -> tuple[float, float]:
-    """The least and the largest step of time. JSON has no infinity, so files have a word or an object for it."""
+    """The least and the largest step of time. JSON has no infinity, so files spell it as a word or an object."""
     pair = options.get("time_step_limit", list, [0.0, float("inf")])
     numbers = [float("inf") if number in ("Infinity", {"__float__": "Infinity"}) else number for number in pair]
     if len(numbers) != 2 or not all(type(n) in (int, float) and n >= 0 for n in numbers) or numbers[0] > numbers[1]:

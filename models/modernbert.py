@@ -162,7 +162,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """A gated network (Shazeer 2020); one product makes what is activated and the gate."""
+    """A gated network (Shazeer 2020); one product makes both the activated half and the gate."""
 
     def __init__(self, c: ModernBertConfig) -> None:
         self.Wi = nn.Linear(c.hidden_size, 2 * c.intermediate_size, c.mlp_bias)
@@ -186,7 +186,7 @@ class ModernBertSentenceEncoder(PooledEncoder[ModernBertConfig], ModernBert, on=
 
 
 class Classifier(text.WithHead[ModernBertConfig], ModernBert):
-    """The base of heads with labels, which read the states through one more layer with a norm."""
+    """The base of heads with labels: one more layer and a norm, then the classifier."""
 
     label_key = r"classifier\.weight"
     head_names: ClassVar = {"modernbert": ("model.", {"head.layer_norm": "head.norm"})}

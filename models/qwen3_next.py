@@ -168,7 +168,7 @@ class GatedDeltaNet(nn.Module):
         return self.out_proj(y.reshape(n, length, c.value_heads * c.value_dim)), state
 
     def _parts(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Queries, keys and values as one, gates, how much tokens correct, and their steps of time."""
+        """Queries, keys and values in one tensor, the gates, beta and the steps of time."""
         c, (n, length, _) = self.config, x.shape
         if not c.joined:
             return self.in_proj_qkv(x), self.in_proj_z(x), self.in_proj_b(x), self.in_proj_a(x)
@@ -273,7 +273,7 @@ class Qwen3NextForQuestionAnswering(decoder_heads.QuestionAnswerer[Qwen3NextConf
 
 
 def _kinds(options: Config, layers: int) -> tuple[str, ...]:
-    """What each layer is."""
+    """The kind of each layer."""
     step = options.whole("full_attention_interval")
     return layer_types(options, layers, [_LINEAR if (i + 1) % step else FULL for i in range(layers)], (FULL, _LINEAR))
 

@@ -1,4 +1,4 @@
-"""SigLIP (Zhai et al. 2023) and SigLIP 2 (Tschannen et al. 2025): CLIP trained on each pair of text and image alone.
+"""SigLIP (Zhai et al. 2023) and SigLIP 2 (Tschannen et al. 2025): CLIP with a loss for each pair by itself.
 
 ::
 
@@ -159,7 +159,7 @@ class SigLIPForImageClassification(SigLIPVisionModel, on=SigLIP):
 
 
 class TextTower(nn.Module):
-    """(N, L) token ids to the states (N, L, hidden_size) and to what a last layer makes of the last one, (N, E)."""
+    """(N, L) token ids to the states (N, L, hidden_size), and a linear layer on the last one, (N, E)."""
 
     def __init__(self, config: SigLIPTextConfig) -> None:
         self.embeddings = TextEmbeddings(config)
@@ -181,7 +181,7 @@ class TextTower(nn.Module):
 
 
 class PooledImageTower(ImageTower):
-    """Pixels to the states of patches (N, patches, hidden_size) and to what `head` makes of them, (N, hidden_size)."""
+    """Pixels to the states of patches, (N, patches, hidden_size), and their pooled vector, (N, hidden_size)."""
 
     name = "SigLIP"
 

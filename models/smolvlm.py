@@ -108,7 +108,7 @@ class SmolVLM(CausalLM[SmolVLMConfig]):
     def embed(
         self, input_ids: Tensor, pixel_values: Tensor | None = None, pixel_attention_mask: Tensor | None = None
     ) -> Tensor:
-        """The vectors of tokens, (N, L, E), of image tokens those of the images."""
+        """The vectors of tokens, (N, L, E); the vectors of images replace those of image tokens."""
         x = self.model.embed(input_ids)
         if pixel_values is None:
             return x
@@ -164,9 +164,9 @@ class SmolVLM(CausalLM[SmolVLMConfig]):
 
 
 class MaskedImageTower(ImageTower):
-    """Pixels (M, C, S, S) to the states of patches (M, patches, hidden_size), those of padding aside.
+    """Pixels (M, C, S, S) to the states of patches (M, patches, hidden_size), without those of padding.
 
-    An image that fills a part of the square has the positions of one that fills all of it.
+    The positions of a smaller image are spread over the whole table.
     """
 
     name = "SmolVLM"

@@ -63,7 +63,7 @@ class T5Config(text.TextConfig):
 
     @classmethod
     def read(cls, options: Config, decodes: bool = True) -> Self:
-        """From config.json. A stored lm_head.weight is the output layer. `decodes`: whether the decoder is used."""
+        """From config.json. A stored lm_head.weight is the output layer; `decodes` says whether the decoder is used."""
         forms = {"relu": ("relu", False), "gated-gelu": ("gelu_new", True), "gated-silu": ("silu", True)}
         activation, gated = options.choose("feed_forward_proj", forms)
         options.only("dense_act_fn", activation)
@@ -202,7 +202,7 @@ class Decoder(Stack):
         layers: Sequence[tuple[nn.Cache | None, Tensor | nn.KeyValueCache]],
         memory_key_mask: Tensor | None,
     ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
-        """The vectors of new tokens, and the caches with them. `layers` has the cache of each layer, and the encoder's
+        """The vectors of new tokens, and the updated caches. `layers` has the cache of each layer, and the encoder's
         output or its keys and values.
         """
         biases, present = self.biases(x, layers[0][0]), []
@@ -304,7 +304,7 @@ class AttentionToMemory(Projections):
         return self.o(F.cross_attention(q, k, v, key_mask, heads=self.num_heads, scale=1.0))
 
     def keys_and_values(self, memory: Tensor) -> nn.KeyValueCache:
-        """Those of a sequence (N, S, hidden_size)."""
+        """The keys and values of a sequence (N, S, hidden_size)."""
         return nn.KeyValueCache.of(self.k(memory), self.v(memory), self.num_heads)
 
 
@@ -343,7 +343,7 @@ class T5ForTokenClassification(text.TokenClassifier[T5Config], T5EncoderStates, 
 
 
 class T5OnTexts(decoder_heads.States[T5Config]):
-    """The base of heads that read the decoder's states for the text's own tokens, shifted by one."""
+    """The base of heads on the decoder's states, where the decoder reads the same text, shifted by one token."""
 
     head_renames = _RENAMES
 

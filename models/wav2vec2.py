@@ -148,7 +148,7 @@ class Wav2Vec2(Pretrained[Wav2Vec2Config]):
 
 
 class FeatureExtractor(nn.Module):
-    """Samples (N, L) to what convolutions find in them, (N, frames, channels)."""
+    """Samples (N, L) to features by convolutions, (N, frames, channels)."""
 
     def __init__(self, config: Wav2Vec2Config) -> None:
         self.conv_layers = [ConvLayer(config, index) for index in range(len(config.conv_sizes))]
@@ -164,7 +164,7 @@ class FeatureExtractor(nn.Module):
         return x.mT
 
     def kept(self, frames: Size, samples: Tensor) -> Tensor:
-        """(N, frames): whether a frame is made of the first `samples` (N,) of its row alone."""
+        """(N, frames): whether a frame depends only on the first `samples` (N,) samples of its row."""
         return lucid.arange(frames) * self.stride + self.span <= samples.unsqueeze(1)
 
 
@@ -231,7 +231,7 @@ class Encoder(nn.Module):
 
 
 class PositionalEmbedding(nn.Module):
-    """What a wide convolution, in groups of channels, makes of the neighbours of each frame."""
+    """Positions by a wide convolution over neighbouring frames, in groups of channels."""
 
     def __init__(self, config: Wav2Vec2Config) -> None:
         self.conv = WeightNormConv1d(config.hidden_size, config.position_kernel, config.position_groups)
@@ -242,7 +242,7 @@ class PositionalEmbedding(nn.Module):
 
 
 class WeightNormConv1d(nn.Module):
-    """A convolution that keeps the length: (N, C, L) to the same. An even kernel reads one more before than after."""
+    """A convolution that keeps the length of (N, C, L). An even kernel reads one more frame before than after."""
 
     def __init__(self, channels: int, kernel: int, groups: int) -> None:
         self.groups = groups
@@ -258,7 +258,7 @@ class WeightNormConv1d(nn.Module):
 class WeightNorm(nn.Module):
     """A weight that is stored as lengths and directions (Salimans & Kingma 2016), under torch's names.
 
-    There is one length for each place of the kernel, that of all filters together.
+    There is one length for each place of the kernel, shared by all filters.
     """
 
     def __init__(self, channels: int, read: int, kernel: int) -> None:
@@ -431,7 +431,8 @@ class Wav2Vec2ForXVector(OnStates, on=Wav2Vec2):
         return self.classifier(vectors), vectors
 
     def _mean_and_deviation(self, x: Tensor, kept: Tensor | None) -> list[Tensor]:
-        """Over the frames (N, L, C) that were kept: as in transformers, less those that kernels take, not dilated.
+        """The mean and the deviation over the kept frames (N, L, C). As in transformers, kernels shorten the count as
+        if they were not dilated.
 
         A single frame deviates by 0, where transformers gives NaN.
         """

@@ -202,7 +202,7 @@ class Decoder(nn.Module):
         return states
 
     def step(self, input_ids: Tensor, positions: Tensor, caches: Sequence[nn.EncoderDecoderCache]) -> Step:
-        """The same for new tokens at these positions, and the caches of the layers with them."""
+        """The same for new tokens at these positions, and the updated caches of the layers."""
         x, present = self.embed_tokens(input_ids) + self.embed_positions(positions), []
         for layer, (past, speech) in zip(self.layers, caches, strict=True):
             x, cache = layer(x, past, speech)

@@ -1,4 +1,4 @@
-"""LoRA on the joined weights of experts, PEFT's target_parameters: the weights that a pair A, B is for.
+"""LoRA on the joined weights of experts (PEFT's target_parameters): which weight a pair A, B belongs to.
 
 The two matrices of N experts are stored as one pair, for a parameter (N, outputs, inputs) or (N, inputs, outputs)::
 

@@ -96,7 +96,7 @@ class LowRank:
         return replace(self, a=a, b=b, experts=1)
 
     def placed(self, shape: tuple[int, ...], conv1d: bool) -> LowRank | None:
-        """The change for a weight of this shape; None if it does not fit.
+        """The change for a weight of this shape; None if it does not fit it.
 
         Args:
             shape: of the weight.
@@ -109,7 +109,7 @@ class LowRank:
         return replace(self, transposed=True) if fits else None
 
     def merged(self, weight: Array, original: Array) -> Array:
-        """The weight with this added; `original` is what it was before all adapters. float32, in the weight's shape."""
+        """The weight with this added, in float32; `original` is the weight before all adapters."""
         a: Array
         b: Array
         a, b = (np.asarray(array, np.float32).reshape(len(array), -1) for array in (self.a, self.b))
@@ -287,7 +287,7 @@ def _read_scales(options: Config) -> _Scales:
 
 
 def _read_patterns(options: Config, name: str) -> dict[str, Any]:
-    """Numbers by regular expressions. These are untrusted: those that could run forever are refused."""
+    """Numbers by regular expressions. The expressions are untrusted: those that could run forever are refused."""
     patterns = options.get(name, dict, {})
     for pattern, value in patterns.items():
         whole = type(value) is int and 1 <= value < 1 << 31

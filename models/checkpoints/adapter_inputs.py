@@ -1,4 +1,6 @@
-"""Adapters apart from the weights of a loaded model: inputs of its exported file, or trained; read and written."""
+"""Adapters kept apart from a loaded model's weights: as inputs of its exported file, or for training; read and
+written.
+"""
 
 from __future__ import annotations
 
@@ -222,10 +224,10 @@ def _place(model: Module, adapter: Adapter, layer: str, places: Mapping[WeightPl
 
 
 def _read_apart(model: Module, folder: Path, weight: float) -> Adapter:
-    """An adapter that adds to weights of layers, and does nothing else.
+    """An adapter that only adds to weights of layers.
 
-    PEFT also saves the tables and heads to which an adapter adds: as they are in the model, they replace nothing.
-    """
+    PEFT also saves the tables and heads to which an adapter adds. They equal those of the model, so they replace
+    nothing."""
     adapter = read_adapter(folder, weight)
     own, renamed = model.state_dict(), model.checkpoint.renamed if isinstance(model, Pretrained) else str
     changed = [key for key, array in adapter.saved.items() if not _equals(own.get(renamed(key)), array)]
@@ -234,7 +236,7 @@ def _read_apart(model: Module, folder: Path, weight: float) -> Adapter:
 
 
 def _refuse_merged_only(adapter: Adapter, what: str = "") -> None:
-    """Refuse what an adapter may have besides products, or what is named."""
+    """Refuse an adapter with a part that can only be merged; `what` may name one."""
     if adapter.biases:
         what = f"a weight in the place of {show(next(iter(adapter.biases)))}.bias"
     if adapter.rows:

@@ -85,7 +85,7 @@ def titles(adapters: Mapping[Path, float]) -> list[str]:
 
 
 def find_file(source: Path, name: str) -> Path:
-    """The path of a file of a checkpoint; of an adapter, that in its own folder if it is there, else its base model's.
+    """The path of a checkpoint's file; for an adapter the file in its own folder, or else in its base model's.
 
     Raises:
         ConfigError, OSError: as `base_of`.
@@ -115,7 +115,7 @@ def base_of(source: Path) -> Path | None:
 
 
 def find_adapters(source: Path, adapters: Adapters) -> tuple[Path, dict[Path, float]]:
-    """The base model of a source and its adapters: if the source is an adapter, this comes first.
+    """The base model of a source, and its adapters; if the source is an adapter, it is the first.
 
     Raises:
         ConfigError: for an adapter beside its base model which is not among those given, as it may be merged already.
@@ -143,7 +143,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 class Change(NamedTuple):
-    """What an adapter does with a weight."""
+    """The change that an adapter makes to a weight."""
 
     saved: Array | None
     """What takes its place."""
@@ -226,7 +226,7 @@ class AdaptedWeights(Mapping[str, Weight]):
 
 
 def with_adapters(config: Config, adapters: Mapping[Path, float], rounded: bool) -> Config:
-    """The options of a base model, with the weights that adapters make of its own.
+    """The options of a base model, with weights into which adapters are merged.
 
     Args:
         config: the base model.
@@ -348,7 +348,7 @@ def _changes(
 
 
 def _name(name: str, names: Mapping[str, object], outer: set[str]) -> str | None:
-    """A name of an adapter among those of a base model, which may have that of the inner model in front."""
+    """The base model's name of a layer of an adapter; the name of the inner model may come in front."""
     within = [f"{prefix}.{name}" for prefix in outer if f"{prefix}.{name}" in names]
     return name if name in names else within[0] if len(within) == 1 else None
 
@@ -363,7 +363,7 @@ def _options(
     changes: Mapping[str, Sequence[Change]],
     adapters: Sequence[Adapter],
 ) -> dict[str, object]:
-    """The options of config.json as the model was when the adapter was trained: its head, and the size of its table."""
+    """The options of config.json with the head and the table size that the model had when the adapter was trained."""
     options, classes = dict(config.options), CLASSES.get(str(config.options.get("model_type")), ())
     saved = {name: done[0].saved for name, done in changes.items() if done[0].saved is not None}
     for ending in [_HEADS[adapter.task] for adapter in adapters if adapter.task in _HEADS]:

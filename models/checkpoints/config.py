@@ -162,7 +162,7 @@ class Config:
         return self.with_weights(weights, lambda: weights().shapes, options)
 
     def expect_type(self, model_types: Sequence[str]) -> None:
-        """Require one of these architectures, or if there are none, any that a model reads.
+        """Require one of these architectures; without any, one that some model reads.
 
         Raises:
             ConfigError: for another one, listing those that are; the message says where to read how one is added.
@@ -276,7 +276,7 @@ class Config:
     def sizes(self, name: str, /, count: int | None = None) -> tuple[int, ...]:
         """A list of sizes, each at least 1 and not unusually large; `count` of them if it is given.
 
-        It has no way out: without it the default's length would make other lists of the file wrong.
+        It cannot be ignored: the length of the default would not fit the file's other lists.
         """
         if name in self.dropped:
             raise self._refused(f"option {name} cannot be ignored, expected as many sizes as the checkpoint has", name)
@@ -306,7 +306,7 @@ class Config:
         return value
 
     def _numbered_layers(self, within: str) -> int:
-        """How many layers the names of the weights number, in any place: ``encoder.layer.3.output.bias`` is of four."""
+        """The number of layers by the names of weights: ``encoder.layer.3.output.bias`` counts four."""
         numbers = (re.search(r"(?:^|\.)(\d{1,9})\.", key) for key in self.weights if within in key)
         return max((int(number[1]) + 1 for number in numbers if number), default=0)
 
@@ -334,7 +334,7 @@ class Config:
         return self._refused(f"option {name} is {show(self.options.get(name))}, {remedy}", name)
 
     def asks_in_vain(self, name: str, value: object, problem: str) -> OptionError:
-        """The error for an option, given or absent, that asks for weights which the checkpoint does not have."""
+        """The error for an option, given or absent, that needs weights which the checkpoint lacks."""
         what = show(self.options[name]) if self.has(name) else f"absent, which means {value}"
         return self._refused(f"option {name} is {what}, {problem}", name)
 
@@ -370,7 +370,7 @@ class Config:
 
     @property
     def text(self) -> Config:
-        """The options of the model that reads texts: all, or an object of theirs in those that also read images."""
+        """The options of the model that reads texts: all, or their own object in models that also read images."""
         inside = self.reads is not None and "text_config" in self.reads.sections
         return self.section("text_config") if inside else self
 
@@ -413,7 +413,7 @@ class Config:
         self.ignored = tuple(ignored)
 
     def _check_labels(self) -> None:
-        """Names and number of labels change nothing, but must be what transformers can read."""
+        """Names and number of labels change nothing, but transformers must be able to read them."""
         names, count = self.options.get("id2label"), self.options.get("num_labels", 0)
         if names is not None and not (isinstance(names, dict) and all(map(_is_whole, names))):
             raise self.wrong("id2label", "expected an object of whole numbers and names")

@@ -1,8 +1,7 @@
-"""Heads on decoders: states of tokens, classes of them and of texts, answers in a text.
+"""Heads on decoders: states of tokens, classes of tokens and of texts, answers in a text.
 
-A model's file derives its classes from these, as `lucid.models.llama` does. A token sees only those before it, so the
-class of a text is read at its last token.
-"""
+A model's file derives its classes from these, as `lucid.models.llama` does. A token sees only earlier ones, so the
+class of a text is read at its last token."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ R = TypeVar("R", bound=DecoderConfig)
 
 
 class States(Head[M]):
-    """Token ids (N, L) to hidden states (N, L, E), each of which has seen the tokens up to its own."""
+    """Token ids (N, L) to hidden states (N, L, E); each has seen the tokens up to its own."""
 
     head_task = "feature-extraction"
     other_heads = "lm_head|score|classifier|qa_outputs"
@@ -86,7 +85,7 @@ class RotaryStates(States[R]):
 class LastTokenClassifier(States[P]):
     """Texts (N, L) to logits (N, num_labels), from the state of the last token that is not padding.
 
-    Padding is `pad_token_id`, on either side; without one in the config the last place is read.
+    Padding is `pad_token_id`, on either side; without it in the config the last position is read.
     """
 
     head_task, label_key, other_heads = "text-classification", r"score\.weight", "lm_head"
@@ -141,7 +140,7 @@ class EndClassifier(States[E]):
 
 
 class TokenClassifier(States[C]):
-    """Token ids (N, L) to the logits of each token, (N, L, num_labels), which has seen the tokens up to its own."""
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels); each has seen the tokens up to its own."""
 
     head_task, label_key, other_heads = "token-classification", r"score\.weight", "lm_head"
     output_names: ClassVar[Sequence[str]] = ("logits",)
@@ -175,7 +174,7 @@ class QuestionAnswerer(States[C]):
 
 
 class GenerativeReranker(OfModules[R], WithOutputLayer[R]):
-    """A decoder that says how relevant a text is by the token that it would write next.
+    """A decoder that scores the relevance of a text by the token that would come next.
 
     The prompt holds a query and a text; its score is the logit of one token, such as "yes", less that of another, "no".
     """

@@ -1,8 +1,8 @@
-"""The decoder of rotary positions that Llama, Gemma, Phi-3, Mixtral and many others are: token ids, through layers with
-caches, to logits.
+"""The shared decoder with rotary positions: token ids, through layers with caches, to logits.
 
-A config tells which parts it has: norms, positions, attention, feed-forward networks, and what is added to the residual
-stream. A model is a way to read such a config from config.json, and the names of its weights are those of Hugging Face.
+Llama, Gemma, Phi-3, Mixtral and many others are configs of it. A config says which parts it has: norms, positions,
+attention, feed-forward networks, and what is added to the residual stream. A model only reads such a config from
+config.json. The names of the weights are Hugging Face's.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _declared_parts(options: Config, name: str) -> DecoderParts:
 
 @dataclass(frozen=True)
 class DecoderConfig(option.OptionTable):
-    """The sizes of a decoder, and the parts that it has. A reader gives the fields that its models read otherwise."""
+    """The sizes and parts of a decoder. A reader gives the fields that its models spell in another way."""
 
     vocab_size: int = option.size("vocab_size")
     hidden_size: int = option.size("hidden_size")
@@ -119,7 +119,7 @@ class DecoderConfig(option.OptionTable):
     sentence_layers: tuple[SentenceLayer, ...] = LAST_TOKEN  # of a sentence encoder
 
     def mixer(self, number: int) -> nn.Module:
-        """The module that mixes the tokens in a layer: attention, or one that is called like it."""
+        """The module that mixes the tokens in a layer: attention, or one with the same call."""
         return Attention(self, number)
 
     def feed_forward(self, number: int) -> nn.Module:
@@ -132,7 +132,7 @@ M = TypeVar("M")
 
 
 class LanguageModel(Pretrained[M], nn.CausalDecoder):
-    """Token ids to the logits of the token that follows each, from the states that `decode` makes of them."""
+    """Token ids to the logits of the token that follows each, from the states that `decode` returns."""
 
     takes_logits_to_keep = True
     lm_head: nn.Linear | None  # None: the output layer is the table of token vectors
@@ -234,7 +234,7 @@ class CausalLM(WithOutputLayer[C], LanguageModel[C]):
 
 class Decoder(nn.Module):
     """A model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers, and the
-    new cache of each layer if one is given. `norm` is that of the last state, which the output layer reads.
+    new cache of each layer if one is given. `norm` is applied to the last state, for the output layer.
     """
 
     def __init__(self, c: DecoderConfig) -> None:
@@ -296,7 +296,7 @@ class Decoder(nn.Module):
 
 
 def angles_of(rope: nn.RotaryEmbedding, positions: Tensor, dtype: DType) -> Angles:
-    """Cosines and sines in an element type: that of the weights, also after to(...)."""
+    """Cosines and sines in the element type of the weights, also after to(...)."""
     cos, sin = rope(positions)
     return Angles(cos.astype(dtype), sin.astype(dtype))
 
@@ -422,7 +422,7 @@ class SharedExperts(nn.MixtureOfExperts):
 
 
 class ClampedExperts(nn.Module):
-    """The experts of gpt-oss: with biases, clamped gates, and rows of gates and of scaled numbers in turn."""
+    """The experts of gpt-oss: with biases and clamped gates; rows of gates alternate with the rows that they scale."""
 
     def __init__(self, c: DecoderConfig, e: Experts) -> None:
         def parameter(*shape: int) -> nn.Parameter:
@@ -454,7 +454,7 @@ class OffsetNorm(nn.Module):
 
 
 class HeadsNorm(nn.Module):
-    """A layer norm of each head without a bias, (..., H, d) to (..., H, d), with weights of its own for each."""
+    """A layer norm of each head, (..., H, d) to (..., H, d), without a bias and with weights for each head."""
 
     def __init__(self, heads: int, width: int, eps: float, dtype: DType = lucid.float32) -> None:
         self.weight, self.eps = nn.Parameter(lucid.ones(heads, width, dtype=dtype)), eps
@@ -517,7 +517,7 @@ def _normed_heads(norm: Norm | HeadsNorm | None, x: Tensor, heads: int) -> Tenso
 
 
 def _ungrouped(qkv: Tensor, heads: int, kv_heads: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, (N, L, H * d) each, of a product that has those of each group together."""
+    """Queries, keys and values, (N, L, H * d) each, from a product that holds the three of each group side by side."""
     n, length, _ = qkv.shape
     share = heads // kv_heads
     parts = qkv.reshape(n, length, kv_heads, (share + 2) * width).split([share * width, width, width], -1)

@@ -56,7 +56,9 @@ def _as_tuple(results: Any) -> tuple[Tensor, ...]:
 
 
 def written(logits: Callable[[Tensor], Tensor], ids: Tensor, end: int | None = None, steps: int = 8) -> list[int]:
-    """The ids (1, L) and up to `steps` more, each the likeliest by the logits (1, L, vocab_size); stops after `end`."""
+    """The ids (1, L) and up to `steps` more, the likeliest at each step; stops after `end`. `logits` gives (1, L,
+    vocab_size).
+    """
     for _ in range(steps):
         ids = ops.concat([ids, logits(ids)[:, -1:].argmax(-1)], 1)
         if ids[0, -1].item() == end:
@@ -98,9 +100,8 @@ def encode_text(model: type[Any], tiny: str, *default: int) -> None:
 def read_images(model: type[Any], tiny: str, *sides: int) -> None:
     """The program of a model of images, ``python -m lucid.models.vision.vit FOLDER``: exported, compared with eager.
 
-    It reads two random images, whose height and width are `sides` if the model takes any, and prints the shapes of what
-    it makes of them.
-    """
+    It reads two random images, whose height and width are `sides` if the model takes any, and prints the shapes of its
+    outputs."""
     reader = model.from_pretrained(checkpoint_folder(tiny))
     both, specs = SideBySide(reader), reader.input_specs()
     _, channels, *own = specs["pixel_values"].shape

@@ -1,8 +1,7 @@
 """Models of images: their inputs, classes of images, and masked image modeling, which restores hidden patches.
 
-SimMIM (Xie et al. 2022): a vector that is learned stands for each hidden patch, and one convolution makes the pixels
-of its square of each token that the encoder gives.
-"""
+SimMIM (Xie et al. 2022): a learned vector replaces each hidden patch, and one convolution turns each output token into
+the pixels of its patch."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ M = TypeVar("M")
 
 
 class ImageModel(Pretrained[P]):
-    """The base of models whose input is images (N, num_channels, H, W), of any size unless `sides` says another."""
+    """The base of models whose input is images (N, num_channels, H, W), of any size unless `sides` names one."""
 
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
 
@@ -45,7 +44,7 @@ class ImageModel(Pretrained[P]):
 
 
 class ImageClassifier(OnModel[M]):
-    """Images (N, num_channels, H, W) to logits (N, num_labels), by a last layer on what a model gives."""
+    """Images (N, num_channels, H, W) to logits (N, num_labels), by a linear layer on the output of a model."""
 
     head_task, label_key = "image-classification", r"classifier\.weight"
 
@@ -93,7 +92,7 @@ class MaskedImages(OnModel[C]):
 
 
 def mask_token(config: PatchConfig, width: int) -> nn.Parameter | None:
-    """The vector of hidden patches, (1, 1, width), of a model that has any."""
+    """The learned vector of hidden patches, (1, 1, width)."""
     return nn.init.normal_(nn.init.new_parameter(1, 1, width)) if config.pixels else None
 
 

@@ -1,4 +1,4 @@
-"""Heads: what a task adds to a model. The checkpoint of a head is that of its model with what the head declares.
+"""Heads: what a task adds to a model. The checkpoint of a head is that of its model, plus what the head declares.
 
 ::
 
@@ -71,7 +71,7 @@ class Head(Pretrained[C]):
 class Reranker(Head[C]):
     """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant.
 
-    It is put before a classifier of texts, which has one label then.
+    It comes before a classifier of texts, which then has one label.
     """
 
     head_task, label_count = "reranking", 1
@@ -80,7 +80,7 @@ class Reranker(Head[C]):
 class OnModel(Head[C]):
     """The base of heads whose first part is the whole model, and which take its inputs.
 
-    Keys begin with the name of that part, so the renames of the model, which take it away, are not those of the head.
+    Keys begin with the name of that part. The renames of the model remove it, so the head does not use them.
     """
 
     output_names: ClassVar[Sequence[str]] = ("logits",)

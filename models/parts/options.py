@@ -80,12 +80,12 @@ def check_pairs(options: Config, head_dim: int) -> None:
 
 
 def rope_section(options: Config) -> Config:
-    """The object with the rotary positions of a model, as transformers 5 or earlier versions call it."""
+    """The object that holds a model's rotary positions, under its name in transformers 5 or earlier."""
     return options.section("rope_scaling" if options.options.get("rope_scaling") else "rope_parameters")
 
 
 def rope(options: Config, older: str | float = "rope_theta", section: Config | None = None, whole: bool = True) -> Rope:
-    """The rotary positions of a model, as transformers 5 or earlier versions spell them.
+    """The rotary positions of a model, in the spelling of transformers 5 or earlier.
 
     Args:
         older: what earlier versions call the base, or the base that they always take.
@@ -103,9 +103,8 @@ def rope(options: Config, older: str | float = "rope_theta", section: Config | N
 def ropes(options: Config, older: Mapping[str, str | float]) -> dict[str, Rope]:
     """The rotary positions of each type of layer.
 
-    `older` gives by type what earlier versions of transformers call the base, or the base that they always take. Their
-    rope_scaling is that of FULL.
-    """
+    `older` has for each type the earlier name of the base, or the base that earlier versions always take. Their
+    rope_scaling applies to FULL."""
     longest, sections = options.whole("max_position_embeddings"), options.section("rope_parameters")
     ropes = {}
     for kind, name in older.items():
@@ -135,7 +134,9 @@ def rotary_dim(options: Config, section: Config, head_dim: int, name: str = "par
 
 
 def rope_theta(section: Config, options: Config, older: str | float = "rope_theta") -> float:
-    """The base of rotary positions: in their section, or outside it under an older name, or else the number `older`."""
+    """The base of rotary positions: from their section, else from the older name outside it, else the number
+    `older`.
+    """
     section.not_null("rope_theta")
     if isinstance(older, float):
         return section.real("rope_theta", older, low=1.001)
@@ -195,6 +196,6 @@ def read_image_size(options: Config, name: str) -> tuple[int, int]:
 
 
 def read_patch_size(options: Config, name: str, image_size: int | tuple[int, int], *default: int) -> int:
-    """The height and width of a patch, which an image must hold."""
+    """The height and width of a patch; an image must hold at least one."""
     side = image_size if isinstance(image_size, int) else min(image_size)
     return options.whole(name, *default, high=side, why=", the size of an image")

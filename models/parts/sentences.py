@@ -17,7 +17,7 @@ from lucid.models.parts.text_encoders import L, OnStates
 
 
 class OfModules(Head[L]):
-    """A model that is read with what modules.json lists after it, as the field `sentence_layers` of its config."""
+    """A model with the layers that modules.json lists after it, as the field `sentence_layers` of its config."""
 
     @classmethod
     def source(cls, folder: Path) -> Source:
@@ -61,7 +61,7 @@ class PooledEncoder(OfModules[L], OnStates[L]):
         return x
 
     def states_and_embedding(self, **inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """For programs that pool by themselves: the states of the tokens (N, L, E) and the embedding (N, E')."""
+        """The states of the tokens (N, L, E) and the embedding (N, E'), for programs that pool themselves."""
         states = self.encoder_states(**inputs)
         return states, self.sentence_embedding(states, inputs.get("attention_mask"))
 
@@ -74,9 +74,10 @@ def _built(layer: SentenceLayer) -> nn.Module:
 
 
 class HybridEncoder(PooledEncoder[L]):
-    """The base, before an encoder, of BGE-M3 (Chen et al. 2024): texts to a vector, a weight and a vector a token.
+    """The base, before an encoder, of BGE-M3 (Chen et al. 2024): texts to one vector, and a weight and a vector per
+    token.
 
-    Weights of tokens say how much a text is about each of its tokens; the vectors of tokens leave out the first.
+    A weight says how much the text is about the token; the first token has no vector.
     """
 
     head_task = "hybrid-encoding"
@@ -105,9 +106,10 @@ class HybridEncoder(PooledEncoder[L]):
 
 
 class SparseEncoder(OfModules[L], OnStates[L]):
-    """The base, before a `MaskedLM`, of SPLADE (Formal et al. 2021): texts to a weight for each token that there is.
+    """The base, before a `MaskedLM`, of SPLADE (Formal et al. 2021): texts to a weight for each token of the
+    vocabulary.
 
-    What the text says of a token is the largest of its logits over the places, or their sum, each log(1 + relu(x)).
+    The weight of a token is the maximum or the sum of log(1 + relu(logit)) over all positions.
     """
 
     head_task = "sparse-encoding"
@@ -194,7 +196,7 @@ def _pooled(mode: str, states: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _at(states: Tensor, positions: Tensor) -> Tensor:
-    """(N, E): of each row the state at its position."""
+    """(N, E): the state at one position of each row."""
     return ops.take_along(states, ops.unsqueeze(positions, (1, 2)), axis=1).squeeze(1)
 
 

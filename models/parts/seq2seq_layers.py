@@ -34,7 +34,7 @@ class StackConfig:
 
     @classmethod
     def read(cls, options: Config, side: str, **flags: bool) -> Self:
-        """From the options that begin with "encoder" or "decoder", and what config.json does not say."""
+        """From the options that begin with "encoder" or "decoder"; the caller gives the rest."""
         width = options.size("d_model")
         return cls(
             hidden_size=width,
@@ -46,12 +46,12 @@ class StackConfig:
         )
 
     def cache_shape(self, dtype: DType) -> nn.CacheShape:
-        """That of the keys and values of the layers' self-attention."""
+        """The shape of the keys and values of self-attention."""
         return nn.CacheShape(self.num_layers, self.num_heads, self.hidden_size // self.num_heads, dtype)
 
 
 def key_mask_of(attention_mask: Tensor | None) -> Tensor | None:
-    """Which keys may be attended to, of a mask (N, S) that is 0 for padding."""
+    """Which keys may be attended to, from a mask (N, S) that is 0 for padding."""
     return None if attention_mask is None else attention_mask.astype(lucid.bool_)
 
 
@@ -108,7 +108,7 @@ class Layer(nn.Module):
         return norm(x) if self.norm_first else x
 
     def after(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
-        """Their sum with the residual as it goes on."""
+        """The sum with the residual, normalised if norms come last."""
         return x if self.norm_first else norm(x)
 
     def attend(
@@ -191,5 +191,5 @@ class CrossAttention(Projections):
         return self.out_proj(F.cross_attention(q, k, v, key_mask, heads=self.num_heads))
 
     def keys_and_values(self, source: Tensor) -> nn.KeyValueCache:
-        """Those of a sequence (N, S, hidden_size)."""
+        """The keys and values of a sequence (N, S, hidden_size)."""
         return nn.KeyValueCache.of(self.k_proj(source), self.v_proj(source), self.num_heads)

@@ -25,7 +25,7 @@ C = TypeVar("C", bound=SoundConfig)
 
 
 class OnSounds(OnModel[C]):
-    """The base of heads, which read the last states of an encoder or the weighted sum of all layers'."""
+    """The base of heads on the last states of an encoder, or on the weighted sum of the states of all layers."""
 
     @classmethod
     def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
@@ -38,12 +38,14 @@ class OnSounds(OnModel[C]):
         self.layer_weights = nn.init.new_parameter(layers + 1, value=1.0) if weighted else None
 
     def summed(self, states: Sequence[Tensor]) -> Tensor:
-        """From the states that enter and leave the layers, (N, frames, E) each, to what the head reads."""
+        """The input of the head, from the input of the first layer and the output of each layer, (N, frames, E)
+        each.
+        """
         return states[-1] if self.layer_weights is None else ops.stack(states, -1) @ self.layer_weights.softmax(-1)
 
 
 class SoundClassifier(OnSounds[C]):
-    """Sounds to the logits of their classes, (N, num_labels): two layers on the states, between them the mean."""
+    """Sounds to the logits of their classes, (N, num_labels): a layer, the mean over frames, and a layer."""
 
     head_task, label_key = "audio-classification", r"classifier\.weight"
     head_keys = (r"^classifier\.weight$", r"^projector\.weight$")
@@ -60,7 +62,9 @@ class SoundClassifier(OnSounds[C]):
         self.classifier = nn.Linear(self.config.projector_size, self.config.num_labels)
 
     def classes(self, states: Sequence[Tensor], kept: Tensor | None = None) -> Tensor:
-        """From the states that enter and leave the layers; `kept` (N, frames): not padding."""
+        """The logits, from the input of the first layer and the output of each; `kept` (N, frames) is false for
+        padding.
+        """
         x = self.projector(self.summed(states))
         if kept is None:
             return self.classifier(x.mean(1))

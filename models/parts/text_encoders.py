@@ -47,7 +47,7 @@ L = TypeVar("L")  # any config
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig(OptionTable):
-    """The base of text encoders' configs: facts that heads need and only the weights tell, not config.json."""
+    """The base of text encoders' configs: facts that heads need and that only the weights tell."""
 
     num_labels: int = 0
     own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
@@ -55,7 +55,7 @@ class TextConfig(OptionTable):
 
 
 def text_specs(type_vocab_size: int = 0) -> dict[str, lucid.TensorType]:
-    """The inputs that tokenizers make of texts: ids and a mask (N, L), and segments where the model knows several."""
+    """The inputs that tokenizers give: ids and a mask (N, L), and segments if the model has several."""
     segments = ["token_type_ids"] if type_vocab_size > 1 else []
     return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask", *segments)}
 
@@ -163,7 +163,7 @@ class SequenceClassifier(WithHead[C]):
 
 
 def bert_names(dense: str) -> dict[str, str]:
-    """The names in checkpoints of the layers of a `SequenceClassifier`, as BERT has them; `dense` is the first."""
+    """The names of a `SequenceClassifier`'s layers in checkpoints, as in BERT; `dense` is the first layer."""
     return {"classifier.dense": dense, "classifier.out_proj": "classifier"}
 
 
@@ -234,8 +234,8 @@ class PredictionHead(nn.Module):
 
 
 class LanguageModelHead(PredictionHead):
-    """What is multiplied with the table of all tokens' vectors, or with that of `decoder`; then `bias` (vocab_size,) is
-    added, if there is one.
+    """The layers before the output table, which is the table of token vectors or that of `decoder`; `bias`
+    (vocab_size,) is added after it, if there is one.
     """
 
     def __init__(
@@ -252,9 +252,8 @@ _OUTPUT = "lm_head.decoder.weight"
 class MaskedLM(WithHead[C]):
     """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size).
 
-    The output layer is the table of token vectors. As in transformers 5, a stored output layer with other numbers than
-    the table is one of its own.
-    """
+    The output layer is the table of token vectors. As in transformers 5, a stored output layer whose numbers differ
+    from the table is used as it is."""
 
     head_task, head_keys = "fill-mask", (r"^lm_head\.dense\.weight",)
     table_key: ClassVar[str] = "embeddings.word_embeddings.weight"

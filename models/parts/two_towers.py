@@ -18,7 +18,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class TowerConfig(option.OptionTable):
-    """The sizes of the transformer of one tower; what published files leave out are those of a base model."""
+    """The sizes of the transformer of one tower; options that published files leave out are those of a base model."""
 
     hidden_size: int = option.size("hidden_size", absent=768)
     num_heads: int = option.heads("num_attention_heads", absent=12)
@@ -53,9 +53,7 @@ class ImageTowerConfig(TowerConfig):
 
 
 class OneTower(OnModel[C]):
-    """The base of classes of one tower alone, whose keys begin with its name; in a file that holds no other they need
-    not.
-    """
+    """The base of classes of one tower. Keys begin with its name, except in files that hold nothing else."""
 
     tower: ClassVar[str]
     """The name."""
@@ -106,7 +104,7 @@ class TextEmbeddings(nn.Module):
 
 
 class ImageEmbeddings(nn.Module):
-    """A vector for each patch, plus its position; `whole`: first comes one for the whole image."""
+    """A vector for each patch, plus its position; with `whole`, a vector for the whole image comes first."""
 
     def __init__(self, config: ImageTowerConfig, whole: bool) -> None:
         width, patch = config.hidden_size, config.patch_size
