@@ -1,4 +1,5 @@
-"""What a model declares about its checkpoints: its classes by task, and the parts of each type and who knows it.
+"""What a model declares about its checkpoints: its classes by task, the parts of each type, and which tools know the
+type.
 
 `families.py` has the table of all models in these words.
 """
@@ -119,10 +120,10 @@ LLAMA_PARTS, LLAMA_OPTIONS = DecoderParts(), DecoderOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class ModelType:
-    """What sets the checkpoints of one model_type apart.
+    """The facts about the checkpoints of one model_type.
 
     Args:
-        published_code: whether checkpoints were published with code that transformers has as its own since then.
+        published_code: whether checkpoints were published with code that transformers has since adopted.
         offset_positions: whether positions begin after the number of the padding token, so that two of
             max_position_embeddings are not for tokens.
         gguf: how llama.cpp stores the model; None where GGUF files are not read.
@@ -152,7 +153,7 @@ class Family:
     Args:
         tasks: its classes by task; the first is the model itself, the others have a head. ``"bert.Bert"`` is a class of
             the file bert.py of `lucid.models`, ``"package.module:Class"`` one from outside.
-        types: what is known of the checkpoints that they read, by the model_type of config.json.
+        types: the facts about the checkpoints that they read, by the model_type of config.json.
     """
 
     tasks: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Checkpoints in which each expert has weights of its own, for models that have those of all experts in one array."""
+"""Checkpoints with separate weights for each expert, for models that keep all experts in one array."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ExpertWeights(Mapping[str, Weight]):
         return len(self._names)
 
     def _joined(self, key: str, stack: _Stack) -> Array:
-        """The experts copied into one array one after the other, so that no second copy of all is in memory."""
+        """The experts, copied one by one into one array, so memory never holds a second copy of all."""
         kind = _kind(self.checkpoint[stack[0][0]])
         result = np.empty((len(stack), len(stack[0]), *kind.shape), kind.dtype)
         for expert, names in enumerate(stack):
@@ -60,7 +60,7 @@ class ExpertWeights(Mapping[str, Weight]):
         return result.reshape(len(stack), math.prod(result.shape[1:3]), *result.shape[3:])
 
     def _misfits(self, key: str, stack: _Stack) -> str:
-        """The weights of an array that differ from most of its weights."""
+        """The weights of one array whose shape or type differs from most."""
         kinds = {name: _kind(self.checkpoint[name]) for names in stack for name in names}
         ((usual, _),) = Counter(kinds.values()).most_common(1)
         return "; ".join(

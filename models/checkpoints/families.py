@@ -1,4 +1,4 @@
-"""What each model declares for others, which need not import it: the types of its checkpoints, its classes by task.
+"""What each model declares for others without being imported: the types of its checkpoints, its classes by task.
 
 ::
 
@@ -26,7 +26,7 @@ from lucid.models.checkpoints.declarations import (
 
 
 def _types(*names: str) -> dict[str, ModelType]:
-    """Types without any facts of their own."""
+    """Types without facts of their own."""
     return dict.fromkeys(names, ModelType())
 
 
@@ -41,7 +41,7 @@ _HEADS = {
 
 
 def _heads(model: str, *without: str) -> dict[str, str]:
-    """The heads of a model of texts, by the names that they have: of "albert.Albert" AlbertForReranking and so on."""
+    """The heads of a model of texts, named after it: "albert.Albert" gives AlbertForReranking and so on."""
     return {task: model + ending for task, ending in _HEADS.items() if task not in without}
 
 

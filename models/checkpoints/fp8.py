@@ -1,4 +1,4 @@
-"""Weights in FP8 with a scale for each rectangle of numbers, as DeepSeek-V3 and many others have them.
+"""Weights in FP8 with a scale for each rectangle of numbers, as in DeepSeek-V3 and many others.
 
 A layer has ``weight`` float8_e4m3fn (N, K) and ``weight_scale_inv`` (N / rows, K / columns), rounded up; a number is
 the product of both (DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", 3.3). No kernel takes such weights, so they are
@@ -24,7 +24,7 @@ _log = logging.getLogger("lucid.models")
 
 @dataclass(frozen=True)
 class Fp8Format:
-    """Weights of which each rectangle of `rows` and `columns` has a scale."""
+    """Weights with one scale for each rectangle of `rows` and `columns`."""
 
     parts: ClassVar[tuple[str, ...]] = ("weight", _SCALE)
     rows: int

@@ -74,7 +74,7 @@ _FLAT = (".A_log", ".mixer.D", ".mixer.norm.weight")
 def read_config(path: str | os.PathLike[str], *model_types: str, ignore: Sequence[str] = ()) -> Config:
     """The options of a GGUF file, whose architecture must be one of those given, by the name of config.json.
 
-    Metadata that nobody is known to read is refused: what llama.cpp reads of it is in no table.
+    Unknown metadata is refused, because no table says what llama.cpp reads.
 
     Args:
         ignore: options that are read as if the file did not have them.
@@ -163,7 +163,7 @@ class _Source:
             )
 
     def _is_marked(self, kind: tuple[str, GGUF]) -> bool:
-        """Whether the file has what only files of this type have."""
+        """Whether the file has tensors or metadata that only this type has."""
         when = kind[1].when
         if when is None:
             return False
@@ -302,7 +302,7 @@ class _Source:
             begin += size
 
     def _order(self, name: str, end: str, shape: Sequence[int]) -> Array | None:
-        """The places of the model's rows, or columns, in a tensor of a layer; None where they are the same."""
+        """The order of the model's rows or columns in a tensor of a layer; None if it is the same."""
         if self.stored.pairs == "neighbours" and end in _TURNED:
             heads = self._heads()[_TURNED.index(end)]
             self._share(name, shape[0], 2 * heads)
@@ -367,9 +367,10 @@ class _Source:
         return {"vocab_size": size, "tie_word_embeddings": "output.weight" not in tensors}
 
     def _llama3_scaling(self, name: str, base: object) -> dict[str, object]:
-        """Llama 3.1's scaling. The file has what divides each frequency; its options are those that give the same.
+        """Llama 3.1's scaling. The file has the divisor of each frequency; the options are those that give the same
+        divisors.
 
-        The file tells the factor nowhere else, and the other options were the same in all that Llama published.
+        The factor is nowhere else in the file, and all published Llamas share the other options.
         """
         factors = self.header.array(name)
         factor = float(factors.max())
@@ -385,7 +386,7 @@ class _Source:
         )
 
     def _long_rope(self, own: dict[str, object]) -> dict[str, object]:
-        """Phi-3's scaling, of which the file has the factors of all frequencies."""
+        """Phi-3's scaling; the file has the factors of all frequencies."""
         if not self._apart.issuperset(_LONG_ROPE.values()):
             return {}
         factors = {  # the shortest decimals that round to them
@@ -396,7 +397,9 @@ class _Source:
         return {"rope_scaling": {"type": "longrope", "attention_factor": factor, **factors}}
 
     def _check_heads(self, options: dict[str, Any], own: dict[str, object], width: int, heads: int) -> None:
-        """All of a head is turned by its position, and values are as wide as keys: llama.cpp knows others."""
+        """Refuse heads that are rotated in part, or values of another width than keys, which llama.cpp knows as
+        well.
+        """
         head_dim = options.get("head_dim", width // heads)
         if self.reads is not None and self.reads.default("head_dim") is not None:  # another one
             options["head_dim"] = head_dim
@@ -419,7 +422,7 @@ class _Source:
 
 
 def _scaling(own: dict[str, object]) -> dict[str, object]:
-    """The scaling of the rotary positions, removed from the metadata; an unknown kind is left there."""
+    """The scaling of the rotary positions, removed from the metadata; an unknown kind stays there."""
     kind = own.get("rope.scaling.type", "linear")  # llama.cpp's default
     if kind not in ("none", "linear", "yarn"):
         return {}
@@ -447,7 +450,7 @@ def _lfm2(options: dict[str, Any], own: dict[str, object]) -> None:
 
 
 def _deepseek2(options: dict[str, Any], own: dict[str, object]) -> None:
-    """Widths of heads: newer files tell those of the one latent head, and of all heads under names of their own."""
+    """Widths of heads: newer files have the width of the one latent head, and those of all heads under other names."""
     key, value = options.pop("head_dim", None), own.pop("attention.value_length", None)
     key, value = own.pop("attention.key_length_mla", key), own.pop("attention.value_length_mla", value)
     turned = options["qk_rope_head_dim"]
@@ -461,7 +464,7 @@ def _deepseek2(options: dict[str, Any], own: dict[str, object]) -> None:
 
 
 def _mistral3(options: dict[str, Any], own: dict[str, object]) -> None:
-    """The growth of queries, and what takes back YaRN's factor of scores."""
+    """The growth of queries, and the option that cancels YaRN's factor of the scores."""
     growth = own.pop("attention.temperature_scale", None)
     if "rope_scaling" in options and growth is not None:
         factors = dict.fromkeys(("mscale", "mscale_all_dim"), own.pop("rope.scaling.yarn_log_multiplier", 0.0))
@@ -485,7 +488,7 @@ def _gpt_oss(options: dict[str, Any], own: dict[str, object]) -> None:
 
 
 def _width_of_one(total: str, count: str) -> Callable[[dict[str, Any], dict[str, object]], None]:
-    """The width of a head, of which the file has that of all heads."""
+    """The width of one head, where the file has the width of all heads."""
 
     def convert(options: dict[str, Any], own: dict[str, object]) -> None:
         width, heads = options.get(total), options.get(count)
@@ -515,12 +518,12 @@ def _join(join: Callable[..., Array], parts: Sequence[_Piece]) -> Array:
 
 
 def _of_heads(_: Mapping[str, Value], keys: Array, values: Array) -> Array:
-    """What makes keys (heads, rank, width), and values (heads, width, rank), of latents: as one, head by head."""
+    """The weights from latents to keys (heads, rank, width) and values (heads, width, rank), joined head by head."""
     return np.concatenate([keys.swapaxes(1, 2), values], 1).reshape(-1, keys.shape[1])
 
 
 def _of_key_heads(metadata: Mapping[str, Value], qkv: Array, gates: Array) -> Array:
-    """The rows that make queries, keys, values and gates, in the order of the heads of keys."""
+    """The rows for queries, keys, values and gates, in the order of the key heads."""
     heads, width = metadata["qwen3next.ssm.group_count"], metadata["qwen3next.ssm.state_size"]
     if not isinstance(heads, int) or not isinstance(width, int):
         raise ConfigError("metadata qwen3next.ssm.group_count and state_size: expected whole numbers")
@@ -556,12 +559,14 @@ _JOINED: dict[str, tuple[str, str, Callable[..., tuple[int, ...]], Callable[...,
 
 
 def _is_zero(value: Value) -> bool:
-    """A 0 counts what the model does not have: experts, a window. A flag is not a count."""
+    """Whether a value is the count 0: the model has no experts, or no window. A flag is not a count."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == 0
 
 
 def _plain(value: Value) -> object:
-    """As JSON has it. A long list is described: no option is one, and a message does not need its numbers."""
+    """The value as in JSON. A long list is only described: no option is a long list, and messages do not need its
+    numbers.
+    """
     if isinstance(value, np.ndarray):
         return value.tolist() if value.size <= 1024 else f"{value.size} numbers"
     return str(value) if isinstance(value, Strings) else value

@@ -1,4 +1,5 @@
-"""How llama.cpp stores each decoder in GGUF files: its names of options and tensors, and what its code presumes.
+"""How llama.cpp stores each decoder in GGUF files: the names of options and tensors, and what its code takes for
+granted.
 
 Sources: llama.cpp's converter (convert_hf_to_gguf.py and conversion/) and the tables of the `gguf` library. The entries
 of model types in `families.py` name these rows.

@@ -105,7 +105,7 @@ class Header:
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """Read and check all but the data.
+    """Read and check everything except the data.
 
     Raises:
         WeightsError: for a file that is not a GGUF file, is broken, or holds tensors of a type that cannot be read.
@@ -193,7 +193,7 @@ def _kind(number: int, name: str, path: Path) -> GGMLQuantizationType:
 
 @cache
 def _is_readable(kind: GGMLQuantizationType) -> bool:
-    """Whether the library turns such tensors into float32: tried on one block, since it does not tell."""
+    """Whether the library can dequantize such tensors; tried on one block, as it has no list."""
     try:
         numbers: Array = dequantize(np.zeros((1, GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
     except NotImplementedError:
@@ -237,7 +237,7 @@ class Described(NamedTuple):
 
 
 class Cursor:
-    """A place in the header that moves on as values are read, and never beyond the header's end."""
+    """A position in the header. It advances as values are read, never beyond the end of the header."""
 
     def __init__(self, data: mmap.mmap, at: int, path: Path) -> None:
         self.data, self.at, self.path = data, at, path
@@ -245,7 +245,7 @@ class Cursor:
         self.strings = 0
 
     def skip(self, length: int, what: str) -> int:
-        """Move over so many bytes; gives where they begin."""
+        """Skip so many bytes; returns where they begin."""
         begin = self.at
         if length > self.end - begin:
             limit = "truncated" if self.end == len(self.data) else f"expected a header of at most {MAX_HEADER} bytes"

@@ -87,7 +87,7 @@ def has_labels(source: str | os.PathLike[str]) -> bool:
 
 
 def head_names(model: Pretrained[Any]) -> set[str]:
-    """The names of a model's parameters that the encoder or decoder alone does not have."""
+    """The names of the parameters that belong to the head alone."""
     base = _base(model.checkpoint.family.tasks)
     own = model.state_dict().keys()
     with nn.init.skip(at_most=len(own) + 1000):

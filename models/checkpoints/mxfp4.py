@@ -1,4 +1,4 @@
-"""The experts of gpt-oss as checkpoints have them: in MXFP4, or in floating point with inputs before outputs.
+"""The experts of gpt-oss as stored in checkpoints: in MXFP4, or in floating point with inputs before outputs.
 
 MXFP4 (Open Compute Project 2023, "Microscaling Formats", 5.3.3) has numbers of 4 bits, two in a byte, the first in the
 low half, and for 32 of them along the inputs one exponent: ``gate_up_proj_blocks`` uint8 (E, 2 I, H / 32, 16) and
@@ -27,7 +27,7 @@ _log = logging.getLogger("lucid.models")
 
 
 def oss_experts(weights: Mapping[str, Weight]) -> Mapping[str, Weight]:
-    """Weights of which those of experts with biases, gpt-oss's, have the names and axes of the model."""
+    """The same weights; those of gpt-oss's experts get the names and axes of the model."""
     return _OssExperts(weights) if any(key.endswith(".experts.gate_up_proj_bias") for key in weights) else weights
 
 

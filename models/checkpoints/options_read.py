@@ -1,4 +1,4 @@
-"""Which options of config.json transformers' own code reads, by model_type: what it does not read changes nothing.
+"""Which options of config.json transformers' own code reads, by model_type; all others change nothing.
 
 `options_read.json` is generated from transformers' sources, and has for each model_type
 
@@ -100,7 +100,7 @@ def _entry(model_type: str, entry: Mapping[str, Any]) -> OptionsRead:
 
 
 def _rope(model_type: str, own: Sequence[str]) -> OptionsRead:
-    """The rotary parameters: what any rope_type reads, so that a key of another type is refused and not passed over."""
+    """The rotary parameters of all rope_types together, so that a key of another type is refused, not ignored."""
     keys = {key for keys in _table()["rope"].values() for key in keys} | {"type", "rope_type", *own}
     inner = OptionsRead(model_type, dict.fromkeys(sorted(keys)))
     return OptionsRead(model_type, inner.read, sections={"full_attention": inner, "sliding_attention": inner})

@@ -249,7 +249,7 @@ class Pretrained(nn.PublishedModel, Generic[C]):
         return {tied.get(name, name) for name in sources} == own.keys()
 
     def checkpoint_keys(self, options: Config) -> dict[str, str]:
-        """By the names of this model's parameters those that a checkpoint has, of which these are the options."""
+        """The checkpoint's key for each parameter of this model; `options` are those of the checkpoint."""
         known = self.checkpoint
         own = {*self.state_dict(), *(place.key for place in declared_weights(self))}
         tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
@@ -262,7 +262,7 @@ class Pretrained(nn.PublishedModel, Generic[C]):
 
 
 def _say_what_is_merged(weights: AdaptedWeights, where: str) -> None:
-    """One line in the log for each adapter, and a warning for quantized weights that are none any more."""
+    """One line in the log for each adapter, and a warning about quantized weights that it dequantized."""
     for adapter in weights.adapters:
         _log.info(
             "%s: merged the adapter %s with weight %g: %d layers, and %d weights as a whole",
@@ -276,7 +276,7 @@ def _say_what_is_merged(weights: AdaptedWeights, where: str) -> None:
 
 
 def _say_what_is_unread(options: Config) -> None:
-    """One line in the log, and a warning where code in its folder may read what transformers does not."""
+    """One line in the log, and a warning if code in the folder may read options that transformers does not."""
     if options.ignored:
         _log.info(
             "%s: ignored, as transformers %s does not read them for model_type %s: %s",

@@ -16,7 +16,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 class Int8(NamedTuple):
-    """A weight (N, K) in signed bytes, and what its inputs are rounded to: what an `nn.Int8Weight` is made of."""
+    """A weight (N, K) in signed bytes, and how its inputs are rounded: the content of an `nn.Int8Weight`."""
 
     rows: Rows
     activations: Activations | None
@@ -65,7 +65,9 @@ class Parts:
         return array.shape
 
     def get(self, part: str, kind: str, shape: tuple[int, ...], reason: str) -> Array | None:
-        """An array, if it is there. `kind`: its element type, or "float" for any; `reason`: of the shape."""
+        """An array, or None if it is missing. `kind` is its element type, or "float" for any; `reason` explains the
+        shape.
+        """
         array = self._arrays.get(f"{self.name}.{part}")
         if not isinstance(array, np.ndarray):
             return None

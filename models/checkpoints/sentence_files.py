@@ -1,4 +1,4 @@
-"""modules.json of sentence-transformers: which encoder a folder has, and which layers follow it.
+"""modules.json of sentence-transformers: the encoder of a folder, and the layers after it.
 
 It lists a Transformer, and what is made of its results; `TASKS` has what is known. Each layer has a folder with its
 config::
@@ -140,7 +140,9 @@ class SentenceModules:
 
 
 def write_modules(layers: tuple[SentenceLayer, ...], width: int, folder: Path) -> None:
-    """Write modules.json and the config of the pooling for an encoder that was read without, of states of a width."""
+    """Write modules.json and the pooling's config for an encoder that was read without them; `width` is that of its
+    states.
+    """
     for layer in layers:
         if layer.kind == POOLING:
             (folder / layer.name).mkdir()
@@ -310,5 +312,5 @@ def _read_modes(options: Config) -> tuple[str, ...]:
 
 
 def _holds_weights(folder: Path) -> bool:
-    """Whether a layer's folder has any: `lucid.models.save` puts them beside those of the encoder."""
+    """Whether a layer's folder has weights; `lucid.models.save` stores them with the encoder's."""
     return any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir())

@@ -1,4 +1,4 @@
-"""Which class reads a checkpoint: by the class that its `architectures` name, or by the task that is asked for."""
+"""Which class reads a checkpoint: by its `architectures`, or by the task that is asked for."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def with_architecture(options: Config, name: str) -> Config:
 
 
 def reader_for(task: str | None, options: Config, of_modules: str | None) -> Reader:
-    """The class that reads a checkpoint for a task, or for the one that the checkpoint tells.
+    """The class that reads a checkpoint for a task, by default for the task that the checkpoint names.
 
     Args:
         of_modules: the task that its modules.json tells, if it has one.
@@ -118,7 +118,7 @@ def reader_for(task: str | None, options: Config, of_modules: str | None) -> Rea
 
 
 def saved_options(model: Pretrained[Any], options: Config) -> dict[str, Any]:
-    """The options for a model of a checkpoint that is saved: `architectures` name its class, and it has no code."""
+    """The options of a saved model: `architectures` name its class, and no code is mentioned."""
     kept = {key: value for key, value in options.options.items() if key != "auto_map"}
     names, task = _names(options), model.checkpoint.task
     own = [name for name in _classes(options) if _task_of(name, options) == task]
@@ -144,7 +144,7 @@ def _names(options: Config) -> list[str]:
 
 
 def _no_foreign_code(options: Config) -> None:
-    """Refuse a checkpoint whose class is not transformers': what it computes is not known.
+    """Refuse a checkpoint whose class is not one of transformers, because its results are unknown.
 
     Without leave to run a checkpoint's code, transformers loads its own class of the type, whatever that code computes.
     """
@@ -182,7 +182,7 @@ def _read_here(options: Config) -> list[str]:
 
 
 def _only_task(options: Config) -> str:
-    """The task that `architectures` tells; that of the model itself if nothing is told."""
+    """The task that `architectures` name; without any, that of the model itself."""
     family = family_of(options.model_type)
     names = list(dict.fromkeys(_names(options)))
     if not names:
@@ -217,7 +217,7 @@ def _task_of(name: str, options: Config) -> str | None:
 
 
 def holds(reader: Reader, options: Config) -> bool:
-    """Whether the checkpoint has the weights of a class, and does not say that they are those of another one."""
+    """Whether the checkpoint has the weights of a class, and does not name another class."""
     keys = _keys_of(reader, options)
     if keys is None:
         return False
@@ -233,7 +233,7 @@ def holds(reader: Reader, options: Config) -> bool:
 
 
 def _keys_of(reader: Reader, options: Config) -> set[str] | None:
-    """The checkpoint's keys that a class finds its head by; None if it does not find all."""
+    """The checkpoint's keys by which a class recognizes its head; None if one is missing."""
     known, keys = reader.checkpoint, set[str]()
     names = {key: known.renamed(key) for key in options.weights} if known.head_keys else {}
     for pattern in known.head_keys:

@@ -152,12 +152,12 @@ def transcribe(
 
 
 def _options(folder: Path, name: str) -> Config:
-    """The options in a file, which need not be there."""
+    """The options in a file, which may be missing."""
     return Config(read_optional_json(folder / name), str(folder / name))
 
 
 def _added(tokenizer: Config) -> dict[str, int]:
-    """The tokens beside vocab.json, as newer files of tokenizers list them by their ids."""
+    """The tokens that are not in vocab.json, by id, as newer tokenizer files list them."""
     added: Mapping[str, Any] = tokenizer.get("added_tokens_decoder", dict, {})
     return {_text_of(token, ""): int(number) for number, token in added.items() if re.fullmatch("[0-9]{1,9}", number)}
 

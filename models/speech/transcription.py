@@ -1,8 +1,7 @@
 """From sound to text: windows of 30 seconds one after the other, each begun where the last segment ended.
 
 The windows and segments are those of openai/whisper's `transcribe` and of transformers' sequential algorithm, with
-greedy search. What those have on top is left out: other temperatures to try again with, and the text so far as a
-prompt.
+greedy search. Two things are left out: retries at other temperatures, and the text so far as a prompt.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ def transcribe(
 def _attention(
     model: nn.EncoderDecoder | Sessions, tokenizer: WhisperTokenizer, words: bool | lucid.runtime.Session
 ) -> Callable[[Array, list[int], list[int], int], Array]:
-    """Up to when each token lasts, as a function of a window, the prompt, the tokens and a number of frames."""
+    """A function of a window, the prompt, the tokens and a number of frames that gives the end of each token."""
     heads = tokenizer.alignment_heads
     if not heads:
         raise ValueError("transcribe: words: generation_config.json has no alignment_heads, which tell when words are")
@@ -180,7 +179,9 @@ def _attention(
 def _words(
     tokens: list[int], ends: Array, first: int, part: list[int], tokenizer: WhisperTokenizer, language: str | None
 ) -> tuple[Word, ...]:
-    """The words of the part of a window's tokens that begins at `first`. Each token lasts since the one before it."""
+    """The words in the part of a window's tokens that begins at `first`. A token begins where the one before it
+    ends.
+    """
     times = [(0.0 if not place else ends[place - 1], ends[place]) for place in range(len(tokens))]
     text = [place for place in range(first, first + len(part)) if tokens[place] < tokenizer.end_of_text]
     rounded = [(round(float(times[place][0]), 2), round(float(times[place][1]), 2)) for place in text]

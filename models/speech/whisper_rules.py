@@ -1,4 +1,4 @@
-"""What Whisper may write next: functions on logits, for `logits_processors` of `lucid.generation`.
+"""The rules for Whisper's next token: functions of logits, for `logits_processors` of `lucid.generation`.
 
 The rules for timestamps are those of openai/whisper (`ApplyTimestampRules`), which transformers has as well.
 """

@@ -1,7 +1,7 @@
 """When each word is spoken, from the attention of some heads to the sound.
 
-The weights of the heads are standardised over the text, smoothed over time and averaged; the path through them that
-costs least, by dynamic time warping, says up to when each token lasts. Words are runs of tokens.
+The weights of the heads are standardised over the text, smoothed over time and averaged; the cheapest path through
+them, by dynamic time warping, gives the end of each token. Words are runs of tokens.
 
 Source: openai/whisper's `timing.py`, with the numbers of transformers' `return_timestamps="word"`, which attends while
 it writes; here the text is read once more.
@@ -32,7 +32,7 @@ class Word(NamedTuple):
 
 
 def token_ends(weights: Array, filter_width: int) -> Array:
-    """Up to when each token lasts, in seconds from the beginning of the window, (L,).
+    """The end of each token, in seconds from the beginning of the window, (L,).
 
     Args:
         weights: of the heads, (H, L, positions).
@@ -98,7 +98,7 @@ def words_of(
 
 
 def _characters(tokens: Sequence[int], decode: Callable[[list[int]], str]) -> list[tuple[str, int, int]]:
-    """The least runs of tokens that are whole characters: text, and the first token and the one after it."""
+    """The shortest runs of tokens that form whole characters: the text, the first token, and the one after the last."""
     whole, parts, first, offset = decode(list(tokens)), list[tuple[str, int, int]](), 0, 0
     for after in range(1, len(tokens) + 1):
         text = decode(list(tokens[first:after]))

@@ -260,7 +260,7 @@ class DetrForSegmentation(OnModel[DetrConfig], on=Detr):
 
 
 def sines(mask: Tensor, width: int) -> Tensor:
-    """The positions of places, (N, h, w, width): of the row, then of the column, as shares of those that are kept."""
+    """The positions of places, (N, h, w, width): row, then column, each as a share of the kept ones."""
     frequencies = lucid.tensor((10000.0 ** -(np.arange(width // 4) * 4 / width)).astype(np.float32))
     kept, waves = mask.astype(lucid.float32), list[Tensor]()
     for axis in (1, 2):

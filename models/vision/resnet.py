@@ -85,7 +85,7 @@ class ResNetForImageClassification(ImageClassifier[ResNetConfig], on=ResNet):
 
 
 class FrozenNorm(nn.BatchNorm2d):
-    """A batch norm that always takes the stored statistics, and counts no batches: detectors have it so."""
+    """A batch norm with fixed statistics and no count of batches, as detectors use it."""
 
     def __init__(self, width: int, eps: float = 1e-5) -> None:
         super().__init__(width, eps)

@@ -1,4 +1,4 @@
-"""RT-DETR (Zhao et al. 2024) and its second version (Lv et al. 2024): DETR that is fast, as it looks at few places.
+"""RT-DETR (Zhao et al. 2024) and its second version (Lv et al. 2024): a fast DETR, which attends to few places.
 
 ::
 
