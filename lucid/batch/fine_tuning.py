@@ -83,7 +83,7 @@ _USUAL = TrainingOptions()
 
 
 class Begun(NamedTuple):
-    """What is known before the first step.
+    """The state before the first step.
 
     Args:
         options: with all defaults.
@@ -132,7 +132,7 @@ def fine_tune(
         begun, evaluated: called before the first step, and with each entry of the history.
 
     Returns:
-        The history. If the folder is there already and was trained exactly so, that of its training.
+        The history. If the folder exists and was trained with the same options, the history of that training.
 
     Raises:
         FileExistsError: for a folder of something else, or one that another process trains into.
@@ -254,7 +254,7 @@ class _Rows:
         """What is made of each row.
 
         Raises:
-            ValueError: for rows of which nothing is made, by the number of the first one, counted from 0.
+            ValueError: for rows that give no example; the message numbers the first one, counted from 0.
         """
         prepared, wrong = [], dict[int, RowError]()
         with phase(name, len(self.values), "rows") as advance:
@@ -485,7 +485,7 @@ class _Run:
         return checked(load(self._place_of(step)), self._place_of(step))
 
     def _drop_others(self, saved: History, history: History) -> None:
-        """Remove weights that are neither the best now nor those of the history that the checkpoint has."""
+        """Remove all weights except the best ones now and the best ones in the checkpoint's history."""
         kept = {self._place_of(best) for best in map(self._best, (saved, history)) if best is not None}
         for path in {*self._work.glob("best-*.safetensors")} - kept:
             path.unlink()

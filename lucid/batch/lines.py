@@ -38,7 +38,7 @@ class _Long(int):
 
 
 def _kind(value: Any) -> type:
-    """The type of a value, as far as that of its column hangs on it."""
+    """The type of a value, as far as it decides the type of its column."""
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) <= 1 << 53:
         return type(value)
     return _Long if value in _INT64 else object
@@ -51,7 +51,7 @@ def _type(kinds: set[type]) -> pa.DataType:
 
 
 class Record(NamedTuple):
-    """A row, or why there is none, and where the next one begins."""
+    """A row, or the reason why there is none, and the start of the next one."""
 
     row: Mapping[str, Any] | RowError
     end: int
@@ -74,9 +74,8 @@ class LineSource:
 
     Raises:
         KeyError: for a column that is not there.
-        ValueError: for CSV without columns, with two of one name, or with a quote that is not closed; for files with
-            rows of which none can be read.
-    """
+        ValueError: for CSV without columns, with two of one name, or with a quote that is not closed; for files none of
+    whose rows can be read."""
 
     def __init__(self, files: tuple[str, ...], inputs: tuple[str, ...], separator: str | None) -> None:
         self.files, self._inputs, self._separator = files, inputs, separator

@@ -1,4 +1,4 @@
-"""The task of an exported folder, which the inputs and outputs of its model tell."""
+"""The task of an exported folder, from the inputs and outputs of its model."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def checked_text(value: Any, max_characters: int, positions: int | None = None) 
 
 
 def _pad_id(tokenizer: Tokenizer, config: Mapping[str, Any]) -> int:
-    """The id of padding: the model's, which may tell the end of a text by it, or else the tokenizer's."""
+    """The id of padding: the model's, which may find the end of a text by it, else the tokenizer's."""
     of_model = config.get("pad_token_id")
     if is_whole(of_model) and of_model >= 0:
         return of_model

@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")  # a text that is a number, and no o
 
 
 class Defaults(NamedTuple):
-    """What is taken where nothing else is asked for."""
+    """The default options of a task."""
 
     num_train_epochs: int
     batch_size: int
@@ -55,7 +55,7 @@ _COLUMNS: dict[str, list[tuple[str, ...]]] = {
 
 
 class Columns(NamedTuple):
-    """The columns of texts, and that of a label or score."""
+    """The columns of texts, and the column of a label or score."""
 
     texts: tuple[str, ...]
     label: str | None
@@ -92,7 +92,7 @@ def columns_of(task: str, names: Sequence[str], texts: Sequence[str], label: str
 
 
 class TrainingTask(ABC):
-    """What a model learns from rows.
+    """A task to learn from rows.
 
     Attributes:
         metric: the name of what `score` gives.
@@ -110,7 +110,7 @@ class TrainingTask(ABC):
 
     @abstractmethod
     def example(self, values: Sequence[Any]) -> Any:
-        """What a row is learned from; raises RowError."""
+        """The example of a row; raises RowError."""
 
     @abstractmethod
     def batch(self, examples: Sequence[Any]) -> dict[str, Array]:

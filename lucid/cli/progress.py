@@ -111,7 +111,9 @@ def so_far(done: float, total: float, unit: str, seconds: float) -> str:
 
 
 class _Lines:
-    """A listener for a log: the name of each phase that takes a while, and now and then what a counted one has done."""
+    """A listener for a log: the name of each phase that takes a while, and now and then the progress of a counted
+    one.
+    """
 
     @contextmanager
     def __call__(self, name: str, total: int | None, unit: str) -> Iterator[Advance]:

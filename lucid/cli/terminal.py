@@ -105,7 +105,7 @@ def _text(part: object) -> Text:
 
 
 def console(beside: Path | None = None) -> Output:
-    """The standard output; stderr if the file `beside`, which the command writes, is the standard output itself."""
+    """The standard output; stderr if the command writes the file `beside` to the standard output."""
     return Output(error=beside is not None and _is_standard_output(beside))
 
 

@@ -53,7 +53,7 @@ def from_gguf(metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def over(defaults: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """A request's options over a checkpoint's, without those of either that have no effect.
+    """A request's options over a checkpoint's; options that have no effect are left out.
 
     A temperature of 0 takes the likeliest token. Any other option for sampling draws tokens, unless `do_sample` is
     False.

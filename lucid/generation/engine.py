@@ -77,7 +77,7 @@ class Completion:
         raise StopIteration
 
     def begin(self) -> None:
-        """Take part in the next steps, or wait for a slot. Asking for the first token does it too.
+        """Take part in the next steps, or wait for a slot. Asking for the first token has the same effect.
 
         Raises:
             EngineFull: as `Engine.submit`.
@@ -149,13 +149,13 @@ _Pair: TypeAlias = tuple[_Slot, Completion]
 class Engine:
     """Answers several requests at once over one cache, in slots.
 
-    A step reads a part of one prompt and writes one token of each answer. What a slot still holds of an earlier request
-    is kept where a new prompt begins with it, so a conversation reads only what is new. Any number of threads may
-    submit and iterate; one of those that wait for a token computes the steps for all.
+    A step reads a part of one prompt and writes one token of each answer. If a new prompt begins with the tokens that a
+    slot still holds, they are kept: a conversation reads only its new messages. Any number of threads may submit and
+    iterate; one of those that wait for a token computes the steps for all.
 
     One run writes the tokens of all slots: in place over buffers (``cache="fixed"``); growing caches are copied in each
-    step. States, such as Mamba's, are reused only if a prompt begins with all tokens that they have read. What a
-    slot has read under an adapter of the session is reused under that adapter alone.
+    step. States, such as Mamba's, are reused only if a prompt begins with all tokens that they have read. Tokens that a
+    slot has read under an adapter of the session are reused under that adapter only.
 
     Args:
         model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache. Its weights stay as
@@ -463,7 +463,7 @@ def _longest(request: Completion, slots: Sequence[_Slot]) -> tuple[_Slot | None,
 
 
 def _equal(pair: _Pair, other: _Pair) -> bool:
-    """Whether what one reads of its prompt can be copied for the other."""
+    """Whether the tokens that one request has read can be copied for the other."""
     (slot, request), (another, known) = pair, other
     prompt, same = request.tokens[: request.prompt_tokens], known.tokens[: known.prompt_tokens]
     return slot.key == another.key and np.array_equal(prompt, same)

@@ -28,7 +28,7 @@ class Decoder(Protocol[V]):
     """A decoder that takes some tokens at a time, over keys and values of earlier ones.
 
     Attributes:
-        separable: whether the keys and values of a position can be told from those of others: not in states.
+        separable: whether single positions can be cut from the cache; states cannot be cut.
     """
 
     separable: bool
@@ -143,7 +143,7 @@ class SessionDecoder:
 
 
 def changed(change: Callable[..., Array], *layers: Any) -> Any:
-    """The cache or state of a layer whose parts are a function of those of layers."""
+    """The cache or state of a layer, whose parts are a function of the parts of `layers`."""
     parts = zip(*layers, strict=True)
     return type(layers[0])(*(Tensor.from_array(change(*(one.numpy() for one in part))) for part in parts))
 

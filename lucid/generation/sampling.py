@@ -1,6 +1,6 @@
 """Sampling: which tokens may be drawn, by temperature, top_k, top_p, min_p and typical_p in this order, and the draw.
 
-Each filter takes logits (vocab,) and gives those of the tokens that it removes as -inf. `keep` is how many of the
+Each filter takes logits (vocab,) and sets those of removed tokens to -inf. `keep` is how many of the
 likeliest tokens it never removes.
 """
 

@@ -1,4 +1,4 @@
-"""Slots: the memory of several texts, each of which is continued by itself, or together with others.
+"""Slots: the memory of several texts, which are continued one by one or together.
 
 Over buffers, neighbouring slots are continued where they are. Over growing caches, slots that are continued together
 are a batch, which is made anew when others join or leave.

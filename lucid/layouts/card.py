@@ -101,7 +101,7 @@ _TAGS = {"reranking": "text-ranking", "text2text-generation": "text-generation"}
 
 
 def _all_types(files: Sequence[Exported]) -> list[str]:
-    """The inputs and outputs of each file, those of several precisions once."""
+    """The inputs and outputs of each file; several precisions share one entry."""
     alike: dict[str, list[str]] = {}
     for file in files:
         alike.setdefault(_types(file), []).append(f"`{file.file}`")
@@ -114,7 +114,7 @@ def _types(file: Exported) -> str:
 
 
 def _rows(types: Mapping[str, TensorType | Strings]) -> list[tuple[str, str]]:
-    """Names and types; the caches of layers as one row for those of the first layer."""
+    """Names and types; the caches of all layers as one row, that of the first layer."""
     rows = []
     for name, kind in types.items():
         words = name.split(".")

@@ -82,7 +82,7 @@ def max_tokens(checkpoint: Path) -> int | None:
 
 
 def copy_files(checkpoint: Path, folder: Path, names: tuple[str, ...] = OTHER_FILES) -> None:
-    """Copy what there is of these files.
+    """Copy those of these files that exist.
 
     Raises:
         OSError: if a file cannot be read or written.
@@ -94,7 +94,7 @@ def copy_files(checkpoint: Path, folder: Path, names: tuple[str, ...] = OTHER_FI
 
 
 def file_of(checkpoint: Path, name: str) -> Path:
-    """The path of one of these files; of an adapter, that of its base model where it has none of its own."""
+    """The path of one of these files; an adapter without the file has that of its base model."""
     return find_file(files_home(checkpoint), name)
 
 
@@ -111,7 +111,7 @@ def is_gguf(checkpoint: Path) -> bool:
 def write_tokenizer(checkpoint: Path, folder: Path) -> None:
     """Copy the files of the tokenizer and the preprocessor, or make them of a GGUF file.
 
-    Those of an adapter take the places of those of its base model.
+    Files of an adapter replace those of its base model.
 
     Raises:
         ModuleNotFoundError: for a GGUF file without the extras `chat` and `gguf`.

@@ -74,7 +74,7 @@ def _check_options(target: str, options: Options) -> None:
 
 
 def _config(plan: Plan, tokenizer: Tokenizer, vocabulary: int, capacity: int | None) -> dict[str, Any]:
-    """What genai_config.json says."""
+    """The content of genai_config.json."""
     positions = plan.positions or tokenizer.max_positions
     if positions is None:
         raise ValueError(
@@ -209,7 +209,7 @@ def plan_whisper(whisper: Whisper, cache: CacheKind | None) -> Plan:
     """The plan for Whisper.
 
     Raises:
-        ValueError: for a fixed cache, or another number of positions than those of 30 seconds.
+        ValueError: for a fixed cache, or a number of positions other than that of 30 seconds.
     """
     config, shape = whisper.config, whisper.cache_shape
     if cache == "fixed":

@@ -91,7 +91,7 @@ def target_of(options: Options, known: tuple[str, ...], default: str) -> Target:
     """The requested target, or the default.
 
     Raises:
-        ValueError: for another target than those of the layout.
+        ValueError: for a target that the layout does not take.
     """
     target = options.target_name or default
     if target not in known:
@@ -200,7 +200,7 @@ def _precision(model: Module, dtype: str | None) -> str:
 
 
 def is_stored_as(file: Path, model: Module, dtype: str | None) -> bool:
-    """Whether the name of a file says that its weights are stored as those of a model, for transformers.js."""
+    """Whether a file's name stands for the precision in which a model's weights are stored, for transformers.js."""
     ending = next(end for end in sorted(_ENDINGS.values(), key=len, reverse=True) if file.stem.endswith(end))
     return ending == _ENDINGS[_precision(model, dtype)]
 

@@ -33,7 +33,7 @@ class Options:
         external_data: whether weights are in a side file; beyond 2 GiB they always are.
         logits_to_keep: of how many of the last tokens a decoder gives logits, or of all.
         preprocessing: what computes inputs within the file, such as a tokenizer.
-        preprocessor: what makes pixels of images within the file.
+        preprocessor: the preprocessor of images within the file.
     """
 
     target: Target | str | None = None
@@ -53,7 +53,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Exported:
-    """An ONNX file of a folder, and what was exported to it.
+    """An ONNX file of a folder, and the part of the model in it.
 
     Args:
         file: its path in the folder.
@@ -63,7 +63,7 @@ class Exported:
         inputs, outputs: their types by name.
         opsets: the version of each domain.
         weights: the types in which weights are stored, such as "4 bits" and "float32".
-        precision: the runtime's name for that, where the names of files tell it.
+        precision: the runtime's name for the precision, where file names have it.
         parity: how it compares with NumPy; None if this was not measured.
         original: how it compares with the library that read the checkpoint; None if Lucid did, or it was not measured.
         cost: the cost of quantizing against the source; None if nothing was quantized, or it was not measured.

@@ -18,7 +18,7 @@ from lucid.models.checkpoints.config import read_optional_json
 
 
 class Subject(NamedTuple):
-    """A folder, by its name, what its model is for, what it was made of, and its ONNX files."""
+    """A folder: its name, the task of its model, the checkpoint it was made from, and its ONNX files."""
 
     folder: str
     task: str

@@ -130,7 +130,7 @@ def part_in_file(
         outputs: the same of the file's outputs.
 
     Returns:
-        A step with a cache, an encoder, a decoder, or the model as it is called; None where the file fits none of them.
+        A step with a cache, an encoder, a decoder, or the model as it is called; None if the file fits no part.
     """
     shapes = {name: tuple(map(_size, sizes)) for name, sizes in inputs.items()}
     for part in _parts(model, shapes):
@@ -184,7 +184,7 @@ def known_inputs(model: Model) -> dict[str, TensorType]:
 
 
 def _fits(types: Mapping[str, TensorType], shapes: Mapping[str, _Shape]) -> bool:
-    """Whether the inputs are those of a file."""
+    """Whether a file has these inputs."""
     written = {name: tuple(map(str, kind.shape)) for name, kind in types.items()}
     return written == {name: tuple(map(str, shape)) for name, shape in shapes.items()}
 

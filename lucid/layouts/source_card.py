@@ -1,4 +1,4 @@
-"""What the card of a checkpoint, its README.md, says to Hugging Face's hub, and the card of an export keeps."""
+"""The facts for Hugging Face's hub in a checkpoint's README.md that the card of an export keeps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SourceCard(NamedTuple):
 
 
 def source_card(checkpoint: Path) -> SourceCard:
-    """Of the README.md of a checkpoint its licence, languages, base model and tags; nothing where there is none.
+    """Of the README.md of a checkpoint its licence, languages, base model and tags; empty if there is no card.
 
     The base model of a checkpoint in a cache of the hub is the checkpoint itself.
     """

@@ -73,7 +73,7 @@ def write_folder(
 ) -> list[Exported]:
     """Export a model to a folder from which another runtime loads it. The folder appears whole or not at all.
 
-    It has what the runtime reads, a model card (README.md) and a list of these files (lucid_export.json).
+    It has the runtime's files, a model card (README.md) and a list of these files (lucid_export.json).
 
     Args:
         model: what to export.
@@ -92,7 +92,8 @@ def write_folder(
         command: the command line, for the card.
         original: the model from which `model` was quantized. With `check` the cost of quantizing is measured.
         also: further precisions of the model, for layout "transformers.js": pairs of a model, such as one that was
-            quantized from `original`, and a dtype. What reads the folder takes `model` unless it asks for another.
+            quantized from `original`, and a dtype. Readers of the folder load `model` unless they ask for another
+            precision.
 
     Returns:
         The ONNX files in the folder, what each was exported from, and how it compares.

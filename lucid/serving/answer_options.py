@@ -131,7 +131,7 @@ def _room(model: ServedModel, language: LanguageModel, prompt: int, most_asked: 
 
 
 def _first(body: Fields, names: tuple[str, ...], usual: int) -> int:
-    """The first of these fields that is there."""
+    """The first of these fields that the body has."""
     return next((body[name] for name in names if name in body), usual)
 
 

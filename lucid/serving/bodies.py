@@ -82,7 +82,9 @@ def _bounded(value: Any, schema: Schema) -> bool:
 
 
 def _any_of(value: Any, schema: Schema, where: str) -> Any:
-    """A value that fits one of several tables. Where it has the type of one alone, that one says what is wrong."""
+    """A value that fits one of several tables. A value that has the type of only one alternative gets the error of that
+    one.
+    """
     typed = [one for one in schema["anyOf"] if _typed(value, one)]
     if len(typed) == 1 and isinstance(value, dict | list) and value:
         return checked(value, typed[0], where)

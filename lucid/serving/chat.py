@@ -61,7 +61,7 @@ def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, lis
 
 
 def _logprobs(body: Fields) -> int | None:
-    """How many likely tokens are told with each token; None for no log probabilities."""
+    """How many likely tokens are listed with each token; None for no log probabilities."""
     top: int = body.get("top_logprobs", 0)
     if not body.get("logprobs", False):
         if top:
@@ -71,7 +71,7 @@ def _logprobs(body: Fields) -> int | None:
 
 
 class ChatForm:
-    """An answer as OpenAI's chat writes it. With tools, a stream tells what was called at its end."""
+    """An answer as OpenAI's chat writes it. With tools, a stream names the called tools at its end."""
 
     kind, event, identity = "chat.completion", "chat.completion.chunk", "chatcmpl"
 
@@ -107,7 +107,7 @@ class ChatForm:
         return {"delta": {"content": text}, "logprobs": self._logprobs(logprobs)}
 
     def last(self, answer: Answer, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any]:
-        """The end, and what was held back."""
+        """The end, and the text that was held back."""
         if not self._tools.definitions:
             return {"delta": {}, "finish_reason": reason(answer), "logprobs": self._logprobs(logprobs or None)}
         choice = self.whole(answer)

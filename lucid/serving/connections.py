@@ -62,7 +62,7 @@ class Room:
 
 
 def ask_for_files() -> None:
-    """Raise this process's limit of open files, at most to what is enough."""
+    """Raise this process's limit of open files as far as needed and allowed."""
     if sys.platform != "win32":
         files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         target = _ENOUGH if most == resource.RLIM_INFINITY else min(_ENOUGH, most)

@@ -1,4 +1,4 @@
-"""A route with what it takes and gives; all of them together as an OpenAPI description."""
+"""A route with its inputs and outputs; all of them together as an OpenAPI description."""
 
 from __future__ import annotations
 

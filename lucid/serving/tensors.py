@@ -31,7 +31,7 @@ _PYTHON = {"b": {bool, int, float}, "i": {bool, int}, "u": {bool, int}, "f": {bo
 
 
 def datatype(dtype: DType | None) -> str:
-    """The protocol's name of an element type; text and what it has no name for are BYTES."""
+    """The protocol's name of an element type; text, and types without a name, are BYTES."""
     return BYTES if dtype is None else _NAMES.get(np.dtype(dtype.numpy), BYTES)
 
 

@@ -76,7 +76,7 @@ async def respond(
 
 
 class Writing:
-    """An answer that a thread of its own reads piece by piece, while others are written too."""
+    """An answer that its own thread reads piece by piece, while others are written."""
 
     def __init__(self, model: ServedModel, answer: Answer) -> None:
         """Take part in the next steps.

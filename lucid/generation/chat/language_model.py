@@ -21,7 +21,7 @@ NEW_TOKENS = 512
 class LanguageModel:
     """A decoder that continues texts.
 
-    It keeps what it has read: a prompt that begins with an earlier one and its answer, as in a conversation, reads only
+    It keeps earlier prompts: a prompt that begins with an earlier one and its answer, as in a conversation, reads only
     what is new.
 
     Args:

@@ -106,7 +106,7 @@ class _Renderer:
         self.reset()
 
     def reset(self) -> None:
-        """Have no process, as in a fork, whose pipes to the process would be those of its parent."""
+        """Forget the process, as after a fork, where the pipes belong to the parent."""
         self._turn = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 

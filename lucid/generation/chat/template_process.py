@@ -1,7 +1,7 @@
 """The program that renders chat templates: a line of JSON on the standard input, a line on the standard output.
 
-A template is a program in a checkpoint that may be untrusted. Jinja's sandbox keeps it from what is outside, but not
-from running for ever or from using all memory: ``'x' * 10 ** 12`` is one operation. So it runs in a process of its own,
+A template is a program in a checkpoint that may be untrusted. Jinja's sandbox keeps a template from the outside, but
+not from running forever or using all memory: ``'x' * 10 ** 12`` is one operation. So it runs in a process of its own,
 with limits that the operating system keeps. `template.py` starts it, and ends it when the time is over. It renders one
 conversation after another, each in an environment of its own; only code, which cannot change, is kept for the next.
 

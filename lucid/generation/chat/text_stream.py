@@ -29,7 +29,7 @@ class TextStream:
         """Whether a stop string has ended the text."""
 
     def add(self, token: int) -> str:
-        """The text that the next token completes; often none, or that of several tokens."""
+        """The text that the next token completes; often empty, or the text of several tokens."""
         self._fresh.append(token)
         before, text = self._decode(self._before), self._decode(self._before + self._fresh)
         if text.endswith(UNFINISHED) and len(self._fresh) < _LONGEST_CHARACTER:

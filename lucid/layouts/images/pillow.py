@@ -2,7 +2,8 @@
 
 Pillow (`Resample.c`) brings the rows of an image to their new width, rounds to whole numbers, and then does the same
 for the columns. Each new number is a sum of old ones with weights of 22 bits after the point. Here such a pass is a
-matrix product, in float64, which adds these integers without rounding. What is cropped away afterwards is not computed.
+matrix product, in float64, which adds these integers without rounding. Pixels that are cropped away afterwards are not
+computed.
 
 Rows come first, as in Pillow up to 12. Pillow 13 begins with the columns where the height shrinks by more than twice as
 many pixels as the width does, and gives other numbers then.
@@ -46,8 +47,8 @@ def resize(images: Tensor, height: Tensor, width: Tensor, window: tuple[int, int
 
     Args:
         images: (N, H, W, C) uint8.
-        height, width: what the images are resized to, whole numbers in float64.
-        window: height and width of what is cut from the middle, as much as all of it or less.
+        height, width: the size after resizing, whole numbers in float64.
+        window: height and width of the part cut from the middle, at most the resized size.
         resample: Pillow's number of a filter, in `FILTERS`.
 
     Returns:

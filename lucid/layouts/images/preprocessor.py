@@ -163,12 +163,12 @@ class _PreprocessorOptions:
 
     @property
     def is_edge(self) -> bool:
-        """Whether the size is that of the shorter side."""
+        """Whether the size is given for the shorter side."""
         size = self.options.get("size")
         return set(size) == {"shortest_edge"} if isinstance(size, Mapping) else self.kind in _BY_EDGE
 
     def size(self, name: str) -> tuple[int, int]:
-        """Height and width; twice the shorter side where that is what is given."""
+        """Height and width; for a size of the shorter side, twice that side."""
         option = self.get(name, 224)
         sides = option if isinstance(option, Mapping) else {"shortest_edge": option}
         lengths = [sides.get("shortest_edge")] * 2 if len(sides) == 1 else [sides.get("height"), sides.get("width")]

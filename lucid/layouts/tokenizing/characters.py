@@ -1,9 +1,8 @@
-"""What a BERT tokenizer makes of each character, before it looks for pieces of words.
+"""How a BERT tokenizer replaces each character before it looks for pieces of words.
 
 `BertNormalizer` and `BertPreTokenizer` treat every character by itself: it is removed, is a space, is a word of its own
-(punctuation, Chinese), becomes others (lower case, without accents), or stays. So a table of all characters says what
-they do, and it is made by asking them.
-"""
+(punctuation, Chinese), becomes others (lower case, without accents), or stays. So a table of all characters, made by
+running them, describes them."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _LEFT, _RIGHT, _BETWEEN = "x", "y", "0"  # letters that stay as they are, around
 
 @dataclass(frozen=True)
 class Characters:
-    """What becomes of each character, by its text; words are divided by spaces. Those that stay are not listed.
+    """The replacement of each character, by its text; words are divided by spaces. Those that stay are not listed.
 
     A surrogate is no character, and NUL ends a text in onnxruntime. The last `special` of the removed characters stand
     for special tokens.
@@ -52,7 +51,7 @@ class Characters:
 
     @cached_property
     def replaced(self) -> dict[str, str]:
-        """What each other character becomes."""
+        """The replacement of each other character."""
         done = {*self.removed, *self.spaces, *self.alone}
         return {character: text for character, text in self.becomes.items() if character not in done}
 

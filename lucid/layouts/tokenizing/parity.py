@@ -64,7 +64,7 @@ def text_parity(
         weights: how what the file stores compares, for the report. A file that is damaged is not run.
 
     Raises:
-        ValueError: for weights and inputs in 8 bits, whose rounding only `assert_parity` can tell from a fault.
+        ValueError: for weights and inputs in 8 bits; only `assert_parity` tells their rounding from a fault.
     """
     if weights is not None and weights.damaged:
         return ParityReport((), {}, weights=weights)

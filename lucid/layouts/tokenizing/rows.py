@@ -1,4 +1,4 @@
-"""What tokenizers in a file have in common: rows of tokens, cut to a length, with their masks; texts replaced."""
+"""Shared by tokenizers in a file: rows of tokens, cut to a length, with their masks; texts replaced."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _UNIGRAM = "onnxruntime-extensions 0.15 gives no mask for such models (SentenceP
 
 
 def text_preprocessing(checkpoint: str | os.PathLike[str]) -> Preprocessing:
-    """What computes `input_ids`, `attention_mask` and `token_type_ids` from texts (N), for `lucid.export.to_onnx`.
+    """Preprocessing from texts (N) to `input_ids`, `attention_mask` and `token_type_ids`, for `lucid.export.to_onnx`.
 
     Texts are padded to the longest, and cut as the checkpoint says. The file needs onnxruntime-extensions when it runs,
     which `lucid.runtime.Session` registers by itself.

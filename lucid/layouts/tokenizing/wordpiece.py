@@ -1,10 +1,9 @@
 """WordPiece tokenizers, as BERT has them, in ONNX nodes.
 
 The operator BertTokenizer of onnxruntime-extensions 0.15 differs from the library `tokenizers` in words with unknown
-characters, in Korean, in special tokens within a text, and more. So it is not used. A table says what becomes of each
-character (`characters.py`), the operator WordpieceTokenizer finds the pieces of one word at a time, and a word of which
-a piece is unknown becomes unknown.
-"""
+characters, in Korean, in special tokens within a text, and more. So it is not used. A table replaces each character
+(`characters.py`), and the operator WordpieceTokenizer finds the pieces of one word at a time. A word with an unknown
+piece becomes unknown."""
 
 from __future__ import annotations
 
