@@ -75,7 +75,8 @@ class LineSource:
     Raises:
         KeyError: for a column that is not there.
         ValueError: for CSV without columns, with two of one name, or with a quote that is not closed; for files none of
-    whose rows can be read."""
+            whose rows can be read.
+    """
 
     def __init__(self, files: tuple[str, ...], inputs: tuple[str, ...], separator: str | None) -> None:
         self.files, self._inputs, self._separator = files, inputs, separator

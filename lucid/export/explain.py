@@ -131,7 +131,7 @@ def inside(decision: Decision) -> list[str]:
 
 
 def title(entry: Decision | Promotion | Remark) -> str:
-    """Where something was decided: the module's path and the op."""
+    """The place of a decision: the module's path and the op."""
     return place_of(entry.path, entry.op)
 
 
@@ -186,7 +186,7 @@ def _narrow(value: Value) -> DType | None:
 
 
 def _reason(graph: Graph, wide: Value) -> tuple[str, str]:
-    """Why a node computes in float64, and what to do instead."""
+    """The reason why a node computes in float64, and the remedy."""
     if isinstance(wide, Input):
         return f"the input {wide.name} is {wide.type}", f"give {wide.name} a float32 spec, or cast it first"
     if isinstance(wide, Constant):

@@ -71,8 +71,9 @@ class Halved:
 def halved(traced: TracedPart, options: ExportOptions) -> Halved | None:
     """A graph whose weights are stored in half precision, and computed in it where the target's runtime gains from it.
 
-    Parameters and parts of them in float32 are rounded to the `dtype` of the options; None if there is none. What
-    tracing computed from weights is computed from them as they are, and other constants and types are left alone.
+    Parameters and parts of them in float32 are rounded to the `dtype` of the options; None if there is none. Values
+    that tracing computed from weights are computed from the unrounded weights; other constants and types stay as they
+    are.
 
     Raises:
         ExportError: for a type other than float16 and bfloat16, for `keep_io_types=False` without a type, and for an op

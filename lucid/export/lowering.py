@@ -21,7 +21,7 @@ from lucid.ops.tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class Decision:
-    """The form taken for a node, why the others were refused, and what was decided for ops that the form uses."""
+    """The form taken for a node, the reasons against the others, and the decisions for ops inside the form."""
 
     op: str
     path: str

@@ -20,7 +20,7 @@ class Preprocessing:
     Args:
         inputs: the names of the inputs that the file has for it: texts, one for each row of the batch.
         computes: the names of the inputs of models that it can compute.
-        emit: emits the nodes, for those of the names that a model has, and returns by name which ONNX value it is. They
+        emit: emits the nodes for the names that the model has, and returns the ONNX value of each name. They
             have the types that the model expects.
     """
 
@@ -32,7 +32,7 @@ class Preprocessing:
         """Emit the nodes before those of the model, which reads their results.
 
         Raises:
-            ExportError: for a model that has none of the inputs, or has others of the same names; for a target whose
+            ExportError: for a model without any of the inputs, or with other inputs of these names; for a target whose
                 runtime does not have the operators.
         """
         runtime = build.target.runtime

@@ -29,8 +29,9 @@ def lowers(
     """Add a form to an op of your own, from an opset on. Forms added first are tried first.
 
     `takes` names the attributes and optional inputs that the form writes, separated by spaces: if a node has another
-    one, the next form is tried. By default the form takes all. `domain` is that of the operator that it writes: targets
-    that take only standard ops leave it out. With a `strategy` it is tried where the target's runtime gains from that.
+    one, the next form is tried. By default the form takes all. `domain` is the domain of the operator that it writes:
+    targets that take only standard ops leave it out. With a `strategy` it is tried where the target's runtime gains
+    from that.
     """
 
     def register(emit: Emit) -> Emit:

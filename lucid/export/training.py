@@ -117,7 +117,7 @@ def evaluation_step(
     The file takes the inputs of `function`, which calls the model, and then the weights that `wrt` names, as a
     `training_step` of the same `wrt` does; its outputs have the names that `function` returns its tensors under.
 
-    With `weights` the file takes none of them: it reads them from that file, whenever a session loads it. After
+    With `weights` they are no inputs of the file: it reads them from that file, whenever a session loads it. After
     ``lucid.save(weights, training.weights())`` a new session has the new weights, without another export.
 
     Args, Raises: as for `training_step`.

@@ -319,7 +319,7 @@ def _set_owner(file: BinaryIO, earlier: os.stat_result) -> bool:
 
 @contextmanager
 def explaining(target: Path) -> Iterator[None]:
-    """Inside, errors of making a file or folder are those of `explained` if the disk is full or permission missing."""
+    """Inside, the errors of a full disk or a missing permission become those of `explained`."""
     try:
         yield
     except OSError as error:

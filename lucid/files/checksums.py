@@ -23,7 +23,7 @@ def checked(arrays: Mapping[str, Array], path: str | os.PathLike[str]) -> dict[s
     """The arrays that a file of `with_checksum` has, without their checksum.
 
     Raises:
-        WeightsError: if it has another checksum, or none.
+        WeightsError: if its checksum differs or is missing.
     """
     others = {name: array for name, array in arrays.items() if name != NAME}
     if NAME not in arrays or arrays[NAME].tolist() != _checksum(others):

@@ -62,7 +62,7 @@ def new_folder(path: str | os.PathLike[str], may_replace: Check | None = None) -
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, of which others may be writers.
+    """Hold the lock of a folder that others may write to as well.
 
     Raises:
         FileExistsError: if another process or thread holds it.

@@ -30,7 +30,7 @@ class HubName(NamedTuple):
 
 
 def hub_name(source: str | os.PathLike[str]) -> HubName | None:
-    """The parts of a source that may be a name of the hub; None for what is there as a file or folder, and others."""
+    """The parts of a source that may be a name of the hub; None for existing files and folders, and for other texts."""
     text = source if isinstance(source, str) else PurePath(source).as_posix()  # "./a/b" is a path
     match = _NAME.fullmatch(text)
     if match is None or os.path.lexists(source) or _FILE.search(match[1]):
@@ -41,12 +41,13 @@ def hub_name(source: str | os.PathLike[str]) -> HubName | None:
 def local_checkpoint(source: str | os.PathLike[str]) -> Path:
     """The path of a checkpoint: of a file or folder as it is, of a name of the hub where the model is cached.
 
-    What Lucid reads is downloaded: configs, the tokenizer and safetensors; torch's pickles only for what has no
-    safetensors, and a GGUF file if it is named. Files that are cached already are not downloaded again.
+    Only the files that Lucid reads are downloaded: configs, the tokenizer and safetensors; torch's pickles only for
+    checkpoints without safetensors, and a GGUF file only if it is named. Files that are cached already are not
+    downloaded again.
 
     Args:
-        source: a path, or ``owner/name``, also with ``@`` and a branch, tag or commit. What is on this machine under
-            this name comes first.
+        source: a path, or ``owner/name``, also with ``@`` and a branch, tag or commit. A file or folder of this name on
+            this machine comes first.
 
     Raises:
         ModuleNotFoundError: for a name of the hub without the extra `hub`; the message has the commands that help.
@@ -69,7 +70,7 @@ def local_checkpoint(source: str | os.PathLike[str]) -> Path:
 
 
 def folder_name(path: Path) -> str:
-    """What people call the folder of a checkpoint: its name, in a cache of the hub that of the model."""
+    """The name of a checkpoint for people: that of its folder, or in a cache of the hub that of the model."""
     path = Path(os.path.abspath(path))
     published = published_name(path)
     return path.name if published is None else published.rpartition("/")[2]

@@ -37,7 +37,7 @@ _Places: TypeAlias = Mapping[str, tuple[int, int]]
 
 
 class _Contents(NamedTuple):
-    """What a file describes, where it has each storage (begin and end), and the order of the bytes of a number."""
+    """The tensors of a file, the place of each storage (begin and end), and the byte order of numbers."""
 
     value: Any
     places: _Places

@@ -1,4 +1,4 @@
-"""What torch writes about tensors, in pickle's format, read as data.
+"""torch's description of tensors, in pickle's format, read as data.
 
 A pickle is a program for a stack machine. `read_pickles` runs it on a machine of its own, which is safe for three
 reasons. Every value is None, a bool, an int, a text, a tuple, a list, a dict or a record of this file. No opcode looks

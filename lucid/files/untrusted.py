@@ -1,4 +1,4 @@
-"""What every reader of untrusted weights needs: the error, limits, names for messages, and JSON of bounded memory."""
+"""Shared by all readers of untrusted weights: the error, limits, names for messages, and JSON of bounded memory."""
 
 from __future__ import annotations
 

@@ -33,10 +33,10 @@ _FOREIGN = {  # other formats that are given by mistake, by their first bytes
 def load(path: str | os.PathLike[str], map_location: Any = None) -> dict[str, Array]:
     """Read the weights of a checkpoint: a safetensors file, a file of `torch.save`, an index of shards, or a folder.
 
-    A folder holds model.safetensors or pytorch_model.bin, each in one file or in shards with an index;
-    safetensors come first. torch's files are pickles, which are never run: they are read as data, and anything but
-    tensors by name is an error. What describes the tensors is checked against the file's size before an array is made.
-    Copy an array to change it; do not truncate a file while its arrays are in use.
+    A folder holds model.safetensors or pytorch_model.bin, each in one file or in shards with an index; safetensors come
+    first. torch's files are pickles, which are never run: they are read as data, and anything but tensors by name is an
+    error. The description of the tensors is checked against the file's size before an array is made. Copy an array to
+    change it; do not truncate a file while its arrays are in use.
 
     Args:
         path: the file or folder.
@@ -44,8 +44,8 @@ def load(path: str | os.PathLike[str], map_location: Any = None) -> dict[str, Ar
 
     Returns:
         The arrays by name, in the file's order, as read-only views of the memory-mapped files: nothing is copied, and
-        only what describes the arrays is read until one is used. bfloat16 is `ml_dtypes.bfloat16`. Tensors that share
-        memory in a file of torch's, and transposed ones, are views that share it and are strided.
+        only the description of the arrays is read until one is used. bfloat16 is `ml_dtypes.bfloat16`. Tensors that
+        share memory in a file of torch's, and transposed ones, are views that share it and are strided.
 
     Raises:
         WeightsError: for a file that does not follow its format exactly.

@@ -87,7 +87,7 @@ def _extreme(beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
 
 
 def _clip(g: Tensor, y: Tensor, x: Tensor, low: Tensor | None = None, high: Tensor | None = None) -> list[Any]:
-    """At a bound the gradient is that of x; a bound has that of the elements that it replaces."""
+    """At a bound x gets the gradient; a bound gets the gradients of the elements that it replaces."""
     if low is None or high is None:
         if (bound := high if low is None else low) is None:
             return [g]

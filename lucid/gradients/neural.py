@@ -65,7 +65,7 @@ def _int8_linear(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, scales: Tensor
 
 
 def _through_norm(g: Tensor, normal: Tensor, factor: Tensor, axes: tuple[int, ...], centred: bool) -> Tensor:
-    """The gradient of what was normalized: `normal` is (x - its mean) * factor, or x * factor."""
+    """The gradient of the input of a norm: `normal` is (x - its mean) * factor, or x * factor."""
     g = at_least_float32(g)
     rest = g - g.mean(axis=axes, keepdims=True) if centred else g
     return factor * (rest - normal * (g * normal).mean(axis=axes, keepdims=True))
@@ -166,7 +166,7 @@ def _windows(x: Tensor, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints
 
 
 def _conv(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None, **options: Any) -> Any:
-    """The transposed convolution, of which elements that no window reaches get 0."""
+    """The transposed convolution; elements that no window reaches get 0."""
     axes, pads = x.ndim - 2, options.pop("pads")
     spread = ops.conv_transpose(g, weight, pads=(0,) * 2 * axes, output_padding=(0,) * axes, **options)
     rest = [x.shape[2 + i] + pads[i] + pads[axes + i] - spread.shape[2 + i] for i in range(axes)]
@@ -203,7 +203,7 @@ def _to_weight(windows: Tensor, g: Tensor, weight: Tensor, group: int) -> Tensor
 
 
 def _through(body: Callable[..., Tensor]) -> Rule:
-    """The rule of an op of one tensor whose gradient is that of a body, which is written for this alone."""
+    """The rule of an op of one tensor whose gradient is that of a body written only for this purpose."""
 
     def gradients(g: Tensor, y: Tensor, x: Tensor, **attributes: Any) -> Tensor | None:
         tape = Tape([x])

@@ -1,6 +1,6 @@
 """The reverse of a traced computation: its nodes applied once more and recorded, then walked back with a rule each.
 
-A composite without a rule is recorded as the ops of its body. What comes out are nodes like any others, written with
+A composite without a rule is recorded as the ops of its body. The result consists of ordinary nodes, written with
 Lucid's ops in the module of the node whose gradient they compute.
 """
 
@@ -31,14 +31,14 @@ class Rule(NamedTuple):
     """How gradients go back through an op.
 
     Attributes:
-        gradients: called with the gradient of the output (of several, a sequence, None where none arrives), the output
-            (or a sequence), the inputs, and the attributes by name; gives the gradient of each input, or None where
-            there is none. A gradient may have the shape to which its input was broadcast.
+        gradients: called with the gradient of the output (of several outputs a sequence, with None where no gradient
+            arrives), the output (or a sequence), the inputs, and the attributes by name; returns the gradient of each
+            input, or None for an input without one. A gradient may have the shape to which its input was broadcast.
         elementwise: "chosen" if some elements' gradients become 0, as in `where`; "scaled" if each is multiplied with a
             number, which may be infinite or NaN where an element has not been chosen; "linear" if it stays finite;
             else "".
-        wanted: whether it is also told, by `wanted=`, of which inputs gradients are wanted.
-        refuses: why there is no derivative with some attributes, and what to do; "" where there is one.
+        wanted: whether it takes `wanted=`, which says which inputs need gradients.
+            refuses: the reason why some attributes have no derivative, and the remedy; "" where there is one.
     """
 
     gradients: Callable[..., Gradients]
@@ -178,7 +178,7 @@ class Tape:
 
 
 def _refusal(op: Op[..., Any], attributes: Attributes) -> str:
-    """Why an op has no derivative, and what to do; "" if it has one."""
+    """The reason why an op has no derivative, and the remedy; "" if it has one."""
     if op.name not in RULES:
         return f"give it a body of other ops, or a rule: lucid.gradients.RULES[{op.name!r}] = lucid.gradients.Rule(...)"
     return RULES[op.name].refuses(attributes)

@@ -171,7 +171,7 @@ class _Traced(NamedTuple):
 
 
 class _Program(NamedTuple):
-    """A traced function, the arrays of modules that are fixed in it, and what it reads besides."""
+    """A traced function, the module arrays that are fixed in it, and the other arrays that it reads."""
 
     graph: Graph
     fixed: list[Array]
@@ -179,7 +179,7 @@ class _Program(NamedTuple):
 
 
 class _Differentiated:
-    """What `value_and_grad` returns."""
+    """The result of `value_and_grad`."""
 
     def __init__(self, f: Callable[..., Any], parameters: _Parameters | None, has_aux: bool) -> None:
         self._f, self._parameters, self._has_aux = f, parameters, has_aux
@@ -199,7 +199,7 @@ class _Differentiated:
         return graph.rebuild([Tensor.from_array(array) for array in graph.run([tensor.numpy() for tensor in operands])])
 
     def _program(self, call: _Call, own: Mapping[str, Parameter]) -> _Program:
-        """The graph for such a call, traced where there is none that is current."""
+        """The graph for such a call, traced unless a current one exists."""
         module = None if self._parameters is None else self._parameters.module
         state = {} if module is None else {name: tensor.numpy() for name, tensor in module.state_dict().items()}
         varied = {id(parameter.numpy()) for parameter in own.values()}
@@ -257,7 +257,7 @@ class _Differentiated:
 
 
 def _results(returned: Any, has_aux: bool) -> tuple[Any, list[Tensor]]:
-    """The structure of what a function returned, and the tensors in it, of which the first is the scalar.
+    """The structure of a function's result, and its tensors; the first is the scalar.
 
     Raises:
         GradientError: for anything but a scalar, with `has_aux` a pair of one and a structure of tensors.

@@ -1,7 +1,7 @@
 """A decoder's step over growing caches as one over buffers: its attention becomes `ops.buffered_attention`.
 
 The step is a program of `from_transformers`, whose attention reads earlier and new keys joined, under a mask. Here the
-mask is evaluated: it has to show each query all keys up to its own, or those of a window.
+mask is evaluated: it must show each query all keys up to its own, or the keys of a window.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ def _difference(module: torch.nn.Module, program: ExportedProgram, examples: Any
 
 
 def _varied(example: torch.Tensor, draws: torch.Generator) -> torch.Tensor:
-    """Other numbers like those of an example, which are often all the same."""
+    """Random numbers like an example's, which are often all the same."""
     if example.is_floating_point():
         noise = torch.randn(example.shape, generator=draws).to(example.device)
         return (example.float() + 0.1 * noise).to(example.dtype)

@@ -193,7 +193,7 @@ def _is_torch(guard: Any) -> bool:
 
 
 def past_ones(program: ExportedProgram, examples: Sequence[Any]) -> list[Any] | None:
-    """Larger examples, where torch took a size that depends on that of an input as the constant 1, like all ones.
+    """Larger examples, for programs where torch fixed a dependent size at 1, as it does with all ones.
 
     None if it did not, or if sizes up to `LONGEST` do not change that.
     """

@@ -1,4 +1,4 @@
-"""`.pt2` files of strangers: a graph of known operators, and tensors; what is more is refused before torch reads it.
+"""`.pt2` files of strangers: a graph of known operators, and tensors; anything more is refused before torch reads it.
 
 `torch.export.load` reads pickles, loads compiled code, evaluates the expressions of sizes, calls any function of torch
 by its name, and writes names of nodes and arguments into Python code that it executes.
@@ -47,7 +47,7 @@ def load(path: str | PathLike[str]) -> ExportedProgram:
     """The program of a file.
 
     Raises:
-        TorchImportError: for what torch does not read, and for what is more than tensors and known operators.
+        TorchImportError: for files that torch does not read, or that hold more than tensors and known operators.
     """
     try:
         with ZipFile(path) as archive:  # an older form, which torch tries last, is a pickle

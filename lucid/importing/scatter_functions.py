@@ -21,7 +21,7 @@ def index_reduce(
 
 
 def scatter_combined(x: Tensor, axis: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
-    """`scatter` of sums or products with what is there."""
+    """`scatter` that adds to the elements or multiplies them."""
     source = source if isinstance(source, Tensor) else ops.full(index.shape, source, x.dtype)
     cut = tuple(slice(0, size) for size in index.shape)
     return ops.scatter_reduce(x, axis, index, source[cut], {"add": "sum", "multiply": "prod"}[reduce])

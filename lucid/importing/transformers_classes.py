@@ -56,8 +56,8 @@ def read(folder: Path, task: str | None, architecture: str | None, trust_remote_
     """The model of a folder in float32, in evaluation mode; nothing is asked of the network.
 
     Raises:
-        TorchImportError: for a task that is unknown or not that of a class of the type, a class that transformers does
-            not have, code of the checkpoint's own without leave to run it, and what transformers does not read.
+        TorchImportError: for an unknown task or one without a class of the type, a class that transformers lacks, the
+            checkpoint's own code without leave to run it, and files that transformers does not read.
     """
     if task is not None and task not in _TASKS:
         raise TorchImportError(

@@ -29,7 +29,7 @@ _BATCH, _SOURCE = "batch_size", "encoder_sequence_length"
 
 
 class TorchEncoderDecoder(FromTransformers, EncoderDecoder):
-    """An encoder and a decoder with a cache that grows; what the decoder reads of the encoder is in the cache."""
+    """An encoder and a decoder with a cache that grows; the cache holds all that the decoder reads of the encoder."""
 
     encoder_program: Program
     cross_program: Program

@@ -16,7 +16,7 @@ _SAMPLES = 4000  # of an example: enough for the convolutions of sounds
 
 
 def input_specs(read: Checkpoint, known: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """The inputs that a checkpoint's own files describe, but for those that are given.
+    """The inputs that a checkpoint's files describe, except those that the caller gives.
 
     Raises:
         TorchImportError: for a class that needs others.
@@ -130,7 +130,7 @@ def _dtype(kind: TensorType) -> torch.dtype:
 
 
 def example_sizes(specs: Mapping[str, TensorType]) -> dict[str, int]:
-    """A number for each axis with a name, different ones, so that none are mixed up: few rows, and some length."""
+    """A different number for each named axis, so that none are mixed up: few rows, and some length."""
     sizes: dict[str, int] = {}
     for input_name, kind in specs.items():
         for axis, size in enumerate(kind.shape):

@@ -39,7 +39,7 @@ NOTHING = Cost()
 
 
 def cost_of(node: NodeProto, shapes: Shapes) -> Cost:
-    """The cost of one node; for an If that of the most expensive branch, for a loop that of one iteration."""
+    """The cost of one node; an If costs as much as its most expensive branch, a loop as much as one iteration."""
     inner = [sum((cost_of(n, shapes) for n in graph.node), NOTHING) for graph in subgraphs(node)]
     if inner:
         return max(inner, key=lambda cost: cost.flops)

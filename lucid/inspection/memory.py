@@ -24,7 +24,7 @@ class PeakMemory:
     or keeps freed memory in pieces, may take more.
 
     Args:
-        bytes: of what nodes compute and is still needed, outputs included; without weights and inputs.
+        bytes: of computed values that are still needed, outputs included; without weights and inputs.
         node: the node at which it is reached; empty for a model without nodes.
         unknown: how many values were not counted, since their shapes are not known.
     """

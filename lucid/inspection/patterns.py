@@ -64,12 +64,12 @@ def _of_floats(node: NodeProto, values: Values) -> bool:
 
 
 def _of_unguarded_floats(node: NodeProto, values: Values) -> bool:
-    """Whether no Where follows, by which an export puts NaN where the fault loses it."""
+    """Whether no Where follows that restores the NaN which the fault loses."""
     return _of_floats(node, values) and "Where" not in _readers(node, values)
 
 
 def _of_rows_read(node: NodeProto, values: Values) -> bool:
-    """Whether the rows of a softmax are read by other nodes than those of attention."""
+    """Whether nodes outside of attention read the rows of a softmax."""
     return _of_floats(node, values) and not _readers(node, values) & {"Where", "MatMul", "Squeeze", "Transpose"}
 
 

@@ -79,10 +79,13 @@ def write_page(
         title: its title.
         part: the model; its inputs are those of a tokenizer, or `pixel_values`. The page of SENTENCES shows
             `sentence_embedding` and, if there are, `attentions.0` and so on; for images without labels, the vector of
-            each image; the others read `logits`, or `start_logits` and `end_logits`. checkpoint: the folder with its
-            tokenizer or preprocessor. folder: where to write. options: `target` and `dtype` are obeyed. packages: npm's
-            folder node_modules with `PACKAGES`. labels: the names of the labels. several: whether several labels may be
-            right at once; their probabilities are sigmoids then.
+            each image; the others read `logits`, or `start_logits` and `end_logits`.
+        checkpoint: the folder with its tokenizer or preprocessor.
+        folder: where to write.
+        options: `target` and `dtype` are obeyed.
+        packages: npm's folder node_modules with `PACKAGES`.
+        labels: the names of the labels.
+        several: whether several labels may be right at once; their probabilities are sigmoids then.
 
     Raises:
         ValueError: for a target that is not for the CPU, and for a preprocessor that the page does not compute.

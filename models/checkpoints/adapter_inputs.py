@@ -227,7 +227,8 @@ def _read_apart(model: Module, folder: Path, weight: float) -> Adapter:
     """An adapter that only adds to weights of layers.
 
     PEFT also saves the tables and heads to which an adapter adds. They equal those of the model, so they replace
-    nothing."""
+    nothing.
+    """
     adapter = read_adapter(folder, weight)
     own, renamed = model.state_dict(), model.checkpoint.renamed if isinstance(model, Pretrained) else str
     changed = [key for key, array in adapter.saved.items() if not _equals(own.get(renamed(key)), array)]

@@ -1,7 +1,8 @@
 """Heads on decoders: states of tokens, classes of tokens and of texts, answers in a text.
 
 A model's file derives its classes from these, as `lucid.models.llama` does. A token sees only earlier ones, so the
-class of a text is read at its last token."""
+class of a text is read at its last token.
+"""
 
 from __future__ import annotations
 

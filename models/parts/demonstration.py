@@ -101,7 +101,8 @@ def read_images(model: type[Any], tiny: str, *sides: int) -> None:
     """The program of a model of images, ``python -m lucid.models.vision.vit FOLDER``: exported, compared with eager.
 
     It reads two random images, whose height and width are `sides` if the model takes any, and prints the shapes of its
-    outputs."""
+    outputs.
+    """
     reader = model.from_pretrained(checkpoint_folder(tiny))
     both, specs = SideBySide(reader), reader.input_specs()
     _, channels, *own = specs["pixel_values"].shape

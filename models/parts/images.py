@@ -1,7 +1,8 @@
 """Models of images: their inputs, classes of images, and masked image modeling, which restores hidden patches.
 
 SimMIM (Xie et al. 2022): a learned vector replaces each hidden patch, and one convolution turns each output token into
-the pixels of its patch."""
+the pixels of its patch.
+"""
 
 from __future__ import annotations
 

@@ -104,7 +104,8 @@ def ropes(options: Config, older: Mapping[str, str | float]) -> dict[str, Rope]:
     """The rotary positions of each type of layer.
 
     `older` has for each type the earlier name of the base, or the base that earlier versions always take. Their
-    rope_scaling applies to FULL."""
+    rope_scaling applies to FULL.
+    """
     longest, sections = options.whole("max_position_embeddings"), options.section("rope_parameters")
     ropes = {}
     for kind, name in older.items():

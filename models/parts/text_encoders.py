@@ -253,7 +253,8 @@ class MaskedLM(WithHead[C]):
     """Token ids (N, L) to the logits of the token at each place, (N, L, vocab_size).
 
     The output layer is the table of token vectors. As in transformers 5, a stored output layer whose numbers differ
-    from the table is used as it is."""
+    from the table is used as it is.
+    """
 
     head_task, head_keys = "fill-mask", (r"^lm_head\.dense\.weight",)
     table_key: ClassVar[str] = "embeddings.word_embeddings.weight"

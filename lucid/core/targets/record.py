@@ -70,7 +70,7 @@ class Missing:
     Args:
         kernels: names of ONNX ops, separated by spaces; ``*``: all that `but` does not name.
         types: names of element types; ``*``: all.
-        instead: what the runtime does without the kernel, or what its kernel does wrongly.
+        instead: what the runtime does without the kernel, or the fault of its kernel.
         until: the first release that has them.
         but: with ``*`` for the kernels, the ones that the runtime has.
         reason: the whole reason, instead of one composed of `types`, `kernels` and `instead`.
@@ -121,7 +121,7 @@ class Trial:
         standard: the standard ops that were compared; empty: all.
         release: of onnxruntime, where the runtime is one of its builds.
         run: whether the runtime was run at all; if not, a file without faults "may run".
-        verdict: what is known of a file without faults.
+        verdict: the facts about a file without faults.
     """
 
     name: str

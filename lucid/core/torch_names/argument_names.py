@@ -52,7 +52,7 @@ OURS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Device:
-    """Where torch would keep a tensor; Lucid's tensors are NumPy arrays, so it is always the CPU."""
+    """The device of a tensor in torch; Lucid's tensors are NumPy arrays, so it is always the CPU."""
 
     type: str = "cpu"
     index: int | None = None

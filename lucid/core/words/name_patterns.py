@@ -21,7 +21,7 @@ def names(pattern: str, key: str) -> bool:
 
 
 def named(option: str, patterns: str | Iterable[str], keys: Sequence[str]) -> dict[str, str]:
-    """By key the first pattern that matches it; keys that none matches are left out.
+    """By key the first pattern that matches it; keys that match no pattern are left out.
 
     Args:
         option: what has the patterns, for the message.

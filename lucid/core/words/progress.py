@@ -14,7 +14,7 @@ Advance: TypeAlias = Callable[[int], object]
 
 
 def unheard(done: int) -> None:
-    """An `Advance` that tells nobody."""
+    """An `Advance` that reports to nobody."""
 
 
 class Listener(Protocol):

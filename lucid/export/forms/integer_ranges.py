@@ -1,4 +1,6 @@
-"""The range of integers, as far as the ops tell that compute them: a runtime may compute small ones as float32."""
+"""The range of integers, as far as it follows from the ops that compute them: a runtime may compute small ones as
+float32.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _DEPTH = 8  # of the ops that are looked at
 
 
 def is_exact_as_float32(value: Value) -> bool:
-    """Whether float32 holds every integer that a value may be. Comparisons with one that it holds are exact, too."""
+    """Whether float32 holds every integer that a value may be. Comparisons with such an integer are exact as well."""
     low, high = range_of(value)
     return low > -_HELD and high < _HELD
 

@@ -1,9 +1,9 @@
 """Positions in 32 bits, for runtimes that compute 64-bit integers on the processor only.
 
 Masks, rotary tables and relative positions are computed from ranges, which are int64. Where a runtime computes those on
-the processor, a mask of L x S would be made there and copied to the device. So what positions are used for (a
-comparison, a cast, a lookup) takes them as int32: a Range of int32, and sums, products and lookups of it. The int64
-nodes are written only if something else reads them (`waits_for_use`).
+the processor, a mask of L x S would be made there and copied to the device. So the uses of positions (a comparison, a
+cast, a lookup) take them as int32: a Range of int32, and sums, products and lookups of it. The int64 nodes are written
+only if something else reads them (`waits_for_use`).
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def top_k_in_order(build: Builder, node: Node) -> tuple[Tensor, Tensor]:
 
 
 def _places_of_best(keys: Tensor, values: Tensor, node: Node) -> Tensor:
-    """The places of the best elements, of which the values are known; for others, which are no results, the size."""
+    """The positions of the best elements, whose values are known; for others, which are no results, the size."""
     axis, count = node.attributes["axis"] % keys.ndim, node.attributes["k"]
     last, size = take(values, np.asarray([count - 1]), axis), keys.shape[axis]
     better, equal = keys > last if node.attributes["largest"] else keys < last, keys == last

@@ -126,7 +126,7 @@ def _measure(path: Path, data: Path, provider: str, seconds: float, *, nodes: bo
 
 
 def forms_data(taken: Explanation) -> list[dict[str, Any]]:
-    """The form taken for each attention node, why the others were refused, and what was measured of them."""
+    """The form taken for each attention node, the reasons against the others, and their measured times."""
     return [
         {
             "node": title(d),

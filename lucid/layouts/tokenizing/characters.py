@@ -2,7 +2,8 @@
 
 `BertNormalizer` and `BertPreTokenizer` treat every character by itself: it is removed, is a space, is a word of its own
 (punctuation, Chinese), becomes others (lower case, without accents), or stays. So a table of all characters, made by
-running them, describes them."""
+running them, describes them.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 The operator BertTokenizer of onnxruntime-extensions 0.15 differs from the library `tokenizers` in words with unknown
 characters, in Korean, in special tokens within a text, and more. So it is not used. A table replaces each character
 (`characters.py`), and the operator WordpieceTokenizer finds the pieces of one word at a time. A word with an unknown
-piece becomes unknown."""
+piece becomes unknown.
+"""
 
 from __future__ import annotations
 

@@ -132,7 +132,9 @@ def _of_keys(call: Call, mask: Tensor) -> Tensor:
 
 
 def _stored(build: Builder, array: Array) -> Tensor:
-    """An array whose uses stay nodes: onnxruntime computes them when it loads the model, so the file holds none."""
+    """An array whose uses stay nodes: onnxruntime computes them when it loads the model, so the file does not store
+    them.
+    """
     return computed(build, build.name_of(array), TensorType(float32, array.shape))
 
 

@@ -1,7 +1,8 @@
 """Attention over the part of a buffer that is filled.
 
 The body of `buffered_attention` computes over the whole capacity, because the sizes of a body are known while tracing.
-The forms here find out when the model runs how much is filled: a step costs what is filled, however large the buffers.
+The forms here find out when the model runs how much is filled: a step costs as much as the filled part, however large
+the buffers.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def group_query(build: Builder, node: Node) -> Taken:
 
 
 def _refuse_options(call: BufferedCall) -> None:
-    """Leave to the next form what GroupQueryAttention does not compute."""
+    """Refuse options that GroupQueryAttention does not compute."""
     width = call.key_buffer.shape[3]
     refuse_scale(call.options.scale)
     if call.query.dtype != float32:

@@ -55,7 +55,7 @@ def _norm(build: Builder, x: Tensor) -> Tensor:
 
 
 def _reduced(build: Builder, x: Tensor, *ops: str) -> Tensor:
-    """A tensor reduced to one number, by one op or by two, the first of which reduces rows. Nothing is copied."""
+    """A tensor reduced to one number, by one op, or by two if rows are reduced first. Nothing is copied."""
     name = build.name_of(x)
     for op in ops[:-1]:
         name = build.op(op, name, np.array([-1]), keepdims=0)

@@ -2,8 +2,8 @@
 
 The `Attention` node reads a key head once for each query head that attends to it, and in a decode step that reading is
 most of its time. Here the query heads that read one key head are queries of a single head (Shazeer 2019, "Fast
-Transformer Decoding", section 3), so keys and values are read once. With more queries the products count more than the
-reading, and the mask of all heads' queries costs what is saved.
+Transformer Decoding", section 3), so keys and values are read once. With more queries, the products cost more than
+reading the keys, and the mask of all heads' queries takes as long as is saved.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def _step(build: Builder, call: Call) -> tuple[Operand, ...]:
 
 
 def _of_groups(mask: Tensor, kv_heads: int, groups: int) -> Tensor:
-    """The mask (1, S) or (N, 1 or H, 1, S) of a query as that of the heads of each group, (N, 1 or H_kv, groups, S)."""
+    """The mask (1, S) or (N, 1 or H, 1, S) of a query, rearranged for the heads of each group: (N, 1 or H_kv, groups,
+    S).
+    """
     while mask.ndim < 4:
         mask = unsqueeze(mask, 0)
     n, heads, _, keys = mask.shape

@@ -279,7 +279,7 @@ def _capped_scores(call: Call, limits: Limits) -> Plan:
 
 
 def _scores_with_sinks(call: Call, limits: Limits) -> Plan:
-    """Products where each row has one more score, of which no operator knows."""
+    """Products where each row has one more score, which no operator takes."""
     if call.sinks is None:
         refuse("no sinks")
     refuse_common(call)
@@ -301,7 +301,7 @@ def _capped_rows(call: Call) -> tuple[int, ...]:
 
 
 def _refuse_unfit_for_products(call: Call, limits: Limits) -> None:
-    """Refuse what products do not compute, and what the node computes as fast."""
+    """Refuse calls that products do not compute, and those that the node computes as fast."""
     _refuse_many_heads(call, limits)
     _refuse_fewer(
         limits, call.queries, _least_shared(call), f"{call.queries} queries are too few to be shared by threads"

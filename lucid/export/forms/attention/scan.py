@@ -50,7 +50,7 @@ class Blocks:
 
 
 def blocks_of(build: Builder, output: TensorType, length: Dim) -> Blocks:
-    """The blocks of a length. What layers share is emitted here, outside of their branches.
+    """The blocks of a length. Nodes that layers share are emitted here, outside of their branches.
 
     So it is computed for a length of 0 too, though nothing reads it, and onnxruntime refuses to divide by 0.
     """
@@ -91,8 +91,8 @@ def _size(build: Builder, name: str, vector: str) -> Dim:
 
 
 def of_any_length(build: Builder, call: Call, plan: Plan, output: TensorType) -> Operand:
-    """All scores at once up to the limit of a plan, blocks beyond, chosen when the model runs. What layers share is
-    emitted outside of the branches.
+    """All scores at once up to the limit of a plan, blocks beyond, chosen when the model runs. Nodes that layers share
+    are emitted outside of the branches.
     """
     length, multiplied = call.queries, plan.each != NODE
     assert isinstance(length, Dim)
