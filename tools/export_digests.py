@@ -45,8 +45,8 @@ def cases() -> Iterator[tuple[str, Callable[[], Graph]]]:
 def trace_of(sample: Sample, dtype: lucid.DType) -> Graph:
     """The graph of a single op; its inputs are those of the graph."""
 
-    def model(*arrays: lucid.Tensor) -> object:
-        rest = iter(arrays)
+    def model(*given: lucid.Tensor) -> object:  # whose name is in the digests
+        rest = iter(given)
         return sample.op(*(None if a is None else next(rest) for a in sample.inputs), **sample.attributes)
 
     arrays = [a for a in (*sample.inputs, *sample.carriers) if a is not None]

@@ -29,9 +29,12 @@ def run(options: Serve) -> int:
         os.environ[KEY] = _key(options.key_file)
     check_address(options.host, options.port)
     source = exported_source(options, options.task, providers)
-    chosen = {"name": options.name or source.name, "providers": providers, "origins": options.cors_origin}
-    chosen["adapter"] = source.adapter and str(source.adapter)
-    of_application = values_of(options, ApplicationOptions) | chosen
+    of_application = values_of(options, ApplicationOptions) | {
+        "name": options.name or source.name,
+        "providers": providers,
+        "origins": options.cors_origin,
+        "adapter": source.adapter and str(source.adapter),
+    }
     settings = Settings(str(source.folder), of_application, Limits(**limits), **values_of(options, ProcessOptions))
     app = make(settings)
     if options.task not in (None, app.state.model.task):
