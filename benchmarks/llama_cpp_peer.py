@@ -60,10 +60,10 @@ class LlamaCppDecoding(Decoding):
 def _batch(ids: Array, start: int) -> Any:
     """Tokens (N, L) of N sequences from a position on, with logits after the last of each."""
     length = ids.shape[1]
-    made = cpp.llama_batch_init(ids.size, 0, 1)
-    made.n_tokens = ids.size
+    batch = cpp.llama_batch_init(ids.size, 0, 1)
+    batch.n_tokens = ids.size
     for place, token in enumerate(ids.reshape(-1).tolist()):
-        made.token[place], made.pos[place] = token, start + place % length
-        made.n_seq_id[place], made.seq_id[place][0] = 1, place // length
-        made.logits[place] = place % length == length - 1
-    return made
+        batch.token[place], batch.pos[place] = token, start + place % length
+        batch.n_seq_id[place], batch.seq_id[place][0] = 1, place // length
+        batch.logits[place] = place % length == length - 1
+    return batch
