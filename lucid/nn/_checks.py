@@ -13,7 +13,7 @@ def check_positive(where: str, **sizes: int) -> None:
 
 
 def check_row(where: str, name: str, row: int | None, rows: int) -> int | None:
-    """The row, counted from the first one; ValueError for what is no row."""
+    """The row, counted from the first one; ValueError for anything but a row."""
     if row is None:
         return None
     if not is_whole(row) or not -rows <= row < rows:

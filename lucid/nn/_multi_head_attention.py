@@ -310,7 +310,7 @@ def attend(
 def attend_after(
     projections: Projections, query: Tensor, cache: Cache, *, batch_first: bool
 ) -> tuple[Tensor, Cache | None]:
-    """Causal self-attention of new positions (N, L, E) after those of a cache, and the cache with them."""
+    """Causal self-attention of new positions (N, L, E) after those in a cache, and the extended cache."""
     x, *_ = _batch_first(query, query, query, batch_first)
     _check_inputs(x, x, x, projections)
     q, (k, v) = projections.project_query(x), projections.project_memory(x, x)

@@ -37,7 +37,7 @@ def _other_lengths(own: Set[str], keys: Set[str], missing: set[str], unexpected:
 
 
 def _lengths(keys: Set[str]) -> dict[str, int]:
-    """How many layers each list of them has, by its path, where none is left out."""
+    """The number of layers in each complete list of layers, by its path."""
     places: dict[str, set[int]] = {}
     for key in keys:
         parts = key.split(".")

@@ -121,7 +121,8 @@ class EncoderDecoder(Module):
         raise NotImplementedError(f"{type(self).__name__} has no logits(): define it with the output layer")
 
     def empty_cache(self, encoder_hidden_states: Tensor, capacity: int | None = None) -> list[EncoderDecoderCache]:
-        """The cache before the first token: keys and values of the encoder's output (N, S, E), none of the decoder.
+        """The cache before the first token: keys and values of the encoder's output (N, S, E), and none for the
+        decoder.
 
         The decoder's cache grows, or consists of buffers of a capacity.
         """

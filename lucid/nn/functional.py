@@ -227,7 +227,8 @@ def embedding_bag(
         padding_idx: an index that counts for nothing.
 
     Raises:
-        ValueError: for another mode, offsets of bags or none of a row, and factors of another mode than "sum".
+        ValueError: for an unknown mode, offsets that are no row or missing where they are needed, and factors in a mode
+            other than "sum".
     """
     if mode not in ("mean", "sum", "max") or (per_sample_weights is not None and mode != "sum"):
         raise ValueError(f"embedding_bag: mode is {mode!r}, expected mean, sum or max; per_sample_weights need sum")

@@ -86,7 +86,7 @@ class TiedEmbedding(Embedding):
 
 
 class EmbeddingBag(Module):
-    """A table of vectors, and the mean, sum or maximum of those of each bag of indices; see `F.embedding_bag`."""
+    """A table of vectors, and the mean, sum or maximum of the vectors in each bag of indices; see `F.embedding_bag`."""
 
     @torch_names_and("device", "scale_grad_by_freq", "sparse")
     def __init__(

@@ -188,7 +188,9 @@ class CosineEmbeddingLoss(MarginRankingLoss):
 
 @dataclass(eq=False, repr=False)
 class TripletMarginLoss(_Loss):
-    """The distance of a positive less that of a negative, and a margin: `F.triplet_margin_loss` with these options."""
+    """The distance to a positive minus the distance to a negative, plus a margin: `F.triplet_margin_loss` with these
+    options.
+    """
 
     compute = losses.triplet_margin_loss
     margin: float = 1.0

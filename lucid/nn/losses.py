@@ -429,7 +429,7 @@ def in_batch_contrastive_loss(
         x: vectors (N, d).
         positives: (N, d) what belongs to each.
         negatives: (M, d) vectors that belong to none.
-        scale: what cosines are multiplied by, the inverse of a temperature.
+        scale: the factor of the cosines, the inverse of a temperature.
         symmetric: whether the mean is taken with the loss of each positive's own x among all of x.
 
     Raises:

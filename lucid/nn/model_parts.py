@@ -65,7 +65,7 @@ def carried_outputs(outputs: Sequence[str]) -> dict[str, int]:
 
 
 class Alternative(NamedTuple):
-    """What is computed instead of a part where a boolean input of it is false, from the same inputs."""
+    """The function that replaces a part, on the same inputs, where a boolean input is false."""
 
     condition: str
     function: Callable[..., Any]
@@ -77,8 +77,8 @@ class ModelPart(NamedTuple):
     With `otherwise` an input chooses between two functions, whose results have the same structure.
 
     `sizes` are values of the symbolic sizes with which it can be compared on random inputs, where positions are 0 or 1;
-    None where any will do. `draw` gives values of inputs for such a comparison; what it does not give is random. For a
-    part with a cache, `steps` gives runs that follow each other, from the length of the first one.
+    None where any will do. `draw` gives values of inputs for such a comparison; inputs that it does not give are
+    random. For a part with a cache, `steps` gives runs that follow each other, from the length of the first one.
     """
 
     function: Callable[..., Any]

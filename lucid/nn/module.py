@@ -198,7 +198,7 @@ class Module:
             return self.forward(*args, **kwargs)
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        """The default inputs to trace with, by argument name; empty for a module that has none."""
+        """The default inputs to trace with, by argument name; empty for a module without known inputs."""
         return {}
 
     def file_notes(self) -> Mapping[str, str]:
@@ -232,7 +232,7 @@ class Module:
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly inside, those in lists and dicts under ``list.0`` and ``dict.key``.
 
-        What a module has under the name "" has the module's own name, as the weight to which an `nn.LoRA` adds.
+        A child under the name "" has the module's own name, such as the weight to which an `nn.LoRA` adds.
         """
         for name, value in vars(self).items():
             if isinstance(value, (Module, list, tuple, dict)):  # most are not: tensors and options

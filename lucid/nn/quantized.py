@@ -129,7 +129,7 @@ def embedding(
 
 
 def rows_of(weight: W, start: int, stop: int, suffix: str) -> W:
-    """Some rows of a weight as a weight; its name in an exported model is that of the whole weight plus the suffix."""
+    """Some rows of a weight as a weight; its name in an exported model is the whole weight's name plus the suffix."""
     if isinstance(weight, WeightModule):
         return weight.slice_rows(start, stop, suffix)
     return cast(W, weight[start:stop].named_after(weight, suffix))
@@ -232,7 +232,7 @@ class Int8Weight(WeightModule):
         return ops.int8_embedding(indices, self.codes, self.scales)
 
     def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
-        """These rows as a weight of their own, whose inputs are rounded like those of the whole weight."""
+        """These rows as a separate weight; its inputs are rounded as for the whole weight."""
         rows = copy.copy(self)
         rows.shape = (stop - start, self.shape[1])
         rows.codes, rows.scales = (whole[start:stop].named_after(whole, suffix) for whole in (self.codes, self.scales))

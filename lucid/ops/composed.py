@@ -33,7 +33,7 @@ def trunc(x: Tensor) -> Tensor:
 
 @function
 def frac(x: Tensor) -> Tensor:
-    """What `trunc` leaves of each element."""
+    """The part of each element that `trunc` drops."""
     return sub(x, trunc(x))
 
 

@@ -20,7 +20,7 @@ _BACKENDS = "einops._backends"
 
 
 class _Methods:
-    """What einops asks of a backend; sizes may be symbolic while tracing."""
+    """The methods that einops asks of a backend; sizes may be symbolic while tracing."""
 
     framework_name = "lucid"
 

@@ -82,7 +82,7 @@ def _parsed(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
 
 
 def _diagonals(equation: str, x: Tensor, names: str) -> tuple[Tensor, str]:
-    """Where a tensor has two axes of one name, the elements with the same index in both, along one axis."""
+    """A tensor in which two axes of one name are replaced by their diagonal."""
     for name in dict.fromkeys(names):
         while names.count(name) > 1:
             first, second = names.index(name), names.rindex(name)

@@ -189,7 +189,7 @@ class Op(Generic[P, R]):
         return known
 
     def _origin(self, tensors: Sequence[Tensor | None]) -> Origin | None:
-        """The name of a result that is computed while tracing from one parameter, or what was taken from one, alone.
+        """The name of a result that is computed while tracing from one parameter, or from a part of one, alone.
 
         So ``weight + 1`` is called ``weight.add(1)`` in the exported model, not ``constant``.
         """

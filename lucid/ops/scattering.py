@@ -284,7 +284,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 
 @function
 def put_at(x: Tensor, index: Any, value: TensorLike, add: bool = False) -> Tensor:
-    """x with a value at x[index], or added to what is there; the value broadcasts to x[index].
+    """x with a value at x[index], in place of the elements or added to them; the value broadcasts to x[index].
 
     The value takes the element type of x, as in torch's ``x[index] = value``. Of several values for one place the last
     one stays; with `add` all of them are added. A mask of the first axes takes one value for each of its true elements,

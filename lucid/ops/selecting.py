@@ -43,7 +43,7 @@ def kthvalue(x: Tensor, k: Size, axis: int = -1, keepdims: bool = False) -> Orde
 
 
 def _ranked(name: str, x: Tensor, k: Size, axis: int, keepdims: bool, missing: Tensor | None = None) -> Ordered:
-    """The k-th smallest elements and their indices, or NaN and that of the first NaN where one is `missing`."""
+    """The k-th smallest elements and their indices; where a NaN is `missing`, NaN and the index of the first one."""
     size = x.shape[normalize_axis(name, axis, x.ndim)] if x.ndim else 1
     if isinstance(k, int) and (k < 1 or (isinstance(size, int) and k > size)):
         raise ValueError(f"{name}: element {k} of {size} along axis {axis} of {x.spec}, expected 1 to {size}")

@@ -30,7 +30,7 @@ class Blocks:
         zeros: (N, B) uint8: the code of 0 in each block; None if it is the middle one, 2^(bits-1), in all.
         bits: 4 or 8.
         block: how many codes share a scale.
-        minimums: (N, B) float32: what the code 0 stands for in each block, in the place of zeros.
+        minimums: (N, B) float32: the number of code 0 in each block, in place of zeros.
 
     Raises:
         ValueError: for bits and blocks that do not exist, codes of more bits, arrays that do not fit, scales and
@@ -105,7 +105,9 @@ class Blocks:
 
 
 def joined(parts: Sequence[Blocks]) -> Blocks:
-    """The rows of several weights as one weight. All have the same bits and blocks; all have zeros, or none has."""
+    """The rows of several weights as one weight. All have the same bits and blocks; either all have zeros or none
+    does.
+    """
     zeros = [part.zeros for part in parts if part.zeros is not None]
     codes, scales = (np.concatenate(arrays) for arrays in ([p.codes for p in parts], [p.scales for p in parts]))
     return replace(parts[0], codes=codes, scales=scales, zeros=np.concatenate(zeros) if zeros else None)
@@ -136,7 +138,7 @@ def check_format(what: str, bits: int, block: int) -> None:
 
 
 def middle(bits: int) -> int:
-    """The code of 0 where none is given."""
+    """The code of the number 0 if there are no zeros."""
     return 1 << (bits - 1)
 
 

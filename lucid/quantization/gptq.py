@@ -77,7 +77,7 @@ def gptq(
         weight: (N, K).
         hessian: X^T X (K, K), as `Hessian` sums it; its unit does not matter.
         bits, block, symmetric: as for `rtn`.
-        damping: what is added to the diagonal, as a share of its mean: few inputs say little about what others do.
+        damping: what is added to the diagonal, as a share of its mean: few inputs say little about others.
 
     Raises:
         ValueError: as `rtn`; for a Hessian of another shape, with NaN or infinity, or that is no X^T X: not

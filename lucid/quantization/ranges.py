@@ -80,12 +80,12 @@ def percentile(seen: Histogram, percent: float = 99.99) -> tuple[float, float]:
 
 
 def entropy(seen: Histogram) -> tuple[float, float]:
-    """The range from -t to t, as far as there are numbers, whose codes tell the most about the numbers.
+    """The range from -t to t, limited to existing numbers, whose codes keep the most information.
 
     For each t, P is the histogram of the sizes up to t, those beyond it being counted in the last bin. Q is the same
     without those beyond it, in 128 parts of one width, over each of which the counts are spread evenly where there were
     any. The t with the least Kullback-Leibler divergence of Q from P is taken (Migacz, "8-bit inference with TensorRT",
-    2017). Where P has numbers and Q has none the divergence is infinite.
+    2017). Where P has numbers and Q does not, the divergence is infinite.
     """
     half = BINS // 2
     sizes = seen.counts[half:] + seen.counts[half - 1 :: -1]

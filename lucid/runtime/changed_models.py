@@ -49,7 +49,7 @@ def at_level_0(model: Model) -> tuple[onnx.ModelProto | bytes, dict[str, str]] |
 
 
 def with_inner_values(model: Model, values: Sequence[str]) -> tuple[onnx.ModelProto | bytes, dict[str, str], list[str]]:
-    """A copy with outputs for those of the wanted values that the model computes; its config, and their names.
+    """A copy with outputs for the wanted values, as far as the model computes them; its config, and their names.
 
     Raises:
         ModelError: as `Session`, for a file.

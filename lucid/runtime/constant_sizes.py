@@ -1,8 +1,8 @@
 """How many elements a model's nodes compute from constants alone, however these are written, by rules for each op.
 
 onnxruntime computes such nodes when it loads a model, and onnx when it infers shapes. Here only shapes are computed,
-and the few numbers that become shapes or bounds: those of `Constant` in each of its forms, of initializers, dense or
-sparse, of the model and of branches and bodies, and what arithmetic makes of them.
+and the few numbers that become shapes or bounds: from `Constant` in each of its forms, from dense or sparse
+initializers of the model, its branches and bodies, and from arithmetic on these.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Tensor data outside the file (ONNX IR, "External Tensor Data") must be inside the model's folder. onnxruntime itself
 rejects `..` and symbolic links but follows a hard link, and its checks have changed between versions.
 
-What the model computes is not checked: a model is a program and may take any time and memory when it runs. What it
-demands when it is loaded is counted where that is exact (`demands.py`).
+The computation of the model is not checked: a model is a program and may take any time and memory when it runs. Its
+demands at loading are counted where that is exact (`demands.py`).
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def _check_external(tensor: TensorProto, bulk: int, path: Path, named: dict[str,
 def _check_place(
     tensor: TensorProto, path: Path, location: str, data: range, named: dict[str, dict[str, range]]
 ) -> None:
-    """Refuse another place than that of the tensor of this name in a safetensors file, which may be a newer one."""
+    """Refuse a place other than that of the named tensor in a safetensors file, which may have been replaced."""
     if location not in named:
         try:
             named[location] = {name: place for name, (_, _, place) in places(path.parent / location).items()}

@@ -25,7 +25,7 @@ def check_installation() -> None:
     """Make sure that exactly one onnxruntime wheel is installed.
 
     Raises:
-        ProviderError: for none, or two that overwrite each other's files.
+        ProviderError: for no installation, or two that overwrite each other's files.
     """
     installed = wheels()
     if len(installed) > 1:
@@ -85,7 +85,7 @@ def memory(provider: str) -> str:
 
 
 def available() -> list[str]:
-    """The providers that this onnxruntime was built with, and that of a plugin with a device, by full name."""
+    """The providers that this onnxruntime was built with, and those of plugins with a device, by full name."""
     return [*([WEBGPU] if plugin_devices() else []), *onnxruntime.get_available_providers()]
 
 

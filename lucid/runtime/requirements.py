@@ -111,7 +111,7 @@ _LOOKUPS = ("Gather", "GatherBlockQuantized")
 
 def table_rows(model: onnx.ModelProto) -> dict[str, int]:
     """The number of rows of the smallest table that each input indexes, stored or an input itself, as weights of a
-    training step are; inputs that index none are left out.
+    training step are; inputs that index no table are left out.
 
     Args:
         model: with or without the data of its weights.

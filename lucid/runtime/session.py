@@ -200,7 +200,7 @@ class Session:
         return ""
 
     def _empty(self, arrays: Mapping[str, Array]) -> str:
-        """Which input is empty, and what to do; an empty text if none is."""
+        """The message about an empty input; an empty text if none is."""
         for name, (_, shape) in self.inputs.items():
             for axis, (size, count) in enumerate(zip(shape, arrays[name].shape, strict=True)):
                 if not count:

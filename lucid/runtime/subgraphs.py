@@ -1,4 +1,4 @@
-"""The graphs and nodes inside those of a model: branches of If, bodies of Loop and Scan."""
+"""The graphs and nodes inside a model's graphs and nodes: branches of If, bodies of Loop and Scan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
 
 
 def nodes_inside(nodes: Iterable[NodeProto]) -> list[NodeProto]:
-    """Nodes, each followed by those of its branches and bodies."""
+    """Nodes, each followed by the nodes in its branches and bodies."""
     inside: list[NodeProto] = []
     waiting = list(nodes)[::-1]
     while waiting:

@@ -1,4 +1,4 @@
-"""The nodes of a file matched with those of an export: in their order, or by name where the file has other nodes."""
+"""The nodes of a file matched with an export's: in their order, or by name where the file has other nodes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class _Scope:
         return None if self._outer is None else self._outer.tensor(name)
 
     def body(self, title: str, attribute: str, graph: onnx.GraphProto) -> _Scope:
-        """What the body of one of the nodes sees."""
+        """The matched values that the body of a node sees."""
         return _Scope(graph, graph.initializer, self._weights, self._title, self, f"{title}/{attribute}")
 
 

@@ -37,11 +37,11 @@ def original_parity(
 
     None where Lucid read the checkpoint, and for a file of two branches.
 
-    Texts are padded on the right, so that each position attends to a token: the result of one that attends to none is
-    not defined.
+    Texts are padded on the right, so that each position attends to a token: the result of a query without keys is not
+    defined.
 
     Args:
-        model: what was exported, in float32 and not quantized.
+        model: the exported model, in float32 and not quantized.
         part: the part of it. The file may have more outputs, which are not compared.
         exported: the file, or the model in memory.
         rtol, atol: as for `assert_parity`.

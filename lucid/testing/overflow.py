@@ -1,4 +1,4 @@
-"""Where a model's numbers exceed what half precision holds, measured on data."""
+"""The layers whose numbers exceed half precision, measured on data."""
 
 from __future__ import annotations
 

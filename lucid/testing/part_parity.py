@@ -1,4 +1,4 @@
-"""A part of a model compared with what was exported of it."""
+"""A part of a model compared with its export."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def part_parity(
     """The report of `assert_parity` for a part of a model, whether or not the results agree.
 
     A part with a cache is also run step by step: a prompt, and tokens after it with the cache that the file itself
-    returned. Where the exported model chooses a branch by a size, some run reaches each branch.
+    returned. If the exported model chooses a branch by a size, some run reaches each branch.
 
     Args:
-        part: what was exported. Where an input chooses between two functions, both are compared.
+        part: what was exported. If an input chooses between two functions, both are compared.
         exported: the model, or its path.
         options: how it was exported.
         providers, sizes, rtol, atol: as for `assert_parity`; by default the part's own sizes.

@@ -195,7 +195,7 @@ class ParityReport:
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
-        """What was left out for the time it takes, as lines."""
+        """The checks that were left out for their time, as lines."""
         if not self.branches_not_run:
             return []
         where = ", ".join(self.branches_not_run)

@@ -54,7 +54,7 @@ class Loaded(NamedTuple):
 
 
 def load(exported: ModelOrPath, graph: Graph, providers: Sequence[str] | None, target: Target | str = "any") -> Loaded:
-    """Load what was exported of a graph."""
+    """Load the export of a graph."""
     exact, config = in_float32(exported, graph)
     compared = exact
     cut_at: dict[str, Result] = {}
@@ -145,7 +145,7 @@ class _Eager(NamedTuple):
     rounded: bool
 
     def run(self, number: int, run: _Run, before: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-        """The inputs of a run, some of which the step before gave, and the results."""
+        """The inputs of a run, some of them from the step before, and the results."""
         draw: Draw | Mapping[str, Array] | None = self.draw
         if run.step is not None and run.steps is not None:
             first = run.step is run.steps.runs[0]

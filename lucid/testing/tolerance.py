@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def share(self) -> float:
-        """The error as a share of what is allowed, at the worst element: more than 1 fails."""
+        """The error as a share of the allowed one, at the worst element: more than 1 fails."""
         return 0.0 if self.error == 0 else self.error / self.allowed if self.allowed else np.inf
 
     def __str__(self) -> str:

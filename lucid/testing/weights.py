@@ -89,7 +89,7 @@ def _accuracy_level(model: onnx.ModelProto, metadata: Mapping[str, str], default
 
 @phase("comparing weights")
 def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected: Lowered | str) -> WeightReport:
-    """Compare all initializers and nodes of a file with those of an export.
+    """Compare all initializers and nodes of a file with an export's.
 
     Args:
         exported: the file, or a model with its data.
@@ -175,7 +175,9 @@ def _run(jobs: Sequence[_Job], assembled: Assembled) -> list[DifferentWeight | s
 
 
 def _compared(job: _Job, assembled: Assembled) -> DifferentWeight | str | None:
-    """How an initializer of a file differs from that of the export; why it cannot be compared; None if it is equal."""
+    """The difference between an initializer of a file and the export's; why it cannot be compared; None if it is
+    equal.
+    """
     header, data = job.tensor, job.data
     array, expected = assembled.initializers[job.wanted], assembled.header(job.wanted)
     name, shape = header.name, list(header.dims)

@@ -105,7 +105,7 @@ def _packed(node: Node, uses: Uses) -> Tensor | None:
 
 
 def _side_by_side(value: Value) -> Tensor | None:
-    """What (N, H, L, d) was split from, (N, L, H * d)."""
+    """The tensor (N, L, H * d) from which (N, H, L, d) was split."""
     if (turned := made_by(value, rotary_embedding)) is not None and turned.attributes.get("heads") is None:
         inner = _side_by_side(operand(turned))
         rest: list[Any] = [None if each is None else Tensor.from_value(each) for each in turned.inputs[1:]]
@@ -124,7 +124,7 @@ def _side_by_side(value: Value) -> Tensor | None:
 
 
 def _masks(named: Mapping[str, Tensor], attributes: Attributes) -> dict[str, Any]:
-    """A boolean mask as options by position, a mask of keys (N, S), and what is left of it."""
+    """A boolean mask as options by position, a mask of keys (N, S), and the rest of it."""
     mask, query, key = named.get("mask"), named["query"], named["key"]
     if mask is None or mask.dtype.kind != "bool":
         return {}

@@ -1,8 +1,8 @@
 """Ranges of the integers in a graph: which rows of tables they index, and how long a sequence the tables allow.
 
 Ranges of integers are propagated through the graph twice, for given sizes: forward, from constants and `arange` to what
-a value can be; and backward, from the size of a table to what an input may be. An op that is not known here gives no
-range, and asks for none.
+a value can be; and backward, from the size of a table to what an input may be. An unknown op gives no range and needs
+none.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A value is followed from positions, tables and triangles through comparisons and arithmetic: it is a number, a sum
 a * query + b * key + c of positions, or a band, which holds one number where low <= key - query <= high and another one
-elsewhere. What is not understood is None.
+elsewhere. Anything else is None.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _evaluated(node: Node, elements: Sequence[Element]) -> Element:
 
 
 def _computed(operands: Sequence[Any], compute: Any) -> Band | Element | None:
-    """What an operation by elements makes of bands and numbers: a band, if all places outside get one number."""
+    """The result of an elementwise operation on bands and numbers: a band, if all places outside get one number."""
     bands = [each for each in operands if isinstance(each, Band)]
     choices = [(each.inside, each.outside) if isinstance(each, Band) else (each, each) for each in operands]
     inside = compute(*(first for first, _ in choices))

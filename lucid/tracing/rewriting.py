@@ -92,7 +92,7 @@ def keeps_matrices(node: Node) -> bool:
 
 
 def swapped(value: Value) -> Tensor:
-    """A value with its last two axes exchanged: what it was transposed from, where it was."""
+    """A value with its last two axes exchanged: the tensor before a transposition, if there was one."""
     if (node := made_by(value, *_SHAPED)) is not None and keeps_matrices(node):
         inner = swapped(operand(node))
         return regrouped(inner, value.type.shape[:-2])
@@ -117,7 +117,7 @@ def regrouped(x: Tensor, leading: Shape) -> Tensor:
 
 
 def opposite(condition: Tensor) -> Tensor:
-    """Where a condition does not hold."""
+    """The negation of a condition."""
     node = made_by(condition.to_value(), logical_not)
     return logical_not(condition) if node is None else Tensor.from_value(operand(node))
 

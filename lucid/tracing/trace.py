@@ -161,7 +161,7 @@ def _arguments(
 
 
 def with_known_inputs(model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Arguments by name, with those that a module knows by itself where none is given, in the order of its forward."""
+    """Arguments by name, in the order of the module's forward; missing ones are those that the module knows itself."""
     arguments = dict(kwargs or {})
     if inputs or not isinstance(model, Module):
         return arguments
@@ -254,7 +254,7 @@ def _check_origin(graph: Graph) -> None:
 def outputs_of(result: Any, model: Model | None = None) -> dict[str, Tensor]:
     """The tensors that a model returned by name: ``output``, ``output_0`` in a list or tuple, the key in a dict.
 
-    A module that has `output_names` gives them these, a step of a decoder those of its cache.
+    `output_names` of a module names them; a step of a decoder adds the names of its cache.
 
     Raises:
         TypeError: for anything else in it, and if there are none.

@@ -3,7 +3,7 @@
 It is replaced only where the op computes the same. In a query that sees no key they differ: the op gives 0, a softmax
 of lowest numbers the mean of all values. So conditions become masks of the op where each query certainly sees a key,
 and otherwise numbers that hide keys but do not exclude them. A softmax of -inf gives NaN there, which nobody wants to
-keep. What is nearly attention stays as it is, with a remark that says what to write.
+keep. Code that is nearly attention stays as it is, with a remark that says what to write.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _table_bounds(graph: Graph) -> set[Bound]:
 
 
 class _WrittenAttention:
-    """The rule for the product of weights and values, and what it has to say."""
+    """The rule for the product of weights and values, and its remarks."""
 
     def __init__(self) -> None:
         self.remarks: list[Remark] = []
@@ -209,7 +209,7 @@ def _holds(value: Value, dtype: DType) -> bool:
 
 
 def _chosen(node: Node) -> tuple[Tensor, Value, float | None]:
-    """Of a `where`: the condition, what is chosen where it holds, and the number elsewhere; or turned round."""
+    """Of a `where`: the condition, the value where it holds, and the number elsewhere; or turned round."""
     condition, inner, other = (operand(node, place) for place in range(3))
     seen = Tensor.from_value(condition)
     if (elsewhere := _everywhere(inner)) is not None and _everywhere(other) is None:
@@ -226,7 +226,7 @@ def _everywhere(value: Value) -> float | None:
 
 
 def _scores(value: Value, uses: Uses, reads: int = 1) -> _Scores | None:
-    """What scores are made of, which are read so often; None if there is no product in them, or others use them."""
+    """The parts of scores that are read so often; None if there is no product in them, or others use them."""
     if not isinstance(value, Result) or uses[id(value)] != reads:
         return None
     node = value.node
@@ -259,7 +259,7 @@ def _scores(value: Value, uses: Uses, reads: int = 1) -> _Scores | None:
 
 
 def _of_matrices(product_: Node) -> bool:
-    """Whether both operands of a product are matrices, and none is a vector."""
+    """Whether both operands of a product are matrices."""
     return operand(product_).type.rank >= 2 and operand(product_, 1).type.rank >= 2
 
 
@@ -268,7 +268,7 @@ def _alike(inner: Value, value: Value) -> bool:
 
 
 def _terms(node: Node) -> Iterator[tuple[Value, Tensor]]:
-    """Both ways to read a sum, as scores and what is added to them."""
+    """Both ways to read a sum as scores and a mask that is added."""
     if node.op is add:
         yield operand(node), Tensor.from_value(operand(node, 1))
         yield operand(node, 1), Tensor.from_value(operand(node))
@@ -291,7 +291,7 @@ def _multiplied(node: Node, uses: Uses) -> _Scores | None:
 
 
 def _factor(node: Node) -> tuple[Value, float | None]:
-    """What a product or quotient multiplies by a number, and the number."""
+    """The tensor that a product or quotient multiplies by a number, and the number."""
     left, right = operand(node), operand(node, 1)
     divisor = number(right)
     if node.op is true_div:
@@ -420,7 +420,7 @@ class _Condition:
 def _mask(
     masks: Sequence[_Mask], weights: _Weights, batch: Shape, lengths: tuple[Size, Size], dtype: DType
 ) -> tuple[Tensor | None, dict[str, Any]]:
-    """The mask of attention and its options by position, for what masks do with scores of this type."""
+    """The mask of attention and its options by position, for scores of this type."""
     steps = [(mask, _condition(mask, lengths, dtype)) for mask in masks]
     steps = [(mask, each) for mask, each in steps if each is None or each.interval != EVERYWHERE]
     terms = [raised(_fitted(mask.term, mask.leading, batch)) for mask, each in steps if each is None]
@@ -447,7 +447,7 @@ def _mask(
 
 
 def _in_order(steps: Sequence[tuple[_Mask, _Condition | None]], batch: Shape, dtype: DType) -> Tensor:
-    """What the steps of masking make of scores of 0, where a single one that hides a key does not exclude it."""
+    """The result of the steps of masking on scores of 0, if a single step that hides a key does not exclude it."""
     joint, zero, hidden = None, Tensor(np.zeros((), dtype.numpy)), next_to_lowest(dtype)
     for mask, condition in steps:
         if condition is None:

@@ -26,7 +26,7 @@ class Softmax(NamedTuple):
 def written_softmax(value: Value, uses: Uses) -> Softmax | None:
     """The softmax whose result a value is.
 
-    Where exp(x) of a large x is infinite, what is written gives NaN, which nobody wants to keep.
+    If exp(x) of a large x is infinite, the written code gives NaN; the op does not.
     """
     if (node := made_by(value, softmax)) is not None:
         return _unshifted(operand(node), uses) if _is_last(node.attributes.get("axis", -1), value) else None

@@ -225,7 +225,7 @@ class MultiHeadAttention(Module):
 
     @scoped
     def step(self, query: Tensor, cache: Cache) -> tuple[Tensor, Cache | None]:
-        """Causal self-attention of new positions after those of a cache (`nn.KeyValueCache`, `nn.KeyValueBuffer`).
+        """Causal self-attention of new positions after those in a cache (`nn.KeyValueCache`, `nn.KeyValueBuffer`).
 
         Args:
             query: (N, L, qdim), or as `batch_first` says.

@@ -35,7 +35,7 @@ class Use(NamedTuple):
 
 
 class WatchedWeight(WeightModule):
-    """A weight that computes what another does, and reports each use of it."""
+    """A weight that computes the same as another, and reports each use of it."""
 
     def __init__(self, weight: Tensor | WeightModule, see: Callable[[Use], None], first: int = 0) -> None:
         """`weight`: (N, K). `see` is called with each use. `first`: the row of a larger weight at which it begins."""

@@ -226,7 +226,7 @@ def _bits_by_weight(choices: Sequence[Choice], layers: Sequence[LayerWeight], mo
 
 
 def _unmatched(pattern: str, layers: Sequence[LayerWeight], model: Module) -> str:
-    """The end of the message about a pattern that matches none of the layers."""
+    """The end of the message about a pattern that matches no layer."""
     small = [layer for layer in layer_weights(model) if layer.matches(pattern)]
     if small:
         path, rows = small[0].path, small[0].parameter.size(0)

@@ -55,7 +55,7 @@ def pad_packed_sequence(
     exported model runs.
 
     Args:
-        padding_value: what stands after the last element of each sequence.
+        padding_value: the number after the last element of each sequence.
         total_length: L, if it is to be checked.
 
     Raises:

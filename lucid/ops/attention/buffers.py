@@ -1,4 +1,4 @@
-"""Buffers of a fixed capacity: writing rows at a position of their own, and attention over what has been written."""
+"""Buffers of a fixed capacity: writing each row at its own position, and attention over the written part."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class BufferedCall:
 
     @classmethod
     def from_operands(cls, operands: Sequence[Tensor | None], attributes: Attributes) -> Self:
-        """Read what the op is called with: operands in its order, attributes by name."""
+        """Read the call of the op: operands in its order, attributes by name."""
         query, key, value, key_buffer, value_buffer, starts, *optional = operands
         assert query is not None and key is not None and value is not None
         assert key_buffer is not None and value_buffer is not None and starts is not None

@@ -108,7 +108,7 @@ class AttentionCall:
 
     @classmethod
     def from_operands(cls, operands: Sequence[Tensor | None], attributes: Attributes) -> Self:
-        """Read what the op is called with: operands in its order, attributes by name."""
+        """Read the call of the op: operands in its order, attributes by name."""
         query, key, value, *optional = operands
         assert query is not None and key is not None and value is not None
         return cls(query, key, value, *optional, options=AttentionOptions.from_attributes(attributes))

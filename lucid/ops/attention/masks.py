@@ -30,12 +30,14 @@ from lucid.ops.tensor.tensor import Tensor
 
 
 def excluded(mask: Tensor) -> Tensor:
-    """Where a floating mask excludes keys: at -inf and the lowest finite number of its type. NaN excludes nothing."""
+    """The keys that a floating mask excludes, as booleans: at -inf and the lowest finite number of its type. NaN
+    excludes nothing.
+    """
     return mask <= mask.dtype.lowest
 
 
 def excluded_in_array(mask: Array) -> Array | None:
-    """Where a floating mask in NumPy excludes keys; None where it excludes none, as its least number shows."""
+    """Where a floating mask in NumPy excludes keys; None if it excludes no key, as its least number shows."""
     lowest = as_dtype(mask.dtype).lowest
     return None if mask.min() > lowest else mask <= lowest
 
@@ -115,8 +117,8 @@ class SeenKeys:
         return cls(joint, by_position, joint.dtype.kind == "float" and not may_exclude(joint))
 
     def bias(self, dtype: DType) -> Tensor:
-        """What the joint mask adds to scores of a type: the lowest number to hidden ones, so weights of a query that
-        sees no key are numbers and not NaN, before they are set to 0.
+        """The numbers that the joint mask adds to scores of a type: the lowest number to hidden ones, so weights of a
+        query that sees no key are numbers and not NaN, before they are set to 0.
 
         Added, not selected: NaN in a hidden key stays NaN, as in the kernels of onnxruntime and torch.
         """
@@ -217,7 +219,7 @@ def check_mask(where: str, mask: Tensor, scores: Shape, keys: str, advice: str =
 
 
 def _score_masks(call: AttentionCall) -> list[Tensor]:
-    """The masks given to a call, with the axes that broadcast to its scores, that of keys at least."""
+    """The masks of a call, with axes that broadcast to its scores; they have at least the axis of keys."""
     key_mask = None if call.key_mask is None else unsqueeze(call.key_mask, (1, 2))
     return [mask if mask.ndim else unsqueeze(mask, 0) for mask in (call.mask, key_mask) if mask is not None]
 

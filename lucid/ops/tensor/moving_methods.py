@@ -38,7 +38,7 @@ class Place(Generic[T]):
         return self._tensor._op("put_at", self._index, value)
 
     def add(self, value: Any) -> T:
-        """The tensor with this value added to what is there; at an index that is given twice, both are added."""
+        """The tensor with this value added to the elements; at an index that is given twice, both are added."""
         return self._tensor._op("put_at", self._index, value, True)
 
 
@@ -285,7 +285,7 @@ class MovingMethods(TensorValue, Generic[T]):
     def at(self) -> At[T]:
         """Changed copies: ``x.at[index].set(value)`` is what ``x[index] = value`` makes of x in torch.
 
-        Indices are those of ``x[index]``. ``x.at[index].add(value)`` adds to what is there.
+        Indices are those of ``x[index]``. ``x.at[index].add(value)`` adds to the elements.
         """
         return At(self)
 

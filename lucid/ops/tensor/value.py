@@ -80,7 +80,7 @@ class TensorValue:
 
     @property
     def origin(self) -> Origin | None:
-        """What this tensor was taken or computed from, if it is named after that."""
+        """The array from which this tensor was taken or computed, if it is named after that."""
         return self._origin
 
     @property
@@ -175,7 +175,7 @@ class TensorValue:
         return self._known("numpy()")
 
     def _known(self, asked_for: str) -> Array:
-        """The array; an error that says what was wanted of it while the tensor is traced."""
+        """The array; an error that names the use while the tensor is traced."""
         if self._array is None:
             raise TracedValueError(
                 f"{asked_for} of a traced {self.spec}: its value is known only when the exported model runs. "

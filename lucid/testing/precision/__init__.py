@@ -1,4 +1,4 @@
-"""What quantized weights cost: errors by layer and of the outputs, sizes and times.
+"""The cost of quantized weights: errors by layer and of the outputs, sizes and times.
 
 `testing`, `cli` and the report import from it. Quantizing belongs to `nn.quantizing`.
 """

@@ -32,7 +32,7 @@ from lucid.tracing.trace import arguments_of, outputs_of
 def precision_report(
     model: Module, quantized: Module, data: Iterable[Call], *, seconds: float | None = None
 ) -> PrecisionReport:
-    """What quantized weights cost, on data: errors by layer and of the outputs, and which layers to leave out.
+    """The cost of quantized weights, on data: errors by layer and of the outputs, and which layers to leave out.
 
     Each layer is measured twice: alone, on the inputs that it has in the float model, and in the quantized model, where
     the errors of earlier layers come to it too. All outputs of the layers in one call are held for that.
@@ -95,7 +95,7 @@ class _Sums:
         self._kept: deque[Array] = deque()  # outputs in the float model, until the other one has its own
 
     def see_float(self, use: Use) -> None:
-        """An output in the float model; what the quantized weight gives for the same input is compared with it."""
+        """An output in the float model; the quantized weight's result for the same input is compared with it."""
         expected = use.found.numpy()
         rows = Tensor.from_array(use.given) if isinstance(use.given, np.ndarray) else use.given
         quantized = self.after.rows(rows) if use.kind == "rows" else self._rows(use)(rows)

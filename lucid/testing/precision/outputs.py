@@ -44,7 +44,7 @@ class OutputSums:
 
     @property
     def relative(self) -> float:
-        """The size of the differences relative to that of the output."""
+        """The size of the differences relative to the output."""
         if not self._signal:
             return 0.0 if not self._noise else math.inf
         return math.sqrt(self._noise / self._signal)

@@ -27,7 +27,7 @@ class LayerError:
         shares: the first layer with the same weight; its own path if that is this one.
         bits: of a weight.
         parameters: how many numbers the weight has.
-        bytes_before, bytes_after: what the weight takes in both models.
+        bytes_before, bytes_after: the size of the weight in both models.
         noise_alone: of this layer alone, on the inputs that it has in the float model.
         noise_in_model: of its outputs in the quantized model, with what earlier layers add.
     """
@@ -58,7 +58,7 @@ class OutputError:
 
     Args:
         name: as an exported model calls it.
-        error: the root of its noise: the size of the difference relative to that of the output.
+        error: the root of its noise: the size of the difference relative to the output.
         cosine_mean, cosine_worst: of each row of the quantized batch with the row in float32.
         worst: the call and the row of the worst cosine.
     """
@@ -118,7 +118,7 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True)
 class PrecisionReport:
-    """What `precision_report` measured. Print it to read it; `as_dict()` is the same as plain data.
+    """The measurements of `precision_report`. Print it to read it; `as_dict()` is the same as plain data.
 
     Args:
         layers: in the order of the model.

@@ -159,7 +159,7 @@ def _bits(steps: Sequence[Step]) -> dict[str, int | None]:
 
 
 def _without(steps: Sequence[Step], noise: float) -> list[Step]:
-    """The steps without those of the least gain that took away so much noise together."""
+    """The steps without the least useful ones, which together remove this much noise."""
     kept = list(steps)
     for step in sorted(steps, key=lambda step: (step.gain, step.path)):
         last = _bits(kept)[step.path] == step.bits  # not 8 bits of a weight that is kept as it is
@@ -179,7 +179,7 @@ def _by_path(report: PrecisionReport, stored: Mapping[WeightPlace, WeightModule]
 
 
 def _first_calls(calls: Sequence[BoundCall]) -> int:
-    """How many of the first calls have `_ENOUGH` numbers together to measure what a weight does to the outputs."""
+    """How many of the first calls have `_ENOUGH` numbers together to measure the effect of a weight on the outputs."""
     numbers = 0
     for number, call in enumerate(calls, 1):
         numbers += sum(value.numpy().size for value in call.by_name.values() if isinstance(value, Tensor))
