@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lucid.cli.app import parser
+from lucid.cli.terminal import Output
 from tests.console import LUCID, in_process
 from tests.waiting import PATIENCE
 
@@ -39,6 +40,20 @@ def test_help_has_examples_and_groups(command, monkeypatch, capsys):
     assert "General:" in lines
     if command in ("export", "verify", "report", "quantize"):
         assert {"The model:", "Quantization:"} <= set(lines)
+
+
+@pytest.mark.parametrize("width", [30, 40, 60])
+def test_tables_break_neither_words_nor_numbers_on_a_narrow_terminal(width, monkeypatch, capsys):
+    monkeypatch.setattr("lucid.cli.terminal._DEFAULT_WIDTH", width)
+    rows = [("encoder/layer.11", "1234.5 k", "computed elsewhere"), ("x" * 30, "7 %", "yes")]
+    Output().table(("module", "parameters>", "because"), rows, title="cost")
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines)
+    words = {"cost", "module", "parameters", "because", "encoder/layer.11", "1234.5", "computed", "elsewhere", "yes"}
+    assert words <= set(" ".join(lines).split())
+    assert any("1234.5 k" in line for line in lines)
+    assert sum(line.count("x") for line in lines) == 30, "nothing is lost"
+    assert any("module" in line and "because" in line for line in lines) == (width == 60), "a table if there is room"
 
 
 def test_many_choices_are_in_the_description(monkeypatch, capsys):

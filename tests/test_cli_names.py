@@ -23,8 +23,9 @@ from lucid import nn
 from lucid.core.words import html
 from lucid.core.words.safe_text import encodable, encoded, visible, visible_lines
 from lucid.files.npz import check_names, write_npz
+from lucid.files.utf8_paths import PathError
+from lucid.inspection import inspect_model
 from lucid.inspection.report.page import render
-from lucid.runtime.model_file import ModelError
 from tests.console import LUCID, in_process
 from tests.models import goldens
 
@@ -189,8 +190,11 @@ def test_names_of_files_say_what_is_no_text(tmp_path):
 def test_files_named_by_bytes_that_are_no_text(tmp_path):
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.onnx")
     lucid.export.to_onnx(nn.ReLU(), ("N", 3), path=path)
-    with pytest.raises(ModelError, match=r"udcff.onnx: the path is not in UTF-8, .*; rename the file"):
+    with pytest.raises(PathError, match=r"udcff.onnx: the path is not in UTF-8, .*; rename the file"):
         lucid.runtime.Session(path)
+    with pytest.raises(PathError, match=r"udcff.onnx\.\w+\.data: the path is not in UTF-8"):
+        lucid.export.to_onnx(nn.Linear(64, 32), ("N", 64), path=path, external_data=True)
+    assert len(os.listdir(tmp_path)) == 1
     for words in (["inspect", path], ["inspect", "--json", path], ["bench", path]):
         done = subprocess.run([LUCID, *words], capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
         assert b"Traceback" not in done.stderr and b"UnicodeEncodeError" not in done.stderr + done.stdout
@@ -207,12 +211,17 @@ def test_paths_are_opened_where_the_locale_has_no_letters_but_those_of_ascii(tmp
         "import lucid, os, sys; from lucid.runtime.changed_models import copied; path = sys.argv[1]\n"
         "assert sys.getfilesystemencoding() == 'ascii' and not path.isprintable()\n"
         "lucid.runtime.Session(path)\n"
-        "copy, config = copied(path); lucid.runtime.Session(copy, config=config)"
+        "copy, config = copied(path); lucid.runtime.Session(copy, config=config)\n"
+        "lucid.export.to_onnx(lucid.nn.Linear(64, 32), ('N', 64), path='\\udcc3\\udca9.onnx', external_data=True)\n"
+        "lucid.runtime.Session('\\udcc3\\udca9.onnx')"
     )
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-c", code, tmp_path / "é" / "relu.onnx"]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ascii_only})
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ascii_only}, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    lucid.runtime.Session(tmp_path / "é.onnx")
+    inspection = inspect_model(tmp_path / "é.onnx")
+    assert [name[:6] for name, _ in inspection.files] == ["é.onnx", "é.onnx"]
 
 
 # Results that are lost --------------------------------------------------------------------------------------------

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from lucid.cli.errors import usage
+from lucid.core.words.json_numbers import strict
 from lucid.core.words.safe_text import visible
 from lucid.files.atomic import is_stream
 
@@ -30,6 +32,8 @@ if sys.platform != "win32":
 
 _START = time.monotonic()  # of the command: this is loaded first
 _DEFAULT_WIDTH = 140  # for a pipe or a file, which have no width
+_GAP = 3  # between the columns of a table
+_LONG = 20  # a longer word, such as a path, may be broken
 
 
 class Notes(logging.Handler):
@@ -83,15 +87,39 @@ class Output:
             self.line(line, style=style)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-        """Print a table; columns whose title ends with ">" hold numbers."""
+        """Print a table; columns whose title ends with ">" hold numbers.
+
+        On a terminal too narrow for its words and numbers, each row is a list of its cells.
+        """
+        titles, cells = [column.rstrip(">") for column in columns], [list(map(_text, row)) for row in rows]
         table = Table(
             title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False, show_edge=False
         )
-        for column in columns:
-            table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*map(_text, row))
+        least = _GAP * (len(columns) - 1)
+        for place, column in enumerate(columns):
+            texts = [titles[place], *(row[place].plain for row in cells)]
+            number = column.endswith(">")
+            words = texts if number else " ".join(texts).split()
+            least += max((cell_len(word) if number else min(cell_len(word), _LONG) for word in words), default=0)
+            table.add_column(titles[place], justify="right" if number else "left", overflow="fold", no_wrap=number)
+        if least > self._console.width:
+            self._lists(titles, cells, title)
+            return
+        for row in cells:
+            table.add_row(*row)
         self._console.print(table)
+
+    def _lists(self, titles: Sequence[str], rows: Sequence[Sequence[Text]], title: str) -> None:
+        """Print the rows of a table one below the other, each cell with its column's title before it."""
+        if title:
+            self.line(title, style="bold")
+        for number, row in enumerate(rows):
+            if number:
+                self.line()
+            cells = Table.grid("", Column(overflow="fold"), padding=(0, 2, 0, 0))
+            for cell in zip(titles, row, strict=True):
+                cells.add_row(*cell)
+            self._console.print(cells)
 
     def inputs_and_outputs(self, inputs: Mapping[str, object], outputs: Mapping[str, object]) -> None:
         """Print the types of a model's inputs and outputs, and an empty line."""
@@ -132,18 +160,8 @@ def print_json(data: Any) -> None:
     try:
         text = json.dumps(data, indent=2, allow_nan=False)
     except ValueError:
-        text = json.dumps(_strict(data), indent=2, allow_nan=False)
+        text = json.dumps(strict(data), indent=2, allow_nan=False)
     print(text.replace("\x7f", "\\u007f"))  # the only control character that JSON does not escape
-
-
-def _strict(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _strict(value) for key, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_strict(value) for value in data]
-    if isinstance(data, float) and not abs(data) < float("inf"):
-        return "NaN" if data != data else "Infinity" if data > 0 else "-Infinity"
-    return data
 
 
 def number(value: float) -> float | None:

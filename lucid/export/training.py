@@ -19,6 +19,7 @@ from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.options import ExportOptions
 from lucid.export.target import ExportError, Target
 from lucid.files.safetensors import places
+from lucid.files.utf8_paths import utf8_path
 from lucid.gradients.transforms import chosen_parameters, value_and_grad
 from lucid.ops.tensor.tensor import Tensor
 from lucid.optim import Optimizer, global_norm
@@ -160,7 +161,7 @@ def _read_from(
         tensor = graph.initializer.add(
             name=name, dims=shape, data_type=onnx_code(value.dtype), data_location=onnx.TensorProto.EXTERNAL
         )
-        for key, entry in (("location", weights.name), ("offset", data.start), ("length", len(data))):
+        for key, entry in (("location", utf8_path(weights.name)), ("offset", data.start), ("length", len(data))):
             tensor.external_data.add(key=key, value=str(entry))
     kept = [value for value in graph.input if value.name not in parameters]
     del graph.input[:]

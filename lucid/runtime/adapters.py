@@ -12,7 +12,8 @@ import onnxruntime
 
 from lucid.core.graph.types import Array
 from lucid.files.atomic import write_atomically
-from lucid.runtime.model_file import ModelError, utf8_path
+from lucid.files.utf8_paths import utf8_path
+from lucid.runtime.model_file import ModelError
 from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.runtime.runs import quiet
 

@@ -14,7 +14,8 @@ from typing import TypeAlias
 import onnx
 
 from lucid.core.targets.runtimes import ACCURACY_LEVEL
-from lucid.runtime.model_file import check_and_locate, utf8_path
+from lucid.files.utf8_paths import utf8_path
+from lucid.runtime.model_file import check_and_locate
 from lucid.runtime.subgraphs import nodes_inside
 
 Model: TypeAlias = onnx.ModelProto | bytes | str | os.PathLike[str]

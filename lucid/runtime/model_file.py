@@ -21,10 +21,11 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
-from lucid.core.words.safe_text import encodable, show
+from lucid.core.words.safe_text import show
 from lucid.files.atomic import NotAFileError, open_regular
 from lucid.files.safetensors import places
 from lucid.files.untrusted import WeightsError, broken
+from lucid.files.utf8_paths import local_path
 from lucid.runtime.demands import demands
 from lucid.runtime.skeleton import WireError, skeleton
 from lucid.runtime.subgraphs import nodes_inside, subgraphs
@@ -56,20 +57,6 @@ class ModelError(ValueError):
 
 
 _broken = partial(broken, error=ModelError)
-
-
-def utf8_path(path: str | os.PathLike[str]) -> str:
-    """A path for onnxruntime, which encodes it in UTF-8, whatever the encoding of paths is here.
-
-    Raises:
-        ModelError: for a path that is no text in UTF-8.
-    """
-    try:
-        return os.fsencode(path).decode("utf-8")
-    except UnicodeDecodeError:
-        shown = encodable(os.fspath(path))
-        message = f"{shown}: the path is not in UTF-8, and onnxruntime opens no others; rename the file"
-        raise ModelError(message) from None
 
 
 def check_model_file(path: str | os.PathLike[str]) -> onnx.ModelProto:
@@ -309,7 +296,7 @@ def _check_place(
     """Refuse a place other than that of the named tensor in a safetensors file, which may have been replaced."""
     if location not in named:
         try:
-            named[location] = {name: place for name, (_, _, place) in places(path.parent / location).items()}
+            stored = places(path.parent / local_path(location))
         except WeightsError as error:
             raise ModelError(f"{show(path)}: {error}") from error
     place = named[location].get(tensor.name)
@@ -343,7 +330,7 @@ def _inside(location: str, path: Path, who: str) -> int:
     data = path.parent
     try:
         for part in parts:
-            data = data / part
+            data = data / local_path(part)
             if data.is_symlink():
                 raise _linked(path, who, data, "a symbolic link")
         with open_regular(data) as file:
@@ -376,9 +363,9 @@ def _wrong(tensor: TensorProto, path: Path, got: str, expected: str) -> ValueErr
 
 
 def external_files(model: onnx.ModelProto) -> set[str]:
-    """The names of the files with a model's external data: a side file, or, for large weights, the model's own file."""
+    """The files with a model's external data: a side file, or, for large weights, the model's own file."""
     entries = (entry for tensor in model.graph.initializer for entry in tensor.external_data)
-    return {entry.value for entry in entries if entry.key == "location"}
+    return {local_path(entry.value) for entry in entries if entry.key == "location"}
 
 
 def stored_tensors(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, dict[str, memoryview]]:
@@ -394,7 +381,7 @@ def stored_tensors(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, dict[
     for tensor, place in zip(model.graph.initializer, places, strict=True):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             entries = {entry.key: entry.value for entry in tensor.external_data}
-            side, start = path.parent / entries["location"], int(entries.get("offset", "0"))
+            side, start = path.parent / local_path(entries["location"]), int(entries.get("offset", "0"))
             if side not in files:
                 files[side] = _mapped(side)
             stop = start + int(entries["length"]) if "length" in entries else None

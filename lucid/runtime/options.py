@@ -9,7 +9,7 @@ from difflib import get_close_matches
 import onnxruntime
 
 from lucid.core.graph.types import is_whole
-from lucid.runtime.model_file import utf8_path
+from lucid.files.utf8_paths import utf8_path
 
 MOST_THREADS = 4096
 """More than processors have: onnxruntime would start them all, and run none of them."""

@@ -19,12 +19,13 @@ from lucid.core.sizes.dims import dim, evaluate, names_of
 from lucid.core.sizes.readings import Reading, readings
 from lucid.core.targets.runtimes import CPU
 from lucid.core.words.progress import phase
+from lucid.files.utf8_paths import utf8_path
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.adapters import Adapters
 from lucid.runtime.changed_models import Model
-from lucid.runtime.model_file import ModelError, check_model_file, check_names, utf8_path
+from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.requirements import Limits, config_of, extensions_path, limits_of, needs_extensions, without_data

@@ -211,7 +211,7 @@ def _answer(model: ServedModel, body: Fields, outputs: dict[str, Array]) -> Resp
     }
     if "id" in body:
         answer["id"] = body["id"]
-    head, tail = json_bytes(answer, allow_nan=True), b"".join(data for _, data in entries)
+    head, tail = json_bytes(answer), b"".join(data for _, data in entries)
     if not any(chosen.values()):
         return Response(head, media_type="application/json")
     headers = {"Inference-Header-Content-Length": str(len(head))}

@@ -52,9 +52,9 @@ def openai_error(error: RequestError) -> dict[str, str | None]:
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
-def json_bytes(content: Any, allow_nan: bool = False) -> bytes:
+def json_bytes(content: Any) -> bytes:
     """JSON that every client reads: half of a surrogate pair, which is no text, is shown by its escape."""
-    text = json.dumps(content, ensure_ascii=False, allow_nan=allow_nan, separators=(",", ":"))
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _HALVES.sub(lambda half: encodable(half[0]).replace("\\", "\\\\"), text).encode()
 
 

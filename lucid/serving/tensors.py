@@ -10,6 +10,7 @@ import numpy as np
 
 from lucid.batch.rows import objects
 from lucid.core.graph.types import Array, DType
+from lucid.core.words.json_numbers import ABSENT, strict
 from lucid.core.words.safe_text import encoded
 from lucid.serving.bodies import Fields, wrong
 from lucid.serving.responses import RequestError
@@ -92,6 +93,9 @@ def _from_json(values: list[Any], kind: str, name: str) -> Array:
             raise wrong
         return flat
     dtype = _KINDS[kind]
+    if str in kinds and dtype.kind == "f":
+        flat = np.array([ABSENT.get(one, one) if isinstance(one, str) else one for one in flat], object)
+        kinds = set(map(type, flat))
     if kinds - _PYTHON[dtype.kind]:
         raise wrong
     if dtype.kind in "iu" and flat.size:
@@ -110,7 +114,8 @@ def written(name: str, array: Array, binary: bool) -> tuple[dict[str, Any], byte
     kind = BYTES if texts else _NAMES[array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype]
     entry: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(array.shape)}
     if not binary:
-        return {**entry, "data": array.ravel().tolist()}, b""
+        data = array.ravel().tolist()
+        return {**entry, "data": strict(data) if array.dtype.kind == "f" else data}, b""
     if texts:
         coded = [encoded(str(text)) for text in array.ravel()]
         data = b"".join(struct.pack("<I", len(text)) + text for text in coded)

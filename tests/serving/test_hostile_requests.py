@@ -80,13 +80,26 @@ def test_numbers_of_json_are_those_of_the_type(kind, data, found):
     ("kind", "data"),
     [
         ("INT64", [2**63]), ("INT64", [1.5]), ("INT64", [10**400]), ("UINT8", [-1]), ("FP64", [10**400]),
-        ("FP32", ["1"]), ("FP32", [None]), ("FP32", [{}]), ("FP32", [[1], [2, 3]]), ("BOOL", ["x"]),
-        ("BYTES", [["a"], "b"]), ("BYTES", [None]),
+        ("FP32", ["1"]), ("FP32", ["nan"]), ("FP32", [None]), ("FP32", [{}]), ("FP32", [[1], [2, 3]]), ("BOOL", ["x"]),
+        ("INT64", ["NaN"]), ("BYTES", [["a"], "b"]), ("BYTES", [None]),
     ],
 )  # fmt: skip
 def test_data_of_another_type_are_refused(server, kind, data):
     reply = server.ask("POST", INFER, {"inputs": [tensor(kind, data)]})
     assert (reply.status, said(reply)) == (400, f"input text has data that are not {kind}")
+
+
+def test_numbers_that_json_lacks_are_texts_in_both_directions(folder):
+    absent = [float("nan"), float("inf"), -float("inf"), 0.5]
+    with served(folder, name="tiny") as server:
+        session = server.app.state.model.session
+        session.run = lambda inputs: {"y": np.array([absent], np.float16)}
+        given = [{"name": "x", "datatype": "INT64", "shape": [1], "data": [1]}]
+        text = server.ask("POST", INFER, {"inputs": given}).data.decode()
+    output = json.loads(text, parse_constant=pytest.fail)["outputs"][0]
+    assert output == {**output, "datatype": "FP16", "data": ["NaN", "Infinity", "-Infinity", 0.5]}
+    tensors = pytest.importorskip("lucid.serving.tensors")
+    np.testing.assert_array_equal(tensors.read(output, b"", "inputs[0]")[0], np.array([absent], np.float16))
 
 
 @pytest.mark.parametrize("size", [10**30, 1 << 63])

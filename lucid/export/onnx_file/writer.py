@@ -21,6 +21,7 @@ from lucid.export.target import ExportError
 from lucid.files.atomic import draft, is_stream, write_atomically
 from lucid.files.atomic import write as write_stream
 from lucid.files.locks import exclusively
+from lucid.files.utf8_paths import local_path, utf8_path
 
 LIMIT = 2**31 - 1 - 2**20  # the largest protobuf message, less room for the headers of tensors
 HELD = 1 << 26  # up to so many bytes of weights, a model written to a file is returned with them
@@ -138,7 +139,7 @@ def _with_initializers(model: Assembled, offsets: Mapping[str, int], location: s
             proto.raw_data = in_order(array).tobytes()
             continue
         proto.data_location = onnx.TensorProto.EXTERNAL
-        for key, value in (("location", location), ("offset", offsets[name]), ("length", array.nbytes)):
+        for key, value in (("location", utf8_path(location)), ("offset", offsets[name]), ("length", array.nbytes)):
             proto.external_data.add(key=key, value=str(value))
     return complete
 
@@ -237,8 +238,8 @@ def rename_side_file(path: str | os.PathLike[str], name: str) -> None:
     target = path.with_name(name)
     if target.exists():
         raise FileExistsError(f"cannot write {target}: there is a file of that name; write to a new folder")
-    os.rename(path.with_name(locations[0].value), target)
+    os.rename(path.with_name(local_path(locations[0].value)), target)
     for entry in locations:
-        entry.value = name
+        entry.value = utf8_path(name)
     with write_atomically(path) as file:
         file.write(model.SerializeToString(deterministic=True))
