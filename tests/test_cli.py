@@ -251,7 +251,8 @@ def test_doctor_is_content_here(data):
     assert found["healthy"]
     assert names["CPUExecutionProvider"]["good"]
     assert int(names["newest opset"]["text"].split()[0]) >= 23
-    assert names["CUDAExecutionProvider"]["good"] or names["CUDAExecutionProvider"]["remedy"]
+    for provider in ("CUDAExecutionProvider", "WebGpuExecutionProvider"):
+        assert names[provider]["good"] or "pip install" in names[provider]["remedy"]
 
 
 def test_doctor_knows_what_every_extra_adds():

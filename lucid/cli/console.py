@@ -102,11 +102,13 @@ def _told(error: typer.TyperException) -> str:
     text = error.format_message().replace("\n", " ").replace("Value error, ", "")
     choice = re.search("'([^']+)' is not one of ('[^.]+)\\.", text)
     suggestion = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2])) if choice else ""
+    text = text.removesuffix(".")
     context = vars(error).get("ctx")
     where = f" See {context.command_path} --help." if context is not None else ""
     if context is not None and text.startswith("Missing argument"):  # it may be another one that was left out
-        suggestion = f": {' '.join(context.get_usage().removeprefix('Usage: ').split())}."
-    return f"{text.rstrip('.')}{suggestion or '.'}{where}"
+        suggestion = f": {' '.join(context.get_usage().removeprefix('Usage: ').split())}"
+    sentence = f"{text}{suggestion}"
+    return f"{sentence}{'' if sentence.endswith(('.', '?')) else '.'}{where}"
 
 
 def _trace(error: BaseException) -> None:

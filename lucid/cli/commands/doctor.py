@@ -13,7 +13,7 @@ from lucid.cli import terminal
 from lucid.cli.errors import FAILED, OK
 from lucid.cli.on_demand import command_module
 from lucid.cli.options.commands import Doctor
-from lucid.core.targets.runtimes import RUNTIMES
+from lucid.core.targets.runtimes import CUDA, RUNTIMES, WEBGPU
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
 
@@ -33,6 +33,12 @@ EXTRAS = {
 """The packages that each extra adds, without the extras for work on Lucid itself."""
 
 _CPU, _GPU, _WEBGPU = "onnxruntime", "onnxruntime-gpu", "onnxruntime-webgpu"
+_PLUGIN = "onnxruntime-ep-webgpu"
+_ABSENT = {
+    CUDA: f"with an NVIDIA GPU: pip uninstall -y {_CPU} && pip install 'lucid-onnx[gpu]'",
+    WEBGPU: f"with any GPU: pip install {_PLUGIN}",
+}
+"""What to install for the providers that the wheel for processors lacks."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def _runtime() -> Iterator[Finding]:
     runtime = import_module("onnxruntime")
     yield Finding("onnxruntime", True, _show(wheels) or f"onnxruntime {runtime.__version__}, from an unknown wheel")
     trials = command_module("runtime_trials")
-    yield from _providers(runtime, trials, _GPU in wheels)
+    yield from _providers(runtime, trials)
     newest = trials.newest_opset()
     yield Finding("newest opset", True, f"{newest} (Lucid exports 17 to 26; default 23)")
 
@@ -139,12 +145,14 @@ def _show(wheels: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in wheels.items())
 
 
-def _providers(runtime: ModuleType, trials: ModuleType, gpu_wheel: bool) -> Iterator[Finding]:
-    for name in runtime.get_available_providers():
+def _providers(runtime: ModuleType, trials: ModuleType) -> Iterator[Finding]:
+    built_in = runtime.get_available_providers()
+    names = [*built_in, *([WEBGPU] if _version(_PLUGIN) and WEBGPU not in built_in else [])]
+    for name in names:
         reason = trials.why_not(name)
         unused = name not in {runtime.provider for runtime in RUNTIMES.values()}
         remedy = "" if not reason or unused else "the models still run with --provider cpu"
         yield Finding(name, True if not reason else None if unused else False, reason or "runs", remedy)
-    if not gpu_wheel:
-        remedy = f"with an NVIDIA GPU: pip uninstall -y {_CPU} && pip install 'lucid-onnx[gpu]'"
-        yield Finding("CUDAExecutionProvider", None, f"not in the wheel {_CPU}", remedy)
+    if _version(_CPU):
+        for name in sorted(_ABSENT.keys() - set(names)):
+            yield Finding(name, None, f"not in the wheel {_CPU}", _ABSENT[name])
