@@ -1,4 +1,4 @@
-"""docs/coverage.md is what tools/make_coverage.py makes from the current code, and it is complete."""
+"""docs/coverage.md and coverage-ops.md are what tools/make_coverage.py makes from the current code, and complete."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from tests.models.goldens import TARGETS
 from tests.module_samples import MODULES
 from tools import make_coverage, model_tables, precision_tables
 from tools.figures import Figures, figure
-from tools.make_coverage import PAGE, page
+from tools.make_coverage import OPS_PAGE, PAGE, ops_page, page
 
 
-def test_the_page_is_current() -> None:
-    """All but its figures, which take long to measure: `.ci/run` makes the page with all of them."""
-    text = PAGE.read_text(encoding="utf-8")
-    assert page(text, again=False) == text, "run python tools/make_coverage.py"
+def test_the_pages_are_current() -> None:
+    """All but their figures, which take long to measure: `.ci/run` makes the pages with all of them."""
+    for path, made in ((PAGE, page), (OPS_PAGE, ops_page)):
+        text = path.read_text(encoding="utf-8")
+        assert made(text, again=False) == text, "run python tools/make_coverage.py"
 
 
 def test_models_in_few_bits_are_as_near_as_the_page_says() -> None:

@@ -1,11 +1,11 @@
-"""docs/coverage.md from the code: models, modules and ops, their ONNX forms by opset and target, and parity figures.
+"""docs/coverage.md (models) and docs/coverage-ops.md (modules and ops) from the code: ONNX forms and parity figures.
 
     python tools/make_coverage.py
-    python tools/make_coverage.py --new       # measures only rows that are not on the page yet: seconds instead of half a minute
+    python tools/make_coverage.py --new       # measures only rows that are not on the pages yet: seconds instead of half a minute
     python tools/make_coverage.py --times     # measures how long exports take, too
 
-Parity and nodes are measured each time, times of exports only for new rows. A figure on the page is kept as long as it is true and not more than ten times larger than
-needed, so that another machine's rounding changes nothing. `.ci/run` compares the page with the result, and tests/test_coverage_page.py
+Parity and nodes are measured each time, times of exports only for new rows. A figure on a page is kept as long as it is true and not more than ten times larger than
+needed, so that another machine's rounding changes nothing. `.ci/run` compares the pages with the result, and tests/test_coverage_page.py
 all but the figures.
 """
 
@@ -38,18 +38,29 @@ from tests.samples import SAMPLES, Sample  # noqa: E402
 from tools import cache_tables, model_tables, precision_tables  # noqa: E402
 from tools.figures import Figures  # noqa: E402
 
-PAGE = ROOT / "docs" / "coverage.md"
+PAGE, OPS_PAGE = ROOT / "docs" / "coverage.md", ROOT / "docs" / "coverage-ops.md"
 
 TOP = """\
 # Coverage
 
-All models, modules and ops, the ONNX forms they take by opset and target, and how exact they are. `tools/make_coverage.py`
-makes this page from the code; a test keeps it current, and CI measures its figures again.
+All models, the caches and weights that they take, and how exact they are. [A second page](coverage-ops.md) has the modules and ops.
+`tools/make_coverage.py` makes this page from the code; a test keeps it current, and CI measures its figures again.
+"""
 
+OPS_TOP = """\
+# Coverage of modules and ops
+
+All modules and ops, the ONNX forms they take by opset and target, and how exact they are. [A second page](coverage.md) has the models.
+`tools/make_coverage.py` makes this page from the code; a test keeps it current, and CI measures its figures again.
+"""
+
+TARGETS_TEXT = """\
 Targets: `any` (standard ops, opset 23 by default), `cpu` and `cuda` (tuned for onnxruntime's provider), `portable`
 (opset 18, for runtimes without Attention), `openvino` and `webgpu` ([other runtimes](portable.md)). Figures are bounds on
 the largest difference in float32, measured when the page was made and rounded up.
+"""
 
+TYPES_TEXT = """\
 [Model types through torch](from-torch-types.md) lists the model types of transformers by way: native, by `lucid.from_torch`, or refused, with the reason.
 """
 
@@ -86,19 +97,20 @@ FILES = {
 
 
 def page(before: str, times: Mapping[str, str] | None = None, again: bool = True) -> str:
-    """The page. Figures of the page before are kept where they are still true, or without `again` as they are; its times
-    unless others are given."""
+    """The page of models. Figures of the page before are kept where they are still true, or without `again` as they are;
+    its times unless others are given."""
     kept, times = Figures(before, again), dict(model_tables.kept_times(before)) if times is None else times
     parts = [
         TOP,
+        TARGETS_TEXT,
+        TYPES_TEXT,
         "## Models\n",
         MODELS_TEXT,
         _models(kept, times),
         "## Checkpoints\n",
         table(("what", "how"), FILES.items()),
     ]
-    parts += ["## Modules\n", _MODULES_TEXT, _modules(kept), "## Ops\n", _OPS_TEXT, _ops(), _functions()]
-    parts += ["## Attention by situation\n", _ATTENTION_TEXT, _attention(), "## Caches\n", _CACHES_TEXT]
+    parts += ["## Caches\n", _CACHES_TEXT]
     parts += [table(*cache_tables.forms()), _CACHED_MODELS_TEXT, _cached_models(kept)]
     parts += [
         "## Precision\n",
@@ -107,6 +119,13 @@ def page(before: str, times: Mapping[str, str] | None = None, again: bool = True
         _SMALL_MODELS_TEXT,
         _small_models(kept),
     ]
+    return "\n".join(parts)
+
+
+def ops_page(before: str, again: bool = True) -> str:
+    """The page of modules and ops, with the figures of the page before as `page` keeps them."""
+    parts = [OPS_TOP, TARGETS_TEXT, "## Modules\n", _MODULES_TEXT, _modules(Figures(before, again))]
+    parts += ["## Ops\n", _OPS_TEXT, _ops(), _functions(), "## Attention by situation\n", _ATTENTION_TEXT, _attention()]
     return "\n".join(parts)
 
 
@@ -336,6 +355,7 @@ def _small_models(kept: Figures) -> str:
 
 
 if __name__ == "__main__":
-    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    PAGE.write_text(page(text, {} if "--times" in sys.argv else None, "--new" not in sys.argv), encoding="utf-8")
-    print(f"{PAGE.relative_to(ROOT)}: {len(PAGE.read_text(encoding='utf-8').splitlines())} lines")
+    before, ops_before = (path.read_text(encoding="utf-8") if path.exists() else "" for path in (PAGE, OPS_PAGE))
+    again = "--new" not in sys.argv
+    PAGE.write_text(page(before, {} if "--times" in sys.argv else None, again), encoding="utf-8")
+    OPS_PAGE.write_text(ops_page(ops_before, again), encoding="utf-8")

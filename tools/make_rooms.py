@@ -1,4 +1,4 @@
-"""docs/rooms.md, every room of the package with its imports and files, and the drawing of the rooms by floor.
+"""docs/rooms*.md, every room of the package with its imports and files, and the drawing of the rooms by floor.
 
 python -m tools.make_rooms
 """
@@ -11,20 +11,47 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE, DRAWING = ROOT / "docs" / "rooms.md", ROOT / "docs" / "images" / "rooms.svg"
+DRAWING = ROOT / "docs" / "images" / "rooms.svg"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-HEAD = """# Rooms
+PAGES = {
+    "rooms.md": ("Rooms", "", "sizes, graphs, files, ops, modules, tracing and sessions"),
+    "rooms-models.md": (
+        "Rooms of models and exports",
+        "export generation models testing",
+        "models, exports and generation",
+    ),
+    "rooms-commands.md": (
+        "Rooms of the commands",
+        "batch cli inspection layouts serving",
+        "commands, servers and folders",
+    ),
+}
+"""The title of each page, the outermost rooms on it (the first has all others), and what they are about."""
 
-Find the file of a subject here: every room, the rooms that it imports from, and the first line of each of its files. The page is generated
-(`python -m tools.make_rooms`); [architecture](architecture.md) explains how the rooms work together.
-"""
 
-
-def page() -> str:
-    """The page as the sources have it now."""
+def pages() -> dict[Path, str]:
+    """The pages as the sources have them now."""
     folders = {path.parent for top in ("lucid", "models") for path in (ROOT / top).rglob("*.py")}
     rooms = {_name(folder): folder for folder in folders}
-    return "\n".join([HEAD, *(_section(name, rooms[name], set(rooms)) for name in sorted(rooms))])
+    place = {f"lucid.{room}": page for page, (_, outer, _) in PAGES.items() for room in outer.split()}
+    of_page: dict[str, list[str]] = {page: [_head(page)] for page in PAGES}
+    for name in sorted(rooms):
+        page = place.get(".".join(name.split(".")[:2]), "rooms.md")
+        of_page[page].append(_section(name, rooms[name], set(rooms)))
+    return {ROOT / "docs" / page: "\n".join(parts) for page, parts in of_page.items()}
+
+
+def _head(page: str) -> str:
+    title, _, about = PAGES[page]
+    others = " and ".join(f"[{others}]({other})" for other, (_, _, others) in PAGES.items() if other != page)
+    return f"""# {title}
+
+Find the file of a subject here: every room for {about}, the rooms that it imports from, and the first
+line of each of its files. Other pages have the rooms for
+{others}.
+
+The page is generated (`python -m tools.make_rooms`); [architecture](architecture.md) explains how the rooms work together.
+"""
 
 
 @cache
@@ -163,7 +190,8 @@ def drawing() -> str:
 
 
 def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
     DRAWING.write_text(drawing(), encoding="utf-8")
 
 
