@@ -67,6 +67,7 @@ def test_nodes_have_modules_types_forms_and_errors(page):
     assert attention["outputs"] == ["float32[N, L, 16]"]
     assert attention["form"].startswith("ai.onnx Attention: ")
     assert attention["attributes"]["heads"] == "2"
+    assert re.fullmatch(r"in Encoder\.forward, .*test_report\.py:\d+: return self\.encoder\(x\)", attention["line"])
     assert 0 <= attention["error"] < 1e-5
     weights = [i["name"] for node in nodes for i in node["inputs"] if node["module"] == "encoder.layers.0.linear1"]
     assert "encoder.layers.0.linear1.weight" in weights
@@ -82,6 +83,24 @@ def test_attention_maps_are_the_weights_of_the_modules(tmp_path):
     )
     _, weights = mha(x, need_weights=True, average_attn_weights=False)
     np.testing.assert_allclose(levels * (layer["top"] / 255), weights.numpy()[0], atol=layer["top"] / 500)
+
+
+def test_a_module_of_lucid_alone_has_no_line_of_the_user(tmp_path):
+    report(nn.Linear(3, 4), ("N", 3), path=tmp_path / "r.html", targets=())
+    assert [node["line"] for node in data_of(tmp_path / "r.html")["graph"]["nodes"]] == [""]
+
+
+def test_what_is_not_on_the_page_has_a_reason(page, tmp_path):
+    assert data_of(page)["missing"] == {"precision-section": "no weights are quantized; --bits 4 shows what that costs"}
+    report(nn.Linear(3, 4), ("N", 3), path=tmp_path / "r.html", targets=())
+    missing = data_of(tmp_path / "r.html")["missing"]
+    assert missing["attention-section"] == "the model computes no attention"
+    sections = ("summary", "cost", "target", "form")
+    assert {missing[f"{name}-section"] for name in sections} == {"no target was asked for"}
+    report(nn.Linear(3, 4), ("N", 3), path=tmp_path / "r.html", targets=["any"], seconds=0.01)
+    missing = data_of(tmp_path / "r.html")["missing"]
+    assert missing.keys() == {"attention-section", "precision-section", "form-section"}
+    assert missing["form-section"] == "the model computes no attention"
 
 
 def test_long_inputs_are_cut_and_it_is_said(tmp_path):
@@ -150,6 +169,7 @@ def test_the_graph_of_any_file(tmp_path):
     assert {node["module"] for node in graph["nodes"]} == {"block"}
     assert graph["inputs"] == [{"id": "i:x", "name": "x", "type": "float32[N, 3]"}]
     assert graph["outputs"][0]["from"] == "n1"
+    assert "without running it; lucid report SOURCE" in data_of(tmp_path / "g.html")["missing"]["attention-section"]
 
 
 def test_data_cannot_break_out_of_its_place():

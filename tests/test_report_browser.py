@@ -204,8 +204,15 @@ def test_a_node_shows_its_types(opened):
         "linear: float32[N, L, 16]",
         "heads = 2",
         "ai.onnx Attention",
+        "return self.encoder(x)",
     ):
         assert expected in panel
+
+
+def test_sections_without_contents_are_named_with_their_reason(opened):
+    assert "Few bits\nno weights are quantized" in opened.find_element("id", "not-shown").text
+    hidden = [section.get_attribute("id") for section in opened.find_elements("css selector", "section[hidden]")]
+    assert hidden == ["precision-section"]
 
 
 def test_the_outline_opens_modules_too(opened):

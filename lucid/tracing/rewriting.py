@@ -37,7 +37,7 @@ def rewritten(graph: Graph, rule: Rule) -> Graph:
         if attributes is not node.attributes or any(
             now is not before for now, before in zip(inputs, node.inputs, strict=True)
         ):
-            current = Node(node.op, inputs, attributes, node.types, node.scope)
+            current = Node(node.op, inputs, attributes, node.types, node.scope, node.place)
             kept.append(current)
             for before, now in zip(node.results, current.results, strict=True):
                 new[id(before)], uses[id(now)] = now, uses[id(before)]
@@ -45,6 +45,8 @@ def rewritten(graph: Graph, rule: Rule) -> Graph:
             replacement = rule(current, uses)
         if replacement is not None:
             value = replacement.to_value()
+            if isinstance(value, Result) and value.node.place is None:
+                value.node.place = node.place
             assert value.type.dtype == node.types[0].dtype and same_shape(value.type.shape, node.types[0].shape)
             new[id(node.results[0])], uses[id(value)] = value, uses[id(node.results[0])]
     if not new:

@@ -11,7 +11,7 @@ import numpy as np
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import Names
 from lucid.core.graph.pytree import flatten_tree, like
-from lucid.core.graph.scope import Scope, entered
+from lucid.core.graph.scope import Scope, entered, keeping_lines
 from lucid.core.graph.types import Array, TensorType, as_dtype, spec
 from lucid.core.graph.values import Input, Value
 from lucid.core.process.context import evaluating
@@ -77,7 +77,7 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
     traced = list[tuple[dict[str, Value], Any, list[Bound]]]()
     for model, (call, named) in zip(models, calls, strict=True):
         # One BLAS thread: the rounding of a product of constants depends on the number of threads.
-        scope = Scope("", paths, names, bounds := bounds_of(limits))
+        scope = Scope("", paths, names, bounds := bounds_of(limits), placed=keeping_lines.get())
         with (
             within(limits),
             evaluating(),

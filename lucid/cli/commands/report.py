@@ -21,10 +21,9 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array
 from lucid.files.atomic import open_regular
 from lucid.files.hub import published_name
-from lucid.inspection.report.report import TARGETS
+from lucid.inspection.report.report import TARGETS, traced
 from lucid.inspection.report.report import report as write_report
 from lucid.nn.decoding import CausalDecoder
-from lucid.tracing.trace import trace
 
 
 def run(options: Report) -> int:
@@ -40,7 +39,7 @@ def run(options: Report) -> int:
     arrays = read_arrays(options.data) if options.data is not None else None
     model, floating = load_quantized(options, mapped=False)
     kwargs = arguments(model, options)
-    graph = trace(model, kwargs=kwargs)
+    graph = traced(model, kwargs=kwargs)
     check_known(sizes, graph.sizes())
     checkpoint = checkpoint_in(options)
     if arrays is None and not sizes and checkpoint is not None:

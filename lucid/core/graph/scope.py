@@ -62,6 +62,8 @@ class Scope(NamedTuple):
 
 
 scope: ContextVar[Scope | None] = ContextVar("lucid_scope", default=None)
+keeping_lines: ContextVar[bool] = ContextVar("lucid_keeping_lines", default=False)
+"""Whether the nodes of graphs that are traced now keep the line that made them, which takes time."""
 
 
 def entered(inside: Scope) -> AbstractContextManager[None]:

@@ -59,7 +59,7 @@ class Constant:
 @dataclass(eq=False, slots=True)
 class Node:
     """One application of an op. `scope` is the path of the module that applied it, `place` the line of the user's code
-    that did, where that is kept: while gradients are traced."""
+    that did, where that is kept: while gradients are traced, and for reports."""
 
     op: Operation
     inputs: tuple[Value | None, ...] = field(repr=False)  # else the text of a node holds those of all before it

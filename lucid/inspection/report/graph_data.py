@@ -45,6 +45,7 @@ def graph_data(graph: Graph, forms: Mapping[int, str], errors: Mapping[int, floa
             "id": numbers[id(node)],
             "op": node.op.name,
             "module": node.scope,
+            "line": "" if node.place is None else str(node.place),
             "inputs": [{"from": source(v), "name": _name(graph, v), "type": str(v.type)} for v in operands],
             "outputs": [str(kind) for kind in node.types],
             "attributes": {
@@ -88,6 +89,7 @@ def file_data(path: Path) -> Data:
             "id": f"n{index}",
             "op": f"{node.domain}.{node.op_type}" if node.domain else node.op_type,
             "module": ".".join(place(node)),
+            "line": "",
             "inputs": [
                 {"from": sources.get(name), "name": name, "type": types.get(name, "")} for name in node.input if name
             ],

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from lucid.core.graph.graph import Graph
+from lucid.core.graph.scope import keeping_lines
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Result
+from lucid.core.process.context import holding
 from lucid.core.sizes.dims import names_of
 from lucid.core.targets.runtimes import CPU, targets_of
 from lucid.core.version import __version__
+from lucid.core.words.user_code import user_place
 from lucid.export import explain
 from lucid.export.explain import title
 from lucid.inspection.report.attention_maps import attention_weights, maps_data
@@ -65,7 +68,7 @@ def report(
     Raises:
         KeyError, TypeError, ValueError: for data or sizes that do not fit the model's inputs.
     """
-    graph = model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs)
+    graph = model if isinstance(model, Graph) else traced(model, *inputs, kwargs=kwargs)
     arrays = _arrays(graph, data, sizes or {})
     precision = None
     if floating is not None:
@@ -76,21 +79,49 @@ def report(
     compared = compare_nodes(graph, arrays)
     errors = {id(result.node): _finite(comparison.max_abs) for result, comparison in compared}
     compared_targets, cost = compare_targets(graph, arrays, targets, seconds)
-    write_page(
-        Path(path),
-        {
-            "title": name or _name(model),
-            "version": __version__,
-            "shapes": {value.name: list(array.shape) for value, array in zip(graph.inputs, arrays, strict=True)},
-            "random": data is None,
-            "graph": graph_data(graph, _forms(graph), errors),
-            "attention": maps_data(attention_weights(graph, arrays), tokens),
-            "errors": _errors(graph, compared),
-            "precision": None if precision is None else precision_data(precision),
-            "targets": compared_targets,
-            "cost": cost,
-        },
-    )
+    page = {
+        "title": name or _name(model),
+        "version": __version__,
+        "shapes": {value.name: list(array.shape) for value, array in zip(graph.inputs, arrays, strict=True)},
+        "random": data is None,
+        "graph": graph_data(graph, _forms(graph), errors),
+        "attention": maps_data(attention_weights(graph, arrays), tokens),
+        "errors": _errors(graph, compared),
+        "precision": None if precision is None else precision_data(precision),
+        "targets": compared_targets,
+        "cost": cost,
+    }
+    write_page(Path(path), {**page, "missing": _missing(page)})
+
+
+def _missing(page: Mapping[str, Any]) -> dict[str, str]:
+    """Why sections have nothing to show, by their id in the page."""
+    ran = [target for target in page["targets"] if not target["problem"]]
+    forms = [form for target in page["targets"] for form in target.get("forms", ())]
+    attends = any(node["op"] == "attention" for node in page["graph"]["nodes"])
+    no_file = "no target was asked for" if not page["targets"] else "no file runs here; the table of targets says why"
+    no_attention = "the inputs have no rows" if attends else "the model computes no attention"
+    reasons = {
+        "summary-section": None if ran or page["cost"] else no_file,
+        "cost-section": None if page["cost"] else no_file,
+        "attention-section": None if page["attention"]["layers"] else no_attention,
+        "error-section": None if page["errors"] else "the model has no operation",
+        "precision-section": None if page["precision"] else "no weights are quantized; --bits 4 shows what that costs",
+        "target-section": None if page["targets"] else no_file,
+        "form-section": None if forms else no_attention if ran else no_file,
+    }
+    return {section: reason for section, reason in reasons.items() if reason}
+
+
+def traced(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> Graph:
+    """The graph of a model, as `lucid.trace` makes it; nodes keep the line of the user's code that made them."""
+    caller = user_place()
+    with holding(keeping_lines, True):
+        graph = trace(model, *inputs, kwargs=kwargs)
+    for node in graph.nodes():
+        if caller and node.place and node.place[:2] == caller[:2]:  # no line of the model
+            node.place = None
+    return graph
 
 
 def _forms(graph: Graph) -> dict[int, str]:
@@ -114,7 +145,10 @@ def graph_page(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> N
     shown = file_data(Path(model))
     page = {"title": Path(model).name, "version": __version__, "shapes": {}, "random": False, "graph": shown}
     nothing: dict[str, Any] = {"errors": [], "precision": None, "targets": [], "cost": cost_data(Path(model), {})}
-    write_page(Path(path), {**page, **nothing, "attention": maps_data({}, [])})
+    not_run = "a file is shown without running it; lucid report SOURCE writes a page of the model itself"
+    sections = ("attention-section", "error-section", "precision-section", "target-section", "form-section")
+    missing = dict.fromkeys(sections, not_run)
+    write_page(Path(path), {**page, **nothing, "attention": maps_data({}, []), "missing": missing})
 
 
 def precision_data(precision: PrecisionReport) -> dict[str, Any]:

@@ -21,13 +21,13 @@ const lucidReport = (() => {
   const inputs = shapes && (data.random ? `inputs of this page: random, ${shapes}` : `inputs of this page: ${text}${shapes}`);
   byId("facts").textContent = [many(data.graph.nodes.length, "operation"), inputs].filter(Boolean).join(" · ");
   byId("made").textContent = `Made by Lucid ${data.version}. This page loads nothing from anywhere.`;
-  const empty = { "summary-section": !data.cost && !data.targets.some((t) => !t.problem), "cost-section": !data.cost,
-    "attention-section": !data.attention.layers.length, "error-section": !data.errors.length, "precision-section": !data.precision,
-    "target-section": !data.targets.length, "form-section": !data.targets.some((t) => t.forms && t.forms.length) };
   for (const section of document.querySelectorAll("section")) {
-    if (empty[section.id]) section.hidden = true;
+    const reason = data.missing[section.id];
+    section.hidden = Boolean(reason);
+    if (reason) byId("missing").append(element("dt", section.dataset.name), element("dd", reason));
     else byId("sections").append(element("a", section.dataset.name, { href: "#" + section.id }));
   }
+  byId("not-shown").hidden = !byId("missing").childElementCount;
 
   // Graph ---------------------------------------------------------------------------------------------------------------
 
@@ -50,6 +50,7 @@ const lucidReport = (() => {
       list.append(element("dt", name), ...values.map((v) => element("dd", v)));
     };
     row("module", node.module || "the model itself");
+    row("line", node.line);
     row("inputs", ...node.inputs.map((i) => `${i.name}: ${i.type}`));
     row("outputs", ...node.outputs);
     row("options", ...Object.entries(node.attributes).map(([k, v]) => `${k} = ${v}`));
