@@ -174,7 +174,7 @@ ABSENT: dict[str, dict[str, str]] = {
         "dropout2d": "write F.dropout, or nn.Dropout2d",
     },
     "linalg": {
-        **dict.fromkeys(("matmul", "cross", "diagonal"), "it is lucid.matmul, lucid.cross, lucid.diagonal"),
+        **{name: f"it is lucid.{name}" for name in ("matmul", "cross", "diagonal")},
         "matrix_norm": "write lucid.linalg.norm(x, dim=(-2, -1))",
         "vecdot": "write (x * y).sum(-1)",
         "vander": "write x.unsqueeze(-1) ** lucid.arange(n)",
