@@ -282,6 +282,20 @@ LINES: dict[str, tuple[str, Line]] = {
             t.divide(t.subtract(x, y), 2),
         ),
     ),
+    "shifts of bits": (
+        "whole ids",
+        lambda t, F, nn, i, j: (
+            t.bitwise_left_shift(i, 3),
+            i.bitwise_right_shift(1),
+            i >> j.unsqueeze(-1),
+            1 << j,
+            (i.int() << 31) >> 31,
+            i.to(t.uint8) >> 4 & 15,
+            i.to(t.int8) << t.arange(4, dtype=t.int8) * 3,
+            i >> t.tensor([0, 1, 63, 64]),
+            i << t.tensor([0, 1, 63, 64]),
+        ),
+    ),
     "running extremes": (
         "x whole",
         lambda t, F, nn, x, i: (

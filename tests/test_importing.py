@@ -135,7 +135,6 @@ PAIRS = {
         ops.atan2(of(np.int64([0, -2])), of(np.int64([-1, 0]))),
         np.float32([np.pi, -np.pi / 2]),
     ),
-    "shifts": (elements.right_shift(elements.left_shift(of(np.int64([5, -5])), 2), 3), np.int64([2, -3])),
     "cumprod": (ops.cumprod(of(X), 1), np.cumprod(X, 1)),
     "the largest so far": (elements.running_extreme(operator.ge)(of(X), -1)[0], np.maximum.accumulate(X, -1)),
     "the largest so far, with NaN": (

@@ -77,6 +77,8 @@ from lucid.ops import sqrt as sqrt
 from lucid.ops import stack as stack
 from lucid.ops import tanh as tanh
 from lucid.ops import zeros_like as zeros_like
+from lucid.ops.bitwise import bitwise_left_shift as bitwise_left_shift
+from lucid.ops.bitwise import bitwise_right_shift as bitwise_right_shift
 from lucid.ops.composed import addcdiv as addcdiv
 from lucid.ops.composed import addcmul as addcmul
 from lucid.ops.composed import allclose as allclose

@@ -46,14 +46,6 @@ def angle(x: Tensor) -> Tensor:
     return ops.where(ops.isnan(x), x, ops.where(x < 0, math.pi, 0.0)).astype(x.dtype)
 
 
-def left_shift(x: Tensor, places: Any) -> Any:
-    return x * 2**places
-
-
-def right_shift(x: Tensor, places: Any) -> Any:
-    return x // 2**places
-
-
 def past_nan(extreme: Function) -> Function:
     """The larger or smaller of two; of a number and NaN the number."""
 

@@ -139,8 +139,8 @@ _ROWS: dict[str, Function] = {
     "aten.bitwise_or.Tensor Scalar Scalar_Tensor aten.__or__.Tensor": operator.or_,
     "aten.bitwise_xor.Tensor Scalar Scalar_Tensor aten.__xor__.Tensor": operator.xor,
     "aten.bitwise_not.default": operator.invert,
-    "aten.bitwise_left_shift.Tensor Tensor_Scalar Scalar_Tensor aten.__lshift__.Scalar Tensor": elements.left_shift,
-    "aten.bitwise_right_shift.Tensor Tensor_Scalar Scalar_Tensor aten.__rshift__.Scalar Tensor": elements.right_shift,
+    "aten.bitwise_left_shift.Tensor Tensor_Scalar Scalar_Tensor aten.__lshift__.Scalar Tensor": operator.lshift,
+    "aten.bitwise_right_shift.Tensor Tensor_Scalar Scalar_Tensor aten.__rshift__.Scalar Tensor": operator.rshift,
     # shapes
     "aten.view.default aten._unsafe_view.default aten.reshape.default aten.view_copy.default": Tensor.reshape,
     "aten._reshape_copy.default": Tensor.reshape,

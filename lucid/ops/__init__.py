@@ -10,8 +10,10 @@ from lucid.ops.attention.buffers import buffered_attention as buffered_attention
 from lucid.ops.attention.buffers import write_at as write_at
 from lucid.ops.attention.op import attention as attention
 from lucid.ops.bitwise import bitwise_and as bitwise_and
+from lucid.ops.bitwise import bitwise_left_shift as bitwise_left_shift
 from lucid.ops.bitwise import bitwise_not as bitwise_not
 from lucid.ops.bitwise import bitwise_or as bitwise_or
+from lucid.ops.bitwise import bitwise_right_shift as bitwise_right_shift
 from lucid.ops.bitwise import bitwise_xor as bitwise_xor
 from lucid.ops.composed import addcdiv as addcdiv
 from lucid.ops.composed import addcmul as addcmul

@@ -1,4 +1,4 @@
-"""Operations on the bits of integers; on booleans they are the logical operations.
+"""Operations on the bits of integers; those of two bits are the logical operations on booleans.
 
 Negative numbers are in two's complement. The bodies compute bit by bit with int64, for opsets without such operators.
 """
@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import Array, int64
+from lucid.core.graph.types import Array, common_dtype, int64
+from lucid.core.graph.values import Constant
 from lucid.ops.elementwise import (
     Binary,
     Unary,
     check_kind,
+    clamp,
     floor_div,
     instead,
     maximum,
@@ -24,10 +26,12 @@ from lucid.ops.elementwise import (
     sub,
     where,
 )
-from lucid.ops.op import Op
+from lucid.ops.indexing import take
+from lucid.ops.op import Op, function
+from lucid.ops.operand_conversion import as_tensors
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import unsqueeze
-from lucid.ops.tensor.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 _POWERS = np.asarray([2**place for place in range(63)], np.int64)  # of a bit; the last bit is the sign
 
@@ -76,3 +80,53 @@ bitwise_xor = _bitwise(
     lambda x, y: not_equal(x, y).astype(int64),
     "logical_xor",
 )
+
+
+@function
+def bitwise_left_shift(x: TensorLike, other: TensorLike) -> Tensor:
+    """The bits of integers `other` places up: those beyond the element type are lost.
+
+    Shapes broadcast, and both are brought to one element type. Negative places give 0.
+
+    Raises:
+        TypeError: for numbers that are no integers.
+    """
+    number, places = _integers("bitwise_left_shift", x, other)
+    return _by_powers(mul, number, places, 8 * number.dtype.itemsize, 0)
+
+
+@function
+def bitwise_right_shift(x: TensorLike, other: TensorLike) -> Tensor:
+    """The bits of integers `other` places down, filled with the sign: x // 2**other, of any number of places.
+
+    Shapes broadcast, and both are brought to one element type. Negative places give 0, or -1 below 0.
+
+    Raises:
+        TypeError: for numbers that are no integers.
+    """
+    number, places = _integers("bitwise_right_shift", x, other)
+    signed = np.issubdtype(number.dtype.numpy, np.signedinteger)
+    sign = where(number < 0, -1, 0).astype(number.dtype) if signed else 0
+    return _by_powers(floor_div, number, places, 8 * number.dtype.itemsize - signed, sign)
+
+
+def _integers(name: str, x: TensorLike, other: TensorLike) -> list[Tensor]:
+    """Both operands in one element type."""
+    operands = [each for each in as_tensors(name, (x, other)) if each is not None]
+    for each in operands:
+        check_kind(name, each.spec, ("int",))
+    dtype = common_dtype([each.spec for each in operands])
+    return [each.astype(dtype) for each in operands]
+
+
+def _by_powers(
+    apply: Callable[[Tensor, Tensor], Tensor], x: Tensor, places: Tensor, count: int, beyond: TensorLike
+) -> Tensor:
+    """`apply` of x and 2 to the power of places below `count`; `beyond` for others."""
+    type_ = x.dtype.numpy
+    powers = Tensor.from_array(np.left_shift(np.ones(count, type_), np.arange(count, dtype=type_)))
+    shifted = apply(x, take(powers, clamp(places, 0, count - 1).astype(int64)))
+    value = places.to_value()
+    if isinstance(value, Constant) and ((value.array >= 0) & (value.array < count)).all():
+        return shifted
+    return where((places >= 0) & (places < count), shifted, beyond)

@@ -23,8 +23,6 @@ _SAME = {  # of torch's names that are both functions and methods: what to write
     "addmv": "write x + a @ b",
     "addr": "write x + a.outer(b)",
     "aminmax": "write x.amin(dim) and x.amax(dim)",
-    "bitwise_left_shift": "write x * 2**n",
-    "bitwise_right_shift": "write x // 2**n",
     "copy": "tensors are never changed in place, so a copy is not needed; write x itself",
     "copysign": "write lucid.where(y < 0, -x.abs(), x.abs())",
     "corrcoef": "write c = x - x.mean(1, keepdim=True), then F.normalize(c) @ F.normalize(c).mT",

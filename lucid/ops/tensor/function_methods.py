@@ -56,6 +56,7 @@ class FunctionMethods(TensorValue):
     cummax, cummin, logit, sinc, xlogy = map(_method, ("cummax", "cummin", "logit", "sinc", "xlogy"))
     exp2, log10, trunc, frac = map(_method, ("exp2", "log10", "trunc", "frac"))
     atan2, hypot, logaddexp, isclose, isin = map(_method, ("atan2", "hypot", "logaddexp", "isclose", "isin"))
+    bitwise_left_shift, bitwise_right_shift = map(_method, ("bitwise_left_shift", "bitwise_right_shift"))
     cross, dot, inner, kron, mv = map(_method, ("cross", "dot", "inner", "kron", "mv"))
     lerp, addcmul, addcdiv, nan_to_num = map(_method, ("lerp", "addcmul", "addcdiv", "nan_to_num"))
     diag, diagonal, diag_embed = map(_method, ("diag", "diagonal", "diag_embed"))

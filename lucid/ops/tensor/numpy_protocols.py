@@ -39,6 +39,8 @@ _UFUNCS: dict[np.ufunc, str] = {
     np.bitwise_and: "bitwise_and",
     np.bitwise_or: "bitwise_or",
     np.bitwise_xor: "bitwise_xor",
+    np.left_shift: "bitwise_left_shift",
+    np.right_shift: "bitwise_right_shift",
     np.invert: "bitwise_not",
     np.negative: "neg",
     np.absolute: "abs",

@@ -201,6 +201,14 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     )
     __and__, __or__, __xor__ = _logical("and"), _logical("or"), _logical("xor")
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __lshift__, __rlshift__ = (
+        _binary("__lshift__", op="bitwise_left_shift"),
+        _reflected("__rlshift__", "bitwise_left_shift"),
+    )
+    __rshift__, __rrshift__ = (
+        _binary("__rshift__", op="bitwise_right_shift"),
+        _reflected("__rrshift__", "bitwise_right_shift"),
+    )
     __eq__ = _binary("__eq__", op="equal")  # type: ignore[assignment]  # elementwise, as in NumPy and torch
     __ne__ = _binary("__ne__", op="not_equal")  # type: ignore[assignment]
     __lt__, __le__ = _binary("__lt__", op="less"), _binary("__le__", op="less_equal")
@@ -208,12 +216,6 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
 
     def __invert__(self) -> Tensor:
         return _call("logical_not" if self.dtype is bool_ else "bitwise_not", self)
-
-    def __lshift__(self, other: object) -> NoReturn:
-        raise TypeError("x << n: tensors have no shifts of bits; write x * 2**n")
-
-    def __rshift__(self, other: object) -> NoReturn:
-        raise TypeError("x >> n: tensors have no shifts of bits; write x // 2**n")
 
     # Element by element -------------------------------------------------------------------------------------------
 
