@@ -109,12 +109,14 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "ChannelShuffle": (nn.ChannelShuffle(2), (IMAGES,)),
     "Unflatten": (nn.Unflatten(1, (2, 4)), (IMAGES,)),
     "PixelShuffle": (nn.PixelShuffle(2), (IMAGES,)),
-    **{f"{name}1d": (getattr(nn, f"{name}1d")(2), (X,)) for name in ("ZeroPad", "ReflectionPad", "ReplicationPad")},
     **{
-        f"{name}2d": (getattr(nn, f"{name}2d")(2), (IMAGES,)) for name in ("ZeroPad", "ReflectionPad", "ReplicationPad")
+        f"{name}Pad{axes}d": (getattr(nn, f"{name}Pad{axes}d")(2), (shape,))
+        for axes, shape in ((1, X), (2, IMAGES), (3, ("N", 2, 4, 6, 8)))
+        for name in ("Zero", "Reflection", "Replication", "Circular")
     },
     "ConstantPad1d": (nn.ConstantPad1d(2, 1.0), (X,)),
     "ConstantPad2d": (nn.ConstantPad2d((1, 0, 2, 1), 1.0), (IMAGES,)),
+    "ConstantPad3d": (nn.ConstantPad3d(1, 1.0), (("N", 2, 4, 6, 8),)),
     "Dropout2d": (nn.Dropout2d(0.1).eval(), (IMAGES,)),
     "Softmax": (nn.Softmax(), (X,)),
     "GLU": (nn.GLU(), (X,)),

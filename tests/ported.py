@@ -500,6 +500,11 @@ LINES: dict[str, tuple[str, Line]] = {
             nn.ConstantPad2d(1, 2.5)(x),
             nn.ReflectionPad2d(2)(x),
             nn.ReplicationPad2d((0, 1, 2, 0))(x),
+            nn.CircularPad1d((2, 1))(x[0]),
+            nn.CircularPad2d((2, 1, 0, 1))(x),
+            *(getattr(nn, f"{name}Pad3d")((2, 1, 0, 1, 1, 0))(x[None]) for name in ("Zero", "Reflection", "Circular")),
+            nn.ReplicationPad3d(1)(x[None]),
+            nn.ConstantPad3d(1, 2.5)(x[None]),
         ),
     ),
     "pools of partial windows": (

@@ -14,8 +14,12 @@ from lucid.nn.activations import CELU as CELU
 from lucid.nn.activations import ELU as ELU
 from lucid.nn.activations import SELU as SELU
 from lucid.nn.activations import ChannelShuffle as ChannelShuffle
+from lucid.nn.activations import CircularPad1d as CircularPad1d
+from lucid.nn.activations import CircularPad2d as CircularPad2d
+from lucid.nn.activations import CircularPad3d as CircularPad3d
 from lucid.nn.activations import ConstantPad1d as ConstantPad1d
 from lucid.nn.activations import ConstantPad2d as ConstantPad2d
+from lucid.nn.activations import ConstantPad3d as ConstantPad3d
 from lucid.nn.activations import Dropout2d as Dropout2d
 from lucid.nn.activations import Hardsigmoid as Hardsigmoid
 from lucid.nn.activations import Hardswish as Hardswish
@@ -28,9 +32,11 @@ from lucid.nn.activations import PixelUnshuffle as PixelUnshuffle
 from lucid.nn.activations import PReLU as PReLU
 from lucid.nn.activations import ReflectionPad1d as ReflectionPad1d
 from lucid.nn.activations import ReflectionPad2d as ReflectionPad2d
+from lucid.nn.activations import ReflectionPad3d as ReflectionPad3d
 from lucid.nn.activations import ReLU6 as ReLU6
 from lucid.nn.activations import ReplicationPad1d as ReplicationPad1d
 from lucid.nn.activations import ReplicationPad2d as ReplicationPad2d
+from lucid.nn.activations import ReplicationPad3d as ReplicationPad3d
 from lucid.nn.activations import Softmin as Softmin
 from lucid.nn.activations import Softplus as Softplus
 from lucid.nn.activations import Softsign as Softsign
@@ -38,6 +44,7 @@ from lucid.nn.activations import Tanhshrink as Tanhshrink
 from lucid.nn.activations import Unflatten as Unflatten
 from lucid.nn.activations import ZeroPad1d as ZeroPad1d
 from lucid.nn.activations import ZeroPad2d as ZeroPad2d
+from lucid.nn.activations import ZeroPad3d as ZeroPad3d
 from lucid.nn.attention import MultiHeadAttention as MultiHeadAttention
 from lucid.nn.attention import MultiheadAttention as MultiheadAttention
 from lucid.nn.attention import ScaledDotProductAttention as ScaledDotProductAttention

@@ -247,6 +247,12 @@ class ConstantPad2d(_ConstantPad):
     axes = 2
 
 
+class ConstantPad3d(_ConstantPad):
+    """Pads the last three axes with a number; `padding` is one number, or six, the last axis first."""
+
+    axes = 3
+
+
 class ZeroPad1d(_Pad):
     """Pads the last axis with zeros; `padding` is one number, or two."""
 
@@ -259,8 +265,14 @@ class ZeroPad2d(_Pad):
     axes, mode = 2, "constant"
 
 
+class ZeroPad3d(_Pad):
+    """Pads the last three axes with zeros; `padding` is one number, or six, the last axis first."""
+
+    axes, mode = 3, "constant"
+
+
 class ReflectionPad1d(_Pad):
-    """Pads the last axis with their mirror image; `padding` is one number, or two."""
+    """Pads the last axis with its mirror image; `padding` is one number, or two."""
 
     axes, mode = 1, "reflect"
 
@@ -269,6 +281,12 @@ class ReflectionPad2d(_Pad):
     """Pads the last two axes with their mirror image; `padding` is one number, or four, the last axis first."""
 
     axes, mode = 2, "reflect"
+
+
+class ReflectionPad3d(_Pad):
+    """Pads the last three axes with their mirror image; `padding` is one number, or six, the last axis first."""
+
+    axes, mode = 3, "reflect"
 
 
 class ReplicationPad1d(_Pad):
@@ -281,6 +299,30 @@ class ReplicationPad2d(_Pad):
     """Pads the last two axes with the elements at the border; `padding` is one number, or four, the last axis first."""
 
     axes, mode = 2, "replicate"
+
+
+class ReplicationPad3d(_Pad):
+    """Pads the last three axes with their border; `padding` is one number, or six, the last axis first."""
+
+    axes, mode = 3, "replicate"
+
+
+class CircularPad1d(_Pad):
+    """Pads the last axis with the other end; `padding` is one number, or two."""
+
+    axes, mode = 1, "circular"
+
+
+class CircularPad2d(_Pad):
+    """Pads the last two axes with the other end; `padding` is one number, or four, the last axis first."""
+
+    axes, mode = 2, "circular"
+
+
+class CircularPad3d(_Pad):
+    """Pads the last three axes with the other end; `padding` is one number, or six, the last axis first."""
+
+    axes, mode = 3, "circular"
 
 
 class Dropout2d(Dropout):

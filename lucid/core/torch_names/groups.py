@@ -94,7 +94,6 @@ GROUPS: tuple[tuple[str, str], ...] = (
     ),
     (r"Softmax2d", "write nn.Softmax(dim=-3)"),
     (r"Upsampling(Bilinear|Nearest)2d|upsample_(bilinear|nearest)", "write F.interpolate(x, size, mode=...)"),
-    (r"(Circular|Constant|Reflection|Replication|Zero)Pad[123]d", "write F.pad(x, (left, right, ...), mode)"),
     (
         r"LocalResponseNorm|local_response_norm",
         "write x / (k + alpha * mean) ** beta, mean being F.avg_pool3d of x * x",
