@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lucid.batch.rows import objects
-from lucid.core.graph.types import Array, DType
+from lucid.core.graph.types import Array, DType, bfloat16
 from lucid.core.words.json_numbers import ABSENT, strict
 from lucid.core.words.safe_text import encoded
 from lucid.serving.bodies import Fields, wrong
@@ -24,10 +24,12 @@ _KINDS = {
         for bits in (8, 16, 32, 64)
     },
     **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+    "BF16": bfloat16.numpy,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 DATATYPES = [*_KINDS, BYTES]
-_PYTHON = {"b": {bool, int, float}, "i": {bool, int}, "u": {bool, int}, "f": {bool, int, float}}
+_FLOATS = "fV"  # NumPy's kinds of floats, and of bfloat16
+_PYTHON = {kind: {bool, int} if kind in "iu" else {bool, int, float} for kind in f"biu{_FLOATS}"}
 """The Python types of elements in JSON, by the kind of the array's type."""
 
 
@@ -93,7 +95,7 @@ def _from_json(values: list[Any], kind: str, name: str) -> Array:
             raise wrong
         return flat
     dtype = _KINDS[kind]
-    if str in kinds and dtype.kind == "f":
+    if str in kinds and dtype.kind in _FLOATS:
         flat = np.array([ABSENT.get(one, one) if isinstance(one, str) else one for one in flat], object)
         kinds = set(map(type, flat))
     if kinds - _PYTHON[dtype.kind]:
@@ -115,7 +117,7 @@ def written(name: str, array: Array, binary: bool) -> tuple[dict[str, Any], byte
     entry: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(array.shape)}
     if not binary:
         data = array.ravel().tolist()
-        return {**entry, "data": strict(data) if array.dtype.kind == "f" else data}, b""
+        return {**entry, "data": strict(data) if array.dtype.kind in _FLOATS else data}, b""
     if texts:
         coded = [encoded(str(text)) for text in array.ravel()]
         data = b"".join(struct.pack("<I", len(text)) + text for text in coded)
