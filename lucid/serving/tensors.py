@@ -116,8 +116,8 @@ def written(name: str, array: Array, binary: bool) -> tuple[dict[str, Any], byte
     kind = BYTES if texts else _NAMES[array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype]
     entry: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(array.shape)}
     if not binary:
-        data = array.ravel().tolist()
-        return {**entry, "data": strict(data) if array.dtype.kind in _FLOATS else data}, b""
+        elements = array.ravel().tolist()
+        return {**entry, "data": strict(elements) if array.dtype.kind in _FLOATS else elements}, b""
     if texts:
         coded = [encoded(str(text)) for text in array.ravel()]
         data = b"".join(struct.pack("<I", len(text)) + text for text in coded)
