@@ -299,6 +299,7 @@ def _check_place(
             stored = places(path.parent / local_path(location))
         except WeightsError as error:
             raise ModelError(f"{show(path)}: {error}") from error
+        named[location] = {name: place for name, (_, _, place) in stored.items()}
     place = named[location].get(tensor.name)
     if place is None:
         raise _wrong(tensor, path, f"no tensor of this name in {location}", "one; export the model again")
