@@ -235,7 +235,7 @@ class Bert(text.TextEncoder[BertConfig]):
         # Heads for other tasks, and position numbers that some checkpoints store.
         ignored_keys=[
             r"^(cls|pooler|lm_head|classifier|pre_classifier|qa_outputs|sentence_layers|(discriminator|generator)_(predictions|lm_head))\.",
-            r"^vocab_|^contact_head\.",
+            r"^vocab_|^(contact_head|sequence_summary)\.",
             r"embeddings\.position_(ids|embeddings\.weight)$|rotary_embeddings\.inv_freq$",
         ],
     )
@@ -463,6 +463,15 @@ class BertForReranking(Reranker[BertConfig], BertForSequenceClassification, on=B
 
 class BertForMultipleChoice(text.MultipleChoice[BertConfig], BertForSequenceClassification, on=Bert):
     head_renames = ((r"^(?:\w+\.pooler\.dense|sequence_summary\.summary|pre_classifier)\.", "classifier.dense."),)
+
+    @classmethod
+    def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
+        if options.model_type == "electra":  # whose options say what its head makes of the states
+            options.not_null("summary_type", "summary_activation")
+            supported = {"type": "first", "activation": "gelu", "use_proj": True, "proj_to_labels": False}
+            for name, value in supported.items():
+                options.only(f"summary_{name}", value)
+        return super().read_config(options, base)
 
 
 class BertForTokenClassification(text.TokenClassifier[BertConfig], Bert, on=Bert): ...

@@ -55,7 +55,7 @@ class CLIPVisionConfig(ImageTowerConfig):
 
     activation: str = option.activation("hidden_act", absent="quick_gelu")
     eps: float = option.real("layer_norm_eps", absent=1e-5)
-    patch_size: int = option.row(read_patch_size, "patch_size", absent=32, of="image_size")
+    patch_size: int = option.row(read_patch_size, "patch_size", 32, of="image_size")
 
 
 @dataclass(frozen=True)

@@ -209,9 +209,9 @@ class Config:
         """transformers' value for an absent option; None if that is null or not known."""
         return None if self.reads is None else self.reads.default(name)
 
-    def whole_or_none(self, name: str, high: int = MAX_NUMBER) -> int | None:
-        """A positive integer, or None for null; transformers' default if the option is absent."""
-        return self.whole(name, high=high) if self.is_known(name) and not self.is_null(name) else None
+    def whole_or_none(self, name: str, low: int = 1, high: int = MAX_NUMBER) -> int | None:
+        """An integer in a range, or None for null; transformers' default if the option is absent."""
+        return self.whole(name, low=low, high=high) if self.is_known(name) and not self.is_null(name) else None
 
     @overload
     def get(self, name: str, kind: type[T], /) -> T: ...
@@ -380,7 +380,7 @@ class Config:
             return self._sections[name]
         reads = None if self.reads is None else self.reads.section(name)
         where = f"{self.where}, {name}"
-        section = Config(self.get(name, dict, {}), where, self._weights, self._shapes, reads, self._strict)
+        section = type(self)(self.get(name, dict, {}), where, self._weights, self._shapes, reads, self._strict)
         section._path = f"{self._path}{name}."
         self._sections[name] = section
         return section

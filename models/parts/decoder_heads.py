@@ -111,7 +111,7 @@ class LastTokenClassifier(States[P]):
 
     @classmethod
     def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
-        padding = options.text.whole("pad_token_id", None, low=0)
+        padding = options.text.whole_or_none("pad_token_id", low=0)
         return replace(super().read_config(options, base), pad_token_id=padding)
 
 

@@ -44,7 +44,7 @@ class ImageTowerConfig(TowerConfig):
     num_layers: int = option.layers("num_hidden_layers", absent=12, within="vision_model.")
     num_channels: int = option.size("num_channels", absent=3)
     image_size: int = option.whole("image_size", absent=224)
-    patch_size: int = option.row(read_patch_size, "patch_size", absent=16, of="image_size")
+    patch_size: int = option.row(read_patch_size, "patch_size", 16, of="image_size")
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

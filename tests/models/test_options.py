@@ -30,6 +30,7 @@ from lucid.models.t5 import T5
 from tests.console import in_process
 from tests.models import goldens
 from tests.models import test_published_configs as published
+from tests.models.architectures import outcomes, write
 from tests.published import NEEDED, tiny
 
 KINDS = list(MODEL_TYPES)
@@ -244,30 +245,50 @@ def test_the_card_names_options_without_effect(tmp_path: Path) -> None:
 
 
 class Recording(Config):
-    """Options that record the defaults which a reader names by itself."""
+    """Options that record the defaults which a reader names by itself, each with transformers'."""
 
-    named: ClassVar[dict[str, Any]] = {}
+    named: ClassVar[dict[str, tuple[Any, Any]]] = {}
 
     def get(self, name: str, kind: type[Any], /, *default: Any) -> Any:
         if default and self.reads is not None and name in self.reads.read:
-            self.named[name] = default[0]
+            self.named[self._path + name] = default[0], self.reads.read[name]
         return super().get(name, kind, *default)
+
+
+def other_defaults(kind: str, reader: Any, options: dict[str, Any], weights: dict[str, Any]) -> list[str]:
+    """The options for which a reader names another default than transformers; computed ones are not known."""
+    recording = Recording(options, "config.json", lambda: weights, reads=options_read(kind))
+    recording.named.clear()
+    reader.checkpoint.read(recording)
+    return [
+        name
+        for name, (ours, theirs) in recording.named.items()
+        if theirs not in (ours, None, "computed") and (kind, name) not in KNOWN
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_defaults_that_a_reader_names_are_those_of_transformers(kind: str) -> None:
     """A reader that names none gets the table's; the others are 0, none or empty as in transformers, or computed."""
-    reads = options_read(kind)
-    assert reads is not None
     made = tiny({"model_type": kind, **NEEDED.get(kind, {})})
-    options = Recording(made, "config.json", lambda: ALWAYS.get(kind, {}), reads=reads)
-    options.named.clear()
-    class_of(family_of(kind).model).checkpoint.read(options)
-    for name, ours in options.named.items():
-        theirs = reads.read[name]
-        assert theirs in (ours, None, "computed") or (kind, name) in KNOWN, (name, ours, theirs)
+    assert not other_defaults(kind, class_of(family_of(kind).model), made, ALWAYS.get(kind, {}))
 
 
+@pytest.mark.parametrize("kind", sorted({each.kind for each in outcomes()}))
+def test_defaults_that_a_head_names_are_those_of_transformers(kind: str) -> None:
+    """Those that the model does not read, which the test before does not see."""
+    family = family_of(kind)
+    for each in outcomes():
+        if each.kind == kind and each.exact:
+            weights = {name: np.broadcast_to(np.float32(0), shape) for name, shape in each.weights.items()}
+            whole = {name: value for name, value in each.config.items() if name not in PARTS}
+            of_model = other_defaults(kind, class_of(family.model), whole, weights)
+            of_head = other_defaults(kind, class_of(family.tasks[each.task]), each.config, weights)
+            assert not {*of_head} - {*of_model}, each.name
+
+
+PARTS = ("is_encoder_decoder", "is_decoder")
+"""Options that say that a checkpoint is of an encoder or a decoder alone."""
 ALWAYS = {_kind: {"model.enc_score_head.weight": np.zeros((3, 4))} for _kind in ("rt_detr", "rt_detr_v2")}
 """Weights without which a config is not read."""
 KNOWN = {("deberta-v2", "conv_kernel_size")}  # code asks for it twice, with the defaults 0 and 3: the first decides
@@ -292,6 +313,36 @@ def test_an_absent_option_has_transformers_default(
 ) -> None:
     model: Any = lucid.models.load(edited(tmp_path, variant, without=option))
     assert getattr(model.config, field) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"summary_type": "last"}, "option summary_type is 'last', supported: 'first'"),
+        ({"summary_activation": "tanh"}, "option summary_activation is 'tanh', supported: 'gelu'"),
+        ({"summary_activation": None}, "option summary_activation is null"),
+        ({"summary_use_proj": False}, "option summary_use_proj is False, supported: True"),
+        ({"summary_proj_to_labels": True}, "option summary_proj_to_labels is True, supported: False"),
+    ],
+)
+def test_options_that_one_head_alone_reads_are_refused_there(
+    changes: dict[str, object], told: str, tmp_path: Path
+) -> None:
+    head = next(each for each in outcomes() if each.name == "ElectraForMultipleChoice")
+    write(tmp_path, {**head.config, **changes}, head.weights)
+    with pytest.raises(ConfigError, match=re.escape(told)):
+        lucid.models.load(tmp_path)
+    lucid.models.load(tmp_path, "feature-extraction")
+
+
+def test_padding_of_a_classifier_has_transformers_default(tmp_path: Path) -> None:
+    head = next(each for each in outcomes() if each.name == "GemmaForSequenceClassification")
+    options = {name: value for name, value in head.config.items() if name != "pad_token_id"}
+    model: Any = lucid.models.load(write(tmp_path, options, head.weights))
+    assert model.config.pad_token_id == 0
+    write(tmp_path, {**options, "pad_token_id": None}, head.weights)
+    model = lucid.models.load(tmp_path)
+    assert model.config.pad_token_id is None
 
 
 def test_m2m_100_without_an_activation_has_relu(tmp_path: Path) -> None:
