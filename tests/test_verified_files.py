@@ -121,6 +121,20 @@ def test_fixed_sizes_come_from_the_file(call: Any, tmp_path: Path) -> None:
     assert code == 0 and "were not compared" not in out, error
 
 
+def test_limits_of_sizes_come_from_the_file_and_are_compared(call: Any, tmp_path: Path) -> None:
+    path, layer = tmp_path / "limited.onnx", ("nn.Linear", "--set", "in_features=3", "--set", "out_features=2")
+    limited = ("-i", "x:float32:2 <= N <= 64,3")
+    assert call("export", *layer, *limited, "-o", path)[0] == 0
+    code, out, error = call("verify", *layer[:1], path, *layer[1:])
+    assert code == 0 and "N=64" in out and "N=1 " not in out, error
+    model = onnx.load(path)
+    (bounds,) = (entry for entry in model.metadata_props if entry.key == "lucid.bounds")
+    bounds.value = '{"N": [2, 65]}'
+    onnx.save(model, path)
+    code, out, _ = call("verify", *layer[:1], path, *layer[1:], *limited)
+    assert code == 1 and 'FAIL  metadata lucid.bounds: {"N": [2, 65]}, expected {"N": [2, 64]}' in out
+
+
 def test_a_loop_is_compared_whatever_its_axes_are_called(tmp_path: Path) -> None:
     def model(x: lucid.Tensor) -> Any:
         return lucid.ops.scan(lambda carry, row: (carry + row.sum() * x.shape[1], carry), lucid.zeros(()), x)

@@ -18,7 +18,7 @@ import onnx
 
 from lucid.core.graph.types import Array
 from lucid.core.process.threads import share
-from lucid.core.targets.runtimes import ACCURACY_LEVEL, OLDEST_RELEASE, ROWS_APART, SIZE_LIMITS
+from lucid.core.targets.runtimes import ACCURACY_LEVEL, OLDEST_RELEASE, ROWS_APART, SIZE_BOUNDS, SIZE_LIMITS
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
 from lucid.core.words.safe_text import visible
@@ -270,7 +270,7 @@ def _origin(model: onnx.ModelProto, skeleton: onnx.ModelProto, nodes: MatchedNod
     )
 
 
-_KEYS = (OLDEST_RELEASE, SIZE_LIMITS, ACCURACY_LEVEL, ROWS_APART)
+_KEYS = (OLDEST_RELEASE, SIZE_LIMITS, SIZE_BOUNDS, ACCURACY_LEVEL, ROWS_APART)
 
 
 def _different_declarations(file: onnx.ModelProto, export: onnx.ModelProto, same_nodes: bool) -> list[str]:

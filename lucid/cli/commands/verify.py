@@ -26,6 +26,7 @@ from lucid.layouts.hub import is_stored_as
 from lucid.layouts.parts import known_inputs, part_in_file
 from lucid.nn import Module
 from lucid.runtime import check_model_file
+from lucid.runtime.requirements import limits_of
 from lucid.testing import Divergence, bisect
 from lucid.testing.part_parity import part_parity
 from lucid.testing.report import ParityReport
@@ -116,14 +117,26 @@ def _verify(
 
 def _part_of_file(model: Model, file: onnx.ModelProto) -> ModelPart | None:
     """The part of a model that a file holds, by its inputs and outputs."""
-    return part_in_file(model, *map(_sizes, (real_inputs(file.graph), file.graph.output)))
+    return part_in_file(model, _sizes(real_inputs(file.graph), _limited(file)), _sizes(file.graph.output, {}))
 
 
-def _sizes(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:
-    """The sizes of values by name: numbers, and names."""
+def _limited(file: onnx.ModelProto) -> dict[str, str]:
+    """The names of sizes with limits, and these as text, such as ``"2 <= L <= 64"``."""
+    return {
+        str(size): f"{least} <= {size}{'' if most is None else f' <= {most}'}"
+        for size, least, most in limits_of(file).refusing
+        if str(size).isidentifier()
+    }
+
+
+def _sizes(values: Iterable[onnx.ValueInfoProto], limited: Mapping[str, str]) -> dict[str, list[int | str]]:
+    """The sizes of values by name: numbers, and names, with their limits."""
     shapes = {value.name: value.type.tensor_type.shape.dim for value in values}
     return {
-        name: [size.dim_value if size.HasField("dim_value") else size.dim_param for size in shape]
+        name: [
+            size.dim_value if size.HasField("dim_value") else limited.get(size.dim_param, size.dim_param)
+            for size in shape
+        ]
         for name, shape in shapes.items()
     }
 
