@@ -21,6 +21,7 @@ from lucid.batch.rows import RowError
 from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column, part_size
 from lucid.batch.storage import open_file
 from lucid.core.words.progress import phase
+from lucid.files.untrusted import json_value
 
 LONGEST = 1 << 26  # bytes of a line
 _MARK = b"\xef\xbb\xbf"  # some programs begin a file in UTF-8 with it
@@ -184,8 +185,8 @@ def _object(raw: bytes, line: int, file: str) -> Mapping[str, Any] | RowError:
             f"line {line} of {file} begins a JSON array, expected a line for each object, as jq -c '.[]' writes them"
         )
     try:
-        parsed = json.loads(raw.decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError) as error:
+        parsed = json_value(raw.decode("utf-8", "surrogateescape"))
+    except ValueError as error:
         return RowError(f"line {line} of {file} is not valid JSON: {str(error)[:80]}")
     if not isinstance(parsed, dict):
         return RowError(f"line {line} of {file} is a JSON {type(parsed).__name__}, expected an object")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from abc import ABC, abstractmethod
@@ -17,6 +16,7 @@ from lucid.batch.source import no_column
 from lucid.batch.texts import TextReader, checked_text
 from lucid.core.graph.types import Array, TensorType, int64, spec
 from lucid.core.words.suggestions import did_you_mean
+from lucid.files.untrusted import json_value
 from lucid.generation.chat.template import ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.models.parts.decoder_heads import EndClassifier, LastTokenClassifier
@@ -397,8 +397,8 @@ class Generation(TrainingTask):
 def _parsed(value: str) -> list[Any]:
     """The messages of a conversation that a file without lists, such as CSV, has as JSON; raises RowError."""
     try:
-        messages = json.loads(value)
-    except (ValueError, RecursionError):
+        messages = json_value(value)
+    except ValueError:
         messages = None
     if not isinstance(messages, list):
         raise RowError(

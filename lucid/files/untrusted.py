@@ -1,10 +1,11 @@
-"""Shared by all readers of untrusted weights: the error, limits, names for messages, and JSON of bounded memory."""
+"""Shared by readers of untrusted files and requests: the error, limits, names for messages, JSON within bounds."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ MAX_HEADER = 24 << 20  # bytes of what describes the tensors: seven times the la
 MAX_TENSORS = 1 << 16  # in one file
 MAX_KEYS = 1 << 18  # names in a header or index
 MAX_NAME = 4096  # bytes of one tensor's name
+MAX_DEPTH = 100  # lists and objects within each other: code that walks through them calls itself for each
 
 
 class WeightsError(ValueError):
@@ -60,6 +62,34 @@ def check_booleans(path: Path, name: str, array: Array) -> None:
     """
     if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
         raise broken(path, f"tensor {show(name)}: a BOOL byte is neither 0 nor 1")
+
+
+class DepthError(ValueError):
+    """JSON of more lists and objects within each other than `MAX_DEPTH`."""
+
+
+def json_value(text: str | bytes) -> Any:
+    """The value of a JSON text from anyone, which other code may walk through, and write again.
+
+    Raises:
+        DepthError: for more lists and objects within each other than `MAX_DEPTH`.
+        ValueError: for other text that is no JSON.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        value = None
+    else:
+        level = [value]
+        for _ in range(MAX_DEPTH + 1):
+            level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, (dict, list))]
+            if not level:
+                return value
+    raise DepthError(f"nested too deeply: expected at most {MAX_DEPTH} lists and objects within each other")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 # One of the characters :,[{ outside of strings, the first in a group; or the end. It cannot backtrack.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 
 from lucid.core.graph.types import is_whole
+from lucid.files.untrusted import json_value
 from lucid.serving.responses import RequestError
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -144,8 +145,8 @@ def parsed(data: bytes, schema: Schema) -> Fields:
         RequestError: for anything else, and for an object that does not fit the table.
     """
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = json_value(data)
+    except ValueError as error:
         raise RequestError(f"the body is not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise RequestError(f"the body is {shown(value)}, expected a JSON object")

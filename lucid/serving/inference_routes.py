@@ -22,7 +22,7 @@ from lucid.core.version import __version__
 from lucid.runtime.requirements import outside
 from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tables, tensors
-from lucid.serving.bodies import Fields, parsed, shown
+from lucid.serving.bodies import Fields, parsed, shown, wrong
 from lucid.serving.endpoints import Endpoint
 from lucid.serving.responses import INFERENCE, JsonAnswer, RequestError, json_bytes, while_wanted
 from lucid.serving.served_model import IMAGE, ServedModel
@@ -118,6 +118,8 @@ def _read(data: bytes, header: str | None) -> tuple[Fields, dict[str, Array]]:
     body = parsed(data[:length], _TAKES)
     arrays: dict[str, Array] = {}
     for place, entry in enumerate(body["inputs"]):
+        if entry["name"] in arrays:
+            raise wrong(entry["name"], f"inputs[{place}].name", "which an earlier input has; send it once")
         array, size = tensors.read(entry, data[length:], f"inputs[{place}]")
         length += size
         arrays[entry["name"]] = array
@@ -133,8 +135,8 @@ async def _computed(model: ServedModel, arrays: dict[str, Array]) -> dict[str, A
     # A size of 0 counts as 1: a model makes something of each of the other axes all the same.
     tokens = max((prod(map(partial(max, 1), array.shape)) for array in arrays.values() if array.ndim <= 2), default=0)
     model.check_tokens(tokens, "inputs")
-    if wrong := outside(model.table_rows, arrays):
-        raise RequestError(f"inputs: {wrong}", "inputs")
+    if beyond := outside(model.table_rows, arrays):
+        raise RequestError(f"inputs: {beyond}", "inputs")
     loop = asyncio.get_running_loop()
     try:
         return await loop.run_in_executor(model.thread, model.session.run, arrays)

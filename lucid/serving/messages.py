@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from lucid.files.untrusted import json_value
 from lucid.generation.chat.template import Message
 from lucid.serving.bodies import Fields, shown, wrong
 from lucid.serving.responses import RequestError
@@ -47,8 +48,8 @@ def _called(function: Fields, where: str) -> dict[str, Any]:
     """A call of an earlier answer; templates take its arguments as an object."""
     arguments = function.get("arguments", "{}")
     try:
-        return {"name": function["name"], "arguments": json.loads(arguments)}
-    except (ValueError, RecursionError):
+        return {"name": function["name"], "arguments": json_value(arguments)}
+    except ValueError:
         raise wrong(arguments, f"{where}.tool_calls.arguments", "expected an object in JSON, as a string") from None
 
 
@@ -97,8 +98,8 @@ class Tools:
 
     def _calls(self, text: str) -> list[dict[str, Any]]:
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
+            value = json_value(text)
+        except ValueError:
             return []
         calls = []
         for one in value if isinstance(value, list) else [value]:

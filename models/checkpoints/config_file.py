@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from lucid.core.words.safe_text import cut, encoded, show
 from lucid.files.atomic import NotAFileError, open_regular, write_atomically
+from lucid.files.untrusted import DepthError, json_value
 
 T = TypeVar("T")
 
@@ -76,12 +77,10 @@ def parse_json(path: Path) -> Any:
             text = file.read(MAX_CONFIG + 1)
         if len(text) > MAX_CONFIG:
             raise ConfigError(f"{path}: more than {MAX_CONFIG} bytes, expected a config of a few kilobytes")
-        return json.loads(text.decode("utf-8"))
+        return json_value(text.decode("utf-8"))
     except NotAFileError as error:
         raise ConfigError(str(error)) from None
-    except RecursionError:
-        raise ConfigError(f"{path}: not valid JSON (nested too deeply); download it again") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (DepthError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid JSON ({cut(str(error))}); download it again") from None
     except ValueError as error:
         if isinstance(error, ConfigError):

@@ -145,26 +145,29 @@ def test_large_rows_are_read_a_few_at_a_time(predictor, tmp_path, monkeypatch, n
 
 
 def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "LONGEST", 200)
+    monkeypatch.setattr(lines, "LONGEST", 300)
     rows = ['{"text": "a", "n": 1}', "no json", "[1]", '{"text": "' + "x" * 500 + '"}', '{"n": 2.5, "more": {"x": 1}}']
     rows += ['{"text": 3}', '{"text": "\\ud800"}', '{"text": "b", "more": "words"}', "7"]
+    rows.append(f'{{"more": {"[" * 101 + "]" * 101}}}')
     (tmp_path / "in.jsonl").write_text("\n".join(rows))
-    assert batch.map_rows(predictor, tmp_path / "in.jsonl", tmp_path / "out", part_rows=3).errors == 7
+    assert batch.map_rows(predictor, tmp_path / "in.jsonl", tmp_path / "out", part_rows=3).errors == 8
     found = pq.read_table(tmp_path / "out")
-    assert found["n"].to_pylist() == [1.0, None, None, None, 2.5, None, None, None, None]
-    assert found["more"].to_pylist() == [None, None, None, None, '{"x": 1}', None, None, "words", None]
-    assert found["text"].to_pylist() == ["a", None, None, None, None, "3", "\ufffd", "b", None]
+    assert found["n"].to_pylist() == [1.0, None, None, None, 2.5, None, None, None, None, None]
+    assert found["more"].to_pylist() == [None, None, None, None, '{"x": 1}', None, None, "words", None, None]
+    assert found["text"].to_pylist() == ["a", None, None, None, None, "3", "\ufffd", "b", None, None]
     where = tmp_path / "in.jsonl"
     assert found["error"].to_pylist() == [
         None,
         f"line 2 of {where} is not valid JSON: Expecting value: line 1 column 1 (char 0)",
         f"line 3 of {where} begins a JSON array, expected a line for each object, as jq -c '.[]' writes them",
-        f"line 4 of {where} has more than 200 bytes",
+        f"line 4 of {where} has more than 300 bytes",
         "the text is null",
         "expected text, got int",
         "the text is not valid Unicode: surrogates not allowed at character 0",
         None,
         f"line 9 of {where} is a JSON int, expected an object",
+        f"line 10 of {where} is not valid JSON: nested too deeply: expected at most 100 lists and objects within each "
+        "other",
     ]
 
 

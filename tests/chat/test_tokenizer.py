@@ -169,7 +169,7 @@ def test_text_that_has_no_ids_is_an_error(text: str, message: str, tmp_path: Pat
     [
         ("config.json", "{", r"config\.json: not valid JSON \(.*\); download it again"),
         ("config.json", "[]", r"config\.json: holds a JSON list, expected an object"),
-        ("config.json", "[" * 100_000, r"config\.json: not valid JSON \(.*recursion.*\); download"),
+        ("config.json", "[" * 100_000, r"config\.json: not valid JSON \(nested too deeply.*\); download"),
         ("generation_config.json", '{"eos_token_id": "</s>"}', "eos_token_id is </s>, expected an id or a list of ids"),
         ("generation_config.json", '{"eos_token_id": [1, -1]}', r"eos_token_id is \[1, -1\], expected"),
         ("tokenizer_config.json", '{"chat_template": 3}', "chat_template is a int, expected text, or a list of named"),

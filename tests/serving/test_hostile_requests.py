@@ -24,7 +24,7 @@ pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=Mo
 Image = pytest.importorskip("PIL.Image")
 
 Limits = pytest.importorskip("lucid.serving.guard").Limits
-EMBEDDINGS, INFER = "/v1/embeddings", "/v2/models/tiny/infer"
+EMBEDDINGS, CHAT, INFER = "/v1/embeddings", "/v1/chat/completions", "/v2/models/tiny/infer"
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(here) print\n%%EOF\n"
 
 
@@ -36,6 +36,12 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(folder):
     with served(folder, name="tiny") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def talking(tmp_path_factory):
+    with served(decoder(tmp_path_factory.mktemp("talking")), name="tiny") as made:
         yield made
 
 
@@ -119,6 +125,11 @@ def test_sizes_beyond_those_of_arrays_are_refused(server, size):
     assert server.ask("POST", INFER, {"inputs": [tensor("INT64", [], shape=many)]}).status == 400
 
 
+def test_an_input_that_comes_twice_is_refused(server):
+    reply = server.ask("POST", INFER, {"inputs": [tensor("BYTES", ["a"]), tensor("BYTES", ["b"])]})
+    assert (reply.status, said(reply)) == (400, 'inputs[1].name is "text", which an earlier input has; send it once')
+
+
 def test_sizes_of_nothing_count_as_tokens(server):
     """No element, and yet a model would make as many vectors as there are rows."""
     names = ("input_ids", "attention_mask", "token_type_ids")
@@ -161,13 +172,34 @@ def test_a_text_of_too_many_characters_is_refused_before_tokens_are_made_of_it(s
     assert wanted in said(reply)
 
 
-def test_a_conversation_of_too_many_characters_is_refused_before_tokens_are_made_of_it(tmp_path):
-    with served(decoder(tmp_path), name="tiny") as server:
-        positions = server.app.state.model.language.max_positions
-        messages = [{"role": "user", "content": "a" * 16 * positions}] * 2
-        for more, wanted in (([], "messages have "), ([{"role": "user", "content": "a"}], "messages: the text has ")):
-            reply = server.ask("POST", "/v1/chat/completions", {"model": "tiny", "messages": messages + more})
-            assert (reply.status, said(reply).startswith(wanted)) == (400, True), said(reply)
+def test_a_conversation_of_too_many_characters_is_refused_before_tokens_are_made_of_it(talking):
+    positions = talking.app.state.model.language.max_positions
+    messages = [{"role": "user", "content": "a" * 16 * positions}] * 2
+    for more, wanted in (([], "messages have "), ([{"role": "user", "content": "a"}], "messages: the text has ")):
+        reply = talking.ask("POST", CHAT, {"model": "tiny", "messages": messages + more})
+        assert (reply.status, said(reply).startswith(wanted)) == (400, True), said(reply)
+
+
+# Lists within lists ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [101, 950, 100_000])
+def test_lists_too_deep_to_be_walked_through_are_refused(server, talking, depth):
+    """Python reads some 950 lists within each other, and fails when it writes them into a message or a prompt."""
+    deep = "[" * depth + "]" * depth
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": f'{{"a": {deep}}}'}}
+    body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1})
+    for asked, path, text in (
+        (server, EMBEDDINGS, f'{{"model": "tiny", "input": {deep}}}'),
+        (server, INFER, f'{{"inputs": {deep}}}'),
+        (talking, CHAT, body.replace('"a"', deep)),
+        (talking, CHAT, body.replace('"max_tokens"', f'"temperature": {deep}, "max_tokens"')),
+    ):
+        reply = asked.ask("POST", path, text.encode())
+        assert (reply.status, "nested too deeply" in said(reply)) == (400, True), said(reply)
+    history = [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]}]
+    reply = talking.ask("POST", CHAT, {"model": "tiny", "messages": history})
+    assert (reply.status, said(reply)[:32]) == (400, "messages[1].tool_calls.arguments")
 
 
 # Text that is none ----------------------------------------------------------------------------------------------------
@@ -197,19 +229,17 @@ def test_half_of_a_surrogate_pair_is_answered(server, path, body, status):
     assert json.loads(reply.data) and "ud800" not in reply.data.decode().replace("\\\\ud800", "")  # it is text
 
 
-def test_half_of_a_surrogate_pair_in_a_conversation_is_answered(tmp_path):
-    with served(decoder(tmp_path), name="tiny") as server:
-        asked = {"model": "tiny", "messages": [{"role": "user", "content": "abc"}], "max_tokens": 2}
-        for change in (
-            {"messages": [{"role": "user", "content": HALF}]},
-            {"messages": [{"role": HALF, "content": "a"}]},
-            {HALF: 1},
-            {"response_format": {"type": HALF}},
-        ):
-            reply = server.ask("POST", "/v1/chat/completions", {**asked, **change})
-            assert (reply.status, bool(said(reply))) == (400, True)
-        reply = server.ask("POST", "/v1/chat/completions", {**asked, "stop": [HALF], "user": HALF})
-        assert reply.status == 200
+def test_half_of_a_surrogate_pair_in_a_conversation_is_answered(talking):
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": "abc"}], "max_tokens": 2}
+    for change in (
+        {"messages": [{"role": "user", "content": HALF}]},
+        {"messages": [{"role": HALF, "content": "a"}]},
+        {HALF: 1},
+        {"response_format": {"type": HALF}},
+    ):
+        reply = talking.ask("POST", CHAT, {**asked, **change})
+        assert (reply.status, bool(said(reply))) == (400, True)
+    assert talking.ask("POST", CHAT, {**asked, "stop": [HALF], "user": HALF}).status == 200
 
 
 def test_a_model_named_by_bytes_that_are_no_text_is_served(folder):

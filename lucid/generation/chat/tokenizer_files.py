@@ -13,6 +13,7 @@ import tokenizers
 from lucid.core.words.safe_text import visible
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.hub import local_checkpoint
+from lucid.files.untrusted import json_value
 from lucid.generation import defaults
 from lucid.generation.chat.template import ChatTemplate
 from lucid.generation.chat.tokenizer import Tokenizer
@@ -210,9 +211,10 @@ def _read_json(path: Path) -> dict[str, Any]:
     """The object in a file; empty if there is none."""
     if not path.exists():
         return {}
+    text = _read_text(path)
     try:
-        parsed = json.loads(_read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
+        parsed = json_value(text)
+    except ValueError as error:
         raise ValueError(f"{path}: not valid JSON ({visible(str(error)[:80])}); download it again") from None
     if not isinstance(parsed, dict):
         raise ValueError(f"{path}: holds a JSON {type(parsed).__name__}, expected an object")
