@@ -140,7 +140,8 @@ def write_with_labels(
     written["id2label"] = {str(number): label for number, label in enumerate(labels)}
     written["label2id"] = {label: number for number, label in enumerate(labels)}
     end = written.get("eos_token_id")
-    if written.get("pad_token_id") is None and end is not None:  # a decoder reads the state of the last token before it
+    if end is not None and (options.is_null("pad_token_id") or not options.is_known("pad_token_id")):
+        # A decoder reads the state of the last token before it.
         written["pad_token_id"] = end[0] if isinstance(end, list) else end
     write_json(Path(folder) / "config.json", written)
     lucid.save(Path(folder) / "model.safetensors", stored, {"format": "pt"})

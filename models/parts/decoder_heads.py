@@ -86,7 +86,8 @@ class RotaryStates(States[R]):
 class LastTokenClassifier(States[P]):
     """Texts (N, L) to logits (N, num_labels), from the state of the last token that is not padding.
 
-    Padding is `pad_token_id`, on either side; without it in the config the last position is read.
+    Padding is `pad_token_id`, on either side. Without one in the config, attention_mask says what padding is, so that a
+    text has the same logits in any batch (transformers then takes one text at a time); without a mask nothing is.
     """
 
     head_task, label_key, other_heads = "text-classification", r"score\.weight", "lm_head"
@@ -97,17 +98,16 @@ class LastTokenClassifier(States[P]):
         self.score = nn.Linear(config.hidden_size, config.num_labels, bias=False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        last = self.states(input_ids, attention_mask, self.last_places(input_ids))  # (N, 1, E)
+        last = self.states(input_ids, attention_mask, self.last_places(input_ids, attention_mask))  # (N, 1, E)
         return self.score(last).squeeze(1)
 
-    def last_places(self, input_ids: Tensor) -> Tensor | int:
-        """The position of the last token of each text, (N,)."""
+    def last_places(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor | int:
+        """The position of the last token of each text, (N,); 1 for the last place of all."""
         padding = self.config.pad_token_id
-        if padding is None:
+        if padding is None and attention_mask is None:
             return 1
-        return (
-            (input_ids != padding).astype(lucid.int32) * lucid.arange(input_ids.shape[1], dtype=lucid.int32)
-        ).argmax(1)
+        tokens = attention_mask != 0 if padding is None else input_ids != padding  # type: ignore[operator]
+        return (tokens.astype(lucid.int32) * lucid.arange(input_ids.shape[1], dtype=lucid.int32)).argmax(1)
 
     @classmethod
     def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:

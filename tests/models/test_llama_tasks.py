@@ -67,7 +67,7 @@ def test_embeddings_are_those_of_the_layers_that_modules_json_lists(tmp_path: Pa
     np.testing.assert_array_equal(plain(ids, mask).numpy(), encoder(ids, mask).numpy())
 
 
-def test_without_a_padding_token_the_last_place_is_read() -> None:
+def test_without_a_padding_token_the_mask_or_else_the_last_place_decides() -> None:
     model = LlamaForSequenceClassification.from_pretrained(goldens.folder("tasks/llama_text_classification"))
     ids = lucid.tensor([[5, 6, 0]])
     assert model.last_places(ids).tolist() == [1]  # type: ignore[union-attr]
@@ -75,6 +75,9 @@ def test_without_a_padding_token_the_last_place_is_read() -> None:
     np.testing.assert_allclose(model(ids).numpy(), padded, rtol=1e-5, atol=1e-6)
     model.config = replace(model.config, pad_token_id=None)
     assert abs(model(ids).numpy() - padded).max() > 1e-3
+    for kept, place in (([[1, 1, 0]], 1), ([[0, 1, 1]], 2)):
+        assert model.last_places(ids, lucid.tensor(kept)).tolist() == [place]  # type: ignore[union-attr]
+    np.testing.assert_allclose(model(ids, lucid.tensor([[1, 1, 0]])).numpy(), padded, rtol=1e-5, atol=1e-6)
 
 
 def test_labels_that_do_not_fit_the_task_are_an_error() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,25 @@ def test_encoder_decoders_get_a_head(variant: str, name: str, prefix: str, devia
     assert dense.std() == pytest.approx(deviation, rel=0.2) and not after["classification_head.dense.bias"].any()
     model: Any = lucid.models.load(tmp_path)
     assert head_names(model) == HEAD and model.config.num_labels == 3
+
+
+def test_padding_that_a_config_leaves_out_stays_that_of_its_type(tmp_path: Path) -> None:
+    """RoBERTa counts positions by it: with the end of a text in its place they would be others."""
+    for name, kind, padding in (("roberta/base", "roberta", None), ("llama/llama2", "llama", 2)):
+        (folder := tmp_path / kind).mkdir()
+        source, made = copied(folder, name, "pad_token_id"), folder / "made"
+        made.mkdir()
+        write_with_labels(source, ["a", "b"], made)
+        assert json.loads((made / "config.json").read_text()).get("pad_token_id") == padding
+
+
+def copied(folder: Path, variant: str, without: str) -> Path:
+    """A copy of a golden checkpoint without an option."""
+    made = folder / "source"
+    shutil.copytree(goldens.folder(variant), made)
+    options = json.loads((made / "config.json").read_text())
+    (made / "config.json").write_text(json.dumps({key: value for key, value in options.items() if key != without}))
+    return made
 
 
 def test_a_type_without_such_a_class_in_transformers_is_named(tmp_path: Path) -> None:
