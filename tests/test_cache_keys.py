@@ -173,6 +173,23 @@ def test_kinds_tell_equal_values_apart_however_deep_they_are(values: tuple[Any, 
         assert len({(wrap(value), type_key(wrap(value))) for value in values}) == len(values)
 
 
+@pytest.mark.parametrize("transform", [lucid.compile, lucid.value_and_grad])
+def test_programs_tell_equal_arguments_of_other_types_apart(transform: Any) -> None:
+    def model(x: Tensor, divisor: Any) -> Tensor:
+        number = next(iter(divisor)) if isinstance(divisor, (tuple, frozenset)) else divisor
+        return ((x * 0 + 1) / number).sum() if number is not True else x.sum()
+
+    def outcome_of(value: Any) -> float:
+        result = program(X, value)
+        return float((result[0] if isinstance(result, tuple) else result).item())
+
+    program = transform(model)
+    zeros = [0.0, -0.0, np.float32(0.0), np.float32(-0.0), (0.0,), (-0.0,), frozenset({0.0}), frozenset({-0.0})]
+    assert [outcome_of(zero) for zero in zeros] == [np.inf, -np.inf] * 4
+    ones = [1, True, (1,), (True,), frozenset({1}), frozenset({True})]
+    assert [outcome_of(one) for one in ones] == pytest.approx([24, 12] * 3)
+
+
 def test_nodes_of_a_model_with_equal_attributes_of_other_types_are_not_one() -> None:
     def call(x: Tensor) -> tuple[Tensor, ...]:
         return tuple(1 / F.leaky_relu(x, slope) for slope in (0.0, -0.0))

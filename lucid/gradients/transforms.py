@@ -18,6 +18,7 @@ from lucid.core.graph.pytree import fill, flatten_tree
 from lucid.core.graph.scope import Read, Scope, entered, given_values, scope
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Input, Value
+from lucid.core.process.cache_keys import value_key
 from lucid.core.words.name_patterns import listed, named
 from lucid.core.words.user_code import located_errors, warn
 from lucid.gradients.tape import GradientError, Tape, filled, retraced
@@ -157,8 +158,7 @@ class _Call(NamedTuple):
                     f"value_and_grad: an argument is or holds {type(value).__name__}, expected tensors, arrays, lists, "
                     "tuples, dicts and Python values that can be hashed"
                 )
-        types = tuple(x.spec for x in self.tensors.values())
-        return repr(self.structure), types, tuple((type(x), repr(x) if isinstance(x, float) else x) for x in rest)
+        return repr(self.structure), tuple(x.spec for x in self.tensors.values()), tuple(map(value_key, rest))
 
 
 class _Traced(NamedTuple):

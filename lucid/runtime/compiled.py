@@ -20,6 +20,7 @@ import numpy as np
 from lucid.core.graph.pytree import like
 from lucid.core.graph.scope import is_tracing
 from lucid.core.graph.types import Array, TensorType, as_dtype, bfloat16
+from lucid.core.process.cache_keys import value_key
 from lucid.core.sizes.dims import Size, SymbolicSizeError, dim
 from lucid.export.exporter import to_onnx
 from lucid.export.target import Target
@@ -215,13 +216,13 @@ def _key(value: Any, arrays: list[Array]) -> Any:
     if isinstance(value, (list, tuple)):
         return (type(value), *(_key(item, arrays) for item in value))
     if isinstance(value, dict):
-        return (dict, *((name, _key(item, arrays)) for name, item in value.items()))
+        return (dict, *((value_key(name), _key(item, arrays)) for name, item in value.items()))
     if not isinstance(value, Hashable):
         raise TypeError(
             f"compile: an argument is or holds {type(value).__name__}, expected tensors, arrays, lists, tuples, dicts "
             "and Python values that can be hashed; give tensors, or bind the value with functools.partial"
         )
-    return (type(value), repr(value) if isinstance(value, float) else value)  # -0.0 is not 0.0, and NaN is NaN
+    return value_key(value)
 
 
 def _replaced(value: Any, tensors: Iterator[Tensor]) -> Any:

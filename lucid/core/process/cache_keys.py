@@ -9,6 +9,21 @@ from typing import Any
 import numpy as np
 
 
+def value_key(value: Any) -> Hashable:
+    """A key for a value that Python code may branch on: equal values of other types have others, and NaN has one.
+
+    What is in tuples and frozen sets is told apart as well.
+    """
+    class_: type = value.__class__
+    if isinstance(value, (float, np.floating)):
+        return class_, repr(value)
+    if isinstance(value, tuple):
+        return class_, *map(value_key, value)
+    if isinstance(value, frozenset):
+        return class_, frozenset(map(value_key, value))
+    return class_, value
+
+
 def type_key(value: Any) -> Hashable:
     """The value's type, for a key next to the value; -0.0 counts as its own type, tuples add their items' types."""
     class_: type = value.__class__
