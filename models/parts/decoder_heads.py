@@ -104,9 +104,12 @@ class LastTokenClassifier(States[P]):
     def last_places(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor | int:
         """The position of the last token of each text, (N,); 1 for the last place of all."""
         padding = self.config.pad_token_id
-        if padding is None and attention_mask is None:
+        if padding is not None:
+            tokens = input_ids != padding
+        elif attention_mask is not None:
+            tokens = attention_mask != 0
+        else:
             return 1
-        tokens = attention_mask != 0 if padding is None else input_ids != padding  # type: ignore[operator]
         return (tokens.astype(lucid.int32) * lucid.arange(input_ids.shape[1], dtype=lucid.int32)).argmax(1)
 
     @classmethod

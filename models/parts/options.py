@@ -199,4 +199,7 @@ def read_image_size(options: Config, name: str) -> tuple[int, int]:
 def read_patch_size(options: Config, name: str, image_size: int | tuple[int, int], *default: int) -> int:
     """The height and width of a patch; an image must hold at least one."""
     side = image_size if isinstance(image_size, int) else min(image_size)
-    return options.whole(name, *default, high=side, why=", the size of an image")
+    size = options.whole(name, *default, high=side, why=", the size of an image")
+    if size > side:  # the default of the type
+        raise options.asks_in_vain(name, size, f"expected at most {side}, the size of an image")
+    return size
