@@ -26,6 +26,7 @@ if "LUCID_CACHE" not in os.environ:  # what commands export is kept for all work
     os.environ["LUCID_CACHE"] = _CACHE.name
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 
 import lucid
@@ -58,6 +59,17 @@ def pytest_collection_finish() -> None:
     what a test has just made, most of which has no cycles: each look costs 3 % of the tests' time."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """A worker sends one report of a test that passed, not those of what comes before and after it: 0.4 of its 2 ms."""
+    if not hasattr(item.config, "workerinput"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

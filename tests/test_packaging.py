@@ -13,10 +13,13 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from collections.abc import Iterator
+from importlib.metadata import Distribution
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.layout_checkpoints import whole
 
@@ -98,14 +101,23 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def environment(folder: Path) -> Path:
+    """The Python of a new environment."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    return folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+
+
+def packages_of(python: Path) -> Path:
+    """Where the packages of a Python are."""
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    return Path(run(python, "-c", code, cwd=python.parent).strip())
+
+
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an environment with this one's libraries but without Lucid."""
-    folder = tmp_path_factory.mktemp("bare")
-    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
-    python = folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
-    (Path(own) / "libraries.pth").write_text(sysconfig.get_path("purelib"))
+    python = environment(tmp_path_factory.mktemp("bare"))
+    (packages_of(python) / "libraries.pth").write_text(sysconfig.get_path("purelib"))
     return python
 
 
@@ -169,26 +181,32 @@ def test_an_editable_install_gives_way_to_a_tree_that_python_is_told_of(clone, b
     assert models_of(bare, tmp_path) == tmp_path / "lucid" / "models"
 
 
+def needed(distribution: Distribution, *extras: str) -> Iterator[Distribution]:
+    """What a distribution and its extras require, as installed in this environment, with all that this requires."""
+    for text in distribution.requires or []:
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            there = Distribution.from_name(requirement.name)
+            assert requirement.specifier.contains(there.version), f"{there.name} is {there.version}, expected {text}"
+            yield from (there, *needed(there, *requirement.extras))
+
+
 @pytest.fixture(scope="module")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new environment with the wheel and its requirements; returns the folder of its programs."""
+    """A new environment with the wheel and its requirements, which are links; returns the folder of its programs.
+
+    Each job of CI that makes an environment gets the same requirements from the index.
+    """
     folder = tmp_path_factory.mktemp("fresh")
-    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
-    programs = folder / ("Scripts" if sys.platform == "win32" else "bin")
-    # This environment's pip installs into that one, so that it holds only the wheel's requirements.
-    pip = (
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        programs / "python",
-        "--disable-pip-version-check",
-        "install",
-        "--no-compile",
-        "--quiet",
-    )
-    run(*pip, f"{wheel}[cpu]", cwd=folder)
-    return programs
+    python = environment(folder)
+    run(sys.executable, "-m", "pip", "--python", python, *INSTALL[2:], wheel, cwd=folder)
+    packages = packages_of(python)
+    (installed,) = packages.glob("*.dist-info")
+    for distribution in {each.name: each for each in needed(Distribution.at(installed), "cpu")}.values():
+        for top in {file.parts[0] for file in distribution.files or []} - {"..", "__pycache__"}:
+            (packages / top).symlink_to(distribution.locate_file(top))
+    return python.parent
 
 
 def test_the_example_of_the_first_page_runs_in_a_fresh_environment(fresh, tmp_path):
