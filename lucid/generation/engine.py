@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, Unpack
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from lucid.generation.stops import Decode, Stops
 from lucid.nn import CausalDecoder
 from lucid.runtime.runs import RunCancelled
 from lucid.runtime.session import Session
+
+R = TypeVar("R")
 
 
 class EngineFull(RuntimeError):  # noqa: N818  # not an error of the request: a later one may be taken
@@ -195,7 +197,7 @@ class Engine:
         self._waiting: deque[Completion] = deque()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._stepping = False
+        self._stepping, self._sleeping = False, 0
         self._requests = self._turn = 0
 
     @property
@@ -278,7 +280,7 @@ class Engine:
         """
         with self._lock:
             while self._stepping:
-                self._changed.wait()
+                self._sleep()
             self._stepping = True
         return self._step()
 
@@ -291,7 +293,7 @@ class Engine:
         while True:
             with self._lock:
                 while self._stepping and not come():
-                    self._changed.wait()
+                    self._sleep()
                 if come():
                     return
                 self._stepping = True
@@ -308,12 +310,19 @@ class Engine:
         try:
             self._admit()
             running = self._running()
-            writes, reads = self._write(running), self._read(running)
-            return reads or writes
+            if unread := self._write(running):
+                self._read(unread)
+            return bool(running)
         finally:
             with self._lock:
                 self._stepping = False
-                self._changed.notify_all()
+                if self._sleeping:
+                    self._changed.notify_all()
+
+    def _sleep(self) -> None:
+        self._sleeping += 1
+        self._changed.wait()
+        self._sleeping -= 1
 
     def _admit(self) -> None:
         """Free the slots of requests that have ended, and give free slots to those that wait."""
@@ -348,15 +357,19 @@ class Engine:
         self._keep(target, request, source or target, count)
 
     def _keep(self, slot: _Slot, request: Completion, source: _Slot, count: int) -> None:
-        with _Faults(self._fail, [(slot, request)]):
-            slot.filled = request.kept = self._memory.keep(slot.number, source.number, count)
+        kept = self._tried([(slot, request)], self._memory.keep, slot.number, source.number, count)
+        slot.filled = request.kept = kept or 0
 
     def _running(self) -> list[_Pair]:
         return [(slot, one) for slot in self._slots if (one := slot.request) is not None and one.ended_by is None]
 
-    def _write(self, running: Sequence[_Pair]) -> bool:
-        """Write the next token of each request whose other tokens are read, and the tokens of drafts that are right."""
-        together, parts, writes = list[_Pair](), list[Ids](), False
+    def _write(self, running: Sequence[_Pair]) -> list[_Pair]:
+        """Write the next token of each request whose other tokens are read, and the tokens of drafts that are right.
+
+        Returns:
+            The other requests.
+        """
+        together, parts, unread = list[_Pair](), list[Ids](), list[_Pair]()
         for slot, request in running:
             if slot.filled == 0:  # of equal prompts one is read
                 source, count = _longest(
@@ -364,29 +377,25 @@ class Engine:
                 )
                 if source is not None and 2 * count >= request.prompt_tokens:
                     self._keep(slot, request, source, count)
-            if slot.filled == request.total - 1 > 0:
-                writes, part = True, request.following(slot.filled, 1)
-                if len(part) > 1:  # drafts have several lengths
-                    self._advance([(slot, request)], [part])
-                else:
-                    together.append((slot, request))
-                    parts.append(part)
+            if not slot.filled == request.total - 1 > 0:
+                unread.append((slot, request))
+            elif len(part := request.following(slot.filled, 1)) > 1:  # drafts have several lengths
+                self._advance([(slot, request)], [part], len(part) - 1)
+            else:
+                together.append((slot, request))
+                parts.append(part)
         if together:
             self._advance(together, parts)
-        return writes
+        return unread
 
-    def _read(self, running: Sequence[_Pair]) -> bool:
+    def _read(self, unread: Sequence[_Pair]) -> None:
         """Read a part of the prompt that has the fewest unread tokens; every fourth time, of the oldest request's.
 
         Prompts that are read whole are read together, as many as fit into one part.
         """
-        readers = [
-            (slot, one)
-            for slot, one in running
-            if one.ended_by is None and (not slot.filled or slot.filled < one.total - 1)
-        ]
+        readers = [(slot, one) for slot, one in unread if one.ended_by is None]
         if not readers:
-            return False
+            return
         self._turn += 1
         readers.sort(key=lambda pair: pair[1].prompt_tokens - pair[0].filled if self._turn % 4 else pair[0].used)
         first, request = readers[0]
@@ -400,57 +409,51 @@ class Engine:
         together.sort(key=lambda pair: pair[0].number)
         parts = [one.tokens[slot.filled : min(slot.filled + size, one.prompt_tokens)] for slot, one in together]
         self._advance(together, parts)
-        return True
 
-    def _advance(self, pairs: Sequence[_Pair], parts: Sequence[Ids]) -> None:
-        """Read tokens of requests, and behind the last ones drafts; then choose those that follow."""
-        with _Faults(self._fail, pairs):
-            drafts = [part[one.total - slot.filled :] for (slot, one), part in zip(pairs, parts, strict=True)]
-            logits = self._memory.read([slot.number for slot, _ in pairs], parts, 1 + max(map(len, drafts)))
-            for (slot, request), part, proposed, rows in zip(pairs, parts, drafts, logits, strict=True):
-                slot.filled += len(part) - len(proposed)
-                if slot.filled < request.total:
-                    continue
-                with _Faults(self._fail, [(slot, request)]):
-                    if len(rows) <= len(proposed):
-                        raise ValueError(
-                            f"generate: the file gives the logits of {len(rows)} tokens, expected "
-                            f"{1 + len(proposed)} for a draft; export it without logits_to_keep"
-                        )
-                    reason = request.add(rows[len(rows) - 1 - len(proposed) :], proposed)
-                    slot.filled = request.total - 1
-                    if len(proposed):
-                        self._memory.keep(slot.number, slot.number, slot.filled)
-                    if reason is not None:
-                        self.end(request, reason)
+    def _advance(self, pairs: Sequence[_Pair], parts: Sequence[Ids], drafted: int = 0) -> None:
+        """Read tokens of requests, of which the last ones may be drafted; then choose those that follow."""
+        numbers = [slot.number for slot, _ in pairs]
+        logits = self._tried(pairs, self._memory.read, numbers, parts, 1 + drafted)
+        for pair, part, rows in () if logits is None else zip(pairs, parts, logits, strict=True):
+            slot, request = pair
+            slot.filled += len(part) - drafted
+            if slot.filled >= request.total:
+                self._tried([pair], self._choose, slot, request, part[len(part) - drafted :], rows)
+
+    def _choose(self, slot: _Slot, request: Completion, proposed: Ids, rows: StepLogits) -> None:
+        """Choose the token that follows all tokens of a request, and more while those proposed are right."""
+        drafted = len(proposed)
+        if len(rows) <= drafted:
+            raise ValueError(
+                f"generate: the file gives the logits of {len(rows)} tokens, expected {1 + drafted} for a draft; "
+                "export it without logits_to_keep"
+            )
+        reason = request.add(rows[len(rows) - 1 - drafted :], proposed)
+        slot.filled = request.total - 1
+        if drafted:
+            self._memory.keep(slot.number, slot.number, slot.filled)
+        if reason is not None:
+            self.end(request, reason)
+
+    def _tried(self, pairs: Sequence[_Pair], compute: Callable[..., R], *arguments: Any) -> R | None:
+        """Compute for these requests alone: an error, perhaps of a user's function, ends only them, and gives None.
+
+        A run that another thread cancels is no fault: a later step repeats it.
+        """
+        try:
+            return compute(*arguments)
+        except Exception as error:
+            if isinstance(error, RunCancelled):
+                raise
+            for slot, request in pairs:
+                self._fail(slot, request, error)
+            return None
 
     def _fail(self, slot: _Slot, request: Completion, error: Exception) -> None:
         """End a request with an error, and empty its slot."""
         self._memory.clear(slot.number)
         slot.filled = 0
         self.end(request, "error", error)
-
-
-class _Faults:
-    """A block that computes these requests alone: an error in it, perhaps of a user's function, ends only them.
-
-    Iterating over them raises it. A run that another thread cancels is no fault: a later step repeats it.
-    """
-
-    __slots__ = ("_fail", "_requests")  # a generator's context would take longer: each step enters two
-
-    def __init__(self, fail: Callable[[_Slot, Completion, Exception], None], requests: Sequence[_Pair]) -> None:
-        self._fail, self._requests = fail, requests
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, RunCancelled):
-            return False
-        for slot, request in self._requests:
-            self._fail(slot, request, error)
-        return True
 
 
 def _longest(request: Completion, slots: Sequence[_Slot]) -> tuple[_Slot | None, int]:
