@@ -79,7 +79,8 @@ class Wav2Vec2Config(SoundConfig):
             options.only(name, False)
         if options.model_type != "wavlm":
             return cls.from_rows(options)
-        buckets, distance = options.whole("num_buckets", low=4, high=1 << 16), options.whole("max_bucket_distance")
+        buckets = options.whole("num_buckets", low=4, high=1 << 16)
+        distance = options.whole("max_bucket_distance", high=1 << 20)
         return cls.from_rows(options, num_buckets=buckets, max_distance=distance)
 
 
