@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+import lucid
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -14,3 +19,19 @@ def case(name: object) -> Iterator[None]:
     except BaseException as error:  # also those with which pytest fails a test
         error.add_note(f"in the case {name}")
         raise
+
+
+def in_one_test(cases: Iterable[T]) -> Callable[[Callable[[T], None]], Callable[[], None]]:
+    """The cases of a test in one: with the same random numbers each, and an error that says which case it is of."""
+
+    def decorate(test: Callable[[T], None]) -> Callable[[], None]:
+        def every() -> None:
+            for each in cases:
+                lucid.manual_seed(0)
+                with case(each):
+                    test(each)
+
+        every.__name__, every.__doc__ = test.__name__, test.__doc__
+        return every
+
+    return decorate

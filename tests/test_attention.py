@@ -21,6 +21,7 @@ from lucid.core.process.context import evaluating
 from lucid.export import ExportError
 from lucid.nn import functional as F
 from lucid.ops.attention.call import AttentionCall, AttentionOptions
+from tests.combinations import in_pairs, pairs
 from tests.reference import attention as reference
 from tests.reference import pack
 
@@ -45,7 +46,7 @@ def additive(shape: tuple[int, ...], rng: np.random.Generator, excluded: float =
 Make = Callable[[int, int, int, np.random.Generator], np.ndarray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a case is itself alone, so what is computed of it can be kept
 class Case:
     """Attributes of `ops.attention`, and functions that make the optional inputs."""
 
@@ -129,6 +130,7 @@ WEIGHTS = [
 ]
 
 FORMS = [(17, "auto"), (18, "auto"), (23, "auto"), (24, "auto"), (23, "expanded"), (26, "auto")]
+LAYOUTS = [pytest.param(False, id="4-D"), pytest.param(True, id="packed")]
 
 
 def arrays_of(case: Case, n: int, l: int, s: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -167,8 +169,12 @@ def expected(name: str, n: int, l: int, s: int) -> tuple[np.ndarray, np.ndarray]
     return reference(**arrays_of(case, n, l, s), **case.attributes)
 
 
+SIZES: list[tuple[int, int, int]] = pairs(BATCHES, LENGTHS, LENGTHS)
+
+
 def sizes() -> Iterator[tuple[int, int, int]]:
-    return iter(product(BATCHES, LENGTHS, LENGTHS))
+    """Batches, queries and keys."""
+    return iter(SIZES)
 
 
 def check(got: np.ndarray, want: np.ndarray, where: object) -> None:
@@ -195,10 +201,9 @@ def test_eager(case: Case) -> None:
         check(function_of(case, packed=True)(**packed).numpy(), pack(want), (n, l, s))
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
-@pytest.mark.parametrize(("opset", "attention"), FORMS)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_exported(case: Case, opset: int, attention: str, packed: bool) -> None:
+@in_pairs(case=CASES, form=FORMS, packed=LAYOUTS)
+def test_exported(case: Case, form: tuple[int, str], packed: bool) -> None:
+    opset, attention = form
     graph = lucid.trace(function_of(case, packed), kwargs=specs_of(case, packed))
     session = lucid.runtime.Session(lucid.export.to_onnx(graph, opset=opset, attention=attention), threads=1)
     for n, l, s in sizes():
@@ -222,11 +227,10 @@ def test_exported_weights(case: Case, opset: int, attention: str) -> None:
         check(got["output_1"], weights, (n, l, s))
 
 
-@pytest.mark.parametrize(("opset", "attention"), FORMS)
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-def test_cache(opset: int, attention: str, causal: bool, masked: bool) -> None:
+@in_pairs(form=FORMS, causal=[False, True], masked=[False, True])
+def test_cache(form: tuple[int, str], causal: bool, masked: bool) -> None:
     """With cached keys a causal query i sees keys up to i + past; the present keys and values come back."""
+    opset, attention = form
 
     def step(query: Any, key: Any, value: Any, past_key: Any, past_value: Any, mask: Any = None) -> Any:
         return ops.attention(query, key, value, mask, None, past_key, past_value, is_causal=causal)
@@ -238,7 +242,7 @@ def test_cache(opset: int, attention: str, causal: bool, masked: bool) -> None:
         specs["mask"] = lucid.spec("N", 1, "L", "P + L", dtype=lucid.bool_)
     graph = lucid.trace(step, kwargs=specs)
     session = lucid.runtime.Session(lucid.export.to_onnx(graph, opset=opset, attention=attention), threads=1)
-    for n, l, past in product(BATCHES, (1, 3), (0, 1, 6)):
+    for n, l, past in pairs(BATCHES, (1, 3), (0, 1, 6)):
         rng = np.random.default_rng([n, l, past])
         arrays = {name: rng.standard_normal((n, H, l, D)).astype(np.float32) for name in ("query", "key", "value")}
         arrays |= {name: rng.standard_normal((n, H, past, D)).astype(np.float32) for name in ("past_key", "past_value")}
@@ -299,19 +303,22 @@ def test_float64_keeps_its_digits_through_every_factor() -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.name != "wide values"], ids=str)
-@pytest.mark.parametrize(("n", "l", "s"), [(0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)])
-def test_empty_sizes(case: Case, n: int, l: int, s: int) -> None:
+def test_empty_sizes(case: Case) -> None:
     """No queries: an empty output. No keys: zeros. Eagerly and in the expanded form."""
-    shapes = [(n, H, l, D), (n, case.kv_heads, s, D), (n, case.kv_heads, s, D)]
-    arrays = {name: np.ones(shape, np.float32) for name, shape in zip(("query", "key", "value"), shapes, strict=True)}
-    for name, (shape, dtype, _) in case.inputs.items():
-        arrays[name] = np.ones(concrete(shape, n, l, s), dtype)
-    want = np.zeros((n, l, H * D), np.float32)
-    packed = packed_arrays(arrays)
     function = function_of(case, packed=True)
-    np.testing.assert_array_equal(function(**{k: lucid.tensor(a) for k, a in packed.items()}).numpy(), want)
     exported = lucid.export.to_onnx(function, kwargs=specs_of(case, True), attention="expanded")
-    np.testing.assert_array_equal(lucid.runtime.Session(exported, threads=1).run(packed)["output"], want)
+    session = lucid.runtime.Session(exported, threads=1)
+    for n, l, s in ((0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)):
+        shapes = [(n, H, l, D), (n, case.kv_heads, s, D), (n, case.kv_heads, s, D)]
+        arrays = {
+            name: np.ones(shape, np.float32) for name, shape in zip(("query", "key", "value"), shapes, strict=True)
+        }
+        for name, (shape, dtype, _) in case.inputs.items():
+            arrays[name] = np.ones(concrete(shape, n, l, s), dtype)
+        want = np.zeros((n, l, H * D), np.float32)
+        packed = packed_arrays(arrays)
+        np.testing.assert_array_equal(function(**{k: lucid.tensor(a) for k, a in packed.items()}).numpy(), want)
+        np.testing.assert_array_equal(session.run(packed)["output"], want)
 
 
 def test_a_call_names_the_operands_and_options_of_the_op() -> None:
@@ -322,12 +329,10 @@ def test_a_call_names_the_operands_and_options_of_the_op() -> None:
     assert asdict(AttentionOptions()) == ops.attention.defaults
 
 
-@pytest.mark.parametrize(("width", "value_width"), [(0, 3), (3, 0), (0, 0)])
-@pytest.mark.parametrize("length", [8, 200], ids=["body", "tiles"])
-@pytest.mark.parametrize("past", [0, 5])
-@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
-def test_heads_of_no_width(packed: bool, past: int, length: int, width: int, value_width: int) -> None:
-    """Scores over zero features are 0: a query gets the mean of the values that it sees."""
+@in_pairs(packed=LAYOUTS, past=[0, 5], length=[8, 200], widths=[(0, 3), (3, 0), (0, 0)])
+def test_heads_of_no_width(packed: bool, past: int, length: int, widths: tuple[int, int]) -> None:
+    """Scores over zero features are 0: a query gets the mean of the values that it sees. The body, and tiles."""
+    width, value_width = widths
     rng = np.random.default_rng(4)
     query, key = np.zeros((2, H, length, width), np.float32), np.zeros((2, 2, past + length, width), np.float32)
     value = rng.standard_normal((2, 2, past + length, value_width)).astype(np.float32)
@@ -471,9 +476,7 @@ def test_bad_input(error: type[Exception], message: str, call: Callable[[lucid.T
         call(lucid.randn(2, 4, 3, 8))
 
 
-@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
-@pytest.mark.parametrize("scale", [1, np.int64(2), np.float64(0.5), np.float32(0.5)])
-@pytest.mark.parametrize("heads", [None, 3])
+@in_pairs(heads=[None, 3], scale=[1, np.int64(2), np.float64(0.5), np.float32(0.5)], target=["any", "cpu", "portable"])
 def test_a_scale_may_be_any_number(heads: int | None, scale: Any, target: str) -> None:
     call = lambda q, k, v: ops.attention(q, k, v, scale=scale, heads=heads)  # noqa: E731
     for shape in ((2, 600, 24), (2, 5, 24)) if heads else ((2, 3, 5, 8),):

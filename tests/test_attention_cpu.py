@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -44,10 +45,12 @@ from lucid.export.forms.attention.thresholds import (
     WIDE,
 )
 from lucid.runtime.subgraphs import nodes_inside
+from tests.combinations import in_pairs
 from tests.reference import attention as reference
 from tests.reference import pack
 from tests.test_attention import (
     CASES,
+    LAYOUTS,
     Case,
     arrays_of,
     bool_input,
@@ -99,9 +102,15 @@ def form_of(name: str) -> tuple[Form, ...]:
     return tuple(form for form in attention_cpu.FORMS if form.name == name)
 
 
-def check_run(session: Any, case: Case, packed: bool, n: int, length: int) -> None:
+@cache
+def self_attention(case: Case, n: int, length: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Inputs, and what the reference gives for them: computed once for all layouts and ways to hide keys."""
     arrays = arrays_of(case, n, length, length)
-    want, _ = reference(**arrays, **case.attributes)
+    return arrays, reference(**arrays, **case.attributes)[0]
+
+
+def check_run(session: Any, case: Case, packed: bool, n: int, length: int) -> None:
+    arrays, want = self_attention(case, n, length)
     got = session.run(packed_arrays(arrays) if packed else arrays)["output"]
     check(got, pack(want) if packed else want, (n, length))
     dead = ~want.any(-1)
@@ -169,7 +178,10 @@ def test_a_layer_adds_few_nodes() -> None:
     assert three - two == two - one <= 15
 
 
-@pytest.fixture(params=["the lowest number", "the bounded number"])
+HIDDEN = ["the lowest number", "the bounded number"]
+
+
+@pytest.fixture(params=HIDDEN)
 def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What hides keys in causal blocks: one number up to a length, the other beyond; here both in short texts, so that
     references are fast."""
@@ -212,11 +224,8 @@ def test_layers_share_the_triangle_of_hidden_keys() -> None:
     assert len(two.initializer) == len(one.initializer)
 
 
-@pytest.mark.usefixtures("hidden")
-@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
-@pytest.mark.parametrize("length", [65, 77, 128, 197, 600])
-@pytest.mark.parametrize("case", SELF[:4], ids=str)
-def test_fixed_length(case: Case, length: int, packed: bool) -> None:
+@in_pairs(case=SELF[:4], length=[65, 77, 128, 197, 600], packed=LAYOUTS, hidden=HIDDEN, indirect=["hidden"])
+def test_fixed_length(case: Case, length: int, packed: bool, hidden: None) -> None:
     if length > 200 and case is not SELF[0]:
         length = 130  # the reference is slow
     if case is SELF[3]:
@@ -226,14 +235,17 @@ def test_fixed_length(case: Case, length: int, packed: bool) -> None:
     check_run(session, case, packed, 2, length)
 
 
-@pytest.mark.parametrize("keys", [SHORT_IF_NOT_CAUSAL + 8, "S"])
-@pytest.mark.parametrize("options", [{}, {"softcap": 5.0}], ids=str)
-@pytest.mark.parametrize(("heads", "form"), [(H, "query blocks"), (1, "query blocks, in products")])
-@pytest.mark.parametrize("shape", [("L", 1), (1,), (1, 1), ("N", 1, "L", 1)], ids=str)
+@in_pairs(
+    shape=[("L", 1), (1,), (1, 1), ("N", 1, "L", 1)],
+    heads=[H, 1],
+    options=[{}, {"softcap": 5.0}],
+    keys=[SHORT_IF_NOT_CAUSAL + 8, "S"],
+)
 def test_a_mask_that_is_one_for_all_keys(
-    shape: tuple[Any, ...], heads: int, form: str, options: dict[str, Any], keys: int | str
+    shape: tuple[Any, ...], heads: int, options: dict[str, Any], keys: int | str
 ) -> None:
     """It hides no key alone, but all of a query."""
+    form = "query blocks" if heads == H else "query blocks, in products"
     length, draw = SHORT_IF_NOT_CAUSAL + 1, np.random.default_rng(0)
     masks = lucid.spec(*({"L": length, "N": 1}.get(size, size) for size in shape), dtype=bool)
     query = lucid.spec(1, heads, length, D)
@@ -319,10 +331,9 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(thresholds, limits, ((5, 2), (80, 32)))
 
 
-@pytest.mark.usefixtures("few_rows", "hidden")
-@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
-@pytest.mark.parametrize("case", SELF[:6], ids=str)
-def test_keys_handed_on(case: Case, packed: bool) -> None:
+@pytest.mark.usefixtures("few_rows")
+@in_pairs(case=SELF[:6], packed=LAYOUTS, hidden=HIDDEN, indirect=["hidden"])
+def test_keys_handed_on(case: Case, packed: bool, hidden: None) -> None:
     """Two blocks, of which none reads a cache; more, the first of them smaller than the others or not."""
     for length, rows in ((3, [1, 2]), (33, [16, 17]), (77, [25, 26, 26]), (80, [26, 27, 27])):
         assert forms(case, packed, length) == [HANDED_ON]
@@ -568,8 +579,8 @@ def test_capped_scores_have_it_at_every_length(window: int | None) -> None:
 
 
 def test_capped_scores_of_many_queries_are_computed_in_blocks_of_them() -> None:
+    case = Case("", {"softcap": 2.0}, kv_heads=2)
     for packed in (False, True):
-        case = Case("", {"softcap": 2.0}, kv_heads=2)
         exported = export(case, packed, LONG_IF_CAPPED)
         blocks = LONG_IF_CAPPED // ROWS_IF_CAPPED
         assert [node.op_type for node in exported.graph.node].count("Tanh") == blocks
@@ -827,10 +838,8 @@ ADVERSARIES = {
 }
 
 
-@pytest.mark.usefixtures("hidden")
-@pytest.mark.parametrize("fixed", [False, True], ids=["any length", "fixed length"])
-@pytest.mark.parametrize("name", ADVERSARIES)
-def test_adversarial_inputs(name: str, fixed: bool) -> None:
+@in_pairs(name=ADVERSARIES, fixed=[False, True], hidden=HIDDEN, indirect=["hidden"])
+def test_adversarial_inputs(name: str, fixed: bool, hidden: None) -> None:
     """No worse than plain float32 attention, which also loses precision for large scores; a later value never has an
     effect."""
     for length in (40, 150, WHOLE + 98):
@@ -896,10 +905,8 @@ def session_of(case: Case, length: int, **attributes: Any) -> lucid.runtime.Sess
     return lucid.runtime.Session(export(case, False, length, 1), threads=1)
 
 
-@pytest.mark.usefixtures("hidden")
-@pytest.mark.parametrize("size", [1.0, 1e-6, 1e6], ids="visible {:g}".format)
-@pytest.mark.parametrize("reach", [1.0, 1.5, 2.0])
-def test_hidden_values_of_any_size_do_not_show(reach: float, size: float) -> None:
+@in_pairs(reach=[1.0, 1.5, 2.0], size=[1.0, 1e-6, 1e6], hidden=HIDDEN, indirect=["hidden"])
+def test_hidden_values_of_any_size_do_not_show(reach: float, size: float, hidden: None) -> None:
     """At most a billionth of the smallest visible value: scores up to the bound, values of any magnitude."""
     causal, masked = session_of(SELF[0], 100), session_of(SELF[6], 100)
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 100, D)).astype(np.float32)
@@ -915,10 +922,8 @@ def test_hidden_values_of_any_size_do_not_show(reach: float, size: float) -> Non
         np.testing.assert_allclose(got / size, want.numpy() / size, rtol=0, atol=2e-6 * reach**2)
 
 
-@pytest.mark.usefixtures("hidden")
-@pytest.mark.parametrize("direction", [1, -1], ids=["hidden keys score high", "hidden keys score low"])
-@pytest.mark.parametrize("large", LARGE)
-def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float, direction: int) -> None:
+@in_pairs(large=LARGE, direction=[1, -1], hidden=HIDDEN, indirect=["hidden"])
+def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float, direction: int, hidden: None) -> None:
     """Visible keys score lowest and hidden ones highest: the worst case for given norms, around every bound."""
     session = session_of(SELF[0], 128, scale=1.0)
     for norm in (8, 12, 14, 16, 18, 19.9, 20, 20.1, 22, 30):

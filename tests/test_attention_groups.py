@@ -10,6 +10,8 @@ import pytest
 import lucid
 from lucid import ops
 from lucid.core.sizes.dims import dim
+from tests.combinations import in_pairs
+from tests.test_attention import LAYOUTS
 
 N, HEADS, KV_HEADS, WIDTH, PAST = 2, 6, 2, 8, 5
 OPTIONS: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {
@@ -41,9 +43,7 @@ def shapes(masks: dict[str, tuple[Any, ...]], packed: bool, sizes: dict[str, Any
     return found | {name: tuple(sizes.get(str(size), size) for size in shape) for name, shape in masks.items()}
 
 
-@pytest.mark.parametrize("fixed", [True, False], ids=["one query", "any number"])
-@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
-@pytest.mark.parametrize("name", OPTIONS)
+@in_pairs(name=OPTIONS, packed=LAYOUTS, fixed=[True, False])
 def test_heads_of_a_group_are_queries(name: str, packed: bool, fixed: bool) -> None:
     options, masks = OPTIONS[name]
     past, length = dim("P"), 1 if fixed else dim("L")

@@ -11,6 +11,7 @@ import lucid
 from lucid import ops
 from lucid.export import Target, explain, to_onnx
 from lucid.runtime import Session
+from tests.combinations import in_pairs
 
 HALF = ["float16", "bfloat16"]
 EXPORTS = [{"target": "any"}, {"target": "cpu"}, {"target": "portable"}, {"target": "any", "attention": "standard"}]
@@ -39,10 +40,7 @@ def held(got: Any, want: Any, dtype: str) -> None:
     np.testing.assert_allclose(got, want, rtol=1.01 * ROUNDING[dtype], atol=1e-3)
 
 
-@pytest.mark.parametrize("factor", [1.0, 20.0, 60.0])
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("export", EXPORTS, ids=str)
+@in_pairs(export=EXPORTS, dtype=HALF, name=OPTIONS, factor=[1.0, 20.0, 60.0])
 def test_is_float32_rounded_once(export: dict[str, Any], dtype: str, name: str, factor: float) -> None:
     """Also if raw scores exceed 65504, the largest float16: at 60 times unit normal they reach 200,000."""
     arrays = inputs(dtype, factor)

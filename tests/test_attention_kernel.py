@@ -18,6 +18,7 @@ from lucid.core.process.numpy_errstate import without_warnings
 from lucid.ops.attention import kernel as attention_kernel
 from lucid.ops.attention import tiles as attention_tiles
 from lucid.ops.attention.call import AttentionOptions
+from tests.combinations import in_pairs, some
 
 PLAIN: dict[str, Any] = {
     "scale": 0.125,
@@ -151,25 +152,25 @@ def held_to_the_contract(call: Any) -> None:
 
 
 @pytest.mark.usefixtures("small_tiles")
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=some(400), deadline=None, derandomize=True)
 @given(calls())
 def test_is_the_contract_in_any_tiles(call: Any) -> None:
     held_to_the_contract(call)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=some(60), deadline=None, derandomize=True)
 @given(calls())
 def test_is_the_contract_in_one_piece(call: Any) -> None:
     held_to_the_contract(call)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=some(200), deadline=None, derandomize=True)
 @given(calls(plain=True))
 def test_is_the_contract_at_once(call: Any) -> None:
     held_to_the_contract(call)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=some(200), deadline=None, derandomize=True)
 @given(calls() | calls(plain=True))
 def test_a_call_of_the_op_has_the_bits_of_the_kernel(call: Any) -> None:
     arrays, options = call
@@ -218,19 +219,19 @@ def held_to_the_size_of_scores_and_values(call: Any) -> None:
 
 
 @pytest.mark.usefixtures("small_tiles")
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=some(500), deadline=None, derandomize=True)
 @given(extremes())
 def test_scores_and_values_of_any_size_in_any_tiles(call: Any) -> None:
     held_to_the_size_of_scores_and_values(call)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=some(300), deadline=None, derandomize=True)
 @given(extremes())
 def test_scores_and_values_of_any_size_in_one_piece(call: Any) -> None:
     held_to_the_size_of_scores_and_values(call)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=some(300), deadline=None, derandomize=True)
 @given(extremes(plain=True))
 def test_scores_and_values_of_any_size_at_once(call: Any) -> None:
     held_to_the_size_of_scores_and_values(call)
@@ -290,12 +291,15 @@ def test_infinite_scores_give_nan_to_their_query_alone(score: float) -> None:
     assert np.isfinite(np.delete(result, 7, axis=2)).all()
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize(("window", "after"), [(None, None), (150, None), (150, 130)])
-@pytest.mark.parametrize(("queries", "keys"), [(700, 700), (1100, 1100), (3, 1200), (600, 1300)])
+@in_pairs(
+    lengths=[(700, 700), (1100, 1100), (3, 1200), (600, 1300)],
+    windows=[(None, None), (150, None), (150, 130)],
+    is_causal=[False, True],
+)
 def test_real_tiles_are_within_two_millionths(
-    queries: int, keys: int, is_causal: bool, window: int | None, after: int | None
+    lengths: tuple[int, int], windows: tuple[int | None, int | None], is_causal: bool
 ) -> None:
+    (queries, keys), (window, after) = lengths, windows
     arrays = (*inputs(1, 4, 2, queries, keys, 64, 64), None)
     options = PLAIN | {"is_causal": is_causal, "window": window, "window_after": after, "offset": keys - queries}
     np.testing.assert_allclose(attention(*arrays, **options), reference(*arrays, **options), rtol=0, atol=2e-6)

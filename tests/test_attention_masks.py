@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -15,6 +16,7 @@ import lucid
 import lucid.nn.functional as F
 from lucid.ops import attention
 from lucid.ops.attention import tiles as attention_tiles
+from tests.combinations import covering, in_pairs
 from tests.reference import attention as reference
 
 H, D = 2, 8
@@ -121,10 +123,13 @@ def masked(sizes: tuple[int, int, int], dtype: Any, value: float, seed: int = 0)
 TYPES = [np.dtype(np.float16), BRAIN, np.dtype(np.float32), np.dtype(np.float64)]
 
 
-@pytest.mark.parametrize("mask_type", TYPES, ids=str)
-@pytest.mark.parametrize(("dtype", "path"), [(t, p) for t in TYPES for p in paths_of(t)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "mask_type", "path"),
+    covering([(t, m, p) for t, m in product(TYPES, TYPES) for p in paths_of(t)], lambda row: row),
+    ids=str,
+)
 def test_a_mask_excludes_by_the_lowest_number_of_its_own_type(
-    dtype: np.dtype[Any], path: str, mask_type: np.dtype[Any]
+    dtype: np.dtype[Any], mask_type: np.dtype[Any], path: str
 ) -> None:
     for sizes, value in ((SMALL, lowest(mask_type)), (SMALL, -np.inf), (LARGE, lowest(mask_type))):
         arrays = inputs(sizes, dtype) | {"mask": masked(sizes, mask_type, value)}
@@ -169,6 +174,10 @@ class Two:
         names = [np.dtype(t).name for t in (self.dtype, self.mask, self.key_mask)]
         return " ".join([*names, *map(str, self.attributes)])
 
+    def features(self) -> tuple[Any, ...]:
+        """What the paths may treat in another way."""
+        return self.dtype, self.mask, self.key_mask, self.excluded, *self.attributes
+
     def arrays(self, sizes: tuple[int, int, int]) -> Arrays:
         n, l, s = sizes
         arrays = inputs(sizes, self.dtype)
@@ -206,7 +215,11 @@ TWO = [
 ]
 
 
-@pytest.mark.parametrize(("two", "path"), [(two, p) for two in TWO for p in paths_of(two.dtype)], ids=str)
+@pytest.mark.parametrize(
+    ("two", "path"),
+    covering([(two, p) for two in TWO for p in paths_of(two.dtype)], lambda row: (*row[0].features(), row[1])),
+    ids=str,
+)
 def test_two_masks(two: Two, path: str) -> None:
     """float64 keeps its precision; a key that one of them excludes is excluded, whatever the other adds."""
     for sizes in (SMALL, LARGE):
@@ -285,22 +298,27 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(attention_tiles, name, size)
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("mask_type", [np.float16, np.float32, np.float64], ids=lambda t: t.__name__)
-@pytest.mark.parametrize("number", [np.nan, np.inf])
+@in_pairs(number=[np.nan, np.inf], mask_type=[np.float16, np.float32, np.float64], path=PATHS)
 def test_nan_or_infinity_in_a_mask_is_nan_for_its_queries(number: float, mask_type: Any, path: str) -> None:
     """Also if all other keys are excluded; not if another mask, or the position, excludes that key."""
+    for arrays, attributes, want in not_numbers(number, mask_type):
+        check(path, arrays, want, **attributes)
+
+
+@cache
+def not_numbers(number: float, mask_type: Any) -> list[tuple[Arrays, dict[str, Any], np.ndarray]]:
+    """Masks that are NaN or infinite for two queries, with the reference's output, computed once for all paths."""
+    cases = []
     for sizes in (SMALL, LARGE, SQUARE):
         _, l, s = sizes
         arrays = inputs(sizes) | {"mask": masked(sizes, mask_type, -np.inf)}
         arrays["mask"][1, 2] = arrays["mask"][3, 0] = number
         assert np.isnan(expected(arrays)).all(-1)[0, 0].tolist() == [i in (1, 3) for i in range(l)]
-        check(path, arrays)
-        check(path, arrays, is_causal=True)
         kept = np.ones((sizes[0], s), bool)
         kept[0, 2] = False
-        check(path, arrays | {"key_mask": kept})
-        check(path, arrays | {"key_mask": np.where(kept, 0, -np.inf).astype(np.float32)})
+        cases += [(arrays, {}), (arrays, {"is_causal": True}), (arrays | {"key_mask": kept}, {})]
+        cases += [(arrays | {"key_mask": np.where(kept, 0, -np.inf).astype(np.float32)}, {})]
+    return [(arrays, attributes, expected(arrays, **attributes)) for arrays, attributes in cases]
 
 
 LEAST = lowest(np.float32)
@@ -327,9 +345,7 @@ def hidden_by_a_mask(number: float, hide: str) -> list[tuple[Arrays, np.ndarray]
 
 
 @pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("hide", ["bool", "-inf", "finfo.min"])
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@in_pairs(number=[np.nan, np.inf, -np.inf], hide=["bool", "-inf", "finfo.min"], path=PATHS)
 def test_a_mask_hides_numbers_only(number: float, hide: str, path: str) -> None:
     """NaN and infinity under a mask follow arithmetic: -inf is added to a score, a value is multiplied by 0."""
     for arrays, want in hidden_by_a_mask(number, hide):
@@ -357,9 +373,7 @@ def hidden_by_position(number: float, window: int | None) -> list[tuple[Arrays, 
 
 
 @pytest.mark.usefixtures("small_tiles")
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("window", [None, 3])
+@in_pairs(window=[None, 3], number=[np.nan, np.inf, -np.inf], path=PATHS)
 def test_what_position_hides_is_nan_or_not_there(window: int | None, number: float, path: str) -> None:
     for arrays, want, without, sees in hidden_by_position(number, window):
         got = run(path, arrays, is_causal=True, window=window)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,16 @@ from lucid.models.llama import Llama, LlamaConfig
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.testing import assert_parity
+from tests.combinations import first_of_each, pairs, turns
 from tests.models import goldens
-from tests.models.zoo import ZOO
+from tests.models.zoo import ZOO, Entry, reader
 
 # In dynamic NTK scaling the rotation depends on the length of the text; a cache holds keys that are already rotated.
 CAUSAL = [e for e in ZOO if issubclass(e.read, nn.CausalDecoder) and not issubclass(e.read, nn.RecurrentDecoder)]
 DECODERS = [e for e in CAUSAL if e.variant != "llama/dynamic"]
 ids_of = pytest.mark.parametrize("entry", DECODERS, ids=lambda entry: entry.variant)
 TEXT = 9  # tokens
+
 NAMES = ("batch_size", "sequence_length", "past_sequence_length")  # of the axes of a step
 CUTS = [
     (1,) * TEXT,
@@ -34,6 +35,10 @@ CUTS = [
     (1, 7, 1),
     (TEXT,),
 ]  # prompts and steps, chunks of a prompt, several tokens to verify
+
+
+def name_of(value: Any) -> str:
+    return value.variant if isinstance(value, Entry) else str(value)
 
 
 def tokens(decoder: nn.CausalDecoder, batch: int = 2) -> Tensor:
@@ -89,12 +94,21 @@ def padded_answer(entry: Any) -> np.ndarray:
 
 
 @ids_of
-@pytest.mark.parametrize("capacity", [None, TEXT, TEXT + 4], ids=["growing", "full at the end", "with room"])
-def test_steps_give_what_one_shot_gives(entry: Any, capacity: int | None) -> None:
-    """A growing cache in all ways, a buffer that is full at the end in one half of them, one with room in the other."""
+def test_steps_give_what_one_shot_gives(entry: Any) -> None:
+    check_eager_steps(entry, None, CUTS)
+
+
+@pytest.mark.parametrize(
+    ("entry", "buffer"), turns(DECODERS, [(TEXT, CUTS[::2]), (TEXT + 4, CUTS[1::2])], reader), ids=name_of
+)
+def test_steps_over_buffers_give_what_one_shot_gives(entry: Any, buffer: tuple[int, Any]) -> None:
+    """Full at the end, or with room."""
+    check_eager_steps(entry, *buffer)
+
+
+def check_eager_steps(entry: Any, capacity: int | None, ways: Sequence[tuple[int, ...]]) -> None:
     decoder, want = entry.shared(), answer(entry)
-    ways = {None: CUTS, TEXT: CUTS[::2], TEXT + 4: CUTS[1::2]}
-    for cuts in ways[capacity]:
+    for cuts in ways:
         got = stepped(decoder, tokens(decoder), cuts, capacity=capacity).numpy()
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=5e-6, err_msg=f"in steps of {cuts}")
 
@@ -111,16 +125,8 @@ def test_steps_over_texts_padded_on_the_left(entry: Any) -> None:
     np.testing.assert_allclose(got[0, 3:], decoder(ids[:1, 3:]).numpy()[0], rtol=2e-5, atol=5e-6)
 
 
-PAIRS = itertools.cycle([("any", "portable"), ("cpu", "webgpu")])
-
-
 @pytest.mark.parametrize(
-    ("entry", "target"),
-    [
-        pytest.param(entry, target, id=f"{entry.variant}-{target}")
-        for entry, targets in zip(DECODERS, PAIRS, strict=False)
-        for target in targets
-    ],
+    ("entry", "target"), turns(DECODERS, ["any", "cpu", "portable", "webgpu"], reader), ids=name_of
 )
 def test_exported_steps_give_what_one_shot_gives(entry: Any, target: str) -> None:
     check_steps(entry, target)
@@ -147,18 +153,12 @@ def check_steps(entry: Any, target: str, providers: Any = "cpu") -> None:
     np.testing.assert_allclose(np.concatenate(logits, 1)[kept], want[kept], rtol=2e-5, atol=5e-6)
 
 
-def turns() -> Iterator[Any]:
-    """Every decoder for every target, with a capacity that is symbolic or given in turn."""
-    for number, (entry, target) in enumerate(itertools.product(DECODERS, ("any", "cpu", "portable"))):
-        capacity = TEXT + 2 if number % 2 else None
-        yield pytest.param(
-            entry, capacity, target, id=f"{entry.variant}-{'given' if capacity else 'symbolic'}-{target}"
-        )
+BUFFERS = pairs([None, TEXT + 2], ["any", "cpu", "portable"])  # symbolic capacities, and given ones
 
 
-@pytest.mark.parametrize(("entry", "capacity", "target"), [*turns()])
-def test_exported_steps_over_buffers(entry: Any, capacity: int | None, target: str) -> None:
-    check_steps_over_buffers(entry, capacity, target)
+@pytest.mark.parametrize(("entry", "buffers"), turns(DECODERS, BUFFERS, reader), ids=name_of)
+def test_exported_steps_over_buffers(entry: Any, buffers: tuple[int | None, str]) -> None:
+    check_steps_over_buffers(entry, *buffers)
 
 
 def check_steps_over_buffers(entry: Any, capacity: int | None, target: str, providers: Any = "cpu") -> None:
@@ -339,6 +339,12 @@ def test_logits_of_the_last_positions_only(entry: Any) -> None:
     for count in (1, 3, TEXT + 1):
         kept, _ = decoder(ids, past_key_values=decoder.empty_cache(2), logits_to_keep=count)
         np.testing.assert_allclose(kept.numpy(), whole[:, -count:], rtol=2e-5, atol=5e-6)
+
+
+@pytest.mark.parametrize("entry", first_of_each(DECODERS, reader), ids=name_of)
+def test_exported_logits_of_the_last_position_only(entry: Any) -> None:
+    decoder = entry.shared()
+    ids, whole = tokens(decoder), answer(entry)
     session = Session(to_onnx(decoder, cache="fixed", kwargs={"logits_to_keep": 1}), threads=1)
     assert session.outputs["logits"][1][1] == 1
     step = {"input_ids": ids.numpy(), "attention_mask": np.ones((2, 1), np.int64)}

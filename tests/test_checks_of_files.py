@@ -233,7 +233,7 @@ def test_every_flipped_bit_is_found(kind: str, external: bool, tmp_path: Path) -
     model = onnx.load(path, load_external_data=False)
     sizes = {name: array.nbytes for name, array in lowered.assembled.initializers.items()}
     tensors = [tensor for tensor in model.graph.initializer if sizes[tensor.name]]
-    for index in random.integers(len(tensors), size=25):
+    for index in random.integers(len(tensors), size=10):
         tensor = tensors[index]
         at = int(random.integers(sizes[tensor.name]))
         flip(path, tensor, model, at)

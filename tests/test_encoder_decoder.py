@@ -19,6 +19,7 @@ from lucid.nn.model_parts import Alternative, ModelPart
 from lucid.runtime import Session
 from lucid.testing import assert_parity
 from lucid.tracing.parts import trace_part
+from tests.combinations import in_pairs
 from tests.models import goldens
 
 TEXT = 9  # tokens
@@ -78,9 +79,7 @@ def close(found: np.ndarray, expected: np.ndarray) -> None:
 # Eagerly --------------------------------------------------------------------------------------------------------------
 
 
-@models
-@pytest.mark.parametrize("cuts", CUTS, ids=str)
-@pytest.mark.parametrize("capacity", [None, TEXT, TEXT + 4], ids=["growing", "full at the end", "with room"])
+@in_pairs(name=MODELS, capacity=[None, TEXT, TEXT + 4], cuts=CUTS)
 def test_steps_give_what_one_shot_gives(name: str, capacity: int | None, cuts: tuple[int, ...]) -> None:
     case = sample(name)
     caches, logits, at = case.start(capacity), [], 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,16 @@ from lucid.runtime import Session
 from lucid.testing import Overflow, assert_parity, bisect, half_precision_overflow
 from lucid.testing.in_float64 import run_in_float64
 from lucid.tracing.parts import TracedPart, part_of
+from tests.combinations import first_of_each, in_pairs, turns
 from tests.models import goldens
-from tests.models.zoo import ZOO, Entry
+from tests.models.zoo import ZOO, Entry, reader
 from tests.test_cli import data as data  # the command line, in this process
 from tests.test_native_forms import optimised
 
 HALVES = ("float16", "bfloat16")
 ON_CPU = ("any", "cpu", "portable")
 ONE_OF_EACH = [next(entry for entry in ZOO if entry.name == name) for name in dict.fromkeys(e.name for e in ZOO)]
+ONE_OF_EACH_CLASS = first_of_each(ONE_OF_EACH, reader)
 FLOAT, FLOAT16 = onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
 both = pytest.mark.parametrize("dtype", HALVES)
 
@@ -64,7 +65,7 @@ def stored(model: onnx.ModelProto) -> Mapping[str, int]:
 # On a CPU: stored in half precision, computed in float32 -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("entry", "dtype"), list(zip(ONE_OF_EACH, cycle(HALVES))), ids=str_of)
+@pytest.mark.parametrize(("entry", "dtype"), turns(ONE_OF_EACH_CLASS, HALVES), ids=str_of)
 def test_is_the_model_with_rounded_weights_in_float32(entry: Entry, dtype: str) -> None:
     """Within 5e-6 of the float64 result with rounded weights, which is much further from the one with exact weights."""
     exported = Session(to_onnx(entry.traced(), dtype=dtype), threads=1)
@@ -136,9 +137,7 @@ def test_a_number_computed_from_weights_while_tracing_is_computed_before_roundin
     assert Session(exported)(np.ones(40, np.float32)).numpy()[0] == np.float32(1.0001)
 
 
-@both
-@pytest.mark.parametrize("target", ON_CPU)
-@pytest.mark.parametrize("keep", [True, False])
+@in_pairs(target=ON_CPU, dtype=HALVES, keep=[True, False])
 def test_attention_and_steps_with_caches(target: str, dtype: str, keep: bool) -> None:
     """Inputs, outputs and caches keep their types, unless asked otherwise."""
     lucid.manual_seed(0)
@@ -170,7 +169,7 @@ def test_weights_in_few_bits_keep_their_forms(target: str) -> None:
 # On a GPU: computed in half precision ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("entry", "dtype"), list(zip(ONE_OF_EACH, cycle(HALVES[::-1]))), ids=str_of)
+@pytest.mark.parametrize(("entry", "dtype"), turns(ONE_OF_EACH_CLASS, HALVES[::-1]), ids=str_of)
 def test_a_gpu_computes_in_half_precision(entry: Entry, dtype: str) -> None:
     """Weights have no casts, only inputs and outputs, but those of experts, which are computed in float32; the result
     is that in float64 but for rounding."""

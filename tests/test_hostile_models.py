@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.skeleton import WireError, skeleton
 from tests.cases import case
+from tests.combinations import some
 from tests.hostile import assert_refused, models
 
 CASES = models.CASES
@@ -88,7 +89,7 @@ def test_bulk_is_stepped_over_and_nothing_else(tmp_path):
     assert onnx.ModelProto.FromString(slim) == whole
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=some(500))
 @given(st.data())
 def test_a_damaged_model_is_read_as_protobuf_reads_it(data):
     arrays = {"w": np.zeros(2), "large": np.zeros(600)}

@@ -18,6 +18,7 @@ from lucid.export import Target, explain, to_onnx
 from lucid.models.vision.vit import ViT
 from lucid.nn import functional as F
 from lucid.runtime import Session
+from tests.combinations import in_pairs
 from tests.models import goldens
 from tests.models.zoo import ZOO
 
@@ -257,9 +258,7 @@ def test_operands_that_do_not_fit() -> None:
 # Exported -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("opset", [17, 21, 24])
-@pytest.mark.parametrize("provider", ["any", "cpu", "portable", "openvino", "webgpu", "cuda"])
+@in_pairs(provider=["any", "cpu", "portable", "openvino", "webgpu", "cuda"], opset=[17, 21, 24], way=WAYS)
 def test_a_product_has_the_same_codes_everywhere(provider: Any, opset: int, way: str, network: Network) -> None:
     small = in_8_bits(network, way)
     x = network.table(IDS)
@@ -267,9 +266,7 @@ def test_a_product_has_the_same_codes_everywhere(provider: Any, opset: int, way:
     assert relative(session(x).numpy(), small.up(x).numpy()) < 1e-6
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("shape", [("N", "L", 40), ("N", 40), (2, 3, 40), (6, 40), (40,)], ids=str)
-@pytest.mark.parametrize("opset", [18, 23])
+@in_pairs(opset=[18, 23], shape=[("N", "L", 40), ("N", 40), (2, 3, 40), (6, 40), (40,)], way=WAYS)
 def test_onnxruntime_multiplies_bytes(
     opset: int, shape: tuple[Any, ...], way: str, network: Network, tmp_path: Path
 ) -> None:

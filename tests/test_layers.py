@@ -13,6 +13,7 @@ import lucid
 from lucid import nn
 from lucid.nn import functional as F
 from lucid.testing import assert_parity
+from tests.combinations import in_pairs
 
 Array = np.ndarray[Any, Any]
 
@@ -264,15 +265,13 @@ def test_known_remainders_and_quotients() -> None:
 # Elements by their index along an axis --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int8])
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize(
-    ("x_spec", "index_spec"),
-    [(("N", 4, 5), ("N", 4, 5)), (("N", 4, 5), (1, 1, 1)), (("N", 4, 5), ("N", 1, 5)), ((1, 4, 1), ("N", 4, 5))],
+@in_pairs(
+    specs=[(("N", 4, 5), ("N", 4, 5)), (("N", 4, 5), (1, 1, 1)), (("N", 4, 5), ("N", 1, 5)), ((1, 4, 1), ("N", 4, 5))],
+    axis=[0, 1, -1],
+    dtype=[np.int64, np.int32, np.int8],
 )
-def test_take_along_broadcasts_the_other_axes(
-    x_spec: tuple[Any, ...], index_spec: tuple[Any, ...], axis: int, dtype: Any
-) -> None:
+def test_take_along_broadcasts_the_other_axes(specs: tuple[Any, Any], axis: int, dtype: Any) -> None:
+    x_spec, index_spec = specs
     generator = np.random.default_rng(0)
     shapes = [tuple(3 if size == "N" else size for size in given) for given in (x_spec, index_spec)]
     x = generator.standard_normal(shapes[0]).astype(np.float32)

@@ -22,6 +22,7 @@ from lucid.export.forms import FORMS
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.testing import assert_parity
+from tests.combinations import in_pairs
 
 
 def ops(model: Any, *inputs: Any, **options: Any) -> list[str]:
@@ -94,9 +95,7 @@ def test_batch_normalisation_in_float64_keeps_its_digits_in_the_body() -> None:
 # Group normalisation --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
-@pytest.mark.parametrize("shape", [(2, 6, 5), (3, 6, 4, 7), (1, 6, 2, 3, 2)], ids=str)
-@pytest.mark.parametrize("affine", [True, False])
+@in_pairs(shape=[(2, 6, 5), (3, 6, 4, 7), (1, 6, 2, 3, 2)], affine=[True, False], target=["any", "cpu", "portable"])
 def test_group_normalisation_goes_through_instance_normalisation(
     shape: tuple[int, ...], affine: bool, target: str
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +13,7 @@ from lucid import Tensor, ops
 from lucid.export import to_onnx
 from lucid.ops.kernels import pieces
 from lucid.runtime import Session
+from tests.combinations import in_pairs
 
 FLOATS = (lucid.float64, lucid.float32, lucid.float16, lucid.bfloat16)
 NORMS: dict[str, tuple[Any, dict[str, Any], int]] = {
@@ -29,8 +29,7 @@ def tensor(shape: tuple[int, ...], dtype: lucid.DType, seed: int = 0) -> Tensor:
     return Tensor(np.random.default_rng(seed).uniform(-2, 2, shape).astype(dtype.numpy))
 
 
-@pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize(("dtype", "vectors"), [*product(FLOATS, FLOATS)], ids=str)
+@in_pairs(name=NORMS, dtype=FLOATS, vectors=FLOATS)
 def test_vectors_may_have_another_type_than_the_input(name: str, dtype: lucid.DType, vectors: lucid.DType) -> None:
     """As with norms kept in float32 in a model in half precision; the result has the type that arithmetic gives it."""
     norm, attributes, count = NORMS[name]
@@ -61,9 +60,7 @@ def test_a_weight_or_a_bias_of_another_shape_is_refused(what: str, shape: tuple[
             ops.rms_norm(x, vector)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("groups", [1, 2, 6])
-@pytest.mark.parametrize("shape", [(5, 6, 7), (5, 6), (2, 6, 3, 0), (0, 6, 2), (1, 6, 2, 3, 4)], ids=str)
+@in_pairs(shape=[(5, 6, 7), (5, 6), (2, 6, 3, 0), (0, 6, 2), (1, 6, 2, 3, 4)], groups=[1, 2, 6], dtype=FLOATS)
 def test_groups_in_pieces(
     shape: tuple[int, ...], groups: int, dtype: lucid.DType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

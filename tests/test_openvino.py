@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from lucid.core.targets.runtimes import RUNTIMES
 from lucid.export import ExportError, explain, to_onnx
 from lucid.export.forms import FORMS
 from lucid.models.mamba2 import Mamba2
+from tests.combinations import in_pairs, pairs
 from tests.models import goldens
 from tests.samples import SAMPLES, Sample
 from tests.test_forms_for_openvino import INTEGERS, integers
@@ -31,7 +31,8 @@ from tests.test_ops import arrays_of, eager, traced
 from tests.test_portable import in_onnxruntime, in_openvino, without_openvino
 
 pytestmark = without_openvino
-both = pytest.mark.parametrize("target", ["openvino", "portable"])
+BOTH = ["openvino", "portable"]
+both = pytest.mark.parametrize("target", BOTH)
 
 
 def compare(model: Any, specs: Sequence[Any], calls: Sequence[Sequence[Any]], target: Any = "openvino") -> None:
@@ -101,10 +102,7 @@ STEPS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@both
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [5, "L"])
-@pytest.mark.parametrize("name", STEPS)
+@in_pairs(name=STEPS, length=[5, "L"], reverse=[False, True], target=BOTH)
 def test_steps(name: str, length: Any, reverse: bool, target: str) -> None:
     def loop(start: Tensor, x: Tensor) -> Any:
         return ops.scan(STEPS[name], start, x, reverse=reverse)
@@ -138,14 +136,12 @@ def test_loops_of_any_length(name: str, target: str) -> None:
 
 
 def layers() -> list[Any]:
-    """Each kind with all axes; of the other options each pair, and with open axes all of them."""
     found = []
-    for kind, layers, two_way, first in product((nn.RNN, nn.GRU, nn.LSTM), (1, 2), (False, True), (False, True)):
+    options = pairs((nn.RNN, nn.GRU, nn.LSTM), (1, 2), (False, True), (False, True), ("LN", "L", ""))
+    for kind, layers, two_way, first, open_axes in options:
         layer = kind(4, 6, num_layers=layers, bidirectional=two_way, batch_first=first)
         name = f"{layers} {kind.__name__}{' two-way' * two_way}{' batch first' * first}"
-        turn = (layers + two_way + first) % 2
-        for open_axes in ("LN", "L" if turn else "") if kind is nn.LSTM else ("L",) if turn else ("LN", ""):
-            found.append(pytest.param(layer, first, open_axes, id=f"{name}-{open_axes}"))
+        found.append(pytest.param(layer, first, open_axes, id=f"{name}-{open_axes}"))
     return found
 
 
@@ -208,9 +204,7 @@ MASKS: dict[str, Callable[..., Any]] = {
 }
 
 
-@both
-@pytest.mark.parametrize("sizes", ["open", "no key", "queries"])
-@pytest.mark.parametrize("name", MASKS)
+@in_pairs(name=MASKS, sizes=["open", "no key", "queries"], target=BOTH)
 def test_attention_without_keys_is_zero(name: str, sizes: str, target: str) -> None:
     batch, queries, keys = {"open": ("N", "L", "S"), "no key": ("N", "L", 0), "queries": (2, 3, "S")}[sizes]
     specs = [(batch, 2, queries, 4), *[(batch, 2, keys, 4)] * 2, (1, 1, queries, keys)]
@@ -258,16 +252,14 @@ def dividends(rng: np.random.Generator) -> tuple[Array, Array]:
     return np.concatenate([x, ends]), np.concatenate([y, others])
 
 
-DIVISIONS: list[Callable[[Any, Any], Any]] = [  # OpenVINO fuses each differently
-    lambda a, b: (a // b, a % b),
-    lambda a, b: (a // b,),
-    lambda a, b: (a % b,),
+DIVISIONS = [  # OpenVINO fuses each differently
+    pytest.param(lambda a, b: (a // b, a % b), id="both"),
+    pytest.param(lambda a, b: (a // b,), id="quotient"),
+    pytest.param(lambda a, b: (a % b,), id="remainder"),
 ]
 
 
-@both
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize("divide", DIVISIONS, ids=["both", "quotient", "remainder"])
+@in_pairs(divide=DIVISIONS, dtype=["int32", "int64"], target=BOTH)
 def test_quotients_and_remainders_are_exact(divide: Callable[[Any, Any], Any], dtype: str, target: str) -> None:
     x, y = (each.astype(dtype) for each in dividends(np.random.default_rng(0)))
     graph = lucid.trace(divide, *[lucid.spec("N", dtype=dtype)] * 2)
@@ -281,7 +273,7 @@ def test_quotients_and_remainders_are_exact(divide: Callable[[Any, Any], Any], d
 
 
 @pytest.mark.parametrize("divisor", [3, -3, 65537, 2**31 - 1, -1])
-@pytest.mark.parametrize("divide", DIVISIONS, ids=["both", "quotient", "remainder"])
+@pytest.mark.parametrize("divide", DIVISIONS)
 def test_quotients_by_a_known_number_are_exact(divide: Callable[[Any, Any], Any], divisor: int) -> None:
     x, _ = dividends(np.random.default_rng(1))
     compare(lambda a: divide(a, divisor), [lucid.spec("N", dtype=lucid.int32)], [[x.astype(np.int32)]])
@@ -359,9 +351,7 @@ REDUCTIONS: dict[str, Callable[[Tensor, Any], Any]] = {
 }
 
 
-@both
-@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 1), (0, 2), (1, 2)], ids=str)
-@pytest.mark.parametrize("name", REDUCTIONS)
+@in_pairs(name=REDUCTIONS, axis=[None, 0, 1, 2, (0, 1), (0, 2), (1, 2)], target=BOTH)
 def test_what_follows_a_reduction_of_integers_of_three_axes_is_right(name: str, axis: Any, target: str) -> None:
     for shape in ((3, 4, 5), ("N", "L", 5)):
         spec = lucid.spec(*shape, dtype=lucid.int32)

@@ -25,7 +25,8 @@ from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import Session
 from lucid.runtime.requirements import config_of
 from lucid.testing.tolerance import compare
-from tests.cases import case
+from tests.cases import case, in_one_test
+from tests.combinations import turns
 from tests.samples import NO_KERNEL, SAMPLES, Sample, bound
 
 # Differences are in units of the last place of numbers around 1: kernels and references sum in different orders.
@@ -90,14 +91,8 @@ def test_the_kernel_gives_what_the_reference_says(op: str) -> None:
                 check(got, np.asarray(want).astype(got.dtype), s.name)
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_the_type_rule_foretells_the_kernels_shape(op: str) -> None:
-    for s in (s for s in SAMPLES if s.op.name == op):
-        with case(s.name):
-            _has_the_foretold_shape(s)
-
-
-def _has_the_foretold_shape(s: Sample) -> None:
+@in_one_test(SAMPLES)
+def test_the_type_rule_of_every_op_foretells_the_kernels_shape(s: Sample) -> None:
     dtype = s.dtypes[0]
     kinds = [a if a is None else a.type(dtype) for a in s.inputs]
     kinds += [None] * (0 if s.op.variadic else len(s.op.arguments) - len(kinds))
@@ -109,8 +104,8 @@ def _has_the_foretold_shape(s: Sample) -> None:
             )
 
 
-@pytest.mark.parametrize("op", list(dict.fromkeys(s.op.name for s, _ in BODIES)))
-def test_the_body_gives_what_the_kernel_does(op: str) -> None:
+@in_one_test(dict.fromkeys(s.op.name for s, _ in BODIES))
+def test_the_body_of_every_op_gives_what_the_kernel_does(op: str) -> None:
     for s, dtype, sizes in sized(BODIES, op):
         with case(f"{s.name}-{dtype} at {sizes}"):
             arrays = arrays_of(s, dtype, sizes)
@@ -178,10 +173,10 @@ def computed(model: onnx.ModelProto) -> bytes:
     return model.graph.SerializeToString(deterministic=True) + repr((versions, config_of(model))).encode()
 
 
-def models_of(graph: lucid.Graph) -> dict[str, onnx.ModelProto]:
-    """The exports for the targets that run on a CPU, by target; of those that compute the same, which often differ in
-    the target's name alone, the first."""
-    models = {target: in_memory(export_graph(graph, Target(target))[0]) for target in ON_CPU}
+def models_of(graph: lucid.Graph, targets: Sequence[str] = ON_CPU) -> dict[str, onnx.ModelProto]:
+    """The exports for targets that run on a CPU, by target; of those that compute the same, which often differ in the
+    target's name alone, the first."""
+    models = {target: in_memory(export_graph(graph, Target(target))[0]) for target in targets}
     first = {computed(model): target for target, model in reversed(models.items())}
     return {target: model for target, model in models.items() if target in first.values()}
 
@@ -194,8 +189,20 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from all_nodes(inner)
 
 
-@pytest.mark.parametrize(("s", "dtype"), RUNS, ids=IDS)
-def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("s", SAMPLES, ids=lambda s: s.name)
+def test_every_exported_form_gives_what_eager_does(s: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its element types take turns at the opsets."""
+    opsets: dict[DType, list[int]] = {}
+    for dtype, opset in turns(s.dtypes, OPSETS):
+        opsets.setdefault(dtype, []).append(opset)
+    for dtype in opsets:
+        with case(dtype):
+            _every_form_gives_what_eager_does(s, dtype, opsets[dtype], monkeypatch)
+
+
+def _every_form_gives_what_eager_does(
+    s: Sample, dtype: DType, opsets: Sequence[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph = traced(s, dtype)
     if not s.exported or f"{s.name}-{dtype}" in NO_KERNEL:
         with pytest.raises(ExportError, match=s.op.name):
@@ -204,7 +211,7 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
     cases = [(sizes, arrays_of(s, dtype, sizes)) for sizes in s.sizes]
     wanted = [eager(s, arrays, sizes) for sizes, arrays in cases]
     served, seen = set(), set[bytes]()
-    for opset in OPSETS if dtype == s.dtypes[0] else (OPSETS[0], 23, OPSETS[-1]):
+    for opset in opsets:
         for form, model in forms(s, graph, opset, monkeypatch):
             served.add(form)
             if (same := computed(model)) in seen:

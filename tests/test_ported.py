@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from lucid.export import to_onnx
 from lucid.files.weights import load
 from lucid.nn import functional
 from lucid.runtime import Session
+from tests.cases import in_one_test
 from tests.ported import FLAGS, LINES, SPECS, WHOLE, weights_in_two_parts
 
 GOLDENS = load(Path(__file__).parent / "goldens" / "ported.safetensors")
@@ -46,13 +48,14 @@ def check(got: list[Array], name: str, way: str) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6, err_msg=f"{name}, result {i}, {way}")
 
 
-@pytest.mark.parametrize("name", LINES)
+@in_one_test(LINES)
 def test_a_line_of_torch_gives_what_torch_gives(name: str) -> None:
     check([t.numpy() for t in run(name, [Tensor(INPUTS[need]) for need in LINES[name][0].split()])], name, "eager")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_the_lines_give_the_same_traced_with_symbolic_sizes_and_exported(target: str) -> None:
+@cache
+def traced() -> lucid.Graph:
+    """All lines with symbolic sizes."""
     kinds = {name: "int64" if name in WHOLE else "bool" if name in FLAGS else "float32" for name in SPECS}
 
     def model(*tensors: Tensor) -> list[list[Tensor]]:
@@ -60,8 +63,12 @@ def test_the_lines_give_the_same_traced_with_symbolic_sizes_and_exported(target:
         return [run(name, [given[need] for need in needs.split()]) for name, (needs, _) in LINES.items()]
 
     specs = [lucid.spec(*shape, dtype=kinds[name]) for name, shape in SPECS.items()]
-    graph = lucid.trace(model, *specs)
-    session = Session(to_onnx(graph, target=target), threads=1)
+    return lucid.trace(model, *specs)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_lines_give_the_same_traced_with_symbolic_sizes_and_exported(target: str) -> None:
+    session = Session(to_onnx(traced(), target=target), threads=1)
     found = iter(session.run(dict(zip(session.inputs, INPUTS.values(), strict=True))).values())
     for name in LINES:
         check([np.asarray(next(found)) for _ in expected(name)], name, target)

@@ -14,6 +14,7 @@ from lucid.nn.positions import alibi_slopes
 from lucid.nn.rope_scaling import RopeScaling, inverse_frequencies
 from lucid.runtime import Session
 from lucid.testing import assert_parity
+from tests.combinations import in_pairs
 from tests.models import goldens
 
 # sinusoidal and learned -------------------------------------------------------------------------------------------
@@ -80,9 +81,7 @@ def turn(x: np.ndarray, position: int, rotary_dim: int, base: float, interleaved
     return turned
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
-@pytest.mark.parametrize("rotary_dim", [2, 6, 8])
-@pytest.mark.parametrize("packed", [False, True])
+@in_pairs(interleaved=[False, True], rotary_dim=[2, 6, 8], packed=[False, True])
 def test_pairs_of_features_are_turned_by_their_position(interleaved: bool, rotary_dim: int, packed: bool) -> None:
     n, heads, length, width = 2, 3, 5, 8
     rope = nn.RotaryEmbedding(width, base=100.0, rotary_dim=rotary_dim, interleaved=interleaved)
@@ -294,9 +293,7 @@ class Rotated(nn.Module):
         return self.rope.rotate(x, *self.rope(positions), heads=self.heads)
 
 
-@pytest.mark.parametrize("opset", [18, 23])
-@pytest.mark.parametrize("interleaved", [False, True])
-@pytest.mark.parametrize("rotary_dim", [4, 8])
+@in_pairs(interleaved=[False, True], rotary_dim=[4, 8], opset=[18, 23])
 def test_rotary_positions_export_with_any_sizes(interleaved: bool, rotary_dim: int, opset: int) -> None:
     rope = nn.RotaryEmbedding(8, rotary_dim=rotary_dim, interleaved=interleaved)
     positions = lucid.spec("N", "L", dtype=lucid.int64)

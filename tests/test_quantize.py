@@ -21,6 +21,7 @@ from lucid.models.llama import Llama, LlamaConfig
 from lucid.nn import functional as F
 from lucid.quantization import Blocks
 from lucid.runtime import Session
+from tests.combinations import in_pairs
 
 STANDARD, CONTRIB = "ai.onnx DequantizeLinear, MatMul", "com.microsoft MatMulNBits"
 FORMATS = [(4, True), (4, False), (8, True), (8, False)]
@@ -272,20 +273,17 @@ def test_a_state_that_does_not_fit(network: Network) -> None:
 # Exported -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("bits", "symmetric"), FORMATS)
-@pytest.mark.parametrize("opset", [17, 21, 24])
-@pytest.mark.parametrize("provider", ["any", "cpu", "portable"])
+@in_pairs(provider=["any", "cpu", "portable"], opset=[17, 21, 24], bits=[4, 8], symmetric=[True, False])
 def test_level_0_is_exact(provider: Any, opset: int, bits: int, symmetric: bool, network: Network) -> None:
     small = lucid.quantize(network, bits, block=16, symmetric=symmetric)
     session = Session(to_onnx(small, target=Target(provider, opset, accuracy_level=0)), threads=1)
     assert relative(session(IDS).numpy(), small(IDS).numpy()) < 2e-6
 
 
-@pytest.mark.parametrize(("dtype", "within"), [("float64", 1e-14), ("float16", 1e-3), ("bfloat16", 1e-2)])
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("provider", ["any", "cpu", "portable"])
-def test_other_element_types(provider: Any, bits: int, dtype: Any, within: float) -> None:
+@in_pairs(provider=["any", "cpu", "portable"], bits=[4, 8], dtype=["float64", "float16", "bfloat16"])
+def test_other_element_types(provider: Any, bits: int, dtype: Any) -> None:
     """ONNX has no DequantizeLinear of float64."""
+    within = {"float64": 1e-14, "float16": 1e-3, "bfloat16": 1e-2}[dtype]
     small = lucid.quantize(nn.Linear(64, 32, dtype=dtype), bits, block=16)
     x = lucid.tensor(np.random.default_rng(0).standard_normal((3, 64)).tolist()).astype(dtype)
     for level in (0, 4):

@@ -28,6 +28,7 @@ from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Blocks, rtn
 from lucid.runtime import Session
 from lucid.testing import assert_parity
+from tests.combinations import in_pairs
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 
@@ -201,13 +202,14 @@ def test_rows_of_a_weight_are_read_as_those_of_a_parameter(rows: Any) -> None:
     assert relative(wanted, table.weight.numpy()[rows]) < 0.01
 
 
-@pytest.mark.parametrize("target", ["any", "cpu"])
-@pytest.mark.parametrize("width", [48, 40])
-@pytest.mark.parametrize(
-    ("bits", "kind"), [(4, "zeros"), (8, "zeros"), (4, "symmetric"), (8, "symmetric"), (4, "minimums")]
+@in_pairs(
+    weights=[(4, "zeros"), (8, "zeros"), (4, "symmetric"), (8, "symmetric"), (4, "minimums")],
+    width=[48, 40],
+    target=["any", "cpu"],
 )
-def test_a_whole_weight_is_widened_in_each_run(bits: int, kind: str, width: int, target: str) -> None:
+def test_a_whole_weight_is_widened_in_each_run(weights: tuple[int, str], width: int, target: str) -> None:
     """As gradients read it: a file, and onnxruntime, hold its codes alone. The last block may be padded."""
+    bits, kind = weights
 
     class Whole(nn.Module):
         def __init__(self) -> None:
@@ -232,9 +234,7 @@ def decision(model: nn.Module, target: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize("symmetric", [True, False])
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("width", [48, 40])
+@in_pairs(width=[48, 40], bits=[4, 8], symmetric=[True, False])
 def test_onnxruntimes_own_op_reads_rows(width: int, bits: int, symmetric: bool) -> None:
     """The last block may be padded."""
     table: Any = nn.Embedding(7, width)

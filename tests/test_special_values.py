@@ -113,9 +113,13 @@ def _check(got: Array, want: Array, dtype: Any, where: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=units, atol=units, err_msg=where)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("name", ALL)
-def test_special_values_pass_as_in_numpy(name: str, dtype: lucid.DType) -> None:
+def test_special_values_pass_as_in_numpy(name: str) -> None:
+    for dtype in FLOATS:
+        _pass_as_in_numpy(name, dtype)
+
+
+def _pass_as_in_numpy(name: str, dtype: lucid.DType) -> None:
     graph = lucid.trace(ALL[name][0], lucid.spec("N", 12, dtype=dtype))
     sessions = {target: Session(model, threads=1) for target, model in models_of(graph).items()}
     for kind, numbers in INPUTS.items():

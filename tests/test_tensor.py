@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 import lucid
 from lucid import Tensor, TracedValueError
 from lucid.core.graph.types import DTYPES
+from tests.cases import in_one_test
 
 Array = np.ndarray[Any, Any]
 
@@ -204,12 +205,12 @@ INDEXING = [
 CASES = [*ARITHMETIC, *SHAPE, *REDUCTIONS, *ELEMENTWISE, *INDEXING]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@in_one_test(CASES)
 def test_an_expression_gives_what_numpy_gives(case: Case) -> None:
     agree(case.ours(*map(Tensor, case.arguments)), case.numpy(*case.arguments))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@in_one_test(CASES)
 def test_a_traced_expression_gives_the_same_at_symbolic_sizes(case: Case) -> None:
     graph = lucid.trace(case.ours, *map(symbolic, case.arguments))
     graph.verify()

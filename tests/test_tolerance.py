@@ -18,9 +18,9 @@ from lucid.ops import Op
 from lucid.testing import Comparison, ParityError, assert_parity, bisect
 from lucid.testing.in_float64 import NarrowOpError, in_float64, run_in_float64
 from lucid.testing.tolerance import UNITS, compare
-from tests.cases import case
+from tests.cases import in_one_test
 from tests.samples import SAMPLES, Sample
-from tests.test_ops import OPS, arrays_of, attributes_of, traced, widened
+from tests.test_ops import arrays_of, attributes_of, traced, widened
 
 NORMAL = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
 RUN: dict[str, Any] = {"sizes": [{"N": 2, "L": 24}]}
@@ -136,14 +136,8 @@ def test_the_rounding_of_an_outlier_excuses_nothing_beside_it() -> None:
     assert not compare(want + np.array([3e-4, 0, 0], np.float32), want, "y", exact=exact).passed
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_every_op_can_be_computed_in_float64(op: str) -> None:
-    for s in (s for s in SAMPLES if s.op.name == op):
-        with case(s.name):
-            _is_computed_in_float64(s)
-
-
-def _is_computed_in_float64(s: Sample) -> None:
+@in_one_test(SAMPLES)
+def test_every_op_can_be_computed_in_float64(s: Sample) -> None:
     narrow = next((d for d in s.dtypes if d.kind == "float" and d != float64), s.dtypes[0])
     graph = in_float64(traced(s, narrow))
     graph.verify()

@@ -12,7 +12,7 @@ import pytest
 from lucid import Tensor, nn
 from lucid.files.weights import load
 from lucid.nn import functional as F
-from tests.cases import case as its_name
+from tests.cases import in_one_test
 
 FOLDER = Path(__file__).parent / "goldens" / "torch_nn"
 GROUPS = {path.stem: json.loads(path.read_text())["cases"] for path in sorted(FOLDER.glob("*.json"))}
@@ -61,13 +61,13 @@ def named(group: str) -> list[str]:
     return list(GROUPS[group])
 
 
-@pytest.mark.parametrize("name", named("scaled_dot_product_attention"))
+@in_one_test(named("scaled_dot_product_attention"))
 def test_scaled_dot_product_attention(name: str) -> None:
     case = read("scaled_dot_product_attention", name)
     close(F.scaled_dot_product_attention(**without_second_mask(case), **case.options), case.outputs["output"])
 
 
-@pytest.mark.parametrize("name", named("multi_head_attention_forward"))
+@in_one_test(named("multi_head_attention_forward"))
 def test_multi_head_attention_forward(name: str) -> None:
     case = read("multi_head_attention_forward", name)
     inputs = without_second_mask(case)
@@ -80,13 +80,9 @@ def test_multi_head_attention_forward(name: str) -> None:
     close(averaged, case.outputs["weights_average"])
 
 
-def test_multi_head_attention() -> None:
-    for name in named("multihead_attention"):
-        with its_name(name):
-            _multi_head_attention(read("multihead_attention", name))
-
-
-def _multi_head_attention(case: Case) -> None:
+@in_one_test(named("multihead_attention"))
+def test_multi_head_attention(name: str) -> None:
+    case = read("multihead_attention", name)
     module = nn.MultiHeadAttention(**case.arguments)
     module.load_state_dict(case.state)
     inputs = without_second_mask(case)
@@ -101,7 +97,7 @@ def _multi_head_attention(case: Case) -> None:
 MASKED_TWICE = [name for name in named("multihead_attention") if GROUPS["multihead_attention"][name]["options"]]
 
 
-@pytest.mark.parametrize("name", MASKED_TWICE)
+@in_one_test(MASKED_TWICE)
 def test_causal_option_and_causal_mask_say_the_same(name: str) -> None:
     case = read("multihead_attention", name)
     module = nn.MultiHeadAttention(**case.arguments)
@@ -116,9 +112,9 @@ LAYERS: dict[str, type[nn.Module]] = {
 }
 
 
-@pytest.mark.parametrize(("group", "name"), [case for case in CASES if case[0] in LAYERS])
-def test_transformer_layer(group: str, name: str) -> None:
-    case = read(group, name)
+@in_one_test([case for case in CASES if case[0] in LAYERS])
+def test_transformer_layer(names: tuple[str, str]) -> None:
+    group, case = names[0], read(*names)
     module = LAYERS[group](**case.arguments)
     module.load_state_dict(case.state)
     close(module.eval()(**without_second_mask(case), **case.options), case.outputs["output"])
@@ -149,7 +145,7 @@ def test_transformer_stack(group: str) -> None:
             close(x, case.outputs[f"hidden_states.{index}"])
 
 
-@pytest.mark.parametrize("name", named("recurrent"))
+@in_one_test(named("recurrent"))
 def test_recurrent(name: str) -> None:
     case = read("recurrent", name)
     kind: type[nn.LSTM | nn.GRU | nn.RNN] = getattr(nn, name.replace(",", "").split()[0])
@@ -163,7 +159,7 @@ def test_recurrent(name: str) -> None:
         close(got, expected)
 
 
-@pytest.mark.parametrize("name", named("sampling"))
+@in_one_test(named("sampling"))
 def test_windows_and_places_of_images(name: str) -> None:
     case = read("sampling", name)
     close(getattr(F, name.split()[0])(*case.inputs.values(), **case.options), case.outputs["output"])

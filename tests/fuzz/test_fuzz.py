@@ -1,4 +1,4 @@
-"""Three hundred random models, each computed on all paths. `.ci/run` has two thousand more; `make fuzz` runs others."""
+"""Two hundred random models, each computed on all paths. `.ci/run` has two thousand more; `make fuzz` runs others."""
 
 from __future__ import annotations
 

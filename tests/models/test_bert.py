@@ -17,6 +17,7 @@ from lucid.export import to_onnx
 from lucid.models.bert import Bert, SentenceEncoder
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.runtime import Session
+from tests.cases import in_one_test
 
 Array = np.ndarray[Any, Any]
 GOLDENS = Path(__file__).parents[1] / "goldens"
@@ -73,13 +74,13 @@ def specs(inputs: Iterable[str]) -> list[lucid.TensorType]:
     return [lucid.spec("N", "L", dtype=lucid.int64) for _ in inputs]
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@in_one_test(CASES)
 def test_eager(case: Case) -> None:
     tensors = {name: Tensor(array) for name, array in case.inputs.items()}
     case.close(model(case.folder)(**tensors).numpy())
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@in_one_test(CASES)
 def test_every_hidden_state(case: Case) -> None:
     states = model(case.folder).hidden_states(**{name: Tensor(array) for name, array in case.inputs.items()})
     assert len(states) == len([name for name in case.outputs if name.startswith("hidden_states.")])
@@ -87,7 +88,7 @@ def test_every_hidden_state(case: Case) -> None:
         case.close(state.numpy(), f"hidden_states.{index}")
 
 
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@in_one_test(CASES)
 def test_exported(case: Case) -> None:
     results = exported(case.folder, tuple(case.inputs)).run(case.inputs)
     case.close(results["last_hidden_state"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shutil
@@ -17,8 +16,9 @@ import lucid
 from lucid.export import to_onnx
 from lucid.models.llama import Llama
 from lucid.runtime import Session
+from tests.combinations import first_of_each, turns
 from tests.models import goldens
-from tests.models.zoo import ZOO, Entry
+from tests.models.zoo import ZOO, Entry, reader
 
 FIRST = list({(entry.name, entry.read): entry for entry in reversed(ZOO)}.values())[::-1]
 
@@ -35,7 +35,7 @@ def stored(entry: Entry) -> dict[str, np.ndarray[Any, Any]]:
     return dict(lucid.load(goldens.folder(entry.variant)))
 
 
-@named(FIRST)
+@named(first_of_each(FIRST, reader))
 def test_shards_give_the_same_model(entry: Entry, tmp_path: Path) -> None:
     shutil.copy(goldens.folder(entry.variant) / "config.json", tmp_path)
     arrays = stored(entry)
@@ -61,7 +61,7 @@ def test_arrays_of_the_files_are_used_without_a_copy(entry: Entry, monkeypatch: 
 
 @pytest.mark.parametrize(
     ("entry", "half"),
-    list(zip(FIRST, itertools.cycle([lucid.float16, lucid.bfloat16]), strict=False)),  # models take turns
+    turns(first_of_each(FIRST, reader), [lucid.float16, lucid.bfloat16]),
     ids=lambda value: value.variant if isinstance(value, Entry) else str(value),
 )
 def test_a_checkpoint_in_half_precision_becomes_float32_and_stays_half_where_asked(

@@ -1,18 +1,16 @@
 """Every model with every golden checkpoint, eagerly and for every target, compared with transformers.
 
-Heads of the same models take turns at the targets, and models at older and newer opsets; CI measures the first of each
-class, heads too, for all targets, as docs/coverage.md has them (`.ci/run`).
+Checkpoints of a class take turns at the targets, heads too, and models at older and newer opsets; CI measures the first
+of each class for all targets, as docs/coverage.md has them (`.ci/run`).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-
 import pytest
 
+from tests.combinations import first_of_each, turns
 from tests.models.goldens import TARGETS
-from tests.models.zoo import ZOO, Entry
+from tests.models.zoo import ZOO, Entry, reader
 from tools import model_tables
 from tools.figures import Figures
 from tools.make_coverage import PAGE
@@ -44,20 +42,15 @@ def name_of(value: Entry | str | int) -> str:
     return value.variant if isinstance(value, Entry) else str(value)
 
 
-def exports() -> Iterator[tuple[Entry, str]]:
-    """Every model for every target; a head, whose model is among them, for one, the next head for the next."""
-    turns = itertools.cycle(TARGETS)
-    for entry in ZOO:
-        for target in [next(turns)] if ":" in entry.name else TARGETS:
-            yield entry, target
+MODELS, HEADS = ([entry for entry in ZOO if entry.is_head is head] for head in (False, True))
 
 
-@pytest.mark.parametrize(("entry", "target"), list(exports()), ids=name_of)
+@pytest.mark.parametrize(("entry", "target"), turns(MODELS, TARGETS, reader) + turns(HEADS, TARGETS), ids=name_of)
 def test_exported(entry: Entry, target: str) -> None:
     assert entry.exported_error(target) <= BOUNDS.get((entry.variant, target), RTOL)
 
 
-@pytest.mark.parametrize("entry", [e for e in ZOO if ":" not in e.name], ids=lambda entry: entry.variant)
+@pytest.mark.parametrize("entry", first_of_each(MODELS, lambda entry: entry.name), ids=name_of)
 def test_the_export_for_a_gpu_is_a_valid_model(entry: Entry) -> None:
     assert entry.exported("cuda").graph.node  # every export passes ONNX's checker and shape inference
 
@@ -65,10 +58,6 @@ def test_the_export_for_a_gpu_is_a_valid_model(entry: Entry) -> None:
 BASES = [entry for entry in ZOO if entry.variant.endswith(("base", "llama3", "v1_1", "/gelu"))]
 
 
-@pytest.mark.parametrize(
-    ("entry", "opset"),
-    list(zip(BASES, itertools.cycle([17, 20, 26]), strict=False)),
-    ids=name_of,
-)
+@pytest.mark.parametrize(("entry", "opset"), turns(BASES, [17, 20, 26]), ids=name_of)
 def test_other_opsets(entry: Entry, opset: int) -> None:
     assert entry.exported_error("any", opset=opset) <= RTOL

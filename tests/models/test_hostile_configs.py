@@ -1,6 +1,6 @@
 """Every number of every config.json, replaced by hostile values: a model, or an error that names the fault.
 
-A class that reads several kinds of checkpoints gets all values with the first kind, and a quarter with each other.
+Each option gets a quarter of the values; the next option, and the next kind of checkpoint of a class, gets the next.
 Also config.json itself as something other than a file: a pipe, a device, a link to one.
 """
 
@@ -23,10 +23,11 @@ from lucid.models.bert import Bert
 from lucid.models.checkpoints.pretrained import MAX_CONFIG, Config, ConfigError
 from lucid.models.t5 import T5
 from lucid.nn.module import StateError
+from tests.combinations import turns
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 
-ENTRIES = list({e.name: e for e in reversed(ZOO) if ":" not in e.name}.values())[::-1]  # heads read the same options
+ENTRIES = list({e.name: e for e in reversed(ZOO) if not e.is_head}.values())[::-1]  # heads read the same options
 ENTRIES += [e for e in ZOO if e.variant in ("llama/llama3", "llama/dynamic", "llama/yarn", "qwen2/window")]
 
 NASTY = [
@@ -46,13 +47,10 @@ def numbers(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
             yield options, name
 
 
-FIRST = {entry.read: entry.variant for entry in reversed(ENTRIES)}
-
-
-def tried(entry: Entry, number: int) -> list[str]:
-    """The values in the place of an entry's option of this number: all for the first entry of a class, and a quarter
-    for others, whose options the same code reads; the next option has the next quarter."""
-    return NASTY if FIRST[entry.read] == entry.variant else NASTY[number % 4 :: 4]
+def quarters(entry: Entry) -> list[list[str]]:
+    """The hostile values in four parts, beginning with that of an entry's place among those of its class."""
+    place = [other for other in ENTRIES if other.read is entry.read].index(entry)
+    return [NASTY[(place + number) % 4 :: 4] for number in range(4)]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.variant)
@@ -66,9 +64,9 @@ def test_any_value_in_the_place_of_a_number_makes_a_model_or_a_clear_error(
     config, refused = tmp_path / "config.json", set[str]()
     ignored = re.compile("|".join(entry.read.checkpoint.ignored_options) or "-")  # type: ignore[attr-defined]
     with Peak() as peak:
-        for number, (place, name) in enumerate(list(numbers(options))):
+        for (place, name), values in turns(numbers(options), quarters(entry)):
             right = place[name]
-            for nasty in NASTY[-1:] if ignored.fullmatch(name) else tried(entry, number):
+            for nasty in NASTY[-1:] if ignored.fullmatch(name) else values:
                 place[name] = "<here>"
                 config.unlink(missing_ok=True)  # a new file is made at once; one that is cut to nothing is waited for
                 config.write_text(json.dumps(options).replace('"<here>"', nasty))

@@ -22,8 +22,9 @@ from lucid.models.qwen3_next import Qwen3Next
 from lucid.models.smolvlm import SmolVLM
 from lucid.models.t5 import T5, T5Config
 from lucid.models.vision.vit import ViT, ViTConfig
+from tests.combinations import turns
 from tests.models import goldens
-from tests.models.zoo import ZOO, Entry
+from tests.models.zoo import ZOO, Entry, reader
 
 # Ops of arithmetic on sizes and of shaping masks and positions.
 PLUMBING = {"Shape", "Gather", "Slice", "Concat", "Unsqueeze", "Squeeze", "Expand", "Cast", "Range", "ConstantOfShape"}
@@ -161,11 +162,14 @@ def weights_of(model: onnx.ModelProto) -> set[str]:
     return {SUFFIXES.sub("", tensor.name) for tensor in model.graph.initializer if "constant" not in tensor.name}
 
 
+def name_of(value: Entry | str) -> str:
+    return value if isinstance(value, str) else value.variant
+
+
 SAME_NAMES = [entry for entry in ZOO if entry.variant.endswith(("/base", "/llama3", "/window", "/v1_1", "/gelu"))]
 
 
-@pytest.mark.parametrize("target", goldens.TARGETS)
-@pytest.mark.parametrize("entry", SAME_NAMES, ids=lambda entry: entry.variant)
+@pytest.mark.parametrize(("entry", "target"), turns(SAME_NAMES, goldens.TARGETS, reader), ids=name_of)
 def test_initializers_have_the_names_of_the_checkpoint(entry: Entry, target: str) -> None:
     found, stored = weights_of(entry.exported(target)), checkpoint_names(entry)
     assert found <= stored

@@ -27,6 +27,7 @@ from lucid.models.llama import Llama
 from lucid.models.modernbert import ModernBert, ModernBertForMaskedLM
 from lucid.models.parts.options import rope
 from lucid.models.t5 import T5
+from tests.cases import in_one_test
 from tests.console import in_process
 from tests.models import goldens
 from tests.models import test_published_configs as published
@@ -267,7 +268,7 @@ def other_defaults(kind: str, reader: Any, options: dict[str, Any], weights: dic
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@in_one_test(KINDS)
 def test_defaults_that_a_reader_names_are_those_of_transformers(kind: str) -> None:
     """A reader that names none gets the table's; the others are 0, none or empty as in transformers, or computed."""
     made = tiny({"model_type": kind, **NEEDED.get(kind, {})})
@@ -487,7 +488,7 @@ def test_the_base_of_rotary_positions_stands_in_their_section_or_outside_it() ->
 # The lists that are kept by hand --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@in_one_test(FAMILIES.values())
 def test_every_pattern_of_ignored_options_is_of_one_that_transformers_reads(family: Family) -> None:
     parts: list[OptionsRead] = []
     for kind in family.types:

@@ -17,6 +17,7 @@ from lucid.models.checkpoints.declarations import Family, ModelType
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
 from lucid.nn import functional as F
 from lucid.quantization import Blocks
+from tests.cases import in_one_test
 from tests.models.zoo import ZOO
 
 
@@ -279,7 +280,7 @@ def test_what_a_model_neither_reads_nor_ignores_is_an_error(tmp_path: Path) -> N
 READERS = list(dict.fromkeys(entry.read for entry in ZOO))
 
 
-@pytest.mark.parametrize("model", READERS, ids=lambda model: model.__name__)
+@in_one_test(READERS)
 def test_every_model_is_read_the_same_way(model: type[Pretrained[object]]) -> None:
     assert issubclass(model, Pretrained)
     assert model.from_pretrained.__func__ is Pretrained.from_pretrained.__func__  # type: ignore[attr-defined]

@@ -66,6 +66,11 @@ class Entry(NamedTuple):
     outputs: tuple[str, ...]
 
     @property
+    def is_head(self) -> bool:
+        """Whether it is a task's layer over a model that is an entry of its own."""
+        return ":" in self.name
+
+    @property
     def file(self) -> str:
         """The file of the model, such as ``models/bert.py``."""
         return f"{str(self.read.__module__).removeprefix('lucid.').replace('.', '/')}.py"
@@ -113,6 +118,11 @@ class Entry(NamedTuple):
                 found, expected = found[case.kept], expected[case.kept]
             worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
         return worst
+
+
+def reader(entry: Entry) -> object:
+    """The class that reads an entry: where tests are of one entry or in one way each, those of a class take turns."""
+    return entry.read
 
 
 @cache

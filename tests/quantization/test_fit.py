@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from lucid.core.graph.types import Array
 from lucid.quantization import Blocks, fit, hqq, rtn
+from tests.combinations import some
 from tests.quantization.test_hqq import loss
 from tests.quantization.test_rtn import each, ends, exactly, weights
 
 FORMATS = st.tuples(st.sampled_from([4, 8]), st.sampled_from([16, 32, 128]), st.booleans())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some(100), deadline=None)
 @given(weights(), FORMATS)
 def test_no_weight_loses_more_than_by_rounding_and_codes_are_the_nearest(
     weight: Array, form: tuple[int, int, bool]

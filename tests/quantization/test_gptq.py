@@ -7,6 +7,7 @@ import pytest
 
 from lucid.core.graph.types import Array
 from lucid.quantization import Blocks, Hessian, gptq, rtn
+from tests.combinations import in_pairs
 
 
 def inputs(size: int, count: int = 300) -> Array:
@@ -25,10 +26,9 @@ def product_error(blocks: Blocks, weight: Array, x: Array) -> float:
     return float(np.linalg.norm(x @ (weight - blocks.dequantized()).T))
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("size, block", [(64, 16), (100, 32), (300, 256)])
-def test_products_are_nearer_than_by_rounding(size: int, block: int, bits: int, symmetric: bool) -> None:
+@in_pairs(shape=[(64, 16), (100, 32), (300, 256)], bits=[4, 8], symmetric=[False, True])
+def test_products_are_nearer_than_by_rounding(shape: tuple[int, int], bits: int, symmetric: bool) -> None:
+    size, block = shape
     x, weight = inputs(size), weight_of(24, size)
     searched = product_error(rtn(weight, bits, block, symmetric, search=True), weight, x)
     assert product_error(gptq(weight, x.T @ x, bits, block, symmetric), weight, x) < 0.6 * searched

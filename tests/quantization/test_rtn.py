@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lucid.core.graph.types import Array
 from lucid.quantization import Blocks, gptq, hqq, rtn
+from tests.combinations import in_pairs, some
 
 FORMATS = st.tuples(st.sampled_from([4, 8]), st.sampled_from([16, 32, 128]), st.booleans(), st.booleans())
 
@@ -47,7 +48,7 @@ def exactly(blocks: Blocks) -> Array:
     return np.asarray((blocks.codes.astype(np.float64) - zeros) * each(blocks.scales, blocks).astype(np.float64))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(200), deadline=None)
 @given(weights(), FORMATS)
 def test_every_number_becomes_the_nearest_that_its_block_can_hold(
     weight: Array, form: tuple[int, int, bool, bool]
@@ -62,7 +63,7 @@ def test_every_number_becomes_the_nearest_that_its_block_can_hold(
     assert (error <= 0.500001 * np.abs(each(blocks.scales, blocks))).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some(100), deadline=None)
 @given(weights(), FORMATS)
 def test_the_whole_range_is_held_unless_it_is_searched(weight: Array, form: tuple[int, int, bool, bool]) -> None:
     bits, block, symmetric, _ = form
@@ -71,7 +72,7 @@ def test_the_whole_range_is_held_unless_it_is_searched(weight: Array, form: tupl
     assert moved.max() <= (1.000001 if symmetric else 0.500001)  # symmetric: one side is a code shorter
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 @given(weights(), FORMATS)
 def test_a_search_loses_no_more(weight: Array, form: tuple[int, int, bool, bool]) -> None:
     bits, block, symmetric, _ = form
@@ -83,9 +84,7 @@ def test_a_search_loses_no_more(weight: Array, form: tuple[int, int, bool, bool]
     assert searched <= plain * 1.0001
 
 
-@pytest.mark.parametrize("search", [False, True])
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("value", [0, 0.3, -0.7, 1e30, -1e-30, 1e-45])
+@in_pairs(value=[0, 0.3, -0.7, 1e30, -1e-30, 1e-45], symmetric=[False, True], search=[False, True])
 def test_blocks_of_one_number_are_exact(value: float, symmetric: bool, search: bool) -> None:
     weight = np.full((2, 40), value, np.float32)
     np.testing.assert_array_equal(rtn(weight, 4, 32, symmetric, search).dequantized(), weight)
@@ -154,9 +153,11 @@ def test_numbers_that_few_bits_cannot_hold_are_named(value: float, quantise: Cal
         quantise(weight, 4, 32)
 
 
-@pytest.mark.parametrize("quantise", [rtn, hqq, lambda *args: gptq(args[0], np.eye(4), *args[1:])])
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@in_pairs(
+    value=[np.nan, np.inf],
+    dtype=[np.float16, ml_dtypes.bfloat16],
+    quantise=[rtn, hqq, lambda *args: gptq(args[0], np.eye(4), *args[1:])],
+)
 def test_also_in_element_types_that_cannot_hold_1e30(
     value: float, dtype: type, quantise: Callable[..., Blocks]
 ) -> None:
