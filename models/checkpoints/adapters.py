@@ -26,13 +26,13 @@ from lucid.models.checkpoints.architectures import CLASSES
 from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json
 from lucid.models.checkpoints.config_file import MAX_NAMED
 from lucid.models.checkpoints.quantized_weights import Weight, as_array
+from lucid.models.checkpoints.registry import find_family
 
 Adapters: TypeAlias = (
     str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Mapping[str, float] | Mapping[Path, float] | None
 )
 """The folder of an adapter, several, or folders with the weight of each; None: what SOURCE itself is or holds."""
 
-_TRANSPOSED_TYPES = ("gpt2",)  # whose layers store (inputs, outputs): transformers' Conv1D
 _PROJECTIONS = (("q", "query"), ("k", "key"), ("v", "value"))
 _BLOCK = [
     (r"attention\.o_proj$", "attention.output.dense"),
@@ -240,13 +240,14 @@ def with_adapters(config: Config, adapters: Mapping[Path, float], rounded: bool)
     """
     if not adapters:
         return config
-    renames = _NEWER_NAMES.get(str(config.options.get("model_type")), ())
+    kind = str(config.options.get("model_type"))
+    family, renames = find_family(kind), _NEWER_NAMES.get(kind, ())
     read = [_with_older_names(read_adapter(folder, weight), renames) for folder, weight in adapters.items()]
     prefix = _prefix(read, config.weights)
     shapes = {f"{prefix}{key}": shape for key, shape in config.shapes.items()}
     changes: dict[str, list[Change]] = {}
     owners: dict[str, Adapter] = {}
-    conv1d = config.options.get("model_type") in _TRANSPOSED_TYPES
+    conv1d = family is not None and family.types[kind].transposed
     for adapter in read:
         for name, change in _changes(adapter, shapes, config, conv1d).items():
             before = owners.setdefault(name, adapter)

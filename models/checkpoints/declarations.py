@@ -126,6 +126,7 @@ class ModelType:
         published_code: whether checkpoints were published with code that transformers has since adopted.
         offset_positions: whether positions begin after the number of the padding token, so that two of
             max_position_embeddings are not for tokens.
+        transposed: whether layers store weights as (inputs, outputs), as transformers' Conv1D does.
         gguf: how llama.cpp stores the model; None where GGUF files are not read.
         genai: whether onnxruntime-genai knows the type and runs it as any other decoder; one of another type is its
             "decoder". Its "gpt2" is not so: that takes the keys and values of a layer as one tensor.
@@ -137,6 +138,7 @@ class ModelType:
 
     published_code: bool = False
     offset_positions: bool = False
+    transposed: bool = False
     gguf: GGUF | None = None
     genai: bool = False
     parts: DecoderParts = LLAMA_PARTS

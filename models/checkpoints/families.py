@@ -183,7 +183,7 @@ FAMILIES: dict[str, Family] = {
             "gemma3": ModelType(parts=DecoderParts(norms="around", norm_offset=1.0, qk_norm="head")),
         },
     ),
-    "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types={"gpt2": ModelType(gguf=stored.GPT2)}),
+    "gpt2": Family(tasks=_decoder("gpt2.GPT2"), types={"gpt2": ModelType(gguf=stored.GPT2, transposed=True)}),
     "layoutlm": Family(
         tasks={
             "feature-extraction": "layoutlm.LayoutLM",

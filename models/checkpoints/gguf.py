@@ -268,7 +268,7 @@ class _Source:
         return shape[::-1] if self._is_transposed(shape, key) else shape
 
     def _is_transposed(self, shape: Sequence[int], name: str) -> bool:
-        return self.stored.transposed and len(shape) == 2 and re.search(r"\.\d+\.", name) is not None
+        return type_of(self.model_type).transposed and len(shape) == 2 and re.search(r"\.\d+\.", name) is not None
 
     def weight(self, name: str, shape: tuple[int, ...]) -> Array | Blocks:
         """A tensor, its rows in Hugging Face's order. Products in blocks have outputs before inputs in any model."""

@@ -38,7 +38,6 @@ class GGUF:
         layers: what the model calls its layers.
         rows: tensors of a layer whose rows are in another order there: queries, keys and values "grouped" in the model,
             or the heads of values "tiled" over those of keys there; "tiled columns" for the columns.
-        transposed: whether products have inputs before outputs in the model.
         norm_offset: what is added to the weights of norms there.
         partial: the option with the part of a head that is rotated, where rope.dimension_count may tell one.
         variants: other files of the type, each with its `when`.
@@ -57,7 +56,6 @@ class GGUF:
     keys: Mapping[str, str] = field(default_factory=dict)
     layers: str = "model.layers"
     rows: Mapping[str, Order] = field(default_factory=dict)
-    transposed: bool = False
     norm_offset: float = 0.0
     partial: str | None = None
     scalar_layers: int | None = None
@@ -227,7 +225,6 @@ GPT2 = GGUF(
         ".ffn_down": "mlp.c_proj",
     },
     layers="transformer.h",
-    transposed=True,
 )
 MAMBA2 = GGUF(
     "mamba2",

@@ -5,7 +5,7 @@ that its rows can see, and keeps for each row the sum of the weights and the wei
 2021, "Self-attention does not need O(n^2) memory"; the running maximum is that of Milakov & Gimelshein 2018, "Online
 normalizer calculation for softmax"). The division comes last.
 
-Few scores without a mask are computed at once (`calm.py`). Besides the tiles, two things make the others fast.
+Few scores without a mask are computed at once (`calm_scores.py`). Besides the tiles, two things make the others fast.
 While the scores are *calm*, none below -60, no maximum is subtracted, which saves two passes over the tile; if a score
 is not calm, or the sum of a query's weights overflows or underflows, the job is done again with the maximum. And no
 weight is denormal, because arithmetic on denormals is tens of times slower: below e^-43 of the largest, a weight is
@@ -24,7 +24,7 @@ from lucid.core.graph.types import Array
 from lucid.core.process.threads import buffer, get_num_threads, share
 from lucid.ops.attention import tiles as attention_tiles
 from lucid.ops.attention.call import AttentionOptions
-from lucid.ops.attention.calm import CALM, LEAST, at_once, for_blas, ones
+from lucid.ops.attention.calm_scores import CALM, LEAST, at_once, for_blas, ones
 from lucid.ops.attention.masks import excluded_in_array
 from lucid.ops.attention.tiles import WHOLE, Job, Visibility
 
