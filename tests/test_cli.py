@@ -218,9 +218,10 @@ def test_run_writes_what_the_session_computes(mha, tmp_path, data, shown):
 
 
 @pytest.mark.parametrize(
-    ("command", "module", "needed"),
+    ("command", "modules", "needed"),
     [
         (["serve", "x"], "starlette", "serving needs starlette: pip install 'lucid-onnx[serve]'"),
+        (["serve", "x"], "starlette jinja2", "serving needs starlette: pip install 'lucid-onnx[serve]'"),
         *(
             ([command, "x", "y", "-o", "z"], "pyarrow", f"{users} need pyarrow: pip install 'lucid-onnx[batch]'")
             for command, users in dict.fromkeys(("map", "train"), "batch inference and training").items()
@@ -228,8 +229,10 @@ def test_run_writes_what_the_session_computes(mha, tmp_path, data, shown):
         (["chat", "x"], "jinja2", "texts and conversations need jinja2: pip install 'lucid-onnx[chat]'"),
     ],
 )
-def test_a_command_without_its_extra_says_what_to_install(command, module, needed):
-    program = f"import sys; sys.modules[{module!r}] = None; from lucid.cli.console import main; main()"
+def test_a_command_without_its_extra_says_what_to_install(command, modules, needed):
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({modules.split()})); from lucid.cli.console import main; main()"
+    )
     done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (1, f"lucid: {needed}\n")
 

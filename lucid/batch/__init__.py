@@ -16,7 +16,7 @@ from importlib.util import find_spec as _find_spec
 _NEEDED = {"pyarrow": "pyarrow", "fsspec": "fsspec", "PIL": "pillow", "tokenizers": "tokenizers", "jinja2": "jinja2"}
 if _missing := [name for module, name in _NEEDED.items() if _find_spec(module) is None]:
     raise ModuleNotFoundError(
-        f"batch inference and training need {' and '.join(_missing)}: pip install 'lucid-onnx[batch]'"
+        f"batch inference and training need {', '.join(_missing)}: pip install 'lucid-onnx[batch]'"
     )
 
 from lucid.batch.fine_tuning import fine_tune as fine_tune

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -44,6 +45,9 @@ COMMANDS: dict[type[Command], str] = {
 }
 """The commands by their options: called with the values of the command line, a class makes what `run_command` takes."""
 
+_ROOMS = {commands.Map: "lucid.batch", commands.Train: "lucid.batch", commands.Serve: "lucid.serving"}
+"""Rooms with an extra of their own: loaded before anything else, they name the extra that has all that is missing."""
+
 for options, name in COMMANDS.items():
     app.command(name, cls=CommandHelp)(options)
 
@@ -81,6 +85,8 @@ def run_command(options: Command) -> int:
     command_module("terminal").show_notes(isinstance(options, ConfigOptions) and options.verbose)
     with command_module("progress").shown_on_terminal():
         with phase("starting"):
+            if (room := _ROOMS.get(type(options))) is not None:
+                import_module(room)
             module = command_module(f"commands.{COMMANDS[type(options)]}")
             hub = command_module("hub_source")
         code: int = module.run(hub.with_local_source(options))
