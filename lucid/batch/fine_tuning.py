@@ -46,7 +46,7 @@ from lucid.core.graph.types import Array
 from lucid.core.process import random
 from lucid.core.process.interrupts import uninterrupted
 from lucid.core.version import __version__
-from lucid.core.words.name_patterns import named
+from lucid.core.words.name_patterns import listed, named
 from lucid.core.words.progress import phase
 from lucid.export.training import evaluation_step, training_step
 from lucid.files.atomic import explaining
@@ -62,6 +62,7 @@ from lucid.models.checkpoints.labels import has_labels, head_names, write_with_l
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules, write_modules
 from lucid.models.checkpoints.tasks import reader_for
+from lucid.models.parts.decoder_heads import EndClassifier
 from lucid.models.parts.decoders import ClampedExperts
 from lucid.nn.experts import MixtureOfExperts
 from lucid.nn.layers import Embedding
@@ -110,7 +111,7 @@ class Begun(NamedTuple):
 
 History = list[dict[str, float]]
 """For each evaluation its step, epoch, train_loss, the mean of the losses of the steps since the last one, and, with
-rows to evaluate, eval_loss and eval_{metric}, which count each row or learned token once."""
+rows to evaluate, eval_loss and an eval_{metric} for each metric of the task, over each row or learned token once."""
 
 
 def fine_tune(
@@ -335,7 +336,8 @@ class _Run:
             return Generation(self._model, tokenizer, self._columns, most)
         prompt = prompt_of(self._start, None) if options.task == SENTENCES else ""
         config, names = read_optional_json(home / CONFIG), tuple(self._model.input_specs())
-        reader = TextReader(tokenizer, config, names, options.max_length, _LONGEST, prompt)
+        end = self._model.config.eos_token_id if isinstance(self._model, EndClassifier) else None
+        reader = TextReader(tokenizer, config, names, options.max_length, _LONGEST, prompt, end)
         if labels is None:
             return Similarity(self._model, reader, self._columns)
         return Classification(self._model, reader, labels)
@@ -459,10 +461,8 @@ class _Run:
                 results_by_row.append(results["found"])
                 advance(len(batch))
         loss = float(np.average(losses, weights=counts))
-        return {
-            "eval_loss": loss,
-            f"eval_{self._task.metric}": self._task.score(loss, np.concatenate(results_by_row), self._held),
-        }
+        scores = self._task.scores(loss, np.concatenate(results_by_row), self._held)
+        return {"eval_loss": loss, **{f"eval_{name}": score for name, score in scores.items()}}
 
     def _best(self, history: History) -> int | None:
         """The step of the evaluation with the lowest loss; None if its weights are not kept."""
@@ -540,7 +540,13 @@ def adapter_targets(model: Module, head: Set[str], names: Sequence[str] = ()) ->
         and networks.isdisjoint(place.path.split("."))
     ]
     patterns = [name if {*"*."} & {*name} else f"*.{name}" for name in names] or products
-    return list(named("target_modules", patterns, products))
+    try:
+        return list(named("target_modules", patterns, products))
+    except ValueError as error:
+        if not networks:
+            raise
+        inside = listed(sorted(networks))
+        raise ValueError(f"{error}; peft reads no adapters of networks with experts ({inside})") from error
 
 
 def _decays(name: str, axes: int) -> bool:

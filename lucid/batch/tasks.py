@@ -17,6 +17,10 @@ from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.generation.models import CACHE, STATE
 from lucid.layouts.checkpoint_files import CONFIG
 from lucid.models.checkpoints.config import read_optional_json
+from lucid.models.checkpoints.pretrained import read_options
+from lucid.models.checkpoints.registry import find_family
+from lucid.models.checkpoints.tasks import class_of
+from lucid.models.parts.decoder_heads import EndClassifier
 from lucid.runtime import Session
 
 OUTPUTS = {
@@ -143,6 +147,15 @@ def _task_of_an_encoder(session: Session, where: str) -> str:
     return "text-generation"
 
 
+def _end_of_classes(folder: Path, config: Mapping[str, Any]) -> int | None:
+    """The id of the token at which a classifier of this type reads its class; None if it reads another place."""
+    family = find_family(str(config.get("model_type")))
+    place = None if family is None else family.tasks.get("text-classification")
+    if place is None or not issubclass(class_of(place), EndClassifier):
+        return None
+    return read_options(folder).whole("eos_token_id", low=0)
+
+
 def _reader(
     folder: ExportedFolder, session: Session, choices: Choices, config: Mapping[str, Any], name: str
 ) -> heads.Reader:
@@ -150,5 +163,6 @@ def _reader(
         return ImageReader(folder.path, session.inputs["pixel_values"][1])
     tokenizer = load_tokenizer(folder.path)
     prompt = prompt_of(folder.path, choices.prompt) if name in SENTENCES else ""
+    end = _end_of_classes(folder.path, config) if name in ("text-classification", "reranking") else None
     limits = choices.max_length, choices.max_characters
-    return TextReader(tokenizer, config, tuple(session.inputs), *limits, prompt)
+    return TextReader(tokenizer, config, tuple(session.inputs), *limits, prompt, end)

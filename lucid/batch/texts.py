@@ -33,6 +33,7 @@ class TextReader:
         max_length: the most tokens of a row; longer rows are truncated. The default is the checkpoint's.
         max_characters: the most characters of a text.
         prompt: the prompt in front of each text.
+        end: the id at which the model reads a text; None for a model that needs no such token.
 
     Raises:
         ValueError: for an input that is not made of text, or a length that the model has no positions for.
@@ -46,10 +47,11 @@ class TextReader:
         max_length: int | None,
         max_characters: int,
         prompt: str = "",
+        end: int | None = None,
     ) -> None:
         if unknown := [name for name in names if name not in _KEYS]:
             raise ValueError(f"{tokenizer.where}: the model takes {', '.join(unknown)}, which is not made of text")
-        self._names, self._max_characters, self._prompt = tuple(names), max_characters, prompt
+        self._names, self._max_characters, self._prompt, self._end = tuple(names), max_characters, prompt, end
         self.library = tokenizer.library
         self._pad_id = _pad_id(tokenizer, config)
         self.max_length = _length(tokenizer, config, max_length)
@@ -70,7 +72,8 @@ class TextReader:
         """The tokens of a text, or of a pair.
 
         Raises:
-            RowError: for anything but text, and for text that is empty, too long or not valid Unicode.
+            RowError: for anything but text, for text that is empty, too long or not valid Unicode, and for one whose
+                tokens lack the end.
         """
         texts = [checked_text(value, self._max_characters) for value in values]
         text = self._prompt + texts[0]
@@ -78,6 +81,11 @@ class TextReader:
         ids = np.array(encoding.ids, np.int64)
         if not ids.size:
             raise RowError("no token of the model is in the text")
+        if self._end is not None and self._end not in ids:
+            raise RowError(
+                f"its tokens lack the end, id {self._end}, at which the model reads the class; the tokenizer of the "
+                "checkpoint should add it"
+            )
         kinds = np.array(encoding.type_ids, np.int64) if "token_type_ids" in self._names else None
         return Ready(
             ids.size, {"input_ids": ids, "attention_mask": 1, "token_type_ids": kinds}, bool(encoding.overflowing)

@@ -19,7 +19,7 @@ from lucid.core.words.suggestions import did_you_mean
 from lucid.files.untrusted import json_value
 from lucid.generation.chat.template import ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer
-from lucid.models.parts.decoder_heads import EndClassifier, LastTokenClassifier
+from lucid.models.parts.decoder_heads import LastTokenClassifier
 from lucid.nn import functional as F
 from lucid.ops.creation import arange
 from lucid.ops.tensor.tensor import Tensor
@@ -95,14 +95,12 @@ class TrainingTask(ABC):
     """A task to learn from rows.
 
     Attributes:
-        metric: the name of what `score` gives.
         specs: the inputs of `results`.
         least: the rows of a step below which nothing is learned.
         max_length: the most tokens of a text; None for any number.
         truncated: how many rows `example` has seen with more.
     """
 
-    metric: ClassVar[str]
     least: ClassVar[int] = 1
     specs: Mapping[str, TensorType]
     max_length: int | None
@@ -118,15 +116,15 @@ class TrainingTask(ABC):
 
     @abstractmethod
     def results(self, **inputs: Tensor) -> dict[str, Tensor]:
-        """The mean ``loss``, a scalar, and for `score` ``counted`` (), what the mean is of, and ``found`` (N,)."""
+        """The mean ``loss``, a scalar, and for `scores` ``counted`` (), what the mean is of, and ``found`` (N,)."""
 
     def loss(self, **inputs: Tensor) -> Tensor:
         """The loss alone."""
         return self.results(**inputs)["loss"]
 
-    def score(self, loss: float, results: Array, examples: Sequence[Any]) -> float:
-        """The metric of all examples; by default the mean of `found`."""
-        return float(results.mean())
+    @abstractmethod
+    def scores(self, loss: float, results: Array, examples: Sequence[Any]) -> dict[str, float]:
+        """The metrics by name of all examples, from their mean loss and what `found` is for each."""
 
 
 def _of_text(model: Any, rows: Any = "N") -> dict[str, TensorType]:
@@ -134,16 +132,13 @@ def _of_text(model: Any, rows: Any = "N") -> dict[str, TensorType]:
 
 
 class Classification(TrainingTask):
-    """A class for each text, or pair of texts: cross-entropy, and the share of right answers."""
-
-    metric = "accuracy"
+    """A class for each text, or pair of texts: cross-entropy, the share of right answers, and their macro F1."""
 
     def __init__(self, model: Any, reader: TextReader, labels: Labels) -> None:
         self._model, self._reader, self._labels = model, reader, labels
         self.max_length = reader.max_length
         self._names = _of_text(model)
         self.specs = {**self._names, "labels": spec("N", dtype=int64)}
-        self._end = model.config.eos_token_id if isinstance(model, EndClassifier) else None
         if isinstance(model, LastTokenClassifier) and model.config.pad_token_id is None:
             raise ValueError(
                 "the config of the checkpoint has no pad_token_id, before which its classifier looks for the end of a "
@@ -152,8 +147,6 @@ class Classification(TrainingTask):
 
     def example(self, values: Sequence[Any]) -> tuple[Any, int]:
         row = self._reader.ready(values[:-1])
-        if self._end is not None and self._end not in row.data["input_ids"]:
-            raise RowError(f"its tokens lack the end, id {self._end}, at which the model reads the class")
         self.truncated += row.truncated
         return row.data, self._labels.number(values[-1])
 
@@ -163,12 +156,25 @@ class Classification(TrainingTask):
 
     def results(self, **inputs: Tensor) -> dict[str, Tensor]:
         logits, labels = self._model(**{name: inputs[name] for name in self._names}), inputs["labels"]
-        return {"loss": F.cross_entropy(logits, labels), **_right(logits, labels)}
+        counted = (labels * 0 + 1).sum().float()
+        return {"loss": F.cross_entropy(logits, labels), "found": logits.argmax(1), "counted": counted}
+
+    def scores(self, loss: float, results: Array, examples: Sequence[tuple[Any, int]]) -> dict[str, float]:
+        labels = np.array([label for _, label in examples])
+        return {"accuracy": float((results == labels).mean()), "macro_f1": macro_f1(results, labels)}
 
 
-def _right(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    right = (logits.argmax(1) == labels).float()
-    return {"found": right, "counted": (right * 0 + 1).sum()}
+def macro_f1(answers: Array, labels: Array) -> float:
+    """The mean over classes of the harmonic mean of precision and recall, of two series of classes, (N,) each.
+
+    Classes that neither series has are left out, as by scikit-learn.
+    """
+    size = 1 + int(max(answers.max(), labels.max()))
+    right, answered, there = (
+        np.bincount(each, minlength=size) for each in (labels[answers == labels], answers, labels)
+    )
+    both = answered + there
+    return float((2 * right[both > 0] / both[both > 0]).mean())
 
 
 class Labels:
@@ -237,7 +243,6 @@ class Similarity(TrainingTask):
         self._texts, self._scored = len(columns.texts), columns.label is not None
         if self._scored and self._texts > 2:
             raise ValueError(f"scores are for pairs of texts, got {len(columns.texts)}: {', '.join(columns.texts)}")
-        self.metric = "spearman" if self._scored else "accuracy"  # type: ignore[misc]  # of this object
         if not self._scored and self._texts == 2:  # a positive is found among those of the other rows
             self.least = 2  # type: ignore[misc]
         self._names = _of_text(model, f"{self._texts}*N")
@@ -262,12 +267,13 @@ class Similarity(TrainingTask):
             return {"loss": F.mse_loss(cosine, inputs["scores"]), "found": cosine, "counted": counted}
         scores = F.normalize(first) @ F.normalize(second).mT
         loss = F.in_batch_contrastive_loss(first, second, *more)
-        return {"loss": loss, **_right(scores, arange(first.shape[0]))}
+        right = (scores.argmax(1) == arange(first.shape[0])).float()
+        return {"loss": loss, "found": right, "counted": (right * 0 + 1).sum()}
 
-    def score(self, loss: float, results: Array, examples: Sequence[tuple[list[Any], float]]) -> float:
+    def scores(self, loss: float, results: Array, examples: Sequence[tuple[list[Any], float]]) -> dict[str, float]:
         if not self._scored:
-            return super().score(loss, results, examples)
-        return spearman(results, np.array([score for _, score in examples]))
+            return {"accuracy": float(results.mean())}
+        return {"spearman": spearman(results, np.array([score for _, score in examples]))}
 
 
 def _score(value: Any) -> float:
@@ -303,7 +309,6 @@ class Learned:
 class Generation(TrainingTask):
     """Texts, or the answers to prompts and in conversations: the cross-entropy of tokens, and its perplexity."""
 
-    metric = "perplexity"
     max_length: int
 
     def __init__(self, model: Any, tokenizer: Tokenizer, columns: Columns, max_length: int) -> None:
@@ -344,8 +349,8 @@ class Generation(TrainingTask):
         counted = (labels != IGNORED).float()
         return {"loss": loss, "found": counted[:0], "counted": counted.sum()}
 
-    def score(self, loss: float, results: Array, examples: Sequence[Learned]) -> float:
-        return math.exp(min(loss, 700.0))
+    def scores(self, loss: float, results: Array, examples: Sequence[Learned]) -> dict[str, float]:
+        return {"perplexity": math.exp(min(loss, 700.0))}
 
     def _text(self, value: Any) -> Learned:
         if self._parses and isinstance(value, str):
@@ -370,6 +375,8 @@ class Generation(TrainingTask):
             text = template.render(messages, add_generation_prompt=False)
             for place, message in enumerate(messages):
                 if message["role"] == "assistant":
+                    if not any(str(value or "").strip() for name, value in message.items() if name != "role"):
+                        raise RowError(f"message {place}, of the assistant, is empty: only its end would be learned")
                     start = template.render(messages[:place], add_generation_prompt=True)
                     stop = template.render(messages[: place + 1], add_generation_prompt=False)
                     if not (stop.startswith(start) and text.startswith(stop)):

@@ -28,7 +28,7 @@ from tests.layout_checkpoints import whole
 pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
 
 from lucid.batch import TrainingOptions, fine_tune  # after the check
-from lucid.batch.training_tasks import Columns, Generation, spearman
+from lucid.batch.training_tasks import Columns, Generation, macro_f1, spearman
 from lucid.generation.chat import load_tokenizer
 
 ROWS = [{"text": ("pay " if row % 2 else "send ") + "abcdefgh"[: row % 8 + 1], "label": row % 2} for row in range(20)]
@@ -60,6 +60,7 @@ def test_a_classifier_gets_a_head_for_the_labels_of_the_data(encoder: Path, tmp_
     options = {**QUICK, "num_train_epochs": 12, "columns": ["body"], "label_column": "kind"}
     history = fine_tune(encoder, tmp_path / "in.csv", tmp_path / "out", TrainingOptions(**options))
     assert history[-1]["train_loss"] < 0.5 * history[0]["train_loss"] and history[-1]["eval_accuracy"] == 1
+    assert history[-1]["eval_macro_f1"] == 1
     model: Any = lucid.models.load(tmp_path / "out")
     assert type(model).__name__ == "BertForSequenceClassification" and model.config.num_labels == 2
     assert json.loads((tmp_path / "out" / "config.json").read_text())["id2label"] == {"0": "pay", "1": "send"}
@@ -163,6 +164,13 @@ def test_spearman_shares_ranks_of_equal_numbers() -> None:
     assert spearman(np.array([1.0, 2, 3, 4]), np.array([4.0, 3, 2, 1])) == pytest.approx(-1)
     assert spearman(np.array([1.0, 2, 2, 3]), np.array([1.0, 3, 2, 4])) == pytest.approx(0.9486833)  # scipy's
     assert spearman(np.ones(3), np.arange(3.0)) == 0
+
+
+def test_the_f1_of_classes_is_the_mean_over_those_that_answers_or_labels_have() -> None:
+    labels, answers = np.array([0, 0, 1, 1, 2, 4]), np.array([0, 1, 1, 1, 5, 4])
+    assert macro_f1(answers, labels) == pytest.approx((2 / 3 + 0.8 + 0 + 1 + 0) / 5)  # scikit-learn's
+    assert macro_f1(np.array([1, 1]), np.array([0, 0])) == 0 and macro_f1(labels, labels) == 1
+    assert macro_f1(np.zeros(100, int), np.arange(100) // 99) == pytest.approx(198 / 398), "99 % are right"
 
 
 # What interrupts it ---------------------------------------------------------------------------------------------------
@@ -384,6 +392,12 @@ def test_two_processes_do_not_train_into_one_folder(
             [{"messages": '{"role": "user"}'}],
             {"task": None},
             "expected a list of them.* name the column text",
+        ),
+        (
+            "decoder",
+            [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": " "}]}],
+            {"task": None},
+            "message 1, of the assistant, is empty: only its end would be learned",
         ),
         ("encoder", ROWS, {"freeze": ["nothing.*"]}, "freeze: 'nothing.\\*' matches no parameter"),
         ("encoder", ROWS, {"freeze": ["*"]}, "freeze: \\* leaves no parameter to train"),

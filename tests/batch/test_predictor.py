@@ -19,6 +19,7 @@ from tests.batch.folders import exported
 from tests.chat.checkpoints import TEMPLATE, tokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
+processors = pytest.importorskip("tokenizers.processors")
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
 padded_batches = pytest.importorskip("lucid.batch.batches").padded_batches
 Image = pytest.importorskip("PIL.Image")
@@ -196,6 +197,21 @@ def test_a_classifier_gives_the_name_of_the_label_and_its_probability(classifier
     powers = np.exp(logits - logits.max())
     assert columns["label"].tolist() == [["good", "bad", "ugly"][int(logits.argmax())], None]
     np.testing.assert_allclose(columns["score"], [(powers / powers.sum()).max(), np.nan], rtol=1e-5)
+
+
+def test_a_text_without_the_end_where_its_class_is_read_is_a_bad_row(tmp_path):
+    """transformers' BART and T5 refuse such texts; the class of the first token would be no answer."""
+    folder = exported(tmp_path, "bart/text_classification")
+    reason = "its tokens lack the end, id 2, at which the model reads the class"
+    columns = batch.Predictor(folder)({"text": ["abc"]})
+    assert columns["label"].tolist() == [None] and columns["error"][0].startswith(reason)
+    file = str(folder / "tokenizer.json")
+    ending = tokenizers.Tokenizer.from_file(file)
+    end = ending.id_to_token(2)
+    ending.post_processor = processors.TemplateProcessing(f"$A {end}", special_tokens=[(end, 2)])
+    ending.save(file)
+    columns = batch.Predictor(folder)({"text": ["abc"]})
+    assert columns["label"].tolist() != [None] and columns["error"].tolist() == [None]
 
 
 @pytest.mark.parametrize(
