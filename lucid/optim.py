@@ -118,7 +118,8 @@ def global_norm(tensors: Tensors) -> Tensor:
     """The Euclidean norm of all numbers of all tensors, ()."""
     by_name = _tensors("global_norm", tensors)
     groups = _groups({name: (value,) for name, value in by_name.items()}, {})
-    return sqrt(sum_of_squares(*(_joined([by_name[name] for name in names]) for names in groups)))
+    # The last gradients are computed first, so that what only they need is free again.
+    return sqrt(sum_of_squares(*(_joined([by_name[name] for name in names]) for names in reversed(groups))))
 
 
 def clip_by_global_norm(gradients: Tensors, limit: float) -> dict[str, Tensor]:
@@ -408,12 +409,14 @@ def _root_mean_square(x: Tensor) -> Tensor:
 
 
 def _groups(operands: Mapping[str, Sequence[Tensor]], kinds: Mapping[str, object]) -> list[list[str]]:
-    """The names of tensors that are computed together: vectors of one kind and of the same types."""
-    groups = dict[object, list[str]]()
+    """The names of tensors that are computed together, in the order of the first ones: vectors of one kind and of the
+    same types."""
+    groups, places = dict[object, list[str]](), {name: place for place, name in enumerate(operands)}
     for name, tensors in operands.items():
         kind = (kinds.get(name), *(x.dtype for x in tensors)) if tensors[0].ndim == 1 else name
         groups.setdefault(kind, []).append(name)
-    return [names[i : i + _TOGETHER] for names in groups.values() for i in range(0, len(names), _TOGETHER)]
+    parts = [names[i : i + _TOGETHER] for names in groups.values() for i in range(0, len(names), _TOGETHER)]
+    return sorted(parts, key=lambda names: places[names[0]])
 
 
 def _joined(tensors: Sequence[Tensor]) -> Tensor:

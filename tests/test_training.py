@@ -18,6 +18,7 @@ import lucid
 from lucid import nn, optim
 from lucid.export import ExportError, evaluation_step, training_step
 from lucid.gradients import GradientError
+from lucid.inspection import inspect_model
 from lucid.nn import functional as F
 from lucid.runtime import ModelError, Session, Training, TrainingError
 from tests.models import goldens
@@ -386,6 +387,20 @@ def test_the_zeros_of_a_table_s_gradient_are_no_weights_of_the_file() -> None:
     training.step(ids=np.array([3, 3]))
     changed = (training.weights()["weight"] != table.weight.numpy()).any(axis=1)
     assert changed.nonzero()[0].tolist() == [3]
+
+
+def test_of_a_layer_little_is_kept_until_its_gradient(tmp_path: Path) -> None:
+    """Neither the weights nor the output of attention, nor outputs of norms and GELU, nor gradients that wait."""
+
+    def peak(layers: int) -> int:
+        layer = nn.TransformerEncoderLayer(16, 2, 64, activation="gelu", batch_first=True)
+        model, path = nn.TransformerEncoder(layer, layers), tmp_path / f"{layers}.onnx"
+        training_step(model, lambda x: (model(x) ** 2).mean(), optim.SGD(0.1), (4, 32, 16), path=path, target="cpu")
+        return inspect_model(path).memory.bytes
+
+    weights = 4 * 16 * 16 + 2 * 16 * 64 + 9 * 16 + 64  # their gradients are outputs
+    kept = (peak(6) - peak(2)) / 4 - 4 * weights
+    assert kept <= 4 * (4 * 32) * (5 * 16 + 64), "query, key, value, the inputs of two norms and of GELU for each token"
 
 
 def test_a_step_takes_one_node_for_the_norm_of_a_gradient_and_thirteen_for_an_update_which_six_vectors_share() -> None:

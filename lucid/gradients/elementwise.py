@@ -122,7 +122,7 @@ RULES |= {
     "minimum": Rule(_extreme(Tensor.lt), "chosen"),
     "clip": Rule(_clip, "chosen"),
     "hardtanh": Rule(lambda g, y, x, *, low, high: ops.where((x > low) & (x < high), g, 0.0), "chosen"),
-    "relu": Rule(lambda g, y, x: ops.where(x <= 0, 0.0, g), "chosen"),
+    "relu": Rule(lambda g, y, x: ops.where(y <= 0, 0.0, g), "chosen"),
     "where": Rule(lambda g, y, c, a, b: (None, ops.where(c, g, 0.0), ops.where(c, 0.0, g)), "chosen"),
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from lucid import ops
@@ -55,10 +53,6 @@ def _slice(g: Tensor, y: Tensor, x: Tensor, *, cuts: tuple[Cut, ...]) -> Tensor:
             whole = zeros((*g.shape[:axis], size, *g.shape[axis + 1 :]), dtype=g.dtype)
             g = _added(g, whole, ops.expand(places, g.shape), axis)
     return ops.pad(g, before=tuple(before), after=tuple(after))
-
-
-def _concat(g: Tensor, y: Tensor, *parts: Tensor, axis: int) -> Sequence[Tensor]:
-    return ops.split(g, [part.shape[axis] for part in parts], axis)
 
 
 # Indices -------------------------------------------------------------------------------------------------------------
@@ -124,10 +118,6 @@ def _refused_reduction(attributes: Attributes) -> str:
     return "" if reduction in ("none", "add") else f'reduction {reduction!r} has no rule, only "none" and "add" have'
 
 
-def _topk(g: tuple[Tensor, None], y: tuple[Tensor, Tensor], x: Tensor, *, k: Size, axis: int, largest: bool) -> Tensor:
-    return scatter_op(zeros(x.shape, dtype=x.dtype), y[1], g[0], axis=axis)
-
-
 def _write_at(
     g: Tensor, y: Tensor, buffer: Tensor, new: Tensor, starts: Tensor, *, axis: int
 ) -> tuple[Tensor, Tensor, None]:
@@ -148,10 +138,6 @@ def _reduced_axes(x: Tensor, axis: tuple[int, ...] | None) -> tuple[int, ...]:
 def _kept(reduced: Tensor, x: Tensor, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
     """The result of a reduction with the reduced axes at size 1."""
     return reduced if keepdims else ops.unsqueeze(reduced, tuple(sorted(_reduced_axes(x, axis))))
-
-
-def _sum(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
-    return ops.expand(_kept(g, x, axis, keepdims), x.shape)
 
 
 def _mean(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
@@ -185,7 +171,7 @@ RULES |= {
     "expand": Rule(lambda g, y, x, *, shape: g),  # is summed over the new axes
     "tile": Rule(_tile),
     "pad": Rule(_pad),
-    "concat": Rule(_concat),
+    "concat": Rule(lambda g, y, *parts, axis: ops.split(g, [part.shape[axis] for part in parts], axis)),
     "split": Rule(lambda g, y, x, *, sizes, axis: ops.concat(filled(g, y), axis)),
     "slice": Rule(_slice),
     "tril": Rule(lambda g, y, x, *, diagonal: ops.tril(g, diagonal=diagonal)),
@@ -194,9 +180,9 @@ RULES |= {
     "take_along": Rule(lambda g, y, x, i, *, axis: (_added(g, x, i, axis), None)),
     "gather_nd": Rule(_gather_nd),
     "scatter": Rule(_scatter, refuses=_refused_reduction),
-    "topk": Rule(_topk),
+    "topk": Rule(lambda g, y, x, *, axis, **_: scatter_op(ops.zeros_like(x), y[1], g[0], axis=axis)),
     "write_at": Rule(_write_at),
-    "sum": Rule(_sum),
+    "sum": Rule(lambda g, y, x, *, axis, keepdims: ops.expand(_kept(g, x, axis, keepdims), x.shape)),
     "mean": Rule(_mean),
     "max": Rule(_extremum),
     "min": Rule(_extremum),

@@ -9,14 +9,15 @@ from typing import Any
 
 from lucid import ops
 from lucid.core.graph.loop_bodies import with_bodies
-from lucid.core.graph.values import Body, in_order
+from lucid.core.graph.values import Attributes, Body, in_order
 from lucid.core.sizes.dims import product, same
-from lucid.gradients.tape import BODIES, RULES, GradientError, Rule, Tape, filled
+from lucid.gradients.tape import AGAIN, BODIES, RULES, GradientError, Rule, Tape, filled
 from lucid.ops.attention.call import AttentionOptions
 from lucid.ops.attention.op import joined_heads, split_heads
 from lucid.ops.convolution import Ints
 from lucid.ops.elementwise import at_least_float32
 from lucid.ops.loops import scan_op
+from lucid.ops.reduction import variance
 from lucid.ops.tensor.tensor import Tensor
 
 # Products ------------------------------------------------------------------------------------------------------------
@@ -36,10 +37,6 @@ def _matmul(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]
     # One product for all matrices of a, where they share one of b.
     to_b = _rows(left).mT @ _rows(g) if right.ndim == 2 else left.mT @ g
     return g @ right.mT, to_b.squeeze(-1) if b.ndim == 1 else to_b
-
-
-def _linear(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Sequence[Tensor]:
-    return g @ weight, _rows(g).mT @ _rows(x), g
 
 
 def _grouped_mm(g: Tensor, y: Tensor, x: Tensor, weight: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,10 +72,10 @@ def _layer_norm(
     g: Tensor, y: Tensor, x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, axes: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     last, wide = tuple(range(-axes, 0)), at_least_float32(x)
-    centred = wide - wide.mean(axis=last, keepdims=True)
-    factor = ((centred * centred).mean(axis=last, keepdims=True) + eps).sqrt().reciprocal()
-    normal = centred * factor
-    return _through_norm(g if weight is None else g * weight, normal, factor, last, True), g * normal, g
+    deviation = (variance(wide, last) + eps).sqrt()
+    normal = (wide - wide.mean(axis=last, keepdims=True)) / deviation
+    scaled = g if weight is None else g * weight
+    return _through_norm(scaled, normal, deviation.reciprocal(), last, True), g * normal, g
 
 
 def _rms_norm(
@@ -95,21 +92,24 @@ def _rms_norm(
 
 
 def _attention_body(wanted: Sequence[bool], *operands: Tensor | None, **attributes: Any) -> Any:
-    """Attention whose weights are kept for its gradient; step by step where more than weights are needed."""
+    """Step by step where more than weights are needed."""
     options = AttentionOptions.from_attributes(attributes)
-    if options.softcap or options.dropout_p or any(x is not None for x in operands[7:]) or any(wanted[3:5]):
-        return ops.attention.expand(operands, attributes)
-    if options.need_weights:
-        return None
-    results: Any = ops.attention(*operands, **{**attributes, "need_weights": True})  # type: ignore[arg-type]
-    return results[:-1]
+    more = options.softcap or options.dropout_p or any(x is not None for x in operands[7:]) or any(wanted[3:5])
+    return ops.attention.expand(operands, attributes) if more else None
 
 
-def _attention(g: Sequence[Tensor | None], y: Sequence[Tensor], *operands: Tensor | None, **attributes: Any) -> Any:
-    """Weights of hidden keys are 0, so that their gradients are."""
+def _attention_again(operands: Sequence[Tensor | None], attributes: Attributes) -> Any:
+    return ops.attention(*operands, **{**attributes, "need_weights": True})  # type: ignore[arg-type]
+
+
+def _attention(g: Any, y: Any, *operands: Tensor | None, **attributes: Any) -> Any:
+    """Weights are computed again. Those of hidden keys are 0, so that their gradients are."""
     query, key, value, _, _, past_key = (*operands, *[None] * 3)[:6]
     assert query is not None and key is not None and value is not None
     options = AttentionOptions.from_attributes(attributes)
+    g, y = ([g], [y]) if isinstance(y, Tensor) else (g, y)  # of one output alone
+    if not options.need_weights:
+        g, y = [*g, None], _attention_again(operands, attributes)
     counts, (to_output,) = options.head_counts, filled(g[:1], y[:1])
     scale = options.scale_of(query.shape[-1] // (options.heads or 1))
     if counts is not None:
@@ -277,7 +277,7 @@ def _scan(g: Any, y: Any, *operands: Tensor, body: Body, carries: int, slices: i
 
 RULES |= {
     "matmul": Rule(_matmul),
-    "linear": Rule(_linear),
+    "linear": Rule(lambda g, y, x, weight, bias=None: (g @ weight, _rows(g).mT @ _rows(x), g)),
     "grouped_mm": Rule(_grouped_mm),
     "quantized_linear": Rule(_quantized_linear),
     **dict.fromkeys(("int8_linear_dynamic", "int8_linear_rows", "int8_linear_static"), Rule(_int8_linear)),
@@ -293,6 +293,8 @@ RULES |= {
     "average_pool": _through(_average),
     "scan": Rule(_scan, wanted=True),
 }
+AGAIN |= {op.name: op.expand for op in (ops.gelu, ops.silu, ops.layer_norm, ops.rms_norm)}
+AGAIN["attention"] = _attention_again
 BODIES |= {
     "dropout": lambda wanted, x, *, p: x * ops.dropout(ops.ones_like(x), p=p),  # the same elements in both directions
     "attention": _attention_body,

@@ -54,6 +54,10 @@ BODIES: dict[str, Callable[..., Any]] = {}
 """What is recorded in the place of an op: called with of which inputs gradients are wanted, the inputs, and the
 attributes by name; None for the op itself."""
 
+AGAIN: dict[str, Callable[[Operands, Attributes], Sequence[Tensor]]] = {}
+"""What rules of other ops read in the place of an op's output: the same from its inputs and attributes, mostly of nodes
+that its own rule needs, so that the output is not kept until then."""
+
 CONSTANT: set[str] = {stop_gradient.name}
 """Ops through which no gradients flow: of functions made of steps they are 0 wherever they exist."""
 
@@ -79,6 +83,7 @@ class Tape:
 
     def __init__(self, sources: Iterable[Tensor]) -> None:
         self._steps: list[_Step] = []
+        self._again: dict[int, Callable[[], Tensor]] = {}
         self._active = {id(tensor.to_value()): tensor.to_value() for tensor in sources}
 
     def depends(self, tensor: Tensor | None) -> bool:
@@ -136,7 +141,9 @@ class Tape:
                 error.add_note(str(place))
             raise error
         if real:
-            self._steps.append(_Step(op, inputs, outputs, attributes, path))
+            self._steps.append(step := _Step(op, inputs, outputs, attributes, path))
+            if op.name in AGAIN:
+                self._again[id(outputs[0].to_value())] = functools.cache(functools.partial(self._body, step))
             self._active.update((id(x.to_value()), x.to_value()) for x in real)
         return outputs
 
@@ -159,11 +166,11 @@ class Tape:
         more = {"wanted": [self.depends(x) for x in step.inputs]} if rule.wanted else {}
         gradient_of_output: Any = arrived if len(step.outputs) > 1 else arrived[0]
         results: Any = step.outputs if len(step.outputs) > 1 else step.outputs[0]
-        back = functools.partial(rule.gradients, **step.attributes, **more)
-        by_input = parts = _tuple(back(gradient_of_output, results, *step.inputs))
+        back, inputs = functools.partial(rule.gradients, **step.attributes, **more), self._read(step)
+        by_input = parts = _tuple(back(gradient_of_output, results, *inputs))
         counts = flow.counts(step.outputs[0])
         if rule.elementwise == "chosen":  # not by whether a gradient is 0, which it may be by chance
-            parts = _tuple(back(Tensor(1, step.outputs[0].dtype), results, *step.inputs))
+            parts = _tuple(back(Tensor(1, step.outputs[0].dtype), results, *inputs))
         for x, gradient, part in zip(step.inputs, by_input, parts, strict=False):
             if gradient is None or not self.depends(x):
                 continue
@@ -175,6 +182,15 @@ class Tape:
                 kept = part != 0 if counts is None else logical_and(counts, part != 0)
             carried = rule.elementwise and same_shape(x.shape, step.outputs[0].shape)
             flow.add(x, fitted(gradient, x.spec), kept if carried else None)
+
+    def _read(self, step: _Step) -> Operands:
+        """The inputs of an op as its rule gets them."""
+        known = [None if x is None or not x.is_traced else self._again.get(id(x.to_value())) for x in step.inputs]
+        return [x if again is None else again() for x, again in zip(step.inputs, known, strict=True)]
+
+    def _body(self, step: _Step) -> Tensor:
+        with _inside(step.path):
+            return AGAIN[step.op.name](self._read(step), step.attributes)[0]
 
 
 def _refusal(op: Op[..., Any], attributes: Attributes) -> str:
@@ -228,10 +244,7 @@ def fitted(gradient: Tensor, type_: TensorType) -> Tensor:
 
 def filled(gradients: Operands, outputs: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of outputs, zeros where none arrives."""
-    return [
-        zeros(x.shape, dtype=x.dtype) if gradient is None else gradient
-        for gradient, x in zip(gradients, outputs, strict=True)
-    ]
+    return [zeros(x.shape, dtype=x.dtype) if g is None else g for g, x in zip(gradients, outputs, strict=True)]
 
 
 def _tuple(gradients: Gradients) -> Sequence[Any]:
@@ -242,8 +255,3 @@ def _inside(path: str) -> AbstractContextManager[None]:
     """Inside, nodes belong to the module at a path."""
     here = scope.get()
     return entered(Scope(path, {}) if here is None else here._replace(path=path))
-
-
-def retraced(outputs: Sequence[Value], replaced: Mapping[int, Tensor]) -> list[Tensor]:
-    """The outputs of a graph with tensors in the place of some of its values; what is then known is computed."""
-    return Tape([]).replay(outputs, replaced)

@@ -21,7 +21,7 @@ from lucid.core.graph.values import Input, Value
 from lucid.core.process.cache_keys import value_key
 from lucid.core.words.name_patterns import listed, named
 from lucid.core.words.user_code import located_errors, warn
-from lucid.gradients.tape import GradientError, Tape, filled, retraced
+from lucid.gradients.tape import GradientError, Tape, filled
 from lucid.nn.module import Module, Parameter
 from lucid.ops.creation import ones_like
 from lucid.ops.tensor.tensor import Tensor
@@ -191,9 +191,8 @@ class _Differentiated:
         operands = (*call.tensors.values(), *own.values())
         if scope.get() is not None or any(tensor.is_traced for tensor in operands):
             traced = self._traced(call, own)
-            return fill(
-                traced.returned, retraced(traced.outputs, dict(zip(map(id, traced.inputs), operands, strict=True)))
-            )
+            known = dict(zip(map(id, traced.inputs), operands, strict=True))
+            return fill(traced.returned, Tape([]).replay(traced.outputs, known))
         graph, _, read = self._program(call, own)
         operands = (*operands, *(parameter for parameter, _ in read.parameters.values()))
         return graph.rebuild([Tensor.from_array(array) for array in graph.run([tensor.numpy() for tensor in operands])])

@@ -341,7 +341,8 @@ def _are_positions(value: Value) -> bool:
 
 @form(reduction.sum_of_squares, kernel="ReduceSumSquare")
 def sum_of_squares(build: Builder, node: Node) -> str:
-    squares = [build.op("ReduceSumSquare", x, keepdims=0) for x in node.inputs]
+    # onnxruntime computes what the last node needs first, so this keeps the order in which the inputs are computed.
+    squares = [build.op("ReduceSumSquare", x, keepdims=0) for x in reversed(node.inputs)]
     return build.op("Sum", *squares) if len(squares) > 1 else squares[0]
 
 
