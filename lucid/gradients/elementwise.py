@@ -26,8 +26,9 @@ def _gelu(y: Tensor, x: Tensor, *, approximate: str) -> Tensor:
         inner = (root * (x + 0.044715 * (x * x * x))).tanh()
         slope = root * (1 + 3 * 0.044715 * (x * x))
         return 0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * slope
-    density = ops.exp(-0.5 * (x * x)) * (1 / math.sqrt(2 * math.pi))
-    return 0.5 * (1 + (x * math.sqrt(0.5)).erf()) + x * density
+    scaled = x * math.sqrt(0.5)
+    density = ops.exp(0.5 * math.log(2 / math.pi) - scaled * scaled)  # twice that of the normal distribution
+    return 0.5 * (1 + scaled.erf()) + 0.5 * x * density
 
 
 def _silu(y: Tensor, x: Tensor) -> Tensor:

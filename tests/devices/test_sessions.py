@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import lucid
-from lucid import nn
-from lucid.export import to_onnx
+from lucid import nn, optim
+from lucid.export import to_onnx, training_step
 from lucid.generation import Generator
 from lucid.models.llama import Llama
-from lucid.runtime import ProviderError, Session
+from lucid.nn import functional as F
+from lucid.runtime import ProviderError, Session, Training
 from lucid.runtime.ort_values import ort_value
 from lucid.runtime.stepping import Stepping
 from tests.devices.device import DEVICES, Device, on_devices
@@ -83,3 +86,27 @@ def test_a_provider_that_is_missing_is_an_error_beside_one_that_is_not(device: D
     (other,) = (each.name for each in DEVICES if each is not device)
     with pytest.raises(ProviderError, match=r"ExecutionProvider is not in the installed"):
         Session(to_onnx(nn.Linear(2, 2)), [device.name, other])
+
+
+@on_devices
+def test_steps_of_training_are_those_of_a_cpu(device: Device) -> None:
+    """Two sessions, whose weights and state stay on the device."""
+    lucid.manual_seed(0)
+    block: Any = nn.TransformerEncoderLayer(16, 2, 32, activation="gelu", batch_first=True)
+    x, labels = np.random.default_rng(0).standard_normal((4, 5, 16), np.float32), np.array([0, 1, 2, 3])
+
+    def loss(x: lucid.Tensor, labels: lucid.Tensor) -> lucid.Tensor:
+        return F.cross_entropy(block(x)[:, 0], labels)
+
+    specs = ("N", "L", 16), lucid.spec("N", dtype=lucid.int64)
+    losses, weights = [], []
+    for target, place in (("cpu", "cpu"), (device.name, device.exact)):
+        step = training_step(block, loss, optim.AdamW(0.01, clip=1.0), *specs, target=target)
+        training = Training(step, block.state_dict(), place)
+        losses.append([training.step(x=x, labels=labels) for _ in range(5)])
+        weights.append(training.weights())
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    assert losses[0][-1] < 0.9 * losses[0][0]
+    for name, array in weights[0].items():
+        if name != "self_attn.in_proj_bias":  # the gradient of a bias of keys is rounding, of which AdamW makes steps
+            np.testing.assert_allclose(weights[1][name], array, atol=1e-3, err_msg=name)
