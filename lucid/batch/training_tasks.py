@@ -375,7 +375,8 @@ class Generation(TrainingTask):
             text = template.render(messages, add_generation_prompt=False)
             for place, message in enumerate(messages):
                 if message["role"] == "assistant":
-                    if not any(str(value or "").strip() for name, value in message.items() if name != "role"):
+                    parts = [value for name, value in message.items() if name not in ("role", "name")]
+                    if not any(str(value or "").strip() for value in parts):
                         raise RowError(f"message {place}, of the assistant, is empty: only its end would be learned")
                     start = template.render(messages[:place], add_generation_prompt=True)
                     stop = template.render(messages[: place + 1], add_generation_prompt=False)

@@ -395,7 +395,7 @@ def test_two_processes_do_not_train_into_one_folder(
         ),
         (
             "decoder",
-            [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": " "}]}],
+            [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "name": "b", "content": " "}]}],
             {"task": None},
             "message 1, of the assistant, is empty: only its end would be learned",
         ),
