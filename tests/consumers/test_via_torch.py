@@ -165,6 +165,56 @@ def test_an_encoder_decoder_of_sounds_in_parts_writes_what_transformers_does(tmp
 # Tasks ----------------------------------------------------------------------------------------------------------------
 
 
+class Encoder(torch.nn.Module):
+    """As docs/howto/from-torch.md has it, and the decoder."""
+
+    def __init__(self, sam: torch.nn.Module) -> None:
+        super().__init__()
+        self.sam = sam
+
+    def forward(self, pixel_values: torch.Tensor) -> Any:
+        return {"image_embeddings": self.sam.get_image_embeddings(pixel_values)}
+
+
+class Decoder(Encoder):
+    def forward(self, image_embeddings: torch.Tensor, input_points: torch.Tensor, input_labels: torch.Tensor) -> Any:
+        output = self.sam(image_embeddings=image_embeddings, input_points=input_points, input_labels=input_labels)
+        return {"pred_masks": output.pred_masks, "iou_scores": output.iou_scores}
+
+
+def test_sam_is_an_encoder_and_a_decoder_of_points() -> None:
+    sizes = {"image_size": 64, "patch_size": 8}
+    vision = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32, "mlp_dim": 64, "window_size": 4}
+    vision |= {"output_channels": 16, "global_attn_indexes": [1], "num_pos_feats": 8, **sizes}
+    prompts = {"hidden_size": 16, "mask_input_channels": 4, **sizes}
+    masks = {"hidden_size": 16, "mlp_dim": 32, "num_attention_heads": 4, "iou_head_hidden_dim": 16}
+    torch.manual_seed(0)
+    parts = {"vision_config": vision, "prompt_encoder_config": prompts, "mask_decoder_config": masks}
+    sam = transformers.SamModel(transformers.SamConfig(**parts)).eval()
+    with torch.no_grad():
+        for parameter in sam.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+
+    def drawn(n: int, sets: int, points: int) -> list[torch.Tensor]:
+        labels = torch.randint(0, 2, (n, sets, points))
+        return [torch.randn(n, 3, 64, 64), torch.rand(n, sets, points, 2) * 64, labels]
+
+    pixels, points, labels = drawn(2, 3, 2)
+    states = sam.get_image_embeddings(pixels).detach()
+    axes = ("N", "masks", "points")
+    encoder = lucid.from_torch(Encoder(sam).eval(), pixels, dynamic=[("N",)])
+    decoder = lucid.from_torch(Decoder(sam).eval(), states, points, labels, dynamic=[("N",), axes, axes])
+    first, second = (Session(lucid.export.to_onnx(part)) for part in (encoder, decoder))
+    pixels, points, labels = drawn(1, 2, 4)
+    prompt = {"input_points": points.numpy(), "input_labels": labels.numpy()}
+    results = second.run(first.run({"pixel_values": pixels.numpy()}) | prompt)
+    with torch.no_grad():
+        expected = sam(pixel_values=pixels, input_points=points, input_labels=labels)
+    for name, result in results.items():
+        theirs = expected[name].numpy()
+        np.testing.assert_allclose(result, theirs, atol=5e-5 * float(np.abs(theirs).max()))
+
+
 def test_a_file_is_checked_against_torch_and_its_card_says_so(call: Any, tmp_path: Path) -> None:
     saved(tmp_path, "RoFormerForSequenceClassification", num_labels=3, num_hidden_layers=1)
     code, out, err = call("export", "RoFormerForSequenceClassification", "--via", "torch", "--for", "onnxruntime")
