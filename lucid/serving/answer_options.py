@@ -122,8 +122,8 @@ def _room(model: ServedModel, language: LanguageModel, prompt: int, most_asked: 
     new = most_asked if positions is None else min(most_asked, positions - prompt)
     if new < 1:
         raise RequestError(
-            f"{field} have {prompt} tokens and the model {positions} positions, which leaves none for an answer; "
-            "send less",
+            f"{field}: {prompt} tokens are given and the model has {positions} positions, which leaves none for an "
+            "answer; send less",
             field,
         )
     model.check_tokens(prompt + new * count, field)

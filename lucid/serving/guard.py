@@ -57,7 +57,7 @@ class Guard:
         start, body, coming, came = time.perf_counter(), 0, True, time.localtime()
         patience = max(self._limits.seconds, _PATIENCE)
         status: int | None = None
-        sent = 0
+        sent, whole = 0, False
         unanswered = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # what an error in the app is answered with, outside of here
 
         async def counted() -> Message:
@@ -76,9 +76,11 @@ class Guard:
             return message
 
         async def noted(message: Message) -> None:
-            nonlocal status, sent
+            nonlocal status, sent, whole
             if message["type"] == "http.response.start":
                 status = message["status"]
+            else:
+                whole = not message.get("more_body", False)
             sent += len(message.get("body", b""))
             await send(message)
 
@@ -97,7 +99,9 @@ class Guard:
             self._now -= 1
             self._metrics.open.dec()
             route = getattr(scope.get("route"), "path", "none")  # of Starlette's router; without one nothing was found
-            status, seconds = unanswered if status is None else status, time.perf_counter() - start
+            seconds = time.perf_counter() - start
+            if status is None or (unanswered == GONE and not whole):
+                status = unanswered
             self._metrics.requests.labels(route, str(status)).inc()
             self._metrics.seconds.labels(route).observe(seconds)
             if LOG.isEnabledFor(logging.INFO):

@@ -170,6 +170,7 @@ def test_an_answer_whose_reader_has_gone_is_not_written_to_its_end(folder):
         connection.close()
         steps.until(active=0)
         steps.go.set()
+        until(lambda: server.figure(f'lucid_requests_total{{route="{CHAT}",status="499"}}') == 1)
     assert steps.together == [1]
 
 
