@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
-
-from starlette.requests import Request
-from starlette.responses import Response
 
 from lucid.generation import TokenLogprob
 from lucid.generation.chat.language_model import Answer
@@ -17,21 +13,15 @@ from lucid.serving.bodies import Fields, wrong
 from lucid.serving.messages import CALLS, Tools, messages_of, tools_of
 from lucid.serving.responses import RequestError
 from lucid.serving.served_model import ServedModel
-from lucid.serving.writing import reason, respond
+from lucid.serving.writing import reason
 
 
-async def complete(model: ServedModel, request: Request, body: Fields) -> Response:
-    """The answer to a request.
+def answers_of(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[ChatForm]]:
+    """The answers that a request asks for, not yet begun.
 
     Raises:
         RequestError: for a conversation that has no room, or a field that is wrong or not served.
     """
-    answers, request_options, forms = await asyncio.to_thread(_answers, model, body)
-    return await respond(model, request, answers, request_options, forms)
-
-
-def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[ChatForm]]:
-    """The answers that a request asks for, not yet begun."""
     language = model.language
     assert language is not None
     tokenizer = language.tokenizer

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from typing import Any
-
-from starlette.requests import Request
-from starlette.responses import Response
 
 from lucid.generation import TokenLogprob
 from lucid.generation.chat.language_model import Answer
@@ -17,22 +13,17 @@ from lucid.serving.answer_options import Asked, asked, constraint_of
 from lucid.serving.bodies import Fields, wrong
 from lucid.serving.responses import RequestError
 from lucid.serving.served_model import ServedModel
-from lucid.serving.writing import reason, respond
+from lucid.serving.writing import reason
 
 _NEW_TOKENS = 16  # as OpenAI's API says
 
 
-async def complete(model: ServedModel, request: Request, body: Fields) -> Response:
-    """The continuations of one prompt or several.
+def answers_of(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[TextForm]]:
+    """The continuations of one prompt or several, not yet begun.
 
     Raises:
         RequestError: for a prompt that has no room, or a field that is wrong or not served.
     """
-    answers, request_options, forms = await asyncio.to_thread(_answers, model, body)
-    return await respond(model, request, answers, request_options, forms)
-
-
-def _answers(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[TextForm]]:
     language = model.language
     assert language is not None
     prompts = _prompts(model, body)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from starlette.requests import Request
@@ -11,13 +13,18 @@ from starlette.responses import Response
 
 from lucid.batch.rows import Kind
 from lucid.batch.tasks import SENTENCES
+from lucid.generation.chat.language_model import Answer
 from lucid.serving import chat, completions, tables
+from lucid.serving.answer_options import Asked
 from lucid.serving.bodies import Fields
 from lucid.serving.endpoints import Endpoint
 from lucid.serving.responses import JsonAnswer, RequestError, while_wanted
 from lucid.serving.served_model import ServedModel
+from lucid.serving.writing import Form, respond
 
 EMBEDDING = "embedding"
+
+_Answers: TypeAlias = Callable[[ServedModel, Fields], tuple[Sequence[Answer], Asked, Sequence[Form]]]
 
 
 def endpoints(model: ServedModel) -> list[Endpoint]:
@@ -34,13 +41,12 @@ def endpoints(model: ServedModel) -> list[Endpoint]:
         check_name(model, body["model"])
         return await while_wanted(request, _embeddings(model, body), model.limits.seconds)
 
-    async def conversation(request: Request, body: Fields) -> Response:
-        check_name(model, body["model"])
-        return await chat.complete(model, request, body)
+    def written(answers_of: _Answers) -> Callable[[Request, Fields], Awaitable[Response]]:
+        async def answer(request: Request, body: Fields) -> Response:
+            check_name(model, body["model"])
+            return await respond(model, request, *await asyncio.to_thread(answers_of, model, body))
 
-    async def text(request: Request, body: Fields) -> Response:
-        check_name(model, body["model"])
-        return await completions.complete(model, request, body)
+        return answer
 
     listed = [
         Endpoint("/v1/models", models, "the name of the model, its task and its fields", tables.MODELS),
@@ -52,10 +58,12 @@ def endpoints(model: ServedModel) -> list[Endpoint]:
         listed.append(Endpoint("/v1/embeddings", embeddings, "embeddings of texts", tables.EMBEDDINGS, takes))
     if model.language is not None:
         about, gives = "the continuation of a text", tables.COMPLETION_ANSWER
-        listed.append(Endpoint("/v1/completions", text, about, gives, tables.COMPLETION, streams=True))
+        route = written(completions.answers_of)
+        listed.append(Endpoint("/v1/completions", route, about, gives, tables.COMPLETION, streams=True))
         if model.language.tokenizer.chat_template is not None:
             about, gives = "the next message of a conversation", tables.CHAT_ANSWER
-            listed.append(Endpoint("/v1/chat/completions", conversation, about, gives, tables.CHAT, streams=True))
+            route = written(chat.answers_of)
+            listed.append(Endpoint("/v1/chat/completions", route, about, gives, tables.CHAT, streams=True))
     return listed
 
 
