@@ -37,22 +37,22 @@ class OptionError(ConfigError):
         self.where, self.problem, self.names = where, problem, tuple(names)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The options in an untrusted JSON file.
+def read_json(path: Path, most: int = MAX_CONFIG) -> dict[str, Any]:
+    """The options in an untrusted JSON file of at most so many bytes.
 
     Raises:
         ConfigError: for a file that is not a JSON object.
         OSError: if there is no such file.
     """
-    options = parse_json(path)
+    options = parse_json(path, most)
     if not isinstance(options, dict):
         raise ConfigError(f"{path}: holds a JSON {type(options).__name__}, expected an object of options")
     return options
 
 
-def read_optional_json(path: Path) -> dict[str, Any]:
+def read_optional_json(path: Path, most: int = MAX_CONFIG) -> dict[str, Any]:
     """The same for a file that may be missing: {} then."""
-    return read_json(path) if path.exists() else {}
+    return read_json(path, most) if path.exists() else {}
 
 
 def write_json(path: Path, content: object) -> None:
@@ -65,8 +65,8 @@ def write_json(path: Path, content: object) -> None:
         file.write(encoded(json.dumps(content, indent=2, ensure_ascii=False) + "\n"))  # the escape is JSON's own
 
 
-def parse_json(path: Path) -> Any:
-    """The content of an untrusted JSON file.
+def parse_json(path: Path, most: int = MAX_CONFIG) -> Any:
+    """The content of an untrusted JSON file of at most so many bytes.
 
     Raises:
         ConfigError: for a file that is not valid JSON, or too large for a config.
@@ -74,9 +74,9 @@ def parse_json(path: Path) -> Any:
     """
     try:
         with open_regular(path) as file:
-            text = file.read(MAX_CONFIG + 1)
-        if len(text) > MAX_CONFIG:
-            raise ConfigError(f"{path}: more than {MAX_CONFIG} bytes, expected a config of a few kilobytes")
+            text = file.read(most + 1)
+        if len(text) > most:
+            raise ConfigError(f"{path}: more than {most} bytes, expected a config of a few kilobytes")
         return json_value(text.decode("utf-8"))
     except NotAFileError as error:
         raise ConfigError(str(error)) from None

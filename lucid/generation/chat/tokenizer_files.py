@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ import tokenizers
 from lucid.core.words.safe_text import visible
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.hub import local_checkpoint
-from lucid.files.untrusted import json_value
 from lucid.generation import defaults
 from lucid.generation.chat.template import ChatTemplate
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.models.checkpoints.adapters import find_file
+from lucid.models.checkpoints.config_file import read_optional_json
 from lucid.models.checkpoints.pretrained import gguf_module
 
 _LARGEST = 256 << 20  # bytes; the largest published tokenizer.json has 33 MB
+_read_json = partial(read_optional_json, most=_LARGEST)  # added tokens take megabytes
 # The files with ids and the number of positions, by precedence: onnxruntime-genai's, then those of transformers.
 _GENERATION = "generation_config.json"
 _CONFIGS = ("genai_config.json", _GENERATION, "config.json")
@@ -205,20 +207,6 @@ def _read_text(path: Path) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not text in UTF-8 (byte {error.start}); download it again") from None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """The object in a file; empty if there is none."""
-    if not path.exists():
-        return {}
-    text = _read_text(path)
-    try:
-        parsed = json_value(text)
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON ({visible(str(error)[:80])}); download it again") from None
-    if not isinstance(parsed, dict):
-        raise ValueError(f"{path}: holds a JSON {type(parsed).__name__}, expected an object")
-    return parsed
 
 
 def _section(options: Mapping[str, Any], name: str) -> dict[str, Any]:
