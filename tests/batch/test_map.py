@@ -329,21 +329,21 @@ main()
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
 def test_a_process_that_ends_in_the_middle_goes_on_where_it_was(predictor, folder, tmp_path, sent):
     """The command itself, ended when its third part is there: it leaves no half a file behind that would be read."""
-    texts = [f"text {row} {'abcdefghij' * 4}" for row in range(300)]
-    pq.write_table(pa.table({"id": range(300), "text": texts}), tmp_path / "in.parquet")
+    texts = [f"text {row} {'abcdefghij' * 4}" for row in range(100)]
+    pq.write_table(pa.table({"id": range(100), "text": texts}), tmp_path / "in.parquet")
     out = tmp_path / "out"
     given = ["map", folder, tmp_path / "in.parquet", "-o", out, "--part-rows", "1"]
     command = [sys.executable, "-c", ENDED, str(int(sent)), *given]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
         said = job.communicate(timeout=PATIENCE)[1]
     before = pq.read_table(out).num_rows
-    assert 3 <= before < 300
+    assert 3 <= before < 100
     if sent == signal.SIGINT:
         assert job.returncode == 130
-        assert f"{before} of 300 rows are complete in {out}; resume (--resume) goes on with the rest" in said
-    assert batch.map_rows(predictor, tmp_path / "in.parquet", out, resume=True)[:2] == (300, 300 - before)
+        assert f"{before} of 100 rows are complete in {out}; resume (--resume) goes on with the rest" in said
+    assert batch.map_rows(predictor, tmp_path / "in.parquet", out, resume=True)[:2] == (100, 100 - before)
     found = pq.read_table(out)
-    assert found["id"].to_pylist() == list(range(300))
+    assert found["id"].to_pylist() == list(range(100))
     np.testing.assert_allclose(found["embedding"].to_pylist(), predictor({"text": texts})["embedding"], atol=1e-6)
 
 

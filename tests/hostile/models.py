@@ -41,18 +41,24 @@ def model_of(graph: onnx.GraphProto) -> onnx.ModelProto:
 
 
 def onnx_file(
-    name: str, wrong: str, content: bytes | onnx.ModelProto | TensorProto, prepare: Callable[[Path], object] = _nothing
+    name: str,
+    wrong: str,
+    content: bytes | Callable[[], bytes] | onnx.ModelProto | TensorProto,
+    prepare: Callable[[Path], object] = _nothing,
 ) -> None:
-    """A model in model/, next to outside.bin of 16 bytes; `prepare` may add files to model/."""
+    """A model in model/, next to outside.bin of 16 bytes; `prepare` may add files to model/.
+
+    A function makes content that is large, when it is written.
+    """
     model = model_of(graph_of(content)) if isinstance(content, TensorProto) else content
-    data = model if isinstance(model, bytes) else model.SerializeToString(deterministic=True)
+    data = model.SerializeToString(deterministic=True) if isinstance(model, onnx.ModelProto) else model
 
     def write(folder: Path) -> Path:
         home = folder / "model"
         home.mkdir()
         (folder / "outside.bin").write_bytes(bytes(16))
         prepare(home)
-        (home / "model.onnx").write_bytes(data)
+        (home / "model.onnx").write_bytes(data if isinstance(data, bytes) else data())
         return home / "model.onnx"
 
     CASES[f"onnx_{name}"] = wrong, write
@@ -215,9 +221,9 @@ def tiny_initializers(count: int) -> bytes:
     return b"\x08\x0a\x42\x02\x10\x14\x3a" + varint(2 * count) + b"\x2a\x00" * count
 
 
-onnx_file("bomb_initializers", "five million tensors of two bytes", tiny_initializers(5_000_000))
+onnx_file("bomb_initializers", "five million tensors of two bytes", lambda: tiny_initializers(5_000_000))
 onnx_file("nested_10", "the location ten graphs deep", nested(10))
-onnx_file("nested_20000", "twenty thousand graphs in each other", nested(20_000))
+onnx_file("nested_20000", "twenty thousand graphs in each other", lambda: nested(20_000))
 HELD = {
     "raw_short": floats(raw_data=bytes(12)),
     "bulk_short": floats(dims=(10_000,), raw_data=bytes(39_996)),
