@@ -28,9 +28,9 @@ from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Blocks, rtn
 from lucid.runtime import Session
 from lucid.testing import assert_parity
-from tests.combinations import in_pairs
+from tests.combinations import first_of_each, in_pairs
 from tests.models import goldens
-from tests.models.zoo import ZOO, Entry
+from tests.models.zoo import ZOO, Entry, reader
 
 ATTENTION: dict[str, dict[str, Any]] = {
     "joined": {},
@@ -344,9 +344,8 @@ STAYS = (*CONVOLUTIONS, nn.GatedExperts, ClampedExperts, nn.RelativePositionBias
 # registers; Swin's biases by distance, scores as well.
 SCORES_AND_POSITIONS = (".relative_position_bias_table", ".position_embeddings", ".register_tokens")
 SCORES_AND_POSITIONS += ("query_position_embeddings.weight",)
-FAMILIES = [
-    e for e in ZOO if e.variant.endswith(("/base", "llama3", "v1_1", "/window", "classifier", "gelu", "swiglu"))
-]
+_ALL = [e for e in ZOO if e.variant.endswith(("/base", "llama3", "v1_1", "/window", "classifier", "gelu", "swiglu"))]
+FAMILIES = first_of_each(_ALL, reader)
 
 
 def stays(model: nn.Module, key: str) -> bool:

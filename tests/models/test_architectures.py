@@ -15,6 +15,7 @@ from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.checkpoints.registry import family_of
 from lucid.models.checkpoints.tasks import _FORMER
+from tests.combinations import first_of_each
 from tests.models import goldens
 from tests.models.architectures import answers, error, outcomes, plain, proposed, write
 from tests.models.test_tasks import copy_of, name_of
@@ -146,24 +147,29 @@ def test_a_class_is_what_transformers_has_or_is_refused_by_its_name(tmp_path: Pa
 def test_every_task_that_an_error_proposes_loads_and_others_are_refused(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for each in outcomes():
-        if each.kind != kind:
-            continue
+    """Each task once where it is proposed and once where it is not, and each class with a task."""
+    tried: list[tuple[Path, str, bool]] = []
+    for number, each in enumerate(each for each in outcomes() if each.kind == kind):
         folder = tmp_path / each.name
         folder.mkdir()
         write(folder, each.config, each.weights)
         with pytest.raises(ConfigError, match="task 'none' is not known") as caught:
             lucid.models.load(folder, "none")
-        loads = proposed(str(caught.value))
-        with monkeypatch.context() as patch:  # each refusal would list the same tasks again
-            patch.setattr("lucid.models.checkpoints.tasks._none", lambda options, problem: ConfigError(problem))
-            for task in family_of(kind).tasks:
-                if task in loads:
-                    reader: Any = lucid.models.load(folder, task)
-                    assert reader.checkpoint.task == task
-                else:
-                    with pytest.raises((ConfigError, KeyError)):
-                        lucid.models.load(folder, task)
+        loads, tasks = proposed(str(caught.value)), list(family_of(kind).tasks)
+        begin = number % len(tasks)
+        tried += [(folder, task, task in loads) for task in tasks[begin:] + tasks[:begin]]
+    # Each refusal would list the same tasks again.
+    monkeypatch.setattr("lucid.models.checkpoints.tasks._none", lambda options, problem: ConfigError(problem))
+    for folder, task, is_proposed in {
+        *first_of_each(tried, lambda way: way[1:]),
+        *first_of_each(tried, lambda way: way[0]),
+    }:
+        if is_proposed:
+            reader: Any = lucid.models.load(folder, task)
+            assert reader.checkpoint.task == task
+        else:
+            with pytest.raises((ConfigError, KeyError)):
+                lucid.models.load(folder, task)
 
 
 def test_the_page_is_current() -> None:

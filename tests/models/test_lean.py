@@ -22,7 +22,7 @@ from lucid.models.qwen3_next import Qwen3Next
 from lucid.models.smolvlm import SmolVLM
 from lucid.models.t5 import T5, T5Config
 from lucid.models.vision.vit import ViT, ViTConfig
-from tests.combinations import turns
+from tests.combinations import first_of_each, turns
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry, reader
 
@@ -177,7 +177,7 @@ def test_initializers_have_the_names_of_the_checkpoint(entry: Entry, target: str
     assert found | unused == stored
 
 
-@pytest.mark.parametrize("entry", SAME_NAMES, ids=lambda entry: entry.variant)
+@pytest.mark.parametrize("entry", first_of_each(SAME_NAMES, reader), ids=name_of)
 def test_no_weight_is_stored_twice_or_under_a_number(entry: Entry) -> None:
     """Unnamed initializers are small: sizes, scales, a mask's values, the buckets of up to 257 distances, and where
     positions are sines and cosines one table of 24 positions.
