@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,7 @@ from typer.main import get_command
 
 from lucid.cli.errors import USAGE
 from lucid.cli.help import CommandHelp, GroupHelp
-from lucid.cli.on_demand import command_module
+from lucid.cli.on_demand import check_extra, command_module
 from lucid.cli.options import commands
 from lucid.cli.options.groups import Command, ConfigOptions
 from lucid.core.version import __version__
@@ -86,7 +85,7 @@ def run_command(options: Command) -> int:
     with command_module("progress").shown_on_terminal():
         with phase("starting"):
             if (room := _ROOMS.get(type(options))) is not None:
-                import_module(room)
+                check_extra(room)
             module = command_module(f"commands.{COMMANDS[type(options)]}")
             hub = command_module("hub_source")
         code: int = module.run(hub.with_local_source(options))

@@ -9,3 +9,8 @@ from typing import Any
 def command_module(name: str) -> Any:
     """A module of `lucid.cli` by name."""
     return import_module(f"lucid.cli.{name}")
+
+
+def check_extra(room: str) -> None:
+    """Import a room, whose error names the extra that it lacks."""
+    import_module(room)
