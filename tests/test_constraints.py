@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -151,6 +152,18 @@ def test_a_wrong_expression_or_grammar_is_refused(vocabulary: Vocabulary) -> Non
         vocabulary.grammar("a" * 10_000_000)
     with pytest.raises(TypeError, match="the JSON schema is a bool, expected an object"):
         vocabulary.json_schema(True)  # type: ignore[arg-type]
+
+
+def test_what_takes_too_long_to_follow_says_so() -> None:
+    """It was said to match nothing."""
+    raw, draw = json.loads(tokenizer().to_str()), random.Random(0)
+    for _ in range(20):  # long tokens lead through many states
+        raw["model"]["vocab"]["".join(draw.choices("abcdef", k=300))] = len(raw["model"]["vocab"])
+    pattern = " & ".join(
+        f"/(.*{a}.{{{count}}}{b}.*)/" for a, count, b in (("a", 20, "b"), ("c", 25, "d"), ("e", 30, "f"))
+    )
+    with pytest.raises(ValueError, match="the grammar cannot be followed: lexer error: too many expressions"):
+        Vocabulary(json.dumps(raw), [EOS]).grammar(f"start: A\nA: {pattern}")
 
 
 def test_rules_that_lead_to_thousands_of_others_end_no_process() -> None:

@@ -23,6 +23,7 @@ LONGEST = 1 << 18
 _STACK = 256 << 20
 """Bytes of stack to compile on. llguidance descends from rule to rule, up to 13 kB each, and a stack that ends ends the
 process. As many rules as LONGEST leaves room for take a quarter of this."""
+_NOTHING = "NoExtensionBias"  # llguidance's word for a state after which no token may come
 _STARTING = threading.Lock()  # the size of stacks is set for all threads that start
 _WHITESPACE = r"[ \n]?"  # between the parts of JSON; without a bound a model may write spaces until its tokens end
 
@@ -90,8 +91,10 @@ class Vocabulary:
         if start.is_error():
             raise ValueError(f"constraint: the {kind} cannot be read: {_reason(start)}")
         first = start.deep_copy()
-        if not any(first.compute_bitmask()) or first.is_error():
+        if not any(first.compute_bitmask()) or _reason(first) == _NOTHING:
             raise ValueError(f"constraint: nothing matches the {kind}; a rule or reference of it leads only to itself")
+        if first.is_error():
+            raise ValueError(f"constraint: the {kind} cannot be followed: {_reason(first)}")
         return Constraint(kind, start, self.eos_token_ids)
 
 
