@@ -105,8 +105,9 @@ def _from_json(values: list[Any], kind: str, name: str) -> Array:
         if not (least <= min(flat) and max(flat) <= most):
             raise wrong
     try:
-        return flat.astype(dtype)
-    except OverflowError as error:  # a whole number that no float holds
+        with np.errstate(over="raise"):
+            return flat.astype(dtype)
+    except (OverflowError, FloatingPointError) as error:  # a number that the type does not hold
         raise wrong from error
 
 

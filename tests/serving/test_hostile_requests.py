@@ -87,6 +87,7 @@ def test_numbers_of_json_are_those_of_the_type(kind, data, found):
     ("kind", "data"),
     [
         ("INT64", [2**63]), ("INT64", [1.5]), ("INT64", [10**400]), ("UINT8", [-1]), ("FP64", [10**400]),
+        ("FP16", [1e6]), ("FP32", [1e300]),
         ("FP32", ["1"]), ("FP32", ["nan"]), ("FP32", [None]), ("FP32", [{}]), ("FP32", [[1], [2, 3]]), ("BOOL", ["x"]),
         ("INT64", ["NaN"]), ("BYTES", [["a"], "b"]), ("BYTES", [None]),
     ],
