@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,6 +126,20 @@ def test_a_stop_string_ends_the_text_before_it(text: str, stop: list[str], expec
     tokenizer = byte_tokenizer()
     found = pieces(tokenizer.decode, tokenizer.encode(text).ids, stop)
     assert "".join(found) == expected
+
+
+def test_a_stop_string_costs_no_more_than_the_text_before_it() -> None:
+    """A string of megabytes, as a client may send, took minutes for each token."""
+
+    class Counted(str):
+        cuts = 0
+
+        def __getitem__(self, part: Any) -> str:
+            Counted.cuts += 1
+            return str(self)[part]
+
+    assert "".join(pieces(lambda ids: "a" * len(ids), range(5), [Counted("a" * 9999)])) == "aaaaa"
+    assert 0 < Counted.cuts < 50
 
 
 def test_random_tokens_give_the_text_of_all_of_them() -> None:

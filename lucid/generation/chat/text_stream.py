@@ -57,7 +57,7 @@ class TextStream:
         if places:
             self.stopped, self._held = True, ""
             return text[: min(places)]
-        starts = (string[:length] for string in self._stop for length in range(1, len(string)))
+        starts = (string[:length] for string in self._stop for length in range(1, min(len(string), len(text) + 1)))
         kept = max((len(start) for start in starts if text.endswith(start)), default=0)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
