@@ -5,7 +5,7 @@ Each takes the logits (vocab,), the ids so far (total,) without padding, and how
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -23,7 +23,8 @@ def processors(options: Options) -> Iterator[tuple[str, Processor]]:
     """The processors that options ask for, with their names, in the order of transformers; of one sequence."""
     o = options
     if o.logit_bias:
-        yield "logit_bias", partial(biased, biases=o.logit_bias)
+        biases = np.array(list(o.logit_bias.values()), np.float64)
+        yield "logit_bias", partial(biased, tokens=np.array(list(o.logit_bias), np.int64), biases=biases)
     if o.repetition_penalty != 1:
         yield "repetition_penalty", partial(repetition_penalised, penalty=o.repetition_penalty)
     if o.frequency_penalty or o.presence_penalty:
@@ -32,7 +33,8 @@ def processors(options: Options) -> Iterator[tuple[str, Processor]]:
         yield "no_repeat_ngram_size", partial(without_repeated_ngrams, size=o.no_repeat_ngram_size)
     words = [list(word) for word in o.bad_words_ids if len(word) > 1 or word[0] not in o.eos_tokens]
     if words:
-        yield "bad_words_ids", partial(without_words, words=words)
+        most = max(token for word in words for token in word)
+        yield "bad_words_ids", partial(without_words, endings=_endings(words), most=most)
     if o.min_new_tokens and o.eos_tokens:
         yield "min_new_tokens", partial(continued, least=o.min_new_tokens, ends=o.eos_tokens)
     if o.constraint is not None:
@@ -42,18 +44,17 @@ def processors(options: Options) -> Iterator[tuple[str, Processor]]:
     if o.forced_eos_token_id is not None:
         yield "forced_eos_token_id", partial(forced, token=o.forced_eos_token_id, new=o.max_new_tokens - 1)
     if o.suppress_tokens:
-        yield "suppress_tokens", partial(suppressed, tokens=o.suppress_tokens)
+        yield "suppress_tokens", partial(suppressed, tokens=np.unique(o.suppress_tokens))
     for number, function in enumerate(o.logits_processors):
         name = f"logits processor {number}"
         yield name, partial(processed, function=function, name=name)
 
 
-def biased(logits: Logits, ids: Ids, start: int, biases: Mapping[int, float]) -> Logits:
-    """Add a bias to the logits of some tokens (OpenAI's `logit_bias`)."""
-    _check_known("logit_bias has", biases, logits)
+def biased(logits: Logits, ids: Ids, start: int, tokens: Ids, biases: Logits) -> Logits:
+    """Add biases to the logits of some tokens, each once (OpenAI's `logit_bias`)."""
+    _check_known("logit_bias has", tokens.max(), logits)
     logits = logits.copy()
-    for token, bias in biases.items():
-        logits[token] += bias
+    logits[tokens] += biases
     return logits
 
 
@@ -80,13 +81,26 @@ def without_repeated_ngrams(logits: Logits, ids: Ids, start: int, size: int) -> 
     return _without(logits, [token for token in windows[repeats, -1].tolist() if token < logits.size])
 
 
-def without_words(logits: Logits, ids: Ids, start: int, words: Sequence[list[int]]) -> Logits:
-    """Logits without the tokens that would complete one of the words, each a sequence of tokens."""
-    _check_known("bad_words_ids has", [token for word in words for token in word], logits)
-    longest = max(map(len, words))
-    before = ids[max(0, len(ids) + 1 - longest) :].tolist()
-    ending = [word for word in words if before[len(before) + 1 - len(word) :] == word[:-1] or len(word) == 1]
-    return _without(logits, [word[-1] for word in ending])
+_Endings: TypeAlias = Mapping[int, Mapping[tuple[int, ...], set[int]]]
+"""The last tokens of words, by how many tokens come before and which."""
+
+
+def without_words(logits: Logits, ids: Ids, start: int, endings: _Endings, most: int) -> Logits:
+    """Logits without the tokens that would complete one of the words; `most` is the last token of all."""
+    _check_known("bad_words_ids has", most, logits)
+    lasts = [
+        words[before]
+        for count, words in endings.items()
+        if count <= len(ids) and (before := tuple(ids[len(ids) - count :].tolist())) in words
+    ]
+    return _without(logits, list(set[int]().union(*lasts)))
+
+
+def _endings(words: Sequence[list[int]]) -> _Endings:
+    found: dict[int, dict[tuple[int, ...], set[int]]] = {}
+    for *before, last in words:
+        found.setdefault(len(before), {}).setdefault(tuple(before), set()).add(last)
+    return found
 
 
 def continued(logits: Logits, ids: Ids, start: int, least: int, ends: Sequence[int]) -> Logits:
@@ -110,19 +124,19 @@ def forced(
     """
     if len(ids) != total and len(ids) - start != new:
         return logits
-    _check_known("the forced token is", [token], logits)
+    _check_known("the forced token is", token, logits)
     only = np.full_like(logits, -np.inf)
     only[token] = 0
     return only
 
 
-def suppressed(logits: Logits, ids: Ids, start: int, tokens: Sequence[int]) -> Logits:
+def suppressed(logits: Logits, ids: Ids, start: int, tokens: Ids) -> Logits:
     """Logits without these tokens.
 
     Raises:
         ValueError: for a token that there is not.
     """
-    _check_known("suppress_tokens has", tokens, logits)
+    _check_known("suppress_tokens has", tokens.max(), logits)
     return _without(logits, tokens)
 
 
@@ -143,12 +157,12 @@ def processed(logits: Logits, ids: Ids, start: int, function: LogitsProcessor, n
     return np.asarray(result[0], np.float64)
 
 
-def _without(logits: Logits, tokens: Sequence[int]) -> Logits:
+def _without(logits: Logits, tokens: Sequence[int] | Ids) -> Logits:
     logits = logits.copy()
-    logits[list(tokens)] = -np.inf
+    logits[np.asarray(tokens, np.int64)] = -np.inf
     return logits
 
 
-def _check_known(what: str, tokens: Iterable[int], logits: Logits) -> None:
-    if (most := max(tokens)) >= logits.size:
+def _check_known(what: str, most: int, logits: Logits) -> None:
+    if most >= logits.size:
         raise ValueError(f"generate: {what} {most}, but the model has {logits.size} tokens, from 0 on")
