@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -69,8 +70,15 @@ def served(folder: Path, **options: Any) -> Iterator[Server]:
 
     from lucid.serving.connections import Connection  # noqa: PLC0415  # an extra
 
+    class Prompt(uvicorn.Server):
+        """Looks every 5 ms whether it is to end, not every 100."""
+
+        async def main_loop(self) -> None:
+            while not await self.on_tick(0):
+                await asyncio.sleep(0.005)
+
     app = lucid.serving.application(folder, threads=1, **options)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=Connection, log_level="error", access_log=False))
+    server = Prompt(uvicorn.Config(app, port=0, http=Connection, log_level="error", access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()
     until(lambda: server.started or not thread.is_alive())

@@ -176,7 +176,10 @@ def test_a_text_of_too_many_characters_is_refused_before_tokens_are_made_of_it(s
 def test_a_conversation_of_too_many_characters_is_refused_before_tokens_are_made_of_it(talking):
     positions = talking.app.state.model.language.max_positions
     messages = [{"role": "user", "content": "a" * 16 * positions}] * 2
-    for more, wanted in (([], "messages have "), ([{"role": "user", "content": "a"}], "messages: the text has ")):
+    for more, wanted in (
+        ([], "messages: 2053 tokens are"),
+        ([{"role": "user", "content": "a"}], "messages: the text has "),
+    ):
         reply = talking.ask("POST", CHAT, {"model": "tiny", "messages": messages + more})
         assert (reply.status, said(reply).startswith(wanted)) == (400, True), said(reply)
 
