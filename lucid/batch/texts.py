@@ -62,7 +62,7 @@ class TextReader:
             truncation = self.library.truncation or {}
             side = tokenizer.options.get("truncation_side", truncation.get("direction", "right"))
             special = self.library.num_special_tokens_to_add(False)
-            if self.max_length < special:  # which would switch truncation off
+            if self.max_length <= special:  # all texts would be the same, or truncation switched off
                 raise ValueError(
                     f"max_length is {self.max_length}, and each row has {special} special tokens; give more than that"
                 )

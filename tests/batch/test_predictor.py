@@ -124,16 +124,18 @@ def test_a_length_beyond_the_positions_is_refused(sentences):
         batch.Predictor(sentences, max_length=999)({"text": ["a"]})
 
 
-def test_a_length_of_fewer_than_the_special_tokens_is_refused(sentences, tmp_path):
-    """The tokenizers library would cut off nothing."""
+def test_a_length_that_leaves_special_tokens_alone_is_refused(sentences, tmp_path):
+    """All texts would have one vector, and of fewer the tokenizers library would cut off nothing."""
     folder = shutil.copytree(sentences, tmp_path / "made")
     library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     library.post_processor = tokenizers.processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
     )
     library.save(str(folder / "tokenizer.json"))
-    with pytest.raises(ValueError, match="max_length is 1, and each row has 2 special tokens; give more than that"):
-        batch.Predictor(folder, max_length=1)({"text": ["abc"]})
+    for length in (1, 2):
+        message = f"max_length is {length}, and each row has 2 special tokens; give more than that"
+        with pytest.raises(ValueError, match=message):
+            batch.Predictor(folder, max_length=length)({"text": ["abc"]})
     assert batch.Predictor(folder, max_length=3)({"text": ["abc"]})["error"].tolist() == [None]
 
 
