@@ -81,7 +81,7 @@ class Training:
         options = {"memory_pattern": False, **options, "config": {**(options.get("config") or {}), **folder}}
         self._model, self._settings = model, {"providers": providers, **options}
         self._gradients = Session(_as_bytes(gradients), **self._settings)
-        self._update = Session(_as_bytes(update), **{"memory_arena": False, **self._settings})
+        self._update = Session(_as_bytes(update), **self._settings)
         self._weights, self._state = (
             [name.removeprefix(group) for name in self._update.outputs if name.startswith(group)] for group in NEW
         )
