@@ -97,10 +97,10 @@ def without_words(logits: Logits, ids: Ids, start: int, endings: _Endings, most:
 
 
 def _endings(words: Sequence[list[int]]) -> _Endings:
-    found: dict[int, dict[tuple[int, ...], set[int]]] = {}
+    endings: dict[int, dict[tuple[int, ...], set[int]]] = {}
     for *before, last in words:
-        found.setdefault(len(before), {}).setdefault(tuple(before), set()).add(last)
-    return found
+        endings.setdefault(len(before), {}).setdefault(tuple(before), set()).add(last)
+    return endings
 
 
 def continued(logits: Logits, ids: Ids, start: int, least: int, ends: Sequence[int]) -> Logits:
