@@ -14,8 +14,3 @@ def command_module(name: str) -> Any:
 def check_extra(room: str) -> None:
     """Load a room that needs an extra; without its packages the error of the room names the extra."""
     import_module(room)
-
-
-def check_extra(room: str) -> None:
-    """Import a room, whose error names the extra that it lacks."""
-    import_module(room)
