@@ -41,7 +41,7 @@ def run(options: Map) -> int:
     before = f", {summary.rows - summary.computed:,} by earlier runs" if summary.rows != summary.computed else ""
     out.line(f"computed    {summary.computed:,} of {summary.rows:,} rows{before}, in {summary.seconds:.1f} s{speed}")
     if summary.errors:
-        out.line(f"no result   {summary.errors:,} rows; the column error says why")
+        out.line(f"no result   {summary.errors:,} row{'s' * (summary.errors != 1)}; the column error says why")
     taken = {name: value for name, value in load_defaults(source.folder).items() if generation.get(name) is None}
     if taken:
         out.line(f"options     of the checkpoint: {shown(taken)}")
