@@ -11,7 +11,7 @@ import numpy as np
 from lucid.core.graph.types import Array, DType, TensorType, int64, same_shape, show_shape
 from lucid.core.graph.values import Attributes
 from lucid.core.sizes.dims import Size
-from lucid.ops.attention.call import AttentionOptions
+from lucid.ops.attention.call import AttentionOptions, OfQueries
 from lucid.ops.attention.masks import check_mask, seen_by_position
 from lucid.ops.attention.op import attention, joined_heads, split_heads
 from lucid.ops.creation import arange_op
@@ -114,7 +114,7 @@ def buffered_attention(
 
 
 @dataclass(frozen=True, eq=False)
-class BufferedCall:
+class BufferedCall(OfQueries):
     """The operands and options of a call of `buffered_attention`, and the steps that its body and forms consist of."""
 
     query: Tensor
@@ -135,16 +135,6 @@ class BufferedCall:
         assert key_buffer is not None and value_buffer is not None and starts is not None
         options = AttentionOptions.from_attributes(attributes)
         return cls(query, key, value, key_buffer, value_buffer, starts, *optional, options=options)
-
-    @property
-    def batch(self) -> Size:
-        """N, the size of the batch."""
-        return self.query.shape[0]
-
-    @property
-    def queries(self) -> Size:
-        """L, the number of queries."""
-        return self.query.shape[-2]
 
     @property
     def capacity(self) -> Size:

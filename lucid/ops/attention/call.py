@@ -92,8 +92,24 @@ def remembered_options(*options: Any) -> AttentionOptions:
     return AttentionOptions(*options)
 
 
+class OfQueries:
+    """The sizes that a call, with or without buffers, reads from its query in either layout."""
+
+    query: Tensor
+
+    @property
+    def batch(self) -> Size:
+        """N, the size of the batch."""
+        return self.query.shape[0]
+
+    @property
+    def queries(self) -> Size:
+        """L, the number of queries."""
+        return self.query.shape[-2]
+
+
 @dataclass(frozen=True, eq=False)
-class AttentionCall:
+class AttentionCall(OfQueries):
     """The operands and options of one call of `ops.attention`, in its order. Sizes are read from either layout."""
 
     query: Tensor
@@ -122,16 +138,6 @@ class AttentionCall:
     def scores_type(self) -> DType:
         """The element type in which scores are computed: half precision in float32."""
         return float32 if self.dtype.itemsize == 2 else self.dtype
-
-    @property
-    def batch(self) -> Size:
-        """N, the size of the batch."""
-        return self.query.shape[0]
-
-    @property
-    def queries(self) -> Size:
-        """L, the number of queries."""
-        return self.query.shape[-2]
 
     @property
     def past(self) -> Size:
