@@ -73,6 +73,23 @@ def test_subtitles_are_what_whisper_hears_in_numpy(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "sound.srt").read_text(encoding="utf-8") == transcription.subtitles(heard)
 
 
+def test_a_recording_or_model_that_is_not_there_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = goldens.folder("transcription")
+    for words, says in (
+        ([tmp_path / "none.wav", "--model", folder], "none.wav"),
+        ([folder / "config.json", "--model", folder], "config.json"),
+        ([folder / "sound.wav", "--model", tmp_path / "none"], "there is no file "),
+    ):
+        monkeypatch.setattr("sys.argv", ["transcription", *map(str, words)])
+        with pytest.raises(SystemExit, match="1"):
+            transcription.main()
+        error = capsys.readouterr().err
+        assert error.startswith("python -m examples.transcription: ") and says in error
+        assert "Errno" not in error and error.count("\n") == 1
+
+
 def test_subtitles_have_the_form_of_subrip() -> None:
     segments = [Segment(0.0, 1.5, "One.", []), Segment(3661.25, 3662.0, "Two.", [])]
     assert transcription.subtitles(segments) == (

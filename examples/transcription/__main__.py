@@ -32,14 +32,23 @@ def subtitles(segments: Sequence[Segment]) -> str:
 
 
 def main() -> None:
-    """Write the subtitles of each recording next to it."""
+    """Read the command line, and write the subtitles of each recording next to it."""
     parser = argparse.ArgumentParser(prog="python -m examples.transcription", description="Subtitles by Whisper.")
     parser.add_argument("recordings", nargs="+", type=Path, help="WAV files")
     parser.add_argument("--model", default=MODEL, help=f"a folder, or a name of Hugging Face's hub [{MODEL}]")
     parser.add_argument("--language", help="such as en; by default each recording's first 30 seconds tell")
     parser.add_argument("--translate", action="store_true", help="write English, whatever is spoken")
     asked = parser.parse_args()
+    try:
+        write_subtitles(asked)
+    except OSError as error:  # also without a network
+        parser.exit(1, f"{parser.prog}: {error.strerror or error}\n")
+    except ValueError as error:  # no recording
+        parser.exit(1, f"{parser.prog}: {error}\n")
 
+
+def write_subtitles(asked: argparse.Namespace) -> None:
+    """Export the model, and transcribe the recordings."""
     whisper = Whisper.from_pretrained(asked.model)
     tokenizer = WhisperTokenizer.from_pretrained(asked.model, load_tokenizer(asked.model).decode)
     encoder, decoder = (
