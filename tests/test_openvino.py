@@ -27,7 +27,7 @@ from tests.models import goldens
 from tests.samples import SAMPLES, Sample
 from tests.test_forms_for_openvino import INTEGERS, integers
 from tests.test_loops import MODELS as LOOPS
-from tests.test_ops import arrays_of, eager, traced
+from tests.test_ops import arrays_of, eager
 from tests.test_portable import in_onnxruntime, in_openvino, without_openvino
 
 pytestmark = without_openvino
@@ -62,30 +62,41 @@ HALVES = (lucid.float16, lucid.bfloat16)
 RUNS = [(s, dtype) for s in SAMPLES if s.exported and "bfloat16" not in s.name for dtype in s.dtypes]
 
 
-def once_an_op() -> list[Any]:
-    """Every sample in float32, or else in its first type: so integers and booleans are there, too."""
+def by_op() -> dict[str, list[tuple[Sample, lucid.DType]]]:
+    """Every sample in float32, or else in its first type: so integers and booleans are there, too. Those of an op with
+    the same sizes are one model, since to compile one takes longer than to run it."""
     types: dict[int, list[Any]] = {}
     for s, dtype in RUNS:
         types.setdefault(id(s), []).append((s, dtype))
     chosen = [next((run for run in runs if run[1] == lucid.float32), runs[0]) for runs in types.values()]
-    return [
-        pytest.param(s, dtype, id=f"{s.name}-{dtype}")
-        for s, dtype in chosen
-        if str(dtype) not in ("float16", "bfloat16", "float64")
-    ]
+    found: dict[str, list[tuple[Sample, lucid.DType]]] = {}
+    for s, dtype in chosen:
+        if str(dtype) not in ("float16", "bfloat16", "float64"):
+            alike = s.op.name if s.sizes == SAMPLES[0].sizes else s.name
+            found.setdefault(alike, []).append((s, dtype))
+    return found
 
 
-@pytest.mark.parametrize(("s", "dtype"), once_an_op())
-def test_every_op_at_sizes_that_grow_and_shrink(s: Sample, dtype: lucid.DType) -> None:
-    graph = traced(s, dtype)
+@pytest.mark.parametrize("runs", by_op().values(), ids=by_op())
+def test_every_op_at_sizes_that_grow_and_shrink(runs: list[tuple[Sample, lucid.DType]]) -> None:
+    def model(*tensors: Tensor) -> list[Any]:
+        rest, results = iter(tensors), []
+        for s, _ in runs:
+            given = [None if a is None else next(rest) for a in (*s.inputs, *s.carriers)]
+            results.append(s.op(*given[: len(s.inputs)], **s.attributes))
+        return results
+
+    specs = [a.type(dtype) for s, dtype in runs for a in (*s.inputs, *s.carriers) if a is not None]
+    graph = lucid.trace(model, *specs)
     run = in_openvino(to_onnx(graph, target="openvino"))
-    usual, small, large = s.sizes
+    usual, small, large = runs[0][0].sizes
     for named in (small, usual, large, small):
-        arrays = arrays_of(s, dtype, named)
-        given = [array for array in arrays if array is not None]
-        found = run(dict(zip((value.name for value in graph.inputs), given, strict=True)))
-        for got, want in zip(found.values(), eager(s, arrays, named), strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=f"{s.name} at {named}")
+        arrays = [arrays_of(s, dtype, named) for s, dtype in runs]
+        given = [array for each in arrays for array in each if array is not None]
+        found = iter(run(dict(zip((value.name for value in graph.inputs), given, strict=True))).values())
+        for (s, _), each in zip(runs, arrays, strict=True):
+            for want in eager(s, each, named):
+                np.testing.assert_allclose(next(found), want, rtol=1e-4, atol=1e-5, err_msg=f"{s.name} at {named}")
 
 
 # Loops ----------------------------------------------------------------------------------------------------------------
