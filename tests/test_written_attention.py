@@ -468,6 +468,48 @@ def test_a_block_of_gpt_has_6_nodes_instead_of_23() -> None:
         assert_parity(block, x, target=target)
 
 
+WINDOWS = ("N", 3, 5, 32)  # of 5 positions
+
+
+def windowed(bias: Any, together: bool = False) -> Model:
+    """Attention within windows (N, windows, L, E), of 4 heads that are split for it, with a bias."""
+
+    def forward(x: Any) -> Any:
+        n, count, length, _ = x.shape
+        heads = x.reshape(n, count, length, 4, 8).permute(0, 1, 3, 2, 4)
+        keys = heads[:, :, :1] if together else heads
+        weights = (heads @ keys.transpose(-2, -1) * 0.3 + bias).softmax(-1)
+        return (weights @ keys).permute(0, 1, 3, 2, 4).reshape(x.shape)
+
+    return forward
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 5), (1, 1, 4, 1, 5), (1, 1, 1, 5, 5), (5,)], ids=str)
+def test_windows_under_one_mask_are_rows_of_a_batch_whose_heads_stay_side_by_side(shape: tuple[int, ...]) -> None:
+    bias = lucid.tensor(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+    nodes = {node.op.name: node for node in lucid.trace(windowed(bias), WINDOWS).nodes()}
+    assert set(nodes) == {"reshape", "attention"}
+    assert nodes["attention"].attributes["heads"] == 4
+    assert_parity(windowed(bias), WINDOWS)
+    check_steps(windowed(bias))
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["a bias for each window", "shared keys"])
+def test_other_windows_are_rows_of_heads(together: bool) -> None:
+    shape = (1, 3, 4, 5, 5) if not together else (4, 5, 5)
+    bias = lucid.tensor(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
+    assert "attention" in {node.op.name for node in lucid.trace(windowed(bias, together), WINDOWS).nodes()}
+    assert_parity(windowed(bias, together), WINDOWS)
+    check_steps(windowed(bias, together))
+
+
+def check_steps(model: Model) -> None:
+    """Hold the graph to the steps that are written."""
+    x = np.random.default_rng(1).standard_normal((2, 3, 5, 32)).astype(np.float32)
+    (result,) = lucid.trace(model, WINDOWS).run([x])
+    np.testing.assert_allclose(result, model(lucid.tensor(x)).numpy(), atol=1e-5)
+
+
 def test_a_table_still_limits_the_length() -> None:
     """The op needs no table, but for more than 32 positions what is written fails."""
     session = lucid.runtime.Session(to_onnx(Block(), ("N", "L", 32)))

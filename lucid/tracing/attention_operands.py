@@ -15,7 +15,7 @@ from lucid.ops.attention.op import attention
 from lucid.ops.elementwise import logical_and
 from lucid.ops.indexing import take_op
 from lucid.ops.rotary import rotary_embedding
-from lucid.ops.shaping import expand_op, permute_op, reshape_op, unsqueeze_op
+from lucid.ops.shaping import expand_op, permute_op, reshape, reshape_op, unsqueeze_op
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.position_masks import EVERYWHERE, position_options, visible
 from lucid.tracing.rewriting import Uses, made_by
@@ -89,19 +89,36 @@ def _packed(node: Node, uses: Uses) -> Tensor | None:
     if before is not None and (source := operand(before)).type == node.types[0] and made_by(source, attention):
         return Tensor.from_value(source)
     back = made_by(operand(node), permute_op)
-    apart = back and made_by(operand(back), attention)
-    if back is None or apart is None or back.attributes["axes"] != (0, 2, 1, 3) or not _is_plain(apart):
+    if back is None or not _exchanges_heads(back):
         return None
-    if any(uses[id(value)] != 1 for value in (*back.results, *apart.results)):
+    joined = _joined(operand(back))
+    apart = made_by(joined, attention)
+    if apart is None or not _is_plain(apart):
         return None
-    n, length, *heads = back.types[0].shape
+    if any(uses[id(value)] != 1 for value in (*back.results, operand(back), joined)):
+        return None
+    *batch, length, heads, width = back.types[0].shape
     named = _operands(apart)
     counts = named["query"].shape[1], named["key"].shape[1]
     side = {name: x for name in ("query", "key", "value") if (x := _side_by_side(named[name].to_value())) is not None}
-    known = len(side) == 3 and all(isinstance(size, int) for size in (*counts, *heads))
-    if not known or not same_shape(node.types[0].shape, (n, length, product(heads))):
+    known = len(side) == 3 and all(isinstance(size, int) for size in (*counts, heads, width))
+    if not known or not same_shape(node.types[0].shape, (*batch, length, product((heads, width)))):
         return None
-    return _attention(named, apart.attributes, **side, heads=counts[0], kv_heads=counts[1])
+    together = _attention(named, apart.attributes, **side, heads=counts[0], kv_heads=counts[1])
+    return reshape(together, node.types[0].shape)
+
+
+def _exchanges_heads(node: Node) -> bool:
+    """Whether a permutation is that of positions and heads, (..., H, L, d)."""
+    axes, last = node.attributes["axes"], len(node.attributes["axes"]) - 1
+    return last >= 3 and axes == (*range(last - 2), last - 1, last - 2, last)
+
+
+def _joined(value: Value) -> Value:
+    """A value before a reshape that joined or split the axes before (H, L, d), as those of windows."""
+    node = made_by(value, reshape_op)
+    alike = node is not None and same_shape(operand(node).type.shape[-3:], value.type.shape[-3:])
+    return operand(node) if node is not None and alike else value
 
 
 def _side_by_side(value: Value) -> Tensor | None:
@@ -111,13 +128,14 @@ def _side_by_side(value: Value) -> Tensor | None:
         rest: list[Any] = [None if each is None else Tensor.from_value(each) for each in turned.inputs[1:]]
         attributes: dict[str, Any] = {**turned.attributes, "heads": value.type.shape[1]}
         return None if inner is None else rotary_embedding(inner, *rest, **attributes)
-    swapped = made_by(value, permute_op)
+    swapped = made_by(_joined(value), permute_op)
     split = swapped and made_by(operand(swapped), reshape_op)
-    if swapped is None or split is None or swapped.attributes["axes"] != (0, 2, 1, 3):
+    if swapped is None or split is None or not _exchanges_heads(swapped):
         return None
-    n, length, *apart = split.types[0].shape
-    fits = same_shape(operand(split).type.shape, (n, length, product(apart)))
-    return Tensor.from_value(operand(split)) if fits else None
+    *batch, length, heads, width = split.types[0].shape
+    side = product((heads, width))
+    fits = same_shape(operand(split).type.shape, (*batch, length, side))
+    return reshape(Tensor.from_value(operand(split)), (value.type.shape[0], length, side)) if fits else None
 
 
 # Masks ----------------------------------------------------------------------------------------------------------------

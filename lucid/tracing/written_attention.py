@@ -325,7 +325,7 @@ def _attention(scores: _Scores, weights: _Weights, value: Value, node: Node) -> 
     if weights.scores.type.dtype != scores.query.type.dtype or dtype.itemsize == 2:
         operands = _widened(operands)
     levels = [scores.leading, *(level for _, level, _ in scores.masks), leading]
-    batch = _batch(scores.query, levels)
+    batch = _windows(scores, operands[1:]) or _batch(scores.query, levels)
     single = same_shape(batch, (*leading, 1)) and all(x.ndim == 3 for x in operands)  # (N, L, d): heads side by side
     heads = leading if single else batch
     query = _placed(operands[0], scores.leading, heads)
@@ -373,6 +373,16 @@ def _batch(query: Value, levels: Sequence[Shape]) -> Shape:
     return (first[0] if first else 1, product(first[1:]))
 
 
+def _windows(scores: _Scores, pair: Sequence[Tensor]) -> Shape | None:
+    """The axes before heads as N, such as those of windows, where no mask tells them apart and no keys are shared."""
+    leading = scores.leading
+    if len(leading) < 3:
+        return None
+    alike = all(same_shape(level, leading) and is_one(term.shape[:-3]) for term, level, _ in scores.masks)
+    apart = all(x.ndim == len(leading) + 2 and same(x.shape[-3], leading[-1]) for x in pair)
+    return (product(leading[:-1]), leading[-1]) if alike and apart else None
+
+
 def _placed(x: Tensor, leading: Shape, batch: Shape) -> Tensor:
     """Matrices as (N, H, ...), repeated where their product would have repeated them."""
     own = x.shape[:-2]
@@ -399,6 +409,8 @@ def _fitted(mask: Tensor, leading: Shape, batch: Shape) -> Tensor:
         return reshape(mask, last) if own else mask
     if same_shape(leading, batch):
         return mask
+    if len(leading) > 2 and is_one(own[:-1]) and same_shape((product(leading[:-1]), leading[-1]), batch):
+        return reshape(mask, (1, own[-1], *last))
     if len(leading) > 2 and (len(own) < len(leading) or same(own[0], 1)):
         return reshape(expand(mask, (1, *leading[1:], *last)), (1, product(leading[1:]), *last))
     return reshape(expand(mask, (*leading, *last)), (*batch, *last))
