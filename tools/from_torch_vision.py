@@ -197,7 +197,6 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         "A norm takes Mul, ReduceSum and Sqrt: over the last axis ReduceL2 takes 1.6 to 2.8 times as long (183 instead of 107 us for 64 x 4 x 49 x 32, one thread).",
         "Images are resized to sizes known at run time by gathers, some 25 nodes for an axis, since Resize rounds positions differently. Products with tables of weights would take about as",
         "many nodes, and infinity times 0 would make NaN of a whole row.",
-        "MaxViT joins windows with heads, which takes four reshapes more for each attention, and repeats its biases for each window.",
         "",
         "| Model | Dynamic axes | Result | Difference: eager, exported | Nodes | Nodes by `torch.onnx` |",
         "|---|---|---|---|---|---|",
