@@ -296,6 +296,24 @@ def test_equal_elements_share_a_gradient_as_in_torch() -> None:
     assert numbers(lucid.grad(lambda x: x.prod())(lucid.tensor([0.0, 2, 3]))) == [6, 0, 0]
 
 
+def test_extremes_of_outputs_that_are_computed_again_are_those_of_the_elements_that_they_equal() -> None:
+    """Of GELU, SiLU, norms and attention, whose outputs are rounded otherwise the second time."""
+    x = lucid.tensor(np.random.default_rng(0).standard_normal((1, 1, 60, 16)).astype(np.float32))
+    for f in (
+        F.gelu,
+        lambda x: F.gelu(x, approximate="tanh"),
+        F.silu,
+        lambda x: F.layer_norm(x, (16,)),
+        lambda x: F.rms_norm(x, (16,)),
+        lambda x: F.scaled_dot_product_attention(x, x, x),
+    ):
+        for extreme in (lucid.amax, lucid.amin):
+            there = (f(x) == extreme(f(x), dim=-1, keepdim=True)).float()
+            found = lucid.grad(lambda x, f=f, extreme=extreme: extreme(f(x), dim=-1).sum())(x)
+            wanted = lucid.grad(lambda x, f=f, there=there: (f(x) * there).sum())(x)
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-4)
+
+
 def test_at_a_bound_the_gradient_is_that_of_torch() -> None:
     x, low, high = lucid.tensor([-3.0, -1, 0, 1, 3]), lucid.tensor(-1.0), lucid.tensor(1.0)
     for bounds in ((-1, 1), (low, high)):

@@ -11,6 +11,7 @@ from lucid.core.sizes.dims import Shape, Size, product, same
 from lucid.gradients.tape import RULES, Rule, filled
 from lucid.ops.creation import size_op, zeros
 from lucid.ops.indexing import Cut, slice_op
+from lucid.ops.reduction import Reduction
 from lucid.ops.scattering import scatter_op
 from lucid.ops.tensor.tensor import Tensor
 
@@ -146,11 +147,15 @@ def _mean(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keep
     return ops.expand(_kept(share, x, axis, keepdims), x.shape)
 
 
-def _extremum(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
-    """Equal elements share the gradient."""
-    hit = ops.equal(x, _kept(y, x, axis, keepdims)).astype(g.dtype)
-    share = _kept(g, x, axis, keepdims) / ops.sum(hit, axis=_reduced_axes(x, axis), keepdims=True)
-    return hit * share
+def _extremum(extreme: Reduction) -> Rule:
+    """Equal elements share the gradient. The extreme is that of x as it is here, which may be rounded otherwise."""
+
+    def gradients(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
+        hit = ops.equal(x, _kept(extreme(x, axis=axis, keepdims=keepdims), x, axis, keepdims)).astype(g.dtype)
+        share = _kept(g, x, axis, keepdims) / ops.sum(hit, axis=_reduced_axes(x, axis), keepdims=True)
+        return hit * share
+
+    return Rule(gradients)
 
 
 def _prod(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
@@ -184,8 +189,8 @@ RULES |= {
     "write_at": Rule(_write_at),
     "sum": Rule(lambda g, y, x, *, axis, keepdims: ops.expand(_kept(g, x, axis, keepdims), x.shape)),
     "mean": Rule(_mean),
-    "max": Rule(_extremum),
-    "min": Rule(_extremum),
+    "max": _extremum(ops.max),
+    "min": _extremum(ops.min),
     "prod": Rule(_prod),
     "cumsum": Rule(lambda g, y, x, *, axis: ops.flip(ops.cumsum(ops.flip(g, axis), axis=axis), axis)),
 }

@@ -103,13 +103,12 @@ def _attention_again(operands: Sequence[Tensor | None], attributes: Attributes) 
 
 
 def _attention(g: Any, y: Any, *operands: Tensor | None, **attributes: Any) -> Any:
-    """Weights are computed again. Those of hidden keys are 0, so that their gradients are."""
+    """The outputs y are computed again, with weights. Those of hidden keys are 0, so that their gradients are."""
     query, key, value, _, _, past_key = (*operands, *[None] * 3)[:6]
     assert query is not None and key is not None and value is not None
     options = AttentionOptions.from_attributes(attributes)
-    g, y = ([g], [y]) if isinstance(y, Tensor) else (g, y)  # of one output alone
     if not options.need_weights:
-        g, y = [*g, None], _attention_again(operands, attributes)
+        g = [*([g] if isinstance(g, Tensor) else g), None]
     counts, (to_output,) = options.head_counts, filled(g[:1], y[:1])
     scale = options.scale_of(query.shape[-1] // (options.heads or 1))
     if counts is not None:

@@ -38,7 +38,7 @@ class Rule(NamedTuple):
             number, which may be infinite or NaN where an element has not been chosen; "linear" if it stays finite;
             else "".
         wanted: whether it takes `wanted=`, which says which inputs need gradients.
-            refuses: the reason why some attributes have no derivative, and the remedy; "" where there is one.
+        refuses: the reason why some attributes have no derivative, and the remedy; "" where there is one.
     """
 
     gradients: Callable[..., Gradients]
@@ -55,8 +55,8 @@ BODIES: dict[str, Callable[..., Any]] = {}
 attributes by name; None for the op itself."""
 
 AGAIN: dict[str, Callable[[Operands, Attributes], Sequence[Tensor]]] = {}
-"""What rules of other ops read in the place of an op's output: the same from its inputs and attributes, mostly of nodes
-that its own rule needs, so that the output is not kept until then."""
+"""What rules read in the place of an op's outputs: the same from its inputs and attributes, mostly of nodes that its
+own rule needs, so that the outputs are not kept until then. Their rounding may differ."""
 
 CONSTANT: set[str] = {stop_gradient.name}
 """Ops through which no gradients flow: of functions made of steps they are 0 wherever they exist."""
@@ -83,7 +83,7 @@ class Tape:
 
     def __init__(self, sources: Iterable[Tensor]) -> None:
         self._steps: list[_Step] = []
-        self._again: dict[int, Callable[[], Tensor]] = {}
+        self._again: dict[int, Callable[[], Sequence[Tensor]]] = {}
         self._active = {id(tensor.to_value()): tensor.to_value() for tensor in sources}
 
     def depends(self, tensor: Tensor | None) -> bool:
@@ -164,8 +164,9 @@ class Tape:
     def _step_back(self, step: _Step, arrived: Sequence[Tensor | None], flow: _Flow) -> None:
         rule = RULES[step.op.name]
         more = {"wanted": [self.depends(x) for x in step.inputs]} if rule.wanted else {}
-        gradient_of_output: Any = arrived if len(step.outputs) > 1 else arrived[0]
-        results: Any = step.outputs if len(step.outputs) > 1 else step.outputs[0]
+        outputs = self._again.get(id(step.outputs[0].to_value()), lambda: step.outputs)()
+        gradient_of_output: Any = arrived if len(arrived) > 1 else arrived[0]
+        results: Any = outputs if len(outputs) > 1 else outputs[0]
         back, inputs = functools.partial(rule.gradients, **step.attributes, **more), self._read(step)
         by_input = parts = _tuple(back(gradient_of_output, results, *inputs))
         counts = flow.counts(step.outputs[0])
@@ -186,11 +187,11 @@ class Tape:
     def _read(self, step: _Step) -> Operands:
         """The inputs of an op as its rule gets them."""
         known = [None if x is None or not x.is_traced else self._again.get(id(x.to_value())) for x in step.inputs]
-        return [x if again is None else again() for x, again in zip(step.inputs, known, strict=True)]
+        return [x if again is None else again()[0] for x, again in zip(step.inputs, known, strict=True)]
 
-    def _body(self, step: _Step) -> Tensor:
+    def _body(self, step: _Step) -> Sequence[Tensor]:
         with _inside(step.path):
-            return AGAIN[step.op.name](self._read(step), step.attributes)[0]
+            return AGAIN[step.op.name](self._read(step), step.attributes)
 
 
 def _refusal(op: Op[..., Any], attributes: Attributes) -> str:
