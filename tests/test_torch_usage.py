@@ -351,6 +351,12 @@ def test_padding_repeats_elements_that_it_takes_away(mode: str, amounts: list[in
         F.pad(x, (-6, 1), mode)
 
 
+@pytest.mark.parametrize("mode", ["constant", "circular"])
+def test_padding_that_takes_more_than_there_is_is_refused_whatever_it_adds(mode: str) -> None:
+    with pytest.raises(ValueError, match=r"pad: \(-3, 5\) takes more elements than axis 2 of \[1, 1, 2\] has"):
+        F.pad(lucid.ones(1, 1, 2), (-3, 5), mode)
+
+
 def test_numbers_of_repeats_are_computed_where_their_sum_is_known() -> None:
     def repeated(x: lucid.Tensor, repeats: lucid.Tensor) -> lucid.Tensor:
         return x.repeat_interleave(repeats, 1, output_size=5)

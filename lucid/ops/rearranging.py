@@ -261,11 +261,12 @@ def pad(x: Tensor, pad: Sequence[Size], mode: str = "constant", value: float | N
         )
     before, after = ([*[0] * (x.ndim - len(amounts) // 2), *reversed(amounts[i::2])] for i in (0, 1))
     for axis, pair in enumerate(zip(before, after, strict=True)):
-        rest = pair[0] + x.shape[axis] + pair[1]
+        less = [isinstance(n, int) and n <= 0 for n in pair]
+        repeated = mode in ("reflect", "replicate") and not all(less)  # also elements that are taken away
+        rest = sum((n for n, is_less in zip(pair, less, strict=True) if is_less or repeated), start=x.shape[axis])
         if isinstance(rest, int) and rest < 0:
             raise ValueError(f"pad: {pair} takes more elements than axis {axis} of {show_shape(x.shape)} has")
-        less = [isinstance(n, int) and n <= 0 for n in pair]
-        if mode in ("constant", "circular") or all(less):  # otherwise elements that are taken away may be repeated
+        if not repeated:
             x = _shortened(x, axis, *pair)
             before[axis], after[axis] = (0 if is_less else n for n, is_less in zip(pair, less, strict=True))
     if mode == "constant":

@@ -104,11 +104,17 @@ def _from_json(values: list[Any], kind: str, name: str) -> Array:
         least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
         if not (least <= min(flat) and max(flat) <= most):
             raise wrong
+    if dtype.kind not in _FLOATS:
+        return flat.astype(dtype)
     try:
-        with np.errstate(over="raise"):
-            return flat.astype(dtype)
-    except (OverflowError, FloatingPointError) as error:  # a number that the type does not hold
+        wide = flat.astype(np.float64)
+    except OverflowError as error:
         raise wrong from error
+    with np.errstate(over="ignore"):  # of which bfloat16 does not tell
+        narrow = wide.astype(dtype)
+    if (np.isinf(narrow) != np.isinf(wide)).any():
+        raise wrong
+    return narrow
 
 
 def written(name: str, array: Array, binary: bool) -> tuple[dict[str, Any], bytes]:
