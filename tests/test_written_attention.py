@@ -171,6 +171,24 @@ def divided_after_a_shift(q: Any, k: Any, v: Any) -> Any:
     return powers / powers.sum(-1, keepdim=True) @ v
 
 
+def cached(mask: Model) -> Model:
+    """Attention to earlier keys as well, with a mask whose place is their number."""
+
+    def forward(q: Any, k: Any, past: Any) -> Any:
+        keys = lucid.cat((past, k), dim=2)
+        return mask(q @ keys.mT * 8**-0.5, past.shape[2]).softmax(-1) @ keys
+
+    return forward
+
+
+def after_the_cached(scores: Any, past: Any, low: float = -math.inf) -> Any:
+    return lucid.full(scores.shape[-2:], low).triu(past + 1)
+
+
+def up_to(scores: Any, place: Any) -> Any:
+    return lucid.ones(*scores.shape[-2:], dtype=lucid.bool_).tril(place)
+
+
 SINKS = lucid.tensor([0.5, -1.0, 2.0, 0.0])
 
 
@@ -186,6 +204,7 @@ def with_sinks(q: Any, k: Any, v: Any, *keys: Any) -> Any:
 
 KEYS = lucid.spec("N", "L", dtype="bool")
 ROWS = ("N", "L", 4, 8)
+STEP = (HEADS, HEADS, ("N", 4, "P", 8))
 # What is written, the inputs, and the operands and options that the op gets.
 SEEN: dict[str, tuple[Model, tuple[Any, ...], set[str]]] = {
     "plain": (attend(), (HEADS,) * 3, set()),
@@ -220,6 +239,32 @@ SEEN: dict[str, tuple[Model, tuple[Any, ...], set[str]]] = {
     "positions before infinity": (
         attend(lambda s: lucid.where(positions(s)[0].float() < math.inf, s, LOW)),
         (HEADS,) * 3,
+        {"mask"},
+    ),
+    "a triangle after cached keys": (cached(lambda s, p: s + after_the_cached(s, p)), STEP, {"mask"}),
+    "a triangle of a low number after cached keys": (
+        cached(lambda s, p: s + after_the_cached(s, p, LOW)),
+        STEP,
+        {"mask"},
+    ),
+    "a transposed triangle after cached keys": (
+        cached(lambda s, p: s + lucid.full(s.mT.shape[-2:], LOW).tril(-p - 1).mT),
+        STEP,
+        {"mask"},
+    ),
+    "a triangle of booleans after cached keys": (
+        cached(lambda s, p: s.masked_fill(~up_to(s, p), -math.inf)),
+        STEP,
+        {"mask"},
+    ),
+    "a window after cached keys": (
+        cached(lambda s, p: s.masked_fill(~(up_to(s, p) & ~up_to(s, p - 3)), -math.inf)),
+        STEP,
+        {"mask"},
+    ),
+    "two triangles after cached keys": (
+        cached(lambda s, p: s + (after_the_cached(s, p) + lucid.full(s.shape[-2:], -math.inf).tril(p - 3))),
+        STEP,
         {"mask"},
     ),
     "one number": (attend(lambda s: s + 1.5), (("N", 1, "L", 8),) * 3, {"mask"}),
@@ -286,7 +331,7 @@ def test_it_computes_what_is_written(name: str, target: str) -> None:
 @pytest.mark.parametrize("name", [name for name, (_, inputs, _) in SEEN.items() if len(inputs) < 4])
 def test_the_op_gives_what_the_steps_give(name: str) -> None:
     model, inputs, _ = SEEN[name]
-    rng, sizes = np.random.default_rng(1), {"N": 2, "L": 5, "S": 7}
+    rng, sizes = np.random.default_rng(1), {"N": 2, "L": 5, "S": 7, "P": 3}
     arrays = [rng.standard_normal([sizes.get(size, size) for size in shape]).astype(np.float32) for shape in inputs]
     (got,) = lucid.trace(model, *inputs).run(arrays)
     np.testing.assert_allclose(got, model(*map(lucid.tensor, arrays)).numpy(), rtol=1e-5, atol=2e-6)

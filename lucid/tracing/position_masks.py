@@ -16,7 +16,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Constant, Node, Result, Value, operand
-from lucid.core.sizes.dims import Shape, same
+from lucid.core.sizes.dims import Dim, Shape, same
 from lucid.ops.creation import arange_op, full_op, tril, triu
 from lucid.ops.elementwise import (
     add,
@@ -53,10 +53,12 @@ class Sum(NamedTuple):
 
 
 class Band(NamedTuple):
-    """One number where low <= key - query <= high, and another one elsewhere."""
+    """One number where low <= key - query <= high, and another one elsewhere. An end may be a size, such as the number
+    of cached keys.
+    """
 
-    low: float
-    high: float
+    low: float | Dim
+    high: float | Dim
     inside: Element
     outside: Element
 
@@ -77,16 +79,19 @@ EVERYWHERE = Interval(-math.inf, math.inf)
 
 def visible(value: Value, lengths: Shape) -> Interval | None:
     """The differences key - query for which a boolean value is true, if it depends on them alone. `lengths` are the
-    numbers of queries and keys, for which the value may be repeated.
+    numbers of queries and keys, for which the value may be repeated. None too if only a run tells the ends.
     """
     band = _repeated(_meaning(value), value.type.shape, lengths)
     if not isinstance(band, Band):
         return EVERYWHERE if band is not None and not isinstance(band, Sum) and band else None
+    low, high = band.low, band.high
+    if isinstance(low, Dim) or isinstance(high, Dim):
+        return None
     if band.inside:
-        return None if band.outside else Interval(band.low, band.high)
-    if band.outside and band.low == -math.inf:
-        return Interval(band.high + 1, math.inf)
-    return Interval(-math.inf, band.low - 1) if band.outside and band.high == math.inf else None
+        return None if band.outside else Interval(low, high)
+    if band.outside and low == -math.inf:
+        return Interval(high + 1, math.inf)
+    return Interval(-math.inf, low - 1) if band.outside and high == math.inf else None
 
 
 def position_options(interval: Interval) -> dict[str, Any]:
@@ -139,7 +144,7 @@ def _meaning(value: Value) -> Sum | Band | Element | None:
     return _computed(operands, lambda *each: _evaluated(node, each))
 
 
-def _side(below: bool, end: float) -> tuple[float, float]:
+def _side(below: bool, end: float | Dim) -> tuple[float | Dim, float | Dim]:
     return (-math.inf, end) if below else (end, math.inf)
 
 
@@ -149,7 +154,9 @@ def _evaluated(node: Node, elements: Sequence[Element]) -> Element:
 
 
 def _computed(operands: Sequence[Any], compute: Any) -> Band | Element | None:
-    """The result of an elementwise operation on bands and numbers: a band, if all places outside get one number."""
+    """The result of an elementwise operation on bands and numbers: a band, if all places outside get one number and it
+    is known which ends are the inner ones.
+    """
     bands = [each for each in operands if isinstance(each, Band)]
     choices = [(each.inside, each.outside) if isinstance(each, Band) else (each, each) for each in operands]
     inside = compute(*(first for first, _ in choices))
@@ -161,8 +168,14 @@ def _computed(operands: Sequence[Any], compute: Any) -> Band | Element | None:
         element.item(): element
         for element in (compute(*each) for each in combined if alike or each != tuple(first for first, _ in choices))
     }
-    low, high = max(band.low for band in bands), min(band.high for band in bands)
-    return Band(low, high, inside, *outside.values()) if len(outside) == 1 else None
+    if len(outside) != 1:
+        return None
+    if alike:
+        return Band(*bands[0][:2], inside, *outside.values())
+    ends = [end for band in bands for end in band[:2]]
+    if any(isinstance(end, Dim) for end in ends):
+        return None
+    return Band(max(ends[::2]), min(ends[1::2]), inside, *outside.values())
 
 
 def _of_sums(node: Node, operands: Sequence[Any]) -> Sum | Band | Element | None:
