@@ -13,6 +13,7 @@ from io import StringIO
 from itertools import count
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from rich.progress import Progress
 
@@ -49,6 +50,13 @@ def test_a_listener_hears_of_phases_and_of_what_is_done(tmp_path):
     expected = ["tracing", "lowering", "writing"]
     assert recorder.told == [line for name in expected for line in (name, f"end of {name}")]
     assert sum(recorder.done["writing"]) == 4 * (3 * 5 + 5), "the bytes of the weights"
+
+
+@pytest.mark.parametrize(
+    ("done", "shown"), [(1109, "1,109 rows/s"), (310.4, "310 rows/s"), (31.24, "31.2 rows/s"), (0.5, "0.5 rows/s")]
+)
+def test_a_speed_has_three_digits_or_is_a_whole_number(done: float, shown: str) -> None:
+    assert progress.rate(2 * done, 2.0, "rows") == shown
 
 
 def test_phases_may_be_inside_others_and_nobody_has_to_listen():

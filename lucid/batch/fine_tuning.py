@@ -90,6 +90,7 @@ class Begun(NamedTuple):
         options: with all defaults.
         columns: that are read.
         rows, eval_rows: how many there are.
+        labels: of both, the most frequent one first, and how many rows have each; empty for tasks without classes.
         truncated: how many of both have more tokens than `max_length`.
         max_length: the most tokens of a text that are read; None for any number.
         steps: of all epochs.
@@ -101,6 +102,7 @@ class Begun(NamedTuple):
     columns: Columns
     rows: int
     eval_rows: int
+    labels: Mapping[str, int]
     truncated: int
     max_length: int | None
     steps: int
@@ -377,6 +379,7 @@ class _Run:
         begun(
             Begun(
                 *(options, self._columns, len(self._examples), len(self._held)),
+                self._task.labels([*self._examples, *self._held]),
                 *(self._task.truncated, self._task.max_length, self._total, training.steps),
                 *(sum(sizes[name] for name in names), sum(sizes.values())),
             )
@@ -575,7 +578,8 @@ def _with_head(origin: Path, place: Path, rows: _Rows, seed: int) -> tuple[Path,
                 f"{origin}: its head has num_labels {count} and problem_type {kind!r}, expected two classes or more of "
                 "which each text has one; train a checkpoint without this head"
             )
-        return origin, Labels([str(names.get(str(number), f"LABEL_{number}")) for number in range(count)])
+        known = [str(names.get(str(number), f"LABEL_{number}")) for number in range(count)]
+        return origin, Labels(known, "the checkpoint's head")
     labels = Labels.of(rows.each("reading labels", lambda row: Labels.key(row[-1])))
     if not place.exists():
         with new_folder(place) as folder:

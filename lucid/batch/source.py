@@ -102,12 +102,12 @@ def check_names(names: Sequence[str], where: str) -> None:
         raise ValueError(f"{where}: has two columns of the name {twice[0]!r}; rename one of them")
 
 
-def no_column(name: str, where: str, columns: Sequence[str]) -> KeyError:
-    """The error for a missing column."""
+def no_column(name: str, where: str, columns: Sequence[str], option: str = "--column") -> KeyError:
+    """The error for a missing column, which an option of the commands names."""
     message = f"{where}: has no column {name!r}; its columns are {', '.join(columns) or 'none'}"
     if len(columns) == 1 and name in columns[0].split(";"):
-        message += "; save it with commas between the columns, not semicolons"
-    return KeyError(message)
+        return KeyError(f"{message}; save it with commas between the columns, not semicolons")
+    return KeyError(f"{message}; name another one ({option})")
 
 
 def check_ids(source: Source, column: str) -> None:
@@ -118,7 +118,7 @@ def check_ids(source: Source, column: str) -> None:
         ValueError: for such ids; the message names the rows, counted from 0.
     """
     if column not in source.schema.names:
-        raise no_column(column, source.files[0], source.schema.names)
+        raise no_column(column, source.files[0], source.schema.names, "--id")
     hashes = array("Q")
     for row, value in _values(source, column):
         if value is None:

@@ -130,7 +130,8 @@ def checked_text(value: Any, max_characters: int, positions: int | None = None) 
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise RowError(f"the text is not valid Unicode: {error.reason} at character {error.start}") from None
+        reason = f"{error.reason} at character {error.start}"
+        raise RowError(f"the text is not valid Unicode: {reason}; give it in UTF-8") from None
     return str(value)
 
 

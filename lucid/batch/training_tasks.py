@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -87,7 +88,7 @@ def columns_of(task: str, names: Sequence[str], texts: Sequence[str], label: str
     columns = Columns(chosen, label)
     for name in columns.all:
         if name not in names:
-            raise no_column(name, where, names)
+            raise no_column(name, where, names, "--label-column" if name == label else "--column")
     return columns
 
 
@@ -109,6 +110,10 @@ class TrainingTask(ABC):
     @abstractmethod
     def example(self, values: Sequence[Any]) -> Any:
         """The example of a row; raises RowError."""
+
+    def labels(self, examples: Sequence[Any]) -> dict[str, int]:
+        """How many examples have each class, the most frequent one first; empty without classes."""
+        return {}
 
     @abstractmethod
     def batch(self, examples: Sequence[Any]) -> dict[str, Array]:
@@ -150,6 +155,10 @@ class Classification(TrainingTask):
         self.truncated += row.truncated
         return row.data, self._labels.number(values[-1])
 
+    def labels(self, examples: Sequence[tuple[Any, int]]) -> dict[str, int]:
+        counted = sorted(Counter(label for _, label in examples).items(), key=lambda each: (-each[1], each[0]))
+        return {self._labels.names[label]: count for label, count in counted}
+
     def batch(self, examples: Sequence[tuple[Any, int]]) -> dict[str, Array]:
         arrays = self._reader.arrays([data for data, _ in examples])
         return {**arrays, "labels": np.array([label for _, label in examples], np.int64)}
@@ -182,10 +191,11 @@ class Labels:
 
     Args:
         names: in the order of their numbers.
+        owner: what has these labels and no others, for errors.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = list(names)
+    def __init__(self, names: Sequence[str], owner: str) -> None:
+        self.names, self._owner = list(names), owner
         self._numbers = {name: number for number, name in enumerate(self.names)}
 
     @classmethod
@@ -200,7 +210,7 @@ class Labels:
         names = [str(value) for value in sorted(distinct, key=(lambda value: value) if numbers else str)]
         if len(names) < 2:
             raise ValueError(f"all rows have the label {', '.join(names)}, expected two labels or more")
-        return cls(names)
+        return cls(names, "the rows to learn from")
 
     def number(self, value: Any) -> int:
         """The number of a label, which is given by its name or number; raises RowError."""
@@ -211,7 +221,8 @@ class Labels:
         if isinstance(label, int) and 0 <= label < len(self.names) and not all(map(str.isdecimal, self.names)):
             return label
         known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
-        raise RowError(f"the label is {value!r}, expected one of {known}{did_you_mean(name, self.names)}")
+        near = did_you_mean(name, self.names)
+        raise RowError(f"the label is {value!r}, expected one of {known}, the labels of {self._owner}{near}")
 
     @staticmethod
     def key(value: Any) -> int | str:

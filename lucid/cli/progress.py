@@ -107,7 +107,13 @@ def so_far(done: float, total: float, unit: str, seconds: float) -> str:
         return text
     left = round((total - done) * seconds / done)
     shown = f"{left} s" if left < 100 else str(timedelta(seconds=left))
-    return f"{text}, {done / seconds:,.3g} {unit}/s, {shown} left"
+    return f"{text}, {rate(done, seconds, unit)}, {shown} left"
+
+
+def rate(done: float, seconds: float, unit: str) -> str:
+    """A speed as text, in three digits or a whole number: 31.2 rows/s, 1,109 rows/s."""
+    speed = done / seconds
+    return f"{speed:,.0f} {unit}/s" if speed >= 100 else f"{speed:.3g} {unit}/s"
 
 
 class _Lines:

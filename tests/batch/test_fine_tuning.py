@@ -29,6 +29,7 @@ pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=Modu
 
 from lucid.batch import TrainingOptions, fine_tune  # after the check
 from lucid.batch.training_tasks import Columns, Generation, macro_f1, spearman
+from lucid.cli.commands.train import label_counts
 from lucid.generation.chat import load_tokenizer
 
 ROWS = [{"text": ("pay " if row % 2 else "send ") + "abcdefgh"[: row % 8 + 1], "label": row % 2} for row in range(20)]
@@ -363,13 +364,28 @@ def test_two_processes_do_not_train_into_one_folder(
 @pytest.mark.parametrize(
     ("source", "rows", "options", "message"),
     [
-        ("encoder", [{"body": "a", "label": 0}], {}, "has no column 'text'; its columns are body, label"),
-        ("encoder", [{"text": "a"}], {}, "has no column 'label'; its columns are text"),
+        (
+            "encoder",
+            [{"body": "a", "label": 0}],
+            {},
+            "has no column 'text'; its columns are body, label; name another one .--column",
+        ),
+        (
+            "encoder",
+            [{"text": "a"}],
+            {},
+            "has no column 'label'; its columns are text; name another one .--label-column",
+        ),
         ("encoder", [*ROWS, {"text": "a"}], {}, "1 of 21 rows .* the first is row 20, .*: the label is missing"),
         ("encoder", [*ROWS, {"text": " ", "label": 0}], {}, "row 20, .*: the text is empty; mend or remove them"),
         ("encoder", [{"text": "a", "label": 0.5}], {}, "the label is 0.5, expected a name or a whole number"),
         ("encoder", ROWS[:1], {}, "all rows have the label 0, expected two labels or more"),
-        ("head", [{"text": "a", "label": 3}], {}, "the label is 3, expected one of LABEL_0, LABEL_1, LABEL_2"),
+        (
+            "head",
+            [{"text": "a", "label": 3}],
+            {},
+            "the label is 3, expected one of LABEL_0, LABEL_1, LABEL_2, the labels of the checkpoint's head",
+        ),
         ("head", [{"text": "a", "label": "LABEL_O"}], {}, "'LABEL_O', expected one of .*; did you mean LABEL_0 or "),
         ("encoder", [{**PAIRS[0], "score": 5}], {"task": None}, "the score is 5, expected a number from -1 to 1"),
         ("encoder", ROWS, {"task": "text-generation"}, "'text-generation' is not known for model_type bert"),
@@ -471,17 +487,25 @@ def test_the_command_prints_what_it_takes_and_each_evaluation(
     assert "interrupted\n  " in (err := capsys.readouterr().err) and "the same command goes on" in err
     assert in_process(command, monkeypatch) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [
+    assert lines[:4] == [
         "task        text-classification, of the columns text, label",
         "rows        18 to learn from, 2 to evaluate with",
+        "labels      0 (10), 1 (10)",
         "truncated   20 of these rows, to 3 tokens",
     ]
-    assert lines[4].startswith("options     num_train_epochs 1, batch_size 16, learning_rate 5e-05, ")
-    assert lines[5] == "steps       2, after 1 of an earlier run"
-    assert lines[6].startswith("step 2      epoch 1: train loss 0.") and "eval accuracy" in lines[6]
-    assert lines[7].startswith(f"written     {tmp_path / 'out'}, 6 files")
+    assert lines[5].startswith("options     num_train_epochs 1, batch_size 16, learning_rate 5e-05, ")
+    assert lines[6] == "steps       2, after 1 of an earlier run"
+    assert lines[7].startswith("step 2      epoch 1: train loss 0.") and "eval accuracy" in lines[7]
+    assert lines[8].startswith(f"written     {tmp_path / 'out'}, 6 files")
     assert in_process([*command, "--json"], monkeypatch) == 0, "it is there already"
     assert json.loads(capsys.readouterr().out)["history"][0]["step"] == 2
+
+
+def test_of_many_labels_the_most_frequent_ones_and_the_rarest_are_shown() -> None:
+    labels = {"a": 1200, "b": 40, "c": 30, "d": 20, "e": 10, "f": 9, "g": 8, "h": 7}
+    assert label_counts(labels) == "a (1,200), b (40), c (30), d (20), e (10), f (9), g (8), h (7)"
+    shown = "a (1,200), b (40), c (30), d (20), e (10), f (9), g (8), 2 others, bb (1)"
+    assert label_counts({**labels, "i": 2, "bb": 1}) == shown
 
 
 @pytest.mark.parametrize(

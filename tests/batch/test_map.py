@@ -163,7 +163,7 @@ def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, m
         f"line 4 of {where} has more than 300 bytes",
         "the text is null",
         "expected text, got int",
-        "the text is not valid Unicode: surrogates not allowed at character 0",
+        "the text is not valid Unicode: surrogates not allowed at character 0; give it in UTF-8",
         None,
         f"line 9 of {where} is a JSON int, expected an object",
         f"line 10 of {where} is not valid JSON: nested too deeply: expected at most 100 lists and objects within each "
@@ -398,9 +398,14 @@ def test_a_model_that_changes_under_the_job_ends_it(folder, parquet, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "options", "error", "message"),
     [
-        ({"body": ["a"]}, {}, KeyError, "has no column 'text'; its columns are body"),
+        ({"body": ["a"]}, {}, KeyError, "has no column 'text'; its columns are body; name another one .--column"),
         ({"text": ["a"], "embedding": [1]}, {}, ValueError, "the input has a column 'embedding' already"),
-        ({"text": ["a"]}, {"id_column": "id"}, KeyError, "has no column 'id'"),
+        (
+            {"text": ["a"]},
+            {"id_column": "id"},
+            KeyError,
+            "has no column 'id'; its columns are text; name another one .--id",
+        ),
         ({"text": ["a"] * 3, "id": [1, 2, 1]}, {"id_column": "id"}, ValueError, "rows 0 and 2 have the same id, 1"),
         (
             {"text": ["a"] * 2, "id": [1, None]},

@@ -76,7 +76,7 @@ def test_results_do_not_depend_on_threads(sentences):
         (b"bytes", "expected text, got bytes"),
         (["a list"], "expected text, got list"),
         ("a" * 101, "the text has 101 characters, at most 100 are read (max_characters)"),
-        ("a\ud800", "the text is not valid Unicode: surrogates not allowed at character 1"),
+        ("a\ud800", "the text is not valid Unicode: surrogates not allowed at character 1; give it in UTF-8"),
     ],
 )
 def test_a_bad_row_says_why_and_the_others_are_computed(sentences, value, reason):

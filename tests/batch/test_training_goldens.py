@@ -60,7 +60,7 @@ def opened(name: str, folder: Path) -> tuple[TrainingTask, list[Any]]:
     else:
         config = json.loads((source / "config.json").read_text())
         reader = TextReader(tokenizer, config, tuple(model.input_specs()), None, 100)
-        labels = Labels(["0", "1", "2"])
+        labels = Labels(["0", "1", "2"], "the data")
         similar = name == "sentence-similarity"
         task = Similarity(model, reader, columns) if similar else Classification(model, reader, labels)
     numbers = [] if columns.label is None else [1]

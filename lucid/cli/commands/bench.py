@@ -178,6 +178,9 @@ def _of_runs(data: dict[str, Any]) -> list[tuple[str, str]]:
         best = data["matmul_peak_gflops_per_second"]
         text = f"{100 * data['share_of_peak']:.0f} % of {best:.0f} GFLOP/s (matrix product)"
         rows.append(("of the peak", text))
+        if data["share_of_peak"] > 1:
+            reasons = "the model computes in fewer bits, or the machine did other work while the peak was measured"
+            rows.append(("note", f"above 100 %: {reasons}"))
     if data["uncounted_nodes"]:
         rows.append(("note", f"{data['uncounted_nodes']} nodes are not counted: their shapes are not known"))
     return rows

@@ -8,7 +8,7 @@ from lucid.cli.errors import OK
 from lucid.cli.exported_source import exported_source
 from lucid.cli.options.commands import JobOptions, Map, PredictorOptions
 from lucid.cli.options.groups import values_of
-from lucid.cli.progress import in_a_log
+from lucid.cli.progress import in_a_log, rate
 from lucid.core.process.threads import usable_cores
 from lucid.generation.chat import load_defaults
 from lucid.generation.defaults import shown
@@ -37,7 +37,7 @@ def run(options: Map) -> int:
         terminal.print_json({"folder": options.output, **summary._asdict()})
         return OK
     out = terminal.console()
-    speed = f", {summary.computed / summary.seconds:,.3g} rows/s" if summary.computed else ""
+    speed = f", {rate(summary.computed, summary.seconds, 'rows')}" if summary.computed else ""
     before = f", {summary.rows - summary.computed:,} by earlier runs" if summary.rows != summary.computed else ""
     out.line(f"computed    {summary.computed:,} of {summary.rows:,} rows{before}, in {summary.seconds:.1f} s{speed}")
     if summary.errors:

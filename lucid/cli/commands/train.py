@@ -18,6 +18,17 @@ from lucid.files.hub import local_checkpoint
 _SHOWN = ("num_train_epochs", "batch_size", "learning_rate", "lr_scheduler_type", "warmup_ratio")
 
 
+_LABELS = 8  # that are shown with their rows
+
+
+def label_counts(labels: Mapping[str, int]) -> str:
+    """How many rows have each label; of many labels the most frequent ones and the rarest, which may be misspelled."""
+    each = [f"{name} ({count:,})" for name, count in labels.items()]
+    if len(each) > _LABELS:
+        each[_LABELS - 1 : -1] = [f"{len(each) - _LABELS:,} others"]
+    return ", ".join(each)
+
+
 def run(options: Train) -> int:
     """Train and print each evaluation; returns the exit code."""
     out = terminal.Output(error=options.json)
@@ -37,6 +48,8 @@ def run(options: Train) -> int:
         values = asdict(run.options)
         out.line(f"task        {run.options.task}, of the columns {', '.join(run.columns.all)}")
         out.line(f"rows        {run.rows:,} to learn from, {run.eval_rows:,} to evaluate with")
+        if run.labels:
+            out.line(f"labels      {label_counts(run.labels)}")
         if run.truncated:
             out.line(f"truncated   {run.truncated:,} of these rows, to {run.max_length:,} tokens")
         adapters = "" if how.lora is None else f", in adapters of rank {how.lora}, alpha {values['lora_alpha']:g}"

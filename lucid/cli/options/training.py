@@ -55,13 +55,24 @@ class TrainingOptions:
     num_train_epochs: Annotated[
         int | None,
         _training(
-            "--num-train-epochs", "--epochs", min=1, help="Passes over the rows.", show_default="3, 1, 3 by task"
+            "--num-train-epochs",
+            "--epochs",
+            min=1,
+            help="Passes over the rows.",
+            show_default="3; of sentence-similarity 1",
         ),
     ] = None
-    batch_size: Annotated[int | None, _training(min=1, help="Rows of a step.", show_default="16, 16, 8")] = None
+    batch_size: Annotated[
+        int | None, _training(min=1, help="Rows of a step.", show_default="16; of text-generation 8")
+    ] = None
     learning_rate: Annotated[
         float | None,
-        _training("--learning-rate", "--lr", help="The highest rate.", show_default="5e-5, 2e-5, 2e-5; LoRA 10 times"),
+        _training(
+            "--learning-rate",
+            "--lr",
+            help="The highest rate.",
+            show_default="5e-5 of classifiers, else 2e-5; LoRA 10 times",
+        ),
     ] = None
     lr_scheduler_type: Annotated[
         Literal["linear", "cosine", "constant"], _training(help="How the rate falls to 0 after the warm-up.")
