@@ -21,14 +21,23 @@ def case(name: object) -> Iterator[None]:
         raise
 
 
-def in_one_test(cases: Iterable[T]) -> Callable[[Callable[[T], None]], Callable[[], None]]:
-    """The cases of a test in one: with the same random numbers each, and an error that says which case it is of."""
+def in_one_test(
+    cases: Iterable[T], name: Callable[[T], object] = str
+) -> Callable[[Callable[[T], None]], Callable[[], None]]:
+    """The cases of a test in one: with the same random numbers each, and an error that says which case it is of.
+
+    Raises:
+        ValueError: if there are no cases, since the test would then pass whatever is wrong.
+    """
+    cases = list(cases)
+    if not cases:
+        raise ValueError("there are no cases, expected at least one")
 
     def decorate(test: Callable[[T], None]) -> Callable[[], None]:
         def every() -> None:
             for each in cases:
                 lucid.manual_seed(0)
-                with case(each):
+                with case(name(each)):
                     test(each)
 
         every.__name__, every.__doc__ = test.__name__, test.__doc__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -91,7 +92,7 @@ def test_the_kernel_gives_what_the_reference_says(op: str) -> None:
                 check(got, np.asarray(want).astype(got.dtype), s.name)
 
 
-@in_one_test(SAMPLES)
+@in_one_test(SAMPLES, attrgetter("name"))
 def test_the_type_rule_of_every_op_foretells_the_kernels_shape(s: Sample) -> None:
     dtype = s.dtypes[0]
     kinds = [a if a is None else a.type(dtype) for a in s.inputs]

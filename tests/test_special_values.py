@@ -15,6 +15,7 @@ from lucid.export import Target, explain
 from lucid.export.exporter import export_graph
 from lucid.export.onnx_file.writer import in_memory
 from lucid.runtime import Session
+from tests.cases import case
 from tests.test_ops import UNITS, models_of
 
 FLOATS = (float32, float64, float16, bfloat16)
@@ -116,7 +117,8 @@ def _check(got: Array, want: Array, dtype: Any, where: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_special_values_pass_as_in_numpy(name: str) -> None:
     for dtype in FLOATS:
-        _pass_as_in_numpy(name, dtype)
+        with case(dtype):
+            _pass_as_in_numpy(name, dtype)
 
 
 def _pass_as_in_numpy(name: str, dtype: lucid.DType) -> None:

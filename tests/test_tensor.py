@@ -6,6 +6,7 @@ import copy
 import threading
 from collections.abc import Callable
 from itertools import product
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -205,12 +206,12 @@ INDEXING = [
 CASES = [*ARITHMETIC, *SHAPE, *REDUCTIONS, *ELEMENTWISE, *INDEXING]
 
 
-@in_one_test(CASES)
+@in_one_test(CASES, attrgetter("name"))
 def test_an_expression_gives_what_numpy_gives(case: Case) -> None:
     agree(case.ours(*map(Tensor, case.arguments)), case.numpy(*case.arguments))
 
 
-@in_one_test(CASES)
+@in_one_test(CASES, attrgetter("name"))
 def test_a_traced_expression_gives_the_same_at_symbolic_sizes(case: Case) -> None:
     graph = lucid.trace(case.ours, *map(symbolic, case.arguments))
     graph.verify()

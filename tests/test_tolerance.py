@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ def test_the_rounding_of_an_outlier_excuses_nothing_beside_it() -> None:
     assert not compare(want + np.array([3e-4, 0, 0], np.float32), want, "y", exact=exact).passed
 
 
-@in_one_test(SAMPLES)
+@in_one_test(SAMPLES, attrgetter("name"))
 def test_every_op_can_be_computed_in_float64(s: Sample) -> None:
     narrow = next((d for d in s.dtypes if d.kind == "float" and d != float64), s.dtypes[0])
     graph = in_float64(traced(s, narrow))

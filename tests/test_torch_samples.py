@@ -19,6 +19,7 @@ from lucid.core.graph.types import Array
 from lucid.export import ExportError, to_onnx
 from lucid.files.weights import load
 from lucid.runtime import Session
+from tests.cases import case as in_case
 from tests.test_ops import computed
 from tests.torch_calls import Call, apart, decoded, difference, flat, scale_of
 
@@ -83,7 +84,8 @@ def test_exported_models_answer_as_torch_does(name: str) -> None:
     for target in TARGETS:
         exported = [case for case in CASES[name] if target not in case.refused]
         if exported:
-            _answers_as_torch_does(exported, target, seen)
+            with in_case(target):
+                _answers_as_torch_does(exported, target, seen)
 
 
 def _answers_as_torch_does(exported: list[Case], target: str, seen: set[bytes]) -> None:

@@ -15,6 +15,7 @@ from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.checkpoints.registry import family_of
 from lucid.models.checkpoints.tasks import _FORMER
+from tests.cases import case
 from tests.combinations import first_of_each
 from tests.models import goldens
 from tests.models.architectures import answers, error, outcomes, plain, proposed, write
@@ -160,16 +161,15 @@ def test_every_task_that_an_error_proposes_loads_and_others_are_refused(
         tried += [(folder, task, task in loads) for task in tasks[begin:] + tasks[:begin]]
     # Each refusal would list the same tasks again.
     monkeypatch.setattr("lucid.models.checkpoints.tasks._none", lambda options, problem: ConfigError(problem))
-    for folder, task, is_proposed in {
-        *first_of_each(tried, lambda way: way[1:]),
-        *first_of_each(tried, lambda way: way[0]),
-    }:
-        if is_proposed:
-            reader: Any = lucid.models.load(folder, task)
-            assert reader.checkpoint.task == task
-        else:
-            with pytest.raises((ConfigError, KeyError)):
-                lucid.models.load(folder, task)
+    ways = [*first_of_each(tried, lambda way: way[1:]), *first_of_each(tried, lambda way: way[0])]
+    for folder, task, is_proposed in dict.fromkeys(ways):
+        with case(f"{folder.name} for {task}"):
+            if is_proposed:
+                reader: Any = lucid.models.load(folder, task)
+                assert reader.checkpoint.task == task
+            else:
+                with pytest.raises((ConfigError, KeyError)):
+                    lucid.models.load(folder, task)
 
 
 def test_the_page_is_current() -> None:
