@@ -106,6 +106,11 @@ def watch(config: pytest.Config) -> None:
         config.stash[RENEWED] = now
 
 
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """pytest ends any watch at an error: the next test begins another."""
+    node.config.stash[RENEWED] = -math.inf
+
+
 def pytest_sessionfinish() -> None:
     faulthandler.cancel_dump_traceback_later()
 
