@@ -32,6 +32,7 @@ from lucid.testing.run_sizes import default_sizes
 from lucid.testing.weights import compare_weights, export_again
 from lucid.tracing.index_ranges import IndexRanges
 from lucid.tracing.parts import ModelPart, TracedPart, part_of, trace_part
+from tests.combinations import some
 from tests.console import in_process
 from tests.models import goldens
 
@@ -233,7 +234,7 @@ def test_every_flipped_bit_is_found(kind: str, external: bool, tmp_path: Path) -
     model = onnx.load(path, load_external_data=False)
     sizes = {name: array.nbytes for name, array in lowered.assembled.initializers.items()}
     tensors = [tensor for tensor in model.graph.initializer if sizes[tensor.name]]
-    for index in random.integers(len(tensors), size=10):
+    for index in random.integers(len(tensors), size=some(25)):
         tensor = tensors[index]
         at = int(random.integers(sizes[tensor.name]))
         flip(path, tensor, model, at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from lucid.export import ExportError, Target, to_onnx
 from lucid.export.exporter import export_graph
 from lucid.runtime import Session
 from tests.cases import case
-from tests.combinations import covering, turns
+from tests.combinations import covering
 from tests.samples import NO_KERNEL, SAMPLES, Argument, Sample
 from tests.test_ops import ON_CPU, OPS, arrays_of, check, eager, models_of, traced
 
@@ -65,16 +66,15 @@ def runs_of(op: str) -> list[tuple[Sample, DType]]:
 
 @pytest.mark.parametrize("op", OPS)
 def test_what_is_exported_loads_and_keeps_every_digit(op: str) -> None:
-    """Any two of sample, element type and target meet; what onnxruntime optimises and what it does not, in turn."""
+    """Any two of sample, element type, target, and optimised by onnxruntime or not, meet."""
     runs = {f"{s.name}-{dtype}": (s, dtype) for s, dtype in runs_of(op)}
-    every = [(name, target) for name in runs for target in ON_CPU]
-    targets: dict[str, list[str]] = {}
-    for name, target in covering(every, lambda row: (runs[row[0]][0].name, runs[row[0]][1], row[1])):
-        targets.setdefault(name, []).append(target)
-    ways = (True, False) if OPS.index(op) % 2 else (False, True)
-    for name, optimized in turns(runs, ways):
+    every = product(runs, ON_CPU, (True, False))
+    targets: dict[tuple[str, bool], list[str]] = {}
+    for name, target, optimized in covering(every, lambda row: (runs[row[0]][0].name, runs[row[0]][1], *row[1:])):
+        targets.setdefault((name, optimized), []).append(target)
+    for name, optimized in targets:
         with case(name):
-            _exported_keeps_every_digit(*runs[name], targets[name], optimized)
+            _exported_keeps_every_digit(*runs[name], targets[name, optimized], optimized)
 
 
 def _exported_keeps_every_digit(s: Sample, dtype: DType, targets: Sequence[str], optimized: bool) -> None:

@@ -12,7 +12,7 @@ import lucid
 import lucid.nn.functional as F
 from lucid import nn
 from tests import reference
-from tests.combinations import pairs
+from tests.test_attention import batches_and_lengths
 
 E, H = 16, 4
 TOLERANCE = 2e-6
@@ -129,7 +129,7 @@ def close(got: Any, want: np.ndarray, where: object = "") -> None:
     assert np.abs(array - want).max(initial=0) <= TOLERANCE, where
 
 
-SIZES: list[tuple[int, int, int]] = [*pairs((1, 3), (1, 7, 33), (1, 7, 33))]
+SIZES = batches_and_lengths((1, 3), (1, 7, 33))
 
 
 GRID = [

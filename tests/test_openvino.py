@@ -93,10 +93,10 @@ def test_every_op_at_sizes_that_grow_and_shrink(runs: list[tuple[Sample, lucid.D
     for named in (small, usual, large, small):
         arrays = [arrays_of(s, dtype, named) for s, dtype in runs]
         given = [array for each in arrays for array in each if array is not None]
-        found = iter(run(dict(zip((value.name for value in graph.inputs), given, strict=True))).values())
-        for (s, _), each in zip(runs, arrays, strict=True):
-            for want in eager(s, each, named):
-                np.testing.assert_allclose(next(found), want, rtol=1e-4, atol=1e-5, err_msg=f"{s.name} at {named}")
+        found = run(dict(zip((value.name for value in graph.inputs), given, strict=True)))
+        wanted = [(s, want) for (s, _), each in zip(runs, arrays, strict=True) for want in eager(s, each, named)]
+        for got, (s, want) in zip(found.values(), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=f"{s.name} at {named}")
 
 
 # Loops ----------------------------------------------------------------------------------------------------------------
