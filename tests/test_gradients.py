@@ -314,6 +314,17 @@ def test_extremes_of_outputs_that_are_computed_again_are_those_of_the_elements_t
             np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-4)
 
 
+def test_outputs_that_are_computed_again_may_be_the_input_of_one_another_any_number_of_times() -> None:
+    def f(x: Tensor) -> Tensor:
+        for _ in range(400):
+            x = F.rms_norm(x, (3,))
+        return (x * V).sum()
+
+    np.testing.assert_allclose(
+        lucid.grad(f)(V).numpy(), lucid.grad(lambda x: (F.rms_norm(x, (3,)) * V).sum())(V).numpy(), atol=1e-3
+    )
+
+
 def test_at_a_bound_the_gradient_is_that_of_torch() -> None:
     x, low, high = lucid.tensor([-3.0, -1, 0, 1, 3]), lucid.tensor(-1.0), lucid.tensor(1.0)
     for bounds in ((-1, 1), (low, high)):

@@ -83,7 +83,7 @@ class Tape:
 
     def __init__(self, sources: Iterable[Tensor]) -> None:
         self._steps: list[_Step] = []
-        self._again: dict[int, Callable[[], Sequence[Tensor]]] = {}
+        self._again: dict[int, Sequence[Tensor]] = {}
         self._active = {id(tensor.to_value()): tensor.to_value() for tensor in sources}
 
     def depends(self, tensor: Tensor | None) -> bool:
@@ -141,9 +141,10 @@ class Tape:
                 error.add_note(str(place))
             raise error
         if real:
-            self._steps.append(step := _Step(op, inputs, outputs, attributes, path))
+            self._steps.append(_Step(op, inputs, outputs, attributes, path))
             if op.name in AGAIN:
-                self._again[id(outputs[0].to_value())] = functools.cache(functools.partial(self._body, step))
+                with _inside(path):
+                    self._again[id(outputs[0].to_value())] = AGAIN[op.name](self._read(inputs), attributes)
             self._active.update((id(x.to_value()), x.to_value()) for x in real)
         return outputs
 
@@ -164,10 +165,10 @@ class Tape:
     def _step_back(self, step: _Step, arrived: Sequence[Tensor | None], flow: _Flow) -> None:
         rule = RULES[step.op.name]
         more = {"wanted": [self.depends(x) for x in step.inputs]} if rule.wanted else {}
-        outputs = self._again.get(id(step.outputs[0].to_value()), lambda: step.outputs)()
+        outputs = self._again.get(id(step.outputs[0].to_value()), step.outputs)
         gradient_of_output: Any = arrived if len(arrived) > 1 else arrived[0]
         results: Any = outputs if len(outputs) > 1 else outputs[0]
-        back, inputs = functools.partial(rule.gradients, **step.attributes, **more), self._read(step)
+        back, inputs = functools.partial(rule.gradients, **step.attributes, **more), self._read(step.inputs)
         by_input = parts = _tuple(back(gradient_of_output, results, *inputs))
         counts = flow.counts(step.outputs[0])
         if rule.elementwise == "chosen":  # not by whether a gradient is 0, which it may be by chance
@@ -184,14 +185,10 @@ class Tape:
             carried = rule.elementwise and same_shape(x.shape, step.outputs[0].shape)
             flow.add(x, fitted(gradient, x.spec), kept if carried else None)
 
-    def _read(self, step: _Step) -> Operands:
+    def _read(self, inputs: Operands) -> Operands:
         """The inputs of an op as its rule gets them."""
-        known = [None if x is None or not x.is_traced else self._again.get(id(x.to_value())) for x in step.inputs]
-        return [x if again is None else again()[0] for x, again in zip(step.inputs, known, strict=True)]
-
-    def _body(self, step: _Step) -> Sequence[Tensor]:
-        with _inside(step.path):
-            return AGAIN[step.op.name](self._read(step), step.attributes)
+        traced = [None if x is None or not x.is_traced else id(x.to_value()) for x in inputs]
+        return [x if i is None else self._again.get(i, [x])[0] for x, i in zip(inputs, traced, strict=True)]
 
 
 def _refusal(op: Op[..., Any], attributes: Attributes) -> str:
