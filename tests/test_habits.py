@@ -84,6 +84,16 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a mask": (lambda: X.masked_scatter(X, X), TypeError, "^masked_scatter: got a mask float32"),
     "repeats": (lambda: X.repeat_interleave(lucid.tensor([1, 2]), 2), ValueError, r"got repeats of shape \(2,\), exp"),
+    "repeats, their sum": (
+        lambda: X[0].repeat_interleave(lucid.tensor([1] * X.shape[1]), 0, output_size=99),
+        ValueError,
+        "^repeat_interleave: output_size is 99, but the repeats add up to",
+    ),
+    "a repeat, the sum": (
+        lambda: X.repeat_interleave(2, 0, output_size=99),
+        ValueError,
+        "^repeat_interleave: output_size is 99, but the repeats add up to",
+    ),
     "narrow": (lambda: X.narrow(1, 2, 2), IndexError, r"^narrow: 2 elements from 2 are outside axis 1"),
     "unflatten": (lambda: X.unflatten(1, (2, 2)), ValueError, "^unflatten: axis 1 of .* does not divide"),
     "movedim": (lambda: X.movedim((0, 1), 1), ValueError, "^movedim: got source"),

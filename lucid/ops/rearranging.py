@@ -104,7 +104,7 @@ def repeat_interleave(
 
     Raises:
         TracedValueError: for numbers that are computed while tracing, without `output_size`.
-        ValueError: for another number of repeats than elements.
+        ValueError: for another number of repeats than elements, and another `output_size` than their sum.
     """
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
@@ -123,12 +123,19 @@ def repeat_interleave(
         if counts.shape != (1,):
             if counts.ndim != 1 or not same(size, len(counts)):
                 raise ValueError(f"repeat_interleave: got repeats of shape {counts.shape}, expected ({size},)")
+            _check_total(int(counts.sum()), output_size)
             return take(x, Tensor(np.repeat(np.arange(len(counts)), counts)), axis)
         repeats = int(counts[0])
     if isinstance(repeats, int) and repeats < 0:
         raise ValueError(f"repeat_interleave: repeats is {repeats}, expected 0 or more")
+    _check_total(size * repeats, output_size)
     wide = expand(unsqueeze(x, axis + 1), (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :]))
     return reshape(wide, (*x.shape[:axis], size * repeats, *x.shape[axis + 1 :]))
+
+
+def _check_total(total: Size, output_size: Size | None) -> None:
+    if isinstance(total, int) and isinstance(output_size, int) and total != output_size:
+        raise ValueError(f"repeat_interleave: output_size is {output_size}, but the repeats add up to {total}")
 
 
 @function
