@@ -21,6 +21,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from lucid.core.graph.types import is_whole
 from lucid.core.words.other_libraries import type_name
 from lucid.importing.guards import past_ones
 from lucid.importing.table import PACKED
@@ -213,7 +214,7 @@ def axes_by_name(inputs: Mapping[str, Any], dynamic: Any) -> dict[str, Any]:
     """The axes that `dynamic` gives for each input, also for each part of nested inputs.
 
     Raises:
-        TorchImportError: for more entries than inputs, or names of no input.
+        TorchImportError: for more entries than inputs, names of no input, or axes that are no names and no numbers.
     """
     if dynamic is None:
         return {}
@@ -235,8 +236,10 @@ def axes_by_name(inputs: Mapping[str, Any], dynamic: Any) -> dict[str, Any]:
 
 def _part_axes(value: Any, axes: Any, path: str) -> Any:
     """The axes of all parts of an input: None where `dynamic` gives none."""
-    if axes is None or not isinstance(value, (Mapping, list, tuple)):
-        return axes
+    if axes is None:
+        return None
+    if not isinstance(value, (Mapping, list, tuple)):
+        return _tensor_axes(axes, path)
     parts, own = (each if isinstance(each, Mapping) else dict(enumerate(each)) for each in (value, axes))
     if isinstance(axes, str) or not own.keys() <= parts.keys():
         raise TorchImportError(
@@ -244,6 +247,20 @@ def _part_axes(value: Any, axes: Any, path: str) -> Any:
         )
     full = {key: _part_axes(part, own.get(key), f"{path}.{key}") for key, part in parts.items()}
     return full if isinstance(value, Mapping) else list(full.values())
+
+
+def _tensor_axes(axes: Any, path: str) -> Any:
+    """The axes of a tensor in their order, also where they are given by place, as torch's `dynamic_shapes` are."""
+    if isinstance(axes, Mapping):
+        if not all(is_whole(place) and place >= 0 for place in axes):
+            raise TorchImportError(f"from_torch: dynamic gives {path} the axes {axes!r}, expected places from 0 on")
+        axes = tuple(axes.get(place) for place in range(max(axes, default=-1) + 1))
+    for name in axes:
+        if not (name is None or isinstance(name, str) or is_whole(name)):
+            raise TorchImportError(
+                f'from_torch: dynamic gives {path} an axis {name!r}, expected a name such as "N", a number or None'
+            )
+    return axes
 
 
 def _pairs(value: Any, axes: Any) -> Iterator[tuple[torch.Tensor, Any]]:

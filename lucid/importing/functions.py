@@ -349,7 +349,7 @@ def safe_softmax(x: Tensor, axis: int, dtype: DType | None = None) -> Tensor:
 def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor:
     """The count of numbers in each of `bins` equal parts from low to high."""
     if not low < high:
-        raise NotImplementedError("histc without a range")
+        raise NotImplementedError("histc without a range, which is that of the numbers: give min and max")
     place = ops.floor((x.flatten() - low) / (high - low) * bins)
     place = ops.where(x.flatten() == high, ops.full_like(place, bins - 1), place)
     return (place.unsqueeze(1) == ops.arange(bins)).sum(0).astype(x.dtype)

@@ -40,9 +40,9 @@ def from_torch(
             None for a program or a file.
         kwargs: arguments of `forward` by name: tensors, or Python values, which become constants.
         dynamic: for each input, the names of its axes and numbers for fixed ones: ``[("N", "L"), ("N", "L")]``, or a
-            mapping from inputs to axes. Equal names mean equal sizes. Without it, all axes that torch finds to be
-            dynamic are: N is the first, L the second, and axes of equal size in the examples share a name. An axis
-            whose size has to be a multiple of 3 is named "3*L".
+            mapping from inputs to axes; by place, an input's axes are ``{0: "N"}``. Equal names mean equal sizes.
+            Without it, all axes that torch finds to be dynamic are: N is the first, L the second, and axes of equal
+            size in the examples share a name. An axis whose size has to be a multiple of 3 is named "3*L".
 
     Returns:
         A module with the inputs of `forward`, by name; its outputs have the structure of torch's.

@@ -886,6 +886,12 @@ def test_a_row_for_no_operator_of_torch_is_refused(name: str) -> None:
     assert name not in TABLE
 
 
+def test_axes_may_be_given_by_place_as_torch_takes_them() -> None:
+    module = nn.Bilinear(8, 8, 4).eval()
+    imported = lucid.from_torch(module, X, X, dynamic={"input1": {1: "L", 0: "N"}, "input2": {0: "N", 1: "L"}})
+    assert [spec.shape for spec in imported.input_specs().values()] == [lucid.spec("N", "L", 8).shape] * 2
+
+
 class Plain(nn.Linear):
     seen: dict[str, Any]
 
@@ -938,6 +944,14 @@ class Frozen(nn.Module):
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": [("N", "L", 8, "K")]}, r"expected up to 3 .* is \[3, 6, 8\]"),
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"input": "N"}}, "the axes 'N', expected up to 3 in a tuple"),
         (nn.Linear(8, 4).eval(), (X,), {"dynamic": {"x": AXES}}, "names 'x', but the inputs are input"),
+        (nn.Linear(8, 4).eval(), (X,), {"dynamic": [{-1: "N"}]}, r"the axes \{-1: 'N'\}, expected places from 0 on"),
+        (nn.Linear(8, 4).eval(), (X,), {"dynamic": [{3: "N"}]}, r"expected up to 3 in a tuple, .* is \[3, 6, 8\]"),
+        (
+            nn.Linear(8, 4).eval(),
+            (X,),
+            {"dynamic": [{0: torch.export.Dim("N")}]},
+            'gives input an axis .*, expected a name such as "N", a number or None',
+        ),
         (nn.Linear(8, 4).eval(), (torch.ones(2, 5, 8),), {"dynamic": [("N", "N")]}, "named 'N' have sizes 2 and 5"),
         (
             Function(lambda x: x if x.sum() > 0 else -x).eval(),
