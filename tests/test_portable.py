@@ -101,7 +101,8 @@ def in_openvino(model: onnx.ModelProto) -> Run:
     inputs = {name for port in compiled.inputs for name in port.get_names()}  # OpenVINO drops inputs that are not used
 
     def run(feeds: Arrays) -> dict[str, np.ndarray]:
-        found = compiled({name: array for name, array in feeds.items() if name in inputs})
+        # Arrays that it shares must live until the next run: otherwise it damages memory that others have by then.
+        found = compiled({name: array for name, array in feeds.items() if name in inputs}, share_inputs=False)
         return {name: found[name] for name in names}
 
     return run
