@@ -398,6 +398,16 @@ def test_a_step_over_a_cache_is_exported_and_verified(
     assert in_process(bench, monkeypatch) == 0, "sums of sizes are known"
 
 
+def test_a_decoder_without_a_cache_is_told_how_it_writes_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = "note        each run reads the whole text: to write text, export with --cache"
+    for golden, cache, noted in (("llama", [], True), ("llama", ["--cache", "growing"], False), ("bert", [], False)):
+        source = str(goldens.folder({"llama": "llama/llama2", "bert": "bert/base"}[golden]))
+        assert in_process(["export", source, "--no-check", *cache, "-o", str(tmp_path / "one.onnx")], monkeypatch) == 0
+        assert (note in capsys.readouterr().out) == noted
+
+
 def test_a_model_without_a_cache_has_no_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

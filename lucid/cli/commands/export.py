@@ -92,6 +92,11 @@ def _export_file(options: Export) -> int:
     else:
         out = terminal.console(beside=output)
         _print(out, data, explanation, report, by_torch, original if options.check else None, cost, options.verbose)
+        if isinstance(model, CausalDecoder) and options.cache is None and options.part is None:
+            out.line(
+                "note        each run reads the whole text: to write text, export with --cache, or a folder with its "
+                "tokenizer by --for onnxruntime"
+            )
     return FAILED if any(each and not each.passed for each in (report, by_torch)) else OK
 
 
