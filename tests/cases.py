@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @contextmanager
 def case(name: object) -> Iterator[None]:
-    """Inside, an error says which case it is of."""
+    """Errors raised inside name their case."""
     try:
         yield
     except BaseException as error:  # also those with which pytest fails a test

@@ -25,9 +25,9 @@ EVERY = os.environ.get("LUCID_EVERY_COMBINATION", "") not in ("", "0")
 
 
 def covering(candidates: Iterable[T], features: Callable[[T], Sequence[Hashable]]) -> list[T]:
-    """Candidates, in their order, so that every two features that one of all candidates has are in one of these.
+    """A few candidates, in their order, that contain every pair of features that any candidate contains.
 
-    Features are told apart by their place: that of the same place may differ between candidates.
+    A feature is known by its place: two candidates differ in a feature if they differ at its place.
     """
     candidates = list(candidates)
     if EVERY:
@@ -54,14 +54,14 @@ def covering(candidates: Iterable[T], features: Callable[[T], Sequence[Hashable]
 
 
 def pairs(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Combinations of a value of each axis so that any value of an axis meets any value of each other one."""
+    """Combinations with one value per axis, in which every two values of different axes meet."""
     numbered = product(*map(enumerate, axes))
     chosen = covering(numbered, lambda row: [number for number, _ in row])
     return [tuple(value for _, value in row) for row in chosen]
 
 
 def in_pairs(*, indirect: Sequence[str] = (), **axes: Iterable[Any]) -> pytest.MarkDecorator:
-    """A test's cases, as `pairs` of the values of its arguments; values may be of pytest.param."""
+    """Parametrize a test with `pairs` of the values of its arguments; a value may be a `pytest.param`."""
     rows = [parameters(row) for row in pairs(*axes.values())]
     return pytest.mark.parametrize(",".join(axes), rows, indirect=list(indirect))
 
@@ -106,5 +106,5 @@ def first_of_each(items: Iterable[T], group: Callable[[T], object]) -> list[T]:
 
 
 def some(examples: int) -> int:
-    """How many examples hypothesis draws of so many."""
+    """The number of examples that hypothesis draws: a third, or all with LUCID_EVERY_COMBINATION."""
     return examples if EVERY else -(-examples // 3)

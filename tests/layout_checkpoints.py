@@ -12,12 +12,12 @@ from tests.models import goldens
 
 def whole(folder: Path, variant: str) -> Path:
     """A copy of a model of the goldens with a tokenizer and the config of a preprocessor."""
-    made = shutil.copytree(goldens.folder(variant), folder, ignore=shutil.ignore_patterns("cases.json", "io.*", "old*"))
-    home = made / "0_Transformer" if (made / "0_Transformer").is_dir() else made
+    copy = shutil.copytree(goldens.folder(variant), folder, ignore=shutil.ignore_patterns("cases.json", "io.*", "old*"))
+    home = copy / "0_Transformer" if (copy / "0_Transformer").is_dir() else copy
     tokenizer().save(str(home / "tokenizer.json"))
     special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<unk>"}
     names = ["input_ids", "attention_mask"]
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **special}
     (home / "tokenizer_config.json").write_text(json.dumps(about))
     (home / "preprocessor_config.json").write_text('{"image_processor_type": "ViTImageProcessor"}')
-    return made
+    return copy

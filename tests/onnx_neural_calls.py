@@ -21,7 +21,7 @@ def attention(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tenso
         hidden = False if mask.dtype.kind == "bool" else -math.inf
         mask = F.pad(mask, (0, keys - mask.shape[-1]), value=hidden)
     left, right = a.get("left_window_size", -1), a.get("right_window_size", -1)
-    wanted = len(node.output) > 3 and bool(node.output[3]) and a.get("qk_matmul_output_mode", 0) == 3
+    need_weights = len(node.output) > 3 and bool(node.output[3]) and a.get("qk_matmul_output_mode", 0) == 3
     options: dict[str, Any] = {
         "heads": a.get("q_num_heads"),
         "kv_heads": a.get("kv_num_heads"),
@@ -30,7 +30,7 @@ def attention(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tenso
         "window": left + 1 if left >= 0 else None,
         "window_after": right if right >= 0 else None,
         "softcap": a.get("softcap", 0.0),
-        "need_weights": wanted,
+        "need_weights": need_weights,
     }
     key_mask = None
     if filled is not None:  # positions count from the end of what is filled
@@ -39,7 +39,7 @@ def attention(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tenso
     result = ops.attention(query, key, value, mask, key_mask, past_key, past_value, **options)
     results = list(result) if isinstance(result, tuple) else [result]
     present: list[Tensor | None] = results[1:3] if past_key is not None else [None, None]
-    return [results[0], *present, results[-1] if wanted else None]
+    return [results[0], *present, results[-1] if need_weights else None]
 
 
 def _positions(queries: int, keys: int, filled: Tensor, options: dict[str, Any]) -> Tensor | None:

@@ -81,10 +81,10 @@ def _reduction(call: Callable[..., Any], needs_no_elements: bool = True) -> Call
 
     def run(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
         x = inputs[0]
-        given = numbers(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else list(a.get("axes", ()))
-        if not given and a.get("noop_with_empty_axes", 0):
+        listed = numbers(inputs[1]) if len(inputs) > 1 and inputs[1] is not None else list(a.get("axes", ()))
+        if not listed and a.get("noop_with_empty_axes", 0):
             return [call(x.unsqueeze(0), axis=(0,), keepdims=False)]
-        axes = tuple(axis % x.ndim for axis in given) or tuple(range(x.ndim))
+        axes = tuple(axis % x.ndim for axis in listed) or tuple(range(x.ndim))
         if not needs_no_elements and 0 in x.shape:
             raise Inexpressible("the maximum of nothing")
         return [call(x, axis=axes, keepdims=bool(a.get("keepdims", 1)))]
@@ -108,8 +108,8 @@ def _arg(call: Callable[..., Tensor]) -> Call:
     def run(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
         (x,), axis = inputs, a.get("axis", 0)
         last = bool(a.get("select_last_index", 0))
-        found = call(x.flip(axis) if last else x, axis, bool(a.get("keepdims", 1)))
-        return [x.shape[axis] - 1 - found if last else found]
+        position = call(x.flip(axis) if last else x, axis, bool(a.get("keepdims", 1)))
+        return [x.shape[axis] - 1 - position if last else position]
 
     return run
 

@@ -176,9 +176,9 @@ def attention(
             if a["softcap"]:
                 score = a["softcap"] * math.tanh(score / a["softcap"])
             visible = True
-            for given in (mask[b, head, i, j], key_mask[b, j]):
-                visible &= bool(given) if given.dtype == bool else bool(given > -np.inf)
-                score += 0.0 if given.dtype == bool else float(given)
+            for part in (mask[b, head, i, j], key_mask[b, j]):
+                visible &= bool(part) if part.dtype == bool else bool(part > -np.inf)
+                score += 0.0 if part.dtype == bool else float(part)
             visible &= not a["is_causal"] or j <= i + past
             visible &= a["window"] is None or j > i + past - a["window"]
             visible &= a.get("window_after") is None or j <= i + past + a["window_after"]
@@ -226,10 +226,10 @@ def to_type(v: Array, dtype: DType) -> Array:
 
 def first_maximum(v: Array, axis: int, keepdims: bool) -> Array:
     rows = np.moveaxis(v, axis, -1)
-    found = np.zeros(rows.shape[:-1], np.int64)
+    positions = np.zeros(rows.shape[:-1], np.int64)
     for at in np.ndindex(*rows.shape[:-1]):
-        found[at] = list(rows[at]).index(max(rows[at]))
-    return np.expand_dims(found, axis) if keepdims else found
+        positions[at] = list(rows[at]).index(max(rows[at]))
+    return np.expand_dims(positions, axis) if keepdims else positions
 
 
 def write_at(buffer: Array, new: Array, starts: Array, *, axis: int) -> Array:
@@ -267,9 +267,9 @@ def buffered_attention(
     for n, start in enumerate(starts):
         seen = None if mask is None else np.broadcast_to(mask, (len(starts), *mask.shape[1:]))[n : n + 1]
         seen = None if seen is None else seen[..., : start + q.shape[-2]]
-        given = [t[n : n + 1] for t in (q, k, v)]
+        operands = [t[n : n + 1] for t in (q, k, v)]
         past = [t[n : n + 1, :, :start] for t in (k_buffer, v_buffer)]
-        rows.append(attention(*given, seen, None, *past, sinks, **{"need_weights": False, "dropout_p": 0.0, **a})[0])
+        rows.append(attention(*operands, seen, None, *past, sinks, **{"need_weights": False, "dropout_p": 0.0, **a})[0])
     return (np.concatenate(rows) if rows else np.zeros(q.shape), *buffers)
 
 

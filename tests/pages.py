@@ -43,25 +43,25 @@ class Block(NamedTuple):
 def blocks(page: Path) -> list[Block]:
     """The blocks of a page, in order; a block that runs has the text block after it as its output."""
     text = page.read_text(encoding="utf-8")
-    found: list[Block] = []
+    code_blocks: list[Block] = []
     end = 0
     for match in re.finditer(r"^```(\S*)(?: title=\"(.*?)\")?\n(.*?)^```$", text, re.M | re.S):
         follows = not text[end : match.start()].strip()
-        if match[1] == "text" and follows and found and found[-1].language in RUNS:
-            found[-1] = found[-1]._replace(printed=match[3])
-        found.append(Block(match[1], text[: match.start()].count("\n") + 1, match[3], title=match[2] or ""))
+        if match[1] == "text" and follows and code_blocks and code_blocks[-1].language in RUNS:
+            code_blocks[-1] = code_blocks[-1]._replace(printed=match[3])
+        code_blocks.append(Block(match[1], text[: match.start()].count("\n") + 1, match[3], title=match[2] or ""))
         end = match.end()
-    return found
+    return code_blocks
 
 
 def pattern(expected: str) -> re.Pattern[str]:
     """The pattern that an output must match."""
-    made, end = [], 0
+    pieces, end = [], 0
     expected = _lines(expected)
     for match in _VARIES.finditer(expected):
-        made += [re.escape(expected[end : match.start()]), _PATTERNS[match.lastgroup or ""]]
+        pieces += [re.escape(expected[end : match.start()]), _PATTERNS[match.lastgroup or ""]]
         end = match.end()
-    return re.compile("".join([*made, re.escape(expected[end:])]))
+    return re.compile("".join([*pieces, re.escape(expected[end:])]))
 
 
 def difference(expected: str, printed: str) -> str:

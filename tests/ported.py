@@ -38,16 +38,16 @@ WHOLE, FLAGS = {"ids": (0, 3), "whole": (-5, 6)}, {"mask"}
 def inputs() -> dict[str, np.ndarray[Any, Any]]:
     """Small reproducible inputs."""
     generator = np.random.default_rng(13)
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, spec in SPECS.items():
         shape = tuple(SIZES.get(size, size) for size in spec)
         if name in WHOLE:
-            found[name] = generator.integers(*WHOLE[name], shape)
+            arrays[name] = generator.integers(*WHOLE[name], shape)
         elif name in FLAGS:
-            found[name] = generator.random(shape) < 0.4
+            arrays[name] = generator.random(shape) < 0.4
         else:
-            found[name] = generator.standard_normal(shape).astype(np.float32)
-    return found
+            arrays[name] = generator.standard_normal(shape).astype(np.float32)
+    return arrays
 
 
 Line = Callable[..., Any]  # (t, F, nn, *tensors) to a tensor or several
@@ -621,7 +621,7 @@ def changed(x: Any, index: Any, value: Any) -> Any:
 @cache  # modules draw their first weights, so they are made before a trace
 def weights_in_two_parts(t: Any) -> list[Any]:
     """Convolutions by both of torch's functions, over two axes, with other weights under torch's state keys."""
-    found = []
+    modules = []
     for norm, names in (
         (t.nn.utils.weight_norm, ["weight_g", "weight_v"]),
         (t.nn.utils.parametrizations.weight_norm, [f"parametrizations.weight.original{part}" for part in (0, 1)]),
@@ -632,8 +632,8 @@ def weights_in_two_parts(t: Any) -> list[Any]:
             assert sorted(state) == sorted(["bias", *names])
             numbers = {name: 0.3 + np.arange(state[name].numel()).reshape(state[name].shape) % 7 for name in state}
             module.load_state_dict({name: t.tensor(array) for name, array in numbers.items()})
-            found.append(module)
-    return found
+            modules.append(module)
+    return modules
 
 
 def doubled(t: Any) -> Any:

@@ -247,14 +247,14 @@ def tiny(options: Mapping[str, Any]) -> dict[str, Any]:
     """The same options with the sizes of a tiny model, where they say them or need them."""
     kind = options.get("model_type")
     sizes = SIZES.get(str(kind), DECODER)
-    made = {name: value for name, value in options.items() if name not in _UNTOLD} | {
+    small_options = {name: value for name, value in options.items() if name not in _UNTOLD} | {
         name: (options.get(name) or {}) | size if isinstance(size, dict) else size for name, size in sizes.items()
     }
     heads = options.get("num_attention_heads", 32)
     if "num_key_value_heads" in sizes and options.get("num_key_value_heads", 8) in (heads, None):
-        made["num_key_value_heads"] = options["num_key_value_heads"] and 4  # as many as heads, or null
+        small_options["num_key_value_heads"] = options["num_key_value_heads"] and 4  # as many as heads, or null
     if "num_key_value_heads" in sizes and options.get("num_key_value_heads") == 1:
-        made["num_key_value_heads"] = 1
+        small_options["num_key_value_heads"] = 1
     small = {"head_dim": 16, "sliding_window": 3, "query_pre_attn_scalar": 16, "local_attention": 4}
     small |= {"attention_head_size": 8, "pooler_hidden_size": 32, "pad_token_id": 1, "eos_token_id": 2}
     small |= {"decoder_start_token_id": 2, "decoder_vocab_size": 64, "num_decoder_layers": 2, "cls_token_id": 3}
@@ -264,44 +264,44 @@ def tiny(options: Mapping[str, Any]) -> dict[str, Any]:
     small |= {"num_kv_heads": 2, "num_feat_extract_layers": 2, "out_features": ["stage2"], "out_indices": [2]}
     small |= {"n_group": min(options.get("n_group") or 1, 2), "topk_group": 1}
     small |= {"stage_names": ["stem", "stage1", "stage2"]}
-    made |= {name: size for name, size in small.items() if options.get(name) is not None and name not in sizes}
+    small_options |= {name: size for name, size in small.items() if options.get(name) is not None and name not in sizes}
     for name in ("text_config_dict", "vision_config_dict"):
         if options.get(name) is not None:
-            made[name] = {**options[name], **_TOWERS[name.removesuffix("_dict")]}
+            small_options[name] = {**options[name], **_TOWERS[name.removesuffix("_dict")]}
     aliases = {"num_hidden_layers": 2, "n_ctx": 64, "hidden_size": 32, "num_layers": 2}
-    made |= {name: size for name, size in aliases.items() if name in options and name not in sizes}
+    small_options |= {name: size for name, size in aliases.items() if name in options and name not in sizes}
     for name in ("layer_types", "no_rope_layers", "mlp_only_layers"):
         if options.get(name):
-            made[name] = [options[name][0], options[name][-1]] if name != "mlp_only_layers" else [0]
+            small_options[name] = [options[name][0], options[name][-1]] if name != "mlp_only_layers" else [0]
     for name in ("rope_scaling", "rope_parameters"):
         if isinstance(options.get(name), dict):
-            made[name] = _tiny_rope(options[name], made)
-    return made
+            small_options[name] = _tiny_rope(options[name], small_options)
+    return small_options
 
 
-def _tiny_rope(rope: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
+def _tiny_rope(rope: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Rotary parameters for few positions and narrow heads."""
-    found: dict[str, Any] = {}
-    width = made.get("head_dim", 8)
-    rotated = int(width * made.get("partial_rotary_factor", 1.0)) // 2
+    small_rope: dict[str, Any] = {}
+    width = config.get("head_dim", 8)
+    rotated = int(width * config.get("partial_rotary_factor", 1.0)) // 2
     for name, value in rope.items():
         if isinstance(value, dict):
-            found[name] = _tiny_rope(value, made)
+            small_rope[name] = _tiny_rope(value, config)
         elif name in ("long_factor", "short_factor"):
-            found[name] = value[:rotated]
+            small_rope[name] = value[:rotated]
         else:
-            found[name] = 32 if name == "original_max_position_embeddings" else value
-    return found
+            small_rope[name] = 32 if name == "original_max_position_embeddings" else value
+    return small_rope
 
 
 def weights_of(shapes: Shapes) -> dict[str, Array]:
     """Random weights of these names and shapes, the same everywhere: those of norms are near 1."""
-    made = {}
+    weights = {}
     for name, shape in shapes.items():
         noise = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
         around = 1.0 if name.endswith(("weight", "running_var")) and len(shape) == 1 else 0.0
-        made[name] = np.asarray(around + noise * (0.1 if len(shape) < 2 else 0.25), np.float32)
-    return made
+        weights[name] = np.asarray(around + noise * (0.1 if len(shape) < 2 else 0.25), np.float32)
+    return weights
 
 
 def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:

@@ -636,14 +636,14 @@ SAMPLES: list[Sample] = [
     *[
         sample(
             ops.buffered_attention,
-            *given,
+            *operands,
             ref=buffered_attention,
             carriers=(x(S),),
             empty=False,
             label=label,
             **attributes,
         )
-        for label, given, attributes in (
+        for label, operands, attributes in (
             ("", _B, {}),
             ("all of it, softcap", _B, {"is_causal": False, "softcap": 5.0}),
             ("window", _B, {"window": 2, "scale": 0.3}),
@@ -695,8 +695,8 @@ SAMPLES: list[Sample] = [
     ],
     # Weights and inputs in 8 bits
     *[
-        sample(op, given, signed(6, 16), scale(6), *more, ref=ref, dtypes=(float32,), empty=False)
-        for op, ref, given, more in (
+        sample(op, operand, signed(6, 16), scale(6), *more, ref=ref, dtypes=(float32,), empty=False)
+        for op, ref, operand, more in (
             (ops.int8_linear_dynamic, int8_linear_dynamic, x(N, L, 16), ()),
             (ops.int8_linear_rows, int8_linear_rows, x(N, L, 16), ()),
             (ops.int8_linear_static, int8_linear_static, x(N, L, 16), (scale(), codes())),

@@ -161,27 +161,27 @@ def namesakes() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def signature(thing: Callable[..., Any], function: bool = False) -> list[Parameter]:
     """The parameters of a function, or of a class as it is called; the tensor is one if a method is a function."""
-    found = []
+    parameters = []
     for p in inspect.signature(thing).parameters.values():
         if (function or p.name != "self") and p.kind is not p.VAR_KEYWORD:
             default = None if p.default is p.empty else getattr(p.default, "__name__", None) or str(p.default)
-            found.append(Parameter(p.name, p.kind is not p.KEYWORD_ONLY, default))
-    return found
+            parameters.append(Parameter(p.name, p.kind is not p.KEYWORD_ONLY, default))
+    return parameters
 
 
 def differences(ours: list[Parameter], theirs: list[Parameter]) -> list[str]:
     """The differences that would make a port silently wrong."""
-    found = []
+    reasons = []
     known = {name: p for p in theirs for name in (p.name, *BY_PLACE.get(p.name, ()))}
     places = [p for p in theirs if p.positional]
     for mine, other in zip([p for p in ours if p.positional], places, strict=False):
         if mine.name not in (other.name, *BY_PLACE.get(other.name, ())):
-            found.append(f"{mine.name} for {other.name}")
+            reasons.append(f"{mine.name} for {other.name}")
     for mine in ours:
         other_default = known[mine.name].default if mine.name in known else None
         if mine.default is not None and other_default is not None and not _alike(mine, other_default):
-            found.append(f"{mine.name}={mine.default} for {other_default}")
-    return found
+            reasons.append(f"{mine.name}={mine.default} for {other_default}")
+    return reasons
 
 
 def _alike(mine: Parameter, default: str) -> bool:

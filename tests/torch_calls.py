@@ -179,7 +179,7 @@ class Call:
     def model(self) -> Callable[..., Any]:
         """The call as a function of only the tensors."""
         function = FUNCTIONS[self.name] if self.constructor is None else self._module(self.constructor)
-        return lambda *given: function(*filled(self.arguments, given), **filled(self.options, given))
+        return lambda *tensors: function(*filled(self.arguments, tensors), **filled(self.options, tensors))
 
     def _module(self, constructor: Mapping[str, Any]) -> nn.Module:
         module = MODULES[self.name](**constructor)
@@ -187,15 +187,15 @@ class Call:
         return module.eval()
 
 
-def filled(tree: Any, given: Sequence[Any]) -> Any:
+def filled(tree: Any, tensors: Sequence[Any]) -> Any:
     """The tree with each slot replaced by the tensor given for it."""
     if isinstance(tree, Slot):
-        return given[tree.index]
+        return tensors[tree.index]
     if isinstance(tree, slice):
-        return slice(*filled((tree.start, tree.stop, tree.step), given))
+        return slice(*filled((tree.start, tree.stop, tree.step), tensors))
     if isinstance(tree, (tuple, list)):
-        return type(tree)(filled(item, given) for item in tree)
-    return {key: filled(item, given) for key, item in tree.items()} if isinstance(tree, dict) else tree
+        return type(tree)(filled(item, tensors) for item in tree)
+    return {key: filled(item, tensors) for key, item in tree.items()} if isinstance(tree, dict) else tree
 
 
 def encoded(tree: Any) -> Any:
@@ -222,14 +222,14 @@ def decoded(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return tree
     ((kind, content),) = tree.items()
-    made: dict[str, Callable[[Any], Any]] = {
+    constructors: dict[str, Callable[[Any], Any]] = {
         "tensor": Slot,
         "dtype": as_dtype,
         "slice": lambda bounds: slice(*bounds),
         "ellipsis": lambda _: ...,
         "tuple": lambda items: tuple(decoded(item) for item in items),
     }
-    return made[kind](content)
+    return constructors[kind](content)
 
 
 def flat(result: Any) -> list[Array]:

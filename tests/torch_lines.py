@@ -164,13 +164,13 @@ def _special(flat: Array) -> list[tuple[str, Array]]:
     return [("nan", np.isnan(flat)), ("inf", np.isposinf(flat)), ("-inf", np.isneginf(flat))]
 
 
-def difference(found: str, wanted: str) -> str:
+def difference(result: str, expected: str) -> str:
     """How two results differ: "accepted", "refused", "type", "shape" or "value"; empty if they agree."""
-    if found == wanted:
+    if result == expected:
         return ""
-    if REFUSED in (found, wanted):
-        return "accepted" if wanted == REFUSED else "refused"
-    ours, theirs = found.split(" ; "), wanted.split(" ; ")
+    if REFUSED in (result, expected):
+        return "accepted" if expected == REFUSED else "refused"
+    ours, theirs = result.split(" ; "), expected.split(" ; ")
     if len(ours) != len(theirs):
         return "value"
     kinds = [_part_difference(f, w) for f, w in zip(ours, theirs, strict=True)]
@@ -180,10 +180,10 @@ def difference(found: str, wanted: str) -> str:
 _PART = re.compile(r"(\w+)\[([\d,]*)\] (\S+) (\S+) (\S+)(.*)")
 
 
-def _part_difference(found: str, wanted: str) -> str:
-    ours, theirs = _PART.fullmatch(found), _PART.fullmatch(wanted)
+def _part_difference(result: str, expected: str) -> str:
+    ours, theirs = _PART.fullmatch(result), _PART.fullmatch(expected)
     if ours is None or theirs is None:
-        return "" if found == wanted else "value"
+        return "" if result == expected else "value"
     if ours[1] != theirs[1]:
         return "type"
     if ours[2] != theirs[2]:
