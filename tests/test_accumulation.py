@@ -69,24 +69,24 @@ def test_half_precision_is_rounded_once(name: str, dtype: lucid.DType) -> None:
     sessions = _exported(function, 2, LENGTH, dtype=dtype)
     generator = np.random.default_rng(1)
     for numbers in (np.ones((2, LENGTH)), generator.uniform(0, 2, (2, LENGTH)), generator.normal(1, 3, (2, LENGTH))):
-        given = numbers.astype(dtype.numpy)
-        want = reference(given.astype(np.float64))
+        x = numbers.astype(dtype.numpy)
+        want = reference(x.astype(np.float64))
         units = UNITS[str(dtype)] / 2
-        for where, run in {"eager": lambda given: function(Tensor(given)), **sessions}.items():
-            found = np.asarray(run(given).numpy(), np.float64)
-            np.testing.assert_allclose(found, want, rtol=units, atol=units, err_msg=f"{name}, {where}")
+        for where, run in {"eager": lambda x: function(Tensor(x)), **sessions}.items():
+            got = np.asarray(run(x).numpy(), np.float64)
+            np.testing.assert_allclose(got, want, rtol=units, atol=units, err_msg=f"{name}, {where}")
 
 
 def test_log_softmax_of_more_classes_than_float16_counts() -> None:
-    found = ops.log_softmax(Tensor(np.zeros(70000, np.float16))).numpy()
-    assert abs(float(found[0]) + np.log(70000)) < 0.01
+    log_probabilities = ops.log_softmax(Tensor(np.zeros(70000, np.float16))).numpy()
+    assert abs(float(log_probabilities[0]) + np.log(70000)) < 0.01
 
 
 def test_running_sums_of_float32_do_not_drift() -> None:
-    given = np.full((1, 200_000), 0.1, np.float32)
-    want = np.cumsum(given, axis=1, dtype=np.float64)
+    tenths = np.full((1, 200_000), 0.1, np.float32)
+    want = np.cumsum(tenths, axis=1, dtype=np.float64)
     sessions = _exported(lambda x: ops.cumsum(x, axis=1), 1, "L", dtype=float32)
-    for got in (ops.cumsum(Tensor(given), axis=1), *(session(given) for session in sessions.values())):
+    for got in (ops.cumsum(Tensor(tenths), axis=1), *(session(tenths) for session in sessions.values())):
         np.testing.assert_allclose(got.numpy(), want, rtol=2**-23)
 
 
@@ -106,9 +106,9 @@ def test_integers_are_counted_in_int64(name: str, dtype: lucid.DType) -> None:
     sessions = _exported(function, "N", 7, 5, dtype=dtype)
     for size in (3, 1, 40):
         low, high = (0, 2) if dtype == bool_ else (np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max)
-        given = np.random.default_rng(size).integers(low, high, (size, 7, 5)).astype(dtype.numpy)
-        want = np.asarray(reference(given))
-        for got in (function(Tensor(given)), *(session(given) for session in sessions.values())):
+        integers = np.random.default_rng(size).integers(low, high, (size, 7, 5)).astype(dtype.numpy)
+        want = np.asarray(reference(integers))
+        for got in (function(Tensor(integers)), *(session(integers) for session in sessions.values())):
             assert got.dtype == int64
             assert np.array_equal(got.numpy(), want), name
 
@@ -173,5 +173,5 @@ def test_integers_are_divided_rightly_at_the_ends_of_their_type(dtype: str, targ
     x = np.array([ends.min, ends.min + 1, -1 if ends.min else 1, 0, 7, ends.max - 1, ends.max], dtype)
     y = np.array([2, 3, 7, ends.max] + ([-2, -3, ends.min] if ends.min else []), dtype)
     model = lucid.export.to_onnx(lambda x, y: x[:, None] // y, x, y, target=target)
-    found = lucid.runtime.Session(model).run({"x": x, "y": y})["output"]
-    np.testing.assert_array_equal(found, x[:, None] // y)
+    quotients = lucid.runtime.Session(model).run({"x": x, "y": y})["output"]
+    np.testing.assert_array_equal(quotients, x[:, None] // y)

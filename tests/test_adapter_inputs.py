@@ -1,4 +1,4 @@
-"""Adapters kept apart: one file gives with each adapter what the model with that adapter merged gives."""
+"""Adapters as inputs: with each adapter, one file computes what the model with that adapter merged computes."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def output(session: Session, adapter: Path | None = None, **more: Any) -> Any:
 
 
 def merged(base: Path, adapters: Any) -> Any:
-    found = lucid.models.load(base, adapters=adapters)(lucid.tensor(IDS))
-    return (found if isinstance(found, lucid.Tensor) else found[0]).numpy()
+    output = lucid.models.load(base, adapters=adapters)(lucid.tensor(IDS))
+    return (output if isinstance(output, lucid.Tensor) else output[0]).numpy()
 
 
 def test_one_file_serves_a_model_and_its_adapters(tmp_path: Path) -> None:
@@ -66,12 +66,12 @@ def test_a_and_b_are_inputs_with_defaults_and_the_others_stay_as_they_are(tmp_pa
     a, b = numbers(24, 5), numbers(5, 16)
     sizes = {name: [5 if size == "rank" else size for size in shape] for name, (_, shape) in session.optional.items()}
     zeros = {name: np.zeros(shape, np.float32) for name, shape in sizes.items()}
-    given = {**zeros, f"{layers[0]}.lora_A.weight": a, f"{layers[0]}.lora_B.weight": b}
+    weights = {**zeros, f"{layers[0]}.lora_A.weight": a, f"{layers[0]}.lora_B.weight": b}
     tensors = {f"{layers[0]}.lora_A.weight": a.T.copy(), f"{layers[0]}.lora_B.weight": b.T.copy()}
     adapter = write(tmp_path / "a", tensors, r=5, lora_alpha=5)
-    np.testing.assert_allclose(output(session, **given), merged(LLAMA, adapter), atol=2e-5)
+    np.testing.assert_allclose(output(session, **weights), merged(LLAMA, adapter), atol=2e-5)
     with pytest.raises(ValueError, match=r"has size 5 at axis 0, expected rank = 4, as in"):
-        output(session, **{**given, f"{layers[0]}.lora_A.weight": numbers(24, 4)})
+        output(session, **{**weights, f"{layers[0]}.lora_A.weight": numbers(24, 4)})
 
 
 @pytest.mark.parametrize("options", [{}, {"cache": "growing"}, {"cache": "fixed", "capacity": 9}])
@@ -123,8 +123,8 @@ def test_a_table_that_is_saved_with_its_adapter_replaces_nothing(tmp_path: Path)
     adapter = write(tmp_path / "a", {**tensors, f"{table}.base_layer.weight": np.asarray(stored)})
     model = with_adapter_inputs(lucid.models.load(source), adapter)
     write_adapter(model, adapter, tmp_path / "a.onnx_adapter")
-    found = output(exported(model, tmp_path / "model.onnx"), tmp_path / "a.onnx_adapter")
-    np.testing.assert_allclose(found, merged(source, adapter), atol=5e-5)
+    logits = output(exported(model, tmp_path / "model.onnx"), tmp_path / "a.onnx_adapter")
+    np.testing.assert_allclose(logits, merged(source, adapter), atol=5e-5)
     changed = write(tmp_path / "b", {**tensors, f"{table}.base_layer.weight": np.asarray(stored) + 1})
     with pytest.raises(lucid.WeightsError, match="has a weight in the place of 'embeddings.word_embeddings.weight'"):
         with_adapter_inputs(lucid.models.load(source), changed)
@@ -133,8 +133,8 @@ def test_a_table_that_is_saved_with_its_adapter_replaces_nothing(tmp_path: Path)
 def test_a_weight_multiplies_what_an_adapter_adds(tmp_path: Path) -> None:
     model = with_adapter_inputs(lucid.models.load(LLAMA), {FOLDER / "one_layer": 0.5})
     write_adapter(model, FOLDER / "one_layer", tmp_path / "a.onnx_adapter")
-    found = output(exported(model, tmp_path / "model.onnx"), tmp_path / "a.onnx_adapter")
-    np.testing.assert_allclose(found, merged(LLAMA, {FOLDER / "one_layer": 0.5}), atol=2e-5)
+    logits = output(exported(model, tmp_path / "model.onnx"), tmp_path / "a.onnx_adapter")
+    np.testing.assert_allclose(logits, merged(LLAMA, {FOLDER / "one_layer": 0.5}), atol=2e-5)
 
 
 @pytest.mark.parametrize("cache", ["growing", "fixed"])
@@ -189,9 +189,9 @@ def test_an_engine_keeps_what_it_has_read_for_the_adapter_that_read_it(tmp_path:
 def test_exported_folders_are_asked_and_served_with_an_adapter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, adapter, made = checkpoint(tmp_path / "source"), FOLDER / "patterns", tmp_path / "made"
+    source, adapter, folder = checkpoint(tmp_path / "source"), FOLDER / "patterns", tmp_path / "made"
     model: Any = with_adapter_inputs(lucid.models.load(source), adapter)
-    write_folder(model, source, made, layout="onnxruntime", check=False)
+    write_folder(model, source, folder, layout="onnxruntime", check=False)
 
     def answer(path: Path, *adapters: str) -> str:
         options = [text for each in adapters for text in ("--adapter", each)]
@@ -199,21 +199,21 @@ def test_exported_folders_are_asked_and_served_with_an_adapter(
         printed = capsys.readouterr()
         return str(json.loads(printed.out)["ids"]) if code == 0 else printed.err
 
-    expected, file = answer(source, str(adapter)), str(made / "patterns.onnx_adapter")
-    assert answer(made, file) == expected != answer(made)
-    assert "is an exported model, into which no adapter is merged; give one file" in answer(made, str(adapter))
+    expected, file = answer(source, str(adapter)), str(folder / "patterns.onnx_adapter")
+    assert answer(folder, file) == expected != answer(folder)
+    assert "is an exported model, into which no adapter is merged; give one file" in answer(folder, str(adapter))
     (tmp_path / "rows.csv").write_text("text\nab\n")
-    for name, given in (("with", ["--adapter", file]), ("without", [])):
-        options = ["-n", "6", "-o", tmp_path / name, *given]
-        assert in_process(["map", made, tmp_path / "rows.csv", *options], monkeypatch) == 0
+    for name, adapter_options in (("with", ["--adapter", file]), ("without", [])):
+        options = ["-n", "6", "-o", tmp_path / name, *adapter_options]
+        assert in_process(["map", folder, tmp_path / "rows.csv", *options], monkeypatch) == 0
     capsys.readouterr()
     rows = [pq.read_table(tmp_path / name)["answer"].to_pylist() for name in ("with", "without")]
-    words = lucid.generation.chat.load_tokenizer(made)
+    words = lucid.generation.chat.load_tokenizer(folder)
     assert rows[0] == [words.decode(json.loads(expected))] != rows[1]
     message = {"model": "made", "messages": [{"role": "user", "content": "ab"}], "max_tokens": 6, "temperature": 0}
     replies: list[Any] = []
-    for given in (file, None):
-        with served(made, adapter=given) as server:
+    for adapter_file in (file, None):
+        with served(folder, adapter=adapter_file) as server:
             replies.append(server.ask("POST", "/v1/chat/completions", message).json["choices"])
     assert replies[0] != replies[1]
 
@@ -228,17 +228,17 @@ def test_half_precision_and_compiled_models_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("adapter", "said"),
+    ("adapter", "message"),
     [
         ("dora", "has DoRA's lengths of rows, which can only be merged"),
         ("saved", "has a weight in the place of 'lm_head.weight', which can only be merged"),
         ("whisper", "is no layer of this Llama that takes adapters when it runs"),
     ],
 )
-def test_what_can_only_be_merged_is_refused(adapter: str, said: str) -> None:
+def test_what_can_only_be_merged_is_refused(adapter: str, message: str) -> None:
     with pytest.raises(lucid.WeightsError) as caught:
         with_adapter_inputs(lucid.models.load(LLAMA), FOLDER / adapter)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_adapters_that_do_not_fit_are_refused(tmp_path: Path) -> None:

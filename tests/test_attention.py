@@ -135,12 +135,12 @@ LAYOUTS = [pytest.param(False, id="4-D"), pytest.param(True, id="packed")]
 
 def arrays_of(case: Case, n: int, l: int, s: int, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng([seed, n, l, s])
-    made = {
+    drawn = {
         "query": rng.standard_normal((n, H, l, D)),
         "key": rng.standard_normal((n, case.kv_heads, s, D)),
         "value": rng.standard_normal((n, case.kv_heads, s, case.value_width)),
     }
-    arrays = {name: array.astype(np.float32) for name, array in made.items()}
+    arrays = {name: array.astype(np.float32) for name, array in drawn.items()}
     return arrays | {name: make(n, l, s, rng) for name, (_, _, make) in case.inputs.items()}
 
 
@@ -350,8 +350,8 @@ def test_heads_of_no_width(packed: bool, past: int, length: int, widths: tuple[i
     seen = np.arange(past + 1, past + length + 1)[:, None]
     mean = np.repeat(value, H // 2, 1).cumsum(2, dtype=np.float64)[:, :, past:] / seen
     np.testing.assert_allclose(output.numpy(), pack(mean) if packed else mean, rtol=0, atol=TOLERANCE)
-    for found, whole in zip(present, (key, value), strict=False):
-        np.testing.assert_array_equal(found.numpy(), whole)
+    for cached, whole in zip(present, (key, value), strict=False):
+        np.testing.assert_array_equal(cached.numpy(), whole)
 
 
 def test_standard_form_refuses_sizes_known_to_be_empty() -> None:
@@ -394,8 +394,8 @@ def test_fully_masked_rows_are_exactly_zero() -> None:
     q = lucid.randn(2, H, 5, D)
     mask = np.ones((5, 5), bool)
     mask[3] = False
-    for given in (mask, np.where(mask, 0, -np.inf).astype(np.float32), np.where(mask, 0, LOWEST).astype(np.float32)):
-        output, weights = ops.attention(q, q, q, lucid.tensor(given), need_weights=True)
+    for variant in (mask, np.where(mask, 0, -np.inf).astype(np.float32), np.where(mask, 0, LOWEST).astype(np.float32)):
+        output, weights = ops.attention(q, q, q, lucid.tensor(variant), need_weights=True)
         assert not output.numpy()[:, :, 3].any()
         assert not weights.numpy()[:, :, 3].any()
 

@@ -192,7 +192,7 @@ def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_short_causal_texts_have_no_bound() -> None:
-    """It reads all operands, and saves nothing where scores are as large as those of trained models."""
+    """A bound reads all operands, and saves nothing where scores are as large as those of trained models."""
     causal, masked, mask_alone = SELF[0], SELF[3], SELF[6]
     for case, length, bounds in (
         (causal, SHORT + 1, 0),
@@ -207,7 +207,7 @@ def test_short_causal_texts_have_no_bound() -> None:
 
 
 def test_layers_share_the_triangle_of_hidden_keys() -> None:
-    """A layer more has nodes of its own for queries, copies of keys and the product alone."""
+    """One more layer adds nodes for its queries, its copies of keys and its product, and no others."""
 
     def model(layers: int) -> Any:
         def stack(x: lucid.Tensor) -> lucid.Tensor:
@@ -235,7 +235,7 @@ FIXED = [
     "case,length,packed,hidden", [parameters(row) for row in covering(FIXED, lambda row: row)], indirect=["hidden"]
 )
 def test_fixed_length(case: Case, length: int, packed: bool, hidden: None) -> None:
-    """600 of one case alone: the reference is slow."""
+    """Length 600 runs in one case only, since the reference is slow."""
     if case is SELF[3]:
         length += SHORT_IF_MASKED  # fewer are not cut
     assert "query blocks" in forms(case, packed, length)
@@ -252,7 +252,7 @@ def test_fixed_length(case: Case, length: int, packed: bool, hidden: None) -> No
 def test_a_mask_that_is_one_for_all_keys(
     shape: tuple[Any, ...], heads: int, options: dict[str, Any], keys: int | str
 ) -> None:
-    """It hides no key alone, but all of a query."""
+    """Such a mask hides all keys from a query, or none."""
     form = "query blocks" if heads == H else "query blocks, in products"
     length, draw = SHORT_IF_NOT_CAUSAL + 1, np.random.default_rng(0)
     masks = lucid.spec(*({"L": length, "N": 1}.get(size, size) for size in shape), dtype=bool)
@@ -292,7 +292,7 @@ def test_few_queries_have_no_blocks() -> None:
 
 @pytest.mark.parametrize("keys", [1, 77, SHORT_IF_NOT_CAUSAL, SHORT_IF_NOT_CAUSAL + 1])
 def test_few_keys_are_not_filled_however_many_queries_there_are(keys: int) -> None:
-    """The bound on them reads all queries, which takes as long as these scores."""
+    """A bound on the scores reads all queries, which takes as long as computing these few scores."""
     specs = [lucid.spec(2, H, 300, D), *[lucid.spec(2, H, keys, D)] * 2, lucid.spec(2, keys, dtype="bool")]
 
     def model(q: lucid.Tensor, k: lucid.Tensor, v: lucid.Tensor, kept: lucid.Tensor) -> lucid.Tensor:
@@ -342,7 +342,7 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_rows")
 @in_pairs(case=SELF[:6], packed=LAYOUTS, hidden=HIDDEN, indirect=["hidden"])
 def test_keys_handed_on(case: Case, packed: bool, hidden: None) -> None:
-    """Two blocks, of which none reads a cache; more, the first of them smaller than the others or not."""
+    """Two blocks, neither of which reads a cache; three blocks, with and without a smaller first one."""
     for length, rows in ((3, [1, 2]), (33, [16, 17]), (77, [25, 26, 26]), (80, [26, 27, 27])):
         assert forms(case, packed, length) == [HANDED_ON]
         exported = export(case, packed, length, 2)
@@ -373,8 +373,8 @@ def test_few_heads_are_products_which_all_threads_share() -> None:
             specs = [lucid.spec(batch, length, count * D)] * 3
         mask = [lucid.spec(batch, length, dtype="bool")] if masked else []
 
-        def model(*given: lucid.Tensor) -> lucid.Tensor:
-            return ops.attention(*given[:3], None, *given[3:], **options)
+        def model(*operands: lucid.Tensor) -> lucid.Tensor:
+            return ops.attention(*operands[:3], None, *operands[3:], **options)
 
         return lucid.export.explain(model, *specs, *mask, target="cpu").attention[0].taken
 
@@ -427,14 +427,14 @@ def test_one_packed_head_is_read_where_it_is(options: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((2, 7, 8), (2, 9, 8), (2, 9, 5))]
     want = ops.attention(*(lucid.tensor(x).astype("float64") for x in arrays), heads=1, **options)
-    found = lucid.runtime.Session(model, threads=2)(*arrays)
-    for got, exact in zip(found, want, strict=True) if options else [(found, want)]:
+    result = lucid.runtime.Session(model, threads=2)(*arrays)
+    for got, exact in zip(result, want, strict=True) if options else [(result, want)]:
         check(got.numpy(), exact.numpy(), "one head")
 
 
 @pytest.fixture
 def all_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heads of any number are few, and so are two queries many."""
+    """Any number of heads counts as few, and two queries count as many."""
     monkeypatch.setattr(thresholds, "FEW_HEADS", 1000)
     for limit in ("SHARED", "SHARED_IF_PACKED", "SHARED_IF_PACKED_AND_CAUSAL"):
         monkeypatch.setattr(thresholds, limit, 0)
@@ -489,7 +489,7 @@ def test_the_whole_contract_in_products(case: Case, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_whole_contract_in_products_if_long(case: Case, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node up to a length, which is one of those below, and products beyond."""
+    """Up to a length, which is one of those below, the node computes attention; beyond it, products do."""
     monkeypatch.setattr(thresholds, "FEW_HEADS", 1000)
     for limit in ("SHARED", "SHARED_IF_PACKED", "SHARED_IF_PACKED_AND_CAUSAL"):
         monkeypatch.setattr(thresholds, limit, 4)
@@ -519,7 +519,7 @@ def test_causal_blocks_of_few_heads_of_any_length_are_products(case: Case, monke
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_whole_contract(case: Case, packed: bool) -> None:
-    """Every case of the contract, in the form that it takes on this target."""
+    """Every case of the contract, each in its form on this target."""
     exported = lucid.export.to_onnx(function_of(case, packed), kwargs=cross_specs(case, packed), target="cpu")
     session = lucid.runtime.Session(exported, threads=1)
     for n, l, s in sizes():
@@ -660,7 +660,7 @@ def test_what_no_tiles_compute_stays_with_the_node() -> None:
 
 @pytest.mark.parametrize("opset", [24, 25])
 def test_queries_of_few_heads_of_which_all_keys_have_the_lowest_number_give_0(opset: int) -> None:
-    """In short texts, too: from opset 25 on onnxruntime 1.32 has no kernel for the node, and its body gives a mean."""
+    """Also in short texts: from opset 25 on, onnxruntime 1.32 has no kernel for the node, and its body gives a mean."""
     specs = [*[lucid.spec("N", 2, "L", 4)] * 3, lucid.spec("L", "L")]
     model = lucid.export.to_onnx(ops.attention, *specs, target=Target("cpu", opset=opset))
     session = lucid.runtime.Session(model, threads=1)
@@ -772,7 +772,7 @@ def test_three_products(length: int) -> None:
 
 
 def test_returned_weights_are_those_of_the_products() -> None:
-    """Of any length too, where onnxruntime's Attention node may write them into memory of another size."""
+    """Also for a dynamic length, where onnxruntime's Attention node may write weights into memory of another size."""
     call = lambda q, k, v: ops.attention(q, k, v, need_weights=True)  # noqa: E731
     specs = [lucid.spec("N", 2, "L", 16)] * 3
     (decision,) = lucid.export.explain(call, *specs, target="cpu").attention
@@ -864,7 +864,7 @@ def test_adversarial_inputs(name: str, fixed: bool, hidden: None) -> None:
 @pytest.mark.usefixtures("few_rows", "hidden")
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_keys_handed_on_give_the_bits_of_copies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So all that is tested of blocks holds for both, numbers that are none included."""
+    """Tests of blocks thus hold for both, including those with NaN and infinity."""
     arrays = [x.astype(np.float32) for x in ADVERSARIES[name](np.random.default_rng(0), 77)]
     session = session_of(SELF[0], 77)
     monkeypatch.setattr(thresholds, "ROWS", thresholds.ROWS_HANDED_ON)
@@ -873,25 +873,25 @@ def test_keys_handed_on_give_the_bits_of_copies(name: str, monkeypatch: pytest.M
     copies = session_of(SELF[0], 77)
     np.testing.assert_array_equal(session(*arrays).numpy(), copies(*arrays).numpy())
     for operand, number in product(range(3), (np.nan, np.inf, -np.inf, 1e20)):
-        given = [x.copy() for x in arrays]
-        given[operand][0, :, 40, 5] = number
-        np.testing.assert_array_equal(session(*given).numpy(), copies(*given).numpy())
+        inputs = [x.copy() for x in arrays]
+        inputs[operand][0, :, 40, 5] = number
+        np.testing.assert_array_equal(session(*inputs).numpy(), copies(*inputs).numpy())
 
 
 @pytest.mark.usefixtures("all_are_few", "hidden")
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_blocks_in_products_are_those_of_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So all that is tested of blocks holds for both, numbers that are none included."""
+    """Tests of blocks thus hold for both, including those with NaN and infinity."""
     arrays = [x.astype(np.float32) for x in ADVERSARIES[name](np.random.default_rng(0), 77)]
     products = session_of(SELF[0], 77)
     monkeypatch.setattr(thresholds, "FEW_HEADS", 0)
     assert forms(SELF[0], False, 77) == ["query blocks"]
     nodes = session_of(SELF[0], 77)
     for operand, number in [(0, 1.0), *product(range(3), (np.nan, np.inf, -np.inf, 1e20))]:
-        given = [x.copy() for x in arrays]
-        given[operand][0, :, 40, 5] = number
-        want = nodes(*given).numpy()
-        np.testing.assert_allclose(products(*given).numpy(), want, rtol=1e-5, atol=1e-6 * np.nanmax(np.abs(arrays[2])))
+        inputs = [x.copy() for x in arrays]
+        inputs[operand][0, :, 40, 5] = number
+        want = nodes(*inputs).numpy()
+        np.testing.assert_allclose(products(*inputs).numpy(), want, rtol=1e-5, atol=1e-6 * np.nanmax(np.abs(arrays[2])))
 
 
 def test_hidden_values_do_not_show() -> None:
@@ -941,7 +941,7 @@ def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float,
 
 @pytest.mark.usefixtures("hidden")
 def test_one_large_hidden_value_beside_nan_does_not_show() -> None:
-    """A maximum ignores NaN, and may ignore the numbers next to it, too."""
+    """A maximum ignores NaN, and may also ignore the numbers next to it."""
     session = session_of(SELF[0], 128)
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 128, D)).astype(np.float32)
     v[:, :, 59, 0], v[:, :, 59, 1] = np.nan, 1e30
@@ -1039,8 +1039,8 @@ def test_lengths_that_are_no_range_are_refused(lengths: Any) -> None:
 
 def test_explain_shows_the_forms_that_a_form_uses_itself() -> None:
     specs = [lucid.spec(1, H, 256, D)] * 3
-    told = str(lucid.export.explain(ops.attention, *specs, kwargs={"is_causal": True, "window": 300}, target="cpu"))
-    lines = [line.strip() for line in told.splitlines() if "attention  " in line or "inside" in line]
+    report = str(lucid.export.explain(ops.attention, *specs, kwargs={"is_causal": True, "window": 300}, target="cpu"))
+    lines = [line.strip() for line in report.splitlines() if "attention  " in line or "inside" in line]
     assert lines[:2] == [
         "attention  window blocks: 20 nodes",
         "inside    query blocks, because 4 blocks of queries compute 62% of the scores at 256, the node all of them",

@@ -35,12 +35,12 @@ def call(options: dict[str, Any], packed: bool) -> Any:
 
 def shapes(masks: dict[str, tuple[Any, ...]], packed: bool, sizes: dict[str, Any]) -> dict[str, tuple[Any, ...]]:
     n, length = sizes["N"], sizes["L"]
-    found: dict[str, tuple[Any, ...]] = {}
+    operands: dict[str, tuple[Any, ...]] = {}
     for name, heads in (("query", HEADS), ("key", KV_HEADS), ("value", KV_HEADS)):
-        found[name] = (n, length, heads * WIDTH) if packed else (n, heads, length, WIDTH)
+        operands[name] = (n, length, heads * WIDTH) if packed else (n, heads, length, WIDTH)
     for name in ("past_key", "past_value"):
-        found[name] = (n, KV_HEADS, sizes["P"], WIDTH)
-    return found | {name: tuple(sizes.get(str(size), size) for size in shape) for name, shape in masks.items()}
+        operands[name] = (n, KV_HEADS, sizes["P"], WIDTH)
+    return operands | {name: tuple(sizes.get(str(size), size) for size in shape) for name, shape in masks.items()}
 
 
 @in_pairs(name=OPTIONS, packed=LAYOUTS, fixed=[True, False])
@@ -55,10 +55,10 @@ def test_heads_of_a_group_are_queries(name: str, packed: bool, fixed: bool) -> N
     session = lucid.runtime.Session(lucid.export.to_onnx(attend, kwargs=kinds, target="cpu"), threads=1)
     rng = np.random.default_rng(0)
     for new in (1,) if fixed else (1, 3):
-        given = shapes(masks, packed, {"N": N, "L": new, "P": PAST, "K": PAST + new})
+        inputs = shapes(masks, packed, {"N": N, "L": new, "P": PAST, "K": PAST + new})
         arrays = {
             x: rng.random(shape) < 0.7 if "mask" in x else rng.standard_normal(shape, np.float32)
-            for x, shape in given.items()
+            for x, shape in inputs.items()
         }
         exact = {x: lucid.tensor(a if "mask" in x else a.astype(np.float64)) for x, a in arrays.items()}
         for got, want in zip(session.run(arrays).values(), attend(**exact), strict=True):

@@ -41,7 +41,9 @@ def held(got: Any, want: Any, dtype: str) -> None:
 
 
 @in_pairs(export=EXPORTS, dtype=HALF, name=OPTIONS, factor=[1.0, 20.0, 60.0])
-def test_is_float32_rounded_once(export: dict[str, Any], dtype: str, name: str, factor: float) -> None:
+def test_the_result_is_that_of_float32_rounded_once(
+    export: dict[str, Any], dtype: str, name: str, factor: float
+) -> None:
     """Also if raw scores exceed 65504, the largest float16: at 60 times unit normal they reach 200,000."""
     arrays = inputs(dtype, factor)
     want = ops.attention(*(x.astype("float64") for x in arrays), **OPTIONS[name]).numpy()

@@ -154,19 +154,19 @@ def held_to_the_contract(call: Any) -> None:
 @pytest.mark.usefixtures("small_tiles")
 @settings(max_examples=some(400), deadline=None, derandomize=True)
 @given(calls())
-def test_is_the_contract_in_any_tiles(call: Any) -> None:
+def test_the_kernel_meets_the_contract_in_any_tiles(call: Any) -> None:
     held_to_the_contract(call)
 
 
 @settings(max_examples=some(60), deadline=None, derandomize=True)
 @given(calls())
-def test_is_the_contract_in_one_piece(call: Any) -> None:
+def test_the_kernel_meets_the_contract_in_one_piece(call: Any) -> None:
     held_to_the_contract(call)
 
 
 @settings(max_examples=some(200), deadline=None, derandomize=True)
 @given(calls(plain=True))
-def test_is_the_contract_at_once(call: Any) -> None:
+def test_the_kernel_meets_the_contract_at_once(call: Any) -> None:
     held_to_the_contract(call)
 
 

@@ -83,8 +83,8 @@ def run(path: str, arrays: Arrays, **attributes: Any) -> np.ndarray:
 def inputs(sizes: tuple[int, int, int], dtype: Any = np.float32, seed: int = 0) -> Arrays:
     n, l, s = sizes
     rng = np.random.default_rng([seed, l, s])
-    made = {"query": (n, H, l, D), "key": (n, H, s, D), "value": (n, H, s, D)}
-    return {name: rng.standard_normal(shape).astype(dtype) for name, shape in made.items()}
+    shapes = {"query": (n, H, l, D), "key": (n, H, s, D), "value": (n, H, s, D)}
+    return {name: rng.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
 
 
 def expected(arrays: Arrays, **attributes: Any) -> np.ndarray:
@@ -175,7 +175,7 @@ class Two:
         return " ".join([*names, *map(str, self.attributes)])
 
     def features(self) -> tuple[Any, ...]:
-        """What the paths may treat in another way."""
+        """A name for what the paths may treat differently."""
         return self.dtype, self.mask, self.key_mask, self.excluded, *self.attributes
 
     def arrays(self, sizes: tuple[int, int, int]) -> Arrays:
@@ -188,8 +188,8 @@ class Two:
             if np.dtype(dtype) == np.bool_:
                 arrays[name] = ~hidden
             else:
-                given = self.excluded[i]
-                value = lowest(dtype) if given is None else given
+                fill = self.excluded[i]
+                value = lowest(dtype) if fill is None else fill
                 added = np.random.default_rng([7, i]).standard_normal(hidden.shape)
                 arrays[name] = np.where(hidden, value, added).astype(dtype)
         return arrays
@@ -333,11 +333,11 @@ def hidden_by_a_mask(number: float, hide: str) -> list[tuple[Arrays, np.ndarray]
         seen = np.ones((l, s), bool)
         seen[:, 3:] = False  # whole blocks of keys
         seen[1] = False
-        given = {"mask": seen}
+        attention_mask = {"mask": seen}
         if hide != "bool":
-            given["mask"] = np.where(seen, 0, LEAST if hide == "finfo.min" else -np.inf).astype(np.float32)
+            attention_mask["mask"] = np.where(seen, 0, LEAST if hide == "finfo.min" else -np.inf).astype(np.float32)
         for where in ("query", "key", "value"):
-            for masks in (given, {"key_mask": np.tile(seen[0], (n, 1))}):
+            for masks in (attention_mask, {"key_mask": np.tile(seen[0], (n, 1))}):
                 arrays = inputs(sizes) | masks
                 arrays[where][0, :, 3, 1] = number
                 cases.append((arrays, expected(arrays)))

@@ -98,17 +98,17 @@ def form(*of: Any, **options: Any) -> str:
 def test_a_causal_text_of_a_known_length_is_cut_into_blocks_of_queries() -> None:
     assert form(t.SHORT, is_causal=True) == NODE
     for length in (t.SHORT + 1, 512, t.HANDED_ON_ABOVE, 5000):
-        found = chosen(length, is_causal=True)
-        assert found.form == BLOCKS and sum(found.rows) == length
-        assert found.limit is None and found.fill == (length > t.UNBOUNDED)
+        plan = chosen(length, is_causal=True)
+        assert plan.form == BLOCKS and sum(plan.rows) == length
+        assert plan.limit is None and plan.fill == (length > t.UNBOUNDED)
     assert chosen(512, is_causal=True).rows == (64,) * 8
     assert chosen(130, is_causal=True).rows == (42, 44, 44)
 
 
 def test_blocks_of_long_texts_hand_their_keys_on() -> None:
     for length, rows in ((t.HANDED_ON_ABOVE + 1, 128), (2048, 128), (4096, 256)):
-        found = chosen(length, is_causal=True)
-        assert found.form == HANDED_ON and max(found.rows) <= rows
+        plan = chosen(length, is_causal=True)
+        assert plan.form == HANDED_ON and max(plan.rows) <= rows
     assert form(4096, is_causal=True, kv_heads=4) == form(4097, is_causal=True) == BLOCKS
     assert form(2048, is_causal=True, softcap=2.0) == BLOCKS
 
@@ -123,9 +123,9 @@ def test_masks_alone_are_filled_in_one_block_of_many_queries_and_keys() -> None:
 
 
 def test_a_causal_text_of_any_length_is_one_loop_over_blocks_where_it_is_long() -> None:
-    found = chosen("L", is_causal=True)
-    assert (found.form, found.limit, found.short) == (BLOCKS, t.WHOLE, NODE)
-    assert found.rows == () and not found.fill and found.each == NODE
+    plan = chosen("L", is_causal=True)
+    assert (plan.form, plan.limit, plan.short) == (BLOCKS, t.WHOLE, NODE)
+    assert plan.rows == () and not plan.fill and plan.each == NODE
     capped = chosen("L", is_causal=True, softcap=2.0)
     assert (capped.limit, capped.short, capped.each) == (t.WHOLE_IF_CAPPED, CAPPED, CAPPED)
     assert chosen("L", 1, is_causal=True).each == SHARED
@@ -137,8 +137,8 @@ def test_nothing_masked_is_computed_in_tiles_where_a_text_is_long() -> None:
     assert form(t.TILED - 1, packed=True) == NODE
     assert form(t.TILED_IF_SPLIT - 1) == THREE_PRODUCTS
     for packed, least, short in ((True, t.TILED, NODE), (False, t.TILED_IF_SPLIT, THREE_PRODUCTS)):
-        found = chosen("L", packed=packed)
-        assert (found.form, found.limit, found.short) == (TILES_IF_LONG, least - 1, short)
+        plan = chosen("L", packed=packed)
+        assert (plan.form, plan.limit, plan.short) == (TILES_IF_LONG, least - 1, short)
 
 
 def test_the_weights_are_those_of_three_products() -> None:
@@ -151,8 +151,8 @@ def test_few_heads_are_products_which_all_threads_share() -> None:
     assert form(t.SHARED, t.FEW_HEADS + 1, key_mask=True) == form(t.SHARED - 1, 3, key_mask=True) == NODE
     assert form(t.SHORT_IF_MASKED, 3, key_mask=True, is_causal=True) == SHARED
     assert form(t.SHARED, 3, is_causal=True) == form(300, 1, key_mask=True) == IN_PRODUCTS
-    found = chosen("L", 3, key_mask=True)
-    assert (found.form, found.limit, found.short) == (SHARED_IF_LONG, t.SHARED - 1, NODE)
+    plan = chosen("L", 3, key_mask=True)
+    assert (plan.form, plan.limit, plan.short) == (SHARED_IF_LONG, t.SHARED - 1, NODE)
     assert form(t.SHARED, 1, key_mask=True, batch="N") == SHARED, "N may be 1"
     assert form(t.SHARED, 1, key_mask=True, batch="8*N") == NODE
 
@@ -168,8 +168,8 @@ def test_a_window_is_cut_into_blocks_that_read_the_keys_near_them() -> None:
     narrow = chosen(2048, window=41, window_after=9)
     assert (narrow.form, narrow.rows, narrow.limit) == (WINDOWS, (t.NARROW.rows,), None)
     assert chosen(2048, window=t.REACH + 1, is_causal=True).rows == (t.WIDE.rows,)
-    found = chosen("L", window=41, is_causal=True)
-    assert (found.limit, found.short) == (int(t.NARROW.short * (t.NARROW.rows + 40)), NODE)
+    plan = chosen("L", window=41, is_causal=True)
+    assert (plan.limit, plan.short) == (int(t.NARROW.short * (t.NARROW.rows + 40)), NODE)
     assert chosen("L", window=41, is_causal=True, softcap=2.0).short == CAPPED
     assert chosen(140, window=140, is_causal=True).rows == ()  # it hides nothing
     assert form(200, window=140, is_causal=True) == form("L", window=9) == NODE
@@ -177,16 +177,16 @@ def test_a_window_is_cut_into_blocks_that_read_the_keys_near_them() -> None:
 
 def test_a_step_over_a_cache_reads_each_key_head_once() -> None:
     assert chosen(1, kv_heads=4, past=True, is_causal=True).limit is None
-    found = chosen("L", kv_heads=4, past=True, is_causal=True)
-    assert (found.form, found.limit) == (GROUPS, 1)
+    plan = chosen("L", kv_heads=4, past=True, is_causal=True)
+    assert (plan.form, plan.limit) == (GROUPS, 1)
     assert form(5, kv_heads=4, past=True) == form(1, past=True) == NODE
 
 
 def test_expected_lengths_leave_out_what_only_others_need() -> None:
     short, long = (Limits(Target("cpu", lengths=lengths)) for lengths in ((1, t.WHOLE), (t.WHOLE + 1, 9000)))
     assert form("L", is_causal=True, limits=short) == NODE
-    found = chosen("L", is_causal=True, limits=long)
-    assert found.short == "" and "up to" not in found.note
+    plan = chosen("L", is_causal=True, limits=long)
+    assert plan.short == "" and "up to" not in plan.note
 
 
 def test_who_insists_gets_what_is_slower() -> None:
@@ -205,8 +205,8 @@ def test_what_a_form_does_not_take_is_left_to_the_next() -> None:
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_more_queries_never_take_a_form_for_fewer(is_causal: bool) -> None:
     """In the order of lengths the forms change at most three times, and never back."""
-    found = [form(length, is_causal=is_causal) for length in range(1, 4097, 7)]
-    assert sum(a != b for a, b in pairwise(found)) == len(set(found)) - 1 <= 3
+    forms = [form(length, is_causal=is_causal) for length in range(1, 4097, 7)]
+    assert sum(a != b for a, b in pairwise(forms)) == len(set(forms)) - 1 <= 3
 
 
 def test_each_plan_says_why() -> None:

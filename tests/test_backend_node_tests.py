@@ -51,12 +51,12 @@ def cases_of(op: str) -> list[Any]:
     return [case for case, node in own if len(node) == 1 and node[0].op_type == op]
 
 
-def assert_close(found: Array, want: Array, case: Any) -> None:
-    assert found.shape == want.shape, case.name
-    assert found.dtype == want.dtype, case.name
+def assert_close(got: Array, want: Array, case: Any) -> None:
+    assert got.shape == want.shape, case.name
+    assert got.dtype == want.dtype, case.name
     half = HALF.get(str(want.dtype), 0.0)
     tolerance = {"rtol": max(case.rtol, half), "atol": max(case.atol, 1e-6, half)}
-    np.testing.assert_allclose(found.astype(np.float64), want.astype(np.float64), **tolerance, err_msg=case.name)
+    np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), **tolerance, err_msg=case.name)
 
 
 def array_of(value: Any) -> Array:
@@ -65,9 +65,9 @@ def array_of(value: Any) -> Array:
 
 
 def tensors(node: onnx.NodeProto, arrays: list[Any]) -> list[Tensor | None]:
-    given = dict(zip([name for name in node.input if name], arrays, strict=True))
+    by_name = dict(zip([name for name in node.input if name], arrays, strict=True))
     try:
-        return [Tensor.from_array(array_of(given[name])) if name else None for name in node.input]
+        return [Tensor.from_array(array_of(by_name[name])) if name else None for name in node.input]
     except (TypeError, KeyError) as error:
         raise Inexpressible(UNKNOWN_TYPE) from error
 
@@ -76,12 +76,12 @@ def run(case: Any) -> str:
     """Compare a case with Lucid; gives the reason if Lucid cannot express it."""
     node = case.model.graph.node[0]
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-    for arrays, wanted in case.data_sets:
+    for arrays, outputs in case.data_sets:
         try:
             results = CALLS[node.op_type](tensors(node, arrays), attributes, node)
         except Inexpressible as error:
             return str(error)
-        shown = iter(wanted)
+        shown = iter(outputs)
         for output, result in zip(node.output, results, strict=False):
             want = next(shown) if output else None
             if want is not None and result is not None:  # None: statistics of a norm, scores before a softmax
@@ -99,8 +99,8 @@ def test_an_eager_op_gives_the_numbers_of_the_standard() -> None:
     """All cases are run or have a reason: an op, or many of its cases, must not drop out when the wheel changes."""
     for op in CALLS:
         with case(op):
-            found = reasons_of(op)
-            assert found[""], f"none of {len(cases_of(op))} cases can be expressed: {dict(found)}"
+            reasons = reasons_of(op)
+            assert reasons[""], f"none of {len(cases_of(op))} cases can be expressed: {dict(reasons)}"
     named = {op.lower() for op in (*CALLS, *REASONS)}
     assert not [m for m, name in MODULES.items() if OTHER_NAMES.get(m, name) not in named and m not in NO_OPERATORS]
     assert not CALLS.keys() & REASONS.keys()

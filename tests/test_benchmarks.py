@@ -71,9 +71,9 @@ def test_quartiles() -> None:
 
 def test_a_command_is_measured_with_the_processes_that_it_starts() -> None:
     inner = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'sum(range(10**7)); input()'], input=b'1')"
-    found = measure([sys.executable, "-c", f"{inner}; print('done')"])
-    assert found.output == "done\n" and found.processes >= 2
-    assert 0.05 < found.processor < 60 and found.memory > 1 << 20
+    usage = measure([sys.executable, "-c", f"{inner}; print('done')"])
+    assert usage.output == "done\n" and usage.processes >= 2
+    assert 0.05 < usage.processor < 60 and usage.memory > 1 << 20
     with pytest.raises(subprocess.CalledProcessError):
         measure([sys.executable, "-c", "raise SystemExit(3)"])
 
@@ -116,8 +116,8 @@ def test_the_exact_result_is_what_the_node_computes() -> None:
     visible = np.random.default_rng(0).random((2, 1, 9, 9)) < 0.5
     visible[..., 0] = True
     for seen in (None, visible):
-        found = runner(node(*arrays, visible=seen), arrays if seen is None else (*arrays, visible), 1)()
-        np.testing.assert_allclose(np.asarray(found)[:, :1], exact(q, k, v, seen), atol=1e-6)
+        output = runner(node(*arrays, visible=seen), arrays if seen is None else (*arrays, visible), 1)()
+        np.testing.assert_allclose(np.asarray(output)[:, :1], exact(q, k, v, seen), atol=1e-6)
 
 
 @pytest.mark.parametrize("section", ["unmasked", "causal", "padding"])
@@ -130,7 +130,7 @@ def test_a_section_of_tiny_size(section: str, monkeypatch: pytest.MonkeyPatch, t
     bench = Bench(INSTANT, threads=1, quick=True)
     results = Results(dict(MACHINE))
     results.replace(section, getattr(attention, section)(bench))
-    assert all(cell.error is not None and cell.error < 2e-6 for found in results.lines for cell in found.cells.values())
+    assert all(cell.error is not None and cell.error < 2e-6 for line in results.lines for cell in line.cells.values())
     assert "Lucid" in report.terminal(results, section)
     results.save(tmp_path / "results.json")
     assert json.loads((tmp_path / "results.json").read_text())["lines"]
@@ -150,7 +150,7 @@ def test_decoding_of_tiny_size(section: str, monkeypatch: pytest.MonkeyPatch) ->
     results = Results(dict(MACHINE))
     results.replace(section, getattr(decoding, section)(Bench(INSTANT, threads=1, quick=True)))
     assert "Lucid" in report.terminal(results, section)
-    assert all(cell.value.median > 0 for found in results.lines for cell in found.cells.values())
+    assert all(cell.value.median > 0 for line in results.lines for cell in line.cells.values())
 
 
 class Beside(NamedTuple):
@@ -173,7 +173,7 @@ def test_many_requests_of_tiny_size(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(streams.peers, "transformers", Beside(tmp_path))
     results = Results(dict(MACHINE))
     results.replace("engine", streams.engine(Bench(INSTANT, threads=1)))
-    assert [found.work.split(":")[0] for found in results.lines] == ["float32"] * 4 + ["4 bits"] * 4 + ["float32"]
+    assert [line.work.split(":")[0] for line in results.lines] == ["float32"] * 4 + ["4 bits"] * 4 + ["float32"]
     assert results.lines[-1].base == "transformers" and results.lines[-1].cells["Lucid"].ratio is not None
     assert "of each of 2 answers" in report.terminal(results, "engine")
 
@@ -234,8 +234,8 @@ def test_a_file_is_loaded_and_run_in_a_process_of_its_own(tmp_path: Path) -> Non
     file, inputs = tmp_path / "m.onnx", tmp_path / "inputs.npz"
     lucid.export.to_onnx(lambda x: x * 2, lucid.spec("N", 3), path=file)
     np.savez(inputs, x=x)
-    found = processes.run("benchmarks.loading", "onnxruntime", file, inputs, 1)
-    assert found["seconds"] > 0 and 0 < found["bytes"] < 500e6
+    report = processes.run("benchmarks.loading", "onnxruntime", file, inputs, 1)
+    assert report["seconds"] > 0 and 0 < report["bytes"] < 500e6
 
 
 def test_every_model_of_a_checkpoint_is_in_the_table_of_whole_models() -> None:
@@ -252,7 +252,7 @@ def test_a_whole_model_has_a_line_in_each_of_three_tables(tmp_path: Path) -> Non
     for way in ("Lucid", "Lucid, portable"):
         files[way] = str(tmp_path / f"{way}.onnx")
         Path(files[way]).write_bytes(bytes(2_000_000))
-    found = {
+    timings = {
         "line": asdict(replace(line(goal=None), section="models", work="BERT base", operations=0.0)),
         "files": files,
         "seconds": dict.fromkeys(files, 0.25),
@@ -260,7 +260,7 @@ def test_a_whole_model_has_a_line_in_each_of_three_tables(tmp_path: Path) -> Non
         "fails": {"torch export": "no such op"},
     }
     loads = {way: {"seconds": 0.5, "bytes": 3_000_000} for way in (*files, "OpenVINO, portable")}
-    results = Results(dict(MACHINE), whole_models.lines(ZOO[0], found, loads))
+    results = Results(dict(MACHINE), whole_models.lines(ZOO[0], timings, loads))
     assert report.table(results, "model_exports") == [
         ["", "Lucid: s", "Lucid: MB", "Lucid: nodes", "Lucid, portable: nodes"],
         ["BERT base", "0.25", "2", "93", "93"],
@@ -296,7 +296,7 @@ def test_results_survive_their_file(tmp_path: Path) -> None:
 def test_new_lines_replace_those_of_their_section() -> None:
     results = Results(dict(MACHINE), [line()])
     results.replace("causal", [line(0.5)])
-    assert [found.cells["Lucid"].ratio for found in results.of("causal")] == [Quartiles(0.5, 0.5, 0.9)]
+    assert [row.cells["Lucid"].ratio for row in results.of("causal")] == [Quartiles(0.5, 0.5, 0.9)]
 
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(0.74, "yes"), (0.754, "yes"), (0.756, "no")])
@@ -410,7 +410,7 @@ def test_peak_memory_is_counted_over_what_was_held() -> None:
 
 
 def test_defaults_are_the_forms_that_are_best_on_average_over_the_measured_processors() -> None:
-    """For nodes of a kind and a length together: of single ones, times differ by up to a tenth from run to run."""
+    """For all nodes of a kind and length together: times of single nodes vary by up to a tenth between runs."""
     slow = {kind: regret for kind, regret in forms.regrets(forms.tables()).items() if regret > 1 / (1 - forms.GAIN)}
     assert not slow, "change the limits in lucid/export/forms, or measure again: python -m benchmarks.forms --threads 1"
 
@@ -420,8 +420,8 @@ def test_an_average_is_over_processors_and_lengths() -> None:
     fast = [forms.Row("n", 8, {"a": 1.0, "b": 2.0, "c": 0.5}), forms.Row("n", 16, {"a": 1.0, "b": 8.0, "c": 0.5})]
     slow = [forms.Row("n", 16, {"b": 30.0, "a": 60.0}), forms.Row("n", 32, {"a": 1.0, "b": 1.0})]
     tables = [forms.Table("p", 1, "", "", tuple(rows)) for rows in (fast, slow)]
-    found = forms.means(tables, usual)
-    assert found == pytest.approx({"a": 2 ** (1 / 3), "b": 16 ** (1 / 3)}), "c was not measured everywhere"
+    averages = forms.means(tables, usual)
+    assert averages == pytest.approx({"a": 2 ** (1 / 3), "b": 16 ** (1 / 3)}), "c was not measured everywhere"
     assert forms.means([], usual) == {}
 
 
@@ -435,5 +435,5 @@ def test_forms_are_measured_that_one_can_ask_for() -> None:
 
 
 def test_the_page_shows_the_measured_forms_of_each_processor() -> None:
-    found = forms.tables()
-    assert found and f"{forms.HEAD}\n{forms.markdown(found)}\n" == forms.PAGE.read_text(encoding="utf-8")
+    measured = forms.tables()
+    assert measured and f"{forms.HEAD}\n{forms.markdown(measured)}\n" == forms.PAGE.read_text(encoding="utf-8")

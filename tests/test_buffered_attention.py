@@ -56,7 +56,7 @@ def exported(target: Target, options: dict[str, Any], width: int = 8) -> Any:
     heads, kv_heads = options["heads"], options["kv_heads"]
     buffer = lucid.spec("N", kv_heads, "C", width)
     return to_onnx(
-        lambda *given: ops.buffered_attention(*given, **options),  # sinks are a constant of the model
+        lambda *operands: ops.buffered_attention(*operands, **options),  # sinks are a constant of the model
         ("N", "L", heads * width),
         *[("N", "L", kv_heads * width)] * 2,
         buffer,
@@ -102,8 +102,8 @@ def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target)
             **{"scale": None, "is_causal": True, "window": None, "softcap": 0.0, **options},
         )
         got = run(session, [*arrays, at], in_place=target.rows_apart)
-        for found, wanted in zip(got.values(), want, strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+        for output, expected in zip(got.values(), want, strict=True):
+            np.testing.assert_allclose(output, expected, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=shown)
@@ -145,7 +145,7 @@ def test_a_batch_of_no_rows_is_an_error_in_onnxruntime(length: int, target: Targ
 def test_the_kernel_that_writes_refuses_positions_beyond_the_buffer(
     rows: int, length: int, starts: list[int], message: str, in_place: bool
 ) -> None:
-    """And several new positions of several rows, unless they are the first."""
+    """It also refuses several new positions in several rows, except at the beginning."""
     session = Session(exported(WRITING, OPTIONS[0]), threads=1)
     with pytest.raises(Exception, match=message):
         run(session, [*drawn(rows, length, OPTIONS[0]), np.array(starts)], in_place)
@@ -156,19 +156,19 @@ def test_buffers_that_are_not_bound_have_zeros_after_what_is_filled() -> None:
     arrays = drawn(2, 1, OPTIONS[0])
     _, *apart = run(session, [*arrays, np.array([5, 3])], in_place=False).values()
     _, *bound = run(session, [*arrays, np.array([5, 3])], in_place=True).values()
-    for found, wanted, before in zip(apart, bound, arrays[3:], strict=True):
+    for new, written, before in zip(apart, bound, arrays[3:], strict=True):
         for row, filled in enumerate([6, 4]):
-            np.testing.assert_array_equal(found[row, :, :filled], wanted[row, :, :filled])
-            np.testing.assert_array_equal(wanted[row, :, filled:], before[row, :, filled:])
-            assert not found[row, :, filled:].any()
+            np.testing.assert_array_equal(new[row, :, :filled], written[row, :, :filled])
+            np.testing.assert_array_equal(written[row, :, filled:], before[row, :, filled:])
+            assert not new[row, :, filled:].any()
 
 
 @pytest.mark.parametrize("opset", [17, 24])
 def test_a_form_may_need_the_size_of_what_is_filled(opset: int) -> None:
-    """As the product by the softcap in float64 does, which the exporter writes with a row of ones."""
+    """In float64 the exporter writes the product with the softcap with a row of ones, whose size it needs."""
     new, buffer = (lucid.spec("N", 2, size, 8, dtype=lucid.float64) for size in ("L", "C"))
     at = lucid.spec("N", dtype=lucid.int64)
-    function = lambda *given: ops.buffered_attention(*given, softcap=2.0)  # noqa: E731  # as a user writes it
+    function = lambda *operands: ops.buffered_attention(*operands, softcap=2.0)  # noqa: E731  # as a user writes it
     session = Session(to_onnx(function, new, new, new, buffer, buffer, at, opset=opset), threads=1)
     for rows, length, starts in CASES:
         random = np.random.default_rng(length)
@@ -181,7 +181,7 @@ def test_a_form_may_need_the_size_of_what_is_filled(opset: int) -> None:
 
 def test_the_form_of_a_step_is_explained() -> None:
     def taken(target: Target | str, **options: Any) -> str:
-        model = lambda *given: ops.buffered_attention(*given, heads=4, **options)  # noqa: E731  # as a user writes it
+        model = lambda *operands: ops.buffered_attention(*operands, heads=4, **options)  # noqa: E731  # as a user writes it
         new, buffer = ("N", "L", 32), ("N", 4, "C", 8)
         starts = lucid.spec("N", dtype=lucid.int64)
         decisions = explain(model, new, new, new, buffer, buffer, starts, target=target).attention
@@ -224,9 +224,9 @@ def test_generation_reads_several_tokens_behind_others_row_by_row() -> None:
     ids = np.random.default_rng(0).integers(3, 40, (2, 9))
     together, alone = memory.slots(2, 40), memory.slots(2, 40)
     for part in (ids[:, :4], ids[:, 4:7], ids[:, 7:]):
-        found = together.read([0, 1], list(part))
-        for row, wanted in enumerate([alone.read([row], [tokens])[0] for row, tokens in enumerate(part)]):
-            np.testing.assert_allclose(found[row], wanted, rtol=1e-5, atol=1e-6)
+        logits = together.read([0, 1], list(part))
+        for row, expected in enumerate([alone.read([row], [tokens])[0] for row, tokens in enumerate(part)]):
+            np.testing.assert_allclose(logits[row], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_the_command_exports_and_verifies_a_decoder_whose_rows_are_read_apart(
@@ -243,9 +243,9 @@ def test_the_command_exports_and_verifies_a_decoder_whose_rows_are_read_apart(
 
 def test_a_mask_over_the_keys_so_far_is_refused_with_what_to_write() -> None:
     x, buffer = lucid.ones(2, 2, 2, 4), lucid.zeros(2, 2, 10, 4)
-    wanted = (
+    message = (
         r"the mask has shape \[2, 5\], which does not broadcast to the scores \(N, H, L, C\) = \[2, 2, 2, 10\]; it "
         r"covers the slots of the buffer: F.pad\(mask, \(0, 10 - mask.shape\[-1\]\)\)"
     )
-    with pytest.raises(ValueError, match=wanted):
+    with pytest.raises(ValueError, match=message):
         ops.buffered_attention(x, x, x, buffer, buffer, lucid.tensor([3, 2]), lucid.zeros(2, 5))
