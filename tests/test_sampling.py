@@ -63,8 +63,8 @@ def test_what_is_nan_in_an_image_stays_where_it_is() -> None:
     x = X.numpy().copy()
     x[0, 0, 0, 0] = np.nan
     corners = lucid.tensor([[[[-1.0, -1.0], [1.0, 1.0], [-3.0, -3.0]]]])
-    found = F.grid_sample(lucid.tensor(x), corners, align_corners=True).numpy().ravel()
-    assert np.isnan(found[0]) and found[1] == 12 and found[2] == 0
+    output = F.grid_sample(lucid.tensor(x), corners, align_corners=True).numpy().ravel()
+    assert np.isnan(output[0]) and output[1] == 12 and output[2] == 0
 
 
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {

@@ -231,10 +231,10 @@ def test_an_empty_input_that_onnxruntime_does_not_compute_is_an_error_that_names
     assert "greater than 0" in str(raised.value.__cause__)
 
 
-@pytest.mark.parametrize("given", [3, ("cpu",), ("cpu", 3)], ids=str)
-def test_what_names_no_provider_is_an_error(given: Any) -> None:
+@pytest.mark.parametrize("provider", [3, ("cpu",), ("cpu", 3)], ids=str)
+def test_what_names_no_provider_is_an_error(provider: Any) -> None:
     with pytest.raises(TypeError, match='expected a name such as "cpu", or a pair of a name and a mapping'):
-        Session(to_onnx(nn.Linear(2, 2)), [given])
+        Session(to_onnx(nn.Linear(2, 2)), [provider])
 
 
 def test_a_provider_that_does_not_exist_is_an_error() -> None:

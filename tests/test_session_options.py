@@ -94,8 +94,8 @@ model = to_onnx(lambda x: x * 0.5, ("N",))
 small = np.full(8_000_000, 1e-39, np.float32)  # enough for every thread to get a share
 
 def zeros(session):
-    found = session.run({"x": small})["output"]
-    return int((found == 0).sum()) / found.size
+    output = session.run({"x": small})["output"]
+    return int((output == 0).sum()) / output.size
 """
 
 

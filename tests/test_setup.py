@@ -98,11 +98,11 @@ def test_a_task_that_is_not_there_prints_the_list(capsys: pytest.CaptureFixture[
 
 
 def test_everything_is_removed_that_tasks_make(tree: Path) -> None:
-    made = [".venv", ".venv-consumers", "build", "examples/browser/node_modules", "tests/consumers/node_modules"]
-    for name in made:
+    folders = [".venv", ".venv-consumers", "build", "examples/browser/node_modules", "tests/consumers/node_modules"]
+    for name in folders:
         (tree / name / "inner").mkdir(parents=True, exist_ok=True)
     setup.main(["clean"])
-    assert not any((tree / name).exists() for name in made) and (tree / "examples" / "browser").exists()
+    assert not any((tree / name).exists() for name in folders) and (tree / "examples" / "browser").exists()
 
 
 def test_tasks_name_extras_files_and_programs_that_exist() -> None:

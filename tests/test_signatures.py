@@ -29,8 +29,8 @@ def test_the_table_holds_what_both_have() -> None:
 
 
 def test_a_signature_is_torchs_or_the_difference_has_a_reason() -> None:
-    found = {name: sorted(differences(OURS[name], TORCH[name])) for name in sorted(OURS)}
-    assert {name: each for name, each in found.items() if each} == {
+    reasons = {name: sorted(differences(OURS[name], TORCH[name])) for name in sorted(OURS)}
+    assert {name: each for name, each in reasons.items() if each} == {
         name: sorted(each) for name, each in DELIBERATE.items() if each and name in OURS
     }
 
@@ -42,8 +42,8 @@ def test_arguments_are_taken_by_torchs_names() -> None:
     """Python and the ops name an argument that they do not know before they look at any value."""
     functions = dict(namesakes())
     for name in sorted(OURS):
-        wanted = [p.name for p in TORCH[name] if taken(name, p.name)]
-        for names in (wanted, *([each] for each in wanted)):
+        parameters = [p.name for p in TORCH[name] if taken(name, p.name)]
+        for names in (parameters, *([each] for each in parameters)):
             try:
                 functions[name](**{each: object() for each in names})
             except (TypeError, ValueError, AttributeError, IndexError, NotImplementedError) as error:
@@ -67,7 +67,7 @@ def test_the_page_names_every_difference(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "found"),
+    ("ours", "theirs", "expected"),
     [
         ("abc", "abc", []),
         ("ac", "abc", ["c for b"]),
@@ -76,10 +76,10 @@ def test_the_page_names_every_difference(name: str) -> None:
         ("xb", [("input", True, None), ("b", True, "3")], ["b=None for 3"]),
     ],
 )
-def test_what_counts_as_a_difference(ours: str, theirs: object, found: list[str]) -> None:
+def test_what_counts_as_a_difference(ours: str, theirs: object, expected: list[str]) -> None:
     mine = [Parameter(name, True, None if name == "x" else "None") for name in ours]
     other = [Parameter(*p) if isinstance(p, tuple) else Parameter(p, True, "None") for p in theirs]  # type: ignore[attr-defined]
-    assert differences(mine, other) == found
+    assert differences(mine, other) == expected
 
 
 def test_what_stands_in_the_place_of_another_argument_of_torchs_is_refused() -> None:

@@ -42,10 +42,10 @@ def test_a_sequence_beyond_the_table_is_named_with_the_limit(rows, offset, most,
     assert limits(model) == {"L": most}
     session = Session(model)
     assert session.run({"ids": np.ones((2, most), np.int64)})["output"].shape == (2, most, 8)
-    wanted = rf"Session: input ids has L = {most + 1} at axis 1, at most {most} positions; truncate the input"
-    with pytest.raises(ValueError, match=wanted):
+    message = rf"Session: input ids has L = {most + 1} at axis 1, at most {most} positions; truncate the input"
+    with pytest.raises(ValueError, match=message):
         session.run({"ids": np.ones((2, most + 1), np.int64)})
-    with pytest.raises(ValueError, match=wanted):
+    with pytest.raises(ValueError, match=message):
         session(np.ones((2, most + 1), np.int64))
 
 
@@ -58,17 +58,15 @@ def test_the_limit_of_a_family_of_models_is_what_runs(variant):
 
     def inputs(length):
         return {
-            given: np.full(
-                [length if size == name else 1 for size in shape], 2 if given == "input_ids" else 1, kind.numpy
-            )
-            for given, (kind, shape) in session.inputs.items()
+            key: np.full([length if size == name else 1 for size in shape], 2 if key == "input_ids" else 1, kind.numpy)
+            for key, (kind, shape) in session.inputs.items()
         }
 
     session.run(inputs(most))
     with pytest.raises(ValueError, match=f"has {name} = {most + 1} at axis 1, at most {most} positions"):
         session.run(inputs(most + 1))
     with pytest.raises((ValueError, IndexError)):
-        eager(**{given: lucid.tensor(array) for given, array in inputs(most + 1).items()})
+        eager(**{key: lucid.tensor(array) for key, array in inputs(most + 1).items()})
 
 
 def test_models_without_tables_and_of_fixed_sizes_say_nothing():
@@ -76,11 +74,11 @@ def test_models_without_tables_and_of_fixed_sizes_say_nothing():
     assert limits(lucid.export.to_onnx(Table(7), lucid.spec(2, 5, dtype="int64"))) == {}
 
 
-@pytest.mark.parametrize("told", ["{", "[7]", '{"L": "7"}', '{"L": -1}', '{"L": true}', "[" * 100_000, '{"M": 3}'])
-def test_limits_that_are_none_change_nothing(told):
-    """A file may say anything: what runs runs, and what fails fails as it does without them."""
+@pytest.mark.parametrize("text", ["{", "[7]", '{"L": "7"}', '{"L": -1}', '{"L": true}', "[" * 100_000, '{"M": 3}'])
+def test_limits_that_are_none_change_nothing(text):
+    """A file may contain anything: a run succeeds or fails as it does without such an entry."""
     model = lucid.export.to_onnx(Table(7), IDS)
-    next(entry for entry in model.metadata_props if entry.key == SIZE_LIMITS).value = told
+    next(entry for entry in model.metadata_props if entry.key == SIZE_LIMITS).value = text
     session = Session(model)
     session.run({"ids": np.ones((2, 7), np.int64)})
     with pytest.raises(NOT_COMPUTED):

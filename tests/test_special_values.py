@@ -76,7 +76,7 @@ def _softmax(v: Array) -> Array:
 
 
 def _largest(v: Array, k: int) -> Array:
-    """In order; NaN counts as infinity."""
+    """The largest first; NaN counts as infinity."""
     order = np.argsort(np.where(np.isnan(v), -np.inf, -v), axis=-1, kind="stable")
     return np.take_along_axis(v, order, -1)[:, :k]
 
@@ -110,8 +110,8 @@ def _expected(name: str, v: Array) -> Array:
 def _check(got: Array, want: Array, dtype: Any, where: str) -> None:
     """NaN and infinities in the same positions, the rest to the precision of the type."""
     units = UNITS[str(dtype)] if got.dtype.kind not in "ib" else 0.0
-    found, wanted = (np.asarray(numbers, np.float64) for numbers in (got, want.astype(got.dtype)))
-    np.testing.assert_allclose(found, wanted, rtol=units, atol=units, err_msg=where)
+    widened, expected = (np.asarray(numbers, np.float64) for numbers in (got, want.astype(got.dtype)))
+    np.testing.assert_allclose(widened, expected, rtol=units, atol=units, err_msg=where)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -125,10 +125,10 @@ def _pass_as_in_numpy(name: str, dtype: lucid.DType) -> None:
     graph = lucid.trace(ALL[name][0], lucid.spec("N", 12, dtype=dtype))
     sessions = {target: Session(model, threads=1) for target, model in models_of(graph).items()}
     for kind, numbers in INPUTS.items():
-        want, given = _expected(name, numbers), numbers.astype(dtype.numpy)
-        _check(ALL[name][0](Tensor(given)).numpy(), want, dtype, f"{name}, {kind}, eager")
+        want, x = _expected(name, numbers), numbers.astype(dtype.numpy)
+        _check(ALL[name][0](Tensor(x)).numpy(), want, dtype, f"{name}, {kind}, eager")
         for target, session in sessions.items():
-            _check(np.asarray(session(given).numpy()), want, dtype, f"{name}, {kind}, {target}")
+            _check(np.asarray(session(x).numpy()), want, dtype, f"{name}, {kind}, {target}")
 
 
 @pytest.mark.parametrize("name", ["max", "argmax", "max_pool"])

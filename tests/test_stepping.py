@@ -88,7 +88,7 @@ def test_inputs_of_other_names_are_refused() -> None:
 
 
 def test_a_step_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As soon as it begins, here."""
+    """Here as soon as the run begins."""
     steps = stepping()
     begin = session.onnxruntime.RunOptions
 

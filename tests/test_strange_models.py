@@ -256,7 +256,8 @@ def test_an_input_may_have_the_name_of_a_parameter_or_a_node() -> None:
     model = Model(lambda self, x: (x + self.w) * 2, w=nn.Parameter(np.ones(4, np.float32)))
     for name in ("w", "Add", "Mul", "constant"):
         exported = to_onnx(model, X, input_names=[name])
-        Session(exported).run({name: np.ones((2, 4), np.float32)})
+        (output,) = Session(exported).run({name: np.ones((2, 4), np.float32)}).values()
+        np.testing.assert_array_equal(output, np.full((2, 4), 4))
 
 
 def test_unicode_dots_slashes_and_spaces_in_names() -> None:
@@ -266,8 +267,8 @@ def test_unicode_dots_slashes_and_spaces_in_names() -> None:
     assert_parity(module, X)
     exported = to_onnx(module, X, input_names=["größe"], output_names=["出力"])
     assert [value.name for value in exported.graph.input] == ["größe"]
-    found = Session(exported).run({"größe": np.ones((1, 4), np.float32)})
-    assert list(found) == ["出力"]
+    outputs = Session(exported).run({"größe": np.ones((1, 4), np.float32)})
+    assert list(outputs) == ["出力"]
 
 
 def test_keys_that_come_out_the_same_keep_both_weights() -> None:

@@ -21,13 +21,13 @@ STANDARD = "ai.onnx Attention"
 
 
 def taken(name: str, target: Target, **specs: Any) -> tuple[str, dict[str, str]]:
-    """The form that a case takes, and why others were refused; sizes can be fixed by name."""
+    """The form of a case, and why others were refused; sizes can be fixed by name."""
     case = NAMED[name]
-    wanted = {
+    kwargs = {
         key: lucid.spec(*(specs.get(str(size), size) for size in spec.shape), dtype=spec.dtype)
         for key, spec in specs_of(case, True).items()
     }
-    (decision,) = explain(function_of(case, True), kwargs=wanted, target=target).attention
+    (decision,) = explain(function_of(case, True), kwargs=kwargs, target=target).attention
     return decision.taken, dict(decision.refused)
 
 
@@ -110,8 +110,8 @@ def test_half_precision_goes_by_what_float32_may_take() -> None:
 
     def inner(release: str) -> list[str]:
         groups = {"heads": 4, "kv_heads": 2}
-        (found,) = explain(ops.attention, *specs, kwargs=groups, target=Target(onnxruntime=release)).attention
-        return [decision.taken for decision in found.inside if decision.op == "attention"]
+        (decided,) = explain(ops.attention, *specs, kwargs=groups, target=Target(onnxruntime=release)).attention
+        return [decision.taken for decision in decided.inside if decision.op == "attention"]
 
     assert inner("1.23") == ["expanded"]
     assert inner("1.24") == [STANDARD]

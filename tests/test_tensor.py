@@ -269,8 +269,8 @@ def array_and_index(draw: st.DrawFn) -> tuple[Array, tuple[Any, ...]]:
 
 
 @given(array_and_index())
-def test_any_index_selects_what_numpy_selects(given: tuple[Array, tuple[Any, ...]]) -> None:
-    array, index = given
+def test_any_index_selects_what_numpy_selects(case: tuple[Array, tuple[Any, ...]]) -> None:
+    array, index = case
     ours = tuple(Tensor(item) if isinstance(item, np.ndarray) else item for item in index)
     try:
         expected = array[index]

@@ -114,8 +114,8 @@ def test_tolerances_follow_the_element_type(dtype: str) -> None:
 def test_a_difference_is_an_error_that_tells_where_and_how_much() -> None:
     model = nn.Linear(6, 3)
     assert_parity(model, exported=to_onnx(model))
-    told = r"FAIL  CPUExecutionProvider +N=1 +output: max abs 5.00e-01, max rel .*; at \[0, 0\] 5.00e-01 where"
-    with pytest.raises(ParityError, match=told):
+    message = r"FAIL  CPUExecutionProvider +N=1 +output: max abs 5.00e-01, max rel .*; at \[0, 0\] 5.00e-01 where"
+    with pytest.raises(ParityError, match=message):
         assert_parity(model, exported=tampered(to_onnx(model), "bias"))
 
 
@@ -145,8 +145,8 @@ def test_comparing_arrays() -> None:
     assert not compare(one * np.nan, one * np.nan, "y").passed
     off = one.copy()
     off[1] += 0.5
-    found = compare(off, one, "y")
-    assert (found.passed, found.max_abs, found.max_rel, found.where) == (False, 0.5, 0.5, (1,))
+    comparison = compare(off, one, "y")
+    assert (comparison.passed, comparison.max_abs, comparison.max_rel, comparison.where) == (False, 0.5, 0.5, (1,))
     assert compare(off, one, "y", atol=0.6).passed
 
 
@@ -169,11 +169,11 @@ def test_bisect_finds_nothing_in_a_correct_export() -> None:
 )
 def test_bisect_finds_the_layer_whose_weight_was_changed(weight: str, node: str, module: str) -> None:
     model = Block()
-    found = bisect(model, SPEC, exported=tampered(to_onnx(model, SPEC), weight))
-    assert found is not None
-    assert (found.node, found.module) == (node, module)
-    assert found.max_abs > 0.1
-    assert str(found).startswith(f"first difference: {node} in {module}, max abs")
+    difference = bisect(model, SPEC, exported=tampered(to_onnx(model, SPEC), weight))
+    assert difference is not None
+    assert (difference.node, difference.module) == (node, module)
+    assert difference.max_abs > 0.1
+    assert str(difference).startswith(f"first difference: {node} in {module}, max abs")
 
 
 def test_bisect_finds_an_op_that_is_lowered_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,9 +184,9 @@ def test_bisect_finds_an_op_that_is_lowered_wrongly(monkeypatch: pytest.MonkeyPa
     model = nn.Sequential(nn.Linear(3, 3), nn.SiLU(), nn.Linear(3, 3))
     with pytest.raises(ParityError):
         assert_parity(model, ("N", 3))
-    found = bisect(model, ("N", 3))
-    assert found is not None
-    assert (found.node, found.module) == ("1/silu/Sigmoid", "1")
+    difference = bisect(model, ("N", 3))
+    assert difference is not None
+    assert (difference.node, difference.module) == ("1/silu/Sigmoid", "1")
 
 
 def test_bisect_examines_nodes_that_compute_the_same() -> None:
@@ -194,9 +194,9 @@ def test_bisect_examines_nodes_that_compute_the_same() -> None:
     right = lambda x: (x.exp() + 1) * (x.exp() + 2)  # noqa: E731
     assert bisect(right, ("N", "L")) is None
     wrong = to_onnx(lambda x: (x.exp() + 1) * (x.exp() + 2.5), ("N", "L"))
-    found = bisect(right, ("N", "L"), exported=wrong)
-    assert found is not None
-    assert found.node == "Add_2"
+    difference = bisect(right, ("N", "L"), exported=wrong)
+    assert difference is not None
+    assert difference.node == "Add_2"
 
 
 @pytest.mark.parametrize(("name", "value"), [("cache", "growing"), ("part", "encoder"), ("capacity", 4)])

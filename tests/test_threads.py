@@ -43,22 +43,22 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
 
 
 def model(number: int) -> nn.Module:
-    """16 different ones."""
+    """One of 16 different models."""
     width = 8 * (1 + number % 4)
     if number % 2:
         return nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width), nn.Linear(width, 3))
     return nn.MultiHeadAttention(width, 1 + number % 4 * 2 % 3, add_bias_kv=number % 3 == 0)
 
 
-def exported(made: nn.Module, number: int) -> bytes:
+def exported(module: nn.Module, number: int) -> bytes:
     kwargs = {"x": lucid.spec("N", 8 * (1 + number % 4))} if number % 2 else None
     target = ("any", "cpu", "cuda", "portable")[number // 4]
-    return to_onnx(made, kwargs=kwargs, target=target).SerializeToString(deterministic=True)
+    return to_onnx(module, kwargs=kwargs, target=target).SerializeToString(deterministic=True)
 
 
 def test_exports_in_sixteen_threads_give_the_bytes_they_give_alone() -> None:
     models = [model(number) for number in range(16)]
-    alone = [exported(made, number) for number, made in enumerate(models)]
+    alone = [exported(module, number) for number, module in enumerate(models)]
     assert len(set(alone)) == 16
 
     def work(number: int) -> list[bytes]:

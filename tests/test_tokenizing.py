@@ -34,22 +34,22 @@ BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 
 def bert(**options: Any) -> Tokenizer:
     """A tokenizer as BERT's, with 23 tokens."""
-    made = Tokenizer(models.WordPiece({t: n for n, t in enumerate([*SPECIAL, *PIECES])}, unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(**options)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    made.add_special_tokens(SPECIAL)
-    return made
+    tokenizer = Tokenizer(models.WordPiece({t: n for n, t in enumerate([*SPECIAL, *PIECES])}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(**options)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.add_special_tokens(SPECIAL)
+    return tokenizer
 
 
 def roberta(**options: Any) -> Tokenizer:
     """A tokenizer as RoBERTa's: the bytes and two pairs of them."""
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *BYTES, "ab", "Ġa"]
-    made = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, [("a", "b"), ("Ġ", "a")]))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, **options)
-    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
-    made.add_special_tokens([*tokens[:4], AddedToken("<mask>", lstrip=True, normalized=False)])
-    return made
+    tokenizer = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, [("a", "b"), ("Ġ", "a")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, **options)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=True)
+    tokenizer.add_special_tokens([*tokens[:4], AddedToken("<mask>", lstrip=True, normalized=False)])
+    return tokenizer
 
 
 def folder(path: Path, tokenizer: Tokenizer, **options: Any) -> Path:
@@ -63,9 +63,9 @@ def folder(path: Path, tokenizer: Tokenizer, **options: Any) -> Path:
 
 def checkpoint(path: Path, variant: str = "sentences/cls") -> Path:
     """A checkpoint of the goldens with BERT's tokenizer."""
-    made = whole(path, variant)
-    folder(made / "0_Transformer" if (made / "0_Transformer").is_dir() else made, bert())
-    return made
+    copy = whole(path, variant)
+    folder(copy / "0_Transformer" if (copy / "0_Transformer").is_dir() else copy, bert())
+    return copy
 
 
 @pytest.fixture(scope="module")
@@ -83,26 +83,28 @@ def few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "of_every_kind", none)
 
 
-def inputs_of(preprocessing: Preprocessing, given: list[str]) -> dict[str, list[list[int]]]:
-    """What a file computes of texts."""
+def inputs_of(preprocessing: Preprocessing, sentences: list[str]) -> dict[str, list[list[int]]]:
+    """The token ids, masks and types that an exported file computes from texts."""
     kind = lucid.spec("N", "L", dtype=lucid.int64)
-    made = to_onnx(
+    exported = to_onnx(
         lambda input_ids, attention_mask, token_type_ids: (input_ids, attention_mask, token_type_ids),
         *(kind, kind, kind),
         preprocessing=preprocessing,
         output_names=["ids", "mask", "types"],
     )
-    return {name: array.tolist() for name, array in Session(made).run({"text": np.array(given, object)}).items()}
+    return {
+        name: array.tolist() for name, array in Session(exported).run({"text": np.array(sentences, object)}).items()
+    }
 
 
 # Tokens ---------------------------------------------------------------------------------------------------------------
 
 
 def test_texts_are_padded_to_the_longest_and_told_from_padding(in_bert: Preprocessing) -> None:
-    found = inputs_of(in_bert, ["ab!", ""])
-    assert found["ids"] == [[2, 13, 15, 3], [2, 3, 0, 0]]
-    assert found["mask"] == [[1, 1, 1, 1], [1, 1, 0, 0]]
-    assert found["types"] == [[0] * 4, [0] * 4]
+    arrays = inputs_of(in_bert, ["ab!", ""])
+    assert arrays["ids"] == [[2, 13, 15, 3], [2, 3, 0, 0]]
+    assert arrays["mask"] == [[1, 1, 1, 1], [1, 1, 0, 0]]
+    assert arrays["types"] == [[0] * 4, [0] * 4]
 
 
 def test_a_long_text_keeps_its_beginning_and_the_last_token(in_bert: Preprocessing) -> None:
@@ -124,21 +126,21 @@ def test_a_long_text_keeps_its_beginning_and_the_last_token(in_bert: Preprocessi
 )
 def test_berts_tokens_are_those_of_its_own_tokenizer(text: str, tokens: str, in_bert: Preprocessing) -> None:
     names = [*SPECIAL, *PIECES]
-    found = [names[number] for number in inputs_of(in_bert, [text])["ids"][0][1:-1]]
-    assert found == tokens.split()[:10]
+    pieces = [names[number] for number in inputs_of(in_bert, [text])["ids"][0][1:-1]]
+    assert pieces == tokens.split()[:10]
 
 
 def test_cased_letters_stay(tmp_path: Path, few_texts: None) -> None:
-    made = text_preprocessing(folder(tmp_path / "cased", bert(lowercase=False)))
-    assert inputs_of(made, ["ab Ab é"])["ids"] == [[2, 13, 1, 17, 3]]
+    preprocessing = text_preprocessing(folder(tmp_path / "cased", bert(lowercase=False)))
+    assert inputs_of(preprocessing, ["ab Ab é"])["ids"] == [[2, 13, 1, 17, 3]]
 
 
 def test_robertas_tokens_are_those_of_its_own_tokenizer(tmp_path: Path) -> None:
     tokenizer = roberta()
-    made = text_preprocessing(folder(tmp_path / "roberta", tokenizer))
+    preprocessing = text_preprocessing(folder(tmp_path / "roberta", tokenizer))
     texts_read = ["ab a<mask> <s", "  é\n", ""]
-    found = inputs_of(made, texts_read)
-    for ids, mask, text in zip(found["ids"], found["mask"], texts_read, strict=True):
+    arrays = inputs_of(preprocessing, texts_read)
+    for ids, mask, text in zip(arrays["ids"], arrays["mask"], texts_read, strict=True):
         assert [number for number, kept in zip(ids, mask, strict=True) if kept] == tokenizer.encode(text).ids
 
 
@@ -146,21 +148,21 @@ def test_robertas_tokens_are_those_of_its_own_tokenizer(tmp_path: Path) -> None:
 
 
 def prefixed() -> Tokenizer:
-    made = roberta()
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    return made
+    tokenizer = roberta()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    return tokenizer
 
 
 def composed() -> Tokenizer:
-    made = bert()
-    made.normalizer = normalizers.NFKC()
-    return made
+    tokenizer = bert()
+    tokenizer.normalizer = normalizers.NFKC()
+    return tokenizer
 
 
 def greedy() -> Tokenizer:
-    made = bert()
-    made.add_special_tokens([AddedToken("[E]", rstrip=True)])
-    return made
+    tokenizer = bert()
+    tokenizer.add_special_tokens([AddedToken("[E]", rstrip=True)])
+    return tokenizer
 
 
 def unigram() -> Tokenizer:
@@ -268,29 +270,29 @@ def test_the_command_writes_verifies_and_runs_a_file_that_takes_texts(
 def test_a_file_with_another_tokenizer_is_found(tmp_path: Path, in_bert: Preprocessing) -> None:
     source = checkpoint(tmp_path / "tiny")
     model = lucid.models.load(source)
-    made = to_onnx(model, preprocessing=in_bert)
-    node = next(node for node in made.graph.node if node.op_type == "LabelEncoder")
+    exported = to_onnx(model, preprocessing=in_bert)
+    node = next(node for node in exported.graph.node if node.op_type == "LabelEncoder")
     for attribute in node.attribute:
         if attribute.name == "values_int64s":
             attribute.ints[5], attribute.ints[6] = attribute.ints[6], attribute.ints[5]
     part = lucid.tracing.parts.ModelPart(model, model.input_specs())
-    assert not text_parity(part, made, source).passed
+    assert not text_parity(part, exported, source).passed
 
 
 def test_without_the_library_a_session_says_what_to_install(
     in_bert: Preprocessing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = onnx.ModelProto()
+    exported = onnx.ModelProto()
     kind = lucid.spec("N", "L", dtype=lucid.int64)
-    made.CopyFrom(to_onnx(lambda input_ids: input_ids + 1, kind, preprocessing=in_bert))
+    exported.CopyFrom(to_onnx(lambda input_ids: input_ids + 1, kind, preprocessing=in_bert))
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lucid-onnx\[extensions\]'"):
-        Session(made)
+        Session(exported)
 
 
 def test_a_tokenizer_in_few_bits_and_half_precision(tmp_path: Path, in_bert: Preprocessing) -> None:
     source = checkpoint(tmp_path / "tiny")
     small = lucid.quantize(lucid.models.load(source), 4, block=16)
     part = lucid.tracing.parts.ModelPart(small, small.input_specs())
-    made = to_onnx(small, preprocessing=in_bert, dtype="float16")
-    assert text_parity(part, made, source, dtype="float16").passed
+    exported = to_onnx(small, preprocessing=in_bert, dtype="float16")
+    assert text_parity(part, exported, source, dtype="float16").passed

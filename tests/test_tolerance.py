@@ -92,12 +92,12 @@ def test_a_given_tolerance_means_what_it_says() -> None:
 
 def test_the_worst_element_is_told_with_what_it_was_held_against() -> None:
     want = np.array([1, 1, 1000], np.float32)
-    found = compare(want + np.array([0, 1e-4, 1e-3], np.float32), want, "y")
-    assert found.where == (1,)
-    assert found.max_abs > found.error == pytest.approx(1e-4, rel=1e-2)
-    assert found.allowed == pytest.approx(2e-5)
-    assert found.share == pytest.approx(5, rel=1e-2)
-    assert str(found).endswith(
+    comparison = compare(want + np.array([0, 1e-4, 1e-3], np.float32), want, "y")
+    assert comparison.where == (1,)
+    assert comparison.max_abs > comparison.error == pytest.approx(1e-4, rel=1e-2)
+    assert comparison.allowed == pytest.approx(2e-5)
+    assert comparison.share == pytest.approx(5, rel=1e-2)
+    assert str(comparison).endswith(
         "; at [1] 1.00e-04 where 2.00e-05 is allowed (1.0e-05 + 1e-05 * |eager|; typical magnitude 1)"
     )
 
@@ -110,9 +110,9 @@ def test_what_is_as_near_to_the_exact_result_as_eager_passes() -> None:
     want, got = np.full(4, 1e-4, np.float32), np.full(4, -1e-4, np.float32)
     exact[0] = want[0] = got[0] = 1
     assert not compare(got, want, "y").passed
-    found = compare(got, want, "y", exact=exact)
-    assert found.passed
-    assert "from the result in float64, of which eager is up to 1.0e-04 off" in str(found)
+    comparison = compare(got, want, "y", exact=exact)
+    assert comparison.passed
+    assert "from the result in float64, of which eager is up to 1.0e-04 off" in str(comparison)
     assert not compare(got * np.array([1, 4, 1, 1], np.float32), want, "y", exact=exact).passed
 
 

@@ -39,20 +39,20 @@ def written(arrays: Mapping[str, Any], byteorder: str = "little") -> bytes:
 
 @pytest.mark.parametrize("file", ["zip.bin", "old.bin"])
 def test_every_tensor_is_as_torch_has_it(file: str) -> None:
-    expected, found = lucid.load(DATA / "expected.safetensors"), lucid.load(DATA / file)
-    assert found.keys() == (expected.keys() if file == "zip.bin" else found.keys())
-    assert list(found)[:3] == ["0.weight", "0.bias", "1.weight"] and len(found) >= 27
-    for name, array in found.items():
+    expected, loaded = lucid.load(DATA / "expected.safetensors"), lucid.load(DATA / file)
+    assert file == "old.bin" or loaded.keys() == expected.keys()
+    assert list(loaded)[:3] == ["0.weight", "0.bias", "1.weight"] and len(loaded) >= 27
+    for name, array in loaded.items():
         assert array.dtype == expected[name].dtype and array.shape == expected[name].shape, name
         assert array.tobytes() == expected[name].tobytes(), name
 
 
 @pytest.mark.parametrize("file", ["zip.bin", "old.bin"])
 def test_nothing_is_copied_and_views_share_what_they_see(file: str) -> None:
-    found = lucid.load(DATA / file)
-    assert not any(array.flags.writeable or array.flags.owndata for array in found.values() if array.size)
-    assert all(np.shares_memory(found["table"], found[name]) for name in ("tied", "transposed", "part", "last_row"))
-    assert not np.shares_memory(found["table"], found["parameter"])
+    loaded = lucid.load(DATA / file)
+    assert not any(array.flags.writeable or array.flags.owndata for array in loaded.values() if array.size)
+    assert all(np.shares_memory(loaded["table"], loaded[name]) for name in ("tied", "transposed", "part", "last_row"))
+    assert not np.shares_memory(loaded["table"], loaded["parameter"])
 
 
 @pytest.mark.parametrize("order", ["little", "big"])
@@ -72,10 +72,10 @@ def reversed_bytes(array: Any) -> Any:
     return array.byteswap() if array.dtype.kind != "V" else array.view("u2").byteswap().view(array.dtype)
 
 
-def assert_same(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    assert list(found) == list(expected)
+def assert_same(loaded: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    assert list(loaded) == list(expected)
     for name, array in expected.items():
-        assert found[name].dtype == array.dtype and np.array_equal(found[name], array), name
+        assert loaded[name].dtype == array.dtype and np.array_equal(loaded[name], array), name
 
 
 def test_places_and_sizes_of_64_bits_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,10 +94,10 @@ def test_a_damaged_file_is_an_error_or_reads_within_itself(tmp_path: Path) -> No
             damaged = whole[:at] + bytes([whole[at] ^ (1, 255, 128)[at % 3]]) + whole[at + 1 :]
             (tmp_path / "w.bin").write_bytes(damaged)
             try:
-                found = lucid.load(tmp_path / "w.bin")
+                loaded = lucid.load(tmp_path / "w.bin")
             except WeightsError:
                 continue
-            assert sum(array.nbytes for array in found.values()) <= 24
+            assert sum(array.nbytes for array in loaded.values()) <= 24
 
 
 # Folders --------------------------------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def test_an_adapter_may_be_a_file_of_torchs_as_older_peft_wrote_it(tmp_path: Pat
     expected = lucid.models.load(base, adapters=adapter).state_dict()
     (adapter / "adapter_model.bin").write_bytes(written(lucid.load(adapter / "adapter_model.safetensors")))
     (adapter / "adapter_model.safetensors").unlink()
-    found = lucid.models.load(base, adapters=adapter).state_dict()
-    assert_same(*({name: value.numpy() for name, value in one.items()} for one in (found, expected)))
+    weights = lucid.models.load(base, adapters=adapter).state_dict()
+    assert_same(*({name: value.numpy() for name, value in one.items()} for one in (weights, expected)))
 
 
 def test_safetensors_come_first_as_in_transformers(tmp_path: Path) -> None:

@@ -125,11 +125,11 @@ def stored() -> list[tuple[str, str]]:
 def outcomes() -> tuple[Outcome, ...]:
     """All lines, run once."""
     names = lucid_names()
-    found = []
-    for line, wanted in stored():
+    results = []
+    for line, expected in stored():
         result, message = run(line, names, opened)
-        found.append(Outcome(line, difference(result, wanted), message))
-    return tuple(found)
+        results.append(Outcome(line, difference(result, expected), message))
+    return tuple(results)
 
 
 def unexplained() -> list[Outcome]:
@@ -153,7 +153,7 @@ def test_every_rule_has_lines_and_a_place_on_a_page() -> None:
 
 def test_the_lines_cover_what_they_should() -> None:
     rows = stored()
-    taken = [line for line, wanted in rows if wanted != REFUSED]
+    taken = [line for line, expected in rows if expected != REFUSED]
     assert len(rows) >= 8_000
     assert len(taken) >= 5_000
     for text in ("input=", "dim=-1", "None", "()", "half", "mask", "x0", "e.", "nn.", "F.", "[0, 1]", "keepdim=True"):

@@ -33,9 +33,9 @@ def flat(result: Any) -> list[Tensor]:
     return [each for part in result for each in flat(part)] if isinstance(result, (tuple, list)) else [result]
 
 
-def check(line: str, found: list[Any], expected: Any) -> None:
-    assert len(found) == len(expected["tensors"]), line
-    for tensor, (dtype, shape, elements) in zip(found, expected["tensors"], strict=True):
+def check(line: str, tensors: list[Any], expected: Any) -> None:
+    assert len(tensors) == len(expected["tensors"]), line
+    for tensor, (dtype, shape, elements) in zip(tensors, expected["tensors"], strict=True):
         assert (str(tensor.dtype), list(tensor.shape)) == (dtype, shape), line
         got = tensor.numpy().astype(np.float64) if tensor.dtype.kind == "float" else tensor.numpy()
         near = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-6, "float64": 1e-12}.get(dtype, 0)
@@ -70,11 +70,11 @@ def test_sums_with_numbers_outside_half_precision_are_rounded_once() -> None:
         return x - 70000, 7e4 - x, x + lucid.tensor(-70000.0), x - 1e-9
 
     x = half.numpy().astype(np.float64)
-    wanted = [each.astype(np.float16) for each in (x - 70000, 7e4 - x, x - 70000, x)]
+    expected = [each.astype(np.float16) for each in (x - 70000, 7e4 - x, x - 70000, x)]
     exported = Session(to_onnx(lucid.trace(model, half.numpy())), threads=1).run({"x": half.numpy()}).values()
-    for want, eager, found in zip(wanted, model(half), exported, strict=True):
+    for want, eager, output in zip(expected, model(half), exported, strict=True):
         np.testing.assert_array_equal(eager.numpy(), want)
-        np.testing.assert_array_equal(found, want)
+        np.testing.assert_array_equal(output, want)
 
 
 EXPORTED = [line for line in TORCH if line not in ELSEWHERE and "tensors" in TORCH[line]]
@@ -84,12 +84,12 @@ def test_a_graph_and_its_file_give_what_torch_gives() -> None:
     """All lines as one model, whose inputs are their operands."""
 
     def model(*operands: Tensor) -> Any:
-        given = dict(zip(OPERANDS, operands, strict=True))
-        return [each for line in EXPORTED for each in flat(run(line, given))]
+        by_name = dict(zip(OPERANDS, operands, strict=True))
+        return [each for line in EXPORTED for each in flat(run(line, by_name))]
 
     graph = lucid.trace(model, *(tensor.numpy() for tensor in OPERAND_TENSORS.values()))
     session = Session(to_onnx(graph), threads=1)
     inputs = dict(zip(session.inputs, (t.numpy() for t in OPERAND_TENSORS.values()), strict=True))
-    found = iter(session.run(inputs).values())
+    outputs = iter(session.run(inputs).values())
     for line in EXPORTED:
-        check(line, [Tensor(next(found)) for _ in TORCH[line]["tensors"]], TORCH[line])
+        check(line, [Tensor(next(outputs)) for _ in TORCH[line]["tensors"]], TORCH[line])

@@ -34,8 +34,8 @@ def test_every_name_that_torch_documents_is_there_or_says_what_to_write(place: s
         try:
             getattr(home, name)
         except AttributeError as error:
-            said = str(error).partition(" has no attribute ")[2].removeprefix(repr(name))
-            if not re.match(": .{10}|; did you mean", said):
+            advice = str(error).partition(" has no attribute ")[2].removeprefix(repr(name))
+            if not re.match(": .{10}|; did you mean", advice):
                 silent.append(name)
     assert silent == []
     assert len(PUBLIC[place].split()) > 15

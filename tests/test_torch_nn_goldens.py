@@ -40,8 +40,10 @@ class Case(NamedTuple):
 
 def read(group: str, name: str) -> Case:
     entry, arrays = GROUPS[group][name], ARRAYS[group]
-    prefix, given = f"{entry['weights']}.", INPUTS[group]
-    state = {key.removeprefix(prefix): arrays[key] for key in arrays if key.startswith(prefix) and key not in given}
+    prefix, input_keys = f"{entry['weights']}.", INPUTS[group]
+    state = {
+        key.removeprefix(prefix): arrays[key] for key in arrays if key.startswith(prefix) and key not in input_keys
+    }
     inputs = {argument: Tensor(arrays[key]) for argument, key in entry["inputs"].items()}
     outputs = {output: arrays[key] for output, key in entry["outputs"].items()}
     return Case(entry["arguments"], state, inputs, entry["options"], outputs)

@@ -63,8 +63,8 @@ CASES = read_all()
 
 def check(case: Case, way: str, got: list[Array]) -> None:
     assert len(got) == len(case.expected), f"{case.name}, {way}"
-    for found, want in zip(got, case.expected, strict=True):
-        problem = difference(found, want, scale_of(case.call, case.expected))
+    for result, want in zip(got, case.expected, strict=True):
+        problem = difference(result, want, scale_of(case.call, case.expected))
         assert not problem, f"{case.name}, {way}: {problem}"
 
 
@@ -97,14 +97,14 @@ def _answers_as_torch_does(exported: list[Case], target: str, seen: set[bytes]) 
         rest = iter(tensors)
         return [run(*(next(rest) for _ in c.call.tensors)) for run, c in zip(models, exported, strict=True)]
 
-    made = to_onnx(lucid.trace(model, *inputs), target=target)
-    if (same := computed(made)) in seen:
+    file = to_onnx(lucid.trace(model, *inputs), target=target)
+    if (same := computed(file)) in seen:
         return
     seen.add(same)
-    session = Session(made, threads=1)
-    found = iter(session.run(dict(zip(session.inputs, inputs, strict=True))).values())
+    session = Session(file, threads=1)
+    outputs = iter(session.run(dict(zip(session.inputs, inputs, strict=True))).values())
     for case in exported:
-        check(case, target, [next(found) for _ in case.expected])
+        check(case, target, [next(outputs) for _ in case.expected])
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -1,4 +1,4 @@
-"""What torch takes works its way: eagerly, as a graph, and exported for every target."""
+"""Arguments that torch takes work as in torch: eagerly, as a graph, and exported for every target."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_bits_at_the_ends_of_their_types() -> None:
             graph = lucid.trace(call, lucid.spec(4, dtype=dtype), lucid.spec(4, dtype=dtype))
             for opset in (17, 23):  # without and with ONNX's own operators
                 session = lucid.runtime.Session(lucid.export.to_onnx(graph, opset=opset), threads=1)
-                (found,) = session.run(dict(zip(session.inputs, (x, y), strict=True))).values()
-                np.testing.assert_array_equal(found, call(x, y))
+                (output,) = session.run(dict(zip(session.inputs, (x, y), strict=True))).values()
+                np.testing.assert_array_equal(output, call(x, y))
 
 
 @pytest.mark.parametrize("function", [F.gelu, F.silu, F.softplus, F.log_softmax, F.softmax, F.logsigmoid, Tensor.norm])
@@ -138,20 +138,20 @@ def test_attention_over_leading_axes_that_broadcast(name: str, grouped: bool, op
     options = options | {"enable_gqa": grouped}
     for flags in (True, False):
         arrays = arrays_for(shapes, flags)
-        wanted = dot_product_attention(*arrays, **options)
+        expected = dot_product_attention(*arrays, **options)
 
         def model(*tensors: Tensor) -> Tensor:
             return F.scaled_dot_product_attention(*tensors, **options)
 
         eager = model(*map(lucid.tensor, arrays)).numpy()
-        assert eager.shape == wanted.shape
-        np.testing.assert_allclose(eager, wanted, atol=2e-6)
+        assert eager.shape == expected.shape
+        np.testing.assert_allclose(eager, expected, atol=2e-6)
         specs = [lucid.spec(*shape, dtype=str(a.dtype)) for shape, a in zip(shapes, arrays, strict=True)]
         graph = lucid.trace(model, *specs)
         for target in TARGETS:
             session = lucid.runtime.Session(lucid.export.to_onnx(graph, target=target), threads=1)
-            (found,) = session.run(dict(zip(session.inputs, arrays, strict=True))).values()
-            np.testing.assert_allclose(found, wanted, atol=2e-6, err_msg=target)
+            (output,) = session.run(dict(zip(session.inputs, arrays, strict=True))).values()
+            np.testing.assert_allclose(output, expected, atol=2e-6, err_msg=target)
 
 
 @pytest.mark.parametrize(
@@ -259,10 +259,10 @@ def test_one_without_its_batch_is_a_batch_of_one(module: nn.Module, shape: tuple
 
 def test_rms_norm_has_torch_s_arguments() -> None:
     x, weight = lucid.randn(2, 3, 4), lucid.randn(4)
-    wanted = x / (x * x).mean(-1, keepdim=True).add(0.1).sqrt()
-    np.testing.assert_allclose(F.rms_norm(x, [4], eps=0.1), wanted, rtol=1e-6)
+    expected = x / (x * x).mean(-1, keepdim=True).add(0.1).sqrt()
+    np.testing.assert_allclose(F.rms_norm(x, [4], eps=0.1), expected, rtol=1e-6)
     np.testing.assert_allclose(
-        F.rms_norm(input=x, normalized_shape=(4,), weight=weight, eps=0.1), wanted * weight, rtol=1e-6
+        F.rms_norm(input=x, normalized_shape=(4,), weight=weight, eps=0.1), expected * weight, rtol=1e-6
     )
     np.testing.assert_array_equal(F.rms_norm(x, weight, 0.1), F.rms_norm(x, [4], weight, 0.1))
     with pytest.raises(ValueError, match=r"input \[2, 3, 4\] does not end with the sizes \[3\]"):
@@ -399,8 +399,8 @@ def test_integers_to_a_negative_power_are_rounded_towards_0() -> None:
     assert (base**power).tolist() == [0, -1, 1, 1, 0, 125]
     specs = [lucid.spec(6, dtype="int64")] * 2
     session = lucid.runtime.Session(lucid.export.to_onnx(lambda x, y: x**y, *specs), threads=1)
-    (found,) = session.run(dict(zip(session.inputs, (base.numpy(), power.numpy()), strict=True))).values()
-    assert found.tolist() == [0, -1, 1, 1, 0, 125]
+    (output,) = session.run(dict(zip(session.inputs, (base.numpy(), power.numpy()), strict=True))).values()
+    assert output.tolist() == [0, -1, 1, 1, 0, 125]
 
 
 def test_small_things_that_torch_takes() -> None:

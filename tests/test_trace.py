@@ -29,7 +29,7 @@ def add(x: Tensor, y: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("arguments", "expected"),
     [
         ((lucid.spec("N", 3), lucid.spec("N", 1)), {"x": "float32[N, 3]", "y": "float32[N, 1]"}),
         ((("N", 3), ()), {"x": "float32[N, 3]", "y": "float32[]"}),
@@ -39,8 +39,8 @@ def add(x: Tensor, y: Tensor) -> Tensor:
     ],
     ids=["specs", "shorthand", "sums", "examples", "a number"],
 )
-def test_specs_shorthand_and_examples(given: tuple[Any, ...], expected: dict[str, str]) -> None:
-    assert inputs(lucid.trace(add, *given)) == expected
+def test_specs_shorthand_and_examples(arguments: tuple[Any, ...], expected: dict[str, str]) -> None:
+    assert inputs(lucid.trace(add, *arguments)) == expected
 
 
 def test_an_example_fixes_its_shape_but_not_its_values() -> None:

@@ -390,7 +390,7 @@ def test_the_zeros_of_a_table_s_gradient_are_no_weights_of_the_file() -> None:
 
 
 def test_of_a_layer_little_is_kept_until_its_gradient(tmp_path: Path) -> None:
-    """Neither the weights nor the output of attention, nor outputs of norms and GELU, nor gradients that wait."""
+    """It keeps no attention weights or outputs, no outputs of norms or GELU, and no pending gradients."""
 
     def peak(layers: int) -> int:
         layer = nn.TransformerEncoderLayer(16, 2, 64, activation="gelu", batch_first=True)

@@ -58,7 +58,7 @@ def test_the_element_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("dtype_like", "expected"),
     [
         (lucid.float16, lucid.float16),
         ("float16", lucid.float16),
@@ -73,14 +73,14 @@ def test_the_element_types() -> None:
         (bool, lucid.bool_),
     ],
 )
-def test_what_stands_for_an_element_type(given: Any, expected: DType) -> None:
-    assert as_dtype(given) is expected
+def test_what_stands_for_an_element_type(dtype_like: Any, expected: DType) -> None:
+    assert as_dtype(dtype_like) is expected
 
 
-@pytest.mark.parametrize("given", ["float8", np.complex64, np.int16, np.dtype("uint64"), "f4", str])
-def test_an_unknown_element_type_is_an_error_that_lists_the_known(given: Any) -> None:
+@pytest.mark.parametrize("dtype_like", ["float8", np.complex64, np.int16, np.dtype("uint64"), "f4", str])
+def test_an_unknown_element_type_is_an_error_that_lists_the_known(dtype_like: Any) -> None:
     with pytest.raises(TypeError, match=r"is not one of float32, float64, float16, bfloat16, .*cast with array.astype"):
-        as_dtype(given)
+        as_dtype(dtype_like)
 
 
 @pytest.mark.parametrize(("value", "expected"), [(True, lucid.bool_), (3, lucid.int64), (2.5, lucid.float32)])

@@ -51,9 +51,9 @@ def test_a_call_is_typed_as_forward_is(tmp_path: Path) -> None:
     (tmp_path / "block.py").write_text(source, encoding="utf-8")
     ship(tmp_path / "package")
     printed = check(tmp_path / "package", str(tmp_path / "block.py")).stdout
-    found = re.findall(r"block\.py:(\d+): error: .*\[([\w-]+)\]$", printed, re.M)
+    errors = re.findall(r"block\.py:(\d+): error: .*\[([\w-]+)\]$", printed, re.M)
     marks = ((number, re.search(r"# refused: ([\w-]+)", line)) for number, line in enumerate(source.splitlines(), 1))
-    assert {(int(number), code) for number, code in found} == {(number, mark[1]) for number, mark in marks if mark}, (
+    assert {(int(number), code) for number, code in errors} == {(number, mark[1]) for number, mark in marks if mark}, (
         printed
     )
 
@@ -71,5 +71,5 @@ def test_modules_that_may_differ_on_another_system_are_checked_for_it(tmp_path: 
     assert differing(tmp_path) == {"pack.locks", "pack.forks", "pack.users"}
     assert check(tmp_path, *for_another_system(tmp_path), system="linux").returncode == 0
     printed = check(tmp_path, *for_another_system(tmp_path), system="win32").stdout
-    found = re.findall(r"^pack.(\w+)\.py:\d+: error: .*\[([\w-]+)\]$", printed, re.M)
-    assert sorted(found) == [("forks", "attr-defined"), ("users", "attr-defined")], printed
+    errors = re.findall(r"^pack.(\w+)\.py:\d+: error: .*\[([\w-]+)\]$", printed, re.M)
+    assert sorted(errors) == [("forks", "attr-defined"), ("users", "attr-defined")], printed

@@ -114,9 +114,9 @@ def test_a_failing_run_is_told_once_and_without_codes(tmp_path, monkeypatch, cap
     expected = (
         "lucid: onnxruntime: Reshape node '/net/reshape': The input tensor cannot be reshaped to the requested shape"
     )
-    told = capfd.readouterr().err
-    assert told.startswith(expected)
-    assert told.count("cannot be reshaped") == 1, "onnxruntime does not print it as well"
+    printed = capfd.readouterr().err
+    assert printed.startswith(expected)
+    assert printed.count("cannot be reshaped") == 1, "onnxruntime does not print it as well"
 
 
 def test_other_messages_stay_as_they_are():

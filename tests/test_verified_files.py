@@ -46,7 +46,7 @@ def with_epsilon(path: Path, epsilon: float) -> None:
 
 
 def files_of(out: str) -> dict[str, Any]:
-    return {Path(found["file"]).name: found for found in json.loads(out)["files"]}
+    return {Path(file["file"]).name: file for file in json.loads(out)["files"]}
 
 
 LAYOUTS = [
@@ -75,9 +75,9 @@ def test_a_folder_is_verified_without_options(
     assert call("export", checkpoint, "--for", *options, "-o", folder, "--no-check")[0] == 0
     code, out, error = call("verify", checkpoint, folder, "--json")
     assert code == 0, out + error
-    found = files_of(out)
-    assert len(found) == len(list(folder.rglob("*.onnx")))
-    for name, report in found.items():
+    reports = files_of(out)
+    assert len(reports) == len(list(folder.rglob("*.onnx")))
+    for name, report in reports.items():
         weights = report["weights"]
         assert weights["equal"] == weights["compared"] == weights["stored"] > 0, name
         assert not weights["note"] and not weights["missing"], name
@@ -105,18 +105,18 @@ def test_names_of_axes_do_not_matter(axes: str, call: Any, tmp_path: Path) -> No
     folder = tmp_path / "folder"
     assert call("export", BERT, "--for", "onnxruntime", "-o", folder, "--no-check")[0] == 0
     names = [value.name for value in onnx.load(folder / "model.onnx").graph.input]
-    given = [word for name in names for word in ("-i", f"{name}:int64:{axes}")]
-    code, out, _ = call("verify", BERT, folder / "model.onnx", *given)
+    inputs = [word for name in names for word in ("-i", f"{name}:int64:{axes}")]
+    code, out, _ = call("verify", BERT, folder / "model.onnx", *inputs)
     assert code == 0 and "were not compared" not in out and "nodes are not those" not in out
     with_epsilon(folder / "model.onnx", 1e-9)
-    code, out, _ = call("verify", BERT, folder / "model.onnx", *given)
+    code, out, _ = call("verify", BERT, folder / "model.onnx", *inputs)
     assert code == 1 and "FAIL  nodes with other attributes: " in out
 
 
 def test_fixed_sizes_come_from_the_file(call: Any, tmp_path: Path) -> None:
     path = tmp_path / "fixed.onnx"
-    given = [word for name in ("input_ids", "attention_mask") for word in ("-i", f"{name}:int64:2,7")]
-    assert call("export", BERT, "-o", path, *given)[0] == 0
+    inputs = [word for name in ("input_ids", "attention_mask") for word in ("-i", f"{name}:int64:2,7")]
+    assert call("export", BERT, "-o", path, *inputs)[0] == 0
     code, out, error = call("verify", BERT, path)
     assert code == 0 and "were not compared" not in out, error
 
@@ -139,10 +139,10 @@ def test_a_loop_is_compared_whatever_its_axes_are_called(tmp_path: Path) -> None
     def model(x: lucid.Tensor) -> Any:
         return lucid.ops.scan(lambda carry, row: (carry + row.sum() * x.shape[1], carry), lucid.zeros(()), x)
 
-    made = lucid.export.to_onnx(model, lucid.spec("rows", "columns"), path=tmp_path / "loop.onnx")
-    assert any(attribute.HasField("g") for node in made.graph.node for attribute in node.attribute)
+    exported = lucid.export.to_onnx(model, lucid.spec("rows", "columns"), path=tmp_path / "loop.onnx")
+    assert any(attribute.HasField("g") for node in exported.graph.node for attribute in node.attribute)
     graph = lucid.trace(model, lucid.spec("N", "L"))
-    report = compare_weights(made, lower(TracedPart(graph), ExportOptions()))
+    report = compare_weights(exported, lower(TracedPart(graph), ExportOptions()))
     assert report.passed and not report.note and report.compared == report.stored
 
 
@@ -152,8 +152,8 @@ def test_what_does_not_fit_says_what_to_give(call: Any, tmp_path: Path) -> None:
         path=tmp_path / "model.onnx",
         kwargs={"input_ids": lucid.spec("N", "L", dtype="int64")},
     )
-    given = [word for name in ("input_ids", "attention_mask") for word in ("-i", f"{name}:int64:N,L")]
-    code, _, error = call("verify", BERT, tmp_path / "model.onnx", *given)
+    inputs = [word for name in ("input_ids", "attention_mask") for word in ("-i", f"{name}:int64:N,L")]
+    code, _, error = call("verify", BERT, tmp_path / "model.onnx", *inputs)
     assert code == 1
     assert "the file has other inputs or outputs than the model as it is called here" in error
     assert "The file maps input_ids to" in error

@@ -50,16 +50,16 @@ def written(place: Path, variant: str, task: str | None = None, **options: Any) 
 
 def held(*scripts: Path) -> dict[str, bytes]:
     """The files that scripts hold."""
-    found = {}
+    files = {}
     for script in scripts:
         text = re.fullmatch(r"var lucidFiles = Object.assign\(.*?, ({.*})\);\n", script.read_text())
         assert text is not None
-        found |= {name: base64.b64decode(data) for name, data in json.loads(text[1]).items()}
-    return found
+        files |= {name: base64.b64decode(data) for name, data in json.loads(text[1]).items()}
+    return files
 
 
 def about(task: str, **known: Any) -> dict[str, Any]:
-    """What a page knows of its model."""
+    """The settings of a page about its model."""
     return {"task": task, "labels": [], "several": False, **known}
 
 
@@ -113,8 +113,8 @@ def test_a_classifier_of_images_has_a_page_without_a_tokenizer(place: Path) -> N
     size = int(lucid.models.load(goldens.folder("vit/classifier")).input_specs()["pixel_values"].shape[2])
     shutil.rmtree(place.parent / "node_modules" / "@huggingface")
     page = image_page(place, "vit/classifier", "image-classification", {**VIT, "size": size})
-    made = json.loads(held(page / "model" / "settings.js")["about"])
-    labels = [f"LABEL_{i}" for i in range(len(made["labels"]))]
+    page_data = json.loads(held(page / "model" / "settings.js")["about"])
+    labels = [f"LABEL_{i}" for i in range(len(page_data["labels"]))]
     preprocessor = {
         "window": [size, size],
         "edge": None,
@@ -124,7 +124,7 @@ def test_a_classifier_of_images_has_a_page_without_a_tokenizer(place: Path) -> N
         "mean": [0.5] * 3,
         "deviation": [0.5] * 3,
     }
-    assert made == about("image-classification", labels=labels, several=True, preprocessor=preprocessor)
+    assert page_data == about("image-classification", labels=labels, several=True, preprocessor=preprocessor)
     scripts = sorted(path.name for path in page.glob("*.js"))
     assert scripts == ["answers.js", "image-model.js", "opened-model.js", "pillow.js"]
     assert not (page / "runtime" / "tokenizers.js").exists()
@@ -184,7 +184,7 @@ def test_a_model_that_takes_more_than_texts_is_an_error(place: Path) -> None:
 
 def test_without_the_packages_an_error_says_how_to_install_them(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place.parent / "node_modules").rename(place.parent / "elsewhere")
-    wanted = "npm install onnxruntime-web@[0-9.]+ @huggingface/tokenizers@[0-9.]+$"
-    with pytest.raises(FileNotFoundError, match=wanted):
+    message = "npm install onnxruntime-web@[0-9.]+ @huggingface/tokenizers@[0-9.]+$"
+    with pytest.raises(FileNotFoundError, match=message):
         written(place, "sentences/cls")
     assert json.loads((ROOT / "examples/browser/package.json").read_text())["dependencies"] == PACKAGES

@@ -322,7 +322,7 @@ def padded_on_the_right(sizes: Any) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("target", ["any", "cpu", "portable"])
 @pytest.mark.parametrize("name", SEEN)
-def test_it_computes_what_is_written(name: str, target: str) -> None:
+def test_the_op_has_parity_with_what_is_written(name: str, target: str) -> None:
     model, inputs, _ = SEEN[name]
     draw = padded_on_the_right if "-inf" in name else None  # with NaN there is no parity
     assert_parity(model, *inputs, target=target, draw=draw)
@@ -475,7 +475,7 @@ def test_weights_that_several_values_share_are_computed_once(shape: tuple[Any, .
 
 
 def test_queries_and_keys_that_were_widened_are_attention_of_half_precision() -> None:
-    """As float16 models write it who fear overflow; `ops.attention` itself widens them."""
+    """As float16 models write it to avoid overflow; `ops.attention` widens scores itself."""
 
     def widened(q: Any, k: Any, v: Any) -> Any:
         weights = (q.float() @ k.float().mT * 8**-0.5).softmax(-1)
@@ -556,7 +556,7 @@ def check_steps(model: Model) -> None:
 
 
 def test_a_table_still_limits_the_length() -> None:
-    """The op needs no table, but for more than 32 positions what is written fails."""
+    """The op needs no table, but beyond 32 positions the written code fails."""
     session = lucid.runtime.Session(to_onnx(Block(), ("N", "L", 32)))
     with pytest.raises(ValueError, match="L is 33, expected at most 32"):
         session(np.zeros((1, 33, 32), np.float32))
@@ -569,14 +569,14 @@ def test_explain_names_the_module() -> None:
     assert "becomes attention" in explain(model, ("N", "L", 32))._repr_html_()
 
 
-def test_it_can_be_left_as_it_is_written() -> None:
+def test_attention_can_be_left_as_it_is_written() -> None:
     with lucid.attention_as_written():
         graph = lucid.trace(attend(), *(HEADS,) * 3)
     assert graph.op_names() == {"permute", "matmul", "mul", "softmax"}
     assert graph.remarks == ()
 
 
-def test_in_a_loop_it_is_the_op_as_well() -> None:
+def test_attention_in_a_loop_becomes_the_op() -> None:
     def step(carry: Any, x: Any) -> Any:
         carry = attend(behind)(carry, x, x)
         return carry, carry.sum(-1)
