@@ -202,7 +202,7 @@ def test_sizes_that_depend_on_values_are_errors_while_tracing(line: Callable[[Te
         lucid.trace(line, ("N", 4))
 
 
-def test_they_are_computed_of_known_tensors() -> None:
+def test_sizes_that_depend_on_values_are_computed_eagerly() -> None:
     eye = lucid.eye(3)
     assert eye.nonzero().tolist() == [[0, 0], [1, 1], [2, 2]]
     assert [places.tolist() for places in eye.nonzero(as_tuple=True)] == [[0, 1, 2]] * 2
@@ -242,10 +242,10 @@ def test_torchs_attention_gives_a_pair_sequence_first() -> None:
     torchs.load_state_dict(ours.state_dict())
     x = lucid.randn(5, 3, 8)
     output, weights = torchs(x, x, x)
-    want, wanted = ours(x.transpose(0, 1), need_weights=True)
-    np.testing.assert_allclose(output.numpy(), want.numpy().swapaxes(0, 1), rtol=1e-6)
+    expected, expected_weights = ours(x.transpose(0, 1), need_weights=True)
+    np.testing.assert_allclose(output.numpy(), expected.numpy().swapaxes(0, 1), rtol=1e-6)
     assert weights is not None
-    np.testing.assert_allclose(weights.numpy(), wanted.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(weights.numpy(), expected_weights.numpy(), rtol=1e-6)
     assert torchs(x, x, x, need_weights=False)[1] is None
 
 

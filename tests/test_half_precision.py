@@ -66,16 +66,16 @@ def stored(model: onnx.ModelProto) -> Mapping[str, int]:
 
 
 @pytest.mark.parametrize(("entry", "dtype"), turns(ONE_OF_EACH_CLASS, HALVES), ids=str_of)
-def test_is_the_model_with_rounded_weights_in_float32(entry: Entry, dtype: str) -> None:
+def test_a_file_in_half_precision_computes_the_model_with_rounded_weights(entry: Entry, dtype: str) -> None:
     """Within 5e-6 of the float64 result with rounded weights, which is much further from the one with exact weights."""
     exported = Session(to_onnx(entry.traced(), dtype=dtype), threads=1)
     case = goldens.cases(entry.variant)[0]
-    given = goldens.as_exported(case.inputs, exported.inputs)
-    arrays = [given[name] for name in exported.inputs]
-    wanted = run_in_float64(rounded(entry.load(), dtype), arrays)
-    for found, want in zip(exported.run(given).values(), wanted, strict=True):
-        assert found.dtype == np.float32
-        assert np.abs(found - want).max() <= 5e-6 * np.abs(want).max()
+    feeds = goldens.as_exported(case.inputs, exported.inputs)
+    arrays = [feeds[name] for name in exported.inputs]
+    expected = run_in_float64(rounded(entry.load(), dtype), arrays)
+    for got, want in zip(exported.run(feeds).values(), expected, strict=True):
+        assert got.dtype == np.float32
+        assert np.abs(got - want).max() <= 5e-6 * np.abs(want).max()
 
 
 @both
@@ -95,7 +95,7 @@ def test_a_file_holds_every_weight_in_half_under_its_name_and_otherwise_casts_al
 @both
 def test_a_large_file_is_half_as_large(dtype: str) -> None:
     model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 256))
-    sizes = [to_onnx(model, ("N", 256), dtype=given).ByteSize() for given in (dtype, None)]
+    sizes = [to_onnx(model, ("N", 256), dtype=stored_dtype).ByteSize() for stored_dtype in (dtype, None)]
     assert 0.5 <= sizes[0] / sizes[1] < 0.502
 
 
@@ -189,9 +189,9 @@ def test_a_gpu_computes_in_half_precision(entry: Entry, dtype: str) -> None:
     half = half_of(graph, dtype)
     half.verify()
     moved = goes_through_other_experts(graph, half, arrays)
-    for found, want in zip(half.run(arrays), run_in_float64(graph, arrays), strict=True):
-        assert found.dtype == np.float32
-        differ = np.abs(found - want) if moved is None else np.abs(found - want)[~moved]
+    for got, want in zip(half.run(arrays), run_in_float64(graph, arrays), strict=True):
+        assert got.dtype == np.float32
+        differ = np.abs(got - want) if moved is None else np.abs(got - want)[~moved]
         assert differ.max() <= (0.01 if dtype == "float16" else 0.06) * np.abs(want).max()
 
 
@@ -204,8 +204,8 @@ def goes_through_other_experts(graph: Graph, half: Graph, arrays: list[np.ndarra
             return None
         logits = Graph(each.inputs, {str(layer): node.inputs[1] for layer, node in enumerate(routed)})  # type: ignore[misc]
         best = [
-            np.argsort(-found.astype(np.float64), -1)[..., : node.attributes["k"]]
-            for node, found in zip(routed, logits.run(arrays), strict=True)
+            np.argsort(-scores.astype(np.float64), -1)[..., : node.attributes["k"]]
+            for node, scores in zip(routed, logits.run(arrays), strict=True)
         ]
         chosen.append(np.sort(np.stack(best), -1))
     moved: np.ndarray = (chosen[0] != chosen[1]).any((0, -1))
@@ -225,10 +225,10 @@ def test_positions_angles_and_masks_are_exact_on_a_gpu() -> None:
         return weight(x) + lucid.ops.sin(positions.astype("float32"))[:, None]
 
     positions = np.arange(60000, 60040)
-    (found,) = for_a_gpu(model, ("L", 1), lucid.spec("L", dtype="int64")).run(
+    (sines,) = for_a_gpu(model, ("L", 1), lucid.spec("L", dtype="int64")).run(
         [np.zeros((40, 1), np.float32), positions]
     )
-    assert np.array_equal(found[:, 0], np.sin(positions.astype(np.float32)).astype(np.float16))
+    assert np.array_equal(sines[:, 0], np.sin(positions.astype(np.float32)).astype(np.float16))
 
     def masked(x: Tensor, keep: Tensor) -> Tensor:
         return lucid.ops.attention(x, x, x, lucid.ops.where(keep, 0.0, lucid.float32.lowest))
@@ -243,7 +243,7 @@ def for_a_gpu(model: Any, *inputs: Any) -> lucid.Graph:
 
 
 def half_of(graph: lucid.Graph, dtype: str) -> lucid.Graph:
-    """The graph in half precision, and computed in it."""
+    """The graph stored and computed in half precision."""
     half = halved(TracedPart(graph), ExportOptions("cuda", dtype))
     assert half is not None
     return half.traced.graph
@@ -310,10 +310,10 @@ def test_weights_that_become_zero_are_named() -> None:
 def test_nan_does_not_become_zero() -> None:
     model = linear(1.0)
     model.weight.numpy()[0] = np.nan
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
         to_onnx(model, ("N", 20), dtype="float16")
-    assert not any("become zero" in str(one.message) for one in told)
+    assert not any("become zero" in str(one.message) for one in recorded)
 
 
 def test_layers_whose_numbers_overflow_are_found_on_data() -> None:
@@ -370,11 +370,11 @@ def test_a_difference_in_half_precision_is_found() -> None:
 def test_the_command_line_exports_and_verifies_half_precision(data: Callable[..., Any], tmp_path: Path) -> None:
     source = ("nn.MultiHeadAttention", "--set", "embed_dim=16", "--set", "num_heads=4")
     path = tmp_path / "half.onnx"
-    found = data("export", *source, "-o", path, "--dtype", "float16")
-    assert found["weights"] == "1,088 weights are stored in float16 and widened to float32 once, at load"
-    assert found["parity"]["passed"]
+    report = data("export", *source, "-o", path, "--dtype", "float16")
+    assert report["weights"] == "1,088 weights are stored in float16 and widened to float32 once, at load"
+    assert report["parity"]["passed"]
     assert data("verify", *source, path, "--dtype", "float16")["passed"]
     assert not data("verify", *source, path, code=1)["passed"]
-    found = data("export", *source, "-o", path, "--dtype", "bfloat16", "--half-io-types")
-    assert found["parity"]["passed"]
+    report = data("export", *source, "-o", path, "--dtype", "bfloat16", "--half-io-types")
+    assert report["parity"]["passed"]
     assert {t.type.tensor_type.elem_type for t in onnx.load(path).graph.output} == {onnx.TensorProto.BFLOAT16}

@@ -42,7 +42,7 @@ def test_nan_and_infinity_in_a_weight_are_named(number: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_they_are_found_in_every_element_type(dtype: str) -> None:
+def test_nan_is_found_in_weights_of_every_element_type(dtype: str) -> None:
     model = nn.Linear(64, 64).to(dtype)
     model.weight.numpy()[1, 1] = NAN
     with pytest.warns(WeightWarning, match="NaN or infinity: weight"):
@@ -118,14 +118,14 @@ def test_a_number_that_an_element_type_cannot_hold_is_an_error(number: float, dt
 
 
 @pytest.mark.parametrize(
-    ("number", "dtype", "wanted"),
+    ("number", "dtype", "target"),
     [(200, "uint8", "int8"), (-1, "int8", "uint8"), (2**31, "uint32", "int32"), (2**63, "uint64", "int64")],
 )
-def test_integers_of_the_same_width_do_not_wrap_around(number: int, dtype: str, wanted: str) -> None:
+def test_integers_of_the_same_width_do_not_wrap_around(number: int, dtype: str, target: str) -> None:
     array = np.array([0, number], dtype)
-    with pytest.raises(OverflowError, match=f"{number} does not fit {wanted}"):
-        lucid.tensor(array, dtype=wanted)
-    np.testing.assert_array_equal(lucid.tensor(array[:1], dtype=wanted).numpy(), [0])
+    with pytest.raises(OverflowError, match=f"{number} does not fit {target}"):
+        lucid.tensor(array, dtype=target)
+    np.testing.assert_array_equal(lucid.tensor(array[:1], dtype=target).numpy(), [0])
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,12 @@ def test_nan_on_both_sides_does_not_pass() -> None:
 
 
 def test_nan_on_one_side_says_which() -> None:
-    found = compare(np.array([1.0, NAN]), np.array([1.0, 2.0]), "y")
-    assert not found.passed
-    assert "NaN in the exported result" in found.problem
-    found = compare(np.array([1.0, 2.0]), np.array([NAN, 2.0]), "y")
-    assert not found.passed
-    assert "NaN in the eager result" in found.problem
+    comparison = compare(np.array([1.0, NAN]), np.array([1.0, 2.0]), "y")
+    assert not comparison.passed
+    assert "NaN in the exported result" in comparison.problem
+    comparison = compare(np.array([1.0, 2.0]), np.array([NAN, 2.0]), "y")
+    assert not comparison.passed
+    assert "NaN in the eager result" in comparison.problem
 
 
 def test_infinities_agree_only_with_themselves() -> None:
@@ -243,10 +243,10 @@ def test_large_integers_are_compared_exactly() -> None:
     """float64 holds 53 bits: 2**53 and 2**53 + 1 are the same there."""
     x, y = np.array([2**53]), np.array([2**53 + 1])
     assert compare(x, x, "y").passed
-    found = compare(x, y, "y")
-    assert not found.passed
-    assert found.max_abs == 1
-    assert "got 9007199254740992, eager 9007199254740993" in found.problem
+    comparison = compare(x, y, "y")
+    assert not comparison.passed
+    assert comparison.max_abs == 1
+    assert "got 9007199254740992, eager 9007199254740993" in comparison.problem
 
 
 def test_shapes_and_types_must_be_equal() -> None:

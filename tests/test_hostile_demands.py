@@ -83,24 +83,26 @@ def test_a_model_of_functions_and_constants_as_people_write_it_is_fine(tmp_path)
 
 
 def test_what_is_made_of_constants_is_counted_exactly():
-    def made(*nodes: onnx.NodeProto, **constants: list[int]) -> int:
+    def elements(*nodes: onnx.NodeProto, **constants: list[int]) -> int:
         held = [helper.make_tensor(k, TensorProto.INT64, [len(v)], v) for k, v in constants.items()]
         return made_of_constants(helper.make_model(helper.make_graph(nodes, "g", [], [], held)))
 
     node = helper.make_node
-    assert made(node("Range", ["a", "b", "c"], ["y"]), a=[3], b=[10], c=[2]) == 4
-    assert made(node("Range", ["a", "b", "c"], ["y"]), a=[3], b=[10], c=[-2]) == 0
-    assert made(node("Expand", ["v", "s"], ["y"]), v=[1], s=[3, 5]) == 15
-    assert made(node("Tile", ["v", "s"], ["y"]), v=[1, 2], s=[3]) == 6
-    assert made(node("Concat", ["v", "v"], ["y"], axis=0), node("Neg", ["y"], ["z"]), v=[1, 2]) == 8
-    assert made(node("Concat", ["v", "x"], ["y"], axis=0), v=[1, 2]) == 0, "hangs on an input"
-    assert made(node("Neg", ["v"], ["y"]), v=[1, 2]) == 0, "no more than the file holds"
+    assert elements(node("Range", ["a", "b", "c"], ["y"]), a=[3], b=[10], c=[2]) == 4
+    assert elements(node("Range", ["a", "b", "c"], ["y"]), a=[3], b=[10], c=[-2]) == 0
+    assert elements(node("Expand", ["v", "s"], ["y"]), v=[1], s=[3, 5]) == 15
+    assert elements(node("Tile", ["v", "s"], ["y"]), v=[1, 2], s=[3]) == 6
+    assert elements(node("Concat", ["v", "v"], ["y"], axis=0), node("Neg", ["y"], ["z"]), v=[1, 2]) == 8
+    assert elements(node("Concat", ["v", "x"], ["y"], axis=0), v=[1, 2]) == 0, "hangs on an input"
+    assert elements(node("Neg", ["v"], ["y"]), v=[1, 2]) == 0, "no more than the file holds"
     assert (
-        made(node("Slice", ["s", "a", "b"], ["t"]), node("ConstantOfShape", ["t"], ["y"]), s=[9, 3, 4], a=[1], b=[3])
+        elements(
+            node("Slice", ["s", "a", "b"], ["t"]), node("ConstantOfShape", ["t"], ["y"]), s=[9, 3, 4], a=[1], b=[3]
+        )
         == 12
     )
     squeezed = node("ReduceProd", ["s"], ["p"], keepdims=0), node("Range", ["a", "p", "b"], ["y"])
-    assert made(*squeezed, s=[3, 4], a=[0], b=[1]) == 12
+    assert elements(*squeezed, s=[3, 4], a=[0], b=[1]) == 12
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,11 @@ class Routes(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0].removeprefix("/")
         if path.startswith(f"api/models/{NAME}"):
             kind, _, rest = path.removeprefix(f"api/models/{NAME}").strip("/").partition("/")
-            found = self.server.files(rest if kind else "main")
-            if found is None:
+            stored = self.server.files(rest if kind else "main")
+            if stored is None:
                 self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
                 return
-            commit, files = found
+            commit, files = stored
             tree = [
                 {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
                 for name, data in files.items()
@@ -100,7 +100,7 @@ def checkpoint(eps: float) -> dict[str, bytes]:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A hub, at which the library looks, and an empty cache."""
+    """A hub that the library asks, and an empty cache."""
     constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra hub")
     revisions = {COMMIT: checkpoint(1e-12), OLDER: checkpoint(0.5)}
     server = Hub(revisions, {"main": COMMIT, "v1": OLDER})

@@ -63,12 +63,12 @@ def folder(path: Path, options: dict[str, Any]) -> Path:
 
 def checkpoint(path: Path, variant: str = "vit/classifier", size: int = 0, **config: Any) -> Path:
     """A model of the goldens that takes images, with a preprocessor; `config` are options of config.json."""
-    made = shutil.copytree(goldens.folder(variant), path)
-    options = json.loads((made / "config.json").read_text())
-    (made / "config.json").write_text(json.dumps({**options, **config}))
-    side = lucid.models.load(made).input_specs()["pixel_values"].shape[2]
+    copy = shutil.copytree(goldens.folder(variant), path)
+    options = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**options, **config}))
+    side = lucid.models.load(copy).input_specs()["pixel_values"].shape[2]
     return folder(
-        made, {"image_processor_type": "ViTImageProcessor", "size": size or (side if type(side) is int else 64)}
+        copy, {"image_processor_type": "ViTImageProcessor", "size": size or (side if type(side) is int else 64)}
     )
 
 
@@ -78,20 +78,20 @@ def test_pixels_are_those_of_pillow_eager_and_exported(name: str, tmp_path: Path
     reader = ImageReader(tmp_path, ("N", 3, None, None))
     session = Session(to_onnx(preprocessor, lucid.spec("N", "H", "W", 3, dtype=lucid.uint8)))
     for shape in SHAPES:
-        given = images(*shape)
-        expected = reader.arrays([reader.ready([given[0]]).data])["pixel_values"][0]
-        assert np.array_equal(preprocessor(lucid.tensor(given)).numpy()[0], expected), shape
-        assert np.array_equal(session(given).numpy()[0], expected), shape
+        pixels = images(*shape)
+        expected = reader.arrays([reader.ready([pixels[0]]).data])["pixel_values"][0]
+        assert np.array_equal(preprocessor(lucid.tensor(pixels)).numpy()[0], expected), shape
+        assert np.array_equal(session(pixels).numpy()[0], expected), shape
 
 
 @pytest.mark.parametrize("resample", [2, 3])
 def test_rows_come_first_whatever_the_shape(resample: int, tmp_path: Path) -> None:
     options = {"image_processor_type": "ViTImageProcessor", "size": 20, "do_rescale": False, "do_normalize": False}
     preprocessor = Preprocessor.from_folder(folder(tmp_path, {**options, "resample": resample}))
-    given = images(97, 24)
-    rows = Image.fromarray(given[0]).resize((20, 97), resample)
+    pixels = images(97, 24)
+    rows = Image.fromarray(pixels[0]).resize((20, 97), resample)
     expected = np.asarray(rows.resize((20, 20), resample)).transpose(2, 0, 1)
-    assert np.array_equal(preprocessor(lucid.tensor(given)).numpy()[0], expected)
+    assert np.array_equal(preprocessor(lucid.tensor(pixels)).numpy()[0], expected)
 
 
 @pytest.mark.parametrize("exif", [b"Exif\0\0", b"Exif\0\0MM", b"Exif\0\0MM\0*\0", b"Exif\0\0no header of TIFF"])
@@ -117,8 +117,8 @@ def test_photographs_are_upright_as_transformers_loads_them(orientation: int, ki
 def test_one_number_is_the_shorter_side_where_clip_reads_it(tmp_path: Path) -> None:
     by_number = Preprocessor.from_folder(folder(tmp_path, CLIP))
     by_name = Preprocessor.from_folder(folder(tmp_path, CONFIGS["clip"]))
-    given = lucid.tensor(images(30, 41))
-    assert by_number.edge == 24 and np.array_equal(by_number(given).numpy(), by_name(given).numpy())
+    pixels = lucid.tensor(images(30, 41))
+    assert by_number.edge == 24 and np.array_equal(by_number(pixels).numpy(), by_name(pixels).numpy())
 
 
 @pytest.mark.parametrize(

@@ -244,8 +244,8 @@ PAIRS = {
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_functions_compute_what_numpy_does(name: str) -> None:
-    result, wanted = PAIRS[name]
-    np.testing.assert_allclose(result.numpy(), wanted, rtol=2e-6, atol=1e-7)
+    result, expected = PAIRS[name]
+    np.testing.assert_allclose(result.numpy(), expected, rtol=2e-6, atol=1e-7)
 
 
 def test_a_while_loop_needs_values_that_are_known() -> None:
@@ -323,18 +323,18 @@ COMPLEX: dict[str, tuple[str, tuple, np.ndarray]] = {
 
 @pytest.mark.parametrize("name", COMPLEX)
 def test_complex_numbers_are_pairs(name: str) -> None:
-    operator, arguments, wanted = COMPLEX[name]
+    operator, arguments, expected = COMPLEX[name]
 
-    def given(value):
+    def operand_of(value):
         if isinstance(value, list):
-            return [given(item) for item in value]
+            return [operand_of(item) for item in value]
         if not isinstance(value, np.ndarray):
             return value
         return complex_of(value) if np.iscomplexobj(value) else of(value)
 
-    result = TABLE[f"aten.{operator}{OF_COMPLEX}"](*map(given, arguments))
+    result = TABLE[f"aten.{operator}{OF_COMPLEX}"](*map(operand_of, arguments))
     own = result.real.numpy() + 1j * result.imaginary.numpy() if isinstance(result, Complex) else result.numpy()
-    np.testing.assert_allclose(own, wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_complex_tensors_are_split_by_part() -> None:
@@ -363,8 +363,8 @@ def test_recurrent_operators_are_lucids_layers(layer, name: str) -> None:
     outputs, *last = TABLE[f"lucid.{name}.default"](
         of(X), start, weights, layer.bias, layer.num_layers, 0.0, False, layer.bidirectional, False
     )
-    wanted, ends = layer(of(X), tuple(start) if name == "lstm" else start[0])
-    for own, theirs in zip([outputs, *last], [wanted, *(ends if name == "lstm" else [ends])], strict=True):
+    expected, ends = layer(of(X), tuple(start) if name == "lstm" else start[0])
+    for own, theirs in zip([outputs, *last], [expected, *(ends if name == "lstm" else [ends])], strict=True):
         np.testing.assert_array_equal(own.numpy(), theirs.numpy())
     if name != "lstm":  # a cell is a step
         step = TABLE[f"aten.{name}_cell.default"](of(X[0]), start[0][0], *weights)
@@ -391,17 +391,17 @@ def test_scan_and_map_are_loops() -> None:
 
 def test_values_are_put_at_indices() -> None:
     indices = [of(np.array([0, 2])), of(np.array([[1], [3]]))]
-    wanted = X.copy()
-    wanted[np.array([0, 2]), np.array([[1], [3]])] = 7
-    np.testing.assert_array_equal(f.index_put(of(X), indices, of(np.float32(7))).numpy(), wanted)
-    wanted = X.copy()
-    np.add.at(wanted, (np.array([0, 0]),), X[1:])
-    wanted_later = X.copy()
-    wanted_later[:, np.array([[0, 2], [3, 1]]), np.array([1, 4])] = X[:, :2, :2]
+    replaced = X.copy()
+    replaced[np.array([0, 2]), np.array([[1], [3]])] = 7
+    np.testing.assert_array_equal(f.index_put(of(X), indices, of(np.float32(7))).numpy(), replaced)
+    summed = X.copy()
+    np.add.at(summed, (np.array([0, 0]),), X[1:])
+    replaced_later = X.copy()
+    replaced_later[:, np.array([[0, 2], [3, 1]]), np.array([1, 4])] = X[:, :2, :2]
     later = [None, of(np.array([[0, 2], [3, 1]])), of(np.array([1, 4]))]
-    np.testing.assert_array_equal(f.index_put(of(X), later, of(X[:, :2, :2])).numpy(), wanted_later)
+    np.testing.assert_array_equal(f.index_put(of(X), later, of(X[:, :2, :2])).numpy(), replaced_later)
     got = f.index_put(of(X), [of(np.array([0, 0]))], of(X[1:]), accumulate=True)
-    np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-6)
+    np.testing.assert_allclose(got.numpy(), summed, rtol=1e-6)
     np.testing.assert_array_equal(f.index_put(of(X), [of(X > 0)], of(np.float32(0))).numpy(), np.minimum(X, 0))
 
 
@@ -504,9 +504,9 @@ def test_a_checkpoint_that_only_torch_reads_is_an_error_that_says_how(
     monkeypatch.setattr(config_file, "find_spec", lambda name: "there" if installed else None)
     with pytest.raises(
         ConfigError, match=r"is 'unheard_of', torch may read it: lucid export FOLDER --via torch, "
-    ) as told:
+    ) as caught:
         lucid.models.load(tmp_path)
-    assert ("pip install 'lucid-onnx[torch]' transformers" in str(told.value)) != installed
+    assert ("pip install 'lucid-onnx[torch]' transformers" in str(caught.value)) != installed
 
 
 class Doubled(nn.PublishedModel):

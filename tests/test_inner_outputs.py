@@ -26,29 +26,29 @@ def names_of(variant: str, *outputs: str, **how: Any) -> list[str]:
 def test_hidden_states_are_those_of_transformers(variant: str) -> None:
     session = lucid.runtime.Session(to_onnx(lucid.models.load(goldens.folder(variant)), outputs=["hidden_states"]))
     case = next(case for case in goldens.cases(variant) if "attention_mask" in case.inputs)
-    found = session.run(goldens.as_exported(case.inputs, session.inputs))
-    named = {name for name in found if "hidden_states." in name}
+    outputs = session.run(goldens.as_exported(case.inputs, session.inputs))
+    named = {name for name in outputs if "hidden_states." in name}
     assert named == {name for name in case.outputs if "hidden_states." in name}
     for name in named:
         expected = case.outputs[name]
         kept = np.ones(expected.shape[:2], bool) if case.kept is None or "decoder." in name else case.kept
-        np.testing.assert_allclose(found[name][kept], expected[kept], rtol=0, atol=1e-5 * np.abs(expected).max())
+        np.testing.assert_allclose(outputs[name][kept], expected[kept], rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def test_attentions_are_the_softmax_of_the_scores() -> None:
     model: Any = lucid.models.load(goldens.folder("bert/base"))
     session = lucid.runtime.Session(to_onnx(model, outputs=["hidden_states.0", "attentions"]))
     ids = np.array([[5, 6, 7, 0]])
-    found = session.run({"input_ids": ids, "attention_mask": np.array([[1, 1, 1, 0]])})
-    attention, x = model.encoder.layer[0].attention.self, found["hidden_states.0"][0]
+    outputs = session.run({"input_ids": ids, "attention_mask": np.array([[1, 1, 1, 0]])})
+    attention, x = model.encoder.layer[0].attention.self, outputs["hidden_states.0"][0]
     q, k = (
         (layer(lucid.tensor(x)).numpy().reshape(4, model.config.num_heads, -1))
         for layer in (attention.query, attention.key)
     )
     scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(q.shape[-1])
     shares = np.exp(scores[:, :, :3]) / np.exp(scores[:, :, :3]).sum(-1, keepdims=True)
-    np.testing.assert_allclose(found["attentions.0"][0, :, :, :3], shares, atol=1e-5)
-    np.testing.assert_array_equal(found["attentions.0"][0, :, :, 3], 0)
+    np.testing.assert_allclose(outputs["attentions.0"][0, :, :, :3], shares, atol=1e-5)
+    np.testing.assert_array_equal(outputs["attentions.0"][0, :, :, 3], 0)
 
 
 @pytest.mark.parametrize("target", goldens.TARGETS)

@@ -23,10 +23,10 @@ def save(
     path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, Any], weights: dict[str, Any], **options: Any
 ) -> Path:
     """A model of these nodes; its output is that of the last one."""
-    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    declared = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
     held = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
     output = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)
-    graph = helper.make_graph(nodes, "g", given, [output], held)
+    graph = helper.make_graph(nodes, "g", declared, [output], held)
     opsets = [helper.make_opsetid(domain, number) for domain, number in options.pop("opsets", {"": 17}).items()]
     onnx.save(
         helper.make_model(graph, ir_version=options.pop("ir_version", 8), opset_imports=opsets, **options),
@@ -41,24 +41,24 @@ def zeros(*shape: int) -> np.ndarray[Any, Any]:
 
 def test_a_multi_head_attention_of_ours(tmp_path):
     lucid.export.to_onnx(nn.MultiHeadAttention(16, 4), path=tmp_path / "mha.onnx")
-    found = inspect_model(tmp_path / "mha.onnx", {"N": 2, "L": 8, "S": 4})
-    assert found.producer.startswith("lucid ")
-    assert found.inputs["key"] == "float32[N, S, 16]"
-    assert found.outputs == {"output": "float32[N, L, 16]"}
-    assert found.parameters == 4 * (16 * 16 + 16)
+    inspection = inspect_model(tmp_path / "mha.onnx", {"N": 2, "L": 8, "S": 4})
+    assert inspection.producer.startswith("lucid ")
+    assert inspection.inputs["key"] == "float32[N, S, 16]"
+    assert inspection.outputs == {"output": "float32[N, L, 16]"}
+    assert inspection.parameters == 4 * (16 * 16 + 16)
     projections = 2 * 2 * (8 + 4 + 4 + 8) * 16 * 16
     biases = 2 * (8 + 4 + 4 + 8) * 16
     attention = 2 * 4 * 8 * 4 * (4 * 4 + 5)
-    assert found.flops == projections + biases + attention
-    assert found.modules.cost.unknown == 0
+    assert inspection.flops == projections + biases + attention
+    assert inspection.modules.cost.unknown == 0
 
 
 def test_modules_of_ours_fold_into_a_tree(tmp_path):
     layer = nn.TransformerEncoderLayer(8, 2, 16)
     encoder = nn.TransformerEncoder(layer, 3)
     lucid.export.to_onnx(encoder, ("N", "L", 8), path=tmp_path / "encoder.onnx")
-    found = inspect_model(tmp_path / "encoder.onnx")
-    rows = {"/".join([str(level), module.name]): module for level, module in found.modules.rows(2)}
+    inspection = inspect_model(tmp_path / "encoder.onnx")
+    rows = {"/".join([str(level), module.name]): module for level, module in inspection.modules.rows(2)}
     layers = rows["2/0 to 2"]
     assert layers.parameters == sum(p.numpy().size for p in encoder.layers.parameters())
     assert layers.nodes % 3 == 0
@@ -107,11 +107,11 @@ COSTS = {
 
 @pytest.mark.parametrize("op", COSTS)
 def test_operations_counted_by_hand(op, tmp_path):
-    inputs, given, weights, attributes, flops = COSTS[op]
-    path = save(tmp_path / "m.onnx", [helper.make_node(op, inputs, ["y"], **attributes)], given, weights)
-    found = inspect_model(path, {"N": 2})
-    assert found.flops == flops
-    assert found.parameters == sum(array.size for array in weights.values())
+    inputs, shapes, weights, attributes, flops = COSTS[op]
+    path = save(tmp_path / "m.onnx", [helper.make_node(op, inputs, ["y"], **attributes)], shapes, weights)
+    inspection = inspect_model(path, {"N": 2})
+    assert inspection.flops == flops
+    assert inspection.parameters == sum(array.size for array in weights.values())
 
 
 def test_the_dearer_branch_counts(tmp_path):
@@ -123,9 +123,9 @@ def test_the_dearer_branch_counts(tmp_path):
     choice = helper.make_node(
         "If", ["condition"], ["y"], then_branch=branch("a", "Add"), else_branch=branch("b", "Softmax")
     )
-    found = inspect_model(save(tmp_path / "m.onnx", [test, choice], {"x": [4, 4], "x0": []}, {}))
-    assert found.flops == 1 + 5 * 16
-    assert found.modules.nodes == 4
+    inspection = inspect_model(save(tmp_path / "m.onnx", [test, choice], {"x": [4, 4], "x0": []}, {}))
+    assert inspection.flops == 1 + 5 * 16
+    assert inspection.modules.nodes == 4
 
 
 def test_calls_of_functions_are_looked_into(tmp_path):
@@ -146,9 +146,9 @@ def test_calls_of_functions_are_looked_into(tmp_path):
 def test_nodes_of_unknown_shape_are_said_not_guessed(tmp_path):
     path = save(tmp_path / "m.onnx", [helper.make_node("Strange", ["x"], ["y"], domain="far.away")], {"x": [4]}, {},
                 opsets={"": 17, "far.away": 1})  # fmt: skip
-    found = inspect_model(path)
-    assert (found.flops, found.modules.cost.unknown) == (0, 1)
-    assert found.loaders[0].reason == "needs the library of custom operators for far.away"
+    inspection = inspect_model(path)
+    assert (inspection.flops, inspection.modules.cost.unknown) == (0, 1)
+    assert inspection.loaders[0].reason == "needs the library of custom operators for far.away"
 
 
 @pytest.mark.parametrize(
@@ -203,10 +203,10 @@ SCAN = helper.make_graph(
 )
 
 
-def step(op, *given):
+def step(op, *operands):
     """A step that carries h and also gives it as a row."""
     kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("h", "row", "last", "y")]
-    nodes = [helper.make_node(op, given, ["last"]), helper.make_node("Identity", ["last"], ["y"])]
+    nodes = [helper.make_node(op, operands, ["last"]), helper.make_node("Identity", ["last"], ["y"])]
     return helper.make_graph(nodes, "body", kinds[:2], kinds[2:])
 
 
@@ -285,24 +285,24 @@ NUMBERS = {"zero": np.int64(0), "one": np.int64(1), "axis": np.array([1])}
 )  # fmt: skip
 def test_other_runtimes_are_refused_by_the_op_that_is_the_reason(runtime, nodes, weights, loads, op, why, tmp_path):
     path = save(tmp_path / "m.onnx", nodes, {"x": ["L", 4]}, weights, opsets={"": 23}, ir_version=11)
-    (found,) = (each for each in inspect_model(path).loaders if each.name.startswith(runtime))
-    assert (found.loads, found.op) == (loads, op)
-    assert found.reason.startswith(why)
+    (loader,) = (each for each in inspect_model(path).loaders if each.name.startswith(runtime))
+    assert (loader.loads, loader.op) == (loads, op)
+    assert loader.reason.startswith(why)
 
 
 def test_all_that_a_record_tells_of_files_can_be_seen_in_one():
-    told = {fault for reader in READERS for fault, known in reader.faults.items() if known.outcome}
-    assert told == set(PATTERNS)
+    faults = {fault for reader in READERS for fault, known in reader.faults.items() if known.outcome}
+    assert faults == set(PATTERNS)
     assert all(reader.trial is not None for reader in READERS)
 
 
 def test_other_runtimes_and_domains_that_they_have_not(tmp_path):
     node = helper.make_node("Unheard", ["x"], ["y"], domain="com.microsoft")
     path = save(tmp_path / "m.onnx", [node], {"x": [4]}, {}, opsets={"": 23, "com.microsoft": 1})
-    found = {each.name.split(" ")[0]: each for each in inspect_model(path).loaders[2:]}
-    assert found["ONNX's"].loads is False
-    assert found["ONNX's"].reason == "Unheard: an operator of onnxruntime's own: it has none"
-    assert found["OpenVINO"].reason == "not compared: com.microsoft.Unheard"
+    loaders = {each.name.split(" ")[0]: each for each in inspect_model(path).loaders[2:]}
+    assert loaders["ONNX's"].loads is False
+    assert loaders["ONNX's"].reason == "Unheard: an operator of onnxruntime's own: it has none"
+    assert loaders["OpenVINO"].reason == "not compared: com.microsoft.Unheard"
     node.domain = "mine"
     path = save(tmp_path / "m.onnx", [node], {"x": [4]}, {}, opsets={"": 23, "mine": 1})
     assert {each.reason for each in inspect_model(path).loaders} == {"needs the library of custom operators for mine"}
@@ -325,40 +325,40 @@ def test_nodes_without_what_their_op_needs_are_no_error(op, tmp_path):
 
 def test_an_opset_that_others_were_not_tried_with(tmp_path):
     path = save(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])], {"x": [4]}, {}, opsets={"": 24})
-    found = {each.name.split(" ")[0]: each for each in inspect_model(path).loaders}
-    assert found["tract"].loads is None
-    assert found["tract"].reason == "opset 24 was not tried, 23 and older ones were"
+    loaders = {each.name.split(" ")[0]: each for each in inspect_model(path).loaders}
+    assert loaders["tract"].loads is None
+    assert loaders["tract"].reason == "opset 24 was not tried, 23 and older ones were"
 
 
 def test_a_file_for_a_newer_onnxruntime_than_that_of_node(tmp_path):
     for_newer = lucid.export.Target("cpu", onnxruntime="1.31")
     lucid.export.to_onnx(nn.Linear(3, 2), ("N", 3), target=for_newer, path=tmp_path / "m.onnx")
-    (found,) = (each for each in inspect_model(tmp_path / "m.onnx").loaders if "-node" in each.name)
-    assert found.loads is None
-    assert found.reason == "exported for onnxruntime 1.31 and newer ones"
+    (loader,) = (each for each in inspect_model(tmp_path / "m.onnx").loaders if "-node" in each.name)
+    assert loader.loads is None
+    assert loader.reason == "exported for onnxruntime 1.31 and newer ones"
 
 
 def test_operators_of_onnxruntime_alone(tmp_path):
     lucid.export.to_onnx(nn.MultiHeadAttention(16, 4), attention="contrib", path=tmp_path / "mha.onnx")
-    found = inspect_model(tmp_path / "mha.onnx")
-    assert found.loaders[1].loads is False
-    assert found.modules.cost.unknown == 0
+    inspection = inspect_model(tmp_path / "mha.onnx")
+    assert inspection.loaders[1].loads is False
+    assert inspection.modules.cost.unknown == 0
 
 
 def test_weights_beside_the_file_are_counted_and_never_read(tmp_path):
     lucid.export.to_onnx(nn.Linear(64, 64), ("N", 64), path=tmp_path / "m.onnx", external_data=True)
-    found = inspect_model(tmp_path / "m.onnx")
-    assert len(found.files) == 2
-    assert found.files[1][1] >= 64 * 64 * 4
-    assert found.parameters == 64 * 65
+    inspection = inspect_model(tmp_path / "m.onnx")
+    assert len(inspection.files) == 2
+    assert inspection.files[1][1] >= 64 * 64 * 4
+    assert inspection.parameters == 64 * 65
 
 
 @pytest.mark.parametrize(("kind", "size"), [("uint2", 5), ("int4", 9), ("uint8", 17), ("float16", 34)])
 def test_weights_of_few_bits_share_bytes(kind, size, tmp_path):
     weight = np.zeros(17, np.dtype(getattr(ml_dtypes, kind, kind)))
     node = helper.make_node("Cast", ["w"], ["y"], to=TensorProto.FLOAT)
-    found = inspect_model(save(tmp_path / "m.onnx", [node], {}, {"w": weight}, ir_version=13, opsets={"": 25}))
-    assert (found.parameters, found.modules.weight_bytes) == (17, size)
+    inspection = inspect_model(save(tmp_path / "m.onnx", [node], {}, {"w": weight}, ir_version=13, opsets={"": 25}))
+    assert (inspection.parameters, inspection.modules.weight_bytes) == (17, size)
 
 
 def test_an_open_length_is_one_that_the_model_has_positions_for(tmp_path):
@@ -387,8 +387,8 @@ def test_the_memory_of_values_is_counted_from_node_to_node(tmp_path: Path) -> No
         helper.make_node("ReduceSum", ["d"], ["e"], "last", keepdims=0),  # d and 4 bytes
     ]
     path = save(tmp_path / "m.onnx", nodes, {"x": ["N"]}, {"shape": np.array([-1])})
-    found = inspect_model(path, {"N": 100}).memory
-    assert (found.bytes, found.node, found.unknown) == (400 + 400 + 1200, "widest", 0)
+    peak = inspect_model(path, {"N": 100}).memory
+    assert (peak.bytes, peak.node, peak.unknown) == (400 + 400 + 1200, "widest", 0)
     assert inspect_model(path, {"N": 10}).memory.bytes == 200
 
 
@@ -406,8 +406,8 @@ def test_the_memory_of_a_branch_is_that_of_the_largest(tmp_path: Path) -> None:
         "If", ["condition"], ["z"], "choice", then_branch=branch("a", 3), else_branch=branch("b", 7)
     )
     path = save(tmp_path / "m.onnx", [condition, choice], {"x": [10], "y": []}, {})
-    found = inspect_model(path).memory
-    assert (found.bytes, found.node) == (1 + 4 + 40 + 280, "choice")
+    peak = inspect_model(path).memory
+    assert (peak.bytes, peak.node) == (1 + 4 + 40 + 280, "choice")
 
 
 def test_a_step_that_recomputes_its_layers_takes_less_memory(tmp_path: Path) -> None:
@@ -415,9 +415,9 @@ def test_a_step_that_recomputes_its_layers_takes_less_memory(tmp_path: Path) -> 
         lucid.export.training_step(
             model, lambda x: model(x).sum(), lucid.optim.SGD(0.1), ("N", 8), path=tmp_path / "step.onnx"
         )
-        found = inspect_model(tmp_path / "step.onnx", {"N": 4096}).memory
-        assert found.unknown == 0
-        return found.bytes
+        peak = inspect_model(tmp_path / "step.onnx", {"N": 4096}).memory
+        assert peak.unknown == 0
+        return peak.bytes
 
     def layers() -> list[Any]:
         return [nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)) for _ in range(24)]

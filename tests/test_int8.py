@@ -67,8 +67,8 @@ def size(model: nn.Module) -> int:
     return sum(parameter.numpy().nbytes for parameter in model.parameters())
 
 
-def relative(found: Array, wanted: Array) -> float:
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+def relative(got: Array, want: Array) -> float:
+    return float(np.abs(got - want).max() / np.abs(want).max())
 
 
 def optimized(model: onnx.ModelProto, folder: Path) -> Counter[str]:
@@ -97,11 +97,11 @@ def test_a_row_is_rounded_by_itself_or_with_all_others() -> None:
     lucid.manual_seed(0)
     layer = nn.Linear(64, 32)
     row = np.random.default_rng(0).standard_normal((1, 64)).astype(np.float32)
-    both, wanted = np.concatenate([row, 100 * row[:, ::-1]]), layer(row).numpy()
+    both, expected = np.concatenate([row, 100 * row[:, ::-1]]), layer(row).numpy()
     alone, beside = ({way: in_8_bits(layer, way)(x).numpy()[:1] for way in WAYS[:2]} for x in (row, both))
     np.testing.assert_array_equal(alone["dynamic_rows"], beside["dynamic_rows"])
-    assert relative(alone["dynamic"], wanted) < 0.02 < 0.2 < relative(beside["dynamic"], wanted)
-    assert relative(beside["dynamic_rows"], wanted) < 0.02
+    assert relative(alone["dynamic"], expected) < 0.02 < 0.2 < relative(beside["dynamic"], expected)
+    assert relative(beside["dynamic_rows"], expected) < 0.02
 
 
 def test_rows_of_one_number_and_empty_inputs(network: Network) -> None:
@@ -129,7 +129,7 @@ def test_the_state_goes_to_a_file_and_back(way: str, network: Network, tmp_path:
 
 @pytest.mark.parametrize("ranges", ["minmax", "percentile", "entropy"])
 def test_ranges_are_those_of_the_calibration(ranges: Any, network: Network) -> None:
-    """An input as large as none before it is cut off."""
+    """An input larger than all those of the calibration is clipped."""
     weight = in_8_bits(network, "static", ranges=ranges).up.weight
     seen = np.concatenate([network.table(ids).numpy().reshape(-1) for ids in CALLS])
     step, zero = weight.input_scale.item(), weight.input_zero_point.item()
@@ -142,7 +142,7 @@ def test_ranges_are_those_of_the_calibration(ranges: Any, network: Network) -> N
     assert relative(lucid.quantize(network, 8).up(x).numpy(), weight(2 * x).numpy()) > 0.4
 
 
-def test_it_is_printed_with_what_its_inputs_are(network: Network) -> None:
+def test_a_weight_is_printed_with_the_mode_of_its_activations(network: Network) -> None:
     assert "(weight): Int8Weight(70, 40, activations='static')" in repr(in_8_bits(network, "static"))
 
 
@@ -272,22 +272,22 @@ def test_onnxruntime_multiplies_bytes(
 ) -> None:
     """In products of any rank, with sizes that are known or not, and biases."""
     layer = in_8_bits(network, way).gate
-    found = optimized(to_onnx(layer, shape, opset=opset), tmp_path)
-    assert not SLOW & set(found)
-    assert {kind: found[kind] for kind in NODES[way]} == NODES[way]
+    counts = optimized(to_onnx(layer, shape, opset=opset), tmp_path)
+    assert not SLOW & set(counts)
+    assert {kind: counts[kind] for kind in NODES[way]} == NODES[way]
 
 
 def test_layers_with_one_input_round_it_once(network: Network, tmp_path: Path) -> None:
     for way in WAYS:
         small = in_8_bits(network, way)
-        found = optimized(to_onnx(small), tmp_path)
-        assert not SLOW & set(found)
-        assert found["QuantizeLinear"] + found["DynamicQuantizeLinear"] + found["DynamicQuantizeMatMul"] == 3
-        assert found["MatMulIntegerToFloat"] + found["DynamicQuantizeMatMul"] == 4
+        counts = optimized(to_onnx(small), tmp_path)
+        assert not SLOW & set(counts)
+        assert counts["QuantizeLinear"] + counts["DynamicQuantizeLinear"] + counts["DynamicQuantizeMatMul"] == 3
+        assert counts["MatMulIntegerToFloat"] + counts["DynamicQuantizeMatMul"] == 4
 
 
 def test_the_file_holds_bytes_once(network: Network) -> None:
-    """The weight that is a table and the output layer, too."""
+    """Also the weight that is both the table and the output layer."""
     small = in_8_bits(network, "dynamic")
     sizes = Counter(onnx.TensorProto.DataType.Name(w.data_type) for w in to_onnx(small).graph.initializer if w.dims)
     assert sizes["INT8"] == 4
@@ -334,13 +334,13 @@ def test_half_precision_composes(network: Network) -> None:
 
 
 def test_explain_says_how_products_are_computed_and_where_that_is_slower(network: Network) -> None:
-    def told(way: str, target: Any = "any") -> str:
+    def report_of(way: str, target: Any = "any") -> str:
         return str(explain(in_8_bits(network, way), target=target))
 
-    assert "with one scale for all rows" in told("dynamic") and "slower" not in told("dynamic")
-    assert "each row by itself; slower than float32 with only 70 outputs" in told("dynamic_rows")
-    assert "with the scale that calibration found" in told("static")
-    assert "no kernel for products of bytes" in told("static", "webgpu")
+    assert "with one scale for all rows" in report_of("dynamic") and "slower" not in report_of("dynamic")
+    assert "each row by itself; slower than float32 with only 70 outputs" in report_of("dynamic_rows")
+    assert "with the scale that calibration found" in report_of("static")
+    assert "no kernel for products of bytes" in report_of("static", "webgpu")
     assert "slower than float32 with only 2 outputs" in str(explain(in_8_bits(nn.Linear(40, 2), "dynamic"), ("N", 40)))
 
 
@@ -357,12 +357,12 @@ def test_a_vision_transformer(way: str, tmp_path: Path) -> None:
     entry = next(e for e in ZOO if isinstance(e.load(), ViT))
     model = entry.load()
     case = goldens.cases(entry.variant)[0]
-    given = {name: lucid.Tensor(array) for name, array in case.inputs.items()}
-    small = in_8_bits(model, way, calibration=[given] if way == "static" else None)
+    inputs = {name: lucid.Tensor(array) for name, array in case.inputs.items()}
+    small = in_8_bits(model, way, calibration=[inputs] if way == "static" else None)
     products = sum(isinstance(module, nn.Int8Weight) for module in small.modules())
-    found = optimized(to_onnx(small), tmp_path)
-    assert found["MatMulIntegerToFloat"] + found["DynamicQuantizeMatMul"] == products > 6
+    counts = optimized(to_onnx(small), tmp_path)
+    assert counts["MatMulIntegerToFloat"] + counts["DynamicQuantizeMatMul"] == products > 6
     lucid.testing.assert_parity(small, target="cpu", providers=["CPUExecutionProvider"])
-    outputs = [out if isinstance(out, tuple) else (out,) for out in (small(**given), model(**given))]
+    outputs = [out if isinstance(out, tuple) else (out,) for out in (small(**inputs), model(**inputs))]
     for small_out, whole_out in zip(*outputs, strict=True):
         assert relative(small_out.numpy(), whole_out.numpy()) < 0.15

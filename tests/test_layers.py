@@ -244,8 +244,8 @@ def test_float_remainders_and_quotients_are_pythons(dtype: str) -> None:
     results = [model(lucid.tensor(x), lucid.tensor(y))]
     for target in ("any", "cpu", "portable"):
         results.append(lucid.runtime.Session(lucid.export.to_onnx(model, *specs, target=target))(x, y))
-    for given in results:
-        for got, want in zip(given, (quotient, rest), strict=True):
+    for pair in results:
+        for got, want in zip(pair, (quotient, rest), strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
                 want = want.astype(numbers.dtype).astype(np.float64)
             np.testing.assert_allclose(
@@ -273,7 +273,7 @@ def test_known_remainders_and_quotients() -> None:
 def test_take_along_broadcasts_the_other_axes(specs: tuple[Any, Any], axis: int, dtype: Any) -> None:
     x_spec, index_spec = specs
     generator = np.random.default_rng(0)
-    shapes = [tuple(3 if size == "N" else size for size in given) for given in (x_spec, index_spec)]
+    shapes = [tuple(3 if size == "N" else size for size in spec) for spec in (x_spec, index_spec)]
     x = generator.standard_normal(shapes[0]).astype(np.float32)
     indices = generator.integers(-shapes[0][axis], shapes[0][axis], shapes[1]).astype(dtype)
     expected = np.take_along_axis(x, indices, axis)

@@ -40,10 +40,10 @@ def written(tmp_path: Path, variant: str, layout: str, **options: Any) -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    """The files but those of every folder: the card, the list of files, and what is copied."""
+    """The files except those that every folder has: the card, the list of files, and what is copied."""
     common = {"README.md", "lucid_export.json", "tokenizer.json", "tokenizer_config.json", "preprocessor_config.json"}
-    found = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    return sorted(name for name in found if name not in common)
+    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    return sorted(name for name in files if name not in common)
 
 
 def types(values: Any) -> dict[str, list[Any]]:
@@ -186,8 +186,8 @@ def test_images_have_known_axes(tmp_path: Path) -> None:
 def test_transformers_js_finds_files_by_how_weights_are_stored(
     bits: int | None, dtype: str | None, file: str, precision: str, tmp_path: Path
 ) -> None:
-    made, source = model("bert/base"), whole(tmp_path / "tiny", "bert/base")
-    small = made if bits is None else lucid.quantize(made, bits, block=16)
+    bert, source = model("bert/base"), whole(tmp_path / "tiny", "bert/base")
+    small = bert if bits is None else lucid.quantize(bert, bits, block=16)
     (exported,) = write_folder(small, source, tmp_path / "made", layout="transformers.js", dtype=dtype)
     assert exported.file == f"onnx/{file}" and (tmp_path / "made" / exported.file).exists()
     assert exported.parity is not None and exported.parity.passed
@@ -196,10 +196,10 @@ def test_transformers_js_finds_files_by_how_weights_are_stored(
 
 
 def test_a_folder_holds_each_precision_once(tmp_path: Path) -> None:
-    made, source = model("bert/base"), whole(tmp_path / "tiny", "bert/base")
+    bert, source = model("bert/base"), whole(tmp_path / "tiny", "bert/base")
     for layout, message in (("transformers.js", "two models would be onnx/model.onnx"), ("triton", "loads one precis")):
         with pytest.raises(ValueError, match=message):
-            write_folder(made, source, tmp_path / "made", layout=layout, also=[(made, None)])
+            write_folder(bert, source, tmp_path / "made", layout=layout, also=[(bert, None)])
     assert not (tmp_path / "made").exists()
 
 

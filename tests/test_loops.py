@@ -160,8 +160,8 @@ def test_forms_of_the_ops_within_are_explained() -> None:
     def model(x: Tensor) -> Tensor:
         return ops.scan(lambda h, e: (ops.gelu(h + e), None), x[0], x)[0]
 
-    told = explain(model, lucid.spec(3, "N", 4, dtype="float16"), target="cpu")
-    assert {decision.op for decision in told.decisions} >= {"scan", "gelu"}
+    report = explain(model, lucid.spec(3, "N", 4, dtype="float16"), target="cpu")
+    assert {decision.op for decision in report.decisions} >= {"scan", "gelu"}
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])
@@ -187,8 +187,8 @@ def test_bisect_names_the_loop() -> None:
     scan = next(node for node in exported.graph.node if node.op_type == "Scan")
     add = next(n for a in scan.attribute if a.name == "body" for n in a.g.node if n.op_type == "Add")
     add.op_type = "Sub"
-    found = bisect(within, (3, "N"), exported=exported)
-    assert found is not None and found.node.startswith("Scan")
+    difference = bisect(within, (3, "N"), exported=exported)
+    assert difference is not None and difference.node.startswith("Scan")
 
 
 X = lucid.ones(3, 2)

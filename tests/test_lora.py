@@ -31,8 +31,8 @@ def adapted(model: Any, rank: int = 3, targets: Any = "*", **options: Any) -> An
 
 
 def output(model: Any, ids: Any = IDS) -> Any:
-    found = model(ids)
-    return (found if isinstance(found, lucid.Tensor) else found[0]).numpy()
+    result = model(ids)
+    return (result if isinstance(result, lucid.Tensor) else result[0]).numpy()
 
 
 def test_a_new_adapter_changes_nothing_and_weights_keep_their_names() -> None:
@@ -117,9 +117,9 @@ def test_what_is_written_is_read_again(tmp_path: Path, source: str) -> None:
     again = with_adapter(lucid.models.load(base), tmp_path)
     np.testing.assert_array_equal(output(again), output(trained))
     np.testing.assert_allclose(output(lucid.models.load(base, adapters=tmp_path)), output(trained), atol=2e-5)
-    told = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert told["peft_type"] == "LORA" and (told["r"], told["lora_alpha"]) == (3, 6)
-    assert set(told["rank_pattern"].values()) == {2} and told["fan_in_fan_out"] == (source == "gpt2/base")
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert config["peft_type"] == "LORA" and (config["r"], config["lora_alpha"]) == (3, 6)
+    assert set(config["rank_pattern"].values()) == {2} and config["fan_in_fan_out"] == (source == "gpt2/base")
     assert all(key.startswith("base_model.model.") for key in lucid.load(tmp_path / "adapter_model.safetensors"))
 
 
@@ -129,8 +129,8 @@ def test_a_trained_head_is_written_as_a_whole(tmp_path: Path) -> None:
     head = trained.get_submodule("classifier.out_proj")
     head.weight = nn.Parameter(head.weight.numpy() + 1)
     save_adapter(trained, base, tmp_path, whole="classifier.out_proj")
-    told = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert told["modules_to_save"] == ["classifier"] and told["task_type"] == "SEQ_CLS"
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert config["modules_to_save"] == ["classifier"] and config["task_type"] == "SEQ_CLS"
     for again in (with_adapter(lucid.models.load(base), tmp_path), lucid.models.load(base, adapters=tmp_path)):
         np.testing.assert_allclose(output(again), output(trained), atol=1e-5)
 

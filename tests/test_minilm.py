@@ -104,5 +104,5 @@ def test_verify_finds_200_flipped_bits_at_random_places(
     assert in_process(["verify", str(checkpoint()), path, "--json"], monkeypatch) == 1
     assert time.process_time() - start < 60  # some 2 s
     weights = json.loads(capsys.readouterr().out)["weights"]
-    assert sum(found["numbers"] for found in weights["different"]) == 200
+    assert sum(weight["numbers"] for weight in weights["different"]) == 200
     assert len(weights["different"]) == weights["stored"] == len(tensors)

@@ -276,8 +276,8 @@ def test_another_number_of_layers_is_one_problem(count: int) -> None:
 def test_without_strict_keys_may_differ_but_shapes_may_not() -> None:
     layer = nn.Linear(2, 2)
     bias = np.array([5, 6], np.float32)
-    found = layer.load_state_dict({"bias": bias, "other": np.zeros(1)}, strict=False)
-    assert found.missing_keys == ["weight"] and found.unexpected_keys == ["other"]
+    keys = layer.load_state_dict({"bias": bias, "other": np.zeros(1)}, strict=False)
+    assert keys.missing_keys == ["weight"] and keys.unexpected_keys == ["other"]
     assert layer.bias is not None
     assert layer.bias.tolist() == [5, 6]
     missing, unexpected = layer.load_state_dict(layer.state_dict())

@@ -78,18 +78,18 @@ def masks_of(masks: dict[str, Any], n: int, l: int, s: int) -> dict[str, np.ndar
     rng = np.random.default_rng([7, n, l, s])
     values = {"N": n, "L": l, "S": s, "4*N": 4 * n}
     arrays = {}
-    for name, given in masks.items():
+    for name, spec in masks.items():
         if name == "is_causal":
             continue
-        shape = tuple(values.get(size, size) for size in given[0])
+        shape = tuple(values.get(size, size) for size in spec[0])
         excluded = rng.random(shape) < 0.4
         excluded[..., :1] &= rng.random(excluded[..., :1].shape) < 0.5
         numbers = np.where(excluded, -np.inf, rng.standard_normal(shape)).astype(np.float32)
-        arrays[name] = excluded if given[1] == "bool" else numbers
+        arrays[name] = excluded if spec[1] == "bool" else numbers
     return arrays
 
 
-def wanted(
+def expected_attention(
     mha: nn.MultiHeadAttention, arrays: dict[str, np.ndarray], masks: dict[str, np.ndarray], causal: bool
 ) -> Any:
     """The reference's output and weights for a module's own parameters."""
@@ -106,7 +106,9 @@ def wanted(
     attn_mask = masks.get("attn_mask")
     if attn_mask is not None and attn_mask.ndim == 3:
         attn_mask = attn_mask.reshape(n, H, *attn_mask.shape[1:])
-    given = [None if m is None else ~m if m.dtype == bool else m for m in (attn_mask, masks.get("key_padding_mask"))]
+    both_masks = [
+        None if m is None else ~m if m.dtype == bool else m for m in (attn_mask, masks.get("key_padding_mask"))
+    ]
     output, attention = reference.multi_head_attention(
         **turned,
         heads=H,
@@ -116,8 +118,8 @@ def wanted(
         out_bias=state.get("out_proj.bias"),
         bias_kv=(state["bias_k"], state["bias_v"]) if "bias_k" in state else None,
         zero_row=mha.add_zero_attn,
-        mask=given[0],
-        key_mask=given[1],
+        mask=both_masks[0],
+        key_mask=both_masks[1],
         is_causal=causal,
     )
     return (output if mha.batch_first else output.transpose(1, 0, 2)), attention
@@ -144,9 +146,9 @@ GRID = [
 def test_eager(flags: dict[str, Any], masks: dict[str, Any]) -> None:
     mha, causal = make(flags), bool(masks.get("is_causal"))
     for n, l, s in SIZES:
-        arrays, given = inputs_of(mha, n, l, s), masks_of(masks, n, l, s)
-        tensors = {name: lucid.tensor(array) for name, array in (arrays | given).items()}
-        output, weights = wanted(mha, arrays, given, causal)
+        arrays, mask_arrays = inputs_of(mha, n, l, s), masks_of(masks, n, l, s)
+        tensors = {name: lucid.tensor(array) for name, array in (arrays | mask_arrays).items()}
+        output, weights = expected_attention(mha, arrays, mask_arrays, causal)
         close(mha(**tensors, is_causal=causal), output)
         got, per_head = mha(**tensors, is_causal=causal, need_weights=True, average_attn_weights=False)
         close(got, output)
@@ -159,12 +161,12 @@ def test_eager(flags: dict[str, Any], masks: dict[str, Any]) -> None:
 def test_exported(flags: dict[str, Any], masks: dict[str, Any]) -> None:
     mha, causal = make(flags), bool(masks.get("is_causal"))
     specs: dict[str, Any] = {
-        name: lucid.spec(*given[0], dtype=given[1]) for name, given in masks.items() if name != "is_causal"
+        name: lucid.spec(*spec[0], dtype=spec[1]) for name, spec in masks.items() if name != "is_causal"
     }
     cases = []
     for n, l, s in ((1, 1, 1), (1, 7, 2), (3, 2, 7), (3, 33, 33), (3, 1, 7)):
-        arrays, given = inputs_of(mha, n, l, s), masks_of(masks, n, l, s)
-        cases.append((arrays | given, wanted(mha, arrays, given, causal)[0], (n, l, s)))
+        arrays, mask_arrays = inputs_of(mha, n, l, s), masks_of(masks, n, l, s)
+        cases.append((arrays | mask_arrays, expected_attention(mha, arrays, mask_arrays, causal)[0], (n, l, s)))
     for opset in OPSETS:
         exported = lucid.export.to_onnx(mha, kwargs=specs | {"is_causal": causal}, opset=opset)
         session = lucid.runtime.Session(exported, threads=1)
@@ -293,9 +295,9 @@ def test_bad_inputs(
 ) -> None:
     mha = make({})
     before = {name: tensor.numpy().copy() for name, tensor in mha.state_dict().items()}
-    given = {name: lucid.zeros(*v, dtype=bool) if isinstance(v, tuple) else v for name, v in options.items()}
+    keywords = {name: lucid.zeros(*v, dtype=bool) if isinstance(v, tuple) else v for name, v in options.items()}
     with pytest.raises(error, match=message):
-        mha(*(lucid.randn(*shape) for shape in shapes), **given)
+        mha(*(lucid.randn(*shape) for shape in shapes), **keywords)
     for name, tensor in mha.state_dict().items():
         np.testing.assert_array_equal(tensor.numpy(), before[name])
 
@@ -384,31 +386,31 @@ def test_causality_from_the_lower_right_is_a_mask(mask: str | None) -> None:
     for l, s in ((3, 5), (5, 5), (5, 3)):
         q, k = lucid.randn(2, H, l, 8), lucid.randn(2, H, s, 8)
         seen = lower_right(l, s)
-        given: Any = None if mask is None else np.random.default_rng(0).random((l, s)) > 0.5
-        joint = seen if given is None else seen & given
+        attn_mask: Any = None if mask is None else np.random.default_rng(0).random((l, s)) > 0.5
+        joint = seen if attn_mask is None else seen & attn_mask
         if mask == "float32":
-            given = np.where(given, 0, -np.inf).astype(np.float32)
-        wanted, _ = reference.attention(*(x.numpy() for x in (q, k, k)), mask=joint)
+            attn_mask = np.where(attn_mask, 0, -np.inf).astype(np.float32)
+        expected, _ = reference.attention(*(x.numpy() for x in (q, k, k)), mask=joint)
         got = F.scaled_dot_product_attention(
-            q, k, k, None if given is None else lucid.tensor(given), 0.0, "lower_right"
+            q, k, k, None if attn_mask is None else lucid.tensor(attn_mask), 0.0, "lower_right"
         )
-        close(got, wanted)
+        close(got, expected)
         if mask is None:
             assert nn.attention.bias.causal_lower_right(l, s).tolist() == seen.tolist()
-            close(nn.ScaledDotProductAttention(is_causal="lower_right")(q, k, k), wanted)
+            close(nn.ScaledDotProductAttention(is_causal="lower_right")(q, k, k), expected)
 
 
 def test_keys_have_lengths() -> None:
     q, k = lucid.randn(3, H, 2, 8), lucid.randn(3, H, 5, 8)
     lengths = lucid.tensor([5, 0, 3])
     seen = (np.arange(5) < lengths.numpy()[:, None])[:, None, None]
-    wanted, _ = reference.attention(*(x.numpy() for x in (q, k, k)), mask=seen & lower_right(2, 5))
-    close(F.scaled_dot_product_attention(q, k, k, None, 0.0, "lower_right", key_lengths=lengths), wanted)
-    wanted, _ = reference.attention(*(x.numpy() for x in (q, k, k)), mask=seen)
+    expected, _ = reference.attention(*(x.numpy() for x in (q, k, k)), mask=seen & lower_right(2, 5))
+    close(F.scaled_dot_product_attention(q, k, k, None, 0.0, "lower_right", key_lengths=lengths), expected)
+    expected, _ = reference.attention(*(x.numpy() for x in (q, k, k)), mask=seen)
     one_head = (x[:, 0] for x in (q, k, k))
-    close(F.scaled_dot_product_attention(*one_head, key_lengths=lucid.tensor(3))[2], wanted[2, 0])
+    close(F.scaled_dot_product_attention(*one_head, key_lengths=lucid.tensor(3))[2], expected[2, 0])
     more_axes = (x[None].expand(2, -1, -1, -1, -1) for x in (q, k, k))
-    close(F.scaled_dot_product_attention(*more_axes, key_lengths=lengths)[1], wanted)
+    close(F.scaled_dot_product_attention(*more_axes, key_lengths=lengths)[1], expected)
 
 
 @pytest.mark.parametrize("target", ["any", "cpu", "portable"])

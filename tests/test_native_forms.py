@@ -53,9 +53,9 @@ def test_a_native_op_is_taken_from_its_opset_on(
     op_type: str, opset: int, model: Callable[..., Any], inputs: tuple[Any, ...]
 ) -> None:
     for asked in range(17, 27):
-        found = ops(model, inputs, opset=asked)
+        operators = ops(model, inputs, opset=asked)
         until = 25 if op_type == "Attention" else 27  # test_targets says why
-        assert found.count(op_type) == int(opset <= asked < until), f"opset {asked}: {found}"
+        assert operators.count(op_type) == int(opset <= asked < until), f"opset {asked}: {operators}"
 
 
 # Batch normalisation --------------------------------------------------------------------------------------------------
@@ -135,10 +135,10 @@ def test_groups_of_channels_alone_are_too_small_for_it() -> None:
 
 def test_group_normalization_itself_is_for_other_runtimes_and_explain_says_why() -> None:
     norm, spec = nn.GroupNorm(3, 6), ("N", 6, "L")
-    told = str(explain(norm, spec))
-    assert "ai.onnx InstanceNormalization: 7 nodes" in told
+    report = str(explain(norm, spec))
+    assert "ai.onnx InstanceNormalization: 7 nodes" in report
     assert "ai.onnx InstanceNormalization: 5 nodes" in str(explain(norm, ("N", 6, 4)))
-    assert "GroupNormalization: onnxruntime's CPU provider has no kernel" in told
+    assert "GroupNormalization: onnxruntime's CPU provider has no kernel" in report
     assert ops(norm, spec, target="openvino", opset=21) == ["GroupNormalization"]
 
 
@@ -165,8 +165,8 @@ def test_groups_far_from_zero_keep_their_digits(target: str) -> None:
 )
 def test_what_has_no_op_is_its_body(model: Any, inputs: Any, expected: list[str] | None) -> None:
     if expected is None:
-        found = ops(lambda x: x + model(x.shape[2], x.shape[3]), ("N", 4, "L", "S"))
-        assert len(found) <= 16
+        operators = ops(lambda x: x + model(x.shape[2], x.shape[3]), ("N", 4, "L", "S"))
+        assert len(operators) <= 16
     else:
         assert sorted(ops(model, inputs)) == sorted(expected)
 
@@ -215,8 +215,8 @@ def test_onnxruntime_does_not_fuse_a_sum_with_its_normalisation_on_a_cpu(tmp_pat
     """Its fused kernel is the slower one: docs/benchmarks.md."""
     layer = nn.TransformerEncoderLayer(16, 2, 32).eval()
     assert "SkipLayerNormalization" in optimised(to_onnx(layer, ("N", "L", 16)), tmp_path)
-    made = optimised(to_onnx(layer, ("N", "L", 16), target="cpu"), tmp_path)
-    assert made.count("LayerNormalization") == 2 and "SkipLayerNormalization" not in made
+    operators = optimised(to_onnx(layer, ("N", "L", 16), target="cpu"), tmp_path)
+    assert operators.count("LayerNormalization") == 2 and "SkipLayerNormalization" not in operators
     lucid.testing.assert_parity(layer, ("N", "L", 16), target="cpu")
 
 
@@ -249,8 +249,8 @@ def test_a_form_refuses_before_it_emits(monkeypatch: pytest.MonkeyPatch) -> None
 
 def in_onnxruntime(model: nn.Module, inputs: Any, x: np.ndarray) -> np.ndarray:
     session = Session(to_onnx(model, inputs))
-    (found,) = session.run(dict.fromkeys(session.inputs, x)).values()
-    return found
+    (output,) = session.run(dict.fromkeys(session.inputs, x)).values()
+    return output
 
 
 def pooled(*layers: nn.Module) -> nn.Sequential:

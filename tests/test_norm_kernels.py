@@ -34,13 +34,13 @@ def test_vectors_may_have_another_type_than_the_input(name: str, dtype: lucid.DT
     """As with norms kept in float32 in a model in half precision; the result has the type that arithmetic gives it."""
     norm, attributes, count = NORMS[name]
     x = tensor((3, 6, 4) if "group" in name else (3, 4, 6), dtype)
-    given = [x, *(tensor((6,), vectors, seed) for seed in range(1, count + 1))]
-    found, expected = norm(*given, **attributes), norm.expand(given, attributes)[0]
-    assert found.dtype == expected.dtype
-    graph = lucid.trace(lambda *t: norm(*t, **attributes), *(lucid.spec(*t.shape, dtype=t.dtype) for t in given))
-    assert graph.outputs[0].type.dtype == found.dtype
-    unit = float(max(ml_dtypes.finfo(t.dtype.numpy).eps for t in given))  # the body rounds to half more often
-    np.testing.assert_allclose(found.numpy().astype(float), expected.numpy().astype(float), rtol=0, atol=8 * unit)
+    operands = [x, *(tensor((6,), vectors, seed) for seed in range(1, count + 1))]
+    got, expected = norm(*operands, **attributes), norm.expand(operands, attributes)[0]
+    assert got.dtype == expected.dtype
+    graph = lucid.trace(lambda *t: norm(*t, **attributes), *(lucid.spec(*t.shape, dtype=t.dtype) for t in operands))
+    assert graph.outputs[0].type.dtype == got.dtype
+    unit = float(max(ml_dtypes.finfo(t.dtype.numpy).eps for t in operands))  # the body rounds to half more often
+    np.testing.assert_allclose(got.numpy().astype(float), expected.numpy().astype(float), rtol=0, atol=8 * unit)
 
 
 def test_a_weight_and_a_bias_of_two_half_types_give_float32() -> None:
@@ -65,18 +65,18 @@ def test_groups_in_pieces(
     shape: tuple[int, ...], groups: int, dtype: lucid.DType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pieces, "PIECE", 1 + 3 * max(1, int(np.prod(shape[1:])) // groups))  # three groups
-    given = [tensor(shape, dtype), tensor((6,), dtype, 1), tensor((6,), dtype, 2)]
+    operands = [tensor(shape, dtype), tensor((6,), dtype, 1), tensor((6,), dtype, 2)]
     attributes = {"groups": groups, "eps": 1e-5}
-    found, expected = ops.group_norm(*given, **attributes), ops.group_norm.expand(given, attributes)[0]
-    assert found.shape == shape
+    got, expected = ops.group_norm(*operands, **attributes), ops.group_norm.expand(operands, attributes)[0]
+    assert got.shape == shape
     unit = float(ml_dtypes.finfo(dtype.numpy).eps)
-    np.testing.assert_allclose(found.numpy().astype(float), expected.numpy().astype(float), rtol=0, atol=20 * unit)
+    np.testing.assert_allclose(got.numpy().astype(float), expected.numpy().astype(float), rtol=0, atol=20 * unit)
 
 
 def test_a_weight_with_an_offset_is_added_in_the_type_of_the_input() -> None:
-    given, options = [tensor((4, 8), lucid.float64), tensor((8,), lucid.float32, 1)], {"eps": 1e-6, "offset": 1.0}
-    wanted = ops.rms_norm.expand(given, options)[0].numpy()
-    np.testing.assert_allclose(ops.rms_norm(*given, **options).numpy(), wanted, rtol=1e-14)
+    operands, options = [tensor((4, 8), lucid.float64), tensor((8,), lucid.float32, 1)], {"eps": 1e-6, "offset": 1.0}
+    expected = ops.rms_norm.expand(operands, options)[0].numpy()
+    np.testing.assert_allclose(ops.rms_norm(*operands, **options).numpy(), expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize("shape", [(1, 4, 1), (1, 4, 1, 1), (2, 4, 7)], ids=str)
@@ -84,5 +84,5 @@ def test_groups_of_a_few_numbers_close_to_each_other_are_exact_exported(shape: t
     weight, bias = lucid.ones(4), lucid.tensor([0.1, 0.2, 0.3, 0.4])
     norm = lambda v: ops.group_norm(v, weight, bias, groups=4)  # noqa: E731
     x = np.full(shape, 1000.1, np.float32)
-    found = Session(to_onnx(norm, shape), threads=1)(x).numpy()
-    np.testing.assert_allclose(found, norm(Tensor(x)).numpy(), atol=1e-5)
+    got = Session(to_onnx(norm, shape), threads=1)(x).numpy()
+    np.testing.assert_allclose(got, norm(Tensor(x)).numpy(), atol=1e-5)
