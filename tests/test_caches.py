@@ -58,8 +58,8 @@ def stepped(
     for count in cuts:
         seen = None if mask is None else mask[:, : start + count]
         positions = None if mask is None else positions_in(mask)[:, start : start + count]
-        found, cache = decoder(ids[:, start : start + count], seen, positions, past_key_values=cache)
-        logits.append(found)
+        last, cache = decoder(ids[:, start : start + count], seen, positions, past_key_values=cache)
+        logits.append(last)
         start += count
         assert all(layer.key.shape[2] == (capacity or start) for layer in cache)
     return lucid.concat(logits, 1)
@@ -145,9 +145,9 @@ def check_steps(entry: Any, target: str, providers: Any = "cpu") -> None:
         stop = start + count
         step = {"input_ids": ids.numpy()[:, start:stop], "attention_mask": mask[:, :stop]}
         step["position_ids"] = positions[:, start:stop]
-        found = session.run({**step, **feeds})
-        logits.append(found.pop("logits"))
-        feeds = {name.replace("present", "past_key_values"): array for name, array in found.items()}
+        outputs = session.run({**step, **feeds})
+        logits.append(outputs.pop("logits"))
+        feeds = {name.replace("present", "past_key_values"): array for name, array in outputs.items()}
         start = stop
     kept = mask == 1
     np.testing.assert_allclose(np.concatenate(logits, 1)[kept], want[kept], rtol=2e-5, atol=5e-6)
@@ -177,10 +177,10 @@ def check_steps_over_buffers(entry: Any, capacity: int | None, target: str, prov
             "position_ids": filled[:, None] + np.arange(count),
             "attention_mask": np.ones((2, 1), np.int64),
         }
-        found = session.run({**step, **feeds})
-        logits = found.pop("logits")
+        outputs = session.run({**step, **feeds})
+        logits = outputs.pop("logits")
         np.testing.assert_allclose(logits[1], want[1, filled[1] : filled[1] + count], rtol=2e-5, atol=5e-6)
-        feeds = {name.replace("present", "past_key_values"): array for name, array in found.items()}
+        feeds = {name.replace("present", "past_key_values"): array for name, array in outputs.items()}
         if count == 5:  # of the first row only three are its text: it goes on from there, over what padding wrote
             np.testing.assert_allclose(logits[0, :short], alone[0], rtol=2e-5, atol=5e-6)
             filled = np.array([short, count])
@@ -207,9 +207,9 @@ def test_steps_with_activations_in_8_bits(capacity: int | None) -> None:
         stop = start + count
         step = {"input_ids": ids.numpy()[:, start:stop], "position_ids": np.arange(start, stop)[None].repeat(2, 0)}
         step["attention_mask"] = np.ones((2, 1 if capacity else stop), np.int64)
-        found = session.run({**step, **feeds})
-        logits.append(found.pop("logits"))
-        feeds = {name.replace("present", "past_key_values"): array for name, array in found.items()}
+        outputs = session.run({**step, **feeds})
+        logits.append(outputs.pop("logits"))
+        feeds = {name.replace("present", "past_key_values"): array for name, array in outputs.items()}
         start = stop
     for got in (stepped(small, ids, cuts, capacity=capacity).numpy(), np.concatenate(logits, 1)):
         apart = np.abs(got - want)
@@ -349,8 +349,8 @@ def test_exported_logits_of_the_last_position_only(entry: Any) -> None:
     assert session.outputs["logits"][1][1] == 1
     step = {"input_ids": ids.numpy(), "attention_mask": np.ones((2, 1), np.int64)}
     step["position_ids"] = np.tile(np.arange(TEXT), (2, 1))
-    found = session.run({**step, **buffers_of(decoder.empty_cache(2, TEXT))})["logits"]
-    np.testing.assert_allclose(found, whole[:, -1:], rtol=2e-5, atol=5e-6)
+    logits = session.run({**step, **buffers_of(decoder.empty_cache(2, TEXT))})["logits"]
+    np.testing.assert_allclose(logits, whole[:, -1:], rtol=2e-5, atol=5e-6)
 
 
 @pytest.mark.parametrize("cache", ["growing", "fixed"])
@@ -363,8 +363,8 @@ def test_an_export_with_the_logits_of_some_positions_takes_fewer_tokens(cache: A
         step = {"input_ids": ids.numpy(), "attention_mask": np.ones((2, length), np.int64)}
         step["position_ids"] = np.tile(np.arange(length), (2, 1))
         past = buffers_of(decoder.empty_cache(2, TEXT if cache == "fixed" else None))
-        found = session.run({**step, **past})["logits"]
-        np.testing.assert_allclose(found, decoder(ids).numpy()[:, -4:], rtol=2e-5, atol=5e-6)
+        logits = session.run({**step, **past})["logits"]
+        np.testing.assert_allclose(logits, decoder(ids).numpy()[:, -4:], rtol=2e-5, atol=5e-6)
 
 
 @ids_of

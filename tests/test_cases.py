@@ -1,4 +1,4 @@
-"""Cases that share a test: which of them failed, and that there are some."""
+"""Cases that share a test: errors name the failed case, and a test without cases fails."""
 
 from __future__ import annotations
 

@@ -36,14 +36,14 @@ def lowered(model: Any, target: str = "cpu") -> Lowered:
 
 def wrong_when_long(model: Any) -> onnx.ModelProto:
     """The export with a fault that only blocks of queries have: each one starts at another key."""
-    found = in_memory(lowered(model).assembled)
-    (node,) = (node for node in found.graph.node if node.name == "model.layers.0.self_attn/attention/Max_2")
-    arrays = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in found.graph.initializer}
+    model_file = in_memory(lowered(model).assembled)
+    (node,) = (node for node in model_file.graph.node if node.name == "model.layers.0.self_attn/attention/Max_2")
+    arrays = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model_file.graph.initializer}
     (zero,) = (place for place, name in enumerate(node.input) if name in arrays and arrays[name].tolist() == 0)
     many = next(name for name, array in arrays.items() if array.tolist() == ABOVE)
-    found.graph.node.insert(0, onnx.helper.make_node("Add", [node.input[zero], many], ["first key"]))
+    model_file.graph.node.insert(0, onnx.helper.make_node("Add", [node.input[zero], many], ["first key"]))
     node.input[zero] = "first key"
-    return found
+    return model_file
 
 
 def test_a_fault_of_many_queries_is_found_by_running(llama: Llama) -> None:
@@ -72,17 +72,17 @@ def test_every_branch_of_a_new_export_is_run(llama: Llama) -> None:
 @pytest.mark.parametrize("kind", ["growing", "fixed"])
 def test_a_branch_is_reached_by_the_prompt_of_steps(kind: Any, llama: Llama) -> None:
     part = llama.part(kind)
-    made = lower(trace_part(part), ExportOptions("cpu"))
-    made.lowering.build.thresholds.append((dim("sequence_length"), 100))
-    report = part_parity(part, in_memory(made.assembled), again=made)
+    lowered_part = lower(trace_part(part), ExportOptions("cpu"))
+    lowered_part.lowering.build.thresholds.append((dim("sequence_length"), 100))
+    report = part_parity(part, in_memory(lowered_part.assembled), again=lowered_part)
     assert report.passed and not report.branches_not_run
     assert [c.sizes["sequence_length"] for c in report.comparisons if c.output == "logits"][-5:] == [101, 1, 1, 1, 1]
 
 
 def test_a_branch_that_takes_too_long_is_named(llama: Llama) -> None:
-    made = lowered(llama)
+    export = lowered(llama)
     report = part_parity(
-        ModelPart(llama, {}), in_memory(made.assembled), again=made, effort=QUICK._replace(branches=0.0)
+        ModelPart(llama, {}), in_memory(export.assembled), again=export, effort=QUICK._replace(branches=0.0)
     )
     assert report.passed and report.branches_not_run == [f"L above {ABOVE}"]
     assert f"note  not run, since it takes longer than this check may: the branch for L above {ABOVE}" in str(report)
@@ -102,12 +102,12 @@ def test_a_branch_that_takes_too_long_is_named(llama: Llama) -> None:
 )
 def test_sizes_just_above_each_threshold_that_no_run_reaches(llama: Llama, thresholds: Any, lengths: list[int]) -> None:
     graph = lucid.trace(llama)
-    found = branches_by_size(graph, thresholds, default_sizes(graph), QUICK.branches)
-    assert found.reached == [{"L": length, "N": 1} for length in lengths] and not found.not_run
+    branches = branches_by_size(graph, thresholds, default_sizes(graph), QUICK.branches)
+    assert branches.reached == [{"L": length, "N": 1} for length in lengths] and not branches.not_run
 
 
 def test_a_branch_beyond_the_table_of_positions_is_left_out() -> None:
     model = lucid.models.load(goldens.folder("bert/base"))
     graph = lucid.trace(model)
-    found = branches_by_size(graph, [(dim("L"), 100)], default_sizes(graph), QUICK.branches)
-    assert not found.reached and not found.not_run
+    branches = branches_by_size(graph, [(dim("L"), 100)], default_sizes(graph), QUICK.branches)
+    assert not branches.reached and not branches.not_run

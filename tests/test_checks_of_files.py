@@ -48,13 +48,13 @@ def bert() -> Bert:
 
 def changed(model: onnx.ModelProto, name: str, change: Callable[[Any], None]) -> onnx.ModelProto:
     """The model with a changed initializer."""
-    found = onnx.ModelProto()
-    found.CopyFrom(model)
-    (tensor,) = (tensor for tensor in found.graph.initializer if tensor.name == name)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    (tensor,) = (tensor for tensor in copy.graph.initializer if tensor.name == name)
     array = onnx.numpy_helper.to_array(tensor).copy()
     change(array)
     tensor.CopyFrom(onnx.numpy_helper.from_array(array, name))
-    return found
+    return copy
 
 
 # What is compared by running ------------------------------------------------------------------------------------------
@@ -212,10 +212,10 @@ def exported(kind: str, path: Path, external: bool = False) -> Lowered:
 def flip(path: Path, tensor: onnx.TensorProto, model: onnx.ModelProto, at: int) -> None:
     """Change one bit of a byte of an initializer, in the file or in its side file; twice changes nothing."""
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        told = {entry.key: entry.value for entry in tensor.external_data}
-        side = path.with_name(told["location"])
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        side = path.with_name(entries["location"])
         data = bytearray(side.read_bytes())
-        data[int(told["offset"]) + at] ^= 1
+        data[int(entries["offset"]) + at] ^= 1
         side.write_bytes(data)
         return
     data = bytearray(tensor.raw_data)
@@ -295,10 +295,10 @@ def test_what_another_tool_made_of_a_file_is_compared_as_far_as_it_goes(bert: Be
     model.graph.node[0].op_type = "Other"
     report = again(bert, model)
     assert report.passed
-    told = "\n".join(report.lines())
-    assert "renamed (it is not in the export)" in told
-    assert "1 of the export are not in the file" in told
-    assert "the file's nodes are not those of this export: optimizer 3 made it, this is Lucid" in told
+    lines = "\n".join(report.lines())
+    assert "renamed (it is not in the export)" in lines
+    assert "1 of the export are not in the file" in lines
+    assert "the file's nodes are not those of this export: optimizer 3 made it, this is Lucid" in lines
     array = onnx.numpy_helper.to_array(half).copy()
     array.flat[3] += 1
     first.CopyFrom(onnx.numpy_helper.from_array(array, first.name))
@@ -352,8 +352,8 @@ def test_bisect_looks_at_the_inputs_that_failed(call: Any, bert: Bert, tmp_path:
     assert "check the names" not in out
     report = part_parity(ModelPart(bert, {}), path)
     assert set(report.failing) == {"input_ids", "attention_mask"}
-    found = bisect(bert, exported=onnx.load(path), arrays=report.failing)
-    assert found is not None and found.module == "embeddings"
+    difference = bisect(bert, exported=onnx.load(path), arrays=report.failing)
+    assert difference is not None and difference.module == "embeddings"
     assert bisect(bert, exported=onnx.load(path)) is not None, "by itself it looks at the long run too"
 
 
@@ -361,13 +361,13 @@ def test_bisect_looks_at_the_inputs_that_failed(call: Any, bert: Bert, tmp_path:
 def test_the_seed_changes_the_inputs(command: str, call: Any, bert: Bert, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     lucid.export.to_onnx(bert, path=path)
-    given = ["verify", BERT, path] if command == "verify" else ["export", BERT, "-o", tmp_path / "other.onnx"]
+    arguments = ["verify", BERT, path] if command == "verify" else ["export", BERT, "-o", tmp_path / "other.onnx"]
 
     def runs(*seed: object) -> Sequence[Any]:
-        code, out = call(*given, "--json", *seed)
+        code, out = call(*arguments, "--json", *seed)
         assert code == 0
-        found = json.loads(out)
-        return [run["max_abs"] for run in (found if command == "verify" else found["parity"])["runs"]]
+        report = json.loads(out)
+        return [run["max_abs"] for run in (report if command == "verify" else report["parity"])["runs"]]
 
     assert runs() == runs("--seed", 0) == runs()
     assert runs() != runs("--seed", 1)
@@ -404,7 +404,7 @@ def doubled_above_50(x: Tensor) -> Tensor:
 
 
 def with_identity_last(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with a node more, which changes nothing."""
+    """The model with one more node, which changes no result."""
     last = next(node for node in model.graph.node if node.output[0] == model.graph.output[0].name)
     last.output[0] = "before identity"
     model.graph.node.append(onnx.helper.make_node("Identity", ["before identity"], [model.graph.output[0].name]))
@@ -463,13 +463,13 @@ MODELS = ["bert/base", "llama/llama3", "camembert/masked_lm", "whisper/base", "q
 @pytest.mark.parametrize("model", MODELS)
 def test_what_tools_make_of_a_file_raises_no_false_alarm(model: str, target: str, tmp_path: Path) -> None:
     graph = lucid.trace(lucid.models.load(goldens.folder(model)))
-    made = lucid.export.to_onnx(graph, target=target)
-    onnx.save(made, tmp_path / "saved.onnx")
-    for same in (onnx.load(tmp_path / "saved.onnx"), onnx.shape_inference.infer_shapes(made, data_prop=True)):
+    model_file = lucid.export.to_onnx(graph, target=target)
+    onnx.save(model_file, tmp_path / "saved.onnx")
+    for same in (onnx.load(tmp_path / "saved.onnx"), onnx.shape_inference.infer_shapes(model_file, data_prop=True)):
         report = again(graph, same)
         assert report.passed and report.whole
     for level in ("ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"):
-        report = again(graph, optimized(made, tmp_path / "optimized.onnx", level))
+        report = again(graph, optimized(model_file, tmp_path / "optimized.onnx", level))
         assert report.passed and report.compared > 10
 
 
@@ -512,7 +512,7 @@ def metadata(key: str, value: str | None) -> Callable[[onnx.ModelProto], None]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (outputs_of_type, "output last_hidden_state: declared as FLOAT[N, L, 99], expected FLOAT[N, L, 16]"),
         (renamed_axis, "output last_hidden_state: declared as FLOAT[M, L, 16], expected FLOAT[N, L, 16]"),
@@ -521,11 +521,11 @@ def metadata(key: str, value: str | None) -> Callable[[onnx.ModelProto], None]:
         (metadata("lucid.onnxruntime", None), "metadata lucid.onnxruntime: nothing, expected "),
     ],
 )
-def test_a_damaged_declaration_is_named(change: Any, told: str, bert: Bert) -> None:
+def test_a_damaged_declaration_is_named(change: Any, message: str, bert: Bert) -> None:
     model = lucid.export.to_onnx(bert)
     change(model)
     report = again(bert, model)
-    (found,) = report.declared
-    assert not report.passed and found.startswith(told) and f"FAIL  {found}" in report.lines()
+    (problem,) = report.declared
+    assert not report.passed and problem.startswith(message) and f"FAIL  {problem}" in report.lines()
     model.producer_version = "0.0"
     assert again(bert, model).passed, "another release may declare otherwise"

@@ -57,9 +57,9 @@ def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
     """What a command prints, run in this process; it says nothing on standard error."""
 
     def call(*arguments: object, code: int = 0, cwd: Path | None = None) -> str:
-        found = in_process(arguments, monkeypatch, cwd)
+        exit_code = in_process(arguments, monkeypatch, cwd)
         out, err = capsys.readouterr()
-        assert (found, err) == (code, ""), out
+        assert (exit_code, err) == (code, ""), out
         return out
 
     return call
@@ -112,19 +112,19 @@ def test_export_of_a_file_with_inputs_and_options(tmp_path, data):
         "        return self.attention(x, is_causal=causal)\n"
     )
     (tmp_path / "helper.py").write_text("")
-    found = data(
+    report = data(
         "export", "net.py:Net", "-o", "net.onnx", "-i", "x:float16:N,L,8", "--call", "causal=true", "--opset", 18,
         "--target", "portable", "--external-data", cwd=tmp_path,
     )  # fmt: skip
-    assert found["inputs"] == {"x": "float16[N, L, 8]"}
-    assert found["opsets"] == {"ai.onnx": 18}
-    (attention,) = found["attention"]
+    assert report["inputs"] == {"x": "float16[N, L, 8]"}
+    assert report["opsets"] == {"ai.onnx": 18}
+    (attention,) = report["attention"]
     assert attention["form"] == "expanded"
     assert attention["node"] == "attention/attention"
     assert "ai.onnx Attention" in attention["refused"]
-    assert found["parity"]["passed"]
-    assert found["parity"]["max_abs"] < 4e-3
-    for run in found["parity"]["runs"]:
+    assert report["parity"]["passed"]
+    assert report["parity"]["max_abs"] < 4e-3
+    for run in report["parity"]["runs"]:
         assert 0 <= run["error"] <= run["allowed"]
         assert run["tolerance"]["rtol"] == 1e-5
         assert run["tolerance"]["origin"].startswith("typical magnitude")
@@ -149,9 +149,9 @@ def test_export_of_a_packages_function_and_of_a_plain_one(tmp_path, data):
     package.mkdir()
     (package / "__init__.py").write_text("from lucid import nn\ndef make(width=4): return nn.Linear(width, 2)\n")
     (package / "plain.py").write_text("from . import make\ndef twice(x): return x + x\n")
-    made = data("export", "pack:make", "--set", "width=3", "-i", "x:N,3", "-o", "a.onnx", "--no-check", cwd=tmp_path)
-    assert made["parameters"] == 8
-    assert made["parity"] is None
+    report = data("export", "pack:make", "--set", "width=3", "-i", "x:N,3", "-o", "a.onnx", "--no-check", cwd=tmp_path)
+    assert report["parameters"] == 8
+    assert report["parity"] is None
     plain = data("export", package / "plain.py:twice", "-i", "x:int64:N", "-o", "b.onnx", cwd=tmp_path)
     assert plain["nodes"] == {"Add": 1}
     assert plain["parity"]["passed"]
@@ -176,10 +176,10 @@ def test_inspect_shows_modules_costs_and_what_loads_it(mha, data, shown):
         "onnxruntime 1.28 or newer",
     ):
         assert expected in out
-    found = data("inspect", mha)
-    assert found["parameters"] == 1088
-    assert found["uncounted_nodes"] == 0
-    assert all(loader["loads"] is not False for loader in found["loaders"])
+    report = data("inspect", mha)
+    assert report["parameters"] == 1088
+    assert report["uncounted_nodes"] == 0
+    assert all(loader["loads"] is not False for loader in report["loaders"])
 
 
 def test_inspect_writes_the_picture(mha, tmp_path, shown):
@@ -189,10 +189,10 @@ def test_inspect_writes_the_picture(mha, tmp_path, shown):
 
 
 def test_verify_passes_at_many_sizes(mha, data):
-    found = data("verify", *MHA[:1], mha, *MHA[1:], "--size", "N=2,L=9", "--size", "N=1,L=1,S=4")
-    assert found["passed"]
-    assert found["first_difference"] is None
-    assert [run["sizes"] for run in found["runs"]] == [{"L": 9, "N": 2, "S": 1}, {"L": 1, "N": 1, "S": 4}]
+    report = data("verify", *MHA[:1], mha, *MHA[1:], "--size", "N=2,L=9", "--size", "N=1,L=1,S=4")
+    assert report["passed"]
+    assert report["first_difference"] is None
+    assert [run["sizes"] for run in report["runs"]] == [{"L": 9, "N": 2, "S": 1}, {"L": 1, "N": 1, "S": 4}]
 
 
 def test_verify_names_the_first_difference(mha, tmp_path, shown):
@@ -238,20 +238,20 @@ def test_a_command_without_its_extra_says_what_to_install(command, modules, need
 
 
 def test_bench_measures(mha, data, shown):
-    found = data("bench", mha, "--seconds", 0.05, "--size", "L=32", "--threads", 1)
-    latency = found["latency_ms"]
+    report = data("bench", mha, "--seconds", 0.05, "--size", "L=32", "--threads", 1)
+    latency = report["latency_ms"]
     assert latency["min"] <= latency["p50"] <= latency["p90"] <= latency["p99"]
-    assert found["sizes"] == {"N": 1, "L": 32, "S": 128}
-    assert found["runs"] >= 10
-    assert found["share_of_peak"] > 0
-    assert found["peak_memory_bytes"] > 10 << 20
+    assert report["sizes"] == {"N": 1, "L": 32, "S": 128}
+    assert report["runs"] >= 10
+    assert report["share_of_peak"] > 0
+    assert report["peak_memory_bytes"] > 10 << 20
     assert "latency" in shown("bench", mha, "--seconds", 0.01, "--no-peak")
 
 
 def test_doctor_is_content_here(data):
-    found = data("doctor")
-    names = {finding["name"]: finding for finding in found["findings"]}
-    assert found["healthy"]
+    report = data("doctor")
+    names = {finding["name"]: finding for finding in report["findings"]}
+    assert report["healthy"]
     assert names["CPUExecutionProvider"]["good"]
     assert int(names["newest opset"]["text"].split()[0]) >= 23
     for provider in ("CUDAExecutionProvider", "WebGpuExecutionProvider"):
@@ -387,8 +387,8 @@ def test_a_step_over_a_cache_is_exported_and_verified(
     assert in_process(["export", *source, "-o", path], monkeypatch) == 0
     printed = capsys.readouterr().out
     assert "past_key_values.0.key" in printed and "present.0.key" in printed and "parity with NumPy" in printed
-    for given, runs in (([], 3 + 5), (["--size", sizes], 1)):  # of their own, then a prompt and four steps
-        assert in_process(["verify", source[0], path, *source[1:], *given], monkeypatch) == 0
+    for size_options, runs in (([], 3 + 5), (["--size", sizes], 1)):  # of their own, then a prompt and four steps
+        assert in_process(["verify", source[0], path, *source[1:], *size_options], monkeypatch) == 0
         *lines, weights = capsys.readouterr().out.splitlines()
         assert len(lines) == runs and all("more outputs agree better" in line for line in lines)
         assert "equal the model's, bit for bit" in weights
@@ -441,11 +441,11 @@ def test_a_checkpoint_is_a_source(
     bert = "tests/goldens/bert/base"
     assert in_process(["export", bert, "-o", tmp_path / "bert.onnx"], monkeypatch) == 0
     assert "parity with NumPy" in capsys.readouterr().out
-    for given, message in [
+    for options, message in [
         (["--weights", bert], "is a checkpoint, which has weights; leave out --weights"),
         (["--set", "eps=1"], "--set eps: 'tests/goldens/bert/base' is already a model; leave out --set"),
     ]:
-        assert in_process(["export", bert, *given, "-o", tmp_path / "bert.onnx"], monkeypatch) == 2
+        assert in_process(["export", bert, *options, "-o", tmp_path / "bert.onnx"], monkeypatch) == 2
         assert message in " ".join(capsys.readouterr().err.split())
 
 

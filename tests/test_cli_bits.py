@@ -70,8 +70,8 @@ def test_agreement_with_the_quantised_model_and_the_cost_against_the_source_are_
         r"^cost  of quantizing \(NumPy, [^)]*\): logits: cosine (\S+) in the mean, ", out, re.MULTILINE
     )
     assert code == 0 and "ok    parity with NumPy" in out and 0.5 < float(cost) < 0.9995
-    *_, found = call("export", llama, "--bits", "8", "-o", tmp_path / "8.onnx", "--json")[:2]
-    (output,) = json.loads(found)["quantizing"]["outputs"]
+    *_, report = call("export", llama, "--bits", "8", "-o", tmp_path / "8.onnx", "--json")[:2]
+    (output,) = json.loads(report)["quantizing"]["outputs"]
     assert output["output"] == "logits" and 0.999 < output["cosine_worst"] <= output["cosine_mean"] < 1
     assert float(cost) < output["cosine_mean"] and 0 < output["relative_error"] < 0.05
     code, out, _ = call("export", llama, "-o", tmp_path / "float.onnx")
@@ -93,14 +93,14 @@ def test_the_card_of_a_quantised_model_says_both(call: Any, llama: Path, tmp_pat
 
 
 def test_a_folder_of_several_precisions(call: Any, tmp_path: Path) -> None:
-    source, made = whole(tmp_path / "bert", "bert/base"), tmp_path / "made"
+    source, folder = whole(tmp_path / "bert", "bert/base"), tmp_path / "made"
     options = ("--bits", "8,4,float", "--dtype", "float16", "--block", "16")
-    code, out, _ = call("export", source, "--for", "transformers.js", *options, "-o", made)
+    code, out, _ = call("export", source, "--for", "transformers.js", *options, "-o", folder)
     files = ["model_quantized.onnx", "model_q4.onnx", "model.onnx", "model_fp16.onnx"]
     assert code == 0 and [line for line in out.split() if line.startswith("onnx/")] == [f"onnx/{f}" for f in files]
-    assert sorted(path.name for path in (made / "onnx").iterdir()) == sorted(files)
-    assert json.loads((made / "config.json").read_text())["transformers.js_config"] == {"dtype": "q8"}
-    card = (made / "README.md").read_text()
+    assert sorted(path.name for path in (folder / "onnx").iterdir()) == sorted(files)
+    assert json.loads((folder / "config.json").read_text())["transformers.js_config"] == {"dtype": "q8"}
+    card = (folder / "README.md").read_text()
     agreement, cost = card.split("## Agreement")[1].split("## What quantizing cost")
     for file in files:
         assert re.search(rf"\| `onnx/{file}` \| .* \| yes \|", agreement)
@@ -108,17 +108,17 @@ def test_a_folder_of_several_precisions(call: Any, tmp_path: Path) -> None:
     assert "Loaded without a `dtype` it is `q8`. The folder also has `q4`, `fp32`, `fp16`: a last" in card
     for file, kinds in zip(files, ("8 bits, float32", "4 bits, float32", "float32", "float16"), strict=True):
         assert f"| weights of `onnx/{file}` | {kinds} |" in card
-    code, out, _ = call("verify", source, made / "onnx" / "model_q4.onnx", "--bits", "4", "--block", "16")
+    code, out, _ = call("verify", source, folder / "onnx" / "model_q4.onnx", "--bits", "4", "--block", "16")
     assert code == 0, out
 
 
 def test_a_folder_of_several_precisions_is_verified_by_the_options_of_its_export(call: Any, tmp_path: Path) -> None:
-    source, made = whole(tmp_path / "bert", "bert/base"), tmp_path / "made"
+    source, folder = whole(tmp_path / "bert", "bert/base"), tmp_path / "made"
     options = ("--bits", "8,4,float", "--dtype", "float16", "--block", "16")
-    assert call("export", source, "--for", "transformers.js", *options, "-o", made, "--no-check")[0] == 0
-    code, out, _ = call("verify", source, made, *options)
+    assert call("export", source, "--for", "transformers.js", *options, "-o", folder, "--no-check")[0] == 0
+    code, out, _ = call("verify", source, folder, *options)
     assert code == 0 and out.count("equal the model's, bit for bit") == 4, out
-    code, _, message = call("verify", source, made, "--bits", "8,4", "--block", "16")
+    code, _, message = call("verify", source, folder, "--bits", "8,4", "--block", "16")
     assert code == 2 and re.search(r"--bits 8,4: \S+model.onnx is in none of these precisions; give those", message)
 
 
@@ -152,27 +152,27 @@ def test_bits_by_layer_and_layers_that_stay(call: Any, llama: Path, tmp_path: Pa
 
 @pytest.mark.parametrize("way", ["dynamic", "dynamic_rows", "static"])
 def test_activations_in_8_bits(way: str, call: Any, llama: Path, text: Path, tmp_path: Path) -> None:
-    given = ["--bits", "8", "--activations", way]
-    given += ["--text", text, "--ranges", "percentile"] if way == "static" else []
-    assert call("quantize", llama, *given, "-o", tmp_path / "small")[0] == 0
+    arguments = ["--bits", "8", "--activations", way]
+    arguments += ["--text", text, "--ranges", "percentile"] if way == "static" else []
+    assert call("quantize", llama, *arguments, "-o", tmp_path / "small")[0] == 0
     calls = text_calls(load_tokenizer(llama), TEXT)
     learnt = {"calibration": calls, "ranges": "percentile"} if way == "static" else {}
     small: Any = lucid.quantize(lucid.models.load(llama), 8, activations=way, **learnt)
-    found: Any = lucid.models.load(tmp_path / "small")
-    assert found.state_dict().keys() == small.state_dict().keys()
+    again: Any = lucid.models.load(tmp_path / "small")
+    assert again.state_dict().keys() == small.state_dict().keys()
     for name, tensor in small.state_dict().items():
-        np.testing.assert_array_equal(found.state_dict()[name].numpy(), tensor.numpy())
-    code, out, _ = call("export", llama, *given, "-o", tmp_path / "small.onnx")
+        np.testing.assert_array_equal(again.state_dict()[name].numpy(), tensor.numpy())
+    code, out, _ = call("export", llama, *arguments, "-o", tmp_path / "small.onnx")
     assert code == 0 and "parity with NumPy" in out
-    code, out, _ = call("verify", llama, tmp_path / "small.onnx", *given)
+    code, out, _ = call("verify", llama, tmp_path / "small.onnx", *arguments)
     assert code == 0 and "inputs of products are rounded to 8 bits" in out
     assert call("verify", tmp_path / "small", tmp_path / "small.onnx")[0] == 0
     assert call("verify", llama, tmp_path / "small.onnx", "--bits", "8", "--block", "16")[0] == 1
 
 
 def test_a_report_of_activations_in_8_bits(call: Any, llama: Path, text: Path, tmp_path: Path) -> None:
-    given = ["--bits", "8", "--activations", "static", "--text", text, "--target", "any", "--seconds", "0.01"]
-    assert call("report", llama, *given, "-o", tmp_path / "page.html")[0] == 0
+    arguments = ["--bits", "8", "--activations", "static", "--text", text, "--target", "any", "--seconds", "0.01"]
+    assert call("report", llama, *arguments, "-o", tmp_path / "page.html")[0] == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "model.layers.1.mlp.down_proj" in page and "signal to noise" in page.lower()
 
@@ -204,9 +204,9 @@ def test_the_report_says_what_the_bits_cost(call: Any, llama: Path, text: Path, 
     few = ["--bits", "4", "--block", "16"]
     code, _, err = call("report", llama, *few, "--text", text, "--target", "cpu", "--seconds", "0.01", "-o", page)
     assert code == 0, err
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page.read_text("utf-8"), re.S)
-    assert found is not None
-    whole = json.loads(found[1])
+    match = re.search(r'<script id="data" type="application/json">(.*?)</script>', page.read_text("utf-8"), re.S)
+    assert match is not None
+    whole = json.loads(match[1])
     assert "".join(whole["attention"]["tokens"]).startswith("he animal did not")  # the tokenizer knows no capitals
     assert not whole["random"] and whole["shapes"]["input_ids"] == [1, len(whole["attention"]["tokens"])]
     data = whole["precision"]

@@ -217,8 +217,8 @@ def test_a_folder_of_rows_or_of_a_training_without_permission(refused, tmp_path,
     train = ["train", "plain", "rows.jsonl", "-o", "out", "--task", "text-classification"]
     for command, folder in ((["map", "made", "rows.jsonl", "-o", "out"], "out"), (train, "out.training")):
         assert in_process(command, monkeypatch, tmp_path) == 1
-        wanted = f"cannot write {tmp_path / folder}: no permission to create files in {tmp_path}; change its"
-        assert wanted in capsys.readouterr().err
+        message = f"cannot write {tmp_path / folder}: no permission to create files in {tmp_path}; change its"
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("home", ["none", "closed"])
@@ -262,7 +262,7 @@ def test_a_command_does_its_work_though_nobody_reads_what_it_prints(closed, fold
     assert onnx.load(output).graph.input[0].name == "x"
 
 
-def test_the_process_ends_so_too(folder):
+def test_a_new_process_ends_with_the_same_codes_and_messages(folder):
     """The same in a new process: a wrong command line in words, a failure in JSON."""
     command = ["export", "nn.Linear", "-o", "a.onnx"]
     done = subprocess.run([LUCID, *command], capture_output=True, text=True, cwd=folder, timeout=PATIENCE)
@@ -272,9 +272,9 @@ def test_the_process_ends_so_too(folder):
     done = subprocess.run(
         [LUCID, "inspect", "empty.onnx", "--json"], capture_output=True, text=True, cwd=folder, timeout=PATIENCE
     )
-    told = json.loads(done.stdout)
-    assert done.returncode == told["exit_code"] == 1
-    assert "0 bytes" in told["error"]
+    report = json.loads(done.stdout)
+    assert done.returncode == report["exit_code"] == 1
+    assert "0 bytes" in report["error"]
 
 
 def test_debug_shows_the_traceback(folder, monkeypatch, capsys):
@@ -290,8 +290,8 @@ def test_an_error_that_lucid_raises_shows_no_type(tmp_path, monkeypatch, capsys)
     folder = shutil.copytree(goldens.folder("bert/base"), tmp_path / "tiny")
     save(folder / "model.safetensors", {"embeddings.nothing": np.zeros(2, np.float32)})
     assert in_process(["export", folder, "-o", tmp_path / "x.onnx"], monkeypatch) == 1
-    told = capsys.readouterr().err
-    assert "nothing loaded; missing: " in told and "KeyError" not in told and "--debug" not in told
+    printed = capsys.readouterr().err
+    assert "nothing loaded; missing: " in printed and "KeyError" not in printed and "--debug" not in printed
     (tmp_path / "net.py").write_text("def net(x): return {}['start']\n")
     assert in_process(["export", "net.py:net", "-i", "x:N", "-o", "x.onnx"], monkeypatch, tmp_path) == 1
     assert "(KeyError" in capsys.readouterr().err

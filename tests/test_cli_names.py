@@ -35,8 +35,8 @@ HARMFUL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u206
 
 
 def harmless(text: str) -> None:
-    found = HARMFUL.search(text)
-    assert found is None, (found, text)
+    match = HARMFUL.search(text)
+    assert match is None, (match, text)
     assert not re.search(r"^lucid: all is well", text, re.MULTILINE)
 
 
@@ -235,10 +235,10 @@ def outputs_model(names: list[str]) -> bytes:
     before = ["x", *names]
     nodes = [helper.make_node("Add", [before[i], "one"], [name]) for i, name in enumerate(names)]
     graph = helper.make_graph(nodes, "g", [x], ends, [one])
-    made: bytes = helper.make_model(
+    data: bytes = helper.make_model(
         graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]
     ).SerializeToString()
-    return made
+    return data
 
 
 def test_every_output_is_in_the_file_under_its_own_name(tmp_path, monkeypatch, capsys):
@@ -246,10 +246,10 @@ def test_every_output_is_in_the_file_under_its_own_name(tmp_path, monkeypatch, c
     (tmp_path / "m.onnx").write_bytes(outputs_model(names))
     np.savez(tmp_path / "in.npz", x=np.array([0.5, -1], np.float32))
     assert in_process(["run", "m.onnx", "in.npz", "-o", "out.npz"], monkeypatch, tmp_path) == 0
-    with np.load(tmp_path / "out.npz") as found:
-        assert sorted(found.files) == sorted(names)
+    with np.load(tmp_path / "out.npz") as archive:
+        assert sorted(archive.files) == sorted(names)
         for number, name in enumerate(names, 1):
-            np.testing.assert_array_equal(found[name], np.array([0.5, -1], np.float32) + number)
+            np.testing.assert_array_equal(archive[name], np.array([0.5, -1], np.float32) + number)
 
 
 @pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "a/../../evil", "..\\evil", "C:evil", "a\0b", "a\nb", "."])
@@ -277,10 +277,10 @@ def test_what_is_written_numpy_reads_back(kinds: dict[str, str]) -> None:
         assert file.getvalue() == b""
         return
     file.seek(0)
-    with np.load(file, allow_pickle=False) as found:
-        assert sorted(found.files) == sorted(arrays)
+    with np.load(file, allow_pickle=False) as archive:
+        assert sorted(archive.files) == sorted(arrays)
         for name, array in arrays.items():
-            np.testing.assert_array_equal(found[name], array, strict=True)
+            np.testing.assert_array_equal(archive[name], array, strict=True)
 
 
 def test_types_that_files_lack_come_as_ones_that_hold_them() -> None:
@@ -288,9 +288,9 @@ def test_types_that_files_lack_come_as_ones_that_hold_them() -> None:
     numbers = np.array([1.5, -np.inf, np.nan, 3e38], lucid.bfloat16.numpy)
     write_npz(file, {"half": numbers, "text": np.array(["a", "größe"], object)})
     file.seek(0)
-    with np.load(file, allow_pickle=False) as found:
-        np.testing.assert_array_equal(found["half"], numbers.astype(np.float32), strict=True)
-        assert found["text"].tolist() == ["a", "größe"]
+    with np.load(file, allow_pickle=False) as archive:
+        np.testing.assert_array_equal(archive["half"], numbers.astype(np.float32), strict=True)
+        assert archive["text"].tolist() == ["a", "größe"]
 
 
 def test_json_holds_what_is_no_number(tmp_path, monkeypatch, capsys):
@@ -301,9 +301,9 @@ def test_json_holds_what_is_no_number(tmp_path, monkeypatch, capsys):
     def refused(word: str) -> None:
         raise AssertionError(f"{word} is no JSON")
 
-    found = json.loads(capsys.readouterr().out, parse_constant=refused)
-    assert found["values"] == {"y": ["NaN", "-Infinity"]}
-    np.testing.assert_array_equal(np.array(found["values"]["y"], float), [np.nan, -np.inf])
+    report = json.loads(capsys.readouterr().out, parse_constant=refused)
+    assert report["values"] == {"y": ["NaN", "-Infinity"]}
+    np.testing.assert_array_equal(np.array(report["values"]["y"], float), [np.nan, -np.inf])
 
 
 # The standard output ----------------------------------------------------------------------------------------------
@@ -322,15 +322,15 @@ def test_what_goes_to_the_standard_output_is_the_file_alone(to_file, tmp_path, m
         if to_file:
             assert stat.S_ISREG(os.fstat(1).st_mode)
             assert in_process(command, monkeypatch, tmp_path) == 0
-            got, told = capfdbinary.readouterr()
+            got, messages = capfdbinary.readouterr()
         else:
             done = subprocess.run([LUCID, *command], cwd=tmp_path, capture_output=True)
             assert done.returncode == 0, done.stderr
-            got, told = done.stdout, done.stderr
-        assert b"written " in told
+            got, messages = done.stdout, done.stderr
+        assert b"written " in messages
         if name == "npz":
-            with np.load(io.BytesIO(got)) as found:
-                np.testing.assert_array_equal(found["y"], [2, 2])
+            with np.load(io.BytesIO(got)) as archive:
+                np.testing.assert_array_equal(archive["y"], [2, 2])
         else:
             onnx.checker.check_model(onnx.load_from_string(got))
     assert Path("/dev/stdout").is_symlink()

@@ -48,7 +48,7 @@ def test_names_of_options_are_arguments(group: type, takes: Callable[..., Any], 
 
 
 def test_no_two_groups_of_a_command_declare_an_option() -> None:
-    """A command itself may say more of an option than its groups."""
+    """A command may itself declare an option of its groups again, to describe it further."""
     for command in vars(commands).values():
         if isinstance(command, type) and issubclass(command, groups.Command):
             bases = [base for base in command.__mro__[1:] if base is not object]

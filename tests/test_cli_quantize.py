@@ -71,8 +71,8 @@ def test_what_stays_as_it_is_is_told_by_its_modules(call: Any, llama: Path, tmp_
     mixtral = ["quantize", goldens.folder("mixtral/base"), "--bits", "4", "--block", "16", "-o"]
     _, out, _ = call(*mixtral, tmp_path / "experts")
     assert re.search(r"\nunchanged   85.2 KiB of these: GatedExperts 81.0 KiB\n", out), out
-    found = json.loads(call(*mixtral, tmp_path / "again", "--json")[1])
-    assert found["bytes_unchanged"]["GatedExperts"] == 81 * 1024
+    report = json.loads(call(*mixtral, tmp_path / "again", "--json")[1])
+    assert report["bytes_unchanged"]["GatedExperts"] == 81 * 1024
     assert "unchanged" not in call("quantize", llama, "--bits", "4", "--block", "16", "-o", tmp_path / "small")[1]
 
 
@@ -87,17 +87,17 @@ def test_the_fewest_bits_for_an_error(call: Any, llama: Path, tmp_path: Path) ->
     texts = ["--text", llama / "texts.txt", "--block", "16"]
     code, out, err = call("quantize", llama, "--target-error", "0.05", *texts, "-o", tmp_path / "small", "--json")
     assert code == 0, err
-    found = json.loads(out)
-    assert found["error"] <= 0.05 and found["bits"]["*"] == 4 and 8 in found["bits"].values()
+    report_data = json.loads(out)
+    assert report_data["error"] <= 0.05 and report_data["bits"]["*"] == 4 and 8 in report_data["bits"].values()
     model: Any = lucid.models.load(llama)
-    again = lucid.quantize(model, found["bits"], block=16)
+    again = lucid.quantize(model, report_data["bits"], block=16)
     np.testing.assert_array_equal(logits(tmp_path / "small"), again(lucid.tensor([[5, 9, 3]])).numpy())
     report = lucid.testing.precision_report(model, again, text_calls(load_tokenizer(llama), TEXT))
-    assert report.error == pytest.approx(found["error"])
+    assert report.error == pytest.approx(report_data["error"])
     code, out, _ = call("quantize", llama, "--target-error", "0.05", *texts, "-o", tmp_path / "two")
-    assert f"error       {found['error']:.3g} of the outputs" in out and '"*": 4}' in out
+    assert f"error       {report_data['error']:.3g} of the outputs" in out and '"*": 4}' in out
     pasted = next(line for line in out.splitlines() if line.startswith("bits={")).removeprefix("bits=")
-    assert json.loads(pasted) == found["bits"]
+    assert json.loads(pasted) == report_data["bits"]
 
 
 def test_learnt_codes(call: Any, llama: Path, tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_learnt_codes(call: Any, llama: Path, tmp_path: Path) -> None:
 def test_errors_write_nothing(
     options: list[str], code: int, message: str, call: Any, llama: Path, tmp_path: Path
 ) -> None:
-    given = [llama / "texts.txt" if option == "TEXTS" else option for option in options]
-    found, _, err = call("quantize", llama, *given, "-o", tmp_path / "small")
-    assert (found, message in err) == (code, True), err
+    arguments = [llama / "texts.txt" if option == "TEXTS" else option for option in options]
+    exit_code, _, err = call("quantize", llama, *arguments, "-o", tmp_path / "small")
+    assert (exit_code, message in err) == (code, True), err
     assert list(tmp_path.iterdir()) == []
 
 

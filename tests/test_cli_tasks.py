@@ -54,7 +54,7 @@ def test_export_of_a_folder_writes_a_file_beside_it_named_after_it(call: Any, so
     assert code == 2 and "filler.onnx exists; give -o with this name to overwrite it, or with another name" in err
 
 
-def test_a_folder_for_a_runtime_is_beside_it_too(call: Any, tmp_path: Path) -> None:
+def test_a_folder_for_a_runtime_is_written_next_to_the_checkpoint(call: Any, tmp_path: Path) -> None:
     (tmp_path / "llama").mkdir()
     checkpoint(tmp_path / "llama")
     assert call("export", "llama", "--for", "genai", "--no-check")[0] == 0
@@ -111,8 +111,8 @@ def test_a_quantised_sentence_encoder_keeps_its_layers(call: Any, tmp_path: Path
 def test_a_task_that_is_not_there_is_an_error(
     call: Any, source: Path, arguments: list[str], code: int, message: str
 ) -> None:
-    found, _, err = call("export", source, *arguments)
-    assert found == code and message in err
+    exit_code, _, err = call("export", source, *arguments)
+    assert exit_code == code and message in err
     assert not source.with_suffix(".onnx").exists()
 
 
@@ -264,11 +264,11 @@ def test_what_a_tokenizer_gives_fits_a_single_file(tmp_path, monkeypatch, capsys
     file = tmp_path / "bert.onnx"
     assert in_process(["export", goldens.folder("bert/base"), "-o", file], monkeypatch) == 0
     ids = np.array([[1, 2, 3]])
-    given = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": ids // 2}
+    feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": ids // 2}
     eager = lucid.models.load(goldens.folder("bert/base"))(
-        **{name: lucid.tensor(array) for name, array in given.items()}
+        **{name: lucid.tensor(array) for name, array in feeds.items()}
     )
-    np.testing.assert_allclose(Session(file).run(given)["last_hidden_state"], eager.numpy(), atol=1e-5)
+    np.testing.assert_allclose(Session(file).run(feeds)["last_hidden_state"], eager.numpy(), atol=1e-5)
     assert in_process(["verify", goldens.folder("bert/base"), file], monkeypatch) == 0
     assert (
         in_process(["export", goldens.folder("bert/base"), "-i", "input_ids:int64:N,L", "-o", file], monkeypatch) == 0

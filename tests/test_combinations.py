@@ -34,7 +34,7 @@ def test_any_two_values_meet(axes: Any) -> None:
 
 
 @in_part
-def test_they_are_about_as_few_as_two_axes_have_values() -> None:
+def test_pairs_are_hardly_more_than_two_axes_need() -> None:
     assert [len(pairs(*axes)) for axes in AXES] == [6, 6, 228, 14, 8]
 
 

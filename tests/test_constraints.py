@@ -25,10 +25,10 @@ EOS = 0
 def tokenizer() -> Tokenizer:
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokens = [byte_level.pre_tokenize_str(word)[0][0] for word in WORDS]
-    made = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, []))
-    made.pre_tokenizer, made.decoder = byte_level, decoders.ByteLevel()
-    made.add_special_tokens(["<end>"])
-    return made
+    byte_pairs = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, []))
+    byte_pairs.pre_tokenizer, byte_pairs.decoder = byte_level, decoders.ByteLevel()
+    byte_pairs.add_special_tokens(["<end>"])
+    return byte_pairs
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +44,9 @@ def noise(seed: int, more: int = 5) -> Chain:
 
 def written(constraint: Constraint, model: int = 0, **options: Any) -> list[str]:
     """Answers, without the token that ends them; the mark ... stands after one that `max_new_tokens` ended."""
-    given = {"max_new_tokens": 200, "eos_token_id": EOS, "constraint": constraint, **options}
+    settings = {"max_new_tokens": 200, "eos_token_id": EOS, "constraint": constraint, **options}
     answers = []
-    for row in Generator(noise(model)).generate([[3], [4]], **given).tolist():
+    for row in Generator(noise(model)).generate([[3], [4]], **settings).tolist():
         ended = EOS in row
         answers.append(
             "".join(WORDS[token] for token in row[: row.index(EOS) if ended else None]) + "..." * (not ended)
@@ -174,11 +174,11 @@ from lucid.generation import Vocabulary
 vocabulary = Vocabulary(tokenizer().to_str(), [EOS])
 rules = [f'r{n}: ("a" r{n + 1})*' for n in range(9000)]
 deep = {f"d{n}": {"properties": {"a": {"$ref": f"#/$defs/d{n + 1}"}}, "required": ["a"]} for n in range(2500)}
-made = [
+constraints = [
     vocabulary.grammar("\\n".join(["start: r0", *rules, 'r9000: "b"'])),
     vocabulary.json_schema({"$ref": "#/$defs/d0", "$defs": {**deep, "d2500": {}}}),
 ]
-for constraint in made:
+for constraint in constraints:
     matcher = constraint.matcher()
     print(constraint.kind, matcher.allowed([]).sum() > 0, end="; ")
 """

@@ -50,8 +50,8 @@ def convolve(
 def test_convolution_is_its_definition(
     axes: int, size: int, kernel: int, stride: int, padding: int, dilation: int, groups: int, bias: bool
 ) -> None:
-    made = (nn.Conv1d, nn.Conv2d)[axes - 1]
-    module = made(4, 8, kernel, stride, padding, dilation, groups, bias)
+    kind = (nn.Conv1d, nn.Conv2d)[axes - 1]
+    module = kind(4, 8, kernel, stride, padding, dilation, groups, bias)
     x = lucid.randn(2, 4, *range(size, size + axes))
     expected = convolve(
         x.numpy(),
@@ -71,14 +71,14 @@ def test_convolution_is_its_definition(
 def test_channels_on_their_own_with_short_and_long_lines(sizes: tuple[int, ...], kernel: tuple[int, ...]) -> None:
     x, weight = lucid.randn(2, 3, *sizes).numpy(), lucid.randn(3, 1, *kernel).numpy()
     dilations = (2, 1, 1)[: len(sizes)]
-    found = depthwise(x, weight[:, 0], dilations)
+    output = depthwise(x, weight[:, 0], dilations)
     windows = np.lib.stride_tricks.sliding_window_view(
         x.astype(np.float64), [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)], tuple(range(2, x.ndim))
     )
     taken = windows[(..., *(slice(None, None, d) for d in dilations))]
     axes = tuple(range(-len(sizes), 0))
     expected = (taken * weight[:, 0].reshape(3, *[1] * len(sizes), *kernel)).sum(axes)
-    np.testing.assert_allclose(found, expected, atol=2e-6)
+    np.testing.assert_allclose(output, expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
@@ -86,9 +86,9 @@ def test_channels_on_their_own_with_short_and_long_lines(sizes: tuple[int, ...],
 def test_what_is_not_finite_reaches_only_the_windows_that_see_it(number: float, size: int) -> None:
     x = np.ones((1, 2, size), np.float32)
     x[0, 0, 4] = number
-    found = depthwise(x, np.ones((2, 3), np.float32), (1,))
-    assert np.flatnonzero(~np.isfinite(found[0, 0])).tolist() == [2, 3, 4]
-    assert np.isfinite(found[0, 1]).all()
+    output = depthwise(x, np.ones((2, 3), np.float32), (1,))
+    assert np.flatnonzero(~np.isfinite(output[0, 0])).tolist() == [2, 3, 4]
+    assert np.isfinite(output[0, 1]).all()
 
 
 def test_same_padding_keeps_the_length() -> None:

@@ -42,8 +42,8 @@ def nodes(model: Any, *inputs: Any, **options: Any) -> list[str]:
 )
 def test_windows_of_many_numbers_are_lines_of_images(model: nn.Conv1d, form: list[str]) -> None:
     spec = lucid.spec("N", model.weight.shape[1] * model.groups, "L", dtype=model.weight.dtype)
-    found = [node for node in nodes(model, spec, target="cpu") if node != "Cast"]
-    assert found == form
+    operators = [node for node in nodes(model, spec, target="cpu") if node != "Cast"]
+    assert operators == form
     assert "Unsqueeze" not in nodes(model, spec)  # of target "any"
     if form == LINE:
         assert_parity(model, spec, target="cpu")
@@ -94,7 +94,7 @@ def test_a_weight_that_is_an_input_stays() -> None:
 
 
 def test_explain_says_why() -> None:
-    told = str(explain(nn.Sequential(nn.Conv1d(128, 64, 3), nn.Conv1d(64, 64, 3)), ("N", 128, "L"), target="cpu"))
-    assert "convolution over images of one line: 4 nodes" in told
-    assert "because   onnxruntime has faster kernels for images" in told
-    assert "windows of 3 x 64 numbers for 64 channels are too few" in told
+    report = str(explain(nn.Sequential(nn.Conv1d(128, 64, 3), nn.Conv1d(64, 64, 3)), ("N", 128, "L"), target="cpu"))
+    assert "convolution over images of one line: 4 nodes" in report
+    assert "because   onnxruntime has faster kernels for images" in report
+    assert "windows of 3 x 64 numbers for 64 channels are too few" in report

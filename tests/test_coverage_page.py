@@ -19,9 +19,9 @@ from tools.make_coverage import OPS_PAGE, PAGE, ops_page, page
 
 def test_the_pages_are_current() -> None:
     """All but their figures, which take long to measure: `.ci/run` makes the pages with all of them."""
-    for path, made in ((PAGE, page), (OPS_PAGE, ops_page)):
+    for path, write in ((PAGE, page), (OPS_PAGE, ops_page)):
         text = path.read_text(encoding="utf-8")
-        assert made(text, again=False) == text, "run python tools/make_coverage.py"
+        assert write(text, again=False) == text, "run python tools/make_coverage.py"
 
 
 def test_models_in_few_bits_are_as_near_as_the_page_says() -> None:
