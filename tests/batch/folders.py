@@ -20,9 +20,9 @@ def exported(folder: Path, variant: str, layout: str = "onnxruntime", config: di
         layout: of the folder.
         config: more options for its config.json.
     """
-    source, made = whole(folder / "checkpoint", variant), folder / "exported"
+    source, target = whole(folder / "checkpoint", variant), folder / "exported"
     if config:
         path = source / "config.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | config))
-    write_folder(lucid.models.load(source), source, made, layout=layout, external_data=True, check=False)
-    return made
+    write_folder(lucid.models.load(source), source, target, layout=layout, external_data=True, check=False)
+    return target

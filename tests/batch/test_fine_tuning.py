@@ -138,7 +138,7 @@ def test_a_quantized_checkpoint_is_trained_as_floats(encoder: Path, tmp_path: Pa
     assert not any(isinstance(module, nn.QuantizedWeight) for module in model.modules())
 
 
-def test_it_stops_early_and_writes_the_best_weights(encoder: Path, data: Path, tmp_path: Path) -> None:
+def test_training_stops_early_and_writes_the_best_weights(encoder: Path, data: Path, tmp_path: Path) -> None:
     options = {**QUICK, "learning_rate": 1.0, "early_stopping_patience": 2, "num_train_epochs": 9, "eval_steps": 1}
     rows = [{**row, "label": 1 - int(str(row["label"]))} for row in ROWS[:4]]  # of which training takes it away
     options["eval_dataset"] = [str(write_rows(tmp_path / "eval.jsonl", rows))]
@@ -148,15 +148,18 @@ def test_it_stops_early_and_writes_the_best_weights(encoder: Path, data: Path, t
     assert json.loads((tmp_path / "out" / "lucid_training.json").read_text())["history"] == history
     model: Any = lucid.models.load(tmp_path / "out")
     logits = model(**batch_of(tmp_path / "out", [str(row["text"]) for row in rows]))
-    found = nn.functional.cross_entropy(logits, lucid.tensor([row["label"] for row in rows])).item()
-    assert found == pytest.approx(min(losses), rel=1e-4)
+    loss = nn.functional.cross_entropy(logits, lucid.tensor([row["label"] for row in rows])).item()
+    assert loss == pytest.approx(min(losses), rel=1e-4)
 
 
 def batch_of(folder: Path, texts: Sequence[str]) -> dict[str, Any]:
     library = load_tokenizer(folder).library
     library.enable_padding()
-    found = library.encode_batch(list(texts))
-    arrays = {"input_ids": [each.ids for each in found], "attention_mask": [each.attention_mask for each in found]}
+    encodings = library.encode_batch(list(texts))
+    arrays = {
+        "input_ids": [each.ids for each in encodings],
+        "attention_mask": [each.attention_mask for each in encodings],
+    }
     return {name: lucid.tensor(array) for name, array in arrays.items()}
 
 
@@ -174,7 +177,7 @@ def test_the_f1_of_classes_is_the_mean_over_those_that_answers_or_labels_have() 
     assert macro_f1(np.zeros(100, int), np.arange(100) // 99) == pytest.approx(198 / 398), "99 % are right"
 
 
-# What interrupts it ---------------------------------------------------------------------------------------------------
+# Interruptions --------------------------------------------------------------------------------------------------------
 
 FROZEN = ("embeddings.*", "encoder.*")  # so that a step is exported in no time
 INTERRUPTED = TrainingOptions(**QUICK, save_steps=2, early_stopping_patience=5, eval_steps=3, freeze=FROZEN)

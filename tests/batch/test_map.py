@@ -89,14 +89,14 @@ def test_every_row_is_written_once_with_its_result(predictor, tmp_path, name, wr
     write(tmp_path / name)
     done = batch.map_rows(predictor, tmp_path / name, tmp_path / "out", part_rows=part_rows, id_column="id")
     assert done[:3] == (50, 50, 5)
-    found = pq.read_table(tmp_path / "out")
-    assert found["id"].to_pylist() == ids
+    table = pq.read_table(tmp_path / "out")
+    assert table["id"].to_pylist() == ids
     expected = predictor({"text": TEXTS})["embedding"]
-    for row, vector in enumerate(found["embedding"].to_pylist()):
+    for row, vector in enumerate(table["embedding"].to_pylist()):
         assert (vector is None) == (TEXTS[row] is None)
         if vector is not None:
             np.testing.assert_allclose(vector, expected[row], atol=1e-6)
-    assert found["error"].to_pylist() == [None if text else reason for text in TEXTS]
+    assert table["error"].to_pylist() == [None if text else reason for text in TEXTS]
     assert len(list((tmp_path / "out").glob("part-*.parquet"))) == (4 if part_rows else 1)
 
 
@@ -113,12 +113,12 @@ def test_texts_may_have_any_of_arrows_types_and_other_columns_pass_as_they_are(p
     table = pa.table({"text": texts, **others})
     pq.write_table(table, tmp_path / "in.parquet")
     batch.map_rows(predictor, tmp_path / "in.parquet", tmp_path / "out", part_rows=30)
-    found = pq.read_table(tmp_path / "out")
-    assert found.select(table.column_names).to_pylist() == table.to_pylist()
-    assert all(found.schema.field(name).type == array.type for name, array in others.items())
+    result = pq.read_table(tmp_path / "out")
+    assert result.select(table.column_names).to_pylist() == table.to_pylist()
+    assert all(result.schema.field(name).type == array.type for name, array in others.items())
     expected = predictor({"text": TEXTS})["embedding"]
     for row in (0, 1, 49):
-        np.testing.assert_allclose(found["embedding"][row].as_py(), expected[row], atol=1e-6)
+        np.testing.assert_allclose(result["embedding"][row].as_py(), expected[row], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, m
     rows.append(f'{{"more": {"[" * 101 + "]" * 101}}}')
     (tmp_path / "in.jsonl").write_text("\n".join(rows))
     assert batch.map_rows(predictor, tmp_path / "in.jsonl", tmp_path / "out", part_rows=3).errors == 8
-    found = pq.read_table(tmp_path / "out")
-    assert found["n"].to_pylist() == [1.0, None, None, None, 2.5, None, None, None, None, None]
-    assert found["more"].to_pylist() == [None, None, None, None, '{"x": 1}', None, None, "words", None, None]
-    assert found["text"].to_pylist() == ["a", None, None, None, None, "3", "\ufffd", "b", None, None]
+    table = pq.read_table(tmp_path / "out")
+    assert table["n"].to_pylist() == [1.0, None, None, None, 2.5, None, None, None, None, None]
+    assert table["more"].to_pylist() == [None, None, None, None, '{"x": 1}', None, None, "words", None, None]
+    assert table["text"].to_pylist() == ["a", None, None, None, None, "3", "\ufffd", "b", None, None]
     where = tmp_path / "in.jsonl"
-    assert found["error"].to_pylist() == [
+    assert table["error"].to_pylist() == [
         None,
         f"line 2 of {where} is not valid JSON: Expecting value: line 1 column 1 (char 0)",
         f"line 3 of {where} begins a JSON array, expected a line for each object, as jq -c '.[]' writes them",
@@ -205,16 +205,16 @@ def test_integers_that_a_float_does_not_hold_stay_exact_beside_floats(predictor,
         path = tmp_path / f"{kind.__name__}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         batch.map_rows(predictor, path, tmp_path / kind.__name__, id_column="id")
-        found = pq.read_table(tmp_path / kind.__name__)["id"].to_pylist()
-        assert sorted(map(str, found)) == sorted(map(str, (*large, more)))
+        ids = pq.read_table(tmp_path / kind.__name__)["id"].to_pylist()
+        assert sorted(map(str, ids)) == sorted(map(str, (*large, more)))
 
 
 def test_records_of_csv_have_lines_in_them_and_wrong_numbers_of_values(predictor, tmp_path):
     (tmp_path / "in.csv").write_bytes(b'id,text\r\n1,"a\n""b"", c"\r\n2\r\n\r\n3,d,e\r\n4,caf\xff\r\n5,f')
     batch.map_rows(predictor, tmp_path / "in.csv", tmp_path / "out", part_rows=1)
-    found = pq.read_table(tmp_path / "out")
-    assert found["text"].to_pylist() == ['a\n"b", c', None, None, "caf\ufffd", "f"]
-    wrong = found["error"].to_pylist()
+    table = pq.read_table(tmp_path / "out")
+    assert table["text"].to_pylist() == ['a\n"b", c', None, None, "caf\ufffd", "f"]
+    wrong = table["error"].to_pylist()
     assert wrong[0] is None and wrong[4] is None and wrong[3].startswith("the text is not valid Unicode")
     assert wrong[1] == f"line 4 of {tmp_path / 'in.csv'} has 1 values, expected 2"
     assert wrong[2] == f"line 6 of {tmp_path / 'in.csv'} has 3 values, expected 2"
@@ -229,10 +229,10 @@ def test_a_folder_of_images(tmp_path):
         Image.new("RGB", (20, 10), "red").save(tmp_path / "photos" / name)
     (tmp_path / "photos" / "c.png").write_bytes(b"")
     batch.map_rows(batch.Predictor(model), tmp_path / "photos", tmp_path / "out")
-    found = pq.read_table(tmp_path / "out").to_pylist()
-    assert [row["path"] for row in found] == ["b.png", "c.png", "more/a.jpg"]
-    assert [row["label"] is None for row in found] == [False, True, False]
-    assert found[1]["error"].startswith("it is not an image in a supported format: PNG, JPEG, WEBP, GIF, BMP, TIFF; ")
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert [row["path"] for row in rows] == ["b.png", "c.png", "more/a.jpg"]
+    assert [row["label"] is None for row in rows] == [False, True, False]
+    assert rows[1]["error"].startswith("it is not an image in a supported format: PNG, JPEG, WEBP, GIF, BMP, TIFF; ")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
@@ -244,8 +244,8 @@ def test_names_and_labels_that_are_no_text_are_written_with_their_escapes(tmp_pa
     for name in (b"a.png", b"\xff.png"):
         Image.new("RGB", (20, 10), "red").save(tmp_path / "photos" / os.fsdecode(name))
     summary = batch.map_rows(batch.Predictor(model), tmp_path / "photos", tmp_path / "out")
-    found = pq.read_table(tmp_path / "out").to_pylist()
-    assert [(row["path"], row["label"]) for row in found] == [("a.png", "\\ud800"), ("\\udcff.png", "\\ud800")]
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert [(row["path"], row["label"]) for row in rows] == [("a.png", "\\ud800"), ("\\udcff.png", "\\ud800")]
     assert summary.errors == 0
 
 
@@ -263,17 +263,17 @@ def test_object_stores_are_read_and_written_by_their_addresses(predictor, parque
 def test_the_first_files_are_small_and_progress_is_told_by_batches(predictor, tmp_path):
     texts = [f"text {row % 7} {'abc ' * (row % 5)}" for row in range(1000)]
     pq.write_table(pa.table({"text": texts}), tmp_path / "in.parquet")
-    told: list[int] = []
+    counts: list[int] = []
 
     @contextmanager
     def listener(name: str, total: int | None, unit: str) -> Iterator[Any]:
-        yield told.append if name == "computing rows" else lambda done: None
+        yield counts.append if name == "computing rows" else lambda done: None
 
     with listening(listener):
         batch.map_rows(predictor, tmp_path / "in.parquet", tmp_path / "out", part_rows=400)
     files = sorted((tmp_path / "out").glob("part-*.parquet"))
     assert [pq.read_metadata(file).num_rows for file in files] == [64, 64, 128, 256, 400, 88]
-    assert sum(told) == 1000 and len(told) > 2 * len(files)
+    assert sum(counts) == 1000 and len(counts) > 2 * len(files)
 
 
 # Interruptions --------------------------------------------------------------------------------------------------------
@@ -332,24 +332,23 @@ def test_a_process_that_ends_in_the_middle_goes_on_where_it_was(predictor, folde
     texts = [f"text {row} {'abcdefghij' * 4}" for row in range(100)]
     pq.write_table(pa.table({"id": range(100), "text": texts}), tmp_path / "in.parquet")
     out = tmp_path / "out"
-    given = ["map", folder, tmp_path / "in.parquet", "-o", out, "--part-rows", "1"]
-    command = [sys.executable, "-c", ENDED, str(int(sent)), *given]
+    arguments = ["map", folder, tmp_path / "in.parquet", "-o", out, "--part-rows", "1"]
+    command = [sys.executable, "-c", ENDED, str(int(sent)), *arguments]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
-        said = job.communicate(timeout=PATIENCE)[1]
+        errors = job.communicate(timeout=PATIENCE)[1]
     before = pq.read_table(out).num_rows
     assert 3 <= before < 100
     if sent == signal.SIGINT:
         assert job.returncode == 130
-        assert f"{before} of 100 rows are complete in {out}; resume (--resume) goes on with the rest" in said
+        assert f"{before} of 100 rows are complete in {out}; resume (--resume) goes on with the rest" in errors
     assert batch.map_rows(predictor, tmp_path / "in.parquet", out, resume=True)[:2] == (100, 100 - before)
-    found = pq.read_table(out)
-    assert found["id"].to_pylist() == list(range(100))
-    np.testing.assert_allclose(found["embedding"].to_pylist(), predictor({"text": texts})["embedding"], atol=1e-6)
+    table = pq.read_table(out)
+    assert table["id"].to_pylist() == list(range(100))
+    np.testing.assert_allclose(table["embedding"].to_pylist(), predictor({"text": texts})["embedding"], atol=1e-6)
 
 
 def test_a_full_disk_leaves_what_is_complete(predictor, parquet, tmp_path):
     out, (soft, hard) = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
-    (tmp_path / "whole").mkdir()
     batch.map_rows(predictor, parquet, tmp_path / "first", part_rows=50)
     size = (tmp_path / "first" / "part-000000000000.parquet").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, hard))
@@ -383,7 +382,7 @@ def test_a_job_that_differs_cannot_go_on(predictor, folder, parquet, tmp_path):
         batch.map_rows(predictor, source, out, resume=True)
 
 
-def test_a_model_that_changes_under_the_job_ends_it(folder, parquet, tmp_path):
+def test_a_model_that_changes_under_the_job_ends_the_job(folder, parquet, tmp_path):
     model = shutil.copytree(folder, tmp_path / "model")
     predictor = batch.Predictor(model)
     batch.map_rows(predictor, parquet, tmp_path / "first")
@@ -498,8 +497,8 @@ def test_a_log_is_told_now_and_then(folder, parquet, tmp_path, monkeypatch, caps
         in_process(["map", str(folder), str(parquet), "-o", str(tmp_path / "out"), "--part-rows", "40"], monkeypatch)
         == 0
     )
-    told = capsys.readouterr().err.splitlines()
-    assert told[0].startswith("4 of 50 rows, ") and told[0].endswith(" s left") and told[-1].startswith("50 of 50 rows")
+    log = capsys.readouterr().err.splitlines()
+    assert log[0].startswith("4 of 50 rows, ") and log[0].endswith(" s left") and log[-1].startswith("50 of 50 rows")
 
 
 def test_without_ray_the_error_says_what_to_install(predictor, parquet, tmp_path, monkeypatch):

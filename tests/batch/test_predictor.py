@@ -40,10 +40,10 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def alone(folder: Path, text: str, pair: str | None = None) -> np.ndarray:
-    """What the model's first output is for one text, without padding."""
-    found = tokenizer().encode(text, pair)
+    """The first output of the model for one text, without padding."""
+    encoding = tokenizer().encode(text, pair)
     session = Session(folder / "model.onnx")
-    known = {"input_ids": found.ids, "attention_mask": found.attention_mask, "token_type_ids": found.type_ids}
+    known = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask, "token_type_ids": encoding.type_ids}
     (output,) = session.run({name: np.array([known[name]]) for name in session.inputs}).values()
     return output[0]
 
@@ -94,25 +94,25 @@ def test_no_rows_and_only_bad_rows_have_the_same_columns(sentences):
 
 def test_batches_keep_to_the_budget_and_hold_each_row_once():
     sizes = [3, 9, 1, 1, 40, 9, 2]
-    made = padded_batches(sizes, 20)
-    assert sorted(row for group in made for row in group) == list(range(7))
-    assert [len(group) * max(sizes[row] for row in group) for group in made] == [40, 18, 12]
+    batches = padded_batches(sizes, 20)
+    assert sorted(row for group in batches for row in group) == list(range(7))
+    assert [len(group) * max(sizes[row] for row in group) for group in batches] == [40, 18, 12]
 
 
 def test_a_batch_ends_where_too_much_of_it_would_be_padding():
-    made = padded_batches([100] * 6 + [96] * 4 + [50] * 12, 4096)
-    assert [len(group) for group in made] == [10, 12]
+    batches = padded_batches([100] * 6 + [96] * 4 + [50] * 12, 4096)
+    assert [len(group) for group in batches] == [10, 12]
 
 
 # What the checkpoint says ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("file", "told"), [("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")]
+    ("file", "option"), [("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")]
 )
-def test_texts_are_cut_off_where_the_checkpoint_says(sentences, tmp_path, file, told):
-    folder = shutil.copytree(sentences, tmp_path / "made")
-    (folder / file).write_text(json.dumps({told: 4}))
+def test_texts_are_cut_off_where_the_checkpoint_says(sentences, tmp_path, file, option):
+    folder = shutil.copytree(sentences, tmp_path / "copy")
+    (folder / file).write_text(json.dumps({option: 4}))
     long, short = batch.Predictor(folder)({"text": ["abcdefgh", "abcd"]})["embedding"]
     np.testing.assert_allclose(long, short, atol=1e-6)
     longer = batch.Predictor(folder, max_length=8)({"text": ["abcdefgh"]})["embedding"][0]
@@ -126,7 +126,7 @@ def test_a_length_beyond_the_positions_is_refused(sentences):
 
 def test_a_length_that_leaves_special_tokens_alone_is_refused(sentences, tmp_path):
     """All texts would have one vector, and of fewer the tokenizers library would cut off nothing."""
-    folder = shutil.copytree(sentences, tmp_path / "made")
+    folder = shutil.copytree(sentences, tmp_path / "copy")
     library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     library.post_processor = tokenizers.processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
@@ -174,15 +174,15 @@ def test_the_prompt_of_the_checkpoint_is_before_each_text_in_every_layout(tmp_pa
         lucid.layouts.write_folder(model, source, folder, layout=layout, check=False)
         plain, whole = batch.Predictor(folder, prompt="")({"text": ["a cat", "look for a cat"]})["embedding"]
         for prompt, expected in ((None, whole), ("query", whole), ("document", plain)):
-            found = batch.Predictor(folder, prompt=prompt)({"text": ["a cat"]})["embedding"][0]
-            np.testing.assert_allclose(found, expected, atol=1e-6)
+            embedding = batch.Predictor(folder, prompt=prompt)({"text": ["a cat"]})["embedding"][0]
+            np.testing.assert_allclose(embedding, expected, atol=1e-6)
     with pytest.raises(ValueError, match="has no prompt 'queries'; there are 'query', 'document'"):
         batch.Predictor(tmp_path / "onnxruntime", prompt="queries")({"text": ["a"]})
     assert batch.Predictor(tmp_path / "onnxruntime")({"text": [""]})["error"] == ["the text is empty"]
 
 
-def test_prompts_that_are_none(sentences, tmp_path):
-    folder = shutil.copytree(sentences, tmp_path / "made")
+def test_prompts_that_the_checkpoint_does_not_have_are_refused(sentences, tmp_path):
+    folder = shutil.copytree(sentences, tmp_path / "copy")
     (folder / "config_sentence_transformers.json").write_text('{"prompts": ["query: "]}')
     with pytest.raises(ValueError, match=r"prompts are \['query: '\], expected an object of names and texts"):
         batch.Predictor(folder)({"text": ["a"]})
@@ -236,8 +236,8 @@ def test_states_are_pooled_as_the_caller_says(tmp_path):
     ):
         batch.Predictor(folder)({"text": ["a"]})
     for pooling, expected in (("cls", alone(folder, "a cat")[0]), ("mean", alone(folder, "a cat").mean(axis=0))):
-        found = batch.Predictor(folder, pooling=pooling)({"text": ["a longer text", "a cat"]})["embedding"][1]
-        np.testing.assert_allclose(found, expected, atol=1e-5)
+        embedding = batch.Predictor(folder, pooling=pooling)({"text": ["a longer text", "a cat"]})["embedding"][1]
+        np.testing.assert_allclose(embedding, expected, atol=1e-5)
 
 
 def test_a_decoder_answers_prompts_of_several_lengths_as_each_alone(tmp_path):
@@ -270,9 +270,9 @@ def test_prompts_may_be_messages_of_a_conversation(tmp_path):
     template = {**json.loads((folder / "tokenizer_config.json").read_text()), "chat_template": TEMPLATE}
     (folder / "tokenizer_config.json").write_text(json.dumps(template))
     options = {"max_new_tokens": 4}
-    said = batch.Predictor(folder, generation={**options, "chat": True})({"text": ["a cat"]})["answer"][0]
+    answer = batch.Predictor(folder, generation={**options, "chat": True})({"text": ["a cat"]})["answer"][0]
     written = batch.Predictor(folder, generation=options)({"text": ["<s><|user|>a cat\n"]})["answer"][0]
-    assert said == written
+    assert answer == written
     with pytest.raises(TypeError, match="unexpected keyword argument 'temprature'"):
         batch.Predictor(folder, generation={"temprature": 0.5})({"text": ["a"]})
 
@@ -289,8 +289,8 @@ def test_an_encoder_and_a_decoder_rewrite_texts_of_several_lengths_as_each_alone
     generator = EncoderDecoderGenerator(model)
     for row in (0, 2, 3):
         ids = [words.encode(texts[row]).ids]
-        told = {"max_new_tokens": 6, "eos_token_id": end, "forced_eos_token_id": forced, **options}
-        new = generator.generate(ids, **told)[0].tolist()
+        settings = {"max_new_tokens": 6, "eos_token_id": end, "forced_eos_token_id": forced, **options}
+        new = generator.generate(ids, **settings)[0].tolist()
         assert columns["answer"][row] == words.decode(new[: new.index(end)] if end in new else new)
     assert columns["answer"][1] is None and columns["error"][1] == "the text is null"
 
@@ -357,8 +357,8 @@ def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
     powers = np.exp(logits[0].astype(np.float64))
     np.testing.assert_allclose(columns["score"][:3], (powers / powers.sum()).max(), rtol=1e-5)
     assert columns["error"][:3].tolist() == [None] * 3
-    wanted = "PNG, JPEG, WEBP, GIF, BMP, TIFF"
-    assert columns["error"][3] == f"it is not an image in a supported format: {wanted}; convert it"
+    formats = "PNG, JPEG, WEBP, GIF, BMP, TIFF"
+    assert columns["error"][3] == f"it is not an image in a supported format: {formats}; convert it"
     assert columns["error"][4] == "the image is null"
     assert columns["error"][5].startswith("the image cannot be read: ")
 
@@ -396,17 +396,22 @@ def test_images_are_decoded_by_their_content_and_only_those_that_people_send(tmp
 def test_an_image_too_large_once_it_is_resized_is_the_error_of_its_row(tmp_path, options, shape, resized):
     images = pytest.importorskip("lucid.batch.images")
     rows = pytest.importorskip("lucid.batch.rows")
-    told = {"image_processor_type": "CLIPImageProcessor", "do_center_crop": False, "resample": 3, "do_normalize": False}
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**told, **options}))
+    config = {
+        "image_processor_type": "CLIPImageProcessor",
+        "do_center_crop": False,
+        "resample": 3,
+        "do_normalize": False,
+    }
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**config, **options}))
     reader = images.ImageReader(tmp_path, ("N", 3, "H", "W"))
-    made = io.BytesIO()
-    Image.new("L", shape).save(made, "PNG")
-    wanted = (
+    png = io.BytesIO()
+    Image.new("L", shape).save(png, "PNG")
+    message = (
         f"the image has {shape[0]} x {shape[1]} pixels, and {resized} while it is resized; at most 89,000,000 are "
         "computed"
     )
-    with pytest.raises(rows.RowError, match=wanted):
-        reader.ready([made.getvalue()])
+    with pytest.raises(rows.RowError, match=message):
+        reader.ready([png.getvalue()])
     assert reader.ready([np.zeros((40, 2, 3), np.uint8)]).data.shape[0] == 3
 
 
@@ -417,8 +422,8 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "goldens" / "images.json").read
 def test_pixels_are_those_of_transformers(tmp_path, case):
     images = pytest.importorskip("lucid.batch.images")
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(case["config"]))
-    made = images.ImageReader(tmp_path, ("N", 3, "H", "W")).ready([np.array(GOLDEN["image"], np.uint8)]).data
-    np.testing.assert_allclose(made, case["pixels"], atol=1e-6)
+    pixels = images.ImageReader(tmp_path, ("N", 3, "H", "W")).ready([np.array(GOLDEN["image"], np.uint8)]).data
+    np.testing.assert_allclose(pixels, case["pixels"], atol=1e-6)
 
 
 def test_pixels_of_another_size_than_the_model_takes(tmp_path):
@@ -441,7 +446,7 @@ def test_a_pickle_has_no_weights_and_computes_the_same(sentences):
 
 @pytest.mark.parametrize("name", ["model.onnx_data", "tokenizer.json"])
 def test_a_folder_that_changes_under_a_running_job_is_refused(sentences, tmp_path, name):
-    folder = shutil.copytree(sentences, tmp_path / "made")
+    folder = shutil.copytree(sentences, tmp_path / "copy")
     predictor = batch.Predictor(folder)
     stored = pickle.dumps(predictor)
     predictor({"text": ["a"]})

@@ -56,8 +56,8 @@ def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def outputs(folder: Path, text: str) -> Any:
     """What the checkpoint gives for a text alone."""
-    found = lucid.models.load(folder.parent / "checkpoint")(lucid.tensor([tokenizer().encode(text).ids]))
-    return found.numpy()[0] if isinstance(found, lucid.Tensor) else [part.numpy()[0] for part in found]
+    output = lucid.models.load(folder.parent / "checkpoint")(lucid.tensor([tokenizer().encode(text).ids]))
+    return output.numpy()[0] if isinstance(output, lucid.Tensor) else [part.numpy()[0] for part in output]
 
 
 def arrow(folder: Path, columns: dict[str, Any]) -> pa.Table:
@@ -70,10 +70,12 @@ def arrow(folder: Path, columns: dict[str, Any]) -> pa.Table:
 
 def test_a_sparse_vector_has_the_tokens_of_weight(splade: Path) -> None:
     columns = Predictor(splade)({"text": np.array([*TEXTS, ""])})
-    for text, found in zip(TEXTS, columns["embedding"], strict=False):
+    for text, vector in zip(TEXTS, columns["embedding"], strict=False):
         expected = outputs(splade, text)
-        assert found["indices"].tolist() == np.flatnonzero(expected).tolist() and len(found["indices"]) < len(expected)
-        np.testing.assert_allclose(found["values"], expected[found["indices"]], atol=1e-5)
+        assert vector["indices"].tolist() == np.flatnonzero(expected).tolist() and len(vector["indices"]) < len(
+            expected
+        )
+        np.testing.assert_allclose(vector["values"], expected[vector["indices"]], atol=1e-5)
     rows = arrow(splade, columns)["embedding"].to_pylist()
     assert rows[3] is None and rows[0]["indices"] == columns["embedding"][0]["indices"].tolist()
 
@@ -91,16 +93,16 @@ def test_documents_leave_punctuation_out_and_queries_do_not(colbert: Path) -> No
     assert rows[3] is None and np.shape(rows[0]) == documents["embedding"][0].shape
 
 
-def test_requests_get_them_too(splade: Path, colbert: Path) -> None:
-    asked = {"model": "exported", "input": TEXTS[:1]}
+def test_requests_get_sparse_and_multiple_vectors(splade: Path, colbert: Path) -> None:
+    request = {"model": "exported", "input": TEXTS[:1]}
     for folder in (splade, colbert):
         (expected,) = Predictor(folder)({"text": np.array(TEXTS[:1])})["embedding"]
         with served(folder) as server:
-            (one,) = server.ask("POST", "/v1/embeddings", asked).json["data"]
-            bytes_ = server.ask("POST", "/v1/embeddings", asked | {"encoding_format": "base64"})
+            (one,) = server.ask("POST", "/v1/embeddings", request).json["data"]
+            bytes_ = server.ask("POST", "/v1/embeddings", request | {"encoding_format": "base64"})
             text = {"name": "text", "datatype": "BYTES", "shape": [1], "data": TEXTS[:1]}
             tensors = server.ask("POST", "/v2/models/exported/infer", {"inputs": [text]})
-        found = one["embedding"]
-        assert found == ({k: v.tolist() for k, v in expected.items()} if folder is splade else expected.tolist())
+        embedding = one["embedding"]
+        assert embedding == ({k: v.tolist() for k, v in expected.items()} if folder is splade else expected.tolist())
         assert bytes_.status == 400 and "encoding_format" in bytes_.json["error"]["message"]
         assert tensors.status == 400 and "ask /v1/embeddings, or send input_ids" in str(tensors.json)

@@ -41,12 +41,12 @@ def test_each_step_has_the_loss_of_torch_and_the_last_its_weights(case: str, tmp
     losses = expected.pop("losses")
     np.testing.assert_allclose([entry["train_loss"] for entry in history], losses, rtol=2e-5, atol=2e-5)
     (stored,) = (tmp_path / "out").glob("*.safetensors")
-    found = lucid.load(stored)
-    assert found.keys() == expected.keys()
+    weights = lucid.load(stored)
+    assert weights.keys() == expected.keys()
     for name, array in expected.items():
         if name.endswith(("key.bias", "k_proj.bias")):
             continue  # scores of all keys change alike, so its gradient is rounding, of which AdamW makes whole steps
-        np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(weights[name], array, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
 def opened(name: str, folder: Path) -> tuple[TrainingTask, list[Any]]:

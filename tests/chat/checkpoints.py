@@ -23,10 +23,10 @@ def tokenizer() -> Tokenizer:
     bytes_ = [byte_level.pre_tokenize_str(character)[0][0] for character in " \n.?é東"]
     tokens = [*SPECIAL, *letters, *dict.fromkeys("".join(bytes_))]
     tokens += [f"<{number}>" for number in range(len(tokens), 40)]
-    made = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, []))
-    made.pre_tokenizer, made.decoder = byte_level, decoders.ByteLevel()
-    made.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL])
-    return made
+    result = Tokenizer(models.BPE({token: number for number, token in enumerate(tokens)}, []))
+    result.pre_tokenizer, result.decoder = byte_level, decoders.ByteLevel()
+    result.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL])
+    return result
 
 
 byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -23,14 +23,14 @@ def prompt_of(model: LanguageModel, messages: list[tuple[str, str]]) -> int:
     return len(model.tokenizer.encode_chat([{"role": role, "content": content} for role, content in messages]))
 
 
-def test_what_was_said_goes_to_the_model_again(model: LanguageModel) -> None:
+def test_earlier_messages_go_to_the_model_again(model: LanguageModel) -> None:
     conversation = Conversation(model, system="be brief")
     first = "".join(conversation.ask("ab", max_new_tokens=4))
     answer = conversation.ask("cd", max_new_tokens=4)
-    said = [("system", "be brief"), ("user", "ab"), ("assistant", first), ("user", "cd")]
-    assert answer.prompt_tokens == prompt_of(model, said)
+    messages = [("system", "be brief"), ("user", "ab"), ("assistant", first), ("user", "cd")]
+    assert answer.prompt_tokens == prompt_of(model, messages)
     list(answer)
-    assert [(m["role"], m["content"]) for m in conversation.messages] == [*said, ("assistant", answer.text)]
+    assert [(m["role"], m["content"]) for m in conversation.messages] == [*messages, ("assistant", answer.text)]
 
 
 def test_an_answer_reads_only_what_is_new(model: LanguageModel) -> None:
@@ -64,14 +64,14 @@ def test_the_oldest_is_forgotten_when_there_is_no_room(model: LanguageModel) -> 
 
 def test_as_much_as_has_room_is_kept(model: LanguageModel) -> None:
     """The prompt and a quarter of the positions, or what is asked for if that is less, take all positions at most."""
-    for wanted, room in ((None, 16), (4, 4), (40, 16)):
+    for limit, room in ((None, 16), (4, 4), (40, 16)):
         taken = prompt_of(model, [("user", "ab"), ("assistant", ""), ("user", "")])
         for length in (64 - room - taken, 64 - room - taken + 1):
             conversation = Conversation(model)
             conversation.ask("ab")  # not computed: an empty answer
-            answer = conversation.ask("c" * length, max_new_tokens=wanted)
+            answer = conversation.ask("c" * length, max_new_tokens=limit)
             assert conversation.forgotten == (length + taken + room > 64)
-            assert len(list(answer)) == min(wanted or 64, 64 - answer.prompt_tokens)
+            assert len(list(answer)) == min(limit or 64, 64 - answer.prompt_tokens)
 
 
 def test_a_question_without_room_is_an_error_and_changes_nothing(model: LanguageModel) -> None:

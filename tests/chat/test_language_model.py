@@ -65,7 +65,7 @@ def test_eager_and_exported_say_the_same(variant: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("layout", "cache"), [("folder", "growing"), ("file", "fixed"), ("other name", "growing"), ("genai", "growing")]
 )
-def test_an_exported_model_with_the_tokenizer_next_to_it(
+def test_an_exported_model_answers_with_the_tokenizer_in_its_folder(
     layout: str, cache: Literal["growing", "fixed"], folder: Path, model: LanguageModel, tmp_path: Path
 ) -> None:
     for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
@@ -76,9 +76,9 @@ def test_an_exported_model_with_the_tokenizer_next_to_it(
         (tmp_path / "another.onnx").write_bytes(b"")
         config = {"model": {"decoder": {"filename": path.name}, "eos_token_id": 2, "context_length": 128}}
         (tmp_path / "genai_config.json").write_text(json.dumps(config))
-    found = load_language_model(path if layout == "file" else tmp_path)
-    assert found.max_positions == (128 if layout == "genai" else 64)
-    texts = ["".join(one.answer(one.tokenizer.encode("abc"), max_new_tokens=9)) for one in (found, model)]
+    loaded = load_language_model(path if layout == "file" else tmp_path)
+    assert loaded.max_positions == (128 if layout == "genai" else 64)
+    texts = ["".join(one.answer(one.tokenizer.encode("abc"), max_new_tokens=9)) for one in (loaded, model)]
     assert texts[0] == texts[1] != ""
 
 

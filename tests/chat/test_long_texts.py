@@ -20,11 +20,11 @@ WORDS += "été 東京 résumé [SEP] \u0301x ｆｕｌｌ ... aaaa".split()
 
 
 def trained(model: Any, trainer: Any, split: Any, normalizer: Any = None) -> Any:
-    made = tokenizers.Tokenizer(model)
-    made.pre_tokenizer, made.normalizer = split, normalizer
-    made.train_from_iterator([" ".join(WORDS)] * 3, trainer)
-    made.add_special_tokens(["[SEP]"])
-    return made
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer, tokenizer.normalizer = split, normalizer
+    tokenizer.train_from_iterator([" ".join(WORDS)] * 3, trainer)
+    tokenizer.add_special_tokens(["[SEP]"])
+    return tokenizer
 
 
 def kinds() -> dict[str, Callable[[], Any]]:
@@ -111,8 +111,8 @@ def test_the_tokens_are_those_of_the_whole_text(kind):
         for most in (130, MOST, 1):
             library.enable_truncation(most)
             whole.truncate(most)
-            found = truncated(library, text)
-            assert (found.ids, found.type_ids) == (whole.ids, whole.type_ids), text[:80]
+            encoding = truncated(library, text)
+            assert (encoding.ids, encoding.type_ids) == (whole.ids, whole.type_ids), text[:80]
 
 
 SPACES, MARKS = "the cat rose. ", "été,東京。été、東"
@@ -166,6 +166,6 @@ def test_a_pair_and_a_text_without_special_tokens_are_those_of_the_library():
     for text in ("the cat", "the cat " * 1000):
         for pair in (None, "a dog"):
             for special in (True, False):
-                found = tokenized(library, text, pair, add_special_tokens=special)
+                encoding = tokenized(library, text, pair, add_special_tokens=special)
                 whole = library.encode(text, pair, add_special_tokens=special)
-                assert (found.ids, found.type_ids) == (whole.ids, whole.type_ids)
+                assert (encoding.ids, encoding.type_ids) == (whole.ids, whole.type_ids)

@@ -28,28 +28,28 @@ HELLO = [{"role": "user", "content": "Hello!"}]
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Grows with each process that is started from now on; none is left from before."""
     template_module._RENDERER.end()
-    found: list[Any] = []
+    processes: list[Any] = []
     start = template_module._started
-    monkeypatch.setattr(template_module, "_started", lambda: found.append(start()) or found[-1])
-    return found
+    monkeypatch.setattr(template_module, "_started", lambda: processes.append(start()) or processes[-1])
+    return processes
 
 
 @pytest.mark.parametrize("case", CASES["templates"], ids=lambda case: case["name"])
 def test_the_text_is_that_of_transformers(case: dict[str, Any]) -> None:
     for conversation, expected in zip(CASES["conversations"], case["results"], strict=True):
         variables = {**CASES["special_tokens"], **conversation, "tools": None, "documents": None}
-        found = rendered(case["template"], variables, 10_000)
+        result = rendered(case["template"], variables, 10_000)
         if "text" in expected:
-            assert found == {"text": expected["text"]}
+            assert result == {"text": expected["text"]}
         else:
-            (message,) = found.values()
-            assert "text" not in found and message.endswith(expected["error"])
+            (message,) = result.values()
+            assert "text" not in result and message.endswith(expected["error"])
 
 
 def test_a_template_is_rendered_in_a_process_of_its_own() -> None:
     template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{{ add_generation_prompt }}"
-    found = ChatTemplate(template, "f.json", {"bos_token": "東"}).render([{"role": "user", "content": "é\ud800\n"}])
-    assert found == "東é\ud800\nTrue"  # half of a pair, too, comes back as it was
+    text = ChatTemplate(template, "f.json", {"bos_token": "東"}).render([{"role": "user", "content": "é\ud800\n"}])
+    assert text == "東é\ud800\nTrue"  # half of a pair, too, comes back as it was
 
 
 def test_the_prompt_for_an_answer_can_be_left_out() -> None:
@@ -136,10 +136,12 @@ def test_the_rendering_after_an_error_works(
     template: str, first: str, error: str, second: str, expected: str, processes: int, starts: list[Any]
 ) -> None:
     """What a template fails with ends its process; what it refuses does not."""
-    made = ChatTemplate("{% set m = messages[0] %}" + template, "f")
+    chat_template = ChatTemplate("{% set m = messages[0] %}" + template, "f")
     with pytest.raises(ChatTemplateError, match=f"^f: the chat template {error}"):
-        (replace(made, seconds=0.3) if "0.3" in error else made).render([{"role": "user", "content": first}])
-    assert made.render([{"role": "user", "content": second}]) == expected
+        (replace(chat_template, seconds=0.3) if "0.3" in error else chat_template).render(
+            [{"role": "user", "content": first}]
+        )
+    assert chat_template.render([{"role": "user", "content": second}]) == expected
     assert len(starts) == processes
 
 

@@ -17,22 +17,22 @@ def byte_tokenizer() -> Tokenizer:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = ["Ġth", "Ġthe", "th"]
     vocabulary = {token: number for number, token in enumerate([*alphabet, *words])}
-    made = Tokenizer(models.BPE(vocabulary, [("t", "h"), ("Ġ", "th"), ("Ġth", "e")]))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    return made
+    tokenizer = Tokenizer(models.BPE(vocabulary, [("t", "h"), ("Ġ", "th"), ("Ġth", "e")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
 
 
 def sentencepiece_like() -> Tokenizer:
     """As Llama 2's: a mark before each word, and bytes for what has no token. The first mark is not text."""
     vocabulary = {token: number for number, token in enumerate(["<unk>", "▁one", "▁two", "▁", "s", "!"])}
     vocabulary |= {f"<0x{byte:02X}>": len(vocabulary) + byte for byte in range(256)}
-    made = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
     strip = decoders.Strip(content=" ", left=1)
-    made.decoder = decoders.Sequence(
+    tokenizer.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), strip]  # type: ignore[list-item]
     )
-    return made
+    return tokenizer
 
 
 TEXTS = [
@@ -47,20 +47,20 @@ TEXTS = [
 
 def pieces(decode: Callable[[list[int]], str], ids: Sequence[int], stop: Sequence[str] = ()) -> list[str]:
     stream = TextStream(decode, stop)
-    found = []
+    parts = []
     for token in ids:
-        found.append(stream.add(token))
+        parts.append(stream.add(token))
         if stream.stopped:
             break
-    return [piece for piece in [*found, stream.end()] if piece]
+    return [piece for piece in [*parts, stream.end()] if piece]
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_together_the_pieces_are_the_text(text: str) -> None:
     tokenizer = byte_tokenizer()
-    found = pieces(tokenizer.decode, tokenizer.encode(text).ids)
-    assert "".join(found) == text
-    assert "\ufffd" in text or not any("\ufffd" in piece for piece in found), "no half of a character"
+    parts = pieces(tokenizer.decode, tokenizer.encode(text).ids)
+    assert "".join(parts) == text
+    assert "\ufffd" in text or not any("\ufffd" in piece for piece in parts), "no half of a character"
 
 
 def test_a_word_comes_when_its_token_does() -> None:
@@ -124,8 +124,8 @@ def test_each_token_costs_the_same(kind: str) -> None:
 )
 def test_a_stop_string_ends_the_text_before_it(text: str, stop: list[str], expected: str) -> None:
     tokenizer = byte_tokenizer()
-    found = pieces(tokenizer.decode, tokenizer.encode(text).ids, stop)
-    assert "".join(found) == expected
+    parts = pieces(tokenizer.decode, tokenizer.encode(text).ids, stop)
+    assert "".join(parts) == expected
 
 
 def test_a_stop_string_costs_no_more_than_the_text_before_it() -> None:
@@ -149,5 +149,5 @@ def test_random_tokens_give_the_text_of_all_of_them() -> None:
     random = np.random.default_rng(0)
     for _ in range(100):
         ids = random.integers(0, tokenizer.get_vocab_size(), random.integers(1, 30)).tolist()
-        found, expected = "".join(pieces(tokenizer.decode, ids)), tokenizer.decode(ids)
-        assert found.replace("\ufffd", "") == expected.replace("\ufffd", "")
+        text, expected = "".join(pieces(tokenizer.decode, ids)), tokenizer.decode(ids)
+        assert text.replace("\ufffd", "") == expected.replace("\ufffd", "")

@@ -58,7 +58,7 @@ def test_a_conversation_is_rendered_and_its_special_tokens_are_tokens(tmp_path: 
     assert tokenizer.chat_template.special_tokens == {"bos_token": "<s>", "eos_token": "</s>"}
 
 
-def test_gguf_files_have_all_of_it() -> None:
+def test_gguf_files_have_tokenizer_template_and_positions() -> None:
     tokenizer = load_tokenizer(smollm2())
     assert (tokenizer.eos_token_ids, tokenizer.max_positions) == ((2,), 8192)
     cases = json.loads((goldens.folder("smollm2") / "greedy.json").read_text(encoding="utf-8"))["cases"]
@@ -110,13 +110,13 @@ def test_what_is_saved_is_read_back(source: str, tmp_path: Path) -> None:
     tokenizer = load_tokenizer(smollm2() if source == "GGUF file" else folder)
     (tmp_path / "saved").mkdir()
     save_tokenizer(tokenizer, tmp_path / "saved")
-    found = load_tokenizer(tmp_path / "saved")
-    assert found.library.to_str() == tokenizer.library.to_str()
+    loaded = load_tokenizer(tmp_path / "saved")
+    assert loaded.library.to_str() == tokenizer.library.to_str()
     for name in ("eos_token_ids", "special_tokens", "max_positions"):
-        assert getattr(found, name) == getattr(tokenizer, name)
+        assert getattr(loaded, name) == getattr(tokenizer, name)
     assert tokenizer.chat_template is not None
-    assert found.chat_template == replace(
-        tokenizer.chat_template, where=found.chat_template and found.chat_template.where
+    assert loaded.chat_template == replace(
+        tokenizer.chat_template, where=loaded.chat_template and loaded.chat_template.where
     )
     about = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
     expected = "PreTrainedTokenizerFast" if source == "GGUF file" else "LlamaTokenizer"

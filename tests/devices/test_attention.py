@@ -24,9 +24,9 @@ from tests.test_attention import (
 )
 
 
-def close(got: np.ndarray, want: np.ndarray, atol: float, where: object) -> None:
-    assert not np.isnan(got).any(), where
-    np.testing.assert_allclose(got.astype(np.float64), want, rtol=0, atol=atol, err_msg=str(where))
+def close(output: np.ndarray, expected: np.ndarray, atol: float, where: object) -> None:
+    assert not np.isnan(output).any(), where
+    np.testing.assert_allclose(output.astype(np.float64), expected, rtol=0, atol=atol, err_msg=str(where))
 
 
 # Where a part is enough, heads in an axis of their own are tested by the samples of attention alone.
@@ -47,11 +47,13 @@ def test_contract(case: Case, packed: bool, device: Device, dtype: str) -> None:
     session = Session(to_onnx(function_of(case, packed), kwargs=kinds, target=device.name), device.exact)
     for n, l, s in list(sizes())[:: 3 if device.small else 1]:
         arrays = arrays_of(case, n, l, s)
-        want, _ = expected(case.name, n, l, s)
+        attention, _ = expected(case.name, n, l, s)
         feeds = packed_arrays(arrays) if packed else arrays
         with np.errstate(over="ignore"):  # the lowest float32 becomes -inf, which also excludes a key
             typed = {name: a if a.dtype == bool else a.astype(dtype) for name, a in feeds.items()}
-        close(session.run(typed)["output"], pack(want) if packed else want, device.attention[dtype], (n, l, s))
+        close(
+            session.run(typed)["output"], pack(attention) if packed else attention, device.attention[dtype], (n, l, s)
+        )
 
 
 @on_devices
@@ -60,10 +62,10 @@ def test_weights(case: Case, device: Device) -> None:
     function = function_of(case, packed=True, need_weights=True)
     session = Session(to_onnx(function, kwargs=specs_of(case, True), target=device.name), device.exact)
     for n, l, s in list(sizes())[:: 3 if device.small else 1]:
-        want, weights = expected(case.name, n, l, s)
-        got = session.run(packed_arrays(arrays_of(case, n, l, s)))
-        close(got["output_0"], pack(want), device.attention["float32"], (n, l, s))
-        close(got["output_1"], weights, device.attention["float32"], (n, l, s))
+        attention, weights = expected(case.name, n, l, s)
+        outputs = session.run(packed_arrays(arrays_of(case, n, l, s)))
+        close(outputs["output_0"], pack(attention), device.attention["float32"], (n, l, s))
+        close(outputs["output_1"], weights, device.attention["float32"], (n, l, s))
 
 
 @pytest.mark.parametrize(("device", "dtype"), IN_FLOATS)

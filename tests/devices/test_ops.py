@@ -32,10 +32,12 @@ def test_every_op_gives_what_eager_code_does(op: str, device: Device) -> None:
                 session = Session(model, device.exact)
                 for sizes in s.sizes:
                     arrays = arrays_of(s, dtype, sizes)
-                    given = [array for array in arrays if array is not None]
-                    found = session.run(dict(zip(session.inputs, given, strict=True)))
-                    for got, want in zip(found.values(), eager(s, arrays, sizes), strict=True):
+                    inputs = [array for array in arrays if array is not None]
+                    outputs = session.run(dict(zip(session.inputs, inputs, strict=True)))
+                    for output, expected in zip(outputs.values(), eager(s, arrays, sizes), strict=True):
                         if dtype == lucid.float64:  # onnxruntime's CUDA kernel of Softmax adds up in float32
-                            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6, err_msg=f"{s.name} at {sizes}")
+                            np.testing.assert_allclose(
+                                output, expected, rtol=1e-6, atol=1e-6, err_msg=f"{s.name} at {sizes}"
+                            )
                         else:
-                            check(got, want, f"{s.name} at {sizes}")
+                            check(output, expected, f"{s.name} at {sizes}")

@@ -45,8 +45,8 @@ def test_bound_arrays_are_read_in_each_run(device: Device) -> None:
     for numbers in ([1, -1], [-2, 3]):
         array[:] = numbers
         bound.run()
-        (got,) = bound.outputs().values()
-        assert got.numpy().tolist() == np.maximum(numbers, 0).tolist()
+        (output,) = bound.outputs().values()
+        assert output.numpy().tolist() == np.maximum(numbers, 0).tolist()
 
 
 @on_devices

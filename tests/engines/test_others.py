@@ -20,19 +20,19 @@ def test_daft(folder, parquet, expected):
             return list(self.predictor({"text": text.to_pylist()})["embedding"])
 
     rows = daft.read_parquet(str(parquet))
-    found = rows.with_column("embedding", Embed()(rows["text"])).to_pydict()
-    assert found["id"] == list(range(len(expected)))
-    np.testing.assert_allclose(np.array(found["embedding"]), expected, atol=1e-6)
+    columns = rows.with_column("embedding", Embed()(rows["text"])).to_pydict()
+    assert columns["id"] == list(range(len(expected)))
+    np.testing.assert_allclose(np.array(columns["embedding"]), expected, atol=1e-6)
 
 
 def test_dask(folder, parquet, expected):
     predictor = Predictor(folder)
 
     def embed(part):
-        found = predictor({"text": part["text"]})
-        return part.assign(embedding=list(found["embedding"]), error=found["error"])
+        columns = predictor({"text": part["text"]})
+        return part.assign(embedding=list(columns["embedding"]), error=columns["error"])
 
     rows = dd.read_parquet(parquet)
     meta = rows._meta.assign(embedding=object(), error="")
-    found = rows.map_partitions(embed, meta=meta).compute(scheduler="processes")
-    np.testing.assert_allclose(np.stack(found["embedding"]), expected, atol=1e-6)
+    table = rows.map_partitions(embed, meta=meta).compute(scheduler="processes")
+    np.testing.assert_allclose(np.stack(table["embedding"]), expected, atol=1e-6)

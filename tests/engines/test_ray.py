@@ -34,13 +34,13 @@ def cluster() -> Iterator[str]:
 
 
 def check(out, expected) -> None:
-    found = pq.read_table(out)
-    assert found["id"].to_pylist() == list(range(len(TEXTS))), "nothing is lost, nothing is twice"
-    for row, vector in enumerate(found["embedding"].to_pylist()):
+    table = pq.read_table(out)
+    assert table["id"].to_pylist() == list(range(len(TEXTS))), "nothing is lost, nothing is twice"
+    for row, vector in enumerate(table["embedding"].to_pylist()):
         assert (vector is None) == (TEXTS[row] is None)
         if vector is not None:
             np.testing.assert_allclose(vector, expected[row], atol=1e-6)
-    assert found["error"].to_pylist() == [None if text else "the text is null" for text in TEXTS]
+    assert table["error"].to_pylist() == [None if text else "the text is null" for text in TEXTS]
 
 
 def test_the_files_are_those_of_the_engine_local(cluster, folder, parquet, expected, tmp_path):
@@ -100,10 +100,10 @@ def test_more_workers_than_cores_are_refused(cluster, folder, parquet, tmp_path)
 def test_a_pipeline_of_rays_own_takes_the_predictor(cluster, folder, parquet, expected):
     rows = ray.data.read_parquet(str(parquet)).repartition(4)
     pool = ray.data.ActorPoolStrategy(size=CPUS)
-    made = rows.map_batches(Predictor, fn_constructor_args=(str(folder),), batch_size=50, num_cpus=0.5, compute=pool)
-    found = sorted(made.take_all(), key=lambda row: row["id"])
-    np.testing.assert_allclose(np.stack([row["embedding"] for row in found]), expected, atol=1e-6)
-    assert [row["error"] for row in found] == [None if text else "the text is null" for text in TEXTS]
+    dataset = rows.map_batches(Predictor, fn_constructor_args=(str(folder),), batch_size=50, num_cpus=0.5, compute=pool)
+    results = sorted(dataset.take_all(), key=lambda row: row["id"])
+    np.testing.assert_allclose(np.stack([row["embedding"] for row in results]), expected, atol=1e-6)
+    assert [row["error"] for row in results] == [None if text else "the text is null" for text in TEXTS]
 
 
 def test_a_driver_that_is_killed_goes_on_where_it_was(folder, parquet, expected, tmp_path):
@@ -115,7 +115,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(folder, parquet, expected,
         os.kill(driver.pid, signal.SIGKILL)
     before = len(list(out.glob("part-*")))
     assert 3 <= before < 120
-    told = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=True).stdout
-    match = re.search(r"computed +(\d+) of 120 rows, (\d+) by earlier runs", told)
+    summary = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=True).stdout
+    match = re.search(r"computed +(\d+) of 120 rows, (\d+) by earlier runs", summary)
     assert match is not None and int(match[1]) + int(match[2]) == 120
     check(out, expected)

@@ -54,11 +54,11 @@ def function(name: str, *nodes: NodeProto) -> FunctionProto:
 
 def doubling(count: int) -> list[FunctionProto]:
     """Functions, each of which calls the one before twice; the first negates."""
-    made = [function("f0", node("Neg", "x", "y"))]
+    functions = [function("f0", node("Neg", "x", "y"))]
     for index in range(1, count):
         calls = node(f"f{index - 1}", "x", "t", domain="f"), node(f"f{index - 1}", "t", "y", domain="f")
-        made.append(function(f"f{index}", *calls))
-    return made
+        functions.append(function(f"f{index}", *calls))
+    return functions
 
 
 RANGE = node("Range", "start limit step", "y")

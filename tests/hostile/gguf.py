@@ -109,9 +109,9 @@ def metadata(name: str, wrong: str, **changes: bytes | None) -> None:
 
 
 def tensors(
-    name: str, wrong: str, *made: bytes, data: int = ONE_DATA, extra: Mapping[str, bytes] | None = None
+    name: str, wrong: str, *infos: bytes, data: int = ONE_DATA, extra: Mapping[str, bytes] | None = None
 ) -> None:
-    case(name, wrong, gguf(METADATA | (extra or {}), made, data))
+    case(name, wrong, gguf(METADATA | (extra or {}), infos, data))
 
 
 # The file as a whole --------------------------------------------------------------------------------------------------

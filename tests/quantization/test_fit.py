@@ -61,8 +61,8 @@ def test_a_weight_on_a_grid_stays_as_it_is(symmetric: bool) -> None:
     codes = np.random.default_rng(0).integers(0, 16, (6, 100), np.uint8)
     codes[:, ::16], codes[:, 1::16] = 0, 15
     zeros = None if symmetric else np.full((6, 4), 5, np.uint8)
-    given = Blocks(codes, np.full((6, 4), 0.0625, np.float32), zeros, 4, 32).dequantized()
-    np.testing.assert_array_equal(fit(given, 4, 32, symmetric).dequantized(), given)
+    weight = Blocks(codes, np.full((6, 4), 0.0625, np.float32), zeros, 4, 32).dequantized()
+    np.testing.assert_array_equal(fit(weight, 4, 32, symmetric).dequantized(), weight)
 
 
 def test_what_cannot_be_rounded_is_refused() -> None:

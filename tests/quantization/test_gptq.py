@@ -35,30 +35,30 @@ def test_products_are_nearer_than_by_rounding(shape: tuple[int, int], bits: int,
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_where_inputs_tell_nothing_about_each_other_it_is_rounding(symmetric: bool) -> None:
+def test_with_uncorrelated_inputs_gptq_is_rounding(symmetric: bool) -> None:
     weight = weight_of(5, 100)
     expected = rtn(weight, 4, 32, symmetric, search=True)
-    found = gptq(weight, 7.0 * np.eye(100), 4, 32, symmetric)
-    np.testing.assert_array_equal(found.codes, expected.codes)
-    np.testing.assert_array_equal(found.scales, expected.scales)
-    assert (found.zeros is None) == symmetric
-    if found.zeros is not None:
-        np.testing.assert_array_equal(found.zeros, expected.zeros)
+    blocks = gptq(weight, 7.0 * np.eye(100), 4, 32, symmetric)
+    np.testing.assert_array_equal(blocks.codes, expected.codes)
+    np.testing.assert_array_equal(blocks.scales, expected.scales)
+    assert (blocks.zeros is None) == symmetric
+    if blocks.zeros is not None:
+        np.testing.assert_array_equal(blocks.zeros, expected.zeros)
 
 
-def test_it_is_the_plain_loop_over_columns() -> None:
+def test_gptq_is_the_plain_loop_over_columns() -> None:
     """Section 3 as it is written: the inverse is made smaller after each column. A batch is 64; here are more."""
     x, weight = inputs(160), weight_of(6, 160)
-    found = gptq(weight, x.T @ x, 8, 128, damping=0.05)
+    blocks = gptq(weight, x.T @ x, 8, 128, damping=0.05)
     rest, hessian = weight.astype(np.float64), x.T @ x
     inverse = np.linalg.inv(hessian + 0.05 * hessian.diagonal().mean() * np.eye(160))
-    assert found.zeros is not None
+    assert blocks.zeros is not None
     for at in range(160):
-        scales, zeros = found.scales[:, at // 128].astype(np.float64), found.zeros[:, at // 128]
+        scales, zeros = blocks.scales[:, at // 128].astype(np.float64), blocks.zeros[:, at // 128]
         codes = np.clip(np.rint(rest[:, at] / scales) + zeros, 0, 255)
-        assert (codes != found.codes[:, at]).mean() < 0.2, at  # of numbers half way between two codes either is right
-        assert np.abs(codes - found.codes[:, at]).max() <= 1
-        error = (rest[:, at] - scales * (found.codes[:, at].astype(np.float64) - zeros)) / inverse[at, at]
+        assert (codes != blocks.codes[:, at]).mean() < 0.2, at  # of numbers half way between two codes either is right
+        assert np.abs(codes - blocks.codes[:, at]).max() <= 1
+        error = (rest[:, at] - scales * (blocks.codes[:, at].astype(np.float64) - zeros)) / inverse[at, at]
         rest -= np.outer(error, inverse[at])
         inverse -= np.outer(inverse[:, at], inverse[at]) / inverse[at, at]
         inverse[at, at] = 1  # not used again
@@ -76,7 +76,7 @@ def test_inputs_that_are_always_zero_are_rounded_by_themselves() -> None:
     for damping in (0.01, 0.0):
         blocks = gptq(weight, x.T @ x, 4, 64, damping=damping)
         moved = np.abs(blocks.dequantized() - weight)[:, 10:20]
-        assert (moved <= 0.6 * blocks.scales).mean() > 0.95  # but for those that the block's range clips
+        assert (moved <= 0.6 * blocks.scales).mean() > 0.95  # except those that the block's range clips
     nothing = gptq(weight, np.zeros((64, 64)), 4, 64)
     np.testing.assert_array_equal(nothing.codes, rtn(weight, 4, 64, search=True).codes)
 

@@ -21,8 +21,8 @@ def test_loses_less_than_rounding(bits: int, block: int, share: float) -> None:
 
 def test_no_block_loses_more_than_by_rounding() -> None:
     weight = np.random.default_rng(1).standard_t(3, (64, 32)).astype(np.float32)
-    found, plain = (np.square(way(weight, 4, 32).dequantized() - weight).sum(axis=1) for way in (hqq, rtn))
-    assert (found <= plain * 1.0001).all()
+    hqq_errors, rtn_errors = (np.square(way(weight, 4, 32).dequantized() - weight).sum(axis=1) for way in (hqq, rtn))
+    assert (hqq_errors <= rtn_errors * 1.0001).all()
 
 
 def test_zeros_are_whole_and_codes_are_the_nearest() -> None:
@@ -42,8 +42,8 @@ def test_blocks_of_one_number_are_exact(value: float) -> None:
 def test_a_weight_on_a_grid_stays_as_it_is() -> None:
     codes = np.random.default_rng(0).integers(0, 16, (6, 100), np.uint8)
     codes[:, ::16], codes[:, 1::16] = 0, 15
-    given = Blocks(codes, np.full((6, 4), 0.0625, np.float32), np.full((6, 4), 5, np.uint8), 4, 32).dequantized()
-    np.testing.assert_array_equal(hqq(given, 4, 32).dequantized(), given)
+    weight = Blocks(codes, np.full((6, 4), 0.0625, np.float32), np.full((6, 4), 5, np.uint8), 4, 32).dequantized()
+    np.testing.assert_array_equal(hqq(weight, 4, 32).dequantized(), weight)
 
 
 @pytest.mark.parametrize("size", [1e-45, 1e-44, 1e-38, 1e29])

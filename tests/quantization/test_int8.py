@@ -40,9 +40,9 @@ def test_weights_that_cannot_be_rounded(value: float) -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(-1, 2), (0.5, 2), (-3, -1), (-7.25, 0.01)])
 def test_the_codes_of_a_range_are_those_of_onnx(low: float, high: float) -> None:
-    wanted = DynamicQuantizeLinear.eval(np.array([low, high], np.float32))
-    found = grid_between(low, high)
-    assert (found.scale, found.zero) == (wanted[1], wanted[2])
+    expected = DynamicQuantizeLinear.eval(np.array([low, high], np.float32))
+    grid = grid_between(low, high)
+    assert (grid.scale, grid.zero) == (expected[1], expected[2])
 
 
 def test_a_range_of_zero_alone() -> None:

@@ -42,8 +42,8 @@ def test_a_histogram_counts_every_number_once(kind: str) -> None:
     histogram = seen(values[np.argsort(np.abs(values))])
     assert histogram.count == values.size and minmax(histogram) == (values.min(), values.max())
     assert histogram.reach < 2 * max(np.abs(values).max(), 1e-30)
-    wanted, _ = np.histogram(values, BINS, (-histogram.reach, histogram.reach))
-    np.testing.assert_array_equal(histogram.counts, wanted)
+    counts, _ = np.histogram(values, BINS, (-histogram.reach, histogram.reach))
+    np.testing.assert_array_equal(histogram.counts, counts)
 
 
 @pytest.mark.parametrize("percent", [99.99, 99, 50])

@@ -100,18 +100,18 @@ def test_a_weight_on_a_grid_stays_as_it_is(symmetric: bool, search: bool, bits: 
     codes[:, ::16], codes[:, 1::16] = 0, 2**bits - 1
     scales = generator.uniform(0.01, 0.1, (6, 4)).astype(np.float16).astype(np.float32)
     zeros = None if symmetric else generator.integers(0, 2**bits, (6, 4), np.uint8)
-    given = Blocks(codes, scales, zeros, bits, 32)
-    found = rtn(given.dequantized(), bits, 32, symmetric, search)
-    np.testing.assert_array_equal(found.codes, codes)
-    np.testing.assert_array_equal(found.scales, scales)
-    np.testing.assert_array_equal(found.dequantized(), given.dequantized())
+    blocks = Blocks(codes, scales, zeros, bits, 32)
+    result = rtn(blocks.dequantized(), bits, 32, symmetric, search)
+    np.testing.assert_array_equal(result.codes, codes)
+    np.testing.assert_array_equal(result.scales, scales)
+    np.testing.assert_array_equal(result.dequantized(), blocks.dequantized())
 
 
 def test_a_searched_symmetric_grid_may_leave_out_the_code_0() -> None:
     codes = np.random.default_rng(0).integers(1, 16, (6, 96), np.uint8)
     codes[:, ::16] = 15
-    given = Blocks(codes, np.full((6, 3), 0.0625, np.float32), None, 4, 32).dequantized()
-    np.testing.assert_array_equal(rtn(given, 4, 32, symmetric=True, search=True).dequantized(), given)
+    weight = Blocks(codes, np.full((6, 3), 0.0625, np.float32), None, 4, 32).dequantized()
+    np.testing.assert_array_equal(rtn(weight, 4, 32, symmetric=True, search=True).dequantized(), weight)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
