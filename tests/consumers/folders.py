@@ -64,9 +64,9 @@ def eager(variant: str, task: str | None = None) -> Any:
 
 def lines(folder: Path) -> str:
     """The lines of a folder's card that load it."""
-    found = re.search(r"```(?:js|python)\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.S)
-    assert found is not None
-    return found[1]
+    match = re.search(r"```(?:js|python)\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.S)
+    assert match is not None
+    return match[1]
 
 
 def run_lines(folder: Path) -> str:
@@ -81,24 +81,24 @@ def tokens(variant: str, texts: Sequence[str] = TEXTS) -> dict[str, Any]:
     home = checkpoint(variant)
     tokenizer = Tokenizer.from_file(str(next(home.rglob("tokenizer.json"))))
     tokenizer.enable_padding()
-    found = tokenizer.encode_batch(list(texts))
+    encodings = tokenizer.encode_batch(list(texts))
     return {
-        "input_ids": np.array([text.ids for text in found]),
-        "attention_mask": np.array([text.attention_mask for text in found]),
+        "input_ids": np.array([text.ids for text in encodings]),
+        "attention_mask": np.array([text.attention_mask for text in encodings]),
     }
 
 
 def computed(variant: str, inputs: dict[str, Any], task: str | None = None) -> Any:
     """The result of the model, as an array or a tuple of arrays."""
-    found = eager(variant, task)(**{name: lucid.tensor(array) for name, array in inputs.items()})
-    return tuple(one.numpy() for one in found) if isinstance(found, tuple) else found.numpy()
+    output = eager(variant, task)(**{name: lucid.tensor(array) for name, array in inputs.items()})
+    return tuple(one.numpy() for one in output) if isinstance(output, tuple) else output.numpy()
 
 
-def close(found: Any, expected: Any, atol: float = 1e-5) -> None:
+def close(output: Any, expected: Any, atol: float = 1e-5) -> None:
     """The largest difference, relative to the largest number, is small."""
-    found, expected = np.asarray(found), np.asarray(expected)
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max() <= atol * max(1.0, float(np.abs(expected).max()))
+    output, expected = np.asarray(output), np.asarray(expected)
+    assert output.shape == expected.shape
+    assert np.abs(output - expected).max() <= atol * max(1.0, float(np.abs(expected).max()))
 
 
 def sent(array: Any) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def test_the_page_shows_the_similarities_that_python_computes(opened: Any) -> No
 
 def test_tokens_vectors_and_attention_are_those_of_the_model_in_numpy(opened: Any) -> None:
     _type(opened, TEXTS)
-    found = opened.execute_script(
+    encodings = opened.execute_script(
         "return lucidPage.encoded.map(({ids, vector, layers, heads, weight}) => ({ids, vector: [...vector], weights:"
         " [...Array(layers).keys()].map(l => [...Array(heads).keys()].map(h => ids.map((_, i) => ids.map((_, j) =>"
         " weight(l, h, i, j)))))}))"
@@ -72,7 +72,7 @@ def test_tokens_vectors_and_attention_are_those_of_the_model_in_numpy(opened: An
     model = with_outputs(lucid.quantize(SentenceEncoder.from_pretrained(minilm()), bits=8), ["attentions"])
     vectors, *layers = (each.numpy() for each in model(**{k: lucid.tensor(v) for k, v in inputs.items()}).values())
     attentions = np.stack(layers, 1)
-    for row, text in enumerate(found):
+    for row, text in enumerate(encodings):
         count = int(inputs["attention_mask"][row].sum())
         assert text["ids"] == inputs["input_ids"][row, :count].tolist()
         np.testing.assert_allclose(text["vector"], vectors[row], atol=1e-5)
@@ -98,15 +98,15 @@ def test_no_sentence_and_many_are_said(opened: Any) -> None:
 def test_the_map_is_read_by_keyboard(opened: Any) -> None:
     _type(opened, TEXTS[:1])
     opened.find_element("id", "head").send_keys(Keys.TAB)
-    said = opened.find_element("id", "weight")
-    assert said.text.startswith("[CLS] takes ")
-    assert said.text.endswith(" from [CLS]")
+    weight = opened.find_element("id", "weight")
+    assert weight.text.startswith("[CLS] takes ")
+    assert weight.text.endswith(" from [CLS]")
     opened.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
     opened.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
-    assert said.text.startswith("a takes ")
-    assert said.text.endswith(" from a")
+    assert weight.text.startswith("a takes ")
+    assert weight.text.endswith(" from a")
     opened.switch_to.active_element.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)  # the second one leads nowhere
-    assert said.text.endswith(" from [CLS]")
+    assert weight.text.endswith(" from [CLS]")
 
 
 def test_layers_and_heads_are_chosen(opened: Any) -> None:
@@ -185,37 +185,39 @@ def test_the_page_of_a_task_answers_as_numpy_does(task: str, browser: Any, tmp_p
         browser.execute_script(script, browser.find_element("id", name), typed)
     encoded = tokenizer.encode(*pair)
     inputs = {"input_ids": encoded.ids, "attention_mask": encoded.attention_mask, "token_type_ids": encoded.type_ids}
-    found = model(**{name: lucid.tensor([ids]) for name, ids in inputs.items()})
-    arrays = [np.asarray(each.softmax(1 if task == "question-answering" else -1))[0] for each in _tensors(found)]
-    wanted = _answers(task, tokenizer, encoded, *arrays)
-    chromium.wait_until(lambda: answer.text.split("\n") == wanted, browser)
+    output = model(**{name: lucid.tensor([ids]) for name, ids in inputs.items()})
+    arrays = [np.asarray(each.softmax(1 if task == "question-answering" else -1))[0] for each in _tensors(output)]
+    lines = _answers(task, tokenizer, encoded, *arrays)
+    chromium.wait_until(lambda: answer.text.split("\n") == lines, browser)
     note = browser.find_element("id", "note")
     assert note.text == ""
     browser.execute_script(script, browser.find_element("id", "text"), "a " * 1000)
     chromium.wait_until(lambda: re.fullmatch(r"The text is cut to \d+ tokens\.", note.text) is not None, browser)
 
 
-def _tensors(found: Any) -> list[lucid.Tensor]:
-    return [found] if isinstance(found, lucid.Tensor) else list(found)
+def _tensors(output: Any) -> list[lucid.Tensor]:
+    return [output] if isinstance(output, lucid.Tensor) else list(output)
 
 
 def _answers(task: str, tokenizer: Tokenizer, encoded: Any, shares: np.ndarray, ends: np.ndarray | None = None) -> Any:
     """The lines of a page from probabilities."""
     if task == "text-classification":
-        told = [(f"LABEL_{i}", share) for i, share in enumerate(shares)]
+        results = [(f"LABEL_{i}", share) for i, share in enumerate(shares)]
     elif task == "token-classification":
-        told = [(f"{token} LABEL_{row.argmax()}", row.max()) for token, row in zip(encoded.tokens, shares, strict=True)]
+        results = [
+            (f"{token} LABEL_{row.argmax()}", row.max()) for token, row in zip(encoded.tokens, shares, strict=True)
+        ]
     elif task == "fill-mask":
         row = shares[encoded.tokens.index("[MASK]")]
-        told = [(tokenizer.decode([i]) or tokenizer.id_to_token(i), row[i]) for i in row.argsort()[:-6:-1]]
+        results = [(tokenizer.decode([i]) or tokenizer.id_to_token(i), row[i]) for i in row.argsort()[:-6:-1]]
     else:
         assert ends is not None
         places = range(encoded.type_ids.index(1), len(encoded.ids) - 1)
         first, last = max(
             ((i, j) for i in places for j in places if i <= j), key=lambda at: shares[at[0]] * ends[at[1]]
         )
-        told = [(tokenizer.decode(encoded.ids[first : last + 1]), shares[first] * ends[last])]
-    return [" ".join(f"{text} {100 * share:.0f} %".split()) for text, share in told]
+        results = [(tokenizer.decode(encoded.ids[first : last + 1]), shares[first] * ends[last])]
+    return [" ".join(f"{text} {100 * share:.0f} %".split()) for text, share in results]
 
 
 @pytest.mark.parametrize("target", ["any", "portable"])
@@ -232,12 +234,12 @@ def test_files_give_in_wasm_what_numpy_gives(variant: str, target: str, opened: 
         for name, spec in model.input_specs().items()
     }  # fmt: skip
     file = lucid.export.to_onnx(model, target=target).SerializeToString()
-    found = _run(opened, file, inputs)
+    outputs = _run(opened, file, inputs)
     graph = lucid.trace(model)
     expected = dict(zip(graph.output_names, graph.run(list(inputs.values())), strict=True))
-    assert found.keys() == expected.keys()
+    assert outputs.keys() == expected.keys()
     for name, array in expected.items():
-        close(found[name].reshape(array.shape), array)
+        close(outputs[name].reshape(array.shape), array)
 
 
 def test_nothing_was_logged_as_an_error(opened: Any) -> None:

@@ -26,11 +26,11 @@ if COMPILER is None:
 @pytest.fixture(scope="module")
 def program() -> Path:
     assert COMPILER is not None
-    made, (library,) = WORK / "program", (HOME / "libs").glob("libopenvino.so.*")
+    executable, (library,) = WORK / "program", (HOME / "libs").glob("libopenvino.so.*")
     place = f"-Wl,-rpath,{HOME / 'libs'}"
-    command = [COMPILER, "-std=c++17", HERE / "program.cpp", "-I", HOME / "include", library, place, "-o", made]
+    command = [COMPILER, "-std=c++17", HERE / "program.cpp", "-I", HOME / "include", library, place, "-o", executable]
     subprocess.run(command, check=True, timeout=PATIENCE)
-    return made
+    return executable
 
 
 @pytest.mark.parametrize("target", ["portable", "openvino"])
@@ -39,19 +39,19 @@ def test_a_program_in_cpp_gives_what_numpy_gives(program: Path, variant: str, ta
     path = tmp_path / "model.onnx"
     graph = lucid.trace(eager(variant))
     lucid.export.to_onnx(graph, target=target, path=path)
-    (said,) = (each for each in inspect_model(path).loaders if each.name.startswith("OpenVINO"))
-    assert said.loads, said
+    (loader,) = (each for each in inspect_model(path).loaders if each.name.startswith("OpenVINO"))
+    assert loader.loads, loader
     known = goldens.as_exported(goldens.cases(variant)[0].inputs, [value.name for value in graph.inputs])
-    given = {value.name: known[value.name] for value in graph.inputs}
+    inputs = {value.name: known[value.name] for value in graph.inputs}
     arguments: list[str] = []
-    for name, array in given.items():
+    for name, array in inputs.items():
         (tmp_path / name).write_bytes(np.ascontiguousarray(array).tobytes())
         arguments += [name, str(array.dtype), name, *map(str, array.shape), ","]
     command = [program, path, *arguments]
     printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
-    found = {}
+    outputs = {}
     for place, line in enumerate(printed.splitlines()):
         name, *sizes = line.split()
-        found[name] = np.fromfile(tmp_path / f"output.{place}", np.float32).reshape([int(size) for size in sizes])
-    for name, expected in zip(graph.output_names, graph.run(list(given.values())), strict=True):
-        close(found[name], expected)
+        outputs[name] = np.fromfile(tmp_path / f"output.{place}", np.float32).reshape([int(size) for size in sizes])
+    for name, expected in zip(graph.output_names, graph.run(list(inputs.values())), strict=True):
+        close(outputs[name], expected)

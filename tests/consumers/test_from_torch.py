@@ -37,7 +37,7 @@ class Function(nn.Module):
         return self.function(x)
 
 
-def made(module: nn.Module, seed: int = 0) -> nn.Module:
+def randomize(module: nn.Module, seed: int = 0) -> nn.Module:
     """In evaluation mode, with weights that are not all alike."""
     torch.manual_seed(seed)
     for parameter in module.parameters():
@@ -66,11 +66,11 @@ def agree(
         chosen = {axis: sizes[place] for place, axis in enumerate(dynamic)}
         inputs = [drawn(example, chosen) for example in (*examples, *kwargs.values())]
         with torch.no_grad():
-            wanted = module(*inputs[: len(examples)], **dict(zip(kwargs, inputs[len(examples) :], strict=True)))
+            expected = module(*inputs[: len(examples)], **dict(zip(kwargs, inputs[len(examples) :], strict=True)))
         arrays = [tensor.numpy() for tensor in inputs]
         eager = imported(*map(lucid.tensor, arrays))
         exported = list(session.run(dict(zip(session.inputs, arrays, strict=True))).values())
-        for own, ran, theirs in zip(_flat(eager), exported, _flat(wanted), strict=True):
+        for own, ran, theirs in zip(_flat(eager), exported, _flat(expected), strict=True):
             theirs = theirs.numpy()
             for result in (own.numpy(), ran):
                 assert result.shape == theirs.shape
@@ -127,7 +127,7 @@ MODULES = {
 @pytest.mark.parametrize("name", MODULES)
 def test_layers(name: str) -> None:
     module, example, axes = MODULES[name]
-    agree(made(module), example, axes=axes)
+    agree(randomize(module), example, axes=axes)
 
 
 class Twice(nn.Module):
@@ -143,7 +143,7 @@ class Twice(nn.Module):
 
 @pytest.mark.parametrize("cell", [nn.LSTMCell(8, 4), nn.GRUCell(8, 4, bias=False), nn.RNNCell(8, 4)])
 def test_recurrent_cells(cell: nn.Module) -> None:
-    agree(made(Twice(cell)), X, axes=("N",))
+    agree(randomize(Twice(cell)), X, axes=("N",))
 
 
 @pytest.mark.filterwarnings("error")
@@ -154,7 +154,7 @@ def test_no_warning_of_torch_about_its_own_code_is_shown() -> None:
 def test_instance_norm_with_running_statistics() -> None:
     module = nn.InstanceNorm1d(8, affine=True, track_running_stats=True)
     module(torch.randn(5, 8, 10) * 3 + 1)
-    agree(made(module), torch.randn(3, 8, 10), axes=("N", 8, 10))
+    agree(randomize(module), torch.randn(3, 8, 10), axes=("N", 8, 10))
 
 
 class Difference(nn.Module):
@@ -172,14 +172,16 @@ def test_one_tensor_as_two_examples_is_two_inputs() -> None:
 def test_a_program_of_torch_that_computes_something_else_is_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of ColPali and PaliGemma; also where all numbers of the examples are one."""
     export = torch.export.export
-    monkeypatch.setattr(torch.export, "export", lambda module, *given, **options: export(nn.Tanh(), *given, **options))
+    monkeypatch.setattr(
+        torch.export, "export", lambda module, *examples, **options: export(nn.Tanh(), *examples, **options)
+    )
     with pytest.raises(TorchImportError, match="makes of Sigmoid computes something else: its outputs differ by .* of"):
         lucid.from_torch(nn.Sigmoid().eval(), torch.zeros(2, 4))
 
 
 def test_a_program_of_torch_that_loses_an_output_is_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
     export, one = torch.export.export, Function(lambda x: (x,))
-    monkeypatch.setattr(torch.export, "export", lambda module, *given, **options: export(one, *given, **options))
+    monkeypatch.setattr(torch.export, "export", lambda module, *examples, **options: export(one, *examples, **options))
     with pytest.raises(TorchImportError, match="something else: it has 1 outputs instead of 2"):
         lucid.from_torch(Function(lambda x: (x, 2 * x)).eval(), X)
 
@@ -190,7 +192,9 @@ def test_a_program_that_checks_values_is_compared_for_the_examples(monkeypatch: 
         return x.tanh()
 
     export, program = torch.export.export, Function(checked)
-    monkeypatch.setattr(torch.export, "export", lambda module, *given, **options: export(program, *given, **options))
+    monkeypatch.setattr(
+        torch.export, "export", lambda module, *examples, **options: export(program, *examples, **options)
+    )
     assert lucid.from_torch(Function(torch.tanh).eval(), torch.zeros(2, 4))(lucid.ones(2, 4)).shape == (2, 4)
 
 
@@ -383,7 +387,7 @@ class Steps(Branches):
 
 @pytest.mark.parametrize("module", [Branches(), Steps()])
 def test_operators_with_bodies(module: nn.Module) -> None:
-    agree(made(module), X)
+    agree(randomize(module), X)
 
 
 def test_a_loop_of_unknown_length_runs_eagerly_and_is_named_in_a_graph() -> None:
@@ -415,7 +419,7 @@ class Tied(nn.Module):
 
 
 def test_weights_have_torch_keys_and_memory() -> None:
-    module = made(Tied())
+    module = randomize(Tied())
     imported = agree(module, IDS)
     assert set(imported.state_dict()) == set(module.state_dict())
     for key, tensor in imported.state_dict().items():
@@ -441,12 +445,12 @@ def test_a_complex_buffer_is_a_constant() -> None:
 
 
 def test_nodes_have_the_paths_of_modules() -> None:
-    graph = lucid.trace(lucid.from_torch(made(Tied()), IDS, dynamic=[AXES]))
+    graph = lucid.trace(lucid.from_torch(randomize(Tied()), IDS, dynamic=[AXES]))
     assert {node.scope for node in graph.nodes()} >= {"embed", "blocks.0", "blocks.1", "head"}
 
 
 def test_quantized_weights_and_half_precision() -> None:
-    imported = lucid.from_torch(made(Tied()), IDS, dynamic=[AXES])
+    imported = lucid.from_torch(randomize(Tied()), IDS, dynamic=[AXES])
     small = lucid.quantize(imported, bits=8, smallest_table=1)
     assert type(vars(small.blocks)["0"].weight).__name__ == "QuantizedWeight"
     lucid.testing.assert_parity(small, providers=["CPUExecutionProvider"])
@@ -454,7 +458,7 @@ def test_quantized_weights_and_half_precision() -> None:
 
 
 def test_bfloat16_weights_share_memory() -> None:
-    module = made(nn.Linear(8, 5)).bfloat16()
+    module = randomize(nn.Linear(8, 5)).bfloat16()
     imported = lucid.from_torch(module, torch.randn(2, 8).bfloat16(), dynamic=[("N",)])
     assert str(imported.weight.dtype) == "bfloat16"
     assert np.shares_memory(imported.weight.numpy(), module.weight.detach().view(torch.int16).numpy())
@@ -533,19 +537,19 @@ class Wrapped(nn.Module):
 
 
 def test_a_compiled_module_is_the_module_that_was_compiled() -> None:
-    module = made(nn.Linear(8, 4))
+    module = randomize(nn.Linear(8, 4))
     imported = lucid.from_torch(torch.compile(module), torch.randn(2, 8), dynamic=[("N",)])
     assert list(imported.state_dict()) == ["weight", "bias"] and list(imported.input_specs()) == ["input"]
 
 
 def test_axes_are_found_without_names() -> None:
-    imported = lucid.from_torch(made(nn.Linear(8, 4)), torch.randn(2, 5, 8))
+    imported = lucid.from_torch(randomize(nn.Linear(8, 4)), torch.randn(2, 5, 8))
     assert str(imported.input_specs()["input"]) == "float32[N, L, 8]"
 
 
 @pytest.mark.parametrize("dynamic", [[AXES], None])
 def test_examples_of_one_row_are_no_constant(dynamic) -> None:
-    imported = lucid.from_torch(made(nn.Linear(8, 4)), torch.randn(1, 1, 8), dynamic=dynamic)
+    imported = lucid.from_torch(randomize(nn.Linear(8, 4)), torch.randn(1, 1, 8), dynamic=dynamic)
     assert str(imported.input_specs()["input"]) == "float32[N, L, 8]"
 
 
@@ -580,13 +584,13 @@ def test_nested_inputs_and_outputs() -> None:
 
 
 def test_programs_and_files(tmp_path) -> None:
-    module, x = made(nn.Linear(8, 4)), torch.randn(2, 8)
+    module, x = randomize(nn.Linear(8, 4)), torch.randn(2, 8)
     program = torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
     torch.export.save(program, tmp_path / "linear.pt2")
-    wanted = module(x).detach().numpy()
+    expected = module(x).detach().numpy()
     for source in (program, tmp_path / "linear.pt2"):
         imported = lucid.from_torch(source, dynamic=[("rows",)])
-        np.testing.assert_allclose(imported(lucid.tensor(x.numpy())).numpy(), wanted, atol=1e-6)
+        np.testing.assert_allclose(imported(lucid.tensor(x.numpy())).numpy(), expected, atol=1e-6)
         assert str(imported.input_specs()["input"]) == "float32[rows, 8]"
 
 
@@ -640,7 +644,7 @@ def test_a_norm_is_three_operations() -> None:
 
 def test_patterns_become_larger_operations() -> None:
     mask = torch.ones(3, 6, dtype=torch.long)
-    imported = lucid.from_torch(made(Block()), torch.randn(3, 6, 16), mask, dynamic=[AXES, AXES])
+    imported = lucid.from_torch(randomize(Block()), torch.randn(3, 6, 16), mask, dynamic=[AXES, AXES])
     nodes = {node.op.name: node for node in lucid.trace(imported).nodes()}
     assert {"attention", "rotary_embedding", "rms_norm"} <= set(nodes)
     attention = nodes["attention"]
@@ -653,14 +657,14 @@ def test_patterns_become_larger_operations() -> None:
     mask[0, 4:] = 0
     for x in (torch.randn(3, 6, 16), torch.randn(3, 6, 16) * 5):
         with torch.no_grad():
-            wanted = imported_from(x, mask)
-        got = imported(lucid.tensor(x.numpy()), lucid.tensor(mask.numpy())).numpy()
-        np.testing.assert_allclose(got, wanted, atol=2e-5)
+            expected = imported_from(x, mask)
+        result = imported(lucid.tensor(x.numpy()), lucid.tensor(mask.numpy())).numpy()
+        np.testing.assert_allclose(result, expected, atol=2e-5)
     lucid.testing.assert_parity(imported)
 
 
 def imported_from(x: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
-    return made(Block())(x, mask).numpy()
+    return randomize(Block())(x, mask).numpy()
 
 
 class Written(nn.Module):
@@ -699,7 +703,7 @@ WRITTEN: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("split", ["transpose", "permute"])
 @pytest.mark.parametrize("name", WRITTEN)
 def test_attention_that_is_written_out_becomes_one_operation(name: str, split: str) -> None:
-    module = made(Written(WRITTEN[name], split))
+    module = randomize(Written(WRITTEN[name], split))
     mask = torch.ones(3, 6, dtype=torch.long)
     imported = lucid.from_torch(module, X, mask, dynamic=[AXES, AXES])
     nodes = {node.op.name: node for node in lucid.trace(imported).nodes()}
@@ -708,8 +712,8 @@ def test_attention_that_is_written_out_becomes_one_operation(name: str, split: s
     assert nodes["attention"].attributes["is_causal"] == (name == "a triangle")
     mask[0, 4:] = 0
     with torch.no_grad():
-        wanted = module(X, mask).numpy()
-    np.testing.assert_allclose(imported(X.numpy(), mask.numpy()).numpy(), wanted, rtol=1e-5, atol=2e-6)
+        expected = module(X, mask).numpy()
+    np.testing.assert_allclose(imported(X.numpy(), mask.numpy()).numpy(), expected, rtol=1e-5, atol=2e-6)
     lucid.testing.assert_parity(imported)
 
 
@@ -725,13 +729,13 @@ ALMOST_WRITTEN: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", ALMOST_WRITTEN)
 def test_what_only_resembles_attention_is_computed_as_it_is(name: str) -> None:
-    module = made(Written(ALMOST_WRITTEN[name]))
+    module = randomize(Written(ALMOST_WRITTEN[name]))
     mask = torch.ones(3, 6, dtype=torch.long)
     imported = lucid.from_torch(module, X, mask, dynamic=[AXES, AXES])
     mask[0, 4:] = 0
     with torch.no_grad():
-        wanted = module(X, mask).numpy()
-    np.testing.assert_allclose(imported(X.numpy(), mask.numpy()).numpy(), wanted, rtol=1e-5, atol=2e-6)
+        expected = module(X, mask).numpy()
+    np.testing.assert_allclose(imported(X.numpy(), mask.numpy()).numpy(), expected, rtol=1e-5, atol=2e-6)
 
 
 class Window(nn.Module):
@@ -851,14 +855,14 @@ def test_models_of_transformers(name: str) -> None:
         }
         inputs["attention_mask"][-1, (length + 1) // 2 :] = 0
         with torch.no_grad():
-            wanted = model(**inputs)[0].numpy()
+            expected = model(**inputs)[0].numpy()
         arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
         kept = arrays["attention_mask"].astype(bool)  # of padding transformers promises nothing
         for result in (
             next(iter(imported(**{name: lucid.tensor(array) for name, array in arrays.items()}).values())).numpy(),
             next(iter(session.run(arrays).values())),
         ):
-            np.testing.assert_allclose(result[kept], wanted[kept], atol=2e-5 * np.abs(wanted).max())
+            np.testing.assert_allclose(result[kept], expected[kept], atol=2e-5 * np.abs(expected).max())
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------
@@ -1015,7 +1019,7 @@ def test_refusals(module, examples, options, message) -> None:
 
 
 def test_torch_prints_and_warns_of_nothing(recwarn: pytest.WarningsRecorder, capfd: pytest.CaptureFixture[str]) -> None:
-    lucid.from_torch(made(nn.Linear(8, 4)), X, dynamic=[AXES])
+    lucid.from_torch(randomize(nn.Linear(8, 4)), X, dynamic=[AXES])
     with pytest.raises(TorchImportError):
         lucid.from_torch(Function(lambda x: x[: int(x[0, 0, 0])]).eval(), X)
     assert capfd.readouterr() == ("", "") and not recwarn.list
@@ -1089,7 +1093,7 @@ class Halves(nn.Module):
 
 
 def test_a_unet_takes_sizes_that_do_not_divide() -> None:
-    module = made(Halves())
+    module = randomize(Halves())
     imported = lucid.from_torch(module, torch.randn(2, 3, 32, 32), dynamic=[("N", None, "H", "W")])
     assert str(imported.input_specs()["x"]) == "float32[N, 3, H, W]"
     for height, width in [(32, 16), (17, 22), (6, 19)]:
@@ -1154,7 +1158,7 @@ PLANTED = {  # the record, what takes the place of what in it (a pickle, without
 def program_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("programs") / "good.pt2"
     rows = ({0: torch.export.Dim.DYNAMIC},)
-    torch.export.save(torch.export.export(made(nn.Linear(8, 4)), (torch.randn(2, 8),), dynamic_shapes=rows), path)
+    torch.export.save(torch.export.export(randomize(nn.Linear(8, 4)), (torch.randn(2, 8),), dynamic_shapes=rows), path)
     return path
 
 
@@ -1239,9 +1243,9 @@ def test_sizes_for_which_torch_computes_something_else_are_refused(module, name,
     graph = lucid.trace(imported)
     session = lucid.runtime.Session(lucid.export.to_onnx(imported))
     assert imported(*[lucid.ones(2, 0)] * len(fitting)).shape == (2, 0)  # as of a cache before the first token
-    wanted = module(*map(torch.from_numpy, _rows(*fitting))).numpy()
-    np.testing.assert_array_equal(imported(*map(lucid.tensor, _rows(*fitting))).numpy(), wanted)
-    np.testing.assert_array_equal(session(*_rows(*fitting)).numpy(), wanted)
+    expected = module(*map(torch.from_numpy, _rows(*fitting))).numpy()
+    np.testing.assert_array_equal(imported(*map(lucid.tensor, _rows(*fitting))).numpy(), expected)
+    np.testing.assert_array_equal(session(*_rows(*fitting)).numpy(), expected)
     words = rf"{name} is {sum(longer)}, expected at most {sum(fitting)}"
     for run in (lambda *x: imported(*map(lucid.tensor, x)), graph, copy.deepcopy(graph), session):
         with pytest.raises(ValueError, match=words):
@@ -1279,7 +1283,7 @@ STEPS: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_sizes_that_have_to_be_multiples_are_named_so(name: str) -> None:
+def test_sizes_that_have_to_be_multiples_have_such_names(name: str) -> None:
     function, size = STEPS[name]
     module, example = Function(function).eval(), torch.randn(2, 9)
     for dynamic in (None, [("N", size)]):
@@ -1318,10 +1322,12 @@ class Mixed(nn.Module):
 
 
 def test_gradients_of_an_imported_module_are_torchs() -> None:
-    module, x, seeds = made(Mixed()), torch.randn(2, 3, 16, 16), torch.randn(2, 6)
+    module, x, seeds = randomize(Mixed()), torch.randn(2, 3, 16, 16), torch.randn(2, 6)
     (module(x) * seeds).sum().backward()
     imported = lucid.from_torch(module, x, dynamic=[("N",)])
-    found = lucid.grad(lambda x: (imported(x) * seeds.numpy()).sum(), wrt=imported)(lucid.tensor(x.numpy()))
+    gradients = lucid.grad(lambda x: (imported(x) * seeds.numpy()).sum(), wrt=imported)(lucid.tensor(x.numpy()))
     for name, parameter in module.named_parameters():
-        error = np.linalg.norm(found[name].numpy() - parameter.grad.numpy()) / np.linalg.norm(parameter.grad.numpy())
+        error = np.linalg.norm(gradients[name].numpy() - parameter.grad.numpy()) / np.linalg.norm(
+            parameter.grad.numpy()
+        )
         assert error < 2e-5, f"{name}: {error:.1e}"

@@ -61,13 +61,13 @@ def test_search_embeds_what_is_new_and_forgets_what_is_gone(tmp_path: Path) -> N
         (tmp_path / "b.md").write_text("Interest rates rose.\n")
         assert search.update(database, tmp_path, counted) == 1
         assert sorted(embedded) == ["Bees make honey.", "Interest rates rose.", "The train is late."]
-        found = search.search(database, "insects", embed)
-        assert [(file, passage) for _, file, passage in found] == [
+        results = search.search(database, "insects", embed)
+        assert [(file, passage) for _, file, passage in results] == [
             ("a.txt", "Bees make honey."),
             ("b.md", "Interest rates rose."),
         ]
     vectors = computed("minilm", tokens("minilm", ["insects", "Bees make honey."]))
-    assert found[0][0] == pytest.approx(vectors[0] @ vectors[1], abs=1e-5)
+    assert results[0][0] == pytest.approx(vectors[0] @ vectors[1], abs=1e-5)
 
 
 # A classifier in the browser ------------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def _shown(page: Any) -> dict[str, int]:
     while not (lines := page.find_elements("css selector", "#answer p")):
         assert time.monotonic() < end, (page.find_element("id", "answer").text, page.get_log("browser"))
         time.sleep(0.05)
-    found = [re.fullmatch(r"(\w+) (\d+) %", line.text) for line in lines]
-    return {match[1]: int(match[2]) for match in found if match}
+    matches = [re.fullmatch(r"(\w+) (\d+) %", line.text) for line in lines]
+    return {match[1]: int(match[2]) for match in matches if match}
 
 
 # A service in Docker --------------------------------------------------------------------------------------------------
@@ -165,8 +165,10 @@ def test_the_service_embeds_within_the_limits_of_its_container(service: tuple[in
     assert healthy(port)
     texts = [f"sentence {number}, " * 40 for number in range(64)]
     body = json.dumps({"model": "minilm", "input": texts}).encode()
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}/v1/embeddings", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(asked) as answer:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/embeddings", body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as answer:
         vectors = np.array([one["embedding"] for one in json.load(answer)["data"]])
     close(vectors[:2], computed("minilm", tokens("minilm", texts[:2])))
 

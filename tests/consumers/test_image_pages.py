@@ -63,7 +63,7 @@ def outputs(model: Any, reader: ImageReader, file: Path) -> list[np.ndarray]:
     return [each.numpy() for each in ([result] if isinstance(result, lucid.Tensor) else result)]
 
 
-def told(text: str, share: float) -> str:
+def result_line(text: str, share: float) -> str:
     return f"{text} {100 * share:.0f} %"
 
 
@@ -76,21 +76,21 @@ def test_a_classifier_shows_the_likeliest_labels(several: bool, browser: Any, tm
         (logits,) = outputs(model, reader, file)
         powers = np.exp(logits[0].astype(np.float64))
         shares = powers / (1 + powers) if several else powers / powers.sum()
-        assert lines == [file.name, *(told(f"LABEL_{i}", shares[i]) for i in shares.argsort()[::-1][:5])]
+        assert lines == [file.name, *(result_line(f"LABEL_{i}", shares[i]) for i in shares.argsort()[::-1][:5])]
 
 
 @pytest.mark.parametrize("variant", ["dinov2/base", "clip/images", "resnet/features"])
 def test_vectors_of_images_are_compared(variant: str, browser: Any, tmp_path: Path) -> None:
     model, reader = opened(browser, tmp_path, variant, "image-feature-extraction")
     files = pictures(tmp_path)
-    found = [dict(zip(model.output_names, outputs(model, reader, file), strict=True)) for file in files]
-    name = next(name for name in ("image_embeds", "pooler_output", "last_hidden_state") if name in found[0])
-    vectors = [one[name][:, 0].ravel() if name == "last_hidden_state" else one[name].ravel() for one in found]
+    results = [dict(zip(model.output_names, outputs(model, reader, file), strict=True)) for file in files]
+    name = next(name for name in ("image_embeds", "pooler_output", "last_hidden_state") if name in results[0])
+    vectors = [one[name][:, 0].ravel() if name == "last_hidden_state" else one[name].ravel() for one in results]
     for i, lines in enumerate(chosen(browser, *files)):
         cosines = {
             NAMES[j]: v @ vectors[i] / np.linalg.norm(v) / np.linalg.norm(vectors[i]) for j, v in enumerate(vectors)
         }
-        assert lines == [NAMES[i], *(told(f"similar to {n}", c) for n, c in cosines.items() if n != NAMES[i])]
+        assert lines == [NAMES[i], *(result_line(f"similar to {n}", c) for n, c in cosines.items() if n != NAMES[i])]
 
 
 def test_parts_of_an_image_are_shown_with_their_areas(browser: Any, tmp_path: Path) -> None:
@@ -99,7 +99,9 @@ def test_parts_of_an_image_are_shown_with_their_areas(browser: Any, tmp_path: Pa
     (lines,) = chosen(browser, file)
     (logits,) = outputs(model, reader, file)
     labels, places = np.unique(logits[0].argmax(0), return_counts=True)
-    shown = [told(f"LABEL_{i}", n / places.sum()) for n, i in sorted(zip(places, labels, strict=True), reverse=True)]
+    shown = [
+        result_line(f"LABEL_{i}", n / places.sum()) for n, i in sorted(zip(places, labels, strict=True), reverse=True)
+    ]
     assert sorted(lines[1:]) == sorted(shown) and len(shown) > 1
     size = browser.execute_script("const {width, height} = document.querySelector('canvas'); return [height, width]")
     assert size == list(logits.shape[2:])
@@ -128,8 +130,8 @@ def test_photographs_are_upright(orientation: int, browser: Any, tmp_path: Path)
     exif[0x0112] = orientation
     file = io.BytesIO()
     Image.fromarray(smooth).save(file, "JPEG", exif=exif, quality=95)
-    wanted = reader.ready([file.getvalue()]).data.ravel()
-    np.testing.assert_allclose(prepared(browser, reader, file.getvalue()), wanted, atol=0.02)  # decoders of JPEG
+    expected = reader.ready([file.getvalue()]).data.ravel()
+    np.testing.assert_allclose(prepared(browser, reader, file.getvalue()), expected, atol=0.02)  # decoders of JPEG
 
 
 def prepared(browser: Any, reader: ImageReader, file: bytes) -> np.ndarray:
@@ -143,9 +145,9 @@ def prepared(browser: Any, reader: ImageReader, file: bytes) -> np.ndarray:
         "const bytes = Uint8Array.from(atob(file), c => c.charCodeAt(0));"
         "decodedImage(new Blob([bytes])).then(image => done([...preparedPixels(image, options)]), e => done(String(e)))"
     )
-    found = browser.execute_async_script(script, base64.b64encode(file).decode("ascii"), options)
-    assert isinstance(found, list), found
-    return np.array(found, np.float32)
+    pixels = browser.execute_async_script(script, base64.b64encode(file).decode("ascii"), options)
+    assert isinstance(pixels, list), pixels
+    return np.array(pixels, np.float32)
 
 
 def test_a_file_that_is_no_image_is_said(browser: Any, tmp_path: Path) -> None:

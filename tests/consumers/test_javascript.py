@@ -36,13 +36,15 @@ def node(*arguments: object) -> str:
     return done.stdout
 
 
-def asked(**request: Any) -> Any:
+def run_program(**request: Any) -> Any:
     """The answer to one request of consumer.mjs."""
     inputs = {name: sent(array) for name, array in request.pop("inputs", {}).items()}
     folder = Path(request.pop("folder")).name
-    asked = WORK / "request.json"
-    asked.write_text(json.dumps({"work": str(WORK), "requests": [{**request, "folder": folder, "inputs": inputs}]}))
-    return json.loads(node(HERE / "consumer.mjs", asked))[0]
+    request_file = WORK / "request.json"
+    request_file.write_text(
+        json.dumps({"work": str(WORK), "requests": [{**request, "folder": folder, "inputs": inputs}]})
+    )
+    return json.loads(node(HERE / "consumer.mjs", request_file))[0]
 
 
 @pytest.mark.parametrize("target", ["any", "portable", "cpu"])
@@ -53,13 +55,13 @@ def test_files_give_in_onnxruntime_node_what_numpy_gives(variant: str, target: A
     path = WORK / f"{variant.replace('/', '-')}-{target}.onnx"
     graph = lucid.trace(eager(variant))
     lucid.export.to_onnx(graph, target=target, path=path)
-    (said,) = (each for each in inspect_model(path).loaders if "-node" in each.name)
-    assert said.loads, said
+    (loader,) = (each for each in inspect_model(path).loaders if "-node" in each.name)
+    assert loader.loads, loader
     inputs = goldens.as_exported(goldens.cases(variant)[0].inputs, [value.name for value in graph.inputs])
-    given = {value.name: inputs[value.name] for value in graph.inputs}
-    found = asked(kind="file", folder=path, inputs=given)
-    for name, expected in zip(graph.output_names, graph.run(list(given.values())), strict=True):
-        close(np.array(found[name]).reshape(expected.shape), expected)
+    feeds = {value.name: inputs[value.name] for value in graph.inputs}
+    outputs = run_program(kind="file", folder=path, inputs=feeds)
+    for name, expected in zip(graph.output_names, graph.run(list(feeds.values())), strict=True):
+        close(np.array(outputs[name]).reshape(expected.shape), expected)
 
 
 def segmented(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -69,16 +71,16 @@ def segmented(inputs: dict[str, Any]) -> dict[str, Any]:
 def test_sentence_embeddings_are_ours_from_the_model_and_from_the_pipeline() -> None:
     folder, inputs = exported("minilm", "transformers.js"), tokens("minilm")
     expected = computed("minilm", inputs)
-    found = asked(
+    outputs = run_program(
         kind="model",
         **{"class": "AutoModel"},
         folder=folder,
         inputs=segmented(inputs),
         outputs=["sentence_embedding", "last_hidden_state"],
     )
-    close(found["sentence_embedding"], expected)
-    close(found["last_hidden_state"], computed("minilm", inputs, "feature-extraction"))
-    pooled = asked(
+    close(outputs["sentence_embedding"], expected)
+    close(outputs["last_hidden_state"], computed("minilm", inputs, "feature-extraction"))
+    pooled = run_program(
         kind="pipeline",
         task="feature-extraction",
         folder=folder,
@@ -91,9 +93,9 @@ def test_decoders_write_our_tokens() -> None:
     inputs = {"input_ids": PROMPT, "attention_mask": np.ones_like(PROMPT)}
     for variant in ("gpt2/base", "llama/llama3", "qwen3/base", "gemma3/base"):
         folder = exported(variant, "transformers.js")
-        found = asked(kind="tokens", **{"class": "AutoModelForCausalLM"}, folder=folder, inputs=inputs, count=8)
+        rows = run_program(kind="tokens", **{"class": "AutoModelForCausalLM"}, folder=folder, inputs=inputs, count=8)
         expected = Generator(eager(variant)).generate(PROMPT, max_new_tokens=8)
-        assert [row[PROMPT.shape[1] :] for row in found] == expected.tolist(), variant
+        assert [row[PROMPT.shape[1] :] for row in rows] == expected.tolist(), variant
 
 
 def test_a_model_of_images_and_texts_writes_our_tokens() -> None:
@@ -101,7 +103,7 @@ def test_a_model_of_images_and_texts_writes_our_tokens() -> None:
     ids, pixels = case.inputs["input_ids"], case.inputs["pixel_values"]
     kept = np.ones((*pixels.shape[:2], *pixels.shape[3:]), bool)
     folder = exported("smolvlm/base", "transformers.js")
-    found = asked(
+    generated = run_program(
         kind="tokens",
         **{"class": "AutoModelForImageTextToText"},
         folder=folder,
@@ -116,15 +118,15 @@ def test_a_model_of_images_and_texts_writes_our_tokens() -> None:
     for _ in range(6):
         logits = computed("smolvlm/base", {"input_ids": ids, "pixel_values": pixels})
         ids = np.concatenate([ids, logits[:, -1:].argmax(-1)], 1)
-    assert found == ids.tolist()
+    assert generated == ids.tolist()
 
 
 def test_encoder_decoders_write_our_tokens() -> None:
     inputs = {"input_ids": PROMPT, "attention_mask": np.ones_like(PROMPT)}
     folder = exported("t5/v1_1", "transformers.js")
-    found = asked(kind="tokens", **{"class": "AutoModelForSeq2SeqLM"}, folder=folder, inputs=inputs, count=8)
+    rows = run_program(kind="tokens", **{"class": "AutoModelForSeq2SeqLM"}, folder=folder, inputs=inputs, count=8)
     expected = EncoderDecoderGenerator(eager("t5/v1_1")).generate(PROMPT, max_new_tokens=8)
-    assert [row[1:] for row in found] == expected.tolist()
+    assert [row[1:] for row in rows] == expected.tolist()
 
 
 @pytest.mark.parametrize(
@@ -138,31 +140,31 @@ def test_encoder_decoders_write_our_tokens() -> None:
 def test_heads_give_our_logits(variant: str, name: str) -> None:
     inputs = tokens(variant, ["abc", "the cat"])
     folder = exported(variant, "transformers.js")
-    found = asked(kind="model", **{"class": name}, folder=folder, inputs=segmented(inputs), outputs=["logits"])
-    close(found["logits"], computed(variant, inputs))
+    outputs = run_program(kind="model", **{"class": name}, folder=folder, inputs=segmented(inputs), outputs=["logits"])
+    close(outputs["logits"], computed(variant, inputs))
 
 
 def test_the_pipeline_of_text_classification_gives_our_label() -> None:
     variant = "tasks/bert_text_classification"
     folder = exported(variant, "transformers.js")
-    (found,) = asked(kind="pipeline", task="text-classification", folder=folder, arguments=["the cat"])
+    (answer,) = run_program(kind="pipeline", task="text-classification", folder=folder, arguments=["the cat"])
     logits = computed(variant, tokens(variant, ["the cat"]))[0]
     chances = np.exp(logits) / np.exp(logits).sum()
-    assert found["label"] == f"LABEL_{chances.argmax()}"
-    close(found["score"], chances.max())
+    assert answer["label"] == f"LABEL_{chances.argmax()}"
+    close(answer["score"], chances.max())
 
 
 def test_images_are_classified_as_we_do() -> None:
     shape = eager("vit/classifier").input_specs()["pixel_values"].shape[1:]
     pixels = np.random.default_rng(0).standard_normal((2, *shape)).astype(np.float32)
-    found = asked(
+    outputs = run_program(
         kind="model",
         **{"class": "AutoModelForImageClassification"},
         folder=exported("vit/classifier", "transformers.js"),
         inputs={"pixel_values": pixels},
         outputs=["logits"],
     )
-    close(found["logits"], computed("vit/classifier", {"pixel_values": pixels}))
+    close(outputs["logits"], computed("vit/classifier", {"pixel_values": pixels}))
 
 
 @pytest.mark.parametrize(
@@ -179,14 +181,14 @@ def test_images_are_classified_as_we_do() -> None:
 def test_the_file_is_found_by_what_the_config_says(options: list[str], least: float) -> None:
     """Without any option in the program."""
     inputs = tokens("minilm", TEXTS[:2])
-    found = asked(
+    outputs = run_program(
         kind="model",
         **{"class": "AutoModel"},
         folder=exported("minilm", "transformers.js", *options),
         inputs=segmented(inputs),
         outputs=["sentence_embedding"],
     )
-    assert (np.array(found["sentence_embedding"]) * computed("minilm", inputs)).sum(1).min() > least
+    assert (np.array(outputs["sentence_embedding"]) * computed("minilm", inputs)).sum(1).min() > least
 
 
 def test_a_program_chooses_among_several_precisions() -> None:
@@ -198,15 +200,15 @@ def test_a_program_chooses_among_several_precisions() -> None:
         "inputs": segmented(inputs),
         "outputs": ["sentence_embedding"],
     }
-    expected, found = computed("minilm", inputs), {}
+    expected, embeddings = computed("minilm", inputs), {}
     for dtype in (None, "q8", "q4", "fp32", "fp16"):
         options = {} if dtype is None else {"options": {"dtype": dtype}}
-        found[dtype] = np.array(asked(**request, **options)["sentence_embedding"])
+        embeddings[dtype] = np.array(run_program(**request, **options)["sentence_embedding"])
     least = {"q8": 0.99, "q4": 0.95, "fp32": 0.9999999, "fp16": 0.99999}
     for dtype, cosine in least.items():
-        assert (found[dtype] * expected).sum(1).min() > cosine
-    assert len({found[dtype].tobytes() for dtype in least}) == len(least)
-    np.testing.assert_array_equal(found[None], found["q8"])
+        assert (embeddings[dtype] * expected).sum(1).min() > cosine
+    assert len({embeddings[dtype].tobytes() for dtype in least}) == len(least)
+    np.testing.assert_array_equal(embeddings[None], embeddings["q8"])
 
 
 def test_the_lines_of_a_card_load_its_folder() -> None:
@@ -247,13 +249,13 @@ def test_the_page_of_make_web_learns_its_ten_sentences_with_the_losses_of_onnxru
     }
     (WORK / "training.json").write_text(json.dumps(request))
     code = browser_page.HERE / "training.js"
-    found = json.loads(node(HERE / "training.mjs", browser_page.HERE / "node_modules", code, WORK / "training.json"))
-    close(found["losses"], losses)
-    close(found["weights"]["weight"], training.weights()["weight"].ravel())
+    result = json.loads(node(HERE / "training.mjs", browser_page.HERE / "node_modules", code, WORK / "training.json"))
+    close(result["losses"], losses)
+    close(result["weights"]["weight"], training.weights()["weight"].ravel())
 
-    weight, bias = np.reshape(found["weights"]["weight"], (2, -1)), found["weights"]["bias"]
+    weight, bias = np.reshape(result["weights"]["weight"], (2, -1)), result["weights"]["bias"]
     texts = ["Is my package lost?", "You billed me too much"]
     new = computed("minilm", tokens("minilm", texts))
     assert len(labels) == 10 and ((vectors @ weight.T + bias).argmax(1) == labels).all()
     assert (new @ weight.T + bias).argmax(1).tolist() == [0, 1]
-    assert found["error"].startswith("at step 40 the loss is NaN") and found["steps"] == 40
+    assert result["error"].startswith("at step 40 the loss is NaN") and result["steps"] == 40

@@ -40,17 +40,17 @@ LEFT_OUT = ("regex", "grammar", "json_schema", "response_format", "logit_bias", 
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     where = tmp_path_factory.mktemp(request.param)
     folder = exported(where, "sentences/cls") if request.param == "sentences" else decoder(where, cache="fixed")
-    with served(folder, name="tiny") as made:
-        yield request.param, f"http://127.0.0.1:{made.port}/openapi.json"
+    with served(folder, name="tiny") as running:
+        yield request.param, f"http://127.0.0.1:{running.port}/openapi.json"
 
 
 def readable(value: Any, text: bool = False) -> Any:
     """A request as it is drawn, with texts that the small models read: they have a token for each letter, 40 in all."""
     if isinstance(value, dict):
-        found = {name: readable(one, text or name in TEXTS) for name, one in value.items() if name not in LEFT_OUT}
-        found |= {"content": "a"} if "role" in found and not found.get("content") else {}
-        found |= {"inputs": [TENSOR]} if "inputs" in found else {}
-        return found | {name: fixed for name, fixed in {"arguments": "{}", "type": "text"}.items() if name in found}
+        fields = {name: readable(one, text or name in TEXTS) for name, one in value.items() if name not in LEFT_OUT}
+        fields |= {"content": "a"} if "role" in fields and not fields.get("content") else {}
+        fields |= {"inputs": [TENSOR]} if "inputs" in fields else {}
+        return fields | {name: fixed for name, fixed in {"arguments": "{}", "type": "text"}.items() if name in fields}
     if isinstance(value, list):
         return [readable(one, text) for one in value[:9]]
     if isinstance(value, str) and text:
@@ -88,4 +88,4 @@ def test_no_request_is_an_error_and_answers_are_as_described(server: tuple[str, 
     drawn = [one for one in operations if one.body or mode is GenerationMode.POSITIVE]  # without a body none is wrong
     statuses = {operation.label: check(operation, mode) for operation in drawn}
     if mode is GenerationMode.POSITIVE:
-        assert POSTED[model] <= {label for label, found in statuses.items() if 200 in found}, statuses
+        assert POSTED[model] <= {label for label, codes in statuses.items() if 200 in codes}, statuses

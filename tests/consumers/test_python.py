@@ -27,7 +27,7 @@ from tests.consumers.folders import TEXTS, WORK, checkpoint, close, computed, ea
 PROMPT = np.array([[5, 9, 3, 11, 7]])
 
 
-def given(arrays: dict[str, Any]) -> dict[str, torch.Tensor]:
+def torch_inputs(arrays: dict[str, Any]) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
@@ -70,27 +70,27 @@ def test_sentence_transformers_gives_our_embeddings(variant: str) -> None:
 
 def test_sentence_transformers_puts_the_same_prompts_before_texts() -> None:
     folder = shutil.copytree(exported("sentences/cls", "sentence-transformers"), WORK / "prompted")
-    told = {"prompts": {"query": "abc ", "document": ""}, "default_prompt_name": "query"}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(told))
+    prompts = {"prompts": {"query": "abc ", "document": ""}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     model, texts = SentenceTransformer(str(folder), backend="onnx"), ["the cat", "a"]
     for name in (None, "query", "document"):
-        found = lucid.batch.Predictor(folder, prompt=name)({"text": texts})["embedding"]
-        close(model.encode(texts, prompt_name=name), found)
+        embeddings = lucid.batch.Predictor(folder, prompt=name)({"text": texts})["embedding"]
+        close(model.encode(texts, prompt_name=name), embeddings)
     close(model.encode(texts, prompt=""), lucid.batch.Predictor(folder, prompt="")({"text": texts})["embedding"])
 
 
-def test_a_smaller_folder_is_loaded_too() -> None:
+def test_a_quantized_folder_is_loaded() -> None:
     folder = exported("minilm", "sentence-transformers", "--bits", "8")
-    found = SentenceTransformer(str(folder), backend="onnx").encode(TEXTS)
+    embeddings = SentenceTransformer(str(folder), backend="onnx").encode(TEXTS)
     expected = computed("minilm", tokens("minilm"))
-    assert (found * expected).sum(1).min() > 0.99
+    assert (embeddings * expected).sum(1).min() > 0.99
 
 
 def test_cross_encoders_give_our_scores() -> None:
     model = CrossEncoder(str(exported("tasks/bert_reranking", "sentence-transformers")), backend="onnx")
-    found = model.predict([("abc", "the cat")], activation_fn=torch.nn.Identity())
+    scores = model.predict([("abc", "the cat")], activation_fn=torch.nn.Identity())
     pair = model.tokenizer([("abc", "the cat")], return_tensors="np")
-    close(found, computed("tasks/bert_reranking", dict(pair))[:, 0])
+    close(scores, computed("tasks/bert_reranking", dict(pair))[:, 0])
 
 
 # optimum --------------------------------------------------------------------------------------------------------------
@@ -110,31 +110,31 @@ def test_cross_encoders_give_our_scores() -> None:
 def test_optimum_gives_our_results(variant: str, name: str) -> None:
     model = getattr(ort, f"ORTModelFor{name}").from_pretrained(exported(variant, "optimum"))
     inputs = tokens(variant, ["abc", "the cat"])
-    found = [value.numpy() for value in model(**given(inputs)).values()]
+    outputs = [value.numpy() for value in model(**torch_inputs(inputs)).values()]
     expected = computed(variant, inputs)
-    for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+    for one, other in zip(outputs, expected if isinstance(expected, tuple) else (expected,), strict=True):
         close(one, other)
 
 
-def test_optimum_takes_the_folder_of_transformers_js_too() -> None:
+def test_optimum_takes_the_folder_for_transformers_js() -> None:
     model = ort.ORTModelForFeatureExtraction.from_pretrained(exported("bert/base", "transformers.js"))
     inputs = tokens("bert/base", ["abc", "the cat"])
-    close(model(**given(inputs)).last_hidden_state, computed("bert/base", inputs))
+    close(model(**torch_inputs(inputs)).last_hidden_state, computed("bert/base", inputs))
 
 
 @pytest.mark.parametrize("variant", ["gpt2/base", "llama/llama2", "gemma3/base"])
 def test_optimum_writes_our_tokens(variant: str) -> None:
     model = ort.ORTModelForCausalLM.from_pretrained(exported(variant, "optimum"))
-    found = model.generate(torch.from_numpy(PROMPT), max_new_tokens=8, do_sample=False, eos_token_id=None)
+    ids = model.generate(torch.from_numpy(PROMPT), max_new_tokens=8, do_sample=False, eos_token_id=None)
     expected = Generator(eager(variant)).generate(PROMPT, max_new_tokens=8)
-    assert found[:, PROMPT.shape[1] :].tolist() == expected.tolist()
+    assert ids[:, PROMPT.shape[1] :].tolist() == expected.tolist()
 
 
 def test_optimum_translates_as_we_do() -> None:
     model = ort.ORTModelForSeq2SeqLM.from_pretrained(exported("t5/v1_0", "optimum"))
-    found = model.generate(torch.from_numpy(PROMPT), max_new_tokens=8, do_sample=False, eos_token_id=None)
+    ids = model.generate(torch.from_numpy(PROMPT), max_new_tokens=8, do_sample=False, eos_token_id=None)
     expected = EncoderDecoderGenerator(eager("t5/v1_0")).generate(PROMPT, max_new_tokens=8)
-    assert found[:, 1:].tolist() == expected.tolist()
+    assert ids[:, 1:].tolist() == expected.tolist()
 
 
 def test_optimum_writes_speech_as_we_do() -> None:
@@ -144,8 +144,8 @@ def test_optimum_writes_speech_as_we_do() -> None:
     model = ort.ORTModelForSpeechSeq2Seq.from_pretrained(exported("whisper/base", "optimum"))
     start = torch.tensor([[1, 5]])
     states = model.encoder(input_features=torch.from_numpy(sound), attention_mask=None)
-    found = model(encoder_outputs=states, decoder_input_ids=start).logits
-    close(found, whisper(lucid.tensor(sound), lucid.tensor(start.numpy())).numpy())
+    logits = model(encoder_outputs=states, decoder_input_ids=start).logits
+    close(logits, whisper(lucid.tensor(sound), lucid.tensor(start.numpy())).numpy())
 
 
 def test_optimum_classifies_images_as_we_do() -> None:
@@ -172,9 +172,9 @@ def test_triton_reads_the_config_and_the_file_has_what_it_says(variant: str) -> 
     config = text_format.Parse((home / "config.pbtxt").read_text(), ModelConfig())
     session = onnxruntime.InferenceSession(home / "1" / config.default_model_filename)
     assert config.name == home.name
-    for said, there in ((config.input, session.get_inputs()), (config.output, session.get_outputs())):
-        assert [value.name for value in said] == [value.name for value in there]
-        for value, real in zip(said, there, strict=True):
+    for declared, actual in ((config.input, session.get_inputs()), (config.output, session.get_outputs())):
+        assert [value.name for value in declared] == [value.name for value in actual]
+        for value, real in zip(declared, actual, strict=True):
             sizes = [size if isinstance(size, int) else -1 for size in real.shape]
             assert [*([-1] if config.max_batch_size else []), *value.dims] == sizes
 
@@ -183,17 +183,17 @@ def test_openvino_gives_our_embeddings() -> None:
     folder = exported("minilm", "onnxruntime", "--target", "openvino")
     model = openvino.compile_model(folder / "model.onnx", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     inputs = tokens("minilm")
-    found = model({**inputs, "token_type_ids": 0 * inputs["input_ids"]})
-    close(found["sentence_embedding"], computed("minilm", inputs))
+    outputs = model({**inputs, "token_type_ids": 0 * inputs["input_ids"]})
+    close(outputs["sentence_embedding"], computed("minilm", inputs))
 
 
 def test_onnx_itself_gives_our_embeddings() -> None:
     folder = exported("minilm", "onnxruntime", "--target", "any")
     inputs = tokens("minilm", TEXTS[:1])
-    found = ReferenceEvaluator(onnx.load(folder / "model.onnx")).run(
+    outputs = ReferenceEvaluator(onnx.load(folder / "model.onnx")).run(
         ["sentence_embedding"], {**inputs, "token_type_ids": 0 * inputs["input_ids"]}
     )
-    close(found[0], computed("minilm", inputs))
+    close(outputs[0], computed("minilm", inputs))
 
 
 def test_no_folder_has_the_paths_of_this_machine() -> None:

@@ -75,20 +75,20 @@ def chat() -> Iterator[int]:
 
 
 def test_openai_lists_the_model_and_embeds_texts(embeddings: int) -> None:
-    with client(embeddings) as asked:
-        assert [model.id for model in asked.models.list()] == ["served"]
-        found = asked.embeddings.create(model="served", input=TEXTS)  # in base64, as this client asks for them
-        close([one.embedding for one in found.data], computed("minilm", tokens("minilm")))
-        floats = asked.embeddings.create(model="served", input=TEXTS[0], encoding_format="float")
+    with client(embeddings) as api:
+        assert [model.id for model in api.models.list()] == ["served"]
+        response = api.embeddings.create(model="served", input=TEXTS)  # in base64, as this client asks for them
+        close([one.embedding for one in response.data], computed("minilm", tokens("minilm")))
+        floats = api.embeddings.create(model="served", input=TEXTS[0], encoding_format="float")
         close(floats.data[0].embedding, computed("minilm", tokens("minilm", TEXTS[:1]))[0])
 
 
 def test_openai_reads_our_errors(embeddings: int) -> None:
-    with client(embeddings) as asked, client(embeddings, "wrong") as stranger:
+    with client(embeddings) as api, client(embeddings, "wrong") as stranger:
         with pytest.raises(openai.BadRequestError, match=r"input\[1\]: the text is empty"):
-            asked.embeddings.create(model="served", input=["a", ""])
+            api.embeddings.create(model="served", input=["a", ""])
         with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
-            asked.embeddings.create(model="other", input="a")
+            api.embeddings.create(model="other", input="a")
         with pytest.raises(openai.AuthenticationError, match="the key is missing or wrong"):
             stranger.models.list()
 
@@ -97,9 +97,9 @@ def test_openai_reads_that_the_server_is_busy_and_tries_again() -> None:
     """503 with Retry-After, as the client expects it: by default it asks again, and is served."""
     folder = exported("minilm", "onnxruntime", "--external-data")
     texts = ["a sentence of some length, again and again " * 8] * 64
-    with serving(folder, "--max-requests", "1") as (port, _), client(port) as asked, ThreadPoolExecutor(4) as clients:
-        found = [clients.submit(asked.embeddings.create, model="served", input=texts) for _ in range(4)]
-        failed = [one.exception() for one in found if one.exception() is not None]
+    with serving(folder, "--max-requests", "1") as (port, _), client(port) as api, ThreadPoolExecutor(4) as clients:
+        requests = [clients.submit(api.embeddings.create, model="served", input=texts) for _ in range(4)]
+        failed = [one.exception() for one in requests if one.exception() is not None]
         assert failed
         for error in failed:
             assert isinstance(error, openai.InternalServerError)
@@ -107,21 +107,21 @@ def test_openai_reads_that_the_server_is_busy_and_tries_again() -> None:
             assert error.response.headers["retry-after"] == "1"
             assert error.type == "server_error"
             assert "1 requests are being served, and no more are taken" in error.message
-        patient = asked.with_options(max_retries=20)
+        patient = api.with_options(max_retries=20)
         again = [clients.submit(patient.embeddings.create, model="served", input=texts[:8]) for _ in range(4)]
         assert [len(one.result().data) for one in again] == [8] * 4
 
 
 def test_openai_chats_whole_and_as_a_stream(chat: int) -> None:
     with client(chat) as opened:
-        asked = opened.chat.completions
+        completions = opened.chat.completions
         question = [{"role": "user", "content": "What is the capital of France?"}]
         options = {"model": "served", "messages": question, "temperature": 0, "max_tokens": 12}
-        whole = asked.create(**options)
+        whole = completions.create(**options)
         model = lucid.generation.chat.load_language_model(exported("smollm2", "onnxruntime"))
         expected = "".join(model.answer(model.tokenizer.encode_chat(question), max_new_tokens=12))
         assert whole.choices[0].message.content == expected
-        stream = asked.create(**options, stream=True, stream_options={"include_usage": True})
+        stream = completions.create(**options, stream=True, stream_options={"include_usage": True})
         events = list(stream)
         text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
         assert text == whole.choices[0].message.content
@@ -138,12 +138,12 @@ def test_openai_asks_for_structure_for_several_answers_and_for_log_probabilities
             "type": "json_schema",
             "json_schema": {"name": "place", "schema": {**schema, "additionalProperties": False}},
         }
-        asked = {"model": "served", "messages": question, "temperature": 0, "max_tokens": 30}
-        answer = opened.chat.completions.create(**asked, response_format=form)
+        request = {"model": "served", "messages": question, "temperature": 0, "max_tokens": 30}
+        answer = opened.chat.completions.create(**request, response_format=form)
         assert answer.choices[0].finish_reason == "stop" and list(json.loads(answer.choices[0].message.content)) == [
             "city"
         ]
-        several = opened.chat.completions.create(**asked, n=2, logprobs=True, top_logprobs=2, extra_body={"top_k": 5})
+        several = opened.chat.completions.create(**request, n=2, logprobs=True, top_logprobs=2, extra_body={"top_k": 5})
         assert several.choices[0].message.content == several.choices[1].message.content
         tokens = several.choices[0].logprobs.content
         assert tokens[0].logprob == tokens[0].top_logprobs[0].logprob > tokens[0].top_logprobs[1].logprob
@@ -153,15 +153,15 @@ def test_openai_asks_for_structure_for_several_answers_and_for_log_probabilities
 
 def test_openai_asks_for_seeds_biases_and_streams_of_completions(chat: int) -> None:
     with client(chat) as opened:
-        asked = {"model": "served", "prompt": "The capital of France is", "max_tokens": 6}
-        drawn = [opened.completions.create(**asked, temperature=1.5, seed=seed).choices[0].text for seed in (3, 3, 4)]
+        request = {"model": "served", "prompt": "The capital of France is", "max_tokens": 6}
+        drawn = [opened.completions.create(**request, temperature=1.5, seed=seed).choices[0].text for seed in (3, 3, 4)]
         assert drawn[0] == drawn[1] != drawn[2]
         model = lucid.generation.chat.load_language_model(exported("smollm2", "onnxruntime"))
         (token,) = model.tokenizer.encode(" cat")[-1:]
-        biased = opened.completions.create(**asked, temperature=0, logit_bias={str(token): 100})
+        biased = opened.completions.create(**request, temperature=0, logit_bias={str(token): 100})
         assert biased.choices[0].text == " cat" * 6
-        whole = opened.completions.create(**asked, temperature=0, logprobs=1)
-        stream = opened.completions.create(**asked, temperature=0, logprobs=1, stream=True)
+        whole = opened.completions.create(**request, temperature=0, logprobs=1)
+        stream = opened.completions.create(**request, temperature=0, logprobs=1, stream=True)
         choices = [event.choices[0] for event in stream]
         assert "".join(choice.text for choice in choices) == whole.choices[0].text
         offsets = [offset for choice in choices if choice.logprobs for offset in choice.logprobs.text_offset]
@@ -176,25 +176,25 @@ def test_openai_has_a_function_called() -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
     parameters = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
     function = {"name": "weather", "parameters": {**parameters, "additionalProperties": False}}
-    asked = {"model": "served", "messages": [{"role": "user", "content": "How is the weather in Rome?"}]}
-    asked |= {"tools": [{"type": "function", "function": function}], "tool_choice": "required", "max_tokens": 40}
+    request = {"model": "served", "messages": [{"role": "user", "content": "How is the weather in Rome?"}]}
+    request |= {"tools": [{"type": "function", "function": function}], "tool_choice": "required", "max_tokens": 40}
     with serving(folder) as (port, _), client(port) as opened:
-        (choice,) = opened.chat.completions.create(**asked).choices
+        (choice,) = opened.chat.completions.create(**request).choices
         (call,) = choice.message.tool_calls
         assert (choice.finish_reason, call.function.name) == ("tool_calls", "weather")
         assert json.loads(call.function.arguments)["city"] in ("Paris", "Rome")
         answered = [choice.message, {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
-        asked |= {"messages": [*asked["messages"], *answered], "tool_choice": "none"}
-        assert opened.chat.completions.create(**asked).choices[0].message.content
+        request |= {"messages": [*request["messages"], *answered], "tool_choice": "none"}
+        assert opened.chat.completions.create(**request).choices[0].message.content
 
 
 def test_openai_asks_for_fewer_dimensions(embeddings: int) -> None:
-    with client(embeddings) as asked:
+    with client(embeddings) as api:
         whole = computed("minilm", tokens("minilm"))[:, :64]
         expected = whole / np.linalg.norm(whole, axis=1, keepdims=True)
         for form in ("base64", "float"):
-            found = asked.embeddings.create(model="served", input=TEXTS, dimensions=64, encoding_format=form)
-            read = [one.embedding for one in found.data]
+            response = api.embeddings.create(model="served", input=TEXTS, dimensions=64, encoding_format=form)
+            read = [one.embedding for one in response.data]
             if form == "base64":
                 read = [np.frombuffer(base64.b64decode(one), "<f4") for one in read]
             close(read, expected)
@@ -202,29 +202,29 @@ def test_openai_asks_for_fewer_dimensions(embeddings: int) -> None:
 
 def test_triton_reads_the_model_and_infers_by_tensors_and_by_texts(embeddings: int) -> None:
     headers = MappingProxyType({"Authorization": f"Bearer {KEY}"})  # the client writes to what it is given
-    with triton.InferenceServerClient(f"127.0.0.1:{embeddings}") as asked:
-        assert asked.is_server_live()
-        assert asked.is_server_ready()
-        assert asked.is_model_ready("served", headers=dict(headers))
-        told = asked.get_model_metadata("served", headers=dict(headers))
-        assert {one["name"]: one["datatype"] for one in told["outputs"]} == {"sentence_embedding": "FP32"}
+    with triton.InferenceServerClient(f"127.0.0.1:{embeddings}") as api:
+        assert api.is_server_live()
+        assert api.is_server_ready()
+        assert api.is_model_ready("served", headers=dict(headers))
+        metadata = api.get_model_metadata("served", headers=dict(headers))
+        assert {one["name"]: one["datatype"] for one in metadata["outputs"]} == {"sentence_embedding": "FP32"}
         expected = computed("minilm", tokens("minilm"))
-        given = tokens("minilm")
-        given["token_type_ids"] = 0 * given["input_ids"]
+        arrays = tokens("minilm")
+        arrays["token_type_ids"] = 0 * arrays["input_ids"]
         for binary in (True, False):
             inputs = []
-            for name, array in given.items():
+            for name, array in arrays.items():
                 inputs.append(triton.InferInput(name, array.shape, "INT64"))
                 inputs[-1].set_data_from_numpy(array, binary_data=binary)
-            wanted = [triton.InferRequestedOutput("sentence_embedding", binary_data=binary)]
-            found = asked.infer("served", inputs, outputs=wanted, headers=dict(headers))
-            close(found.as_numpy("sentence_embedding"), expected)
+            outputs = [triton.InferRequestedOutput("sentence_embedding", binary_data=binary)]
+            result = api.infer("served", inputs, outputs=outputs, headers=dict(headers))
+            close(result.as_numpy("sentence_embedding"), expected)
             text = triton.InferInput("text", [len(TEXTS)], "BYTES")
             text.set_data_from_numpy(np.array(TEXTS, object), binary_data=binary)
-            wanted = [triton.InferRequestedOutput("embedding", binary_data=binary)]
-            close(asked.infer("served", [text], outputs=wanted, headers=dict(headers)).as_numpy("embedding"), expected)
+            outputs = [triton.InferRequestedOutput("embedding", binary_data=binary)]
+            close(api.infer("served", [text], outputs=outputs, headers=dict(headers)).as_numpy("embedding"), expected)
         with pytest.raises(triton.InferenceServerException, match="there is no output 'logits'"):
-            asked.infer("served", [text], outputs=[triton.InferRequestedOutput("logits")], headers=dict(headers))
+            api.infer("served", [text], outputs=[triton.InferRequestedOutput("logits")], headers=dict(headers))
 
 
 @contextmanager
@@ -240,17 +240,17 @@ def asking(port: int, folder: Path) -> Iterator[list[Exception]]:
         number = first
         while not stop.is_set():
             try:
-                with client(port) as asked:
-                    found = asked.embeddings.create(model="served", input=texts[number % 40])
+                with client(port) as api:
+                    response = api.embeddings.create(model="served", input=texts[number % 40])
             except openai.APIConnectionError as error:
                 failed.append(error)
             else:
-                close(found.data[0].embedding, expected[number % 40])
+                close(response.data[0].embedding, expected[number % 40])
                 right.append(number)
             number += 1
 
     with ThreadPoolExecutor(4) as clients:
-        asked = [clients.submit(ask, 7 * number) for number in range(4)]
+        askers = [clients.submit(ask, 7 * number) for number in range(4)]
         try:
             until(lambda: len(right) >= 8)
             yield failed
@@ -258,7 +258,7 @@ def asking(port: int, folder: Path) -> Iterator[list[Exception]]:
             until(lambda: len(right) >= after + 8)
         finally:
             stop.set()
-        for one in asked:
+        for one in askers:
             one.result()
 
 

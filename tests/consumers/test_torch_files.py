@@ -16,7 +16,7 @@ def test_a_state_dict_is_read_as_torch_has_it(tmp_path: Path, zipped: bool) -> N
     module.to(memory_format=torch.channels_last)
     state = module.state_dict()
     torch.save(state, tmp_path / "pytorch_model.bin", _use_new_zipfile_serialization=zipped)
-    found = lucid.load(tmp_path)
-    assert list(found) == list(state)
+    loaded = lucid.load(tmp_path)
+    assert list(loaded) == list(state)
     for name, expected in state.items():
-        assert (found[name] == expected.numpy()).all() and found[name].dtype == expected.numpy().dtype, name
+        assert (loaded[name] == expected.numpy()).all() and loaded[name].dtype == expected.numpy().dtype, name

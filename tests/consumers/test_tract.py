@@ -21,7 +21,7 @@ from tests.samples import SAMPLES, Sample
 from tests.test_ops import arrays_of, traced
 from tests.test_ops import eager as eager_op
 
-# What it does not compute of the ops of target "portable", and why; `inspect` says it but for the last.
+# Ops of target "portable" that tract does not compute, and why; `inspect` names all of them except the last.
 REFUSED = {
     "cast-bfloat16": "Unknown DatumType Bfloat16",
     "full-bfloat16": "Unknown DatumType Bfloat16",
@@ -44,17 +44,17 @@ REFUSED = {
 IN_FLOAT32 = [s for s in SAMPLES if s.exported and lucid.float32 in s.dtypes]
 
 
-def run(path: Path, *given: Mapping[str, Any]) -> list[list[Any]]:
+def run(path: Path, *inputs: Mapping[str, Any]) -> list[list[Any]]:
     """The outputs of a file, for each of some inputs."""
     model = tract.onnx().load(path)
     names = [model.input_name(place) for place in range(model.input_count())]
     ready = model.into_model().into_runnable()
-    return [[array.to_numpy() for array in ready.run([arrays[name] for name in names])] for arrays in given]
+    return [[array.to_numpy() for array in ready.run([arrays[name] for name in names])] for arrays in inputs]
 
 
-def said(path: Path) -> Loader:
-    (found,) = (each for each in inspect_model(path).loaders if each.name.startswith("tract "))
-    return found
+def tract_loader(path: Path) -> Loader:
+    (loader,) = (each for each in inspect_model(path).loaders if each.name.startswith("tract "))
+    return loader
 
 
 def written(variant: str, target: Any, folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -77,11 +77,11 @@ def written(variant: str, target: Any, folder: Path) -> tuple[Path, dict[str, An
 )  # fmt: skip
 def test_files_for_any_runtime_give_what_numpy_gives(variant: str, tmp_path: Path) -> None:
     path, inputs = written(variant, "portable", tmp_path)
-    told = said(path)
-    assert told.loads or told.op == "If", told
+    loader = tract_loader(path)
+    assert loader.loads or loader.op == "If", loader
     expected = computed(variant, inputs)
-    (found,) = run(path, inputs)
-    for one, other in zip(found, expected if isinstance(expected, tuple) else (expected,), strict=True):
+    (outputs,) = run(path, inputs)
+    for one, other in zip(outputs, expected if isinstance(expected, tuple) else (expected,), strict=True):
         close(one, other)
 
 
@@ -98,10 +98,10 @@ def test_what_it_does_not_run_is_said_by_inspect(
     variant: str, target: str, op: str, message: str, tmp_path: Path
 ) -> None:
     path, inputs = written(variant, target, tmp_path)
-    found = said(path)
-    assert found.loads is False
-    assert found.op == op
-    assert any(node.name == found.node for node in onnx.load(path).graph.node)
+    loader = tract_loader(path)
+    assert loader.loads is False
+    assert loader.op == op
+    assert any(node.name == loader.node for node in onnx.load(path).graph.node)
     with pytest.raises(tract.TractError, match=message):
         run(path, inputs)
 
@@ -111,7 +111,7 @@ def test_a_step_with_a_cache_writes_our_tokens(tmp_path: Path) -> None:
     path = next(exported("llama/llama3", "transformers.js", "--target", "portable").rglob("*.onnx"))
     model = tract.onnx().load(path)
     names = [model.input_name(place) for place in range(model.input_count())]
-    outputs = [value.name for value in onnx.load(path).graph.output]  # tract has names of its own for them
+    output_names = [value.name for value in onnx.load(path).graph.output]  # tract has names of its own for them
     ready = model.into_model().into_runnable()
     shape = eager("llama/llama3").cache_shape
     caches = [name for name in names if name.startswith("past_key_values")]
@@ -120,26 +120,26 @@ def test_a_step_with_a_cache_writes_our_tokens(tmp_path: Path) -> None:
     ids, past, written = prompt, 0, []
     for _ in range(8):
         total = past + ids.shape[1]
-        given = {
+        inputs = {
             **known,
             "input_ids": ids,
             "attention_mask": np.ones((1, total), np.int64),
             "position_ids": np.arange(past, total)[None],
         }
-        arrays = [array.to_numpy() for array in ready.run([given[name] for name in names])]
-        found = dict(zip(outputs, arrays, strict=True))
-        known = {name: found[name.replace("past_key_values", "present")] for name in caches}
-        ids, past = found["logits"][:, -1:].argmax(-1), total
+        arrays = [array.to_numpy() for array in ready.run([inputs[name] for name in names])]
+        outputs = dict(zip(output_names, arrays, strict=True))
+        known = {name: outputs[name.replace("past_key_values", "present")] for name in caches}
+        ids, past = outputs["logits"][:, -1:].argmax(-1), total
         written.append(int(ids[0, 0]))
     assert [written] == Generator(eager("llama/llama3")).generate(prompt, max_new_tokens=8).tolist()
 
 
 @pytest.mark.parametrize("options", [(), ("--bits", "8"), ("--bits", "4"), ("--dtype", "float16")], ids=str)
-def test_embeddings_are_ours_in_fewer_bits_too(options: tuple[str, ...]) -> None:
+def test_quantized_embeddings_are_ours(options: tuple[str, ...]) -> None:
     folder = exported("minilm", "onnxruntime", "--target", "portable", *options)
     inputs = tokens("minilm")
-    ((found,),) = run(folder / "model.onnx", {**inputs, "token_type_ids": 0 * inputs["input_ids"]})
-    assert (found * computed("minilm", inputs)).sum(1).min() > (0.95 if "4" in options else 0.99)
+    ((embeddings,),) = run(folder / "model.onnx", {**inputs, "token_type_ids": 0 * inputs["input_ids"]})
+    assert (embeddings * computed("minilm", inputs)).sum(1).min() > (0.95 if "4" in options else 0.99)
 
 
 @pytest.mark.parametrize("s", IN_FLOAT32, ids=lambda s: s.name)
@@ -148,17 +148,17 @@ def test_tract_computes_every_op(s: Sample, tmp_path: Path) -> None:
     lucid.export.to_onnx(graph, target="portable", path=path)
     arrays = [arrays_of(s, lucid.float32, sizes) for sizes in s.sizes]
     names = [value.name for value in graph.inputs]
-    given = [dict(zip(names, (array for array in each if array is not None), strict=True)) for each in arrays]
+    inputs = [dict(zip(names, (array for array in each if array is not None), strict=True)) for each in arrays]
     if s.name in REFUSED:
         with pytest.raises((tract.TractError, AssertionError, ValueError), match=REFUSED[s.name]):
-            _same(run(path, *given), s, arrays)
-        assert not said(path).loads or list(REFUSED).index(s.name) >= len(REFUSED) - 1
+            _same(run(path, *inputs), s, arrays)
+        assert not tract_loader(path).loads or list(REFUSED).index(s.name) >= len(REFUSED) - 1
     else:
-        _same(run(path, *given), s, arrays)
-        assert said(path).loads is not False
+        _same(run(path, *inputs), s, arrays)
+        assert tract_loader(path).loads is not False
 
 
-def _same(found: list[list[Any]], s: Sample, arrays: list[Any]) -> None:
-    for outputs, given, sizes in zip(found, arrays, s.sizes, strict=True):
-        for got, want in zip(outputs, eager_op(s, given, sizes), strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+def _same(results: list[list[Any]], s: Sample, arrays: list[Any]) -> None:
+    for outputs, inputs, sizes in zip(results, arrays, s.sizes, strict=True):
+        for output, expected in zip(outputs, eager_op(s, inputs, sizes), strict=True):
+            np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)

@@ -36,8 +36,8 @@ def test_a_classifier_with_a_new_head(variant: str, tmp_path: Path) -> None:
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     assert model.config.id2label == {0: "pay", 1: "send"}
     tokens = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
-    found = lucid.models.load(folder)(**{name: lucid.tensor(value.numpy()) for name, value in tokens.items()})
-    close(model(**tokens).logits.detach(), found.numpy(), 1e-4)
+    logits = lucid.models.load(folder)(**{name: lucid.tensor(value.numpy()) for name, value in tokens.items()})
+    close(model(**tokens).logits.detach(), logits.numpy(), 1e-4)
 
 
 @pytest.mark.parametrize("variant", ["bert/base", "sentences/dense"])
@@ -45,9 +45,9 @@ def test_a_sentence_encoder(variant: str, tmp_path: Path) -> None:
     rows = [{"sentence1": text, "sentence2": "pay", "score": 0.5} for text in TEXTS * 4]
     folder = trained(tmp_path, variant, rows, task="sentence-similarity")
     texts = AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True)
-    found: Any = lucid.models.load(folder)
+    model: Any = lucid.models.load(folder)
     ids, mask = (lucid.tensor(np.array(texts[name])) for name in ("input_ids", "attention_mask"))
-    close(SentenceTransformer(str(folder), device="cpu").encode(TEXTS), found(ids, mask).numpy(), 1e-4)
+    close(SentenceTransformer(str(folder), device="cpu").encode(TEXTS), model(ids, mask).numpy(), 1e-4)
 
 
 @pytest.mark.parametrize("adapters", [{}, {"lora": 2, "merge": True}])
@@ -55,7 +55,7 @@ def test_a_decoder(adapters: dict[str, Any], tmp_path: Path) -> None:
     rows = [{"prompt": text, "completion": " done"} for text in TEXTS * 4]
     folder = trained(tmp_path, "llama/llama2", rows, **adapters)
     ids = AutoTokenizer.from_pretrained(folder)(TEXTS[0], return_tensors="pt")["input_ids"]
-    found: Any = lucid.models.load(folder)
+    model: Any = lucid.models.load(folder)
     with torch.no_grad():
         expected = AutoModelForCausalLM.from_pretrained(folder)(ids).logits
-    close(expected, found(lucid.tensor(ids.numpy())).numpy(), 1e-4)
+    close(expected, model(lucid.tensor(ids.numpy())).numpy(), 1e-4)

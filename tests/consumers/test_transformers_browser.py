@@ -55,13 +55,13 @@ def page(address: str) -> Iterator[Any]:
         yield driver
 
 
-def told(page: Any, lines: str, *given: Any) -> Any:
-    """What lines of JavaScript return, in which `given` are the values."""
+def evaluate(page: Any, lines: str, *values: Any) -> Any:
+    """What lines of JavaScript return, in which `values` is the array of arguments."""
     done = page.execute_async_script(
-        "const done = arguments[arguments.length - 1], given = [...arguments].slice(0, -1);"
+        "const done = arguments[arguments.length - 1], values = [...arguments].slice(0, -1);"
         "const ready = async () => { while (!window.transformers) await new Promise(r => setTimeout(r, 20)); };"
         f"ready().then(async () => {{ {lines} }}).then(done, error => done({{error: String(error.stack ?? error)}}))",
-        *given,
+        *values,
     )
     assert not (isinstance(done, dict) and "error" in done), (done, page.get_log("browser"))
     return done
@@ -69,41 +69,41 @@ def told(page: Any, lines: str, *given: Any) -> Any:
 
 def test_the_pipeline_of_features_gives_our_embeddings(page: Any) -> None:
     folder = exported("minilm", "transformers.js")
-    found = told(
+    embeddings = evaluate(
         page,
-        "const run = await transformers.pipeline('feature-extraction', given[0], {dtype: 'fp32'});"
-        "return (await run(given[1], {pooling: 'mean', normalize: true})).tolist();",
+        "const run = await transformers.pipeline('feature-extraction', values[0], {dtype: 'fp32'});"
+        "return (await run(values[1], {pooling: 'mean', normalize: true})).tolist();",
         folder.name,
         TEXTS,
     )
-    close(found, computed("minilm", tokens("minilm")))
+    close(embeddings, computed("minilm", tokens("minilm")))
 
 
 def test_without_options_the_file_is_the_one_that_the_config_says(page: Any) -> None:
     folder = exported("minilm", "transformers.js", "--bits", "8")
-    found = told(
+    embeddings = evaluate(
         page,
-        "const run = await transformers.pipeline('feature-extraction', given[0]);"
-        "return (await run(given[1], {pooling: 'mean', normalize: true})).tolist();",
+        "const run = await transformers.pipeline('feature-extraction', values[0]);"
+        "return (await run(values[1], {pooling: 'mean', normalize: true})).tolist();",
         folder.name,
         TEXTS,
     )
-    assert (np.array(found) * computed("minilm", tokens("minilm"))).sum(1).min() > 0.99
+    assert (np.array(embeddings) * computed("minilm", tokens("minilm"))).sum(1).min() > 0.99
 
 
 @pytest.mark.parametrize("variant", ["gpt2/base", "llama/llama3"])
 def test_decoders_write_our_tokens(page: Any, variant: str) -> None:
     prompt = [5, 9, 3, 11, 7]
-    found = told(
+    ids = evaluate(
         page,
         "const {AutoModelForCausalLM, Tensor} = transformers;"
-        "const model = await AutoModelForCausalLM.from_pretrained(given[0]);"
-        "const made = values => new Tensor('int64', BigInt64Array.from(values.map(BigInt)), [1, values.length]);"
-        "const inputs = {input_ids: made(given[1]), attention_mask: made(given[1].map(() => 1))};"
+        "const model = await AutoModelForCausalLM.from_pretrained(values[0]);"
+        "const tensor = numbers => new Tensor('int64', BigInt64Array.from(numbers.map(BigInt)), [1, numbers.length]);"
+        "const inputs = {input_ids: tensor(values[1]), attention_mask: tensor(values[1].map(() => 1))};"
         "const ids = await model.generate({...inputs, max_new_tokens: 8, do_sample: false, eos_token_id: -1});"
         "return ids.tolist()[0].map(Number);",
         exported(variant, "transformers.js").name,
         prompt,
     )
     expected = Generator(eager(variant)).generate(np.array([prompt]), max_new_tokens=8)
-    assert [found[len(prompt) :]] == expected.tolist()
+    assert [ids[len(prompt) :]] == expected.tolist()

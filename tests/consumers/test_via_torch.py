@@ -82,9 +82,9 @@ def test_a_decoder_with_its_cache_writes_what_transformers_does(tmp_path: Path, 
     mask = torch.ones_like(prompts)
     mask[1, :3] = 0
     options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
-    wanted = model.generate(prompts, attention_mask=mask, **options)[:, 7:]
-    found = Generator(session).generate(prompts.numpy(), mask.numpy(), max_new_tokens=12)
-    np.testing.assert_array_equal(found, wanted.numpy())
+    expected = model.generate(prompts, attention_mask=mask, **options)[:, 7:]
+    tokens = Generator(session).generate(prompts.numpy(), mask.numpy(), max_new_tokens=12)
+    np.testing.assert_array_equal(tokens, expected.numpy())
     with torch.no_grad():
         logits = model(prompts).logits.numpy()
     np.testing.assert_allclose(decoder(lucid.tensor(prompts.numpy())).numpy(), logits, atol=2e-5)
@@ -98,7 +98,7 @@ def test_a_decoder_with_its_cache_writes_what_transformers_does(tmp_path: Path, 
         return
     buffered = lucid.export.to_onnx(decoder, cache="fixed")
     by_buffers = Generator(Session(buffered)).generate(prompts.numpy(), mask.numpy(), max_new_tokens=12)
-    np.testing.assert_array_equal(by_buffers, found)
+    np.testing.assert_array_equal(by_buffers, tokens)
     report = original_parity(decoder, decoder.part("fixed"), buffered)
     assert report is not None and report.passed
 
@@ -126,10 +126,10 @@ def test_an_encoder_decoder_in_parts_writes_what_transformers_does(call: Any, tm
     ids = torch.tensor([[5, 17, 60, 33, 2, 90, 41], [8, 8, 71, 12, 99, 0, 0]])
     mask = (ids != 0).long()
     model = transformers.PegasusForConditionalGeneration.from_pretrained(folder).eval()
-    wanted = model.generate(ids, attention_mask=mask, max_new_tokens=10, do_sample=False, eos_token_id=None)[:, 1:]
+    expected = model.generate(ids, attention_mask=mask, max_new_tokens=10, do_sample=False, eos_token_id=None)[:, 1:]
     generator = EncoderDecoderGenerator(encoder, decoder, decoder_start_token_id=1)
-    found = generator.generate(ids.numpy(), mask.numpy(), max_new_tokens=10)
-    np.testing.assert_array_equal(found, wanted.numpy())
+    tokens = generator.generate(ids.numpy(), mask.numpy(), max_new_tokens=10)
+    np.testing.assert_array_equal(tokens, expected.numpy())
 
 
 def test_an_encoder_decoder_of_sounds_in_parts_writes_what_transformers_does(tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_an_encoder_decoder_of_sounds_in_parts_writes_what_transformers_does(tmp
             logits = model(encoder_outputs=states, decoder_input_ids=ids, use_cache=False).logits
             ids = torch.cat([ids, logits[:, -1:].argmax(-1)], 1)
     generator = EncoderDecoderGenerator(encoder, decoder)
-    found = generator.generate(sounds.numpy(), decoder_input_ids=ids[:, :1].numpy(), max_new_tokens=8)
-    np.testing.assert_array_equal(found, ids[:, 1:].numpy())
+    tokens = generator.generate(sounds.numpy(), decoder_input_ids=ids[:, :1].numpy(), max_new_tokens=8)
+    np.testing.assert_array_equal(tokens, ids[:, 1:].numpy())
     whole = imported(lucid.tensor(sounds.numpy()), lucid.tensor(ids.numpy())).numpy()[:, -2:-1]
     np.testing.assert_allclose(whole, logits[:, -1:].detach().numpy(), atol=2e-5)
 

@@ -30,6 +30,12 @@ class Reply(NamedTuple):
     def json(self) -> Any:
         return json.loads(self.data)
 
+    @property
+    def message(self) -> str:
+        """The message of an error: under /v1 it is in an object with more, under /v2 alone."""
+        error = self.json["error"]
+        return error if isinstance(error, str) else error["message"]
+
 
 class Server(NamedTuple):
     """A server that listens."""
@@ -43,8 +49,8 @@ class Server(NamedTuple):
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json"} if data is not None else {}
         connection.request(method, path, data, {**sent, **{k.replace("_", "-"): v for k, v in headers.items()}})
-        got = connection.getresponse()
-        reply = Reply(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+        response = connection.getresponse()
+        reply = Reply(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         connection.close()
         return reply
 
@@ -57,8 +63,8 @@ class Server(NamedTuple):
 def free_port() -> int:
     """A port that is free, and is given to no program that asks for any: it is below those that systems give."""
     for port in range(20_000 + os.getpid() % 10_000, 32_000):
-        with socket.socket() as found, suppress(OSError):
-            found.bind(("127.0.0.1", port))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError("no port is free")
 
@@ -92,6 +98,6 @@ def served(folder: Path, **options: Any) -> Iterator[Server]:
 
 def decoder(folder: Path, **options: Any) -> Path:
     """An exported decoder with a chat template; options of `write_folder`."""
-    source, made = checkpoint(folder / "checkpoint"), folder / "decoder"
-    write_folder(lucid.models.load(source), source, made, layout="onnxruntime", check=False, **options)
-    return made
+    source, target = checkpoint(folder / "checkpoint"), folder / "decoder"
+    write_folder(lucid.models.load(source), source, target, layout="onnxruntime", check=False, **options)
+    return target

@@ -15,7 +15,7 @@ import lucid
 from lucid.serving.tables import OPTIONS as FIELDS
 from tests.chat.checkpoints import tokenizer as letters
 from tests.serving.servers import decoder, served
-from tests.serving.test_chat_route import ASKED, CHAT, MESSAGES, events, said
+from tests.serving.test_chat_route import ASKED, CHAT, MESSAGES, events
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
 
@@ -30,22 +30,22 @@ TOOL_TEMPLATE = (
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """An exported decoder whose template takes tools, and whose vocabulary has what JSON is written with."""
-    made = decoder(tmp_path_factory.mktemp("decoder"))
-    raw = json.loads((made / "tokenizer.json").read_text(encoding="utf-8"))
+    model_folder = decoder(tmp_path_factory.mktemp("decoder"))
+    raw = json.loads((model_folder / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary = raw["model"]["vocab"]
     for new, letter in zip('"{}:,', "vwxyz", strict=True):
         vocabulary[new] = vocabulary.pop(letter)
-    (made / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
-    about = json.loads((made / "tokenizer_config.json").read_text(encoding="utf-8"))
-    (made / "tokenizer_config.json").write_text(json.dumps({**about, "chat_template": TOOL_TEMPLATE}))
-    (made / "chat_template.jinja").unlink(missing_ok=True)
-    return made
+    (model_folder / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
+    about = json.loads((model_folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (model_folder / "tokenizer_config.json").write_text(json.dumps({**about, "chat_template": TOOL_TEMPLATE}))
+    (model_folder / "chat_template.jinja").unlink(missing_ok=True)
+    return model_folder
 
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with served(folder) as made:
-        yield made
+    with served(folder) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +81,10 @@ def test_options_have_the_names_and_meanings_that_they_have_in_python(server, mo
 
 
 def test_biases_and_counts_may_have_openais_names_or_those_of_python(server):
-    asked = {"model": "decoder", "prompt": "abc", "temperature": 0}
-    assert texts(server.ask("POST", TEXT, {**asked, "logit_bias": {"7": 100}, "max_tokens": 6})) == ["d" * 6]
+    request = {"model": "decoder", "prompt": "abc", "temperature": 0}
+    assert texts(server.ask("POST", TEXT, {**request, "logit_bias": {"7": 100}, "max_tokens": 6})) == ["d" * 6]
     for most, least in (("max_tokens", "min_tokens"), ("max_new_tokens", "min_new_tokens")):
-        ended = {**asked, "logit_bias": {"2": 100}, most: 6}
+        ended = {**request, "logit_bias": {"2": 100}, most: 6}
         counts = [
             server.ask("POST", TEXT, one).json["usage"]["completion_tokens"] for one in (ended, {**ended, least: 4})
         ]
@@ -92,13 +92,13 @@ def test_biases_and_counts_may_have_openais_names_or_those_of_python(server):
 
 
 def test_several_answers_have_seeds_one_after_the_other(server):
-    asked = {"model": "decoder", "prompt": "abc", "max_tokens": 6, "temperature": 3.0, "seed": 11}
-    several = server.ask("POST", TEXT, {**asked, "n": 3})
-    alone = [texts(server.ask("POST", TEXT, {**asked, "seed": seed}))[0] for seed in (11, 12, 13)]
+    request = {"model": "decoder", "prompt": "abc", "max_tokens": 6, "temperature": 3.0, "seed": 11}
+    several = server.ask("POST", TEXT, {**request, "n": 3})
+    alone = [texts(server.ask("POST", TEXT, {**request, "seed": seed}))[0] for seed in (11, 12, 13)]
     assert texts(several) == alone and len(set(alone)) == 3
     usage = several.json["usage"]
     assert usage["completion_tokens"] == 18 and usage["total_tokens"] == usage["prompt_tokens"] + 18
-    pieces = events(server.ask("POST", TEXT, {**asked, "n": 3, "stream": True}).data)
+    pieces = events(server.ask("POST", TEXT, {**request, "n": 3, "stream": True}).data)
     streamed = ["", "", ""]
     for event in pieces:
         (choice,) = event["choices"]
@@ -117,25 +117,27 @@ def test_log_probabilities_are_those_of_the_generator(server, model):
     assert [len(one["top_logprobs"]) for one in content] == [3] * 6
     assert all(one["top_logprobs"][0]["token"] == one["token"] for one in content)
     parts = events(server.ask("POST", CHAT, {**ASKED, "logprobs": True, "top_logprobs": 3, "stream": True}).data)
-    found = [one for event in parts for one in (event["choices"][0]["logprobs"] or {"content": []})["content"]]
-    assert [one["token"] for one in found] == [one["token"] for one in content]
+    streamed = [one for event in parts for one in (event["choices"][0]["logprobs"] or {"content": []})["content"]]
+    assert [one["token"] for one in streamed] == [one["token"] for one in content]
 
 
 def test_each_token_has_its_log_probability_and_its_bytes(server):
     """Also a part of a character, a token of a stop string, and in streams those after the last piece."""
-    asked = {**ASKED, "max_tokens": 9, "logprobs": True, "top_logprobs": 1, "regex": "東東ab", "stop": "ab"}
-    (choice,) = server.ask("POST", CHAT, asked).json["choices"]
+    request = {**ASKED, "max_tokens": 9, "logprobs": True, "top_logprobs": 1, "regex": "東東ab", "stop": "ab"}
+    (choice,) = server.ask("POST", CHAT, request).json["choices"]
     whole = choice["logprobs"]["content"]
     assert choice["message"]["content"] == "東東"
     assert bytes(byte for one in whole for byte in one["bytes"]) == "東東ab".encode()
     parts = [
-        event["choices"][0]["logprobs"] for event in events(server.ask("POST", CHAT, {**asked, "stream": True}).data)
+        event["choices"][0]["logprobs"] for event in events(server.ask("POST", CHAT, {**request, "stream": True}).data)
     ]
     assert [one for part in parts if part for one in part["content"]] == whole
-    asked = {"model": "decoder", "prompt": "a", "logprobs": 0, "regex": "東a東"}
-    (choice,) = server.ask("POST", TEXT, asked).json["choices"]
+    request = {"model": "decoder", "prompt": "a", "logprobs": 0, "regex": "東a東"}
+    (choice,) = server.ask("POST", TEXT, request).json["choices"]
     assert choice["logprobs"]["text_offset"] == [0, 0, 0, 1, 2, 2, 2]
-    parts = [event["choices"][0] for event in events(server.ask("POST", TEXT, {**asked, "n": 2, "stream": True}).data)]
+    parts = [
+        event["choices"][0] for event in events(server.ask("POST", TEXT, {**request, "n": 2, "stream": True}).data)
+    ]
     for index in range(2):
         streamed = [part["logprobs"] for part in parts if part["index"] == index and part["logprobs"]]
         assert [offset for one in streamed for offset in one["text_offset"]] == [0, 0, 0, 1, 2, 2, 2]
@@ -153,17 +155,17 @@ SCHEMA = {
 
 def test_an_answer_is_json_of_the_schema_or_is_cut_which_is_said(server):
     form = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": SCHEMA}}
-    asked = {**ASKED, "max_tokens": 40}
+    request = {**ASKED, "max_tokens": 40}
     for options in ({"response_format": form}, {"json_schema": SCHEMA}):
-        (choice,) = server.ask("POST", CHAT, {**asked, **options}).json["choices"]
+        (choice,) = server.ask("POST", CHAT, {**request, **options}).json["choices"]
         assert json.loads(choice["message"]["content"])["ab"] in ("c", "d") and choice["finish_reason"] == "stop"
-    (choice,) = server.ask("POST", CHAT, {**asked, "response_format": form, "max_tokens": 4}).json["choices"]
+    (choice,) = server.ask("POST", CHAT, {**request, "response_format": form, "max_tokens": 4}).json["choices"]
     assert choice["message"]["content"].startswith("{") and choice["finish_reason"] == "length"
-    (choice,) = server.ask("POST", CHAT, {**asked, "response_format": {"type": "json_object"}, "seed": 1}).json[
+    (choice,) = server.ask("POST", CHAT, {**request, "response_format": {"type": "json_object"}, "seed": 1}).json[
         "choices"
     ]
     assert choice["message"]["content"].startswith("{")
-    assert re.fullmatch("ab{3}", texts(server.ask("POST", CHAT, {**asked, "regex": "ab{3}"}))[0])
+    assert re.fullmatch("ab{3}", texts(server.ask("POST", CHAT, {**request, "regex": "ab{3}"}))[0])
     assert texts(server.ask("POST", TEXT, {"model": "decoder", "prompt": "a", "grammar": 'start: "abc"'})) == ["abc"]
 
 
@@ -183,12 +185,18 @@ TOOL = {
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "find"}}], ids=str)
 def test_a_forced_call_has_arguments_of_the_schema(server, choice):
-    asked = {**ASKED, "max_tokens": 50, "tools": [TOOL], "tool_choice": choice, "logit_bias": {"30": -100, "31": -100}}
-    (whole,) = server.ask("POST", CHAT, asked).json["choices"]
+    request = {
+        **ASKED,
+        "max_tokens": 50,
+        "tools": [TOOL],
+        "tool_choice": choice,
+        "logit_bias": {"30": -100, "31": -100},
+    }
+    (whole,) = server.ask("POST", CHAT, request).json["choices"]
     (call,) = whole["message"]["tool_calls"]
     assert (whole["finish_reason"], whole["message"]["content"], call["type"]) == ("tool_calls", None, "function")
     assert call["function"]["name"] == "find" and json.loads(call["function"]["arguments"])["a"] in ("b", "c")
-    *_, last = events(server.ask("POST", CHAT, {**asked, "stream": True}).data)
+    *_, last = events(server.ask("POST", CHAT, {**request, "stream": True}).data)
     (streamed,) = last["choices"][0]["delta"]["tool_calls"]
     assert (streamed["index"], streamed["function"]) == (0, call["function"])
 
@@ -202,8 +210,8 @@ def test_functions_may_have_definitions_of_the_same_name(server):
         parameters |= {"additionalProperties": False, "$defs": {"Kind": {"enum": [kind]}}}
         tools.append({"type": "function", "function": {"name": name, "parameters": parameters}})
     for several in (tools, tools[::-1]):
-        asked = {**ASKED, "max_tokens": 50, "tools": several, "tool_choice": "required"}
-        (choice,) = server.ask("POST", CHAT, asked).json["choices"]
+        request = {**ASKED, "max_tokens": 50, "tools": several, "tool_choice": "required"}
+        (choice,) = server.ask("POST", CHAT, request).json["choices"]
         (call,) = choice["message"]["tool_calls"]
         assert json.loads(call["function"]["arguments"]) == {"a": kinds[call["function"]["name"]]}
 
@@ -261,15 +269,15 @@ def test_calls_of_mistrals_models_are_read_though_what_separates_them_is_no_text
 
 
 def test_a_completion_continues_texts_and_ids(server, model):
-    asked = {"model": "decoder", "temperature": 0, "max_tokens": 6}
-    (a,), (b,) = (texts(server.ask("POST", TEXT, {**asked, "prompt": prompt})) for prompt in ("abc", "de"))
+    request = {"model": "decoder", "temperature": 0, "max_tokens": 6}
+    (a,), (b,) = (texts(server.ask("POST", TEXT, {**request, "prompt": prompt})) for prompt in ("abc", "de"))
     assert a == expected(model, model.tokenizer.encode("abc"))
-    assert texts(server.ask("POST", TEXT, {**asked, "prompt": ["abc", "de"]})) == [a, b]
-    assert texts(server.ask("POST", TEXT, {**asked, "prompt": model.tokenizer.encode("abc")})) == [a]
-    assert texts(server.ask("POST", TEXT, {**asked, "prompt": [model.tokenizer.encode("de")]})) == [b]
-    usage = server.ask("POST", TEXT, {**asked, "prompt": ["abc", "de"], "n": 2}).json["usage"]
+    assert texts(server.ask("POST", TEXT, {**request, "prompt": ["abc", "de"]})) == [a, b]
+    assert texts(server.ask("POST", TEXT, {**request, "prompt": model.tokenizer.encode("abc")})) == [a]
+    assert texts(server.ask("POST", TEXT, {**request, "prompt": [model.tokenizer.encode("de")]})) == [b]
+    usage = server.ask("POST", TEXT, {**request, "prompt": ["abc", "de"], "n": 2}).json["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (5, 24)
-    reply = server.ask("POST", TEXT, {**asked, "prompt": "abc", "logprobs": 2, "stream": True})
+    reply = server.ask("POST", TEXT, {**request, "prompt": "abc", "logprobs": 2, "stream": True})
     parts = [event["choices"][0] for event in events(reply.data)]
     assert "".join(part["text"] for part in parts) == a and parts[-1]["finish_reason"] == "length"
     assert [len(part["logprobs"]["top_logprobs"]) for part in parts[:-1]] == [1] * 6
@@ -328,9 +336,9 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
     ids=str,
 )
 def test_what_cannot_be_asked_says_why(server, path, change, message):
-    asked = ASKED if path == CHAT else {"model": "decoder", "prompt": "a", "max_tokens": 6}
-    reply = server.ask("POST", path, {**asked, **change})
-    assert (reply.status, message in said(reply)) == (400, True), said(reply)
+    request = ASKED if path == CHAT else {"model": "decoder", "prompt": "a", "max_tokens": 6}
+    reply = server.ask("POST", path, {**request, **change})
+    assert (reply.status, message in reply.message) == (400, True), reply.message
 
 
 VALUES = [
@@ -345,6 +353,11 @@ def test_no_value_of_any_field_is_an_error_of_the_server(server, seed):
     draw = random.Random(seed)
     for _ in range(60):
         fields = draw.sample([*FIELDS, "prompt", "logprobs", "echo"], draw.choice([1, 2, 3]))
-        asked = {"model": "decoder", "prompt": "abc", "max_tokens": 2, **{name: draw.choice(VALUES) for name in fields}}
-        reply = server.ask("POST", TEXT, asked)
-        assert reply.status in (200, 400), asked
+        request = {
+            "model": "decoder",
+            "prompt": "abc",
+            "max_tokens": 2,
+            **{name: draw.choice(VALUES) for name in fields},
+        }
+        reply = server.ask("POST", TEXT, request)
+        assert reply.status in (200, 400), request

@@ -36,10 +36,10 @@ def rows(*numbers: int, size: int = 1) -> list[Ready]:
     return [Ready(size, number) for number in numbers]
 
 
-async def started(batcher: Batcher, *asked: list[Ready]) -> list[asyncio.Task[Any]]:
+async def started(batcher: Batcher, *requests: list[Ready]) -> list[asyncio.Task[Any]]:
     """A task for each request, one after the other; all of them wait."""
     tasks = []
-    for one in asked:
+    for one in requests:
         tasks.append(asyncio.create_task(batcher.results(one)))
         await asyncio.sleep(0)  # it has begun to wait
         await asyncio.sleep(0)  # and the model to compute

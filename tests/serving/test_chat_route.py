@@ -29,21 +29,17 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with served(folder) as made:
-        yield made
+    with served(folder) as running:
+        yield running
 
 
 def answer(folder, **options) -> lucid.generation.chat.Answer:
     """What the language model says."""
     model = lucid.generation.chat.load_language_model(folder)
-    made = model.answer(model.tokenizer.encode_chat(MESSAGES), **options)
-    for _ in made:
+    result = model.answer(model.tokenizer.encode_chat(MESSAGES), **options)
+    for _ in result:
         pass
-    return made
-
-
-def said(reply) -> str:
-    return reply.json["error"]["message"]
+    return result
 
 
 def events(data: bytes) -> list[dict]:
@@ -68,18 +64,18 @@ def test_a_whole_answer_is_that_of_the_language_model(server, folder):
 def test_a_stream_has_the_same_text_in_pieces(server, folder):
     reply = server.ask("POST", CHAT, {**ASKED, "stream": True, "stream_options": {"include_usage": True}})
     assert reply.headers["content-type"].startswith("text/event-stream")
-    *found, usage = events(reply.data)
-    pieces = [event["choices"][0]["delta"].get("content", "") for event in found]
+    *chunks, usage = events(reply.data)
+    pieces = [event["choices"][0]["delta"].get("content", "") for event in chunks]
     assert "".join(pieces) == answer(folder, max_new_tokens=6).text
-    assert found[-1]["choices"][0]["finish_reason"] in ("length", "stop")
+    assert chunks[-1]["choices"][0]["finish_reason"] in ("length", "stop")
     assert (usage["choices"], usage["usage"]["completion_tokens"] > 0) == ([], True)
 
 
 def test_sampling_is_asked_for_as_clients_do(server, folder):
-    asked = {**ASKED, "temperature": 0.7, "top_p": 0.9, "seed": 3}
-    found = [server.ask("POST", CHAT, asked).json["choices"][0]["message"]["content"] for _ in range(2)]
+    request = {**ASKED, "temperature": 0.7, "top_p": 0.9, "seed": 3}
+    answers = [server.ask("POST", CHAT, request).json["choices"][0]["message"]["content"] for _ in range(2)]
     options = {"do_sample": True, "temperature": 0.7, "top_p": 0.9, "seed": 3}
-    assert found == [answer(folder, max_new_tokens=6, **options).text] * 2
+    assert answers == [answer(folder, max_new_tokens=6, **options).text] * 2
 
 
 def test_a_stop_string_ends_the_answer(server, folder):
@@ -116,14 +112,14 @@ def test_a_stop_string_ends_the_answer(server, folder):
 )
 def test_what_is_not_served_says_so(server, change, message):
     reply = server.ask("POST", CHAT, {**ASKED, **change})
-    assert (reply.status, message in said(reply)) == (400, True), said(reply)
+    assert (reply.status, message in reply.message) == (400, True), reply.message
 
 
 def test_texts_in_parts_are_joined(server):
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "bc"}]
     whole = server.ask("POST", CHAT, ASKED).json["choices"]
-    asked = {**ASKED, "messages": [{"role": "user", "content": parts}]}
-    assert server.ask("POST", CHAT, asked).json["choices"] == whole
+    request = {**ASKED, "messages": [{"role": "user", "content": parts}]}
+    assert server.ask("POST", CHAT, request).json["choices"] == whole
 
 
 def test_a_decoder_has_no_embeddings(server):
@@ -151,10 +147,10 @@ class Steps:
         until(lambda: self.engine.active == active)
 
 
-def streamed(server, asked: dict) -> http.client.HTTPConnection:
+def streamed(server, request: dict) -> http.client.HTTPConnection:
     """A connection on which an answer has begun."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
-    connection.request("POST", CHAT, json.dumps({**asked, "stream": True}), {"Content-Type": "application/json"})
+    connection.request("POST", CHAT, json.dumps({**request, "stream": True}), {"Content-Type": "application/json"})
     connection.getresponse().read(10)
     return connection
 
@@ -179,9 +175,9 @@ def test_a_stream_whose_reader_has_gone_before_it_begins_leaves_its_slot(folder)
     headers = [(b"host", b"a"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": CHAT, "headers": headers, "query_string": b""}
 
-    async def first(asked: dict) -> int:
+    async def first(request: dict) -> int:
         """The status; the client is gone as soon as the request is read."""
-        body = json.dumps(asked).encode()
+        body = json.dumps(request).encode()
         incoming, statuses = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}], []
 
         async def receive() -> dict:
@@ -257,12 +253,12 @@ def test_an_answer_without_text_ends_at_its_next_token(folder, end, monkeypatch)
 @pytest.mark.parametrize("cache", ["growing", "fixed"])
 def test_several_answers_are_written_at_once(tmp_path, cache):
     folder = decoder(tmp_path, cache=cache)
-    asked = [{**ASKED, "messages": [{"role": "user", "content": text}]} for text in ("abc", "ddef", "b", "ghi")]
+    requests = [{**ASKED, "messages": [{"role": "user", "content": text}]} for text in ("abc", "ddef", "b", "ghi")]
     with served(folder, slots=2) as server, ThreadPoolExecutor(4) as clients:
-        expected = [server.ask("POST", CHAT, one).json["choices"] for one in asked]
+        expected = [server.ask("POST", CHAT, one).json["choices"] for one in requests]
         steps = Steps(server)
-        replies = [clients.submit(server.ask, "POST", CHAT, one) for one in asked]
-        until(lambda: steps.engine.active + steps.engine.waiting == len(asked))
+        replies = [clients.submit(server.ask, "POST", CHAT, one) for one in requests]
+        until(lambda: steps.engine.active + steps.engine.waiting == len(requests))
         steps.go.set()
         assert [reply.result().json["choices"] for reply in replies] == expected
         assert max(steps.together) == 2
@@ -275,21 +271,21 @@ def test_more_answers_than_may_wait_are_refused_with_when_to_come_back(folder):
         steps.until(active=1)
         reply = server.ask("POST", CHAT, ASKED)
         assert (reply.status, reply.headers["retry-after"]) == (429, "1")
-        assert "this server writes and queues as many answers as it takes; try again later" in said(reply)
+        assert "this server writes and queues as many answers as it takes; try again later" in reply.message
         connection.close()
         steps.until(active=0)
         steps.go.set()
         assert server.ask("POST", CHAT, ASKED).status == 200
         reply = server.ask("POST", CHAT, {**ASKED, "n": 2})  # there is never room for two
-        assert (reply.status, "asks for 2 answers, at most 1 are written" in said(reply)) == (400, True)
+        assert (reply.status, "asks for 2 answers, at most 1 are written" in reply.message) == (400, True)
 
 
 def test_the_next_turn_of_a_conversation_reads_only_what_is_new(folder):
     with served(folder) as server:
         first = server.ask("POST", CHAT, ASKED).json
         assert first["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
-        told = [*MESSAGES, first["choices"][0]["message"], {"role": "user", "content": "de"}]
-        usage = server.ask("POST", CHAT, {**ASKED, "messages": told}).json["usage"]
+        messages = [*MESSAGES, first["choices"][0]["message"], {"role": "user", "content": "de"}]
+        usage = server.ask("POST", CHAT, {**ASKED, "messages": messages}).json["usage"]
         assert usage["prompt_tokens_details"]["cached_tokens"] >= first["usage"]["prompt_tokens"]
 
 
@@ -328,13 +324,13 @@ def test_logits_that_give_no_token_are_the_fault_of_the_model(folder, monkeypatc
     with served(folder) as server:
         monkeypatch.setattr("lucid.generation.choice.Chooser.choose", broken)
         reply = server.ask("POST", CHAT, ASKED)
-        assert (reply.status, said(reply)) == (500, "generate: the model gave NaN")
+        assert (reply.status, reply.message) == (500, "generate: the model gave NaN")
 
 
 def test_an_answer_ends_when_its_time_is_over(folder):
     limits = lucid.serving.Limits(seconds=1e-9)
     with served(folder, limits=limits) as server:
         reply = server.ask("POST", CHAT, ASKED)
-        assert (reply.status, "too long" in said(reply)) == (503, True)
+        assert (reply.status, "too long" in reply.message) == (503, True)
         reply = server.ask("POST", CHAT, {**ASKED, "stream": True})
         assert "too long" in reply.data.decode().split("\n\n")[1]

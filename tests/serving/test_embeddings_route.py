@@ -29,18 +29,13 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with served(folder, name="tiny") as made:
-        yield made
+    with served(folder, name="tiny") as running:
+        yield running
 
 
 def embedding(folder, text: str) -> np.ndarray:
     """What a predictor says about a text."""
     return lucid.batch.Predictor(folder)({"text": [text]})["embedding"][0]
-
-
-def said(reply) -> str:
-    message = reply.json["error"]
-    return message if isinstance(message, str) else message["message"]
 
 
 # Embeddings -----------------------------------------------------------------------------------------------------------
@@ -58,8 +53,8 @@ def test_fewer_dimensions_are_the_first_ones_with_length_1(server, folder):
     (one,) = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": "a cat", "dimensions": 5}).json["data"]
     first = embedding(folder, "a cat")[:5]
     np.testing.assert_allclose(one["embedding"], first / np.linalg.norm(first), atol=1e-6)
-    asked = {"model": "tiny", "input": "a cat", "dimensions": 5, "encoding_format": "base64"}
-    (coded,) = server.ask("POST", EMBEDDINGS, asked).json["data"]
+    request = {"model": "tiny", "input": "a cat", "dimensions": 5, "encoding_format": "base64"}
+    (coded,) = server.ask("POST", EMBEDDINGS, request).json["data"]
     np.testing.assert_allclose(np.frombuffer(base64.b64decode(coded["embedding"]), "<f4"), one["embedding"], atol=1e-7)
 
 
@@ -68,14 +63,14 @@ def test_vectors_come_in_the_order_of_their_texts_also_in_base64(server, folder)
     reply = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": texts, "encoding_format": "base64"})
     for place, one in enumerate(reply.json["data"]):
         assert one["index"] == place
-        found = np.frombuffer(base64.b64decode(one["embedding"]), "<f4")
-        np.testing.assert_allclose(found, embedding(folder, texts[place]), atol=1e-6)
+        vector = np.frombuffer(base64.b64decode(one["embedding"]), "<f4")
+        np.testing.assert_allclose(vector, embedding(folder, texts[place]), atol=1e-6)
 
 
 def test_the_prompt_of_the_checkpoint_is_before_each_text(folder, tmp_path):
     prompted = shutil.copytree(folder, tmp_path / "tiny")
-    told = {"prompts": {"query": "look for "}, "default_prompt_name": "query"}
-    (prompted / "config_sentence_transformers.json").write_text(json.dumps(told))
+    prompts = {"prompts": {"query": "look for "}, "default_prompt_name": "query"}
+    (prompted / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     for prompt, text in ((None, "look for a cat"), ("query", "look for a cat"), ("", "a cat")):
         with served(prompted, prompt=prompt) as server:
             reply = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": "a cat"})
@@ -93,8 +88,8 @@ def test_many_clients_at_once_each_get_their_own_answer(server, folder):
         return server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": text}).json["data"][0]["embedding"]
 
     with ThreadPoolExecutor(12) as clients:
-        for text, found in zip(texts, clients.map(ask, texts), strict=True):
-            np.testing.assert_allclose(found, expected[text], atol=1e-6)
+        for text, vector in zip(texts, clients.map(ask, texts), strict=True):
+            np.testing.assert_allclose(vector, expected[text], atol=1e-6)
     assert 0 < server.figure("lucid_batch_rows_count") - before <= len(texts)
 
 
@@ -119,15 +114,15 @@ def test_many_clients_at_once_each_get_their_own_answer(server, folder):
 )
 def test_what_is_no_request_says_what_is_wrong(server, body, status, message):
     reply = server.ask("POST", EMBEDDINGS, body)
-    assert (reply.status, message in said(reply)) == (status, True), said(reply)
+    assert (reply.status, message in reply.message) == (status, True), reply.message
 
 
 def test_other_content_other_paths_and_other_methods_are_refused(server):
     reply = server.ask("POST", EMBEDDINGS, b"{}", Content_Type="text/plain")
-    assert (reply.status, said(reply)) == (415, "the content type is text/plain, expected application/json")
+    assert (reply.status, reply.message) == (415, "the content type is text/plain, expected application/json")
     reply = server.ask("GET", "/v1/chat/completions")
     assert reply.status == 404
-    assert "'tiny' is for sentence-similarity, and there are /v1/models, /v1/models/tiny, " in said(reply)
+    assert "'tiny' is for sentence-similarity, and there are /v1/models, /v1/models/tiny, " in reply.message
     assert server.ask("GET", EMBEDDINGS).status == 405
 
 
@@ -163,9 +158,9 @@ def test_limits_are_finite_and_above_0(limits):
 def test_bodies_and_tokens_beyond_the_limit_are_refused(folder):
     with limited(folder, body=200, tokens=10) as server:
         reply = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": "a" * 300})
-        assert (reply.status, "at most 200 are read" in said(reply)) == (413, True)
+        assert (reply.status, "at most 200 are read" in reply.message) == (413, True)
         reply = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": ["abcd", "efgh", "ijkl"]})
-        assert (reply.status, said(reply)) == (
+        assert (reply.status, reply.message) == (
             400,
             "input: the request takes 12 tokens or more, at most 10 are served; send less at a time",
         )
@@ -200,14 +195,14 @@ class Held:
 def test_requests_beyond_the_limit_are_refused_at_once_and_health_is_not(folder):
     with limited(folder, requests=2) as server, ThreadPoolExecutor(2) as clients:
         held = Held(server)
-        asked = [clients.submit(server.ask, "POST", EMBEDDINGS, {"model": "tiny", "input": "a"}) for _ in range(2)]
+        futures = [clients.submit(server.ask, "POST", EMBEDDINGS, {"model": "tiny", "input": "a"}) for _ in range(2)]
         until(lambda: server.figure("lucid_open_requests") == 3)  # with the one for the figures
         reply = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": "a"})
         assert (reply.status, reply.headers["retry-after"]) == (503, "1")
-        assert said(reply) == "2 requests are being served, and no more are taken; try again later"
+        assert reply.message == "2 requests are being served, and no more are taken; try again later"
         assert server.ask("GET", "/health").status == 200
         held.go.set()
-        assert [one.result().status for one in asked] == [200, 200]
+        assert [one.result().status for one in futures] == [200, 200]
         assert server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": "a"}).status == 200
 
 
@@ -216,7 +211,7 @@ def test_a_request_that_takes_too_long_is_ended(folder):
         held = Held(server)
         reply = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": "a"})
         held.go.set()
-        assert (reply.status, "longer than 0.05 s" in said(reply)) == (503, True)
+        assert (reply.status, "longer than 0.05 s" in reply.message) == (503, True)
 
 
 def test_what_a_client_that_has_gone_asked_for_is_not_computed(folder):
@@ -239,9 +234,9 @@ def test_what_a_client_that_has_gone_asked_for_is_not_computed(folder):
 
 def test_with_a_key_only_those_who_have_it_are_served(folder):
     with served(folder, key="secret") as server:
-        for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret"}):
-            reply = server.ask("GET", "/v1/models", **given)
-            assert (reply.status, "the key is missing or wrong" in said(reply)) == (401, True)
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "secret"}):
+            reply = server.ask("GET", "/v1/models", **headers)
+            assert (reply.status, "the key is missing or wrong" in reply.message) == (401, True)
         assert server.ask("GET", "/metrics").status == 401
         assert server.ask("GET", "/v1/models", Authorization="Bearer secret").status == 200
         assert server.ask("GET", "/health").status == 200
@@ -252,9 +247,9 @@ def test_hosts_that_are_not_named_are_refused(folder):
         assert server.ask("GET", "/health", Host="localhost:80").status == 200
         for host in ("pages.example", "localhost.pages.example", "localhost:80.pages.example", ""):
             reply = server.ask("GET", "/health", Host=host)
-            wanted = f'Host is "{host}", served: localhost; a server that is started with --host serves other names'
-            assert (reply.status, said(reply)) == (400, wanted)
-            assert server.ask("GET", "/v2/health/live", Host=host).json == {"error": wanted}
+            message = f'Host is "{host}", served: localhost; a server that is started with --host serves other names'
+            assert (reply.status, reply.message) == (400, message)
+            assert server.ask("GET", "/v2/health/live", Host=host).json == {"error": message}
     with served(folder, hosts=["[::1]", "*.Example"]) as server:
         for host, status in (("[::1]:80", 200), ("::1", 400), ("pages.example", 200), ("example", 400)):
             assert server.ask("GET", "/health", Host=host).status == status
@@ -278,10 +273,10 @@ def infer(server, *inputs, **more):
 def ids(rows) -> list[dict]:
     array = np.array(rows, np.int64)
     shape = list(array.shape)
-    given = {"input_ids": array, "attention_mask": np.ones_like(array), "token_type_ids": np.zeros_like(array)}
+    arrays = {"input_ids": array, "attention_mask": np.ones_like(array), "token_type_ids": np.zeros_like(array)}
     return [
         {"name": name, "datatype": "INT64", "shape": shape, "data": value.ravel().tolist()}
-        for name, value in given.items()
+        for name, value in arrays.items()
     ]
 
 
@@ -289,19 +284,19 @@ def test_the_protocol_describes_server_and_model(server):
     assert server.ask("GET", "/v2").json["name"] == "lucid"
     for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/tiny/ready", "/v2/models/tiny/versions/1/ready"):
         assert server.ask("GET", path).status == 200
-    told = server.ask("GET", "/v2/models/tiny").json
-    assert told["inputs"][0] == {"name": "input_ids", "datatype": "INT64", "shape": [-1, -1]}
-    assert told["outputs"][0]["datatype"] == "FP32"
+    metadata = server.ask("GET", "/v2/models/tiny").json
+    assert metadata["inputs"][0] == {"name": "input_ids", "datatype": "INT64", "shape": [-1, -1]}
+    assert metadata["outputs"][0]["datatype"] == "FP32"
     for path in ("/v2/models/other", "/v2/models/tiny/versions/7"):
         reply = server.ask("GET", path)
         assert (reply.status, "there is no" in reply.json["error"]) == (404, True)
 
 
 def test_tensors_are_computed_as_the_file_computes_them(server, folder):
-    given = ids([[5, 6, 7], [8, 9, 10]])
-    reply = infer(server, *given, id="mine", outputs=[{"name": "sentence_embedding"}])
+    inputs = ids([[5, 6, 7], [8, 9, 10]])
+    reply = infer(server, *inputs, id="mine", outputs=[{"name": "sentence_embedding"}])
     session = lucid.runtime.Session(folder / "model.onnx")
-    expected = session.run({one["name"]: np.array(one["data"]).reshape(one["shape"]) for one in given})
+    expected = session.run({one["name"]: np.array(one["data"]).reshape(one["shape"]) for one in inputs})
     (output,) = reply.json["outputs"]
     assert (reply.json["id"], reply.json["model_name"], output["datatype"]) == ("mine", "tiny", "FP32")
     np.testing.assert_allclose(np.reshape(output["data"], output["shape"]), expected["sentence_embedding"], atol=1e-6)
@@ -316,13 +311,13 @@ def test_texts_are_computed_by_the_task(server, folder):
 
 def test_tensors_may_be_bytes_behind_the_json(server, folder):
     texts = b"".join(len(text).to_bytes(4, "little") + text for text in (b"a cat", b"b"))
-    given = {"name": "text", "datatype": "BYTES", "shape": [2, 1], "parameters": {"binary_data_size": len(texts)}}
-    head = json.dumps({"inputs": [given], "parameters": {"binary_data_output": True}}).encode()
+    text_input = {"name": "text", "datatype": "BYTES", "shape": [2, 1], "parameters": {"binary_data_size": len(texts)}}
+    head = json.dumps({"inputs": [text_input], "parameters": {"binary_data_output": True}}).encode()
     reply = server.ask("POST", INFER, head + texts, Inference_Header_Content_Length=str(len(head)))
     length = int(reply.headers["inference-header-content-length"])
     (output,) = json.loads(reply.data[:length])["outputs"]
-    found = np.frombuffer(reply.data[length:], "<f4").reshape(output["shape"])
-    np.testing.assert_allclose(found, np.stack([embedding(folder, text) for text in ("a cat", "b")]), atol=1e-6)
+    vectors = np.frombuffer(reply.data[length:], "<f4").reshape(output["shape"])
+    np.testing.assert_allclose(vectors, np.stack([embedding(folder, text) for text in ("a cat", "b")]), atol=1e-6)
 
 
 TEXT = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}

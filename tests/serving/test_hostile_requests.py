@@ -35,19 +35,14 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with served(folder, name="tiny") as made:
-        yield made
+    with served(folder, name="tiny") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def talking(tmp_path_factory):
-    with served(decoder(tmp_path_factory.mktemp("talking")), name="tiny") as made:
-        yield made
-
-
-def said(reply) -> str:
-    message = reply.json["error"]
-    return message if isinstance(message, str) else message["message"]
+    with served(decoder(tmp_path_factory.mktemp("talking")), name="tiny") as running:
+        yield running
 
 
 # Texts and numbers as JSON --------------------------------------------------------------------------------------------
@@ -60,12 +55,12 @@ def tensor(kind: str, data: list, **more) -> dict:
 @pytest.mark.parametrize("kind", ["BYTES", "INT64", "FP32", "BOOL"])
 def test_many_short_texts_and_a_long_one_take_no_more_than_their_bytes(server, kind):
     reply = server.ask("POST", INFER, {"inputs": [tensor(kind, [""] * 500_000 + ["x" * 1_900_000])]})
-    wanted = "text[0]: the text is empty" if kind == "BYTES" else f"input text has data that are not {kind}"
-    assert (reply.status, said(reply)) == (400, wanted)
+    message = "text[0]: the text is empty" if kind == "BYTES" else f"input text has data that are not {kind}"
+    assert (reply.status, reply.message) == (400, message)
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "found"),
+    ("kind", "data", "expected"),
     [
         ("INT64", [1, True], [1, 1]),
         ("INT64", [[1, 2], [3, -4]], [1, 2, 3, -4]),
@@ -76,11 +71,11 @@ def test_many_short_texts_and_a_long_one_take_no_more_than_their_bytes(server, k
         ("INT8", [], []),
     ],
 )
-def test_numbers_of_json_are_those_of_the_type(kind, data, found):
+def test_numbers_of_json_are_those_of_the_type(kind, data, expected):
     tensors = pytest.importorskip("lucid.serving.tensors")
     shape = list(np.shape(data))
     array, size = tensors.read({**tensor(kind, data), "shape": shape}, b"", "inputs[0]")
-    assert (array.ravel().tolist(), array.dtype.name, size) == (found, kind.lower().replace("fp", "float"), 0)
+    assert (array.ravel().tolist(), array.dtype.name, size) == (expected, kind.lower().replace("fp", "float"), 0)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +89,7 @@ def test_numbers_of_json_are_those_of_the_type(kind, data, found):
 )  # fmt: skip
 def test_data_of_another_type_are_refused(server, kind, data):
     reply = server.ask("POST", INFER, {"inputs": [tensor(kind, data)]})
-    assert (reply.status, said(reply)) == (400, f"input text has data that are not {kind}")
+    assert (reply.status, reply.message) == (400, f"input text has data that are not {kind}")
 
 
 @pytest.mark.parametrize(("kind", "name"), [("FP16", "float16"), ("FP64", "float64"), ("BF16", "bfloat16")])
@@ -113,30 +108,33 @@ def test_numbers_that_json_lacks_are_texts_in_both_directions(kind, name):
 def test_answers_have_no_bare_nan(folder):
     with served(folder, name="tiny") as server:
         server.app.state.model.session.run = lambda inputs: {"y": np.float32([float("nan")])}
-        given = [{"name": "x", "datatype": "INT64", "shape": [1], "data": [1]}]
-        text = server.ask("POST", INFER, {"inputs": given}).data.decode()
+        inputs = [{"name": "x", "datatype": "INT64", "shape": [1], "data": [1]}]
+        text = server.ask("POST", INFER, {"inputs": inputs}).data.decode()
     assert json.loads(text, parse_constant=pytest.fail)["outputs"][0]["data"] == ["NaN"]
 
 
 @pytest.mark.parametrize("size", [10**30, 1 << 63])
 def test_sizes_beyond_those_of_arrays_are_refused(server, size):
     reply = server.ask("POST", INFER, {"inputs": [tensor("INT64", [], shape=[0, size])]})
-    assert (reply.status, said(reply)[:21]) == (400, "inputs[0].shape[1] is")
+    assert (reply.status, reply.message[:21]) == (400, "inputs[0].shape[1] is")
     many = [10**4000, 10**4000]  # whose product has more digits than Python writes
     assert server.ask("POST", INFER, {"inputs": [tensor("INT64", [], shape=many)]}).status == 400
 
 
 def test_an_input_that_comes_twice_is_refused(server):
     reply = server.ask("POST", INFER, {"inputs": [tensor("BYTES", ["a"]), tensor("BYTES", ["b"])]})
-    assert (reply.status, said(reply)) == (400, 'inputs[1].name is "text", which an earlier input has; send it once')
+    assert (reply.status, reply.message) == (400, 'inputs[1].name is "text", which an earlier input has; send it once')
 
 
 def test_sizes_of_nothing_count_as_tokens(server):
     """No element, and yet a model would make as many vectors as there are rows."""
     names = ("input_ids", "attention_mask", "token_type_ids")
-    given = [{"name": name, "datatype": "INT64", "shape": [10**9, 0], "data": []} for name in names]
-    reply = server.ask("POST", INFER, {"inputs": given})
-    assert (reply.status, said(reply).startswith("inputs: the request takes 1000000000 tokens or more")) == (400, True)
+    inputs = [{"name": name, "datatype": "INT64", "shape": [10**9, 0], "data": []} for name in names]
+    reply = server.ask("POST", INFER, {"inputs": inputs})
+    assert (reply.status, reply.message.startswith("inputs: the request takes 1000000000 tokens or more")) == (
+        400,
+        True,
+    )
 
 
 def test_tokens_are_counted_while_rows_are_read(server):
@@ -148,7 +146,7 @@ def test_tokens_are_counted_while_rows_are_read(server):
         reply = server.ask("POST", INFER, {"inputs": [tensor("BYTES", ["abcdefgh"] * 50_000)]})
     finally:
         rows.ready = ready
-    assert (reply.status, "at most 32768 are served" in said(reply)) == (400, True)
+    assert (reply.status, "at most 32768 are served" in reply.message) == (400, True)
     assert len(seen) <= 32768 // 8 + 1
 
 
@@ -169,19 +167,19 @@ def test_a_text_of_too_many_characters_is_refused_before_tokens_are_made_of_it(s
     finally:
         rows.ready = ready
     assert (reply.status, len(read)) == (400, 1)
-    wanted = "[1]: the text has 2000000 characters, at most 1048576 are read: 32 for each of the 32768 tokens that are"
-    assert wanted in said(reply)
+    message = "[1]: the text has 2000000 characters, at most 1048576 are read: 32 for each of the 32768 tokens that are"
+    assert message in reply.message
 
 
 def test_a_conversation_of_too_many_characters_is_refused_before_tokens_are_made_of_it(talking):
     positions = talking.app.state.model.language.max_positions
     messages = [{"role": "user", "content": "a" * 16 * positions}] * 2
-    for more, wanted in (
+    for more, message in (
         ([], "messages: 2053 tokens are"),
         ([{"role": "user", "content": "a"}], "messages: the text has "),
     ):
         reply = talking.ask("POST", CHAT, {"model": "tiny", "messages": messages + more})
-        assert (reply.status, said(reply).startswith(wanted)) == (400, True), said(reply)
+        assert (reply.status, reply.message.startswith(message)) == (400, True), reply.message
 
 
 # Lists within lists ---------------------------------------------------------------------------------------------------
@@ -193,17 +191,17 @@ def test_lists_too_deep_to_be_walked_through_are_refused(server, talking, depth)
     deep = "[" * depth + "]" * depth
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": f'{{"a": {deep}}}'}}
     body = json.dumps({"model": "tiny", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1})
-    for asked, path, text in (
+    for target, path, text in (
         (server, EMBEDDINGS, f'{{"model": "tiny", "input": {deep}}}'),
         (server, INFER, f'{{"inputs": {deep}}}'),
         (talking, CHAT, body.replace('"a"', deep)),
         (talking, CHAT, body.replace('"max_tokens"', f'"temperature": {deep}, "max_tokens"')),
     ):
-        reply = asked.ask("POST", path, text.encode())
-        assert (reply.status, "nested too deeply" in said(reply)) == (400, True), said(reply)
+        reply = target.ask("POST", path, text.encode())
+        assert (reply.status, "nested too deeply" in reply.message) == (400, True), reply.message
     history = [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]}]
     reply = talking.ask("POST", CHAT, {"model": "tiny", "messages": history})
-    assert (reply.status, said(reply)[:32]) == (400, "messages[1].tool_calls.arguments")
+    assert (reply.status, reply.message[:32]) == (400, "messages[1].tool_calls.arguments")
 
 
 # Text that is none ----------------------------------------------------------------------------------------------------
@@ -234,16 +232,16 @@ def test_half_of_a_surrogate_pair_is_answered(server, path, body, status):
 
 
 def test_half_of_a_surrogate_pair_in_a_conversation_is_answered(talking):
-    asked = {"model": "tiny", "messages": [{"role": "user", "content": "abc"}], "max_tokens": 2}
+    request = {"model": "tiny", "messages": [{"role": "user", "content": "abc"}], "max_tokens": 2}
     for change in (
         {"messages": [{"role": "user", "content": HALF}]},
         {"messages": [{"role": HALF, "content": "a"}]},
         {HALF: 1},
         {"response_format": {"type": HALF}},
     ):
-        reply = talking.ask("POST", CHAT, {**asked, **change})
-        assert (reply.status, bool(said(reply))) == (400, True)
-    assert talking.ask("POST", CHAT, {**asked, "stop": [HALF], "user": HALF}).status == 200
+        reply = talking.ask("POST", CHAT, {**request, **change})
+        assert (reply.status, bool(reply.message)) == (400, True)
+    assert talking.ask("POST", CHAT, {**request, "stop": [HALF], "user": HALF}).status == 200
 
 
 def test_a_model_named_by_bytes_that_are_no_text_is_served(folder):
@@ -257,16 +255,16 @@ def test_a_model_named_by_bytes_that_are_no_text_is_served(folder):
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    made = exported(tmp_path_factory.mktemp("images"), "vit/classifier")
-    (made / "preprocessor_config.json").write_text(json.dumps({"size": {"height": 12, "width": 12}}))
-    with served(made, name="tiny") as server:
+    model = exported(tmp_path_factory.mktemp("images"), "vit/classifier")
+    (model / "preprocessor_config.json").write_text(json.dumps({"size": {"height": 12, "width": 12}}))
+    with served(model, name="tiny") as server:
         yield server
 
 
 def classified(server: Server, name: str, *files: bytes):
     data = b"".join(len(file).to_bytes(4, "little") + file for file in files)
-    given = {"name": name, "datatype": "BYTES", "shape": [len(files)], "parameters": {"binary_data_size": len(data)}}
-    head = json.dumps({"inputs": [given]}).encode()
+    header = {"name": name, "datatype": "BYTES", "shape": [len(files)], "parameters": {"binary_data_size": len(data)}}
+    head = json.dumps({"inputs": [header]}).encode()
     return server.ask("POST", INFER, head + data, Inference_Header_Content_Length=str(len(head)))
 
 
@@ -292,13 +290,13 @@ def test_images_come_as_the_bytes_of_their_files(images, tmp_path):
 )
 def test_a_data_url_that_is_no_image_says_why(images, text, message):
     reply = images.ask("POST", INFER, {"inputs": [{**tensor("BYTES", [text]), "name": "image"}]})
-    assert (reply.status, said(reply).startswith(message)) == (400, True), said(reply)
+    assert (reply.status, reply.message.startswith(message)) == (400, True), reply.message
 
 
 @pytest.mark.parametrize(("kind", "number"), [("FP32", 1.5), ("INT64", 3), ("BOOL", True)])
 def test_numbers_are_no_images(images, kind, number):
     reply = images.ask("POST", INFER, {"inputs": [{**tensor(kind, [number]), "name": "image"}]})
-    assert (reply.status, said(reply).startswith(f'input image is "{number}", expected image files')) == (400, True)
+    assert (reply.status, reply.message.startswith(f'input image is "{number}", expected image files')) == (400, True)
 
 
 def test_no_request_names_a_file_of_the_server(images, tmp_path):
@@ -307,14 +305,14 @@ def test_no_request_names_a_file_of_the_server(images, tmp_path):
     for name in ("image", "text"):
         reply = images.ask("POST", INFER, {"inputs": [{**tensor("BYTES", [place]), "name": name}]})
         assert reply.status == 400, reply.data
-    assert said(reply).endswith("the model takes pixel_values, or for its task image, of BYTES")
+    assert reply.message.endswith("the model takes pixel_values, or for its task image, of BYTES")
     reply = classified(images, "image", place.encode())
-    assert (reply.status, "image[0]: it is not an image in a supported format" in said(reply)) == (400, True)
+    assert (reply.status, "image[0]: it is not an image in a supported format" in reply.message) == (400, True)
 
 
 def test_an_image_that_is_a_program_is_not_run(images):
     reply = classified(images, "image", EPS)
-    assert (reply.status, "PNG, JPEG, WEBP, GIF, BMP, TIFF" in said(reply)) == (400, True)
+    assert (reply.status, "PNG, JPEG, WEBP, GIF, BMP, TIFF" in reply.message) == (400, True)
 
 
 def test_a_body_that_does_not_come_ends_with_its_time(folder):

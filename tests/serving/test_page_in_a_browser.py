@@ -62,11 +62,11 @@ def results(server: Server, **values: str) -> dict[str, Any]:
 
 
 def images(folder: Path, variant: str, task: str) -> Path:
-    source, made = whole(folder / "checkpoint", variant), folder / "exported"
-    write_folder(lucid.models.load(source, task), source, made, layout="onnxruntime", check=False)
+    source, target = whole(folder / "checkpoint", variant), folder / "exported"
+    write_folder(lucid.models.load(source, task), source, target, layout="onnxruntime", check=False)
     options = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
-    (made / "preprocessor_config.json").write_text(json.dumps(options))
-    return made
+    (target / "preprocessor_config.json").write_text(json.dumps(options))
+    return target
 
 
 def picture(path: Path, color: str) -> str:
@@ -109,8 +109,8 @@ def test_vectors_are_shortened(browser: Any, tmp_path: Path) -> None:
         browser.find_element("css selector", "form input").send_keys(str(tmp_path / "red.png"))
         shown = sent(browser)
     assert shown.startswith("embedding [") and shown.endswith(f", ... {len(numbers)} in all]")
-    found = [float(one) for one in shown.removeprefix("embedding [").split(", ")[:6]]
-    assert found == pytest.approx(numbers[:6], rel=1e-3)
+    first = [float(one) for one in shown.removeprefix("embedding [").split(", ")[:6]]
+    assert first == pytest.approx(numbers[:6], rel=1e-3)
     kind, options = f"{NEW}.splade_pooling.SpladePooling", {"pooling_strategy": "max"}
     splade = exported_with_a_module(tmp_path / "splade", "tasks/distilbert_fill_mask", kind, options)
     with served(splade, name="tiny") as server:
@@ -143,8 +143,8 @@ def test_a_text_has_its_label(browser: Any, tmp_path: Path) -> None:
 
 def test_a_conversation_is_streamed(browser: Any, tmp_path: Path) -> None:
     with served(decoder(tmp_path), name="tiny") as server:
-        asked = {"model": "tiny", "messages": [{"role": "user", "content": "a cat"}]}
-        expected = server.ask("POST", "/v1/chat/completions", asked).json["choices"][0]["message"]["content"]
+        request = {"model": "tiny", "messages": [{"role": "user", "content": "a cat"}]}
+        expected = server.ask("POST", "/v1/chat/completions", request).json["choices"][0]["message"]["content"]
         opened(browser, server)
         browser.find_element("css selector", "form textarea").send_keys("a cat")
         sent(browser)

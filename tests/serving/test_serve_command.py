@@ -32,10 +32,12 @@ def test_a_port_that_is_taken_is_one_line_before_anything_is_served(
         taken.listen()
         port = taken.getsockname()[1]
         assert in_process(["serve", tmp_path, "--port", port], monkeypatch) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"lucid: cannot listen at 127.0.0.1, port {port}: Address already in use; give another")
-    assert said.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(
+        f"lucid: cannot listen at 127.0.0.1, port {port}: Address already in use; give another"
+    )
+    assert captured.err.count("\n") == 1
 
 
 def test_a_host_that_is_no_address_of_this_machine_is_one_line(
@@ -60,9 +62,9 @@ def test_a_file_is_no_folder_of_a_model(
     (tmp_path / "minilm.onnx").write_bytes(b"")
     (tmp_path / "rows.csv").write_text("text\na\n")
     assert in_process(command.split(), monkeypatch, tmp_path) == 1
-    said = capsys.readouterr().err
-    assert "'minilm.onnx' is a file, expected the folder of a model" in said
-    assert "lucid export CHECKPOINT --for onnxruntime" in said
+    errors = capsys.readouterr().err
+    assert "'minilm.onnx' is a file, expected the folder of a model" in errors
+    assert "lucid export CHECKPOINT --for onnxruntime" in errors
 
 
 def test_a_checkpoint_is_exported_once_to_a_cache_folder(
@@ -133,11 +135,11 @@ def test_starts_at_the_same_time_export_once(tmp_path: Path, monkeypatch: pytest
     written, write = [], exported.write_folder
     monkeypatch.setattr(exported, "write_folder", lambda *a, **k: written.append(a) or write(*a, **k))
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: exported.exported_source(options, None, ["cpu"]), range(4)))
-    assert len(set(found)) == len(written) == 1
+        folders = list(threads.map(lambda _: exported.exported_source(options, None, ["cpu"]), range(4)))
+    assert len(set(folders)) == len(written) == 1
 
 
-def test_rows_over_a_checkpoint_export_it(
+def test_map_over_a_checkpoint_exports_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LUCID_CACHE", str(tmp_path / "caches"))
@@ -145,8 +147,8 @@ def test_rows_over_a_checkpoint_export_it(
     (tmp_path / "rows.csv").write_text("text\nab\ncd\n")
     command = ["map", "sentences", "rows.csv", "-o", "out", "--json"]
     assert in_process(command, monkeypatch, tmp_path) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["rows"] == 2 and said.err.startswith("exported    to ")
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["rows"] == 2 and captured.err.startswith("exported    to ")
 
 
 def test_the_start_as_one_line_of_json(
@@ -155,9 +157,9 @@ def test_the_start_as_one_line_of_json(
     served_by(monkeypatch)
     assert in_process(["serve", decoder(tmp_path), "--port", "8123", "--name", "x", "--json"], monkeypatch) == 0
     (line,) = capsys.readouterr().out.splitlines()
-    said = json.loads(line)
-    assert (said["address"], said["model"], said["task"]) == ("http://127.0.0.1:8123", "x", "text-generation")
-    assert "/v1/chat/completions" in said["routes"]
+    start = json.loads(line)
+    assert (start["address"], start["model"], start["task"]) == ("http://127.0.0.1:8123", "x", "text-generation")
+    assert "/v1/chat/completions" in start["routes"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a server has beside its answers: a page, a description of its routes, CORS, an access log."""
+"""Parts of a server next to its answers: a page, a description of its routes, CORS, an access log."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Any:
-    with served(folder, name="tiny") as made:
-        yield made
+    with served(folder, name="tiny") as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def sentences(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with served(exported(tmp_path_factory.mktemp("sentences"), "sentences/cls"), name="tiny") as made:
-        yield made
+    with served(exported(tmp_path_factory.mktemp("sentences"), "sentences/cls"), name="tiny") as running:
+        yield running
 
 
 # The description ------------------------------------------------------------------------------------------------------
@@ -67,16 +67,16 @@ ANYTHING = {"anyOf": [{}, {"type": "null"}]}
 @pytest.mark.parametrize("path", VALID)
 def test_each_field_is_checked_as_it_is_described(path: str, server: Server, sentences: Server) -> None:
     """An object in a list is a value of none; null is as good as none where a field may be left out."""
-    asked = sentences if path == EMBEDDINGS else server
-    content = asked.ask("GET", "/openapi.json").json["paths"][path]["post"]["requestBody"]["content"]
+    target = sentences if path == EMBEDDINGS else server
+    content = target.ask("GET", "/openapi.json").json["paths"][path]["post"]["requestBody"]["content"]
     schema = content["application/json"]["schema"]
     for name, field in schema["properties"].items():
-        reply = asked.ask("POST", path, {**VALID[path], name: [{}]})
+        reply = target.ask("POST", path, {**VALID[path], name: [{}]})
         refused = reply.status == 400 and reply.json["error"]["param"].startswith(name)
         assert refused is (field != ANYTHING), (name, reply)
-        reply = asked.ask("POST", path, {**VALID[path], name: None})
+        reply = target.ask("POST", path, {**VALID[path], name: None})
         assert (reply.status == 400) is (name in schema["required"]), (name, reply)
-    reply = asked.ask("POST", path, {**VALID[path], "unknown": 1})
+    reply = target.ask("POST", path, {**VALID[path], "unknown": 1})
     assert (reply.status, reply.json["error"]["message"]) == (400, "unknown is not served; leave it out")
 
 
@@ -137,11 +137,11 @@ def test_the_page_needs_nothing_from_elsewhere_and_no_key(path: str, folder: Pat
 
 def test_pages_of_named_origins_may_ask_and_others_not(folder: Path) -> None:
     with served(folder, name="tiny", key="secret", origins=[ORIGIN]) as server:
-        wanted = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "authorization"}
-        reply = server.ask("OPTIONS", CHAT, Origin=ORIGIN, **wanted)
+        preflight = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "authorization"}
+        reply = server.ask("OPTIONS", CHAT, Origin=ORIGIN, **preflight)
         assert (reply.status, reply.headers["access-control-allow-origin"]) == (200, ORIGIN)
         assert "POST" in reply.headers["access-control-allow-methods"]
-        assert server.ask("OPTIONS", CHAT, Origin="https://other.example", **wanted).status == 400
+        assert server.ask("OPTIONS", CHAT, Origin="https://other.example", **preflight).status == 400
         for key, status in (("secret", 200), ("wrong", 401)):  # an error is read too
             reply = server.ask("POST", CHAT, VALID[CHAT], Origin=ORIGIN, Authorization=f"Bearer {key}")
             assert (reply.status, reply.headers["access-control-allow-origin"]) == (status, ORIGIN)
@@ -162,8 +162,8 @@ def test_the_access_log_has_a_line_for_each_request_and_nothing_that_it_holds(
         server.ask("GET", "/a%0Ab%22")
         until(lambda: len(caplog.messages) == 3)  # a line comes after its answer
     pattern = r'127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "(.*)" (\d+) \d+ \d+\.\d{3}'
-    found = [re.fullmatch(pattern, line) for line in caplog.messages]
-    assert [one and one.groups() for one in found] == [
+    matches = [re.fullmatch(pattern, line) for line in caplog.messages]
+    assert [one and one.groups() for one in matches] == [
         (f"POST {TEXT} HTTP/1.1", "200"),
         ("GET /v1/models HTTP/1.1", "200"),
         ("GET /a%0Ab%22 HTTP/1.1", "404"),
