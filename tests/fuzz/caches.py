@@ -19,8 +19,8 @@ CACHES: list[Maker] = []
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a decoder is given: texts to read one after the other, a cache, and masks.
+class DecoderInputs:
+    """The inputs of a decoder: texts to read one after the other, a cache, and masks.
 
     With a growing cache there may be masks of keys: for its positions, if it has any, then for each text. With a buffer
     there may be one mask, (1 or N, 1 or H, 1, C).
@@ -39,39 +39,39 @@ class Decoder(nn.Module):
         """`heads` of queries and of keys; `project` makes a text's queries, keys and values, side by side."""
         self.heads, self.width, self.project, self.packed, self.options = heads, width, project, packed, options
 
-    def stepped(self, given: Given) -> tuple[Tensor, Tensor, Tensor]:
+    def stepped(self, inputs: DecoderInputs) -> tuple[Tensor, Tensor, Tensor]:
         """The outputs of all steps, and the keys and values after the last."""
-        cache: Any = given.cache
+        cache: Any = inputs.cache
         layout = {"heads": self.heads[0], "kv_heads": self.heads[1]} if self.packed else {}
         outputs = []
-        for number, text in enumerate(given.texts):
+        for number, text in enumerate(inputs.texts):
             parts = self._parts(text) if self.packed else self._split(text)
-            masks = given.key_masks[: len(given.key_masks) - len(given.texts) + number + 1]
+            masks = inputs.key_masks[: len(inputs.key_masks) - len(inputs.texts) + number + 1]
             key_mask = ops.concat(masks, 1) if masks else None
-            output, cache = F.cached_attention(*parts, cache, given.mask, key_mask, **layout, **self.options)
+            output, cache = F.cached_attention(*parts, cache, inputs.mask, key_mask, **layout, **self.options)
             outputs.append(output)
         return ops.concat(outputs, -2), cache.key, cache.value
 
-    def at_once(self, given: Given) -> tuple[Tensor, Tensor, Tensor]:
+    def at_once(self, inputs: DecoderInputs) -> tuple[Tensor, Tensor, Tensor]:
         """The same by definition: attention to what the cache holds and, behind it, to all new positions."""
-        query, key, value = (ops.concat(parts, 2) for parts in zip(*map(self._split, given.texts), strict=True))
-        batch, _, old, _ = given.cache.key.shape
-        filled = given.cache.filled if isinstance(given.cache, nn.KeyValueBuffer) else None
+        query, key, value = (ops.concat(parts, 2) for parts in zip(*map(self._split, inputs.texts), strict=True))
+        batch, _, old, _ = inputs.cache.key.shape
+        filled = inputs.cache.filled if isinstance(inputs.cache, nn.KeyValueBuffer) else None
         first = (full(batch, 0, int64) + old if filled is None else filled).reshape(-1, 1, 1, 1)
         positions = first + ops.arange(query.shape[2])  # the new ones, (N, 1, 1, T)
-        seen = self._seen(given.texts, ops.arange(old), first, positions)
-        if given.mask is not None:  # that of a new position is the one of its slot
-            mask = ops.expand(given.mask, (batch, *given.mask.shape[1:]))
+        seen = self._seen(inputs.texts, ops.arange(old), first, positions)
+        if inputs.mask is not None:  # that of a new position is the one of its slot
+            mask = ops.expand(inputs.mask, (batch, *inputs.mask.shape[1:]))
             mask = ops.concat([mask, ops.take_along(mask, positions, axis=3)], 3)
             seen = seen & mask if mask.dtype == bool_ else ops.where(seen, mask, mask.dtype.lowest)
-        keys, values = ops.concat([given.cache.key, key], 2), ops.concat([given.cache.value, value], 2)
-        key_mask = ops.concat(given.key_masks, 1) if given.key_masks else None
+        keys, values = ops.concat([inputs.cache.key, key], 2), ops.concat([inputs.cache.value, value], 2)
+        key_mask = ops.concat(inputs.key_masks, 1) if inputs.key_masks else None
         scores = {name: self.options[name] for name in ("scale", "softcap")}
         output = ops.attention(query, keys, values, seen, key_mask, **scores)
         output = output.permute(0, 2, 1, 3).flatten(2, 3) if self.packed else output
         if filled is None:
             return output, keys, values
-        return output, written(given.cache.key, key, filled, 2), written(given.cache.value, value, filled, 2)
+        return output, written(inputs.cache.key, key, filled, 2), written(inputs.cache.value, value, filled, 2)
 
     def _seen(self, texts: Sequence[Tensor], slots: Tensor, first: Tensor, positions: Tensor) -> Tensor:
         """(N, 1, T, old + T): what new positions see of the cache, whose positions come before, and of each other."""
@@ -131,14 +131,14 @@ def decoded(draft: Drafting) -> Step | None:
     return Step(
         f"{read.__name__}: {heads} heads of {width} {options}",
         (*texts, *more),
-        lambda *given: decoder.stepped(read(given[: len(texts)], given[len(texts) :])),
+        lambda *tensors: decoder.stepped(read(tensors[: len(texts)], tensors[len(texts) :])),
         layer=decoder,
-        definition=lambda *given: decoder.at_once(read(given[: len(texts)], given[len(texts) :])),
+        definition=lambda *tensors: decoder.at_once(read(tensors[: len(texts)], tensors[len(texts) :])),
         in_place={1: len(texts), 2: len(texts) + 1} if buffered else {},
     )
 
 
-Read = Callable[[Sequence[Tensor], Sequence[Tensor]], Given]
+Read = Callable[[Sequence[Tensor], Sequence[Tensor]], DecoderInputs]
 
 
 def grown(draft: Drafting, decoder: Decoder, texts: Sequence[int]) -> tuple[list[int], Read]:
@@ -152,10 +152,10 @@ def grown(draft: Drafting, decoder: Decoder, texts: Sequence[int]) -> tuple[list
         lengths = [*[past][: len(held)], *(draft.values[i].type.shape[1] for i in texts)]
         masks = [draft.input(masked, (n, length), mask_recipe) for length in lengths]
 
-    def growing(texts: Sequence[Tensor], more: Sequence[Tensor]) -> Given:
+    def growing(texts: Sequence[Tensor], more: Sequence[Tensor]) -> DecoderInputs:
         shape = nn.CacheShape(1, kv_heads, decoder.width, texts[0].dtype)
         cache = nn.KeyValueCache(*more[:2]) if held else nn.KeyValueCache.empty(shape, texts[0].shape[0])
-        return Given(texts, cache, key_masks=more[len(held) :])
+        return DecoderInputs(texts, cache, key_masks=more[len(held) :])
 
     return [*held, *masks], growing
 
@@ -171,9 +171,9 @@ def buffer(draft: Drafting, decoder: Decoder, texts: Sequence[int]) -> tuple[lis
         shape = draft.choose([(n, 1, 1, capacity), (1, all_heads, 1, capacity)])
         more.append(draft.input(mask_type(draft, kind.dtype), shape, mask_recipe))
 
-    def fixed(texts: Sequence[Tensor], more: Sequence[Tensor]) -> Given:
+    def fixed(texts: Sequence[Tensor], more: Sequence[Tensor]) -> DecoderInputs:
         keys, values, drawn, *mask = more
-        return Given(texts, nn.KeyValueBuffer(keys, values, counted(drawn)), *mask)
+        return DecoderInputs(texts, nn.KeyValueBuffer(keys, values, counted(drawn)), *mask)
 
     return more, fixed
 

@@ -123,8 +123,8 @@ def runs_of_sample(
 ) -> Iterator[Run]:
     """An op's sample at some sizes."""
 
-    def apply(*given: Tensor, **attributes: Any) -> Any:
-        rest = iter(given)
+    def apply(*tensors: Tensor, **attributes: Any) -> Any:
+        rest = iter(tensors)
         return s.op(*(None if a is None else next(rest) for a in s.inputs), **{**s.attributes, **attributes})
 
     def draw(index: int, a: Argument) -> Array:
@@ -139,8 +139,8 @@ def runs_of_sample(
     arrays = [draw(i, a) for i, a in enumerate((*s.inputs, *s.carriers)) if a is not None]
     named = {name: bound(value, sizes) for name, value in s.attributes.items()}
 
-    def call(*given: Tensor) -> Any:
-        return apply(*given, **named)
+    def call(*tensors: Tensor) -> Any:
+        return apply(*tensors, **named)
 
     eager = _eager(call, arrays, sizes, coverage)
     if eager is not None:
@@ -216,8 +216,8 @@ def _compare(run: Run, prepared: Prepared, reference: bool, coverage: Coverage) 
     verdicts = prepared.verdicts(run.arrays, where)
 
     def hold(results: Sequence[Array], way: str, verdicts: Sequence[Verdict] = verdicts) -> None:
-        for got, want, verdict in zip(results, run.eager, verdicts, strict=True):
-            same(got, want, verdict, way, where)
+        for result, expected, verdict in zip(results, run.eager, verdicts, strict=True):
+            same(result, expected, verdict, way, where)
 
     hold(run.eager, "eager")
     hold(run.graph.run(run.arrays), "the graph run with NumPy")
@@ -229,8 +229,8 @@ def _compare(run: Run, prepared: Prepared, reference: bool, coverage: Coverage) 
         try:
             results = list(session.run(named).values())
         except Exception as error:
-            told = f"{error} {error.__cause__}"  # a session names the empty input, because of what onnxruntime says
-            if not any(name in told for name in REFUSES_EMPTY) or whole:
+            message = f"{error} {error.__cause__}"  # a session names the empty input, because of what onnxruntime says
+            if not any(name in message for name in REFUSES_EMPTY) or whole:
                 raise
             coverage.refused += 1
             return
@@ -291,18 +291,20 @@ def same_verdict(body: Verdict, definition: Verdict, where: str) -> None:
         )
 
 
-def same(got: Array, eager: Array, verdict: Verdict, way: str, where: str) -> None:
+def same(result: Array, eager: Array, verdict: Verdict, way: str, where: str) -> None:
     """Check that shape and type are those of eager's result, that every number is within rounding of the judge's, and
     that NaN and infinities are where they must be."""
-    if got.shape != eager.shape or got.dtype != eager.dtype:
-        raise DifferenceError(f"{way}: {got.dtype}{list(got.shape)}, eager {eager.dtype}{list(eager.shape)}\n{where}")
-    if got.shape != verdict.expected.shape:
-        raise DifferenceError(f"{way}: {list(got.shape)}, judge {list(verdict.expected.shape)}\n{where}")
-    wrong = verdict.differs(got)
+    if result.shape != eager.shape or result.dtype != eager.dtype:
+        raise DifferenceError(
+            f"{way}: {result.dtype}{list(result.shape)}, eager {eager.dtype}{list(eager.shape)}\n{where}"
+        )
+    if result.shape != verdict.expected.shape:
+        raise DifferenceError(f"{way}: {list(result.shape)}, judge {list(verdict.expected.shape)}\n{where}")
+    wrong = verdict.differs(result)
     if np.any(wrong):
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        allowed = np.broadcast_to(verdict.allowed, got.shape)[at]
+        allowed = np.broadcast_to(verdict.allowed, result.shape)[at]
         raise DifferenceError(
-            f"{way}: {got[at]} at {list(at)} of {got.dtype}{list(got.shape)}, "
+            f"{way}: {result[at]} at {list(at)} of {result.dtype}{list(result.shape)}, "
             f"judge {verdict.expected[at]} (allowed {allowed:.1e}; {int(wrong.sum())} differ)\n{where}"
         )

@@ -12,19 +12,19 @@ T = TypeVar("T")
 class Choices:
     """A stream of choices. They are recorded, and the same choices make the same program."""
 
-    def __init__(self, seed: int = 0, given: Sequence[int] | None = None) -> None:
-        """`given` replaces the seed; after its end every choice is the first."""
+    def __init__(self, seed: int = 0, recorded: Sequence[int] | None = None) -> None:
+        """`recorded` replaces the seed; after its end every choice is the first."""
         self._random = random.Random(seed)
-        self._given = given
+        self._recorded = recorded
         self.taken: list[int] = []
 
     def number(self, low: int, high: int) -> int:
         """An integer from low to high; its distance from low is recorded."""
-        if self._given is None:
+        if self._recorded is None:
             drawn = self._random.randrange(high - low + 1)
         else:
             at = len(self.taken)
-            drawn = min(self._given[at], high - low) if at < len(self._given) else 0
+            drawn = min(self._recorded[at], high - low) if at < len(self._recorded) else 0
         self.taken.append(drawn)
         return low + drawn
 

@@ -29,8 +29,10 @@ _READ = ("query", "key", "value", "mask", "key_mask", "past_key", "past_value", 
 def finite(op: str, inputs: Sequence[Value | None]) -> list[Tensor | None]:
     """The inputs of an attention with 0 in place of NaN and infinity in keys and values, and of numbers of keys in
     float64 whose scores are infinite even to the judge."""
-    given = zip(OPERANDS[op], (None if v is None else Tensor.from_value(v) for v in inputs), strict=True)
-    return [t if t is None or name not in _KEYS_AND_VALUES else _up_to(t, _LARGEST["key" in name]) for name, t in given]
+    operands = zip(OPERANDS[op], (None if v is None else Tensor.from_value(v) for v in inputs), strict=True)
+    return [
+        t if t is None or name not in _KEYS_AND_VALUES else _up_to(t, _LARGEST["key" in name]) for name, t in operands
+    ]
 
 
 def _up_to(x: Tensor, largest: float) -> Tensor:

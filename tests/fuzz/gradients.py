@@ -48,16 +48,18 @@ def compare(number: int) -> bool | None:
     real = [i for i, array in enumerate(arrays) if array.dtype == np.float64]
     seeds = [generator.standard_normal(x.shape) if x.dtype == np.float64 else None for x in graph.run(arrays)]
 
-    def total(given: list[Array]) -> float:
-        return sum(float(np.vdot(x, seed)) for x, seed in zip(graph.run(given), seeds, strict=True) if seed is not None)
+    def total(inputs: list[Array]) -> float:
+        return sum(
+            float(np.vdot(x, seed)) for x, seed in zip(graph.run(inputs), seeds, strict=True) if seed is not None
+        )
 
-    def value(*given: Tensor) -> Tensor:
-        outputs = Tape([]).replay(graph.outputs, dict(zip(map(id, graph.inputs), given, strict=True)))
+    def value(*tensors: Tensor) -> Tensor:
+        outputs = Tape([]).replay(graph.outputs, dict(zip(map(id, graph.inputs), tensors, strict=True)))
         sums = [(x * seed).sum() for x, seed in zip(outputs, seeds, strict=True) if seed is not None]
         return sum(sums, start=lucid.tensor(0.0, dtype="float64"))
 
-    found = lucid.grad(value)(*map(Tensor, arrays))
-    gradients = found if isinstance(found, tuple) else (found,)
+    result = lucid.grad(value)(*map(Tensor, arrays))
+    gradients = result if isinstance(result, tuple) else (result,)
     directions = {i: generator.standard_normal(arrays[i].shape) for i in real}
 
     def slope(step: float) -> float:

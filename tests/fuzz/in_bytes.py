@@ -30,7 +30,7 @@ class Inputs(NamedTuple):
     shift: int  # of a static grid: how many codes the inputs are above it
     between: float  # how far they are from a code, in steps
 
-    def made(self, v: Tensor, dtype: DType) -> Tensor:
+    def build(self, v: Tensor, dtype: DType) -> Tensor:
         """(..., K): each row has the first and the last code."""
         return (self._codes(v, self.between).astype(dtype) - float(self.zero)) * self.step
 
@@ -69,14 +69,14 @@ class Weight(NamedTuple):
     text: str
 
 
-def weight(draft: Drafting, rows: int, size: int, dtype: DType, given: Inputs | None) -> Weight:
+def weight(draft: Drafting, rows: int, size: int, dtype: DType, activations: Inputs | None) -> Weight:
     """Scales are multiples of a power of two, so that every element type holds them, and float32 the numbers."""
     generator = np.random.default_rng(draft.number(0, 99))
     codes = generator.integers(-127, 128, (rows, size)).astype(np.int8)
     scales = (generator.integers(1, 17, rows) / 2.0**10).astype(np.float32)
-    kind, grid = (None, None) if given is None else (given.kind, given.grid())
+    kind, grid = (None, None) if activations is None else (activations.kind, activations.grid())
     stored = nn.Int8Weight(Rows(codes, scales), dtype, kind, grid)
-    return Weight(stored, codes * scales[:, None].astype(np.float64), f"{rows}x{size}, {given or 'a table'}")
+    return Weight(stored, codes * scales[:, None].astype(np.float64), f"{rows}x{size}, {activations or 'a table'}")
 
 
 def _integers(draft: Drafting, size: int) -> int:
@@ -88,19 +88,19 @@ def _integers(draft: Drafting, size: int) -> int:
 @among(IN_BYTES)
 def multiplied(draft: Drafting) -> Step:
     dtype, size = draft.choose(FLOATS), draft.choose([3, 16, 17, 32, 40, 64])
-    given = inputs(draft, dtype)
-    drawn, bias = weight(draft, draft.number(1, 40), size, dtype, given), draft.flag()
+    activations = inputs(draft, dtype)
+    drawn, bias = weight(draft, draft.number(1, 40), size, dtype, activations), draft.flag()
     layer = filled(nn.Linear(size, len(drawn.numbers), bias), dtype)
     added = layer.bias
     layer.weight = drawn.stored
     module = nested(draft, layer)
 
     def defined(v: Tensor) -> Tensor:
-        y = product(given.rounded(v, dtype), drawn.numbers)
+        y = product(activations.rounded(v, dtype), drawn.numbers)
         return y if added is None else y + added
 
     text = f"Linear {dtype} {drawn.text}, bias={bias}"
-    step = lambda v: module(given.made(v, dtype))  # noqa: E731
+    step = lambda v: module(activations.build(v, dtype))  # noqa: E731
     return Step(text, (_integers(draft, size),), step, layer=module, definition=defined)
 
 
@@ -134,18 +134,20 @@ def attention(draft: Drafting) -> Step:
     dtype, width = draft.choose(FLOATS), draft.choose([4, 16, 20, 32])
     heads, causal = draft.choose([1, 2, 4]), draft.flag()
     kv_heads = draft.choose([h for h in (1, 2, 4) if heads % h == 0])
-    given = inputs(draft, dtype)
+    activations = inputs(draft, dtype)
     small, whole = (filled(nn.MultiHeadAttention(width, heads, num_kv_heads=kv_heads), dtype) for _ in range(2))
-    drawn = weight(draft, whole.in_proj_weight.shape[0], width, dtype, given)
+    drawn = weight(draft, whole.in_proj_weight.shape[0], width, dtype, activations)
     small.in_proj_weight = drawn.stored
     numbers = np.split(drawn.numbers, [width, width + width // heads * kv_heads])
 
     def defined(v: Tensor) -> Tensor:
-        x, biases = given.rounded(v, dtype), whole.in_proj_bias.split([len(part) for part in numbers])
+        x, biases = activations.rounded(v, dtype), whole.in_proj_bias.split([len(part) for part in numbers])
         q, k, y = (product(x, part) + bias for part, bias in zip(numbers, biases, strict=True))
         out = ops.attention(q, k, y, heads=heads, kv_heads=kv_heads, is_causal=causal)
         return F.linear(out, whole.out_proj.weight, whole.out_proj.bias)
 
     text = f"MultiHeadAttention {dtype} {heads} {kv_heads} {drawn.text}, causal={causal}"
     x = draft.input(uint8, [dim("N"), dim("L"), width - 2])
-    return Step(text, (x,), lambda v: small(given.made(v, dtype), is_causal=causal), layer=small, definition=defined)
+    return Step(
+        text, (x,), lambda v: small(activations.build(v, dtype), is_causal=causal), layer=small, definition=defined
+    )

@@ -41,11 +41,11 @@ class Verdict:
     open: Array
     may_be_nan: Array
 
-    def differs(self, got: Array) -> Array:
+    def differs(self, array: Array) -> Array:
         """Where a result is wrong."""
         if self.expected.dtype.kind in "biu":
-            return np.asarray((got != self.expected) & ~self.open)
-        wide = got.astype(np.float64)
+            return np.asarray((array != self.expected) & ~self.open)
+        wide = array.astype(np.float64)
         with np.errstate(all="ignore"):
             near = (np.abs(wide - self.expected) <= self.allowed) | (wide == self.expected)
         return np.asarray(~(near | (np.isnan(wide) & (np.isnan(self.expected) | self.may_be_nan)) | self.open))
@@ -69,16 +69,18 @@ class Judge:
         inputs = self._graph.inputs
         sizes = bind_sizes([v.name for v in inputs], [v.type for v in inputs], arrays)
         noise = np.random.default_rng(seed)
-        given = [input_in_all_runs(array, v.type.dtype) for v, array in zip(inputs, arrays, strict=True)]
+        input_runs = [input_in_all_runs(array, v.type.dtype) for v, array in zip(inputs, arrays, strict=True)]
         with np.errstate(all="ignore"):
-            outputs = self.in_all_runs(given, sizes, noise)
+            outputs = self.in_all_runs(input_runs, sizes, noise)
             return [_verdict(runs, v.type.dtype) for runs, v in zip(outputs, self._graph.outputs, strict=True)]
 
     def in_all_runs(
-        self, given: Sequence[Sequence[Array]], sizes: Mapping[str, int], noise: np.random.Generator
+        self, input_runs: Sequence[Sequence[Array]], sizes: Mapping[str, int], noise: np.random.Generator
     ) -> list[list[Array]]:
         """The outputs in every run, from the inputs in every run."""
-        known: dict[int, Sequence[Array]] = {id(v): runs for v, runs in zip(self._graph.inputs, given, strict=True)}
+        known: dict[int, Sequence[Array]] = {
+            id(v): runs for v, runs in zip(self._graph.inputs, input_runs, strict=True)
+        }
 
         def read(value: Value | None) -> list[Array | None]:
             if isinstance(value, Constant):
@@ -150,9 +152,9 @@ def primitives(graph: Graph, tame: bool, in_8_bits: bool) -> tuple[Graph, dict[i
             kept.extend(node.results)
             known.update((id(old), new) for old, new in zip(node.results, results, strict=True))
 
-    def body(node: Node, given: Sequence[Tensor | None]) -> list[Value]:
+    def body(node: Node, tensors: Sequence[Tensor | None]) -> list[Value]:
         assert isinstance(node.op, Op)
-        results = [t.to_value() for t in node.op.expand(given, node.attributes)]
+        results = [t.to_value() for t in node.op.expand(tensors, node.attributes)]
         before = {id(v) for v in map(mapped, node.inputs)}
         halved = node.types[0].dtype if node.types[0].dtype.itemsize == 2 else None
         block = node.attributes["block"] if in_8_bits and node.op.name == "quantized_linear" else None

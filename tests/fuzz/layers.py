@@ -167,8 +167,8 @@ def attention(draft: Drafting) -> Step | None:
         masks["key_padding_mask"] = draft.input(mask_type(draft, kind.dtype), (n, s), mask_recipe)
     weights, average = draft.flag(), draft.flag()
 
-    def apply(query: Tensor, keys: Tensor, *given: Tensor) -> object:
-        named = dict(zip(masks, given, strict=True))
+    def apply(query: Tensor, keys: Tensor, *tensors: Tensor) -> object:
+        named = dict(zip(masks, tensors, strict=True))
         return module(
             query,
             keys,
@@ -220,7 +220,7 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
         "key_mask": (n, past + s),
         "past": (n, kv_heads, past, width),
     }
-    given = [
+    operands = [
         draft.input(kind.dtype, shapes[name])
         if name in ("value", "past")
         else draft.input(mask_type(draft, kind.dtype), shapes[name], mask_recipe)
@@ -239,7 +239,7 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
         )  # fmt: skip
 
     text = f"attention {'packed ' if packed else ''}{heads} heads, {kv_heads} key heads {options} {names}"
-    return Step(text, (x, k, *given), apply)
+    return Step(text, (x, k, *operands), apply)
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
@@ -273,7 +273,7 @@ def masked_attention(draft: Drafting) -> Step | None:
     window, after = (
         (draft.choose([1, 2, 5, 100]), draft.choose([0, 1, 3])) if mask is None and draft.flag() else (None, None)
     )
-    given = [i for i in (mask, key_mask) if i is not None]
+    drawn_masks = [i for i in (mask, key_mask) if i is not None]
 
     def apply(query: Tensor, *masks: Tensor) -> object:
         rest = iter(masks)
@@ -291,4 +291,4 @@ def masked_attention(draft: Drafting) -> Step | None:
         )
 
     what = f"attention in blocks x {steep} causal={causal} window={window} after={after} of {(mask, key_mask)}"
-    return Step(what, (x, *given), apply)
+    return Step(what, (x, *drawn_masks), apply)

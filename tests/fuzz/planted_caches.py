@@ -54,8 +54,8 @@ def _(patch: Patch) -> None:
 def _(patch: Patch) -> None:
     right = functional.cached_attention
 
-    def wrong(query: Tensor, *given: Any, **options: Any) -> Any:
-        output, cache = right(query, *given, **options)
+    def wrong(query: Tensor, *arguments: Any, **options: Any) -> Any:
+        output, cache = right(query, *arguments, **options)
         early = isinstance(cache, nn.KeyValueBuffer) and cache.filled is not None
         return output, cache._replace(filled=ops.maximum(cache.filled - 1, 0)) if early else cache
 

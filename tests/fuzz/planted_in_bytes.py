@@ -31,9 +31,9 @@ def _(patch: Patch) -> None:
     right = Int8Weight.slice_rows
 
     def slice_rows(self: Int8Weight, start: int, stop: int, suffix: str) -> Int8Weight:
-        made = right(self, start, stop, suffix)
-        made.scales = Tensor(self.scales.numpy()[: stop - start])
-        return made
+        part = right(self, start, stop, suffix)
+        part.scales = Tensor(self.scales.numpy()[: stop - start])
+        return part
 
     patch.setattr(Int8Weight, "slice_rows", slice_rows)
 

@@ -19,7 +19,7 @@ def _(patch: Patch) -> None:
 LOOPS.exported("a loop runs forwards whatever its direction", loops.scan_op, reverse=False)
 
 
-def _backwards(_: Builder, given: list[Any], attributes: dict[str, Any]) -> None:
+def _backwards(_: Builder, inputs: list[Any], attributes: dict[str, Any]) -> None:
     attributes["scan_output_directions"] = None
 
 

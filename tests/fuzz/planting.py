@@ -90,8 +90,8 @@ def _seen_otherwise(patch: Patch, op: Op[..., Any], inputs: Any, changed: dict[s
         self.lower([v for v in values if v is not None])
         other = Node(op, tuple(values), attributes, node.types, node.scope)
         right(self, other)
-        for result, found in zip(node.results, other.results, strict=True):
-            self.build.bind(result, self.build.name_of(found))
+        for result, replacement in zip(node.results, other.results, strict=True):
+            self.build.bind(result, self.build.name_of(replacement))
 
     patch.setattr(Lowering, "_lower_node", lower)
 
@@ -100,10 +100,10 @@ def _written_otherwise(patch: Patch, op_type: str, wrong: Callable[..., None]) -
     right = Builder.ops
 
     def ops(self: Builder, kind: str, *inputs: Any, **attributes: Any) -> tuple[str, ...]:
-        given = list(inputs)
+        operands = list(inputs)
         if kind == op_type:
-            wrong(self, given, attributes)
-        return right(self, kind, *given, **attributes)
+            wrong(self, operands, attributes)
+        return right(self, kind, *operands, **attributes)
 
     patch.setattr(Builder, "ops", ops)
 
@@ -112,8 +112,8 @@ def changed(index: int, change: Any) -> Any:
     """A change of one operand, if it is there."""
 
     def apply(tensors: list[Tensor | None], _: dict[str, Any]) -> list[Tensor | None]:
-        found = tensors[index]
-        return [*tensors[:index], None if found is None else Tensor(change(found.numpy())), *tensors[index + 1 :]]
+        tensor = tensors[index]
+        return [*tensors[:index], None if tensor is None else Tensor(change(tensor.numpy())), *tensors[index + 1 :]]
 
     return apply
 

@@ -103,11 +103,11 @@ class Program(nn.Module):
         return tuple(entry for entry in self._order if isinstance(entry, TensorType))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        given = iter(inputs)
+        unread = iter(inputs)
         values: list[Tensor] = []
         for entry in self._order:
             if isinstance(entry, TensorType):
-                values.append(next(given))
+                values.append(next(unread))
             else:
                 result = entry.apply(*(values[i] for i in entry.arguments))
                 values.extend(result if isinstance(result, (list, tuple)) else [result])
@@ -145,8 +145,8 @@ class Drafting:
 
     def pick(self, fits: Callable[[Value], bool]) -> int | None:
         """One of the values that fit, preferring new ones; None if there is none."""
-        found = [i for i, value in enumerate(self.values) if fits(value)]
-        return self.choose(found[::-1]) if found else None
+        fitting = [i for i, value in enumerate(self.values) if fits(value)]
+        return self.choose(fitting[::-1]) if fitting else None
 
     def add(self, step: Step) -> range:
         """Run a step on the existing values; the indexes of its results."""
@@ -194,9 +194,9 @@ def program(choices: Choices, makers: Sequence[Maker], steps: int = 6) -> Progra
             draft.input(draft.choose([dtype, *INTEGERS, bool_]), shape(draft))
         for _ in range(draft.number(2, steps)):
             tries = (draft.choose(makers)(draft) for _ in range(5))
-            made = next((step for step in tries if step is not None), None)
-            if made is not None:
-                last = draft.add(made)
+            step = next((step for step in tries if step is not None), None)
+            if step is not None:
+                last = draft.add(step)
     others = [i for i in range(last.start) if draft.flag()] if last.start < 12 and draft.flag() else []
     outputs = [*others[:3], *last]
     return Program(draft.order, outputs, draft.recipes, draft.in_place(outputs)).eval()

@@ -13,7 +13,7 @@ from lucid.core.graph.values import Constant, Node, Result, Value
 from tests.fuzz.either import Either
 from tests.fuzz.precision import precision
 
-_IN_8_BITS = 1000  # beside the numbers of operands
+_IN_8_BITS = 1000  # above the numbers of operands
 RUNS = 7  # the exact one, and three pairs of twins
 LEAK = 2.0**-26  # of the values that a query sees: what hidden keys may add (docs/attention.md, "a hidden key's value")
 
@@ -149,26 +149,26 @@ def _evaluate(node: Node, arrays: Sequence[Array | None], attributes: Mapping[st
     return tuple(widened(result, kind.dtype) for result, kind in zip(results, node.types, strict=True))
 
 
-def _loses(source: DType, wanted: DType) -> bool:
+def _loses(source: DType, target: DType) -> bool:
     """Whether a cast to a floating type rounds."""
     if source.kind != "float":
-        return source.kind == "int" and source.itemsize >= wanted.itemsize
+        return source.kind == "int" and source.itemsize >= target.itemsize
     return (
-        precision(wanted).epsilon > precision(source).epsilon or precision(wanted).largest < precision(source).largest
+        precision(target).epsilon > precision(source).epsilon or precision(target).largest < precision(source).largest
     )
 
 
-def _cast(x: Array, wanted: DType, run: int) -> Array:
-    if wanted.kind == "float":
+def _cast(x: Array, target: DType, run: int) -> Array:
+    if target.kind == "float":
         return x.astype(np.float64)
-    if wanted.kind == "bool" or x.dtype.kind != "f":
-        return x.astype(wanted.numpy)
-    limits = np.iinfo(wanted.numpy)
+    if target.kind == "bool" or x.dtype.kind != "f":
+        return x.astype(target.numpy)
+    limits = np.iinfo(target.numpy)
     whole = np.trunc(x)
     fits = (whole >= limits.min) & (whole < float(limits.max + 1))
     # A number that does not fit is open: it may be any of the type, so what is made of it differs between runs.
     any_number = (0, limits.max, limits.min)[run % 3]
-    return np.where(fits, np.where(fits, whole, 0).astype(wanted.numpy), np.asarray(any_number, wanted.numpy))
+    return np.where(fits, np.where(fits, whole, 0).astype(target.numpy), np.asarray(any_number, target.numpy))
 
 
 class _Moved:
@@ -202,7 +202,7 @@ def _units(name: str, dtype: DType, arrays: Sequence[Array | None], result: Arra
 
 
 def _absolute(name: str, dtype: DType) -> float:
-    """How far a result of a function may be off beside numbers of size one."""
+    """How far a result of a function may be off, compared with numbers of size one."""
     epsilon = precision(dtype).epsilon
     # A softmax weight may underflow if the others are much larger; a hidden one is 0 in every run.
     return epsilon**2 if name == "softmax" else LOOSE.get(name, 0.0) * epsilon
@@ -230,7 +230,7 @@ def _lost(node: Node, arrays: Sequence[Array | None], attributes: Mapping[str, A
     if node.op.name == "mean":  # it overflows before it is divided
         count = floats[0].size / max(1, exact.size)
         return np.asarray((parts * count > limit) & ~np.isnan(exact))
-    # With one sign they overflow to that infinity, as the sum does by itself; with both, or beside an infinity of the
+    # With one sign they overflow to that infinity, as the sum does by itself; with both, or next to an infinity of the
     # other sign, to either or to NaN.
     total = _evaluate(node, finite, attributes)[index]
     mixed = (np.abs(total) < parts * (1 - 1e-9)) | (np.sign(total) != np.sign(exact))

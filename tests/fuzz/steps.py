@@ -192,7 +192,7 @@ def select(draft: Drafting) -> Step | None:
 
 @among(ELEMENTWISE)
 def convert(draft: Drafting) -> Step | None:
-    wanted = draft.choose([*FLOATS, *INTEGERS, bool_])
-    exact = wanted.kind != "float"
-    x = draft.pick(lambda v: (v.exact or not exact) and not (wanted.name == "uint8" and is_float(v)))
-    return None if x is None else Step(f"astype {wanted}", (x,), lambda v: v.astype(wanted), exact=exact)
+    dtype = draft.choose([*FLOATS, *INTEGERS, bool_])
+    exact = dtype.kind != "float"
+    x = draft.pick(lambda v: (v.exact or not exact) and not (dtype.name == "uint8" and is_float(v)))
+    return None if x is None else Step(f"astype {dtype}", (x,), lambda v: v.astype(dtype), exact=exact)

@@ -37,9 +37,9 @@ def test_random_models_agree_in_every_form(first: int) -> None:
 
 
 def test_gradients_of_random_models_are_those_of_differences() -> None:
-    found = {number: compare(number) for number in range(80)}
-    assert [number for number, agrees in found.items() if agrees is False] == []
-    assert sum(agrees is True for agrees in found.values()) > 70
+    agreements = {number: compare(number) for number in range(80)}
+    assert [number for number, agrees in agreements.items() if agrees is False] == []
+    assert sum(agrees is True for agrees in agreements.values()) > 70
 
 
 # The judge itself --------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_a_model_follows_from_its_number() -> None:
         first = Choices(number)
         drawn = repr(model(first, number))
         assert drawn == repr(model(Choices(number), number))
-        assert drawn == repr(model(Choices(given=first.taken), number))
+        assert drawn == repr(model(Choices(recorded=first.taken), number))
 
 
 def test_caches_are_read_in_every_form_and_written_in_place() -> None:
@@ -271,6 +271,6 @@ def test_inputs_hold_what_implementations_part_on() -> None:
 
 
 def test_the_smallest_failure_is_looked_for() -> None:
-    found = smallest([3, 7, 1, 9, 4], lambda taken: sum(taken) > 8)
-    assert sum(found) == 9
-    assert len(found) < 3
+    shortest = smallest([3, 7, 1, 9, 4], lambda taken: sum(taken) > 8)
+    assert sum(shortest) == 9
+    assert len(shortest) < 3
