@@ -57,8 +57,8 @@ def plain(error: Exception, folder: Path) -> str:
 
 def numbers(name: str, shape: list[int]) -> Array:
     """Numbers that depend on the name alone; those of norms, and variances, are near 1."""
-    found = np.array(0.2 * np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape), np.float32)
-    return found + np.float32(1) if len(shape) == 1 and name.endswith(("weight", "running_var")) else found
+    array = np.array(0.2 * np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape), np.float32)
+    return array + np.float32(1) if len(shape) == 1 and name.endswith(("weight", "running_var")) else array
 
 
 def write(folder: Path, config: Mapping[str, Any], weights: Mapping[str, list[int]]) -> Path:
@@ -71,8 +71,8 @@ def write(folder: Path, config: Mapping[str, Any], weights: Mapping[str, list[in
 def arrays(inputs: Mapping[str, Any]) -> dict[str, Array]:
     """Inputs: ids as they are, pixels and sounds by their shapes."""
     return {
-        name: numbers(name, given["shape"]) if isinstance(given, dict) else np.array(given, np.int64)
-        for name, given in inputs.items()
+        name: numbers(name, value["shape"]) if isinstance(value, dict) else np.array(value, np.int64)
+        for name, value in inputs.items()
     }
 
 
@@ -89,17 +89,17 @@ def kept(output: Array, inputs: Mapping[str, Array]) -> Array:
 
 def answers(model: Any, inputs: Mapping[str, Any]) -> dict[str, Array]:
     """What a model of Lucid gives, by the names of its outputs."""
-    given = arrays(inputs)
-    found = model(**{name: Tensor(given[name]) for name in model.full_input_specs()})
-    results = found if isinstance(found, tuple) else (found,)
+    feeds = arrays(inputs)
+    output = model(**{name: Tensor(feeds[name]) for name in model.full_input_specs()})
+    results = output if isinstance(output, tuple) else (output,)
     names = model.output_names or ("logits",)
-    return {name: kept(result.numpy(), given) for name, result in zip(names, results, strict=True)}
+    return {name: kept(result.numpy(), feeds) for name, result in zip(names, results, strict=True)}
 
 
-def error(found: Mapping[str, Array], expected: Mapping[str, Any]) -> float:
+def error(outputs: Mapping[str, Array], expected: Mapping[str, Any]) -> float:
     """The largest difference, relative to the largest number of an output."""
-    pairs = [(found[name], np.array(values, np.float32)) for name, values in expected.items()]
-    return max(float(np.abs(got - want).max() / np.abs(want).max()) for got, want in pairs)
+    pairs = [(outputs[name], np.array(values, np.float32)) for name, values in expected.items()]
+    return max(float(np.abs(output - reference).max() / np.abs(reference).max()) for output, reference in pairs)
 
 
 def proposed(message: str) -> list[str]:

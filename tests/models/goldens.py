@@ -27,13 +27,13 @@ class Case(NamedTuple):
     outputs: dict[str, Array]
     kept: Array | None
 
-    def close(self, output: str, got: Any, rtol: float) -> None:
+    def close(self, output: str, result: Any, rtol: float) -> None:
         """The largest difference over the compared positions, relative to the largest number among them."""
-        found, expected = np.asarray(got), self.outputs[output]
-        assert found.shape == expected.shape, f"{self.name}, {output}: {found.shape}, expected {expected.shape}"
+        array, expected = np.asarray(result), self.outputs[output]
+        assert array.shape == expected.shape, f"{self.name}, {output}: {array.shape}, expected {expected.shape}"
         if self.kept is not None:
-            found, expected = found[self.kept], expected[self.kept]
-        error = np.abs(found - expected).max() / np.abs(expected).max()
+            array, expected = array[self.kept], expected[self.kept]
+        error = np.abs(array - expected).max() / np.abs(expected).max()
         assert error <= rtol, f"{self.name}, {output}: relative difference {error:.1e}, expected at most {rtol:.0e}"
 
 
@@ -69,13 +69,13 @@ def cases(variant: str) -> list[Case]:
     """The cases of a variant."""
     about = json.loads((folder(variant) / "cases.json").read_text())["cases"]
     arrays = load(folder(variant) / "io.safetensors")
-    found = []
+    result = []
     for name, case in about.items():
         own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
         inputs = {key: own.pop(key) for key in case["inputs"]}
         kept = inputs["attention_mask"] != 0 if case["compare"] == "kept" else None
-        found.append(Case(name, inputs, own, kept))
-    return found
+        result.append(Case(name, inputs, own, kept))
+    return result
 
 
 def with_mask(inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -86,10 +86,10 @@ def with_mask(inputs: Mapping[str, Array]) -> dict[str, Array]:
 
 def as_exported(inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
     """The inputs of an exported model that takes these, those without which a case ran as they are by default."""
-    given = with_mask(inputs) if "attention_mask" in names else dict(inputs)
+    feeds = with_mask(inputs) if "attention_mask" in names else dict(inputs)
     if "pixel_mask" in names:
         n, _, *size = inputs["pixel_values"].shape
-        given = {"pixel_mask": np.ones((n, *size), np.int64), **given}
+        feeds = {"pixel_mask": np.ones((n, *size), np.int64), **feeds}
     if "bbox" in names:
-        given = {"bbox": np.zeros((*inputs["input_ids"].shape, 4), np.int64), **given}
-    return {"token_type_ids": np.zeros_like(inputs["input_ids"]), **given} if "token_type_ids" in names else given
+        feeds = {"bbox": np.zeros((*inputs["input_ids"].shape, 4), np.int64), **feeds}
+    return {"token_type_ids": np.zeros_like(inputs["input_ids"]), **feeds} if "token_type_ids" in names else feeds

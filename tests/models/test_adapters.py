@@ -28,11 +28,11 @@ RNG = np.random.default_rng(5)
 
 def base_of(name: str) -> Path:
     """The golden checkpoint that a golden adapter names."""
-    told = FOLDER / name / "adapter_config.json"
-    return goldens.folder(json.loads(told.read_text())["base_model_name_or_path"])
+    path = FOLDER / name / "adapter_config.json"
+    return goldens.folder(json.loads(path.read_text())["base_model_name_or_path"])
 
 
-def given(name: str) -> tuple[Path, dict[Path, float]]:
+def base_and_adapters(name: str) -> tuple[Path, dict[Path, float]]:
     """The base model of a golden, and its adapters."""
     listed = FOLDER / name / "adapters.json"
     if not listed.exists():
@@ -44,8 +44,8 @@ def given(name: str) -> tuple[Path, dict[Path, float]]:
 def write(folder: Path, tensors: Mapping[str, Any], base: Path | str = "org/base", **options: Any) -> Path:
     """An adapter of rank 2 unless the options say otherwise."""
     folder.mkdir(exist_ok=True, parents=True)
-    told = {"peft_type": "LORA", "base_model_name_or_path": str(base), "r": 2, "lora_alpha": 4, **options}
-    (folder / "adapter_config.json").write_text(json.dumps(told))
+    config = {"peft_type": "LORA", "base_model_name_or_path": str(base), "r": 2, "lora_alpha": 4, **options}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
     lucid.save(folder / "adapter_model.safetensors", {f"base_model.model.{key}": x for key, x in tensors.items()})
     return folder
 
@@ -67,15 +67,15 @@ def weights(base: Path, adapters: Any, rounded: bool = False) -> Any:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.iterdir()))
 def test_merged_weights_are_those_of_peft(name: str) -> None:
-    base, adapters = given(name)
+    base, adapters = base_and_adapters(name)
     merged, before = weights(base, adapters, rounded=True), lucid.load(base)
     expected = lucid.load(FOLDER / name / "merged.safetensors")
     names = {key if key in merged else key.partition(".")[2]: array for key, array in expected.items()}
     assert names.keys() == merged.changes.keys()
     for key, array in names.items():
-        found = as_array(merged[key])
-        assert found.dtype == array.dtype
-        error = np.abs(np.float32(found) - np.float32(array)).max() / np.abs(np.float32(array)).max()
+        weight = as_array(merged[key])
+        assert weight.dtype == array.dtype
+        error = np.abs(np.float32(weight) - np.float32(array)).max() / np.abs(np.float32(array)).max()
         assert error <= (2e-7 if "dora" in name or name in ("bert", "vit") else 0), (key, error)
     for key in merged.keys() & before.keys() - names.keys():
         assert np.array_equal(as_array(merged[key]), before[key])
@@ -83,7 +83,7 @@ def test_merged_weights_are_those_of_peft(name: str) -> None:
 
 
 def test_a_base_in_half_precision_is_rounded_only_where_its_types_are_kept() -> None:
-    base, adapters = given("bfloat16")
+    base, adapters = base_and_adapters("bfloat16")
     tensors = lucid.load(FOLDER / "bfloat16" / "adapter_model.safetensors")
     a, b = (tensors[f"base_model.model.{Q}.lora_{part}.weight"] for part in "AB")
     exact = np.float32(lucid.load(base)[f"{Q}.weight"]) + np.float32(8 / 4) * (b @ a)
@@ -207,7 +207,7 @@ def test_an_adapter_as_source_is_merged_into_the_folder_that_it_names(
 
 
 @pytest.mark.parametrize(
-    ("base", "said"),
+    ("base", "message"),
     [
         ("meta-llama/Llama-3.2-1B", "of 'meta-llama/Llama-3.2-1B', which is no folder of a model here"),
         ("", "of a base model that it does not name"),
@@ -218,13 +218,13 @@ def test_an_adapter_as_source_is_merged_into_the_folder_that_it_names(
     ],
 )
 def test_an_adapter_without_its_base_model_says_where_to_give_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: Any, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, base: Any, message: str
 ) -> None:
     monkeypatch.chdir(write(tmp_path / "a", pair(Q)))
     (tmp_path / "a" / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}))
     with pytest.raises(ConfigError) as caught:
         lucid.models.load(tmp_path / "a")
-    assert said in str(caught.value) and f"lucid export BASE --adapter {tmp_path / 'a'}" in str(caught.value)
+    assert message in str(caught.value) and f"lucid export BASE --adapter {tmp_path / 'a'}" in str(caught.value)
 
 
 def test_an_adapter_beside_its_base_model_may_be_merged_already_so_it_is_asked_for(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_the_encoder_of_a_sentence_folder_may_be_an_adapter(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"peft_type": "IA3"}, "option peft_type is 'IA3', supported: LORA; PeftModel"),
         ({"peft_type": "PREFIX_TUNING"}, "option peft_type is 'PREFIX_TUNING', supported: LORA"),
@@ -280,14 +280,14 @@ def test_the_encoder_of_a_sentence_folder_may_be_an_adapter(tmp_path: Path) -> N
         ({"use_dora": True}, "has no lora_magnitude_vector, expected one of 32 numbers as use_dora is true"),
     ],
 )
-def test_an_option_that_is_not_merged_is_named(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+def test_an_option_that_is_not_merged_is_named(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises((ConfigError, lucid.WeightsError)) as caught:
         lucid.models.load(LLAMA, adapters=write(tmp_path, pair(Q), **options))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("tensors", "said"),
+    ("tensors", "message"),
     [
         ({}, "has no tensors, expected those of an adapter"),
         (pair("model.layers.9.self_attn.q_proj"), "'model.layers.9.self_attn.q_proj' fit no weight of"),
@@ -304,10 +304,10 @@ def test_an_option_that_is_not_merged_is_named(tmp_path: Path, options: dict[str
         (pair("a" * 300), "expected names that begin with base_model.model., as PEFT writes them"),
     ],
 )
-def test_tensors_that_fit_no_weight_are_named(tmp_path: Path, tensors: dict[str, Any], said: str) -> None:
+def test_tensors_that_fit_no_weight_are_named(tmp_path: Path, tensors: dict[str, Any], message: str) -> None:
     with pytest.raises(lucid.WeightsError) as caught:
         lucid.models.load(LLAMA, adapters=write(tmp_path, tensors))
-    assert said in str(caught.value) and str(tmp_path) in str(caught.value)
+    assert message in str(caught.value) and str(tmp_path) in str(caught.value)
 
 
 def test_a_tensor_that_takes_the_place_of_none_is_an_error(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ TABLE = "model.embed_tokens"
 
 
 @pytest.mark.parametrize(
-    ("indices", "table", "said"),
+    ("indices", "table", "message"),
     [
         (None, TABLE, "trainable_token_indices is None, expected 2 different rows"),
         ([3], TABLE, "expected 2 different rows of 'model.embed_tokens', for trainable_tokens_delta [2, 24]"),
@@ -330,12 +330,12 @@ TABLE = "model.embed_tokens"
         ([3, 4], Q, "of 'model.layers.0.self_attn.q_proj' has shape [2, 24] and rows up to 4, but"),
     ],
 )
-def test_rows_of_a_table_that_are_not_there_are_named(tmp_path: Path, indices: Any, table: str, said: str) -> None:
+def test_rows_of_a_table_that_are_not_there_are_named(tmp_path: Path, indices: Any, table: str, message: str) -> None:
     width = 24 if table == TABLE else 25
     tensors = {f"{table}.token_adapter.trainable_tokens_delta": numbers(2, width), **pair(Q)}
     with pytest.raises((ConfigError, lucid.WeightsError)) as caught:
         lucid.models.load(LLAMA, adapters=write(tmp_path, tensors, trainable_token_indices=indices))
-    assert said.replace("24", str(width)) in str(caught.value)
+    assert message.replace("24", str(width)) in str(caught.value)
 
 
 def test_experts_that_fit_no_parameter_are_named(tmp_path: Path) -> None:

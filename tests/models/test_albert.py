@@ -24,10 +24,10 @@ def test_states_are_those_of_transformers(variant: str) -> None:
     """With token types, too."""
     model = Albert.from_pretrained(goldens.folder(variant))
     for case in goldens.cases(variant):
-        given = {name: Tensor(array) for name, array in case.inputs.items()}
-        embedded = model.embeddings(given["input_ids"], given.get("token_type_ids"))
+        inputs = {name: Tensor(array) for name, array in case.inputs.items()}
+        embedded = model.embeddings(inputs["input_ids"], inputs.get("token_type_ids"))
         case.close("hidden_states.0", model.encoder.embedding_hidden_mapping_in(embedded), rtol=1e-5)
-        case.close("last_hidden_state", model(**given), rtol=1e-5)
+        case.close("last_hidden_state", model(**inputs), rtol=1e-5)
 
 
 def test_a_shared_weight_is_stored_once() -> None:

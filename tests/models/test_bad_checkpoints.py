@@ -48,11 +48,11 @@ def read(entry: Entry, folder: Path) -> Any:
 
 def copied(entry: Entry, folder: Path) -> Path:
     """A copy of the checkpoint in one file, which a test can damage."""
-    made = folder / "model"
-    made.mkdir()
-    shutil.copy(goldens.folder(entry.variant) / "config.json", made)
-    lucid.save(made / "model.safetensors", dict(lucid.load(goldens.folder(entry.variant))))
-    return made
+    target = folder / "model"
+    target.mkdir()
+    shutil.copy(goldens.folder(entry.variant) / "config.json", target)
+    lucid.save(target / "model.safetensors", dict(lucid.load(goldens.folder(entry.variant))))
+    return target
 
 
 def ignored(entry: Entry, key: str) -> bool:
@@ -168,10 +168,10 @@ DAMAGES = [
 
 
 def refused(entry: Entry, damage: Damage, message: str, folder: Path) -> None:
-    made = copied(entry, folder)
-    damage(made)
+    checkpoint = copied(entry, folder)
+    damage(checkpoint)
     with pytest.raises(WeightsError, match=f"(?s){message}"):
-        read(entry, made)
+        read(entry, checkpoint)
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES)

@@ -26,8 +26,8 @@ VARIANTS = ["bart/base", "marian/base", "mbart/base", "m2m_100/base"]
 def test_the_encoders_states_are_those_of_transformers(variant: str) -> None:
     bart = Bart.from_pretrained(goldens.folder(variant))
     for case in goldens.cases(variant):
-        given = {name: Tensor(array) for name, array in case.inputs.items()}
-        ids, mask = given["input_ids"], given.get("attention_mask")
+        inputs = {name: Tensor(array) for name, array in case.inputs.items()}
+        ids, mask = inputs["input_ids"], inputs.get("attention_mask")
         keep = None if mask is None else mask.astype(lucid.bool_)
         states = bart.model.encoder.hidden_states(bart.model.embed(ids), bart.model.places(ids), keep)
         for index, state in enumerate(states):
@@ -90,8 +90,8 @@ def test_a_decoder_without_its_encoder_continues_texts_token_by_token_and_from_a
         logits, cache = model(lucid.tensor([[token]]), past_key_values=cache)
         np.testing.assert_allclose(logits.numpy()[:, 0], whole[:, place], rtol=1e-4, atol=1e-5)
     ids, file = np.array([[2, 5]]), lucid.export.to_onnx(model, cache="growing")
-    found, expected = (Generator(decoder).generate(ids, max_new_tokens=4) for decoder in (Session(file), model))
-    np.testing.assert_array_equal(found[0], expected[0])
+    tokens, expected = (Generator(decoder).generate(ids, max_new_tokens=4) for decoder in (Session(file), model))
+    np.testing.assert_array_equal(tokens[0], expected[0])
 
 
 def test_m2m_100_has_no_decoder_without_its_encoder() -> None:

@@ -38,11 +38,11 @@ class Case(NamedTuple):
     def __repr__(self) -> str:
         return f"{self.folder.parent.name}/{self.folder.name}/{self.name}"
 
-    def close(self, got: Array, name: str = "last_hidden_state") -> None:
+    def close(self, output: Array, name: str = "last_hidden_state") -> None:
         expected = self.outputs[name]
-        assert got.shape == expected.shape
-        keep = np.ones(got.shape[:2], bool) if self.kept is None else self.kept != 0
-        np.testing.assert_allclose(got[keep], expected[keep], rtol=1e-4, atol=2e-5)
+        assert output.shape == expected.shape
+        keep = np.ones(output.shape[:2], bool) if self.kept is None else self.kept != 0
+        np.testing.assert_allclose(output[keep], expected[keep], rtol=1e-4, atol=2e-5)
 
 
 def read(folder: Path) -> Iterator[Case]:

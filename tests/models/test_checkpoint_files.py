@@ -43,10 +43,10 @@ def test_shards_give_the_same_model(entry: Entry, tmp_path: Path) -> None:
     for shard in set(placed.values()):
         lucid.save(tmp_path / shard, {key: array for key, array in arrays.items() if placed[key] == shard})
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": placed}))
-    found, expected = read(entry, tmp_path).state_dict(), entry.load().state_dict()
-    assert found.keys() == expected.keys()
-    for key in found:
-        np.testing.assert_array_equal(found[key], expected[key])
+    state, expected = read(entry, tmp_path).state_dict(), entry.load().state_dict()
+    assert state.keys() == expected.keys()
+    for key in state:
+        np.testing.assert_array_equal(state[key], expected[key])
 
 
 @named(FIRST)
@@ -81,10 +81,10 @@ def test_a_checkpoint_in_half_precision_becomes_float32_and_stays_half_where_ask
     (case, *_) = goldens.cases(entry.variant)
     floats = {n: a.astype(half.numpy) if a.dtype == np.float32 else a for n, a in case.inputs.items()}
     answer = model(**{name: lucid.Tensor(array) for name, array in floats.items()})
-    for name, got in zip(entry.outputs, answer if isinstance(answer, tuple) else (answer,), strict=True):
-        assert got.dtype == half
+    for name, output in zip(entry.outputs, answer if isinstance(answer, tuple) else (answer,), strict=True):
+        assert output.dtype == half
         expected = case.outputs[name]
-        error = np.abs(got.numpy().astype(np.float64) - expected).max() / np.abs(expected).max()
+        error = np.abs(output.numpy().astype(np.float64) - expected).max() / np.abs(expected).max()
         assert error < (0.02 if half == lucid.float16 else 0.15), name
 
 
@@ -97,11 +97,11 @@ def test_a_model_in_half_precision_is_exported_with_half_the_bytes(entry: Entry)
     assert kinds == {10}  # TensorProto.FLOAT16
     (case, *_) = goldens.cases(entry.variant)
     session = Session(exported)
-    given = goldens.as_exported(case.inputs, session.inputs)
-    feeds = {n: a.astype(np.float16) if a.dtype == np.float32 else a for n, a in given.items() if n in session.inputs}
-    (got,) = session.run(feeds).values()
+    arrays = goldens.as_exported(case.inputs, session.inputs)
+    feeds = {n: a.astype(np.float16) if a.dtype == np.float32 else a for n, a in arrays.items() if n in session.inputs}
+    (output,) = session.run(feeds).values()
     expected = case.outputs[entry.outputs[0]]
-    assert np.abs(got - expected).max() < 0.02 * np.abs(expected).max()
+    assert np.abs(output - expected).max() < 0.02 * np.abs(expected).max()
 
 
 def test_llama_keeps_the_type_of_its_files_where_asked_and_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,11 +32,11 @@ class Everything(nn.Module):
     def forward(
         self, input_ids: Tensor, pixel_values: Tensor, attention_mask: Tensor | None = None
     ) -> dict[str, Tensor]:
-        found = self.clip(input_ids, pixel_values, attention_mask)
+        outputs = self.clip(input_ids, pixel_values, attention_mask)
         text_states = self.clip.text_model.hidden_states(input_ids, attention_mask)
         image_states = self.clip.vision_model.hidden_states(pixel_values)
         return {
-            **found._asdict(),
+            **outputs._asdict(),
             "vision.pooled": self.clip.vision_model(pixel_values),
             "text.last_hidden_state": self.clip.text_model.final_layer_norm(text_states[-1]),
             **{f"text.hidden_states.{i}": state for i, state in enumerate(text_states)},
@@ -87,9 +87,9 @@ def test_a_layer_is_lean() -> None:
 
 def test_embeddings_have_length_1() -> None:
     clip = CLIP.from_pretrained(goldens.folder("clip/gelu"))
-    found = clip(lucid.tensor([[0, 5, 38]]), lucid.randn(2, 3, 12, 12))
-    np.testing.assert_allclose((found.text_embeds**2).sum(-1), 1, rtol=1e-6)
-    np.testing.assert_allclose((found.image_embeds**2).sum(-1), 1, rtol=1e-6)
+    outputs = clip(lucid.tensor([[0, 5, 38]]), lucid.randn(2, 3, 12, 12))
+    np.testing.assert_allclose((outputs.text_embeds**2).sum(-1), 1, rtol=1e-6)
+    np.testing.assert_allclose((outputs.image_embeds**2).sum(-1), 1, rtol=1e-6)
 
 
 def test_what_follows_the_end_of_a_text_does_not_matter() -> None:

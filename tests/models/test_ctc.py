@@ -32,15 +32,15 @@ def rewrite(path: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize("lower_case", [False, True])
 def test_texts_and_words_are_those_of_transformers(folder: Path, lower_case: bool) -> None:
-    """But for several spaces in a row, which transformers writes where blanks separate delimiters."""
+    """Except several spaces in a row, which transformers writes where blanks separate delimiters."""
     rewrite(folder / "tokenizer_config.json", do_lower_case=lower_case)
     processor = CTCProcessor.from_pretrained(folder)
     cases = [case for case in CASES if case["lower_case"] is lower_case]
     assert len(cases) == 20
     for case in cases:
         assert processor.decode(case["ids"]) == " ".join(case["text"].split())
-        found = [[word.text, word.start, word.end] for word in processor.words(case["ids"])]
-        assert found == [[word.lower() if lower_case else word, *frames] for word, *frames in case["words"]]
+        words = [[word.text, word.start, word.end] for word in processor.words(case["ids"])]
+        assert words == [[word.lower() if lower_case else word, *frames] for word, *frames in case["words"]]
 
 
 def test_input_values_are_those_of_transformers(folder: Path) -> None:
@@ -57,13 +57,13 @@ def test_eager_and_exported_models_write_the_same(folder: Path, variant: str) ->
     shutil.copy(goldens.folder(variant) / "config.json", folder)
     processor, model = CTCProcessor.from_pretrained(folder), lucid.models.load(goldens.folder(variant))
     sound = lucid.load(FOLDER / "sound.safetensors")["sound"]
-    found = transcribe(model, processor, sound)
-    assert transcribe(lucid.runtime.Session(lucid.export.to_onnx(model)), processor, sound) == found
+    transcription = transcribe(model, processor, sound)
+    assert transcribe(lucid.runtime.Session(lucid.export.to_onnx(model)), processor, sound) == transcription
     logits: Any = model(lucid.Tensor(processor.input_values(sound)))
     words = processor.words(logits.argmax(-1)[0])
-    assert found.text == " ".join(word.text for word in words) != ""
+    assert transcription.text == " ".join(word.text for word in words) != ""
     frame = 6 / 16_000  # strides of 3 and 2
-    assert found.segments == [Segment(w.start * frame, w.end * frame, w.text, w.tokens) for w in words]
+    assert transcription.segments == [Segment(w.start * frame, w.end * frame, w.text, w.tokens) for w in words]
 
 
 def test_tokens_beside_the_vocabulary_are_read(folder: Path) -> None:

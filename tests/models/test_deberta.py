@@ -70,7 +70,7 @@ def test_sentence_embeddings_are_means_of_length_one_without_a_modules_json() ->
     np.testing.assert_allclose(encoder(ids, mask).numpy()[0], mean / np.linalg.norm(mean), rtol=1e-5, atol=1e-6)
 
 
-def test_a_language_model_head_as_the_authors_store_it_is_read_too(tmp_path: Path) -> None:
+def test_a_language_model_head_is_read_as_the_authors_store_it(tmp_path: Path) -> None:
     """microsoft/deberta-v3-base has lm_predictions.lm_head.* and mask_predictions.*, transformers' own files cls.*."""
     source = goldens.folder("tasks/deberta_fill_mask")
     shutil.copy(source / "config.json", tmp_path)
@@ -81,8 +81,8 @@ def test_a_language_model_head_as_the_authors_store_it_is_read_too(tmp_path: Pat
     stored["mask_predictions.dense.weight"] = np.zeros((16, 16), np.float32)
     lucid.save(tmp_path / "model.safetensors", stored)
     inputs = {name: Tensor(array) for name, array in goldens.cases("tasks/deberta_fill_mask")[0].inputs.items()}
-    found, expected = (lucid.models.load(folder)(**inputs) for folder in (tmp_path, source))
-    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    logits, expected = (lucid.models.load(folder)(**inputs) for folder in (tmp_path, source))
+    np.testing.assert_array_equal(logits.numpy(), expected.numpy())
 
 
 @pytest.mark.parametrize(

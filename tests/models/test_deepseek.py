@@ -26,8 +26,8 @@ def test_the_cache_has_a_latent_vector_and_a_rotary_part_for_all_heads(variant: 
     model: Any = lucid.models.load(goldens.folder(variant))
     whole, cache, start, logits = model(lucid.tensor(TEXT)).numpy(), model.empty_cache(2, capacity), 0, []
     for count in (4, 1, 3, 1):
-        found, cache = model(lucid.tensor(TEXT[:, start : start + count]), past_key_values=cache)
-        logits.append(found.numpy())
+        step, cache = model(lucid.tensor(TEXT[:, start : start + count]), past_key_values=cache)
+        logits.append(step.numpy())
         start += count
     np.testing.assert_allclose(np.concatenate(logits, 1), whole, rtol=1e-4, atol=1e-5)
     slots = capacity or TEXT.shape[1]
@@ -39,8 +39,8 @@ def test_an_exported_step_writes_the_tokens_of_the_eager_one(kind: str) -> None:
     model: Any = lucid.models.load(goldens.folder("deepseek_v3/base"))
     options: dict[str, Any] = {"max_new_tokens": 5, "attention_mask": [[1] * 9, [0, 0, *[1] * 7]]}
     session = Session(to_onnx(model, cache=kind, target="cpu"))
-    found = [Generator(source).generate(TEXT, **options).tolist() for source in (model, session)]
-    assert found[0] == found[1]
+    tokens = [Generator(source).generate(TEXT, **options).tolist() for source in (model, session)]
+    assert tokens[0] == tokens[1]
 
 
 @pytest.mark.parametrize("sigmoid", [False, True])
@@ -55,13 +55,13 @@ def test_experts_are_of_the_best_groups(sigmoid: bool) -> None:
         router.e_score_correction_bias = lucid.nn.Parameter(added)
     logits = rng.standard_normal((20, 6)).astype(np.float32)
     indices, weights = (part.numpy() for part in router(lucid.tensor(logits)))
-    for row, chosen, given in zip(logits, indices, weights, strict=True):
+    for row, chosen, shares in zip(logits, indices, weights, strict=True):
         scores = 1 / (1 + np.exp(-row)) if sigmoid else np.exp(row) / np.exp(row).sum()
         groups = (scores + added).reshape(3, 2)
         best = int((groups.sum(1) if sigmoid else groups.max(1)).argmax())
         assert sorted(chosen) == [2 * best, 2 * best + 1]
         expected = scores[chosen] / (scores[chosen].sum() if sigmoid else 1)
-        np.testing.assert_allclose(given, 2.5 * expected, rtol=1e-5)
+        np.testing.assert_allclose(shares, 2.5 * expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

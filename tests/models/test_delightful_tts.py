@@ -76,7 +76,7 @@ def test_its_state_is_three_weights() -> None:
     assert shapes == {"W_query.weight": (32, 12), "W_key.weight": (32, 20), "W_value.weight": (32, 20)}
 
 
-def test_it_exports_to_three_products_and_one_attention() -> None:
+def test_the_layer_is_exported_as_three_products_and_one_attention() -> None:
     model = to_onnx(MultiHeadAttention(12, 20, 32, 4))
     assert [node.op_type for node in model.graph.node] == ["MatMul", "MatMul", "MatMul", "Attention"]
     assert {initializer.name for initializer in model.graph.initializer} == {
@@ -251,6 +251,6 @@ def test_a_block_in_half_precision_stays_in_it() -> None:
     expected = exact(x).numpy()
     block = exact.to(lucid.float16)
     for run in (block, Session(to_onnx(block))):
-        got = run(x.astype(lucid.float16))
-        assert got.dtype == lucid.float16
-        np.testing.assert_allclose(got, expected, atol=0.02)
+        output = run(x.astype(lucid.float16))
+        assert output.dtype == lucid.float16
+        np.testing.assert_allclose(output, expected, atol=0.02)

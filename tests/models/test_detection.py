@@ -74,8 +74,8 @@ def test_a_backbone_of_timm_computes_what_the_same_of_transformers_does(tmp_path
 
     lucid.save(timm / "model.safetensors", {renamed(name): array for name, array in model.state_dict().items()})
     pixels = lucid.randn(1, 3, 40, 33)
-    for found, expected in zip(lucid.models.load(timm)(pixels), model(pixels), strict=True):
-        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+    for output, expected in zip(lucid.models.load(timm)(pixels), model(pixels), strict=True):
+        np.testing.assert_array_equal(output.numpy(), expected.numpy())
 
 
 def test_a_mask_of_another_size_stands_for_the_image() -> None:
@@ -93,7 +93,7 @@ def test_places_are_shares_of_what_is_kept() -> None:
     np.testing.assert_allclose(whole.numpy()[0, 1, 2, ::4], [0, 0], atol=1e-5)  # sin(2 pi) of row and column
 
 
-def test_an_odd_end_is_the_mean_of_what_is_there() -> None:
+def test_an_odd_end_is_the_mean_of_the_pixels_inside_the_image() -> None:
     image = lucid.tensor([[[[1.0, 2, 3], [3, 4, 5], [6, 8, 9]]]])
     assert HalvingMean()(image).tolist() == [[[[2.5, 4], [7, 9]]]]
 

@@ -50,10 +50,10 @@ def test_weights_are_the_products(variant: str, tmp_path: Path, caplog: pytest.L
     (tmp_path / "floats").mkdir()
     (tmp_path / "floats" / "config.json").write_text((goldens.folder(variant) / "config.json").read_text())
     lucid.save(tmp_path / "floats" / "model.safetensors", numbers)
-    got, expected = (lucid.models.load(tmp_path / name).state_dict() for name in ("fp8", "floats"))
-    assert got.keys() == expected.keys()
+    state, expected = (lucid.models.load(tmp_path / name).state_dict() for name in ("fp8", "floats"))
+    assert state.keys() == expected.keys()
     for key, tensor in expected.items():
-        np.testing.assert_array_equal(got[key].numpy(), tensor.numpy(), err_msg=key)
+        np.testing.assert_array_equal(state[key].numpy(), tensor.numpy(), err_msg=key)
     count = sum(key.endswith("_proj.weight") for key in numbers)
     assert f"dequantized to float32: {count} weights in FP8" in caplog.text
 

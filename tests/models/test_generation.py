@@ -50,8 +50,8 @@ def test_the_tokens_are_those_of_transformers(variant: str, kind: str) -> None:
     generator = Generator(model(variant, kind))
     for case in [case for case in CASES if case["model"] == variant]:
         ids, mask = pad_left(case["prompts"], 35)
-        found = generator.generate(ids, mask, pad_token_id=35, **case["options"])
-        assert found.tolist() == case["tokens"], case
+        tokens = generator.generate(ids, mask, pad_token_id=35, **case["options"])
+        assert tokens.tolist() == case["tokens"], case
 
 
 @pytest.mark.parametrize("kind", ["eager", "fixed in place"])
@@ -60,8 +60,8 @@ def test_options_alone_and_mixed_give_the_tokens_of_transformers(case: dict[str,
     options = dict(case["options"])
     if "logit_bias" in options:
         options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}
-    found = Generator(model(case["model"], kind)).generate(case["prompts"], pad_token_id=35, **options)
-    assert found.tolist() == case["tokens"]
+    tokens = Generator(model(case["model"], kind)).generate(case["prompts"], pad_token_id=35, **options)
+    assert tokens.tolist() == case["tokens"]
 
 
 SAMPLED: list[dict[str, Any]] = [

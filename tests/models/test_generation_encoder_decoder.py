@@ -104,8 +104,8 @@ def test_texts_of_different_lengths_go_into_buffers() -> None:
         generator("t5/v1_0", "eager").encode([text]).generate([own], max_new_tokens=5)[0].tolist()
         for text, own in (([5, 6, 7, 1], [0, 3, 4]), ([8, 1], [0, 9]))
     ]
-    found = generator("t5/v1_0", "fixed").encode(ids, mask).generate(begin, kept, max_new_tokens=5)
-    assert found.tolist() == alone
+    tokens = generator("t5/v1_0", "fixed").encode(ids, mask).generate(begin, kept, max_new_tokens=5)
+    assert tokens.tolist() == alone
     for kind in ("eager", "growing", "merged"):
         with pytest.raises(ValueError, match="the decoder's texts have different lengths, expected one length"):
             generator("t5/v1_0", kind).encode(ids, mask).generate(begin, kept, max_new_tokens=5)
@@ -142,11 +142,11 @@ def test_the_encoder_runs_once_for_any_number_of_texts() -> None:
 
 def test_models_that_it_does_not_take() -> None:
     t5, encoder = eager("t5/v1_0"), session("t5/v1_0", ("part", "encoder"))
-    for given in ((nn.Linear(2, 2),), (encoder,), (t5, encoder)):
+    for arguments in ((nn.Linear(2, 2),), (encoder,), (t5, encoder)):
         with pytest.raises(
             TypeError, match=r"EncoderDecoderGenerator: got .*, expected an nn.EncoderDecoder, or the ses"
         ):
-            EncoderDecoderGenerator(*given)  # type: ignore[arg-type]
+            EncoderDecoderGenerator(*arguments)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Generator: T5 has an encoder; use EncoderDecoderGenerator"):
         Generator(t5)  # type: ignore[arg-type]
     gpt2 = Session(to_onnx(GPT2.from_pretrained(goldens.folder("gpt2/base")), cache="growing"))
@@ -163,7 +163,7 @@ def test_models_that_it_does_not_take() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "given", "options", "message"),
+    ("variant", "inputs", "options", "message"),
     [
         (
             "t5",
@@ -187,10 +187,10 @@ def test_models_that_it_does_not_take() -> None:
         ("whisper", np.zeros((1, 8, 20)), {"max_new_tokens": 16}, "take 17 positions, the model has 16"),
     ],
 )
-def test_inputs_that_do_not_fit(variant: str, given: Any, options: dict[str, Any], message: str) -> None:
+def test_inputs_that_do_not_fit(variant: str, inputs: Any, options: dict[str, Any], message: str) -> None:
     named = {"max_new_tokens": 2, **options}
     with pytest.raises(ValueError, match=message):
-        EncoderDecoderGenerator(eager({"t5": "t5/v1_0"}.get(variant, "whisper/base"))).generate(given, **named)
+        EncoderDecoderGenerator(eager({"t5": "t5/v1_0"}.get(variant, "whisper/base"))).generate(inputs, **named)
 
 
 def test_a_model_that_does_not_say_its_start_token() -> None:

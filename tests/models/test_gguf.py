@@ -95,13 +95,13 @@ def write(writer: GGUFWriter, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("variant", ["llama/llama2", "mistral/full", "qwen2/tied", "qwen3/base"])
-def test_it_is_the_model_of_config_json_and_safetensors(variant: str, tmp_path: Path) -> None:
+def test_the_file_is_the_model_of_config_json_and_safetensors(variant: str, tmp_path: Path) -> None:
     path = converted(variant, tmp_path / "model.gguf")
-    expected, got = Llama.from_pretrained(goldens.folder(variant)), Llama.from_pretrained(path)
-    assert got.config == expected.config
-    assert got.state_dict().keys() == expected.state_dict().keys()
+    expected, model = Llama.from_pretrained(goldens.folder(variant)), Llama.from_pretrained(path)
+    assert model.config == expected.config
+    assert model.state_dict().keys() == expected.state_dict().keys()
     for key, tensor in expected.state_dict().items():
-        np.testing.assert_array_equal(got.state_dict()[key].numpy(), tensor.numpy())
+        np.testing.assert_array_equal(model.state_dict()[key].numpy(), tensor.numpy())
 
 
 def test_a_folder_with_one_gguf_file_and_no_config_json_is_read(tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_models_do_not_load_the_library() -> None:
     ],
 )
 def test_scaled_positions(metadata: dict[str, object], expected: object, tmp_path: Path) -> None:
-    told = {f"llama__rope__{key}": value for key, value in metadata.items()}
-    path = converted("llama/llama2", tmp_path / "model.gguf", **told)
+    fields = {f"llama__rope__{key}": value for key, value in metadata.items()}
+    path = converted("llama/llama2", tmp_path / "model.gguf", **fields)
     assert read_config(path, "llama").options.get("rope_scaling") == expected
     Llama.from_pretrained(path)
 
@@ -201,9 +201,9 @@ def test_tensors_are_what_the_library_reads(kind: str, tmp_path: Path) -> None:
     header = read_header(write(writer, path))
     assert header.tensors["a"].shape == (6, 512)
     for tensor in GGUFReader(path).tensors:
-        got = header.array(tensor.name)
-        assert got.dtype == np.float32
-        np.testing.assert_array_equal(got, dequantize(tensor.data, tensor.tensor_type))
+        array = header.array(tensor.name)
+        assert array.dtype == np.float32
+        np.testing.assert_array_equal(array, dequantize(tensor.data, tensor.tensor_type))
 
 
 def test_the_numbers_of_a_block_by_hand(tmp_path: Path) -> None:
@@ -282,12 +282,12 @@ def test_a_model_keeps_the_weights_of_its_file(kind: str, tmp_path: Path, caplog
     assert ("model.gguf: dequantized to float32: 8 tensors of IQ4_NL" in caplog.text) is (kind == "IQ4_NL")
     assert not any(isinstance(module, nn.QuantizedWeight) for module in floats.modules())
     ids = lucid.tensor([[3, 1, 39]])
-    wanted = floats(ids).numpy()
-    np.testing.assert_allclose(model(ids), wanted, atol=1e-6 * np.abs(wanted).max())
+    expected = floats(ids).numpy()
+    np.testing.assert_allclose(model(ids), expected, atol=1e-6 * np.abs(expected).max())
     for target in (Target("any", accuracy_level=0), Target("cpu", accuracy_level=0), "portable"):
         session = Session(lucid.export.to_onnx(model, target=target))
-        found = session(ids, np.ones((1, 3), np.int64))
-        assert np.abs(found.numpy() - wanted).max() < 1e-5 * np.abs(wanted).max()
+        logits = session(ids, np.ones((1, 3), np.int64))
+        assert np.abs(logits.numpy() - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 def test_a_state_with_minimums_goes_to_a_file_and_back(tmp_path: Path) -> None:
@@ -379,10 +379,10 @@ def test_the_default_cuts_punctuation_off_first_as_llama_cpp_does(file: Path) ->
 def test_the_first_and_the_last_token_are_added_where_the_file_says_so(file: Path) -> None:
     header = read_header(file)
     for begin, end in [(False, False), (True, False), (False, True), (True, True)]:
-        told = {"tokenizer.ggml.add_bos_token": begin, "tokenizer.ggml.add_eos_token": end}
-        made = tokenizer_in(replace(header, metadata={**header.metadata, **told}))
-        assert made.tokenizer.encode("Hello").ids == [1] * begin + [19556] + [2] * end
-    assert made.special == {"bos": 1, "eos": 2, "unk": 0, "pad": 2}
+        flags = {"tokenizer.ggml.add_bos_token": begin, "tokenizer.ggml.add_eos_token": end}
+        result = tokenizer_in(replace(header, metadata={**header.metadata, **flags}))
+        assert result.tokenizer.encode("Hello").ids == [1] * begin + [19556] + [2] * end
+    assert result.special == {"bos": 1, "eos": 2, "unk": 0, "pad": 2}
 
 
 def test_the_chat_template_and_special_tokens(file: Path) -> None:
@@ -396,14 +396,14 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(model: Llama) -> Non
     cases = json.loads((GOLDENS / "greedy.json").read_text(encoding="utf-8"))["cases"]
     expected = lucid.load(GOLDENS / "logits.safetensors")
     assert len(cases) == 20 and len(expected) == 2
-    for key, logits in expected.items():
+    for key, row in expected.items():
         case = cases[int(key.removeprefix("logits."))]
         known = len(case["ids"])
         ids = case["ids"] + case["continuation"][:16]
-        got = model(lucid.tensor([ids])).numpy()[0, known - 1 :]
-        error = np.abs(got[0] - logits).max() / np.abs(logits).max()
+        logits = model(lucid.tensor([ids])).numpy()[0, known - 1 :]
+        error = np.abs(logits[0] - row).max() / np.abs(row).max()
         assert error < 2e-5
-        assert got[:-1].argmax(-1).tolist() == case["continuation"][:16]
+        assert logits[:-1].argmax(-1).tolist() == case["continuation"][:16]
 
 
 @pytest.mark.parametrize(("cache", "number", "count"), [(None, 3, 6), ("growing", 0, 8), ("fixed", 15, 8)])
@@ -418,8 +418,8 @@ def test_greedy_tokens_over_a_cache_are_those_of_transformers(
         lucid.export.to_onnx(model, cache=cache, target=target, path=path, kwargs={"logits_to_keep": 1})
         decoder = Session(path)
     case = json.loads((GOLDENS / "greedy.json").read_text())["cases"][number]
-    found = Generator(decoder).generate(np.array([case["ids"]]), max_new_tokens=count)
-    assert found[0].tolist() == case["continuation"][:count], case["prompt"]
+    tokens = Generator(decoder).generate(np.array([case["ids"]]), max_new_tokens=count)
+    assert tokens[0].tolist() == case["continuation"][:count], case["prompt"]
 
 
 @pytest.mark.parametrize(("target", "number"), [("any", 3), ("cpu", 15)])
@@ -434,5 +434,5 @@ def test_the_blocks_of_the_file_give_the_tokens_of_the_dequantized_model(
     lucid.export.to_onnx(kept, cache="growing", target=level_0, path=path, kwargs={"logits_to_keep": 1})
     assert sum(part.stat().st_size for part in tmp_path.iterdir()) < 150e6
     case = json.loads((GOLDENS / "greedy.json").read_text())["cases"][number]
-    found = Generator(Session(path)).generate(np.array([case["ids"]]), max_new_tokens=8)
-    assert found[0].tolist() == case["continuation"][:8], case["prompt"]
+    tokens = Generator(Session(path)).generate(np.array([case["ids"]]), max_new_tokens=8)
+    assert tokens[0].tolist() == case["continuation"][:8], case["prompt"]

@@ -252,15 +252,15 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.variant.replace('/', '-')}{'-joined' * case.joined}")
-def test_it_is_the_model_of_config_json_and_safetensors(case: Case, tmp_path: Path) -> None:
+def test_the_file_is_the_model_of_config_json_and_safetensors(case: Case, tmp_path: Path) -> None:
     options, weights = prepared(case)
     (tmp_path / "config.json").write_text(json.dumps(options))
     lucid.save(tmp_path / "model.safetensors", weights)
-    expected, got = lucid.models.load(tmp_path), lucid.models.load(as_gguf(case, tmp_path / "model.gguf"))
-    assert got.config == expected.config
-    assert type(got) is type(expected) and got.state_dict().keys() == expected.state_dict().keys()
+    expected, model = lucid.models.load(tmp_path), lucid.models.load(as_gguf(case, tmp_path / "model.gguf"))
+    assert model.config == expected.config
+    assert type(model) is type(expected) and model.state_dict().keys() == expected.state_dict().keys()
     for key, tensor in expected.state_dict().items():
-        np.testing.assert_allclose(got.state_dict()[key].numpy(), tensor.numpy(), atol=3e-7, err_msg=key)
+        np.testing.assert_allclose(model.state_dict()[key].numpy(), tensor.numpy(), atol=3e-7, err_msg=key)
 
 
 @pytest.mark.parametrize(
@@ -279,8 +279,8 @@ def test_products_stay_quantized_in_the_order_of_the_model(
     options, weights = prepared(case)
     (tmp_path / "config.json").write_text(json.dumps(options))
     lucid.save(tmp_path / "model.safetensors", weights)
-    got = lucid.models.load(as_gguf(case, tmp_path / "model.gguf", quantized=True))
-    assert {type(m.weight) for name, m in got.named_modules() if name.endswith(layer)} == {nn.QuantizedWeight}
+    model = lucid.models.load(as_gguf(case, tmp_path / "model.gguf", quantized=True))
+    assert {type(m.weight) for name, m in model.named_modules() if name.endswith(layer)} == {nn.QuantizedWeight}
     floats = lucid.models.load(tmp_path / "model.gguf", dequantize=True).state_dict()
     for key, tensor in lucid.models.load(tmp_path).state_dict().items():
         np.testing.assert_allclose(floats[key].numpy(), tensor.numpy(), atol=np.abs(tensor.numpy()).max() / 200)
@@ -351,47 +351,47 @@ def as_gguf(
 def metadata(case: Case, options: Mapping[str, Any]) -> dict[str, Any]:
     """By the names of the library's writer."""
     named = {**USUAL, case.eps[0]: case.eps[1], **case.adds}
-    told = {name: options[option] for name, option in named.items() if option in options}
+    fields = {name: options[option] for name, option in named.items() if option in options}
     if options["model_type"] in ("gpt2", "mamba2"):
         wide = {"ssm_inner_size": 2 * options.get("hidden_size", 0), "head_count": 0, "feed_forward_length": 0}
-        return {**wide, "context_length": 1 << 20, **told} if case.arch == MODEL_ARCH.MAMBA2 else told
+        return {**wide, "context_length": 1 << 20, **fields} if case.arch == MODEL_ARCH.MAMBA2 else fields
     if "num_experts" in options or options["model_type"] == "qwen3_moe":
-        told["expert_count"] = options.get("num_experts", options.get("num_local_experts"))
+        fields["expert_count"] = options.get("num_experts", options.get("num_local_experts"))
     rope = options["rope_parameters"]
     rope = rope.get("full_attention", rope)
     if case.based:
-        told["rope_freq_base"] = rope["rope_theta"]
+        fields["rope_freq_base"] = rope["rope_theta"]
     if rope["rope_type"] == "yarn":
-        told |= {"rope_scaling_type": RopeScalingType.YARN, "rope_scaling_factor": rope["factor"]}
-        told["rope_scaling_orig_ctx_len"] = rope["original_max_position_embeddings"]
-        told |= {f"rope_scaling_yarn_{name}": rope[name] for name in ("beta_fast", "beta_slow") if name in rope}
+        fields |= {"rope_scaling_type": RopeScalingType.YARN, "rope_scaling_factor": rope["factor"]}
+        fields["rope_scaling_orig_ctx_len"] = rope["original_max_position_embeddings"]
+        fields |= {f"rope_scaling_yarn_{name}": rope[name] for name in ("beta_fast", "beta_slow") if name in rope}
     head_dim = options.get("head_dim", options["hidden_size"] // options["num_attention_heads"])
     if "head_dim" in options:
-        told |= {"key_length": head_dim, "value_length": head_dim}
+        fields |= {"key_length": head_dim, "value_length": head_dim}
     if "partial_rotary_factor" in rope:
-        told["rope_dimension_count"] = int(head_dim * rope["partial_rotary_factor"])
+        fields["rope_dimension_count"] = int(head_dim * rope["partial_rotary_factor"])
     if rope["rope_type"] == "linear":
-        told |= {"rope_scaling_type": RopeScalingType.LINEAR, "rope_scaling_factor": rope["factor"]}
+        fields |= {"rope_scaling_type": RopeScalingType.LINEAR, "rope_scaling_factor": rope["factor"]}
     if options["model_type"] == "lfm2":
-        told["head_count_kv"] = [told["head_count_kv"] * (kind != "conv") for kind in options["layer_types"]]
+        fields["head_count_kv"] = [fields["head_count_kv"] * (kind != "conv") for kind in options["layer_types"]]
     if case.arch == MODEL_ARCH.DEEPSEEK2:
-        told |= {"head_count_kv": 1, "key_length": options["kv_lora_rank"] + head_dim}
-        told |= {"value_length": options["kv_lora_rank"], "value_length_mla": options["v_head_dim"]}
-        told["key_length_mla"] = options["qk_nope_head_dim"] + head_dim
+        fields |= {"head_count_kv": 1, "key_length": options["kv_lora_rank"] + head_dim}
+        fields |= {"value_length": options["kv_lora_rank"], "value_length_mla": options["v_head_dim"]}
+        fields["key_length_mla"] = options["qk_nope_head_dim"] + head_dim
     if options["model_type"] == "deepseek_v3":
-        told["rope_scaling_yarn_log_mul"] = 0.1 * rope["mscale_all_dim"]
-        told["expert_gating_func"] = ExpertGatingFuncType.SIGMOID
+        fields["rope_scaling_yarn_log_mul"] = 0.1 * rope["mscale_all_dim"]
+        fields["expert_gating_func"] = ExpertGatingFuncType.SIGMOID
     if options["model_type"] == "olmo":
-        told["layer_norm_eps"] = 1e-5
+        fields["layer_norm_eps"] = 1e-5
     if options["model_type"] == "olmo3":
-        told["sliding_window_pattern"] = [kind == "sliding_attention" for kind in options["layer_types"]]
+        fields["sliding_window_pattern"] = [kind == "sliding_attention" for kind in options["layer_types"]]
     if options["model_type"] == "ministral3":
-        told["rope_scaling_yarn_log_mul"] = rope["mscale_all_dim"]
-        told["attn_temperature_scale"] = rope["llama_4_scaling_beta"]
+        fields["rope_scaling_yarn_log_mul"] = rope["mscale_all_dim"]
+        fields["attn_temperature_scale"] = rope["llama_4_scaling_beta"]
     if "linear_num_key_heads" in options:
-        told["ssm_inner_size"] = options["linear_value_head_dim"] * options["linear_num_value_heads"]
-        told["full_attention_interval"] = 2
-    return told
+        fields["ssm_inner_size"] = options["linear_value_head_dim"] * options["linear_num_value_heads"]
+        fields["full_attention_interval"] = 2
+    return fields
 
 
 def converted(case: Case, options: Mapping[str, Any], weights: Weights) -> Iterator[tuple[str, Array]]:
@@ -407,23 +407,23 @@ def converted(case: Case, options: Mapping[str, Any], weights: Weights) -> Itera
             array = tiled(key, options, array)
         if expert is not None:
             experts.setdefault(f"{expert[1]}.{expert[3]}", {})[int(expert[2])] = array
-        elif case.turned and (found := re.search(r"self_attn\.([qk])_proj\.", key)):
-            halves = array.reshape(heads[found[1]], 2, -1, *array.shape[1:])
+        elif case.turned and (match := re.search(r"self_attn\.([qk])_proj\.", key)):
+            halves = array.reshape(heads[match[1]], 2, -1, *array.shape[1:])
             yield key, halves.swapaxes(1, 2).reshape(array.shape)
         elif key.endswith("norm.weight") and not key.endswith("linear_attn.norm.weight"):
             yield key, array + np.float32(case.offset)
         elif key.endswith("block_sparse_moe.input_linear.weight"):
             for part, half in zip(("gate", "up"), np.split(array, 2, 1), strict=True):
                 yield key.replace("block_sparse_moe.input_linear", f"mlp.experts.{part}_proj"), half
-        elif found := re.fullmatch(r"(.*self_attn\.[qk]_layernorm)\.norms\.(\d+)(\.weight)", key):
-            experts.setdefault(f"{found[1]}{found[3]}", {})[int(found[2])] = array
+        elif match := re.fullmatch(r"(.*self_attn\.[qk]_layernorm)\.norms\.(\d+)(\.weight)", key):
+            experts.setdefault(f"{match[1]}{match[3]}", {})[int(match[2])] = array
         elif key.endswith(("query_key_value.weight", "query_key_value.bias")):
             share = heads["q"] // heads["k"]
             groups = array.reshape(heads["k"], share + 2, -1, *array.shape[1:])
             parts = np.split(groups, [share, share + 1], 1)
             yield key, np.concatenate([part.reshape(-1, *array.shape[1:]) for part in parts])
-        elif case.joined and (found := re.search(r"self_attn\.([qkv])_proj\.", key)):
-            if found[1] == "q":
+        elif case.joined and (match := re.search(r"self_attn\.([qkv])_proj\.", key)):
+            if match[1] == "q":
                 parts = [weights[key.replace("q_proj", f"{letter}_proj")] for letter in "qkv"]
                 yield key.replace("q_proj", "qkv_proj"), np.concatenate(parts)
         elif case.arch == MODEL_ARCH.GPT2 and re.search(r"\.c_\w+\.weight$", key):
@@ -431,11 +431,11 @@ def converted(case: Case, options: Mapping[str, Any], weights: Weights) -> Itera
         elif case.arch == MODEL_ARCH.MAMBA2 and key.endswith((".D", "mixer.norm.weight", "A_log")):
             array = -np.exp(array) if key.endswith("A_log") else array
             yield key, array.reshape(options["n_groups"], -1) if "norm" in key else array[:, None]
-        elif case.arch == MODEL_ARCH.GPT_OSS and (found := re.fullmatch(r"(.*experts\.)(\w+?)_proj(_bias)?", key)):
-            array = array if found[3] else array.swapaxes(1, 2)
-            parts = {"gate": array[:, ::2], "up": array[:, 1::2]} if found[2] == "gate_up" else {"down": array}
+        elif case.arch == MODEL_ARCH.GPT_OSS and (match := re.fullmatch(r"(.*experts\.)(\w+?)_proj(_bias)?", key)):
+            array = array if match[3] else array.swapaxes(1, 2)
+            parts = {"gate": array[:, ::2], "up": array[:, 1::2]} if match[2] == "gate_up" else {"down": array}
             for name, part in parts.items():
-                yield f"{found[1]}{name}_proj.{'bias' if found[3] else 'weight'}", part
+                yield f"{match[1]}{name}_proj.{'bias' if match[3] else 'weight'}", part
         elif key.endswith(".sinks"):
             yield f"{key}.weight", array
         elif key.endswith("conv1d.weight") or key.endswith("conv.conv.weight"):
@@ -457,7 +457,7 @@ def converted(case: Case, options: Mapping[str, Any], weights: Weights) -> Itera
         else:
             yield key, array
     for key, arrays in experts.items():
-        key = re.sub(r"\.(w\d)\.", lambda found: f".{found[1]}.", key)
+        key = re.sub(r"\.(w\d)\.", lambda match: f".{match[1]}.", key)
         yield key, np.stack([arrays[number] for number in range(len(arrays))])
 
 

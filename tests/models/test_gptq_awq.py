@@ -53,11 +53,11 @@ class Method(NamedTuple):
 
     @property
     def config(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"quant_method": self.name, "bits": self.bits, "group_size": self.group}
+        options: dict[str, Any] = {"quant_method": self.name, "bits": self.bits, "group_size": self.group}
         if self.name == "awq":
-            return {**told, "zero_point": True, "version": "GEMM", "modules_to_not_convert": None}
+            return {**options, "zero_point": True, "version": "GEMM", "modules_to_not_convert": None}
         formats = {"checkpoint_format": "gptq_v2"} if self.version == 2 else {}
-        return {**told, **formats, "desc_act": False, "sym": False, "damp_percent": 0.01, "meta": {"quantizer": "x"}}
+        return {**options, **formats, "desc_act": False, "sym": False, "damp_percent": 0.01, "meta": {"quantizer": "x"}}
 
 
 def packed(values: Array, bits: int, order: list[int] | None = None) -> Array:
@@ -148,11 +148,11 @@ def test_a_checkpoint_is_the_model_that_its_integers_stand_for(method: Method, t
     kept, floats = Llama.from_pretrained(tmp_path), lucid.models.load(tmp_path, dequantize=True)
     for key, tensor in floats.state_dict().items():
         np.testing.assert_array_equal(tensor, weights[key], err_msg=key)
-    made = [module for module in kept.modules() if isinstance(module, nn.QuantizedWeight)]
-    assert len(made) == len(SHAPES) and {weight.bits for weight in made} == {method.bits}
+    quantized = [module for module in kept.modules() if isinstance(module, nn.QuantizedWeight)]
+    assert len(quantized) == len(SHAPES) and {weight.bits for weight in quantized} == {method.bits}
     ids = lucid.tensor([[3, 1, 39]])
-    wanted = floats(ids).numpy()
-    np.testing.assert_allclose(kept(ids), wanted, atol=1e-5 * np.abs(wanted).max())
+    expected = floats(ids).numpy()
+    np.testing.assert_allclose(kept(ids), expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_experts_in_few_bits_are_read_and_become_float32(tmp_path: Path) -> None:
@@ -174,13 +174,13 @@ def test_experts_in_few_bits_are_read_and_become_float32(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["gptq", "awq"])
 @pytest.mark.parametrize("target", ["any", "cpu"])
-def test_the_export_keeps_them_too(name: str, target: str, tmp_path: Path) -> None:
+def test_the_export_keeps_the_integers(name: str, target: str, tmp_path: Path) -> None:
     checkpoint(tmp_path, Method(name))
     kept = Llama.from_pretrained(tmp_path)
     ids = lucid.tensor([[3, 1, 39]])
-    found = Session(to_onnx(kept, target=Target(target, accuracy_level=0)))(ids, np.ones((1, 3), np.int64))
-    wanted = kept(ids).numpy()
-    assert np.abs(found.numpy() - wanted).max() < 1e-5 * np.abs(wanted).max()
+    logits = Session(to_onnx(kept, target=Target(target, accuracy_level=0)))(ids, np.ones((1, 3), np.int64))
+    expected = kept(ids).numpy()
+    assert np.abs(logits.numpy() - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 def test_symmetric_weights_need_no_zero_points(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_texts_are_continued_with_them_or_with_others(bits: int | None, tmp_path
     assert "".join(answer) == model.tokenizer.decode(answer.ids) != ""
 
 
-def test_a_folder_for_another_runtime_has_them(tmp_path: Path) -> None:
+def test_a_folder_for_another_runtime_has_the_integers(tmp_path: Path) -> None:
     source = with_tokenizer(tmp_path)
     write_folder(lucid.models.load(source), source, tmp_path / "genai", layout="genai")
     nodes = onnx.load(tmp_path / "genai" / "model.onnx").graph.node

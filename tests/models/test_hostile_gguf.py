@@ -62,7 +62,7 @@ def test_any_wrong_byte_of_a_header_makes_a_model_or_a_clear_error(tmp_path: Pat
 def words(**changes: bytes | None) -> dict[str, bytes]:
     """The metadata of a tiny tokenizer, with changes: a name after tokenizer.ggml, None for what is missing."""
     text, string, array = gguf.text, gguf.string, gguf.array
-    made = {
+    fields = {
         "model": text("gpt2"),
         "pre": text("gpt-2"),
         "tokens": array(gguf.STRING, 4, b"".join(string(token) for token in ("a", "b", "ab", "<end>"))),
@@ -70,7 +70,7 @@ def words(**changes: bytes | None) -> dict[str, bytes]:
         "token_type": array(gguf.U32, 4, gguf.number("4I", 1, 1, 1, 3)),
         **changes,
     }
-    return {f"tokenizer.ggml.{name}": value for name, value in made.items() if value is not None}
+    return {f"tokenizer.ggml.{name}": value for name, value in fields.items() if value is not None}
 
 
 def read_words(folder: Path, **changes: bytes | None) -> object:
@@ -80,8 +80,8 @@ def read_words(folder: Path, **changes: bytes | None) -> object:
 
 
 def strings(*values: str) -> bytes:
-    made: bytes = gguf.array(gguf.STRING, len(values), b"".join(gguf.string(value) for value in values))
-    return made
+    data: bytes = gguf.array(gguf.STRING, len(values), b"".join(gguf.string(value) for value in values))
+    return data
 
 
 def test_a_tiny_tokenizer(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def test_a_layer_takes_few_nodes_and_none_of_them_reads_sizes(
     by_layer: dict[int, Counter[str]] = {}
     outside: Counter[str] = Counter()
     for node in exported.graph.node:
-        found = re.match(place, node.name)
-        kinds = by_layer.setdefault(int(found[1]), Counter()) if found else outside
+        match = re.match(place, node.name)
+        kinds = by_layer.setdefault(int(match[1]), Counter()) if match else outside
         kinds[node.op_type] += 1
     assert sorted(by_layer) == list(range(layers))
     # Values that layers share (a mask, its shape) are emitted once, in the first of them.
@@ -171,10 +171,10 @@ SAME_NAMES = [entry for entry in ZOO if entry.variant.endswith(("/base", "/llama
 
 @pytest.mark.parametrize(("entry", "target"), turns(SAME_NAMES, goldens.TARGETS, reader), ids=name_of)
 def test_initializers_have_the_names_of_the_checkpoint(entry: Entry, target: str) -> None:
-    found, stored = weights_of(entry.exported(target)), checkpoint_names(entry)
-    assert found <= stored
-    unused = {name for name in stored - found if re.search(UNUSED, name)}
-    assert found | unused == stored
+    names, stored = weights_of(entry.exported(target)), checkpoint_names(entry)
+    assert names <= stored
+    unused = {name for name in stored - names if re.search(UNUSED, name)}
+    assert names | unused == stored
 
 
 @pytest.mark.parametrize("entry", first_of_each(SAME_NAMES, reader), ids=name_of)

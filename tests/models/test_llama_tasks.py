@@ -42,8 +42,8 @@ def test_the_architecture_says_what_a_checkpoint_is_for(
 def test_states_of_a_checkpoint_that_writes_are_those_before_its_output_layer() -> None:
     states = lucid.models.load(goldens.folder("llama/llama3"), "feature-extraction")
     for case in goldens.cases("llama/llama3"):
-        found = states(**{name: Tensor(array) for name, array in case.inputs.items()})
-        case.close("last_hidden_state", found, rtol=1e-5)
+        output = states(**{name: Tensor(array) for name, array in case.inputs.items()})
+        case.close("last_hidden_state", output, rtol=1e-5)
 
 
 def test_embeddings_are_those_of_the_layers_that_modules_json_lists(tmp_path: Path) -> None:

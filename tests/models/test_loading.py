@@ -35,7 +35,7 @@ def test_every_checkpoint_is_read_by_its_model(entry: Entry) -> None:
 def test_every_model_type_that_a_checkpoint_names_is_known() -> None:
     values = [value for name in FILES for value in vars(import_module(f"lucid.models.{name}")).values()]
     classes = [v for v in values if isinstance(v, type) and issubclass(v, Pretrained) and hasattr(v, "checkpoint")]
-    named = {kind for found in classes for kind in found.checkpoint.model_types}
+    named = {kind for cls in classes for kind in cls.checkpoint.model_types}
     assert named == set(MODEL_TYPES)
     for name, family in FAMILIES.items():
         file, _, model = family.model.rpartition(".")

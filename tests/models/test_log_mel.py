@@ -53,13 +53,13 @@ def test_a_short_sound_is_padded_with_silence_and_a_long_one_cut() -> None:
 
 
 def test_the_blocks_of_a_long_sound_fit_together() -> None:
-    """The same second after 29.5 s, where one block ends, as at the beginning: but for the first and last columns."""
+    """The same second after 29.5 s, where a block ends, equals the first, except in the first and last columns."""
     late = np.concatenate([np.zeros(29 * 16_000 + 8_000, np.float32), SOUND[:16_000], np.zeros(800, np.float32)])
     columns = log_mel(late, 8, 3100)[:, 2950:3050]
     np.testing.assert_allclose(columns[:, 2:-2], log_mel(SOUND[:16_000], 8, 100)[:, 2:-2], atol=1e-6)
 
 
-def test_silence_has_features_too() -> None:
+def test_an_empty_sound_has_the_features_of_silence() -> None:
     np.testing.assert_array_equal(log_mel(np.zeros(0, np.float32), 8, 20), np.full((8, 20), -1.5, np.float32))
 
 

@@ -44,9 +44,9 @@ def test_every_token_is_right_at_every_size(
 ) -> None:
     session = Session(to_onnx(model, target=target))
     for ids, mask, states in expected:
-        found = session.run({"input_ids": ids, "attention_mask": mask})["last_hidden_state"]
+        output = session.run({"input_ids": ids, "attention_mask": mask})["last_hidden_state"]
         kept = mask != 0
-        np.testing.assert_allclose(found[kept], states[kept], rtol=1e-4, atol=1e-5, err_msg=str(ids.shape))
+        np.testing.assert_allclose(output[kept], states[kept], rtol=1e-4, atol=1e-5, err_msg=str(ids.shape))
 
 
 def test_one_token_more_than_the_table_holds_is_refused(model: Bert) -> None:

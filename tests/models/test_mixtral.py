@@ -52,7 +52,7 @@ def test_the_experts_of_a_layer_are_one_array_under_transformers_key() -> None:
     np.testing.assert_array_equal(state["model.layers.1.mlp.experts.down_proj"].numpy()[2], stored[f"{own}.w2.weight"])
 
 
-def test_a_checkpoint_with_joined_experts_is_read_too(tmp_path: Path) -> None:
+def test_a_checkpoint_with_joined_experts_is_read(tmp_path: Path) -> None:
     folder = goldens.folder("qwen3_moe/step")
     model = lucid.models.load(folder)
     lucid.models.save(model, folder, tmp_path)
@@ -72,8 +72,8 @@ def test_the_exported_model_writes_the_tokens_of_the_eager_one(cache: str) -> No
     model = Mixtral.from_pretrained(goldens.folder("qwen3_moe/step"))
     session = Session(to_onnx(model, cache=cache, target="cpu"), threads=1)
     prompt = np.array([[5, 9, 2], [7, 7, 1]])
-    found = [Generator(source).generate(prompt, max_new_tokens=6) for source in (model, session)]
-    np.testing.assert_array_equal(*found)
+    tokens = [Generator(source).generate(prompt, max_new_tokens=6) for source in (model, session)]
+    np.testing.assert_array_equal(*tokens)
 
 
 def test_a_missing_expert_is_named(tmp_path: Path) -> None:
@@ -145,10 +145,10 @@ def test_mxfp4_is_read_number_by_number() -> None:
     """All codes, two in a byte, the first in the low half, times the powers of two of their groups."""
     codes = np.tile(np.arange(16, dtype=np.uint8), (1, 2, 4)).reshape(1, 2, 2, 32)
     scales = np.array([[[127, 128], [126, 0]]], np.uint8)
-    found = dequantized("w", codes[..., ::2] + 16 * codes[..., 1::2], scales)
+    weight = dequantized("w", codes[..., ::2] + 16 * codes[..., 1::2], scales)
     values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
     expected = np.tile(values, 2) * np.exp2(scales.astype(np.float64) - 127)[..., None]
-    np.testing.assert_array_equal(found.astype(np.float64), expected.reshape(1, 2, 64))
+    np.testing.assert_array_equal(weight.astype(np.float64), expected.reshape(1, 2, 64))
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,14 @@ def differentiated(variant: str) -> tuple[nn.Module, Any, dict[str, Any]]:
     return model, lucid.grad(value, wrt=model), {"seeds": seeds, **case.inputs}
 
 
-def compare(variant: str, found: Mapping[str, Any]) -> None:
-    wanted = {key.removeprefix(f"{variant}/"): g for key, g in GRADIENTS.items() if key.startswith(f"{variant}/")}
-    whole = np.sqrt(sum(float(np.vdot(g, g)) for g in wanted.values()))
-    assert wanted.keys() <= found.keys()
-    for name, gradient in wanted.items():
+def compare(variant: str, gradients: Mapping[str, Any]) -> None:
+    expected = {key.removeprefix(f"{variant}/"): g for key, g in GRADIENTS.items() if key.startswith(f"{variant}/")}
+    whole = np.sqrt(sum(float(np.vdot(g, g)) for g in expected.values()))
+    assert expected.keys() <= gradients.keys()
+    for name, gradient in expected.items():
         # That of a key's bias is 0, as it adds the same to all scores of a query: it is compared with the others.
         size = max(float(np.linalg.norm(gradient)), 1e-3 * whole)
-        error = float(np.linalg.norm(np.asarray(found[name]) - gradient)) / size
+        error = float(np.linalg.norm(np.asarray(gradients[name]) - gradient)) / size
         assert error < 2e-5, f"{variant}, {name}: {error:.1e}"
 
 

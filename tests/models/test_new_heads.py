@@ -48,19 +48,19 @@ def test_padding_that_a_config_leaves_out_stays_that_of_its_type(tmp_path: Path)
     """RoBERTa counts positions by it: with the end of a text in its place they would be others."""
     for name, kind, padding in (("roberta/base", "roberta", None), ("llama/llama2", "llama", 2)):
         (folder := tmp_path / kind).mkdir()
-        source, made = copied(folder, name, "pad_token_id"), folder / "made"
-        made.mkdir()
-        write_with_labels(source, ["a", "b"], made)
-        assert json.loads((made / "config.json").read_text()).get("pad_token_id") == padding
+        source, target = copied(folder, name, "pad_token_id"), folder / "with_labels"
+        target.mkdir()
+        write_with_labels(source, ["a", "b"], target)
+        assert json.loads((target / "config.json").read_text()).get("pad_token_id") == padding
 
 
 def copied(folder: Path, variant: str, without: str) -> Path:
     """A copy of a golden checkpoint without an option."""
-    made = folder / "source"
-    shutil.copytree(goldens.folder(variant), made)
-    options = json.loads((made / "config.json").read_text())
-    (made / "config.json").write_text(json.dumps({key: value for key, value in options.items() if key != without}))
-    return made
+    target = folder / "source"
+    shutil.copytree(goldens.folder(variant), target)
+    options = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps({key: value for key, value in options.items() if key != without}))
+    return target
 
 
 def test_a_type_without_such_a_class_in_transformers_is_named(tmp_path: Path) -> None:

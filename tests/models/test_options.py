@@ -38,12 +38,12 @@ KINDS = list(MODEL_TYPES)
 
 def edited(folder: Path, variant: str = "bert/base", without: str = "", **changes: object) -> Path:
     """A copy of a golden checkpoint with other options."""
-    made = folder / "model"
-    shutil.copytree(goldens.folder(variant), made)
-    options = json.loads((made / "config.json").read_text()) | changes
+    target = folder / "model"
+    shutil.copytree(goldens.folder(variant), target)
+    options = json.loads((target / "config.json").read_text()) | changes
     options.pop(without, None)
-    (made / "config.json").write_text(json.dumps(options))
-    return made
+    (target / "config.json").write_text(json.dumps(options))
+    return target
 
 
 def states(model: Any) -> Any:
@@ -222,10 +222,10 @@ def test_the_command_line_ignores_and_lists(
     folder, file = edited(tmp_path, is_causal=False, directionality="bidi"), tmp_path / "model.onnx"
     assert in_process(["export", folder, "-o", file], monkeypatch) == 1
     assert "--ignore-option is_causal" in capsys.readouterr().err
-    asked = ["--ignore-option", "is_causal", "--no-check"]
-    assert in_process(["export", folder, "-o", file, *asked], monkeypatch) == 0
+    options = ["--ignore-option", "is_causal", "--no-check"]
+    assert in_process(["export", folder, "-o", file, *options], monkeypatch) == 0
     assert "directionality" not in capsys.readouterr().err
-    assert in_process(["export", folder, "-o", file, *asked, "--verbose"], monkeypatch) == 0
+    assert in_process(["export", folder, "-o", file, *options, "--verbose"], monkeypatch) == 0
     assert "not read them for model_type bert: directionality" in capsys.readouterr().err
     assert onnx.load(file).metadata_props[-1].value == "is_causal"
     assert in_process(["export", "nn.Linear", "--ignore-option", "x", "-o", file], monkeypatch) == 2
@@ -270,8 +270,8 @@ def other_defaults(kind: str, reader: Any, options: dict[str, Any], weights: dic
 @in_one_test(KINDS)
 def test_defaults_that_a_reader_names_are_those_of_transformers(kind: str) -> None:
     """A reader that names none gets the table's; the others are 0, none or empty as in transformers, or computed."""
-    made = tiny({"model_type": kind, **NEEDED.get(kind, {})})
-    assert not other_defaults(kind, class_of(family_of(kind).model), made, ALWAYS.get(kind, {}))
+    config = tiny({"model_type": kind, **NEEDED.get(kind, {})})
+    assert not other_defaults(kind, class_of(family_of(kind).model), config, ALWAYS.get(kind, {}))
 
 
 @pytest.mark.parametrize("kind", sorted({each.kind for each in outcomes()}))
@@ -316,7 +316,7 @@ def test_an_absent_option_has_transformers_default(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"summary_type": "last"}, "option summary_type is 'last', supported: 'first'"),
         ({"summary_activation": "tanh"}, "option summary_activation is 'tanh', supported: 'gelu'"),
@@ -326,11 +326,11 @@ def test_an_absent_option_has_transformers_default(
     ],
 )
 def test_options_that_one_head_alone_reads_are_refused_there(
-    changes: dict[str, object], told: str, tmp_path: Path
+    changes: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     head = next(each for each in outcomes() if each.name == "ElectraForMultipleChoice")
     write(tmp_path, {**head.config, **changes}, head.weights)
-    with pytest.raises(ConfigError, match=re.escape(told)):
+    with pytest.raises(ConfigError, match=re.escape(message)):
         lucid.models.load(tmp_path)
     lucid.models.load(tmp_path, "feature-extraction")
 
@@ -372,8 +372,8 @@ def test_m2m_100_beyond_its_table_names_the_option(tmp_path: Path) -> None:
 def test_t5_scales_as_the_newer_option_or_else_the_older_one_says(
     kind: str, options: dict[str, Any], scaled: bool
 ) -> None:
-    made = Config({**tiny({"model_type": kind}), **options}, "config.json", dict, reads=options_read(kind))
-    assert T5.checkpoint.read(made).scale_outputs is scaled
+    config = Config({**tiny({"model_type": kind}), **options}, "config.json", dict, reads=options_read(kind))
+    assert T5.checkpoint.read(config).scale_outputs is scaled
 
 
 def test_modernbert_with_a_decoder_without_bias(tmp_path: Path) -> None:
@@ -388,8 +388,8 @@ def test_modernbert_with_a_decoder_without_bias(tmp_path: Path) -> None:
 
 def test_modernbert_whose_local_base_is_null_has_the_global_one(tmp_path: Path) -> None:
     base = {"model_type": "modernbert", "global_rope_theta": 1234.0, "local_rope_theta": None}
-    made = Config(tiny(base), "config.json", dict, reads=options_read("modernbert"))
-    assert {theta for theta, _ in ModernBert.checkpoint.read(made).ropes.values()} == {1234.0}
+    config = Config(tiny(base), "config.json", dict, reads=options_read("modernbert"))
+    assert {theta for theta, _ in ModernBert.checkpoint.read(config).ropes.values()} == {1234.0}
 
 
 @pytest.mark.parametrize(
@@ -420,11 +420,14 @@ def test_what_stops_transformers_is_refused_by_the_options_name(
 
 
 def test_labels_that_transformers_reads_change_nothing(tmp_path: Path) -> None:
+    ids = lucid.tensor([[5, 6, 7]])
+    expected: Any = lucid.models.load(goldens.folder("bert/base"))(ids)
     for number, changes in enumerate(
         ({"id2label": None}, {"id2label": {"0": 1}, "num_labels": None}, {"id2label": {}, "num_labels": 4})
     ):
         (folder := tmp_path / str(number)).mkdir()
-        lucid.models.load(edited(folder, **changes))
+        output: Any = lucid.models.load(edited(folder, **changes))(ids)
+        np.testing.assert_array_equal(output.numpy(), expected.numpy())
 
 
 @pytest.mark.parametrize(
@@ -447,10 +450,10 @@ def test_more_layers_than_the_checkpoint_has_name_the_option(
     tmp_path: Path, variant: str, option: str, value: int | None
 ) -> None:
     folder = edited(tmp_path, variant, **{"without": option} if value is None else {option: value})
-    given = value or "absent, which means 12"
+    text = value or "absent, which means 12"
     with pytest.raises(ConfigError) as caught:
         lucid.models.load(folder)
-    assert f"option {option} is {given}, expected at most " in str(caught.value)
+    assert f"option {option} is {text}, expected at most " in str(caught.value)
     assert len(str(caught.value)) < 400
 
 
@@ -462,7 +465,10 @@ def test_layers_of_a_tower_are_counted_in_that_tower(tmp_path: Path) -> None:
 
 
 def test_albert_shares_its_layers(tmp_path: Path) -> None:
-    lucid.models.load(edited(tmp_path, "albert/base", num_hidden_layers=30))
+    """So more layers are no more weights, and the checkpoint has all of them."""
+    model = lucid.models.load(edited(tmp_path, "albert/base", num_hidden_layers=30))
+    assert model.state_dict().keys() == lucid.models.load(goldens.folder("albert/base")).state_dict().keys()
+    assert sum(node.op.name == "attention" for node in lucid.trace(model).nodes()) == 30
 
 
 def test_projections_that_the_checkpoint_does_not_have_name_the_option(tmp_path: Path) -> None:
@@ -525,7 +531,7 @@ def test_an_option_that_is_read_and_taken_for_unread_is_found(
 
     monkeypatch.setattr(Config, "__init__", unread)
     names = [name for name in published.SETS if published.SETS[name]["model_type"] == kind]
-    found = []
+    failing = []
     for number, name in enumerate(name for name in names if option in published.SETS[name]):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -537,5 +543,5 @@ def test_an_option_that_is_read_and_taken_for_unread_is_found(
         try:
             test(name, folder)
         except (AssertionError, KeyError, ValueError, pytest.fail.Exception):
-            found.append(name)
-    assert found
+            failing.append(name)
+    assert failing

@@ -61,7 +61,7 @@ LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.2], "long_factor": [1.5
 
 
 def test_both_spellings_of_the_kind_are_read(tmp_path: Path) -> None:
-    """transformers 5 writes the published one again beside its own."""
+    """transformers 5 writes the published option again, next to its own."""
     config = json.loads((goldens.folder("phi3/long") / "config.json").read_text())
     rope = {**config["rope_parameters"], "type": config["rope_parameters"]["rope_type"]}
     model = Phi3.from_pretrained(edited(tmp_path, "phi3/long", {"rope_parameters": rope}))

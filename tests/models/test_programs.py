@@ -22,7 +22,7 @@ PROGRAMS = sorted(
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_it_runs_and_eager_and_exported_agree(
+def test_a_demonstration_runs_and_eager_and_exported_agree(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name])
@@ -61,7 +61,7 @@ def test_writing_goes_on_with_the_likeliest_token_until_the_end() -> None:
     assert written(successor, lucid.tensor([[1, 3]]), end=5) == [1, 3, 4, 5]
 
 
-def test_every_model_is_there() -> None:
+def test_every_model_has_a_demonstration() -> None:
     encoders = "albert bert deberta eurobert layoutlm modernbert"
     texts = "bart deepseek falcon gemma gpt2 lfm2 llama mamba2 mixtral phi3 qwen3_next t5 transformer"
     several_senses = "clip delightful_tts siglip smolvlm wav2vec2 whisper"

@@ -47,9 +47,9 @@ def _answers_as_in_transformers(name: str, tmp_path: Path) -> None:
     options, answer = written(name, tmp_path)
     model: Any = lucid.models.load(tmp_path)
     result = model(**{name: lucid.tensor(array) for name, array in inputs_of(options).items()})
-    found = sample((result[0] if isinstance(result, tuple) else result).numpy())
+    values = sample((result[0] if isinstance(result, tuple) else result).numpy())
     expected = answer["sample"]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * expected[-1])
+    np.testing.assert_allclose(values, expected, rtol=0, atol=2e-5 * expected[-1])
     assert list(model.unread.ignored) == answer["ignored"]
 
 

@@ -38,8 +38,8 @@ def written(folder: Path, variant: str = "llama/llama3", **options: Any) -> nn.M
     return model
 
 
-def assert_same(found: nn.Module, wanted: nn.Module) -> None:
-    state, expected = found.state_dict(), wanted.state_dict()
+def assert_same(model: nn.Module, reference: nn.Module) -> None:
+    state, expected = model.state_dict(), reference.state_dict()
     assert state.keys() == expected.keys()
     for name, tensor in expected.items():
         assert state[name].dtype == tensor.dtype, name
@@ -47,7 +47,7 @@ def assert_same(found: nn.Module, wanted: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_it_is_read_as_it_was(variant: str, tmp_path: Path) -> None:
+def test_a_saved_checkpoint_is_read_as_it_was(variant: str, tmp_path: Path) -> None:
     model = written(tmp_path, variant)
     assert_same(lucid.models.load(tmp_path), model)
 
@@ -64,12 +64,12 @@ def test_it_is_read_as_it_was(variant: str, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_in_every_format(options: dict[str, Any], tmp_path: Path) -> None:
+def test_every_format_is_read_as_it_was(options: dict[str, Any], tmp_path: Path) -> None:
     model: Any = written(tmp_path, **options)
-    found: Any = lucid.models.load(tmp_path)
-    assert_same(found, model)
-    assert repr(found) == repr(model)
-    np.testing.assert_array_equal(found(IDS).numpy(), model(IDS).numpy())
+    loaded: Any = lucid.models.load(tmp_path)
+    assert_same(loaded, model)
+    assert repr(loaded) == repr(model)
+    np.testing.assert_array_equal(loaded(IDS).numpy(), model(IDS).numpy())
 
 
 def test_a_model_in_float_too_and_the_numbers_of_one_in_few_bits(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_a_gguf_file_has_the_options_of_a_folder(tmp_path: Path) -> None:
     model = lucid.quantize(lucid.models.load(path, dequantize=True), 8, block=16)
     (tmp_path / "small").mkdir()
     lucid.models.save(model, path, tmp_path / "small")
-    found = lucid.models.load(tmp_path / "small")
-    assert_same(found, model)
-    assert found.config == model.config
+    loaded = lucid.models.load(tmp_path / "small")
+    assert_same(loaded, model)
+    assert loaded.config == model.config
 
 
 def test_half_precision_is_rounded_as_it_is_in_the_file_with_scales_in_float32(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def part(name: str, change: Callable[[Any], Any]) -> Callable[[dict[str, Any], d
     return lambda arrays, _: arrays.update({f"{PART}.{name}": change(arrays[f"{PART}.{name}"])})
 
 
-def told(kind: Any) -> Callable[[dict[str, Any], dict[str, Any]], None]:
+def set_weight_options(kind: Any) -> Callable[[dict[str, Any], dict[str, Any]], None]:
     """A change of what the options say of that weight."""
     return lambda _, options: options["weights"].update({PART: kind})
 
@@ -145,7 +145,7 @@ def told(kind: Any) -> Callable[[dict[str, Any], dict[str, Any]], None]:
             WeightsError,
             "up_proj.weight has no input_zero_point; get an intact copy",
         ),
-        (told({"activations": "some"}), ConfigError, "or .*one of null, dynamic, dynamic_rows, static"),
+        (set_weight_options({"activations": "some"}), ConfigError, "or .*one of null, dynamic, dynamic_rows, static"),
     ],
 )
 def test_a_damaged_folder_in_bytes_is_an_error(
@@ -175,9 +175,9 @@ def test_a_damaged_folder_in_bytes_is_an_error(
             KeyError,
             "missing: model.layers.0.mlp.up_proj.weight; une",
         ),
-        (told([4, 32, 24]), WeightsError, r"packed is uint8 \[36, 2, 8\], expected uint8 \[36, 1, 16\]"),
-        (told([3, 32, 24]), ConfigError, "bits is 3, expected one of 4, 8"),
-        (told(4), ConfigError, r"up_proj.weight' is 4, expected \[bits, block, inputs\]"),
+        (set_weight_options([4, 32, 24]), WeightsError, r"packed is uint8 \[36, 2, 8\], expected uint8 \[36, 1, 16\]"),
+        (set_weight_options([3, 32, 24]), ConfigError, "bits is 3, expected one of 4, 8"),
+        (set_weight_options(4), ConfigError, r"up_proj.weight' is 4, expected \[bits, block, inputs\]"),
         (lambda _, options: options.update(version=2), ConfigError, "so the results could be wrong: version = 2"),
     ],
 )

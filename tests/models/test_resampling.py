@@ -20,25 +20,25 @@ def tone(frequency: float, rate: int, seconds: float = 0.2) -> np.ndarray:
 def test_a_sine_stays_a_sine(rate: int, part: float) -> None:
     """Up to 0.9 of the lower Nyquist frequency, away from the ends, where there was silence before."""
     frequency = part * min(rate, RATE) / 2
-    found = resample(tone(frequency, rate), rate, RATE)
+    samples = resample(tone(frequency, rate), rate, RATE)
     edge = 2 * 70 * RATE // min(rate, RATE)
-    np.testing.assert_allclose(found[edge:-edge], tone(frequency, RATE)[: found.size][edge:-edge], atol=2e-5)
+    np.testing.assert_allclose(samples[edge:-edge], tone(frequency, RATE)[: samples.size][edge:-edge], atol=2e-5)
 
 
 @pytest.mark.parametrize("rate", [rate for rate in RATES if rate > RATE])
 @pytest.mark.parametrize("frequency", [8_000, 9_000, 10_500])
 def test_a_frequency_that_the_lower_rate_cannot_hold_disappears(rate: int, frequency: float) -> None:
     """Decimation alone would give 9 kHz back as a tone of 7 kHz, as loud."""
-    found = resample(tone(frequency, rate), rate, RATE)
-    assert np.abs(found[200:-200]).max() < 2e-5
+    samples = resample(tone(frequency, rate), rate, RATE)
+    assert np.abs(samples[200:-200]).max() < 2e-5
 
 
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("size", [0, 1, 160, 441, 1000])
 def test_the_length_is_that_of_the_same_time(rate: int, size: int) -> None:
-    found = resample(np.ones(size), rate, RATE)
-    assert found.dtype == np.float32
-    assert found.shape == (-(-size * RATE // rate),)
+    samples = resample(np.ones(size), rate, RATE)
+    assert samples.dtype == np.float32
+    assert samples.shape == (-(-size * RATE // rate),)
 
 
 def test_the_blocks_of_a_long_signal_fit_together() -> None:

@@ -22,13 +22,13 @@ NEW, OLD = "sentence_transformers.sparse_encoder.modules", "sentence_transformer
 
 def folder(tmp: Path, variant: str, *modules: tuple[str, str, dict[str, Any] | None]) -> Path:
     """A golden with a modules.json: types, paths, and the options of modules."""
-    found = shutil.copytree(goldens.folder(variant), tmp / "model")
-    (found / "modules.json").write_text(json.dumps([{"type": kind, "path": path} for kind, path, _ in modules]))
+    target = shutil.copytree(goldens.folder(variant), tmp / "model")
+    (target / "modules.json").write_text(json.dumps([{"type": kind, "path": path} for kind, path, _ in modules]))
     for _, path, options in modules:
         if options is not None:
-            (found / path).mkdir()
-            (found / path / "config.json").write_text(json.dumps(options))
-    return found
+            (target / path).mkdir()
+            (target / path / "config.json").write_text(json.dumps(options))
+    return target
 
 
 def answer(model: Any, side: str = "right") -> Any:
@@ -132,10 +132,10 @@ def colbert(tmp: Path, dense: str) -> Path:
     }
     if not dense.startswith("pylate"):
         options |= {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
-    found = folder(tmp, "bert/base", (FIRST, "", None), (dense, "1_Dense", options))
-    lucid.save(found / "1_Dense" / "model.safetensors", {"linear.weight": np.array(EXPECTED["dense"], np.float32)})
-    (found / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 5, ",": 6, "b": 7}}}))
-    return found
+    target = folder(tmp, "bert/base", (FIRST, "", None), (dense, "1_Dense", options))
+    lucid.save(target / "1_Dense" / "model.safetensors", {"linear.weight": np.array(EXPECTED["dense"], np.float32)})
+    (target / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 5, ",": 6, "b": 7}}}))
+    return target
 
 
 @pytest.mark.parametrize("dense", ["pylate.models.Dense.Dense", "sentence_transformers.base.modules.dense.Dense"])
@@ -150,43 +150,43 @@ def test_colbert_gives_a_vector_a_token_and_no_punctuation_of_documents(tmp_path
 
 
 def test_bge_m3_has_three_heads(tmp_path: Path) -> None:
-    found = tmp_path / "model"
-    shutil.copytree(goldens.folder("sentences/cls"), found)
+    model_folder = tmp_path / "model"
+    shutil.copytree(goldens.folder("sentences/cls"), model_folder)
     rng = np.random.default_rng(0)
     weights = {"sparse_linear": rng.normal(size=(1, 16)), "colbert_linear": rng.normal(size=(16, 16))}
     weights = {name: weight.astype(np.float32) for name, weight in weights.items()}
     for name, weight in weights.items():
-        lucid.save(found / f"{name}.pt", {"weight": weight, "bias": np.full(len(weight), 0.1, np.float32)})
-    dense, sparse, vectors = answer(lucid.models.load(found, "hybrid-encoding"))
+        lucid.save(model_folder / f"{name}.pt", {"weight": weight, "bias": np.full(len(weight), 0.1, np.float32)})
+    dense, sparse, vectors = answer(lucid.models.load(model_folder, "hybrid-encoding"))
     states, mask = (
-        answer(lucid.models.load(found, "feature-extraction")).numpy(),
+        answer(lucid.models.load(model_folder, "feature-extraction")).numpy(),
         np.array(EXPECTED["right"]["attention_mask"]),
     )
-    np.testing.assert_array_equal(dense, answer(lucid.models.load(found)))
+    np.testing.assert_array_equal(dense, answer(lucid.models.load(model_folder)))
     expected = np.maximum(states @ weights["sparse_linear"].T + 0.1, 0)[..., 0] * mask
     np.testing.assert_allclose(sparse, expected, rtol=1e-4, atol=1e-5)
     expected = states[:, 1:] @ weights["colbert_linear"].T + 0.1
     expected *= mask[:, 1:, None] / np.linalg.norm(expected, axis=-1, keepdims=True)
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-5)
-    assert_parity(lucid.models.load(found, "hybrid-encoding"))
+    assert_parity(lucid.models.load(model_folder, "hybrid-encoding"))
 
 
 def test_a_skip_list_needs_the_tokenizer(tmp_path: Path) -> None:
-    found = colbert(tmp_path, "pylate.models.Dense.Dense")
-    (found / "config_sentence_transformers.json").write_text(json.dumps({"skiplist_words": ["b"]}))
-    np.testing.assert_array_equal(answer(lucid.models.load(found))[1][0], [1, 1, 0, 1, 1])
-    (found / "tokenizer.json").unlink()
+    model_folder = colbert(tmp_path, "pylate.models.Dense.Dense")
+    (model_folder / "config_sentence_transformers.json").write_text(json.dumps({"skiplist_words": ["b"]}))
+    np.testing.assert_array_equal(answer(lucid.models.load(model_folder))[1][0], [1, 1, 0, 1, 1])
+    (model_folder / "tokenizer.json").unlink()
     with pytest.raises(ConfigError, match=r"skiplist_words is \['b'\], expected .*tokenizer\.json, which has"):
-        lucid.models.load(found)
+        lucid.models.load(model_folder)
 
 
 def test_what_a_folder_is_for_is_what_its_modules_say(tmp_path: Path) -> None:
-    found = colbert(tmp_path, "pylate.models.Dense.Dense")
+    model_folder = colbert(tmp_path, "pylate.models.Dense.Dense")
     with pytest.raises(ConfigError, match="is for the task multi-vector-encoding, got sentence-similarity"):
-        lucid.models.load(found, "sentence-similarity")
-    assert type(lucid.models.load(found, "feature-extraction")).__name__ == "Bert"
+        lucid.models.load(model_folder, "sentence-similarity")
+    assert type(lucid.models.load(model_folder, "feature-extraction")).__name__ == "Bert"
     with pytest.raises(ConfigError, match="'sparse-encoding' needs a modules.json that is for it"):
         lucid.models.load(goldens.folder("bert/masked_lm"), "sparse-encoding")
-    (found / "modules.json").write_text(json.dumps([{"type": f"{NEW}.SparseAutoEncoder", "path": ""}]))
+    (model_folder / "modules.json").write_text(json.dumps([{"type": f"{NEW}.SparseAutoEncoder", "path": ""}]))
     with pytest.raises(ConfigError, match="begins with SparseAutoEncoder, supported: Transformer"):
-        lucid.models.load(found)
+        lucid.models.load(model_folder)

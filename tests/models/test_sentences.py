@@ -52,8 +52,8 @@ def test_padding_on_either_side_moves_no_embedding(variant: str) -> None:
 def test_the_tokenizers_segments_are_accepted() -> None:
     encoder: Any = lucid.models.load(goldens.folder("sentences/cls"))
     ids = lucid.tensor([[5, 6, 7]])
-    given = encoder(input_ids=ids, attention_mask=ids * 0 + 1, token_type_ids=ids * 0)
-    np.testing.assert_allclose(given.numpy(), encoder(ids).numpy(), rtol=1e-5, atol=1e-6)
+    embeddings = encoder(input_ids=ids, attention_mask=ids * 0 + 1, token_type_ids=ids * 0)
+    np.testing.assert_allclose(embeddings.numpy(), encoder(ids).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_without_modules_the_embedding_is_the_mean_of_length_one() -> None:
@@ -225,6 +225,6 @@ def test_what_is_saved_is_read_again_with_its_layers(tmp_path: Path, variant: st
     assert type(lucid.models.load(tmp_path, "feature-extraction")) is Bert
 
 
-def test_an_encoder_in_half_precision_has_its_layers_in_it_too() -> None:
+def test_all_layers_of_an_encoder_in_half_precision_are_in_half_precision() -> None:
     model = lucid.models.load(goldens.folder("sentences/dense"), dtype=lucid.float16)
     assert {p.dtype for p in model.parameters()} == {lucid.float16}

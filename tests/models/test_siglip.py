@@ -30,11 +30,11 @@ def test_hidden_states_are_those_of_transformers() -> None:
 
 def test_logits_are_cosines_scaled_and_moved_and_embeddings_have_length_1() -> None:
     model = SigLIP.from_pretrained(goldens.folder("siglip/base"))
-    found = model(lucid.tensor([[5, 8, 1], [7, 1, 1]]), lucid.randn(3, 3, 12, 12))
-    texts, images = found.text_embeds.numpy(), found.image_embeds.numpy()
+    outputs = model(lucid.tensor([[5, 8, 1], [7, 1, 1]]), lucid.randn(3, 3, 12, 12))
+    texts, images = outputs.text_embeds.numpy(), outputs.image_embeds.numpy()
     expected = texts @ images.T * np.exp(model.logit_scale.numpy()) + model.logit_bias.numpy()
-    np.testing.assert_allclose(found.logits_per_text.numpy(), expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(found.logits_per_image.numpy(), found.logits_per_text.numpy().T)
+    np.testing.assert_allclose(outputs.logits_per_text.numpy(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(outputs.logits_per_image.numpy(), outputs.logits_per_text.numpy().T)
     for embeddings in (texts, images):
         np.testing.assert_allclose((embeddings**2).sum(-1), 1, rtol=1e-6)
 

@@ -49,9 +49,9 @@ def test_the_vision_encoder_makes_the_vectors_of_transformers(sessions: dict[str
     inputs = CASES[name].inputs
     pixels = inputs["pixel_values"]
     mask = inputs.get("pixel_attention_mask", np.ones((*pixels.shape[:2], *pixels.shape[3:]), bool))
-    found = sessions["vision_encoder"].run({"pixel_values": pixels, "pixel_attention_mask": mask})["image_features"]
+    features = sessions["vision_encoder"].run({"pixel_values": pixels, "pixel_attention_mask": mask})["image_features"]
     real = pixels.reshape(-1, pixels[0, 0].size).any(1)  # transformers leaves out images of zeros
-    CASES[name]._replace(kept=None).close("image_features", found[real], rtol=5e-6)
+    CASES[name]._replace(kept=None).close("image_features", features[real], rtol=5e-6)
 
 
 def test_the_files_together_write_what_the_model_does_in_two_steps_with_a_cache(sessions: dict[str, Session]) -> None:
@@ -67,8 +67,8 @@ def test_the_files_together_write_what_the_model_does_in_two_steps_with_a_cache(
     logits = []
     for first, last in ((0, 5), (5, 7)):
         positions = np.tile(np.arange(first, last), (2, 1))
-        given = {"inputs_embeds": embeds[:, first:last], "attention_mask": np.ones((2, last), np.int64)}
-        step, *present = sessions["decoder_model_merged"].run({**given, "position_ids": positions, **past}).values()
+        inputs = {"inputs_embeds": embeds[:, first:last], "attention_mask": np.ones((2, last), np.int64)}
+        step, *present = sessions["decoder_model_merged"].run({**inputs, "position_ids": positions, **past}).values()
         logits.append(step)
         past = dict(zip(past, present, strict=True))
     case.close("logits", np.concatenate(logits, 1), rtol=5e-6)
@@ -98,16 +98,16 @@ def test_more_image_tokens_than_vectors_are_an_error() -> None:
 def test_what_runs_no_three_files_is_refused(tmp_path: Path, layout: str, message: str) -> None:
     source = whole(tmp_path / "tiny", "smolvlm/base")
     with pytest.raises(ValueError, match=message):
-        write_folder(model(), source, tmp_path / "made", layout=layout, check=False)
+        write_folder(model(), source, tmp_path / "exported", layout=layout, check=False)
 
 
 def test_a_folder_for_transformers_js_has_the_names_that_it_looks_for(tmp_path: Path) -> None:
-    source, made = whole(tmp_path / "tiny", "smolvlm/base"), tmp_path / "made"
-    files = write_folder(model(), source, made, layout="transformers.js", check=False)
+    source, target = whole(tmp_path / "tiny", "smolvlm/base"), tmp_path / "exported"
+    files = write_folder(model(), source, target, layout="transformers.js", check=False)
     assert [file.file for file in files] == [f"onnx/{name}.onnx" for name in FILES]
-    assert "AutoModelForImageTextToText" in (made / "README.md").read_text()
+    assert "AutoModelForImageTextToText" in (target / "README.md").read_text()
     for file in files:  # `lucid verify` knows them again
-        graph = onnx.load(made / file.file).graph
+        graph = onnx.load(target / file.file).graph
         assert part_in_file(model(), shapes(graph.input), shapes(graph.output)).outputs == file.part.outputs
     with pytest.raises(ValueError, match="a model of several files has a growing cache"):
         write_folder(model(), source, tmp_path / "other", layout="transformers.js", cache="fixed", check=False)

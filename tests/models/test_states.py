@@ -35,8 +35,8 @@ def load(variant: str = "mamba2/base") -> Any:
 def test_hidden_states_are_those_of_transformers(variant: str) -> None:
     model = load(variant)
     for case in goldens.cases(variant):
-        given = {name: array for name, array in case.inputs.items() if name != "position_ids"}
-        states = model.hidden_states(**{name: Tensor(array) for name, array in given.items()})
+        inputs = {name: array for name, array in case.inputs.items() if name != "position_ids"}
+        states = model.hidden_states(**{name: Tensor(array) for name, array in inputs.items()})
         for index, state in enumerate(states):
             case.close(f"hidden_states.{index}", state, rtol=1e-5)
 
@@ -54,8 +54,8 @@ def test_chunks_compute_the_recurrence(chunk: int) -> None:
         b, c = (np.repeat(part[:, t], heads // groups, axis=1) for part in (enter, leave))
         h = np.exp(-dt[:, t] * a)[..., None, None] * h + (dt[:, t, :, None] * x[:, t])[..., None] * b[:, :, None]
         expected[:, t] = (h * c[:, :, None]).sum(-1)
-    given = [lucid.tensor(array, dtype="float64") for array in (x, dt, np.log(a), enter, leave, start)]
-    y, last = state_space(*given, chunk=chunk)
+    tensors = [lucid.tensor(array, dtype="float64") for array in (x, dt, np.log(a), enter, leave, start)]
+    y, last = state_space(*tensors, chunk=chunk)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(last.numpy(), h, rtol=1e-11, atol=1e-12)
 
@@ -75,8 +75,8 @@ def test_chunks_compute_the_gated_delta_rule(chunk: int) -> None:
         s = np.exp(decay[:, t])[..., None, None] * s
         s = s + k * (beta[:, t, :, None] * (value[:, t] - (s * k).sum(-2)))[..., None, :]
         expected[:, t] = (s * q).sum(-2)
-    given = [lucid.tensor(array, dtype="float64") for array in (query, key, value, decay, beta, start)]
-    y, last = delta_rule(*given, chunk=chunk)
+    tensors = [lucid.tensor(array, dtype="float64") for array in (query, key, value, decay, beta, start)]
+    y, last = delta_rule(*tensors, chunk=chunk)
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(last.numpy(), s, rtol=1e-9, atol=1e-11)
 
@@ -86,8 +86,8 @@ def stepped(call: Any, states: Any, cuts: tuple[int, ...]) -> np.ndarray[Any, An
     logits, start = [], 0
     for count in cuts:
         positions = np.tile(np.arange(start, start + count), (2, 1))
-        found, states = call(TEXT[:, start : start + count], np.ones((2, start + count), np.int64), positions, states)
-        logits.append(np.asarray(found))
+        output, states = call(TEXT[:, start : start + count], np.ones((2, start + count), np.int64), positions, states)
+        logits.append(np.asarray(output))
         start += count
     return np.concatenate(logits, 1)
 
@@ -104,9 +104,9 @@ def test_step_by_step_eagerly_and_exported(variant: str) -> None:
     names = [name for name in session.inputs if name.startswith("past")]
 
     def exported(ids: Any, mask: Any, positions: Any, states: Any) -> Any:
-        given = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
-        given = {name: array for name, array in given.items() if name in session.inputs}
-        logits, *after = session.run(given | dict(zip(names, states, strict=True))).values()
+        feeds = {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
+        feeds = {name: array for name, array in feeds.items() if name in session.inputs}
+        logits, *after = session.run(feeds | dict(zip(names, states, strict=True))).values()
         return logits, after
 
     empty = model.empty_cache(2)
@@ -130,8 +130,8 @@ def test_a_chat_exports_it_with_its_states(variant: str, state: str) -> None:
     model = load(variant)
     session = _session(model, None, 1)
     assert f"past_key_values.{state}" in session.inputs
-    found = Generator(session).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False)
-    assert found.tolist() == Generator(model).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False).tolist()
+    tokens = Generator(session).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False)
+    assert tokens.tolist() == Generator(model).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False).tolist()
 
 
 @pytest.mark.parametrize("variant", FIRST)
@@ -140,12 +140,12 @@ def test_generation_with_padding_on_the_left(variant: str) -> None:
     prompts, mask = TEXT[:, :5], np.array([[1] * 5, [0, 0, 1, 1, 1]])
     session = Session(to_onnx(model, cache="growing"))
     for options in ({"do_sample": False}, {"do_sample": False, "num_beams": 3}):
-        found = [
+        tokens = [
             Generator(m).generate(prompts, attention_mask=mask, max_new_tokens=6, **options).tolist()  # type: ignore[arg-type]
             for m in (model, session)
         ]
-        assert found[0] == found[1]
-        assert found[0][1] == Generator(model).generate(prompts[1:, 2:], max_new_tokens=6, **options).tolist()[0]  # type: ignore[arg-type]
+        assert tokens[0] == tokens[1]
+        assert tokens[0][1] == Generator(model).generate(prompts[1:, 2:], max_new_tokens=6, **options).tolist()[0]  # type: ignore[arg-type]
 
 
 def test_a_state_of_another_model_and_a_capacity_are_errors() -> None:

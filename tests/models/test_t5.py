@@ -76,7 +76,9 @@ def test_copies_of_the_token_table_are_accepted(tmp_path: Path) -> None:
     arrays = dict(lucid.load(folder))
     arrays |= {f"{stack}.embed_tokens.weight": arrays["shared.weight"] for stack in ("encoder", "decoder")}
     lucid.save(tmp_path / "model.safetensors", arrays)
-    T5.from_pretrained(tmp_path)
+    state, expected = (T5.from_pretrained(source).state_dict() for source in (tmp_path, folder))
+    assert state.keys() == expected.keys()
+    np.testing.assert_array_equal(state["shared.weight"].numpy(), expected["shared.weight"].numpy())
 
 
 @pytest.mark.parametrize(

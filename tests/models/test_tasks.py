@@ -257,7 +257,7 @@ def test_a_head_in_few_bits_is_saved_and_read_again(tmp_path: Path, variant: str
     np.testing.assert_array_equal(again(**inputs).numpy(), model(**inputs).numpy())
 
 
-def test_a_head_reads_the_checkpoints_of_its_model_that_have_it() -> None:
+def test_a_head_reads_the_checkpoints_of_its_model_that_have_the_head() -> None:
     """By the declaration of the head alone; a class derived from it inherits what is read."""
 
     class Scores(Reranker[BertConfig], BertForSequenceClassification, on=Bert):

@@ -67,16 +67,16 @@ def exported(kind: CacheKind) -> tuple[Session, Session]:
 def test_the_segments_are_those_of_transformers(model: Callable[[], Any], cases: list[dict[str, Any]]) -> None:
     """Texts and times, the language where it is detected, and which windows are silent."""
     tokenizer = WhisperTokenizer.from_pretrained(FOLDER, lambda ids: " ".join(map(str, ids)))
-    given = model()
+    runner = model()
     for case in cases:
         options = {"no_speech_threshold": None, "logprob_threshold": None, **case["options"]}
         options["timestamps"] = options.pop("return_timestamps")
         sound = SOUND[case["begin"] : case["end"]]
-        found = transcribe(given, tokenizer, sound, max_positions=whisper().config.max_positions, **options)
+        transcription = transcribe(runner, tokenizer, sound, max_positions=whisper().config.max_positions, **options)
         expected = [(a, b, [t for t in tokens if t < 20]) for a, b, tokens in case["segments"]]
-        got = [(segment.start, segment.end, segment.tokens) for segment in found.segments]
-        assert got == [(a, b, text) for a, b, text in expected if text and a < b], case
-        assert found.language == case["language"]
+        segments = [(segment.start, segment.end, segment.tokens) for segment in transcription.segments]
+        assert segments == [(a, b, text) for a, b, text in expected if text and a < b], case
+        assert transcription.language == case["language"]
 
 
 def test_the_words_are_those_of_the_tokenizer() -> None:
@@ -84,9 +84,9 @@ def test_the_words_are_those_of_the_tokenizer() -> None:
     pytest.importorskip("jinja2")
     chat = import_module("lucid.generation.chat")
     tokenizer = WhisperTokenizer.from_pretrained(FOLDER, chat.load_tokenizer(FOLDER).decode)
-    found = transcribe(whisper(), tokenizer, SOUND[-12_800:], language="en")
-    assert [segment.text for segment in found.segments] == ["six sixteen", "seventeen twelve"]
-    assert found.text == "six sixteen seventeen twelve"
+    transcription = transcribe(whisper(), tokenizer, SOUND[-12_800:], language="en")
+    assert [segment.text for segment in transcription.segments] == ["six sixteen", "seventeen twelve"]
+    assert transcription.text == "six sixteen seventeen twelve"
 
 
 class Text(NamedTuple):
@@ -138,30 +138,30 @@ class Scripted(nn.EncoderDecoder):
         return x
 
 
-def spans(found: Transcription) -> list[tuple[float, float, str]]:
-    return [(segment.start, segment.end, segment.text) for segment in found.segments]
+def spans(transcription: Transcription) -> list[tuple[float, float, str]]:
+    return [(segment.start, segment.end, segment.text) for segment in transcription.segments]
 
 
 def test_the_next_window_begins_where_the_last_segment_ended() -> None:
     """Two timestamps in a row end a segment and begin the next, which is left for the next window."""
     model = Scripted([20, 0, 1, 25, 26, 2], [21, 2, 30, 30, 3, 35, 35, 4], [20, 5, 40])
-    found = transcribe(model, TOKENIZER, NOISE[:12_800], language="en")
-    assert spans(found) == [(0.0, 0.1, "a b"), (0.12, 0.3, "c"), (0.3, 0.4, "d"), (0.4, 0.8, "f")]
-    assert [segment.tokens for segment in found.segments] == [[0, 1], [2], [3], [5]]
-    assert found.text == "a b c d f"
+    transcription = transcribe(model, TOKENIZER, NOISE[:12_800], language="en")
+    assert spans(transcription) == [(0.0, 0.1, "a b"), (0.12, 0.3, "c"), (0.3, 0.4, "d"), (0.4, 0.8, "f")]
+    assert [segment.tokens for segment in transcription.segments] == [[0, 1], [2], [3], [5]]
+    assert transcription.text == "a b c d f"
     features = log_mel(NOISE[:12_800], 8, 80)
     for window, begin in zip(model.heard, (0, 10, 40), strict=True):
         np.testing.assert_array_equal(window, features[:, begin : begin + 40])
 
 
 def test_nobody_speaks_after_a_single_timestamp_at_the_end() -> None:
-    found = transcribe(Scripted([20, 0, 25, 25, 1, 30], [22, 2, 25]), TOKENIZER, NOISE[:12_800], language="en")
-    assert spans(found) == [(0.0, 0.1, "a"), (0.1, 0.2, "b"), (0.4, 0.5, "c")]
+    transcription = transcribe(Scripted([20, 0, 25, 25, 1, 30], [22, 2, 25]), TOKENIZER, NOISE[:12_800], language="en")
+    assert spans(transcription) == [(0.0, 0.1, "a"), (0.1, 0.2, "b"), (0.4, 0.5, "c")]
 
 
 def test_a_window_without_an_end_is_one_segment() -> None:
-    found = transcribe(Scripted([20, 0, 1], [20, 2]), TOKENIZER, NOISE[:9_600], language="en")
-    assert spans(found) == [(0.0, 0.4, "a b"), (0.4, 0.6, "c")], "the last window ends with the sound"
+    transcription = transcribe(Scripted([20, 0, 1], [20, 2]), TOKENIZER, NOISE[:9_600], language="en")
+    assert spans(transcription) == [(0.0, 0.4, "a b"), (0.4, 0.6, "c")], "the last window ends with the sound"
 
 
 def test_the_end_of_the_last_window_is_padded_with_zeros() -> None:
@@ -177,8 +177,8 @@ def test_a_sound_shorter_than_a_window_is_padded_with_silence() -> None:
 
 
 def test_segments_without_text_are_left_out() -> None:
-    found = transcribe(Scripted([20, 16, 25, 25, 1, 30]), TOKENIZER, NOISE[:6_400], language="en")
-    assert spans(found) == [(0.1, 0.2, "b")]
+    transcription = transcribe(Scripted([20, 16, 25, 25, 1, 30]), TOKENIZER, NOISE[:6_400], language="en")
+    assert spans(transcription) == [(0.1, 0.2, "b")]
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_segments_without_text_are_left_out() -> None:
     ids=["silent", "silent but certain", "uncertain but not silent"],
 )
 def test_a_window_is_left_out_where_silence_is_probable_and_the_text_is_not(text: Text, heard: bool) -> None:
-    found = transcribe(Scripted(text, [20, 1, 25]), TOKENIZER, NOISE[:12_800], language="en")
-    assert [segment.text for segment in found.segments if segment.start > 0.3] == ["b"]
-    assert any(segment.start < 0.3 for segment in found.segments) is heard
+    transcription = transcribe(Scripted(text, [20, 1, 25]), TOKENIZER, NOISE[:12_800], language="en")
+    assert [segment.text for segment in transcription.segments if segment.start > 0.3] == ["b"]
+    assert any(segment.start < 0.3 for segment in transcription.segments) is heard
 
 
 def test_silence_alone_decides_without_a_threshold_for_the_text_and_never_without_one_for_silence() -> None:
@@ -206,15 +206,15 @@ def test_silence_alone_decides_without_a_threshold_for_the_text_and_never_withou
 
 def test_the_language_of_the_first_window_is_that_of_all() -> None:
     model = Scripted([20, 0, 25], [20, 1, 25], language="de")
-    found = transcribe(model, TOKENIZER, NOISE[:12_800], task="translate")
-    assert found.language == "de"
+    transcription = transcribe(model, TOKENIZER, NOISE[:12_800], task="translate")
+    assert transcription.language == "de"
     assert model.prompts == [[11, 13, 15], [11, 13, 15]]
 
 
 def test_without_timestamps_each_window_is_one_segment() -> None:
     model = Scripted([0, 1], [2])
-    found = transcribe(model, TOKENIZER, NOISE[:12_800], language="en", timestamps=False)
-    assert spans(found) == [(0.0, 0.4, "a b"), (0.4, 0.8, "c")]
+    transcription = transcribe(model, TOKENIZER, NOISE[:12_800], language="en", timestamps=False)
+    assert spans(transcription) == [(0.0, 0.4, "a b"), (0.4, 0.8, "c")]
     assert model.prompts[0] == [11, 12, 14, 19]
 
 
@@ -225,12 +225,12 @@ def test_a_text_that_ends_where_it_begins_does_not_stop_the_search() -> None:
 
 
 def test_each_segment_is_told_as_soon_as_it_is_known() -> None:
-    told: list[tuple[Segment, int]] = []
+    calls: list[tuple[Segment, int]] = []
     model = Scripted([20, 0, 25, 25, 1, 30], [20, 2, 25])
-    found = transcribe(
-        model, TOKENIZER, NOISE[:12_800], language="en", on_segment=lambda s: told.append((s, len(model.heard)))
+    transcription = transcribe(
+        model, TOKENIZER, NOISE[:12_800], language="en", on_segment=lambda s: calls.append((s, len(model.heard)))
     )
-    assert told == [(found.segments[0], 1), (found.segments[1], 1), (found.segments[2], 2)]
+    assert calls == [(transcription.segments[0], 1), (transcription.segments[1], 1), (transcription.segments[2], 2)]
 
 
 @pytest.mark.parametrize("size", [0, 159])

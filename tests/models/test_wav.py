@@ -34,17 +34,17 @@ def test_pcm_is_read_from_minus_1_to_1(tmp_path: Path, bits: int, header: Callab
     if bits == 8:  # the only unsigned one
         whole = whole + 128
     content = b"".join(int(number).to_bytes(bits // 8, "little", signed=bits > 8) for number in whole)
-    found = read_wav(stored(tmp_path, header(wav.PCM, bits), data(content)))
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, FLOATS)
+    samples = read_wav(stored(tmp_path, header(wav.PCM, bits), data(content)))
+    assert samples.dtype == np.float32
+    np.testing.assert_array_equal(samples, FLOATS)
 
 
 @pytest.mark.parametrize(("bits", "kind"), [(32, "<f4"), (64, "<f8")])
 @pytest.mark.parametrize("header", [wav.form, wav.extensible])
 def test_floating_point_is_read_as_it_is(tmp_path: Path, bits: int, kind: str, header: Callable[..., bytes]) -> None:
     loud = np.array([0.1, -2.5, 1e-9])
-    found = read_wav(stored(tmp_path, header(wav.FLOAT, bits), data(loud.astype(kind).tobytes())))
-    np.testing.assert_array_equal(found, loud.astype(np.float32))
+    samples = read_wav(stored(tmp_path, header(wav.FLOAT, bits), data(loud.astype(kind).tobytes())))
+    np.testing.assert_array_equal(samples, loud.astype(np.float32))
 
 
 def test_what_the_standard_library_writes_is_read(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_what_the_standard_library_writes_is_read(tmp_path: Path) -> None:
 
 def test_channels_become_their_mean(tmp_path: Path) -> None:
     frames = struct.pack("<6h", 3000, -3000, 16384, 0, -32768, -16384)
-    found = read_wav(stored(tmp_path, wav.form(channels=2), data(frames)))
-    np.testing.assert_array_equal(found, [0, 0.25, -0.75])
+    samples = read_wav(stored(tmp_path, wav.form(channels=2), data(frames)))
+    np.testing.assert_array_equal(samples, [0, 0.25, -0.75])
 
 
 def test_other_chunks_are_passed_over_also_those_of_odd_size(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_a_recording_without_samples_is_empty(tmp_path: Path) -> None:
 def test_another_sample_rate_is_resampled(tmp_path: Path) -> None:
     tone = np.sin(2 * np.pi * 440 * np.arange(4800) / 48_000).astype("<f4")
     path = stored(tmp_path, wav.form(wav.FLOAT, 32, rate=48_000), data(tone.tobytes()))
-    found = read_wav(path)
-    assert found.shape == (1600,)
-    np.testing.assert_allclose(found[200:-200], tone[::3][200:-200], atol=2e-5)
+    samples = read_wav(path)
+    assert samples.shape == (1600,)
+    np.testing.assert_allclose(samples[200:-200], tone[::3][200:-200], atol=2e-5)
     assert read_wav(path, rate=48_000).tolist() == tone.tolist()
 
 

@@ -24,8 +24,8 @@ def possible(*written: int, stamps: float = -9) -> set[int]:
     logits = np.zeros((1, 30))
     logits[:, 20:] = stamps
     ids = np.array([[*PROMPT, *written]])
-    found = timestamp_rules(TOKENIZER, len(PROMPT))(ids, logits)
-    return set(np.flatnonzero(np.isfinite(found[0])).tolist())
+    scores = timestamp_rules(TOKENIZER, len(PROMPT))(ids, logits)
+    return set(np.flatnonzero(np.isfinite(scores[0])).tolist())
 
 
 def test_a_text_begins_with_a_timestamp_that_is_not_too_late() -> None:
@@ -57,16 +57,16 @@ def test_a_timestamp_is_written_if_all_together_are_more_probable_than_any_text(
 
 def test_rows_have_their_own_rules() -> None:
     ids = np.array([[*PROMPT, 22, 1], [*PROMPT, 1, 22]])
-    found = np.isfinite(timestamp_rules(TOKENIZER, 2)(ids, np.tile(np.where(np.arange(30) < 20, 0, -9.0), (2, 1))))
-    assert found[0, :10].all() and not found[1, :10].any()
+    allowed = np.isfinite(timestamp_rules(TOKENIZER, 2)(ids, np.tile(np.where(np.arange(30) < 20, 0, -9.0), (2, 1))))
+    assert allowed[0, :10].all() and not allowed[1, :10].any()
 
 
 def test_suppressed_tokens_are_impossible_always_or_at_one_position() -> None:
     logits = np.zeros((2, 5))
-    for ids, at, wanted in [((2, 3), None, 0), ((2, 3), 3, 0), ((2, 4), 3, 2)]:
-        found = suppress([1, 4], at)(np.zeros(ids, np.int64), logits)
-        assert np.isfinite(found[:, [1, 4]]).sum(axis=1).tolist() == [wanted] * 2
-        assert np.isfinite(found[:, [0, 2, 3]]).all()
+    for ids, at, count in [((2, 3), None, 0), ((2, 3), 3, 0), ((2, 4), 3, 2)]:
+        scores = suppress([1, 4], at)(np.zeros(ids, np.int64), logits)
+        assert np.isfinite(scores[:, [1, 4]]).sum(axis=1).tolist() == [count] * 2
+        assert np.isfinite(scores[:, [0, 2, 3]]).all()
     assert np.isfinite(logits).all(), "the logits given are not changed"
 
 
@@ -85,5 +85,5 @@ def test_the_rules_of_transformers_on_random_texts() -> None:
     for case in json.loads((goldens.folder("transcription") / "rules.json").read_text()):
         logits = np.random.default_rng(case["seed"]).normal(size=(1, 30)) * case["scale"]
         ids = np.array([PROMPT + case["written"]])
-        found = timestamp_rules(TOKENIZER, len(PROMPT))(ids, logits)
-        assert np.flatnonzero(np.isfinite(found[0])).tolist() == case["possible"], case
+        scores = timestamp_rules(TOKENIZER, len(PROMPT))(ids, logits)
+        assert np.flatnonzero(np.isfinite(scores[0])).tolist() == case["possible"], case

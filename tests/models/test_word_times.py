@@ -27,28 +27,28 @@ def whisper() -> Whisper:
 
 
 def tokenizer(heads: Any = EXPECTED["alignment_heads"]) -> WhisperTokenizer:
-    found = WhisperTokenizer.from_pretrained(FOLDER, lambda ids: "".join(f" {token}" for token in ids))
-    return replace(found, alignment_heads=tuple(map(tuple, heads)))
+    base = WhisperTokenizer.from_pretrained(FOLDER, lambda ids: "".join(f" {token}" for token in ids))
+    return replace(base, alignment_heads=tuple(map(tuple, heads)))
 
 
 def expected_words(case: Any) -> list[tuple[float, float, str]]:
-    found = []
+    words = []
     for tokens, times in case["segments"]:
         places = [place for place, token in enumerate(tokens) if token < 20]
-        found += [(times[place - 1], times[place], f" {tokens[place]}") for place in places]
-    return found
+        words += [(times[place - 1], times[place], f" {tokens[place]}") for place in places]
+    return words
 
 
-def found_words(case: Any, model: Any, words: Any) -> list[tuple[float, float, str]]:
+def transcribed_words(case: Any, model: Any, words: Any) -> list[tuple[float, float, str]]:
     options: dict[str, Any] = {"no_speech_threshold": None, "language": "en", "words": words}
     most = whisper().config.max_positions
-    found = transcribe(model, tokenizer(), SOUND[case["begin"] : case["end"]], max_positions=most, **options)
-    return [tuple(word) for segment in found.segments for word in segment.words]
+    transcription = transcribe(model, tokenizer(), SOUND[case["begin"] : case["end"]], max_positions=most, **options)
+    return [tuple(word) for segment in transcription.segments for word in segment.words]
 
 
 @pytest.mark.parametrize("case", EXPECTED["times"])
 def test_the_times_are_those_of_transformers(case: Any) -> None:
-    assert found_words(case, whisper(), True) == expected_words(case)
+    assert transcribed_words(case, whisper(), True) == expected_words(case)
 
 
 def test_sessions_give_them_with_one_of_the_whole_model_that_shows_its_attention() -> None:
@@ -56,11 +56,11 @@ def test_sessions_give_them_with_one_of_the_whole_model_that_shows_its_attention
     for part in ("encoder", "decoder"):
         parts.append(Session(to_onnx(whisper(), part=part, cache="growing")))  # type: ignore[arg-type]
     whole = Session(to_onnx(whisper(), outputs=["attentions"]))
-    assert found_words(case, tuple(parts), whole) == expected_words(case)
+    assert transcribed_words(case, tuple(parts), whole) == expected_words(case)
     with pytest.raises(ValueError, match=r"two sessions give no attention; give a third: words=Session\(path\)"):
-        found_words(case, tuple(parts), True)
+        transcribed_words(case, tuple(parts), True)
     with pytest.raises(ValueError, match=r"the model has no output decoder\.cross_attentions\.0"):
-        found_words(case, tuple(parts), Session(to_onnx(whisper())))
+        transcribed_words(case, tuple(parts), Session(to_onnx(whisper())))
 
 
 def test_a_checkpoint_that_does_not_say_which_heads_attend_is_refused() -> None:
@@ -73,11 +73,11 @@ def test_words_are_those_of_transformers(language: str, pieces: Any, words: Any,
     parts = [each.encode("latin-1") if len(each) == 1 and 127 < ord(each) < 256 else each.encode() for each in pieces]
     times = [(float(place), place + 0.5) for place in range(len(pieces))]
     code = {"english": "en", "japanese": "ja"}[language]
-    found = words_of(
+    result = words_of(
         range(len(pieces)), times, lambda ids: b"".join(parts[token] for token in ids).decode(errors="replace"), code
     )
-    assert [word.text for word in found] == words
-    assert [(word.start, word.end) for word in found] == [(at[0], at[-1] + 0.5) for at in places]
+    assert [word.text for word in result] == words
+    assert [(word.start, word.end) for word in result] == [(at[0], at[-1] + 0.5) for at in places]
 
 
 def test_tokens_follow_what_their_heads_attend_to() -> None:

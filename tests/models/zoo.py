@@ -101,9 +101,9 @@ class Entry(NamedTuple):
         session = lucid.runtime.Session(self.exported(target, opset), providers, spinning=False)
         errors = []
         for case in _cases(self.variant):
-            given = goldens.as_exported(case.inputs, session.inputs)
-            if given.keys() == session.inputs.keys():
-                errors.append(self._error(case, tuple(session.run(given).values())))
+            feeds = goldens.as_exported(case.inputs, session.inputs)
+            if feeds.keys() == session.inputs.keys():
+                errors.append(self._error(case, tuple(session.run(feeds).values())))
         return max(errors)
 
     def exported(self, target: str, opset: int | None = None) -> onnx.ModelProto:
@@ -112,11 +112,11 @@ class Entry(NamedTuple):
 
     def _error(self, case: goldens.Case, answer: Any) -> float:
         worst = 0.0
-        for name, got in zip(self.outputs, answer if isinstance(answer, tuple) else (answer,), strict=True):
-            found, expected = np.asarray(got), case.outputs[name]
-            if case.kept is not None and found.shape[:2] == case.kept.shape:
-                found, expected = found[case.kept], expected[case.kept]
-            worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
+        for name, output in zip(self.outputs, answer if isinstance(answer, tuple) else (answer,), strict=True):
+            array, expected = np.asarray(output), case.outputs[name]
+            if case.kept is not None and array.shape[:2] == case.kept.shape:
+                array, expected = array[case.kept], expected[case.kept]
+            worst = max(worst, float(np.abs(array - expected).max() / np.abs(expected).max()))
         return worst
 
 
