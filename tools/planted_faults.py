@@ -22,13 +22,13 @@ from tests.fuzz.planted import FAULTS
 from tests.fuzz.planting import Fault, fingerprint, found_by
 from tests.fuzz.suite import MODELS
 
-FOUND = Path(__file__).parents[1] / "tests" / "fuzz" / "found.json"
+FINDS = Path(__file__).parents[1] / "tests" / "fuzz" / "finds.json"
 
 
 def main() -> int:
     """Plant every fault; the exit status says whether one was not found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help=f"write {FOUND.name}")
+    parser.add_argument("--record", action="store_true", help=f"write {FINDS.name}")
     parser.add_argument("--only", default="", help="faults whose name contains this")
     parser.add_argument("--processes", type=int, default=2, help="how many at once (default: 2)")
     parser.add_argument("--search", help=argparse.SUPPRESS)  # in the process that searches: a file of fingerprints
@@ -45,10 +45,10 @@ def main() -> int:
             numbers = list(pool.map(lambda fault: search(fault, known), faults))
     print(f"\n{sum(number is not None for number in numbers)} of {len(faults)} found in {MODELS} models")
     if options.record:
-        table = json.loads(FOUND.read_text(encoding="utf-8"))
+        table = json.loads(FINDS.read_text(encoding="utf-8"))
         table |= {fault.name: number for fault, number in zip(faults, numbers, strict=True)}
         kept = {fault.name: table[fault.name] for fault in FAULTS if table.get(fault.name) is not None}
-        FOUND.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        FINDS.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     return 1 if None in numbers else 0
 
 

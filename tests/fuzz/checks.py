@@ -47,7 +47,7 @@ REFUSES_EMPTY = (
 PARAMETERS = ("batch_norm",)
 
 # Ops whose inputs have codes of 8 bits, which NaN and infinity have not: what comes of them is not defined.
-IN_BYTES = ("int8_linear_dynamic", "int8_linear_rows", "int8_linear_static")
+INT8_PRODUCTS = ("int8_linear_dynamic", "int8_linear_rows", "int8_linear_static")
 
 
 class DifferenceError(AssertionError):
@@ -131,7 +131,7 @@ def runs_of_sample(
         own = a.draw is not None or a.dtype is not None
         if own or (index and s.op.name in PARAMETERS):
             return a.array(dtype, sizes, generator)
-        drawn = PLAIN if recipe.kind == "special" and s.op.name in IN_BYTES else recipe
+        drawn = PLAIN if recipe.kind == "special" and s.op.name in INT8_PRODUCTS else recipe
         return array_of(dtype, tuple(evaluate(size, sizes) for size in a.shape), drawn, generator)
 
     graph = lucid.trace(apply, *(a.type(dtype) for a in (*s.inputs, *s.carriers) if a is not None))

@@ -22,9 +22,9 @@ from lucid.ops import elementwise, indexing, neural, reduction, shaping
 from lucid.ops.attention import kernel as attention_kernel
 from lucid.ops.attention.call import AttentionOptions
 from tests.fuzz.planted_caches import CACHES
-from tests.fuzz.planted_few_bits import FEW_BITS
-from tests.fuzz.planted_in_bytes import IN_BYTES
+from tests.fuzz.planted_int8_weights import INT8_WEIGHTS
 from tests.fuzz.planted_loops import LOOPS
+from tests.fuzz.planted_quantized_weights import QUANTIZED_WEIGHTS
 from tests.fuzz.planting import Fault, Faults, Patch, before
 
 OTHERS = Faults()
@@ -261,4 +261,4 @@ def _(patch: Patch) -> None:
     patch.setattr(run_time_sizes, "_read", lambda build, reading: build.name_of(np.array([2])))
 
 
-FAULTS = [*OTHERS, *CACHES, *FEW_BITS, *IN_BYTES, *LOOPS]
+FAULTS = [*OTHERS, *CACHES, *QUANTIZED_WEIGHTS, *INT8_WEIGHTS, *LOOPS]

@@ -17,11 +17,11 @@ from lucid.runtime import installed
 from tests.fuzz.caches import CACHES
 from tests.fuzz.checks import Coverage, Run, exported, runs_of_program, runs_of_sample, verify
 from tests.fuzz.choices import Choices
-from tests.fuzz.few_bits import FEW_BITS, ROUNDED
-from tests.fuzz.in_bytes import IN_BYTES
+from tests.fuzz.int8_weights import INT8_WEIGHTS
 from tests.fuzz.layers import ATTENTION, LAYERS, masked_attention
 from tests.fuzz.loops import LOOPS
 from tests.fuzz.programs import Program, program
+from tests.fuzz.quantized_weights import QUANTIZED_WEIGHTS, ROUNDED
 from tests.fuzz.shapes import SHAPES
 from tests.fuzz.steps import ELEMENTWISE
 from tests.fuzz.sums import AFRESH, SUMS, added_in_half
@@ -33,7 +33,7 @@ IN_TESTS = 200  # run with the tests, as do those that find planted faults; `.ci
 EVERY = 25  # the first of so many models is of a rare form: blocks of queries, whose masks hide whole rows
 CACHED = (5, 12, 19)  # and these of them are steps through caches
 QUANTIZED = (2, 9, 18)  # these have quantized weights
-BYTES = (1, 6)  # and these products of bytes
+INT8 = (1, 6)  # and these int8 products
 LOOPED = (14,)  # and these loops
 KNOWN_EVERY = 4  # one in so many programs is exported for known sizes, too: forms of known lengths are others
 SAMPLES_EVERY = 6  # one in so many of the others is the sample of an op
@@ -92,10 +92,10 @@ def model(choices: Choices, number: int) -> Model:
     known = number % KNOWN_EVERY == 1
     if place in QUANTIZED:
         level = choices.choose([0, 0, 4])
-        steps = 3 * FEW_BITS + ELEMENTWISE + LAYERS if level == 0 else ROUNDED
+        steps = 3 * QUANTIZED_WEIGHTS + ELEMENTWISE + LAYERS if level == 0 else ROUNDED
         return Model(program(choices, steps, steps=3), replace(target, accuracy_level=level), runs, seed, small, known)
-    if place in BYTES:
-        steps = 2 * IN_BYTES + ELEMENTWISE
+    if place in INT8:
+        steps = 2 * INT8_WEIGHTS + ELEMENTWISE
         return Model(program(choices, steps, steps=3), target, runs, seed, small, known)
     if place in LOOPED:
         return Model(program(choices, 3 * LOOPS + ELEMENTWISE + LAYERS, steps=3), target, runs, seed, small, known)

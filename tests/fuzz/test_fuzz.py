@@ -16,7 +16,7 @@ from tests.fuzz.choices import Choices, smallest
 from tests.fuzz.gradients import compare
 from tests.fuzz.judge import Judge, Verdict
 from tests.fuzz.programs import Program
-from tests.fuzz.suite import BYTES, CACHED, EVERY, IN_TESTS, QUANTIZED, model
+from tests.fuzz.suite import CACHED, EVERY, IN_TESTS, INT8, QUANTIZED, model
 from tests.fuzz.values import LOWEST, Recipe, array_of
 
 BATCH = 100
@@ -219,7 +219,7 @@ def test_caches_are_read_in_every_form_and_written_in_place() -> None:
     assert {form for op, form in forms if op == "write_at"} == {"ai.onnx ScatterElements", "ai.onnx TensorScatter"}
 
 
-def test_weights_in_few_bits_are_read_in_every_form_and_at_both_levels() -> None:
+def test_quantized_weights_are_read_in_every_form_and_at_both_levels() -> None:
     forms: set[tuple[str, int]] = set()
     for number in (n for n in range(24 * EVERY) if n % EVERY in QUANTIZED):
         drawn = model(Choices(number), number)
@@ -230,9 +230,9 @@ def test_weights_in_few_bits_are_read_in_every_form_and_at_both_levels() -> None
     assert {(form, level) for form in level_0 for level in (0, 4)} <= forms
 
 
-def test_products_of_bytes_are_read_in_every_form() -> None:
+def test_int8_products_are_read_in_every_form() -> None:
     forms: set[tuple[str, str]] = set()
-    for number in (n for n in range(16 * EVERY) if n % EVERY in BYTES):
+    for number in (n for n in range(16 * EVERY) if n % EVERY in INT8):
         drawn = model(Choices(number), number)
         assert isinstance(drawn.what, Program)
         _, decisions, _ = exported(lucid.trace(drawn.what, *drawn.what.kinds), drawn.target)

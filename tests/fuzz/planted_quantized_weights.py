@@ -14,7 +14,7 @@ from lucid.ops import quantized
 from lucid.quantization import blocks
 from tests.fuzz.planting import Faults, Patch, before, changed
 
-FEW_BITS = Faults()
+QUANTIZED_WEIGHTS = Faults()
 
 
 def _high_bits_first(right: Any, packed: Array, *, bits: int) -> Array:
@@ -22,10 +22,10 @@ def _high_bits_first(right: Any, packed: Array, *, bits: int) -> Array:
     return codes if bits == 8 else codes.reshape(*codes.shape[:-1], -1, 2)[..., ::-1].reshape(codes.shape)
 
 
-FEW_BITS.kernel("the high bits of a byte come first", quantized.unpack_codes, _high_bits_first)
+QUANTIZED_WEIGHTS.kernel("the high bits of a byte come first", quantized.unpack_codes, _high_bits_first)
 
 
-@FEW_BITS.fault("the padding of the last block comes before the row")
+@QUANTIZED_WEIGHTS.fault("the padding of the last block comes before the row")
 def _(patch: Patch) -> None:
     def padded(values: Array, block: int) -> Array:
         missing = -values.shape[1] % block
@@ -34,13 +34,13 @@ def _(patch: Patch) -> None:
     patch.setattr(blocks, "in_blocks", padded)
 
 
-@FEW_BITS.fault("every part of a weight begins with its first row")
+@QUANTIZED_WEIGHTS.fault("every part of a weight begins with its first row")
 def _(patch: Patch) -> None:
     right = WeightModule.slice_rows
     patch.setattr(WeightModule, "slice_rows", lambda self, start, stop, suffix: right(self, 0, stop - start, suffix))
 
 
-@FEW_BITS.fault("signed codes keep the bit that unsigned ones have")
+@QUANTIZED_WEIGHTS.fault("signed codes keep the bit that unsigned ones have")
 def _(patch: Patch) -> None:
     def wrong(right: Any, build: Builder, codes: Array, original: Any, bits: int, signed: bool) -> str:
         name: str = right(build, codes ^ np.uint8(signed << (bits - 1)), original, bits, signed)
@@ -49,13 +49,13 @@ def _(patch: Patch) -> None:
     patch.setattr(forms, "_stored", before(forms._stored, wrong))
 
 
-FEW_BITS.exported(
+QUANTIZED_WEIGHTS.exported(
     "a zero point is one too large", quantized.quantized_linear, changed(3, lambda zeros: zeros + np.uint8(1))
 )
-FEW_BITS.exported(
+QUANTIZED_WEIGHTS.exported(
     "a block has the scale of the one before", quantized.quantized_linear, changed(2, lambda s: np.roll(s, 1, 1))
 )
-FEW_BITS.exported(
+QUANTIZED_WEIGHTS.exported(
     "all rows of a table have the zero points of the first",
     quantized.quantized_embedding,
     changed(3, lambda zeros: np.repeat(zeros[:1], len(zeros), 0)),
@@ -77,6 +77,6 @@ def _in_4_bits(build: Builder, inputs: list[Any], attributes: dict[str, Any]) ->
         inputs[0] = build.op("Div", build.op("Round", build.op("Mul", inputs[0], four)), four)
 
 
-FEW_BITS.written("scales are not transposed with their weight", "DequantizeLinear", _scales_in_rows)
-FEW_BITS.written("MatMulNBits gets no zero points", "MatMulNBits", _without_zeros)
-FEW_BITS.written("level 4 rounds inputs to quarters", "MatMulNBits", _in_4_bits)
+QUANTIZED_WEIGHTS.written("scales are not transposed with their weight", "DequantizeLinear", _scales_in_rows)
+QUANTIZED_WEIGHTS.written("MatMulNBits gets no zero points", "MatMulNBits", _without_zeros)
+QUANTIZED_WEIGHTS.written("level 4 rounds inputs to quarters", "MatMulNBits", _in_4_bits)

@@ -18,7 +18,7 @@ from tests.fuzz.layers import filled, has_width, nested
 from tests.fuzz.programs import FLOATS, Drafting, Maker, Step, among
 from tests.fuzz.values import PLAIN, Recipe
 
-FEW_BITS: list[Maker] = []
+QUANTIZED_WEIGHTS: list[Maker] = []
 ROUNDED: list[Maker] = []  # those for accuracy level 4, whose inputs are plain
 
 
@@ -95,7 +95,7 @@ def _input(draft: Drafting, dtype: DType, how: Recipe | None = None) -> int:
     return draft.input(dtype, shape) if how is None else draft.input(dtype, shape, lambda *_: how)
 
 
-@among(FEW_BITS)
+@among(QUANTIZED_WEIGHTS)
 def multiplied(draft: Drafting) -> Step | None:
     x = draft.pick(has_width(1, 2, 3, 4)) if draft.flag() else None
     return _multiplied(draft, _input(draft, draft.choose(FLOATS)) if x is None else x)
@@ -110,7 +110,7 @@ def rounded(draft: Drafting) -> Step | None:
 
 
 @among(ROUNDED)
-@among(FEW_BITS)
+@among(QUANTIZED_WEIGHTS)
 def looked_up(draft: Drafting) -> Step | None:
     """Rows of a table by index or in order, which may also be the output layer after them."""
     i = draft.pick(lambda v: v.type.dtype in (lucid.int32, lucid.int64) and v.rank <= 3)
@@ -134,7 +134,7 @@ def looked_up(draft: Drafting) -> Step | None:
     return Step(f"Embedding {drawn.text}, tied={tied}", (i,), apply, layer=table, definition=defined)
 
 
-@among(FEW_BITS)
+@among(QUANTIZED_WEIGHTS)
 def attention(draft: Drafting) -> Step | None:
     """Multi-head attention, whose projections are parts of one weight."""
     x = draft.pick(lambda v: has_width(3)(v) and v.type.shape[-1] in (4, 8, 16, 20, 32))

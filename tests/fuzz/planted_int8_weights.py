@@ -1,4 +1,4 @@
-"""Faults of products of bytes to plant: in the ops, in the weight, and in the forms that write them."""
+"""Faults of int8 products to plant: in the ops, in the weight, and in the forms that write them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from lucid.ops import int8
 from lucid.ops.elementwise import floor
 from tests.fuzz.planting import Faults, Patch, changed
 
-IN_BYTES = Faults()
+INT8_WEIGHTS = Faults()
 
 
-@IN_BYTES.fault("inputs are rounded down to codes")
+@INT8_WEIGHTS.fault("inputs are rounded down to codes")
 def _(patch: Patch) -> None:
     patch.setattr(int8, "round_", floor)
 
 
-@IN_BYTES.fault("the sums of a weight's rows are those of its codes")
+@INT8_WEIGHTS.fault("the sums of a weight's rows are those of its codes")
 def _(patch: Patch) -> None:
     patch.setattr(int8, "row_sums", lambda weight, scales: weight.astype(scales.dtype).sum(axis=-1))
 
 
-@IN_BYTES.fault("the parts of a weight in bytes have its first scales")
+@INT8_WEIGHTS.fault("the parts of an int8 weight have its first scales")
 def _(patch: Patch) -> None:
     right = Int8Weight.slice_rows
 
@@ -42,12 +42,12 @@ def _without_zero(build: Builder, inputs: list[Any], attributes: dict[str, Any])
     inputs[2:] = []
 
 
-IN_BYTES.written("products of bytes forget that 0 has a code", "MatMulInteger", _without_zero)
-IN_BYTES.exported(
+INT8_WEIGHTS.written("int8 products forget that 0 has a code", "MatMulInteger", _without_zero)
+INT8_WEIGHTS.exported(
     "0 has the next code where ranges are known", int8.int8_linear_static, changed(4, lambda zero: zero + np.uint8(1))
 )
-IN_BYTES.exported(
-    "all rows of a table in bytes have the scale of the first",
+INT8_WEIGHTS.exported(
+    "all rows of an int8 table have the scale of the first",
     int8.int8_embedding,
     changed(2, lambda scales: np.repeat(scales[:1], len(scales))),
 )

@@ -14,11 +14,11 @@ from lucid.core.sizes.dims import Size, dim
 from lucid.nn import functional as F
 from lucid.nn.quantized import Activations
 from lucid.quantization import Grid8, Rows
-from tests.fuzz.few_bits import product
 from tests.fuzz.layers import filled, nested
 from tests.fuzz.programs import FLOATS, Drafting, Maker, Step, among
+from tests.fuzz.quantized_weights import product
 
-IN_BYTES: list[Maker] = []
+INT8_WEIGHTS: list[Maker] = []
 
 
 class Inputs(NamedTuple):
@@ -84,8 +84,8 @@ def _integers(draft: Drafting, size: int) -> int:
     return draft.input(uint8, shape)
 
 
-@among(IN_BYTES)
-@among(IN_BYTES)
+@among(INT8_WEIGHTS)
+@among(INT8_WEIGHTS)
 def multiplied(draft: Drafting) -> Step:
     dtype, size = draft.choose(FLOATS), draft.choose([3, 16, 17, 32, 40, 64])
     activations = inputs(draft, dtype)
@@ -104,7 +104,7 @@ def multiplied(draft: Drafting) -> Step:
     return Step(text, (_integers(draft, size),), step, layer=module, definition=defined)
 
 
-@among(IN_BYTES)
+@among(INT8_WEIGHTS)
 def looked_up(draft: Drafting) -> Step:
     """Rows of a table by index or in order, which may also be multiplied."""
     i = draft.pick(lambda v: v.type.dtype in (lucid.int32, lucid.int64) and v.rank <= 3)
@@ -128,7 +128,7 @@ def looked_up(draft: Drafting) -> Step:
     return Step(f"Embedding {drawn.text}, tied={tied}", (i,), apply, layer=table, definition=defined)
 
 
-@among(IN_BYTES)
+@among(INT8_WEIGHTS)
 def attention(draft: Drafting) -> Step:
     """Multi-head attention, whose projections are parts of one weight."""
     dtype, width = draft.choose(FLOATS), draft.choose([4, 16, 20, 32])
