@@ -198,7 +198,7 @@ def test_a_provider_that_does_not_exist_is_an_error(folder: Path) -> None:
         load_language_model(folder, providers=["gpu"])
 
 
-def test_weights_in_few_bits(tmp_path: Path) -> None:
+def test_a_quantized_model_answers(tmp_path: Path) -> None:
     """A block of this checkpoint's small layers is padded; 8 bits change none of these tokens."""
     path = checkpoint(tmp_path)
     texts = []

@@ -21,7 +21,6 @@ VARIANTS = ["albert/base", "albert/masked_lm"]
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_states_are_those_of_transformers(variant: str) -> None:
-    """With token types, too."""
     model = Albert.from_pretrained(goldens.folder(variant))
     for case in goldens.cases(variant):
         inputs = {name: Tensor(array) for name, array in case.inputs.items()}

@@ -234,7 +234,7 @@ def of_type(kind: GGMLQuantizationType, rows: int, size: int, seed: int = 0) -> 
 
 
 @pytest.mark.parametrize("kind", KEPT)
-def test_types_that_are_weights_in_few_bits_are_kept(kind: str, tmp_path: Path) -> None:
+def test_quantized_types_are_kept(kind: str, tmp_path: Path) -> None:
     number = GGMLQuantizationType[kind]
     raw = of_type(number, 6, 768)
     path = tmp_path / "model.gguf"

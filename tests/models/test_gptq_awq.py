@@ -155,7 +155,7 @@ def test_a_checkpoint_is_the_model_that_its_integers_stand_for(method: Method, t
     np.testing.assert_allclose(kept(ids), expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_experts_in_few_bits_are_read_and_become_float32(tmp_path: Path) -> None:
+def test_quantized_experts_are_read_and_become_float32(tmp_path: Path) -> None:
     weights, expert = checkpoint(tmp_path, Method("gptq")), f"{LAYER}block_sparse_moe.experts.0."
     names = {"mlp.gate_proj": "w1", "mlp.up_proj": "w3", "mlp.down_proj": "w2"}
     arrays = {}

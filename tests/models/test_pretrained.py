@@ -58,9 +58,9 @@ def test_what_was_not_asked_for_must_be_known_to_change_nothing() -> None:
     config(**harmless, summary_type="cls").done(ignore=["summary_.*"])
     with pytest.raises(ConfigError, match="so the results could be wrong: rope = 3; mode = 'x'"):
         config(**harmless, rope=3, mode="x").done()
-    asked = config(rope=3)
-    asked.only("rope", 3, 4)
-    asked.done()
+    options = config(rope=3)
+    options.only("rope", 3, 4)
+    options.done()
 
 
 def test_sections_are_read_to_the_end_as_well() -> None:
@@ -131,14 +131,14 @@ class Tied(nn.Module):
         return F.linear(self.table(ids), self.table.weight) + self.layer(self.table(ids) + self.other[0])
 
 
-def in_few_bits(**scales: float) -> Blocks:
+def quantized_blocks(**scales: float) -> Blocks:
     codes = np.random.default_rng(0).integers(0, 16, (8, 32), np.uint8)
     of = {"scales": 0.5, **scales}
     return Blocks(codes, np.full((8, 1), of["scales"], np.float32), None, 4, 32)
 
 
 def stored() -> dict[str, np.ndarray | Blocks]:
-    weights: dict[str, np.ndarray | Blocks] = {name: in_few_bits() for name in ("wte", "layer.weight", "other")}
+    weights: dict[str, np.ndarray | Blocks] = {name: quantized_blocks() for name in ("wte", "layer.weight", "other")}
     return {**weights, "layer.bias": np.ones(8, np.float32)}
 
 
@@ -153,7 +153,7 @@ def test_blocks_take_the_place_of_the_weights_of_layers_and_tables() -> None:
     assert isinstance(model.table.weight, nn.QuantizedWeight)
     assert isinstance(model.other, nn.Parameter)  # it is not the weight of a layer: dequantized
     assert not any(isinstance(module, nn.QuantizedWeight) for module in floats.modules())
-    np.testing.assert_array_equal(floats.layer.weight, in_few_bits().dequantized())
+    np.testing.assert_array_equal(floats.layer.weight, quantized_blocks().dequantized())
     np.testing.assert_array_equal(model.other, floats.other)
     ids = lucid.tensor([[1, 7]])
     np.testing.assert_allclose(model(ids), floats(ids), rtol=1e-6)
@@ -162,7 +162,7 @@ def test_blocks_take_the_place_of_the_weights_of_layers_and_tables() -> None:
 def test_layers_that_share_a_parameter_share_what_takes_its_place() -> None:
     model = nn.Sequential(nn.Embedding(8, 32), nn.Linear(32, 8, bias=False))
     model[1].weight = model[0].weight
-    load_into(model, {"0.weight": in_few_bits(), "1.weight": in_few_bits()})
+    load_into(model, {"0.weight": quantized_blocks(), "1.weight": quantized_blocks()})
     assert isinstance(model[0].weight, nn.QuantizedWeight) and model[1].weight is model[0].weight
 
 
@@ -181,10 +181,10 @@ class Transposed(nn.Module):
 @pytest.mark.parametrize("dequantize", [False, True])
 def test_blocks_have_their_outputs_first_also_where_a_parameter_has_them_last(dequantize: bool) -> None:
     model = Transposed()
-    load_into(model, {"kernel": in_few_bits()}, dequantize=dequantize)
+    load_into(model, {"kernel": quantized_blocks()}, dequantize=dequantize)
     assert isinstance(model.kernel, nn.QuantizedWeight) is not dequantize
     rows = model(lucid.tensor(np.eye(32, dtype=np.float32)))
-    np.testing.assert_array_equal(rows.numpy().T, in_few_bits().dequantized())
+    np.testing.assert_array_equal(rows.numpy().T, quantized_blocks().dequantized())
 
 
 def test_the_scales_have_the_element_type_of_the_parameter() -> None:
@@ -192,22 +192,22 @@ def test_the_scales_have_the_element_type_of_the_parameter() -> None:
     load_into(model, stored(), **TIED)
     assert model.table.weight.dtype == lucid.float16
     with pytest.raises(OverflowError, match="scales: .* does not fit float16"):
-        load_into(Tied(lucid.float16), {**stored(), "layer.weight": in_few_bits(scales=1e6)}, **TIED)
+        load_into(Tied(lucid.float16), {**stored(), "layer.weight": quantized_blocks(scales=1e6)}, **TIED)
 
 
 def test_the_same_weight_may_be_stored_twice() -> None:
-    weights = {**stored(), "head.weight": in_few_bits()}
+    weights = {**stored(), "head.weight": quantized_blocks()}
     load_into(Tied(), weights, **TIED)
-    load_into(Tied(), {**weights, "head.weight": in_few_bits().dequantized()}, **TIED)
+    load_into(Tied(), {**weights, "head.weight": quantized_blocks().dequantized()}, **TIED)
     with pytest.raises(ValueError, match=r"head.weight differs from wte, expected one weight"):
-        load_into(Tied(), {**weights, "head.weight": in_few_bits(scales=0.25)}, **TIED)
+        load_into(Tied(), {**weights, "head.weight": quantized_blocks(scales=0.25)}, **TIED)
 
 
 def test_nothing_is_loaded_where_blocks_do_not_fit() -> None:
     model = Tied()
     before = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    weights = {**stored(), "extra": in_few_bits(), "layer.bias": np.ones(9, np.float32)}
-    weights["layer.weight"] = in_few_bits().rows(np.arange(3))
+    weights = {**stored(), "extra": quantized_blocks(), "layer.bias": np.ones(9, np.float32)}
+    weights["layer.weight"] = quantized_blocks().rows(np.arange(3))
     message = r"unexpected: extra; layer.weight has shape \[3, 32\], expected \[8, 32\]; layer.bias has shape \[9\]"
     with pytest.raises(KeyError, match=message):
         load_into(model, weights, **TIED)

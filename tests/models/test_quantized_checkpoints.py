@@ -72,7 +72,7 @@ def test_every_format_is_read_as_it_was(options: dict[str, Any], tmp_path: Path)
     np.testing.assert_array_equal(loaded(IDS).numpy(), model(IDS).numpy())
 
 
-def test_a_model_in_float_too_and_the_numbers_of_one_in_few_bits(tmp_path: Path) -> None:
+def test_a_model_in_float_too_and_the_numbers_of_a_quantized_one(tmp_path: Path) -> None:
     model = lucid.models.load(goldens.folder("llama/llama3"))
     lucid.models.save(model, goldens.folder("llama/llama3"), tmp_path)
     assert_same(lucid.models.load(tmp_path), model)

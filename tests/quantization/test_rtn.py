@@ -146,7 +146,7 @@ def test_weights_without_numbers_have_no_codes(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("quantise", [rtn, hqq])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2e30, 1e300])
-def test_numbers_that_few_bits_cannot_hold_are_named(value: float, quantise: Callable[..., Blocks]) -> None:
+def test_numbers_that_codes_cannot_hold_are_named(value: float, quantise: Callable[..., Blocks]) -> None:
     weight = np.zeros((3, 40))
     weight[2, 33] = value
     with pytest.raises(ValueError, match=r"the weight is .* at \[2, 33\], expected at most 1e30, and finite"):
