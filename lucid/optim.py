@@ -45,10 +45,7 @@ __all__ = [
     "global_norm",
     "linear",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 if not TYPE_CHECKING:  # type checkers know the names

@@ -29,10 +29,7 @@ from lucid.models.checkpoints.registry import register as register
 
 _FILES = (file.stem for file in _Path(__file__).parent.glob("[!_]*.py"))
 __all__ = _public.offered(globals(), "checkpoints", "parts", *_FILES)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 def __getattr__(name: str) -> _Any:

@@ -28,7 +28,4 @@ from lucid.batch.training_options import TrainingOptions as TrainingOptions
 from lucid.core.words import package_names as _public
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -21,10 +21,7 @@ from lucid.export.training import evaluation_step as evaluation_step
 from lucid.export.training import training_step as training_step
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 if not _TYPE_CHECKING:  # type checkers know the names

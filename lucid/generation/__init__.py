@@ -18,7 +18,4 @@ from lucid.generation.logits import LogitsProcessor as LogitsProcessor
 from lucid.generation.prompts import pad_left as pad_left
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

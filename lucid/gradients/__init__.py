@@ -13,7 +13,4 @@ from lucid.gradients.transforms import grad as grad
 from lucid.gradients.transforms import value_and_grad as value_and_grad
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -11,7 +11,4 @@ from lucid.importing.torch_import import from_transformers as from_transformers
 from lucid.importing.torch_import import register as register
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

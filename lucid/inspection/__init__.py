@@ -10,7 +10,4 @@ from lucid.inspection.inspect import inspect_model as inspect_model
 from lucid.inspection.tree import ModuleCost as ModuleCost
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -15,10 +15,7 @@ from lucid.core.graph.types import Array
 from lucid.testing import Comparison, ParityReport
 
 __all__ = ["attention", "parity"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 _COLUMNS = 4

@@ -17,7 +17,4 @@ from lucid.layouts.writing import LAYOUTS as LAYOUTS
 from lucid.layouts.writing import write_folder as write_folder
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -164,10 +164,7 @@ from lucid.nn.transformer import TransformerEncoderLayer as TransformerEncoderLa
 from lucid.nn.weights.low_rank import LoRA as LoRA
 
 __all__ = _public.offered(globals(), "functional", "init", "utils")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 if not _TYPE_CHECKING:  # type checkers know the names

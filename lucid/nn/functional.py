@@ -174,10 +174,7 @@ __all__ = [
     "triplet_margin_loss",
     "unfold",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 if not TYPE_CHECKING:  # type checkers know the names

@@ -36,10 +36,7 @@ __all__ = [
     "xavier_uniform_",
     "zeros_",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 if not TYPE_CHECKING:  # type checkers know the names

@@ -41,10 +41,7 @@ __all__ = [
     "soft_margin_loss",
     "triplet_margin_loss",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 if not TYPE_CHECKING:  # type checkers know the names

@@ -223,10 +223,7 @@ all, any, max, min, sum = _all, _any, _max, _min, _sum
 _define_backend()
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 if not _TYPE_CHECKING:  # type checkers know the names

@@ -20,7 +20,4 @@ from lucid.quantization.ranges import percentile as percentile
 from lucid.quantization.rtn import rtn as rtn
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

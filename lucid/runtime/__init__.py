@@ -18,7 +18,4 @@ from lucid.runtime.training import Training as Training
 from lucid.runtime.training import TrainingError as TrainingError
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -22,7 +22,4 @@ from lucid.serving.app import application as application
 from lucid.serving.guard import Limits as Limits
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -17,7 +17,4 @@ from lucid.testing.report import ParityReport as ParityReport
 from lucid.testing.tolerance import Comparison as Comparison
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -19,7 +19,4 @@ from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.pretrained import Checkpoint as Checkpoint
 
 __all__ = _public.offered(globals(), "option_table")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -11,10 +11,7 @@ from typing import Any as _Any
 from lucid.core.words import package_names as _public
 
 __all__ = sorted(file.stem for file in _Path(__file__).parent.glob("[!_]*.py"))
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 def __getattr__(name: str) -> _Any:

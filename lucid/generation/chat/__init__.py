@@ -26,7 +26,4 @@ from lucid.generation.chat.tokenizer_files import load_tokenizer as load_tokeniz
 from lucid.generation.chat.tokenizer_files import save_tokenizer as save_tokenizer
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -8,7 +8,4 @@ from lucid.inspection.report.report import graph_page as graph_page
 from lucid.inspection.report.report import report as report
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -15,7 +15,4 @@ from lucid.layouts.images.preprocessor import Preprocessor as Preprocessor
 from lucid.layouts.images.preprocessor import with_preprocessor as with_preprocessor
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -15,7 +15,4 @@ from lucid.layouts.tokenizing.reference import NotExpressedError as NotExpressed
 from lucid.layouts.tokenizing.texts import text_preprocessing as text_preprocessing
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy

@@ -13,10 +13,7 @@ from lucid.nn.utils.parametrizations import remove_weight_norm as remove_weight_
 from lucid.nn.utils.parametrizations import weight_norm_by_name as weight_norm
 
 __all__ = ["parametrizations", "remove_weight_norm", "rnn", "weight_norm"]
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
 
 
 if not _TYPE_CHECKING:  # type checkers know the names

@@ -8,7 +8,4 @@ from lucid.testing.precision.measuring import precision_report as precision_repo
 from lucid.testing.precision.report import PrecisionReport as PrecisionReport
 
 __all__ = _public.offered(globals())
-
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = __all__.copy
