@@ -46,7 +46,6 @@ class AlbertConfig(text.TextConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         options.only("position_embedding_type", "absolute")
         options.only("down_scale_factor", 1)
         for name in ("gap_size", "net_structure_type", "num_memory_blocks"):

@@ -70,7 +70,6 @@ class BertConfig(text.TextConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         kind = options.model_type
         if kind == "distilbert":
             options.get("sinusoidal_pos_embds", bool)  # how the stored table was made: no effect here

@@ -72,7 +72,6 @@ class DebertaConfig(text.TextConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         if options.get("relative_attention", bool) is not True:
             raise options.wrong("relative_attention", "supported: True")
         first, kinds = options.model_type == "deberta", _kinds(options)

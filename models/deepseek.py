@@ -34,27 +34,22 @@ _EPS = 1e-6  # of the norms of latents
 
 @dataclass(frozen=True)
 class Routing:
-    """Which experts a token goes through.
+    """Which experts a token goes through."""
 
-    Args:
-        count, per_token: how many experts there are, and how many a token goes through.
-        width, shared: the inner width of an expert, and of those that see all tokens, as one.
-        first: the first layer with experts.
-        sigmoid: whether scores are sigmoids, and what is added to them for the choice alone is a parameter; a group
-            then counts by its best two experts. Otherwise they are a softmax, and its best counts.
-        groups, kept: how many groups there are, and to how many a token's experts are limited.
-        normalized: whether the weights of a token's experts add up to 1, before `factor` multiplies them.
-    """
-
+    # count, per_token: how many experts there are, and how many a token goes through.
     count: int
     per_token: int
+    # width, shared: the inner width of an expert, and of those that see all tokens, as one.
     width: int
     shared: int
-    first: int
+    first: int  # the first layer with experts
+    # Whether scores are sigmoids, and what is added to them for the choice alone is a parameter; a group then counts by
+    # its best two experts. Otherwise they are a softmax, and its best counts.
     sigmoid: bool
+    # groups, kept: how many groups there are, and to how many a token's experts are limited.
     groups: int
     kept: int
-    normalized: bool
+    normalized: bool  # whether the weights of a token's experts add up to 1, before `factor` multiplies them
     factor: float
 
 
@@ -70,7 +65,6 @@ class DeepseekConfig(DecoderConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         declared = type_of(options.model_type)
         rules, parts = declared.options, declared.parts
         heads, head_dim = options.size("num_attention_heads"), options.size("qk_rope_head_dim")

@@ -40,7 +40,6 @@ class EuroBertConfig(LlamaConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         config = super().read(options)
         return replace(config, causal=False, parts=replace(config.parts, head_bias=config.mlp_bias))
 

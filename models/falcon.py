@@ -32,7 +32,6 @@ class FalconConfig(DecoderConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         options.only("alibi", False)
         width, heads = options.size("hidden_size"), options.size("num_attention_heads")
         head_dim = width // options.heads("num_attention_heads", width)

@@ -35,7 +35,6 @@ class GemmaConfig(DecoderConfig):
 
     @classmethod
     def read(cls, options: Config) -> GemmaConfig:
-        """From config.json."""
         options.text.only("use_bidirectional_attention", False)
         return cls.read_states(options)
 

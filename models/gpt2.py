@@ -46,7 +46,6 @@ class GPT2Config(option.OptionTable):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         options.only("add_cross_attention", False)
         return cls.from_rows(options)
 

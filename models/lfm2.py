@@ -42,7 +42,6 @@ class Lfm2Config(DecoderConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         options.only("tie_embedding", options.get("tie_word_embeddings", bool))  # an older name
         layers = options.layers("num_hidden_layers")
         return cls.from_rows(

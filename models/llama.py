@@ -50,7 +50,6 @@ class LlamaConfig(DecoderConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         declared = type_of(options.model_type)
         rules, parts = declared.options, declared.parts
         kv_heads = heads = options.size("num_attention_heads")

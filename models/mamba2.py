@@ -64,7 +64,6 @@ class Mamba2Config(option.OptionTable):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         config = cls.from_rows(options, time_step_limit=_limits(options))
         if options.whole("expand") * config.hidden_size != config.inner_size:
             raise options.wrong("expand", f"expected num_heads * head_dim = expand * {config.hidden_size}")

@@ -36,7 +36,6 @@ class MixtralConfig(LlamaConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         plain = super().read(options)
         if plain.activation not in ("silu", "swish"):
             raise options.wrong("hidden_act", "supported: silu")

@@ -54,7 +54,6 @@ class ModernBertConfig(text.TextConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         width, layers = options.size("hidden_size"), options.layers("num_hidden_layers")
         heads, every = options.heads("num_attention_heads", width), options.whole("global_attn_every_n_layers")
         if width // heads % 2:

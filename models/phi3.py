@@ -31,7 +31,6 @@ class Phi3Config(DecoderConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         width = options.size("hidden_size")
         heads = options.heads("num_attention_heads", width)
         for absent in ("attention_bias", "mlp_bias", "lm_head_bias"):

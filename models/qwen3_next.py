@@ -54,7 +54,6 @@ class Qwen3NextConfig(DecoderConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         declared, tied = type_of(options.model_type), tied_output(options, table=rf"(?:\w+\.)?{TABLE}")
         options = options.text
         options.has("tie_word_embeddings")  # of the text model, which does not count beside that of the whole

@@ -53,7 +53,6 @@ class SmolVLMConfig(LlamaConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         texts = options.section("text_config")
         texts.get("model_type", str)  # required: it says which decoder it is
         texts.only("model_type", "llama")

@@ -74,7 +74,6 @@ class Wav2Vec2Config(SoundConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         for name in ("add_adapter", "conv_pos_batch_norm"):
             options.only(name, False)
         if options.model_type != "wavlm":

@@ -68,7 +68,6 @@ class WhisperConfig(SoundConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         options.only("is_encoder_decoder", True)
         return cls.from_rows(
             options,

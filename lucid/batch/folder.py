@@ -26,21 +26,13 @@ class FolderChangedError(RuntimeError):
 
 @dataclass(frozen=True)
 class ExportedFolder:
-    """The files of an exported folder.
+    """The files of an exported folder."""
 
-    Args:
-        path: the folder.
-        model: its ONNX file, or that of the encoder.
-        decoder: the file of the decoder that belongs to an encoder.
-        files: all files that results depend on: the model, its weights, configs, the tokenizer.
-        steps: whether the model is a decoder, which has a cache.
-    """
-
-    path: Path
-    model: Path
-    files: tuple[Path, ...]
-    decoder: Path | None = None
-    steps: bool = False
+    path: Path  # the folder
+    model: Path  # its ONNX file, or that of the encoder
+    files: tuple[Path, ...]  # all files that results depend on: the model, its weights, configs, the tokenizer
+    decoder: Path | None = None  # the file of the decoder that belongs to an encoder
+    steps: bool = False  # whether the model is a decoder, which has a cache
 
     def digest(self) -> str:
         """The SHA-256 of the names and contents of the files."""

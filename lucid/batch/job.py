@@ -30,32 +30,20 @@ _MANY = 1000  # above so many input files, only their names are compared
 
 
 class Computed(NamedTuple):
-    """A part that has been written.
+    """A part that has been written."""
 
-    Args:
-        rows: the number of its rows.
-        errors: the number of rows without a result.
-    """
-
-    rows: int
-    errors: int
+    rows: int  # the number of its rows
+    errors: int  # the number of rows without a result
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The predictor, the rows and the output folder of a job. It can be pickled.
+    """The predictor, the rows and the output folder of a job. It can be pickled."""
 
-    Args:
-        predictor: computes the results.
-        source: reads the rows.
-        output: the address of the folder of the parts.
-        schema: the schema of the part files.
-    """
-
-    predictor: Predictor
-    source: Source
-    output: str
-    schema: pa.Schema
+    predictor: Predictor  # computes the results
+    source: Source  # reads the rows
+    output: str  # the address of the folder of the parts
+    schema: pa.Schema  # the schema of the part files
 
     def compute(self, part: Part, advance: Advance = unheard) -> Computed:
         """Compute a part and write it.

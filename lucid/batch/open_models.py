@@ -20,25 +20,15 @@ from lucid.runtime import Session
 
 @dataclass(frozen=True)
 class Plan:
-    """A folder in one state, and how to open it. It holds no weights, so its pickle is small.
+    """A folder in one state, and how to open it. It holds no weights, so its pickle is small."""
 
-    Args:
-        folder: the absolute path.
-        digest: the hash of the folder's files.
-        threads: the number of batches computed at a time; for a decoder, the threads that compute an op.
-        providers: as for `Session`.
-        prepack: as for `Session`.
-        choices: the options of the task.
-        adapter: the absolute path of the adapter's file, and its SHA-256.
-    """
-
-    folder: str
-    digest: str
-    threads: int
-    providers: tuple[str, ...]
-    prepack: bool
-    choices: Choices
-    adapter: tuple[str, str] | None = None
+    folder: str  # the absolute path
+    digest: str  # the hash of the folder's files
+    threads: int  # the number of batches computed at a time; for a decoder, the threads that compute an op
+    providers: tuple[str, ...]  # as for `Session`
+    prepack: bool  # as for `Session`
+    choices: Choices  # the options of the task
+    adapter: tuple[str, str] | None = None  # the absolute path of the adapter's file, and its SHA-256
 
 
 class OpenModel:

@@ -59,17 +59,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Ready:
-    """A row that is ready for the model.
+    """A row that is ready for the model."""
 
-    Args:
-        size: the number of its tokens; rows of similar sizes share a batch.
-        data: what the task needs to put it into a batch.
-        truncated: whether the row had more tokens.
-    """
-
-    size: int
-    data: Any
-    truncated: bool = False
+    size: int  # the number of its tokens; rows of similar sizes share a batch
+    data: Any  # what the task needs to put it into a batch
+    truncated: bool = False  # whether the row had more tokens
 
 
 class Task(Protocol):

@@ -32,17 +32,11 @@ OPTIONS = (*(one.name for group in (SamplingOptions, RepetitionOptions) for one 
 
 @dataclass
 class Dialogue:
-    """A conversation on the terminal.
+    """A conversation on the terminal."""
 
-    Attributes:
-        model: the model that answers.
-        choice: the options of its answers.
-        system: the system message.
-    """
-
-    model: LanguageModel
-    choice: dict[str, Any]
-    system: str | None = None
+    model: LanguageModel  # the model that answers
+    choice: dict[str, Any]  # the options of its answers
+    system: str | None = None  # the system message
 
     def __post_init__(self) -> None:
         self._notes = terminal.Output(error=True)

@@ -12,17 +12,12 @@ from lucid.core.graph.types import is_whole
 
 
 class Range(NamedTuple):
-    """Which numbers an option may be.
+    """Which numbers an option may be."""
 
-    Args:
-        expected: the range in words.
-        holds: whether a number is in it; infinity, NaN and what float64 does not hold are in none.
-        whole: whether it is of whole numbers.
-    """
-
-    expected: str
+    expected: str  # the range in words
+    # Whether a number is in it; infinity, NaN and what float64 does not hold are in none.
     holds: Callable[[float], bool]
-    whole: bool = False
+    whole: bool = False  # whether it is of whole numbers
 
 
 FINITE = Range("a finite number", lambda x: True)

@@ -31,22 +31,15 @@ from lucid.tracing.parts import TracedPart
 
 @dataclass(frozen=True)
 class Halved:
-    """A graph in half precision, and what became of its weights.
+    """A graph in half precision, and what became of its weights."""
 
-    Args:
-        traced: the rewritten graph, or part of a model.
-        dtype: the type in which weights are stored.
-        computed: the type in which the graph computes.
-        numbers: how many numbers are stored in `dtype`.
-        beyond: the weights with numbers beyond the largest one of `dtype`: the name and the largest number.
-        vanished: weights in which many numbers become zero, by name: the share of these numbers.
-    """
-
-    traced: TracedPart
-    dtype: DType
-    computed: DType
-    numbers: int
+    traced: TracedPart  # the rewritten graph, or part of a model
+    dtype: DType  # the type in which weights are stored
+    computed: DType  # the type in which the graph computes
+    numbers: int  # how many numbers are stored in `dtype`
+    # The weights with numbers beyond the largest one of `dtype`: the name and the largest number.
     beyond: tuple[tuple[str, float], ...]
+    # Weights in which many numbers become zero, by name: the share of these numbers.
     vanished: tuple[tuple[str, float], ...]
 
     @property

@@ -13,12 +13,9 @@ from lucid.export.target import Target
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """The arguments of `to_onnx` that say how a traced model becomes a file; `to_onnx` describes each.
+    """The arguments of `to_onnx` that say how a traced model becomes a file; `to_onnx` describes each."""
 
-    Args:
-        target: for which target. Where an exported file is compared, a name means the target in its metadata.
-    """
-
+    # For which target. Where an exported file is compared, a name means the target in its metadata.
     target: Target | str = GENERAL
     dtype: DTypeLike | None = None
     keep_io_types: bool = True

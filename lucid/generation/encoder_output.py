@@ -137,11 +137,9 @@ class EagerEncoded(_OneBatch):
 class SessionPast(NamedTuple):
     """The caches of an exported decoder."""
 
-    own: Mapping[str, Any]
-    """Keys and values of its positions, OrtValues by the name of the input."""
+    own: Mapping[str, Any]  # keys and values of its positions, OrtValues by the name of the input
     encoded: Encoded
-    first: bool
-    """Whether a merged decoder still has to compute the keys and values of the encoder's positions."""
+    first: bool  # whether a merged decoder still has to compute the keys and values of the encoder's positions
 
 
 class SessionEncoded(_OneBatch):

@@ -133,16 +133,12 @@ class _Slot:
     """The contents of a slot of the cache, and the request that has it."""
 
     number: int
+    # The tokens of its latest request, with room for more.
     ids: Ids = field(default_factory=lambda: np.zeros(0, np.int64))
-    """The tokens of its latest request, with room for more."""
-    filled: int = 0
-    """How many of them the cache holds."""
-    request: Completion | None = None
-    """The request that has the slot now."""
-    used: int = 0
-    """The number of that request."""
-    key: object = None
-    """What the memory depends on besides the tokens."""
+    filled: int = 0  # how many of them the cache holds
+    request: Completion | None = None  # the request that has the slot now
+    used: int = 0  # the number of that request
+    key: object = None  # what the memory depends on besides the tokens
 
 
 _Pair: TypeAlias = tuple[_Slot, Completion]

@@ -35,7 +35,6 @@ class Decoder(Protocol[V]):
 
     def empty(self, batch: int) -> V:
         """The keys and values of no tokens."""
-        ...
 
     def run(self, input_ids: Ids, attention_mask: Ids, position_ids: Ids, past: V, last: int) -> tuple[StepLogits, V]:
         """Read the next tokens.
@@ -50,19 +49,15 @@ class Decoder(Protocol[V]):
         Returns:
             The logits after the last tokens (N, `last` or more, vocab), and the keys and values of P + L tokens.
         """
-        ...
 
     def rows(self, past: V, rows: Ids) -> V:
         """Rows (M,) of keys and values, in this order."""
-        ...
 
     def cut(self, past: V, start: int, stop: int) -> V:
         """The keys and values of some positions; states stay as they are, so only padding may be cut off from them."""
-        ...
 
     def joined(self, pasts: Sequence[V], padding: Sequence[int]) -> V:
         """Batches as one, each with so many positions of padding before its own."""
-        ...
 
 
 class EagerDecoder:

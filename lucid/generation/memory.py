@@ -30,7 +30,6 @@ class Memory(Protocol):
         Raises:
             ValueError: for another number of texts than an encoder has inputs.
         """
-        ...
 
 
 class BufferMemory(NamedTuple):

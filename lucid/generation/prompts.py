@@ -18,10 +18,8 @@ IdsLike = Tensor | npt.ArrayLike
 class Prompt(NamedTuple):
     """Prompts of one length, padded on the left."""
 
-    ids: Ids
-    """(N, L)."""
-    mask: Ids
-    """(N, L), 1 = a token, 0 = padding."""
+    ids: Ids  # (N, L)
+    mask: Ids  # (N, L), 1 = a token, 0 = padding
 
 
 def pad_left(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Ids, Ids]:

@@ -46,7 +46,6 @@ class Slots(Protocol):
         Returns:
             The logits after the last tokens of each part (n, `last` or more, vocab); the next call may write over them.
         """
-        ...
 
     def keep(self, slot: int, source: int, count: int) -> int:
         """Let a slot hold what the first `count` positions of `source` hold, which may be the slot itself.
@@ -54,15 +53,12 @@ class Slots(Protocol):
         Returns:
             How many positions it then holds: `count`, or fewer if they cannot be separated.
         """
-        ...
 
     def select(self, slots: Sequence[int]) -> None:
         """Go on with these slots, in this order; one may be repeated."""
-        ...
 
     def clear(self, slot: int) -> None:
         """Empty a slot and its memory, which may hold NaN."""
-        ...
 
 
 class BufferSlots:
@@ -167,8 +163,7 @@ class Grown(NamedTuple, Generic[V]):
     """A batch as far as it is read: its keys and values, and a mask of padding."""
 
     values: V
-    mask: Ids
-    """(N, P), 1 = a token, 0 = padding, which is on the left."""
+    mask: Ids  # (N, P), 1 = a token, 0 = padding, which is on the left
 
 
 class GrowingSlots(Generic[V]):

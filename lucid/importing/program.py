@@ -27,8 +27,7 @@ class Weight(NamedTuple):
 
     owner: Module
     name: str
-    key: str
-    """The name in torch's `state_dict`."""
+    key: str  # the name in torch's `state_dict`
 
 
 class Call(NamedTuple):
@@ -36,16 +35,12 @@ class Call(NamedTuple):
 
     result: int
     function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    """The arguments, with slots in the places of values, also in lists."""
+    arguments: tuple[Any, ...]  # the arguments, with slots in the places of values, also in lists
     options: Mapping[str, Any]
     operator: str
-    path: str
-    """The module that made the call."""
-    line: str
-    """The line of the user's code."""
-    unused: tuple[int, ...]
-    """Slots that no later call reads."""
+    path: str  # the module that made the call
+    line: str  # the line of the user's code
+    unused: tuple[int, ...]  # slots that no later call reads
 
 
 class Program:

@@ -44,12 +44,9 @@ class Checkpoint(NamedTuple):
 
     model: torch.nn.Module
     class_name: str
-    task: str
-    """By Hugging Face's name; "" for a class of no known task."""
-    missing: Sequence[str]
-    """The keys of weights that the files do not have: transformers draws random numbers for them."""
-    options: Mapping[str, Any]
-    """The options of preprocessor_config.json."""
+    task: str  # by Hugging Face's name; "" for a class of no known task
+    missing: Sequence[str]  # the keys of weights that the files do not have: transformers draws random numbers for them
+    options: Mapping[str, Any]  # the options of preprocessor_config.json
 
 
 def read(folder: Path, task: str | None, architecture: str | None, trust_remote_code: bool) -> Checkpoint:

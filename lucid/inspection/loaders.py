@@ -18,18 +18,12 @@ from lucid.inspection.values import ORT_OWN, STANDARD, Values
 
 @dataclass(frozen=True)
 class Loader:
-    """A runtime and whether it runs the model.
+    """A runtime and whether it runs the model."""
 
-    Args:
-        name: the runtime's, with the release where that matters.
-        loads: whether it runs the model; None if that is not known.
-        reason: why it does or does not.
-        op, node: the op that is the reason, and the name of the first such node; empty if no op is.
-    """
-
-    name: str
-    loads: bool | None
-    reason: str
+    name: str  # the runtime's, with the release where that matters
+    loads: bool | None  # whether it runs the model; None if that is not known
+    reason: str  # why it does or does not
+    # op, node: the op that is the reason, and the name of the first such node; empty if no op is.
     op: str = ""
     node: str = ""
 

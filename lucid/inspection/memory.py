@@ -22,16 +22,11 @@ class PeakMemory:
 
     No node writes over its input here, so a runtime that lets nodes do so takes less; one that runs in another order,
     or keeps freed memory in pieces, may take more.
-
-    Args:
-        bytes: of computed values that are still needed, outputs included; without weights and inputs.
-        node: the node at which it is reached; empty for a model without nodes.
-        unknown: how many values were not counted, since their shapes are not known.
     """
 
-    bytes: int
-    node: str
-    unknown: int
+    bytes: int  # of computed values that are still needed, outputs included; without weights and inputs
+    node: str  # the node at which it is reached; empty for a model without nodes
+    unknown: int  # how many values were not counted, since their shapes are not known
 
 
 def peak_memory_of(typed: ModelProto) -> PeakMemory:

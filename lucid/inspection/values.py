@@ -24,24 +24,15 @@ _SMALL = 64  # elements of a constant that is read
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a model by name, also those inside branches and loops.
+    """The values of a model by name, also those inside branches and loops."""
 
-    Args:
-        nodes: all nodes.
-        makers: the node that computes each value, apart from constants.
-        users: the ops that read each value.
-        kinds: ONNX's numbers of the element types, as far as they are known.
-        constants: weights and constants.
-        open_sizes: whether an input has a symbolic size.
-        shapes, others: the shapes for some values of the symbolic sizes, and for others.
-    """
-
-    nodes: tuple[NodeProto, ...]
-    makers: Mapping[str, NodeProto]
-    users: Mapping[str, Collection[str]]
-    kinds: Mapping[str, int]
-    constants: Mapping[str, TensorProto]
-    open_sizes: bool
+    nodes: tuple[NodeProto, ...]  # all nodes
+    makers: Mapping[str, NodeProto]  # the node that computes each value, apart from constants
+    users: Mapping[str, Collection[str]]  # the ops that read each value
+    kinds: Mapping[str, int]  # ONNX's numbers of the element types, as far as they are known
+    constants: Mapping[str, TensorProto]  # weights and constants
+    open_sizes: bool  # whether an input has a symbolic size
+    # shapes, others: the shapes for some values of the symbolic sizes, and for others.
     shapes: Mapping[str, Known]
     others: Mapping[str, Known]
 

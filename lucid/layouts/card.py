@@ -47,13 +47,15 @@ def card_of(
         command: the command line that was given.
     """
     name = name_of(checkpoint)
-    task = model.task if isinstance(model, PublishedModel) else ""
+    task, class_name = "", type(model).__name__
+    if isinstance(model, PublishedModel):
+        task, class_name = model.task, model.class_name
     subject = Subject(folder.name, task, checkpoint, tuple(files))
     language, lines = lines_for(layout.name, subject)
     parts = [
         *_for_the_hub(layout, task, checkpoint),
         f"# {visible(name)} for {layout.about}",
-        f"{visible(name)} as ONNX: `{_class_of(model)}`" + (f", for the task {task}." if task else "."),
+        f"{visible(name)} as ONNX: `{class_name}`" + (f", for the task {task}." if task else "."),
         "## Loading it",
         f"```{language}\n{lines.rstrip()}\n```",
         *_precisions(files),
@@ -72,10 +74,6 @@ def card_of(
         f"The licence of the weights is that of {visible(name)}. `lucid_export.json` lists the files of this folder.",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _class_of(model: Module) -> str:
-    return model.class_name if isinstance(model, PublishedModel) else type(model).__name__
 
 
 def _missing_tokenizer(subject: Subject) -> list[str]:

@@ -116,23 +116,15 @@ def _id(tokenizer: Tokenizer, name: str, vocabulary: int) -> int | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """The files of a folder, and what genai_config.json says of them.
+    """The files of a folder, and what genai_config.json says of them."""
 
-    Args:
-        kind: the model's type for onnxruntime-genai.
-        parts: the ONNX files by name. The first output of the last one is the logits.
-        sections: of `model` in genai_config.json, besides ids and sizes.
-        positions: the most tokens of a text; None where only the tokenizer knows.
-        shares_buffer: whether the past and the present of the cache are one buffer, as large as `search.max_length`.
-        files: others by name.
-    """
-
-    kind: str
-    parts: Mapping[str, ModelPart]
-    sections: Mapping[str, Any]
-    positions: int | None = None
+    kind: str  # the model's type for onnxruntime-genai
+    parts: Mapping[str, ModelPart]  # the ONNX files by name. The first output of the last one is the logits
+    sections: Mapping[str, Any]  # of `model` in genai_config.json, besides ids and sizes
+    positions: int | None = None  # the most tokens of a text; None where only the tokenizer knows
+    # Whether the past and the present of the cache are one buffer, as large as `search.max_length`.
     shares_buffer: bool = False
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)  # others by name
 
 
 def stack_section(

@@ -24,30 +24,26 @@ W = TypeVar("W", bound=Weight)
 class Projections:
     """The parameters of multi-head attention, where E_kv = E / heads * kv_heads, which is E without grouped heads.
 
-    Args:
-        embed_dim, heads, kv_heads: E, H and H_kv.
-        in_weight: (E + 2 E_kv, E): query, key and value projections, stacked.
-        in_weights: (E, qdim), (E_kv, kdim), (E_kv, vdim): the three projections, instead of `in_weight`.
-        in_bias: (E + 2 E_kv), for either.
-        out_weight, out_bias: (out_dim, E), (out_dim); without a weight the heads' outputs are not projected.
-        bias_k, bias_v: (1, 1, E_kv): one more key and value after the sequence's own.
-        add_zero_attn: one more key and value of zeros after these.
 
     Raises:
         ValueError: for heads that do not divide, and one of `bias_k` and `bias_v` without the other.
     """
 
+    # embed_dim, heads, kv_heads: E, H and H_kv.
     embed_dim: int
     heads: int
     kv_heads: int
-    in_weight: Weight | None
+    in_weight: Weight | None  # (E + 2 E_kv, E): query, key and value projections, stacked
+    # (E, qdim), (E_kv, kdim), (E_kv, vdim): the three projections, instead of `in_weight`.
     in_weights: tuple[Weight | None, Weight | None, Weight | None] | None
-    in_bias: Tensor | None
+    in_bias: Tensor | None  # (E + 2 E_kv), for either
+    # out_weight, out_bias: (out_dim, E), (out_dim); without a weight the heads' outputs are not projected.
     out_weight: Weight | None
     out_bias: Tensor | None
+    # bias_k, bias_v: (1, 1, E_kv): one more key and value after the sequence's own.
     bias_k: Tensor | None
     bias_v: Tensor | None
-    add_zero_attn: bool
+    add_zero_attn: bool  # one more key and value of zeros after these
 
     def __post_init__(self) -> None:
         if self.heads < 1 or self.embed_dim % self.heads:

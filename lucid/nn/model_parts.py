@@ -39,8 +39,7 @@ class Step(NamedTuple):
 class Steps(NamedTuple):
     """Consecutive runs; before the first one, the carried values are zero."""
 
-    carried: Mapping[str, int]
-    """The index of the output that each carried input of the next step takes, by input name."""
+    carried: Mapping[str, int]  # the index of the output that each carried input of the next step takes, by input name
     runs: Sequence[Step]
 
 

@@ -68,22 +68,14 @@ def compile(
 
 @dataclass(frozen=True)
 class _Program:
-    """A loaded model for calls whose sizes fit.
+    """A loaded model for calls whose sizes fit."""
 
-    Args:
-        groups: the group of each axis of the tensors, in order; axes of one group have the same size.
-        sizes: the size of each group, None if symbolic.
-        inputs: the names of the inputs and their types, in the order of the tensors.
-        checked: whether `Session.run` has to convert arrays, such as bfloat16, or to check bounds of sizes.
-        rebuild: puts the outputs into the structure that the model returns.
-    """
-
-    groups: Shape
-    sizes: tuple[int | None, ...]
-    inputs: dict[str, TensorType]
+    groups: Shape  # the group of each axis of the tensors, in order; axes of one group have the same size
+    sizes: tuple[int | None, ...]  # the size of each group, None if symbolic
+    inputs: dict[str, TensorType]  # the names of the inputs and their types, in the order of the tensors
     session: Session
-    checked: bool
-    rebuild: Callable[[Sequence[Any]], Any]
+    checked: bool  # whether `Session.run` has to convert arrays, such as bfloat16, or to check bounds of sizes
+    rebuild: Callable[[Sequence[Any]], Any]  # puts the outputs into the structure that the model returns
 
     def fits(self, sizes: Shape) -> bool:
         """Whether the program computes tensors whose axes have these sizes."""

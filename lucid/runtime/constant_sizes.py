@@ -163,19 +163,12 @@ FEW = 64  # elements of a constant whose numbers are read: a shape or a bound
 
 @dataclass(frozen=True)
 class Value:
-    """A value that depends on no input.
+    """A value that depends on no input."""
 
-    Args:
-        size: how many elements it has.
-        shape: None if it is not known.
-        numbers: a few numbers in float64, in their order; None of others.
-        made: whether it has more elements than the constants of the file that it is made of.
-    """
-
-    size: int
-    shape: tuple[int, ...] | None = None
-    numbers: Array | None = None
-    made: bool = False
+    size: int  # how many elements it has
+    shape: tuple[int, ...] | None = None  # None if it is not known
+    numbers: Array | None = None  # a few numbers in float64, in their order; None of others
+    made: bool = False  # whether it has more elements than the constants of the file that it is made of
 
 
 Rule = Callable[[NodeProto, Sequence[Value]], Value | None]

@@ -32,15 +32,11 @@ def config_of(model: onnx.ModelProto) -> dict[str, str]:
 
 
 class Limits(NamedTuple):
-    """The values that symbolic sizes may have.
+    """The values that symbolic sizes may have."""
 
-    Args:
-        explaining: how far the tables of the model reach, by name: they explain why a run failed.
-        refusing: bounds of sizes and their sums: outside of them a run is refused, since the model may compute
-            something else without failing.
-    """
-
-    explaining: Mapping[str, int]
+    explaining: Mapping[str, int]  # how far the tables of the model reach, by name: they explain why a run failed
+    # Bounds of sizes and their sums: outside of them a run is refused, since the model may compute something else
+    # without failing.
     refusing: Sequence[Bound]
 
 

@@ -28,13 +28,10 @@ _MIN, _COUNT = ("min_tokens", "min_new_tokens"), ("n", "num_return_sequences")
 class Asked(NamedTuple):
     """The options of a request's answers."""
 
-    options: dict[str, Any]
-    """The arguments of `LanguageModel.answer`, of the first answer."""
-    times: int
-    """How many answers each prompt has."""
+    options: dict[str, Any]  # the arguments of `LanguageModel.answer`, of the first answer
+    times: int  # how many answers each prompt has
     stream: bool
-    usage: bool
-    """Whether a stream ends with the number of tokens."""
+    usage: bool  # whether a stream ends with the number of tokens
 
     def of(self, number: int) -> dict[str, Any]:
         """The arguments of an answer: each has a seed of its own."""

@@ -48,17 +48,11 @@ FULL = _closing(_MANY)
 
 @dataclass(frozen=True)
 class Room:
-    """The room of a process for connections.
+    """The room of a process for connections."""
 
-    Args:
-        files: how many open files it may have; None for any number.
-        queue: how many connections may wait to be accepted.
-        connections: how many may be open.
-    """
-
-    files: int | None
-    queue: int = _QUEUE
-    connections: float = float("inf")
+    files: int | None  # how many open files it may have; None for any number
+    queue: int = _QUEUE  # how many connections may wait to be accepted
+    connections: float = float("inf")  # how many may be open
 
 
 def ask_for_files() -> None:

@@ -20,25 +20,15 @@ _PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 
 
 class Endpoint(NamedTuple):
-    """A route.
+    """A route."""
 
-    Args:
-        path: as Starlette writes it.
-        answer: called with a request, and with what it holds if it has a table.
-        about: a line on what it does.
-        gives: the table of answers, or the type of their content; None for no content.
-        takes: the table of requests, which are then sent by POST.
-        streams: whether an answer may be a stream of events.
-        binary: whether tensors may follow the JSON as bytes; then `answer` reads what a request holds.
-    """
-
-    path: str
-    answer: Callable[..., Awaitable[Response]]
-    about: str
-    gives: Schema | str | None = None
-    takes: Schema | None = None
-    streams: bool = False
-    binary: bool = False
+    path: str  # as Starlette writes it
+    answer: Callable[..., Awaitable[Response]]  # called with a request, and with what it holds if it has a table
+    about: str  # a line on what it does
+    gives: Schema | str | None = None  # the table of answers, or the type of their content; None for no content
+    takes: Schema | None = None  # the table of requests, which are then sent by POST
+    streams: bool = False  # whether an answer may be a stream of events
+    binary: bool = False  # whether tensors may follow the JSON as bytes; then `answer` reads what a request holds
 
     def route(self) -> Route:
         """The route, which checks requests against the table."""

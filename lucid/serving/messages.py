@@ -55,17 +55,12 @@ def _called(function: Fields, where: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools of a request.
+    """The tools of a request."""
 
-    Attributes:
-        definitions: as the request has them, for the chat template; empty where no tool may be called.
-        schemas: of the arguments, by name.
-        forced: the names of which the answer must call one; empty where it may be a text.
-    """
-
+    # As the request has them, for the chat template; empty where no tool may be called.
     definitions: list[dict[str, Any]] = field(default_factory=list)
-    schemas: dict[str, dict[str, Any]] = field(default_factory=dict)
-    forced: tuple[str, ...] = ()
+    schemas: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the arguments, by name
+    forced: tuple[str, ...] = ()  # the names of which the answer must call one; empty where it may be a text
 
     @property
     def schema(self) -> dict[str, Any] | None:

@@ -32,23 +32,19 @@ _HEADERS = 64 << 10  # the most bytes of a request's headers
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a server.
+    """The settings of a server."""
 
-    Args:
-        folder, limits, options: of `application`; the key is in the environment.
-        host, port: where it listens.
-        workers: processes, each with the model: one that ends is started again. They share the cores unless `options`
-            has `threads`. External weight files are in memory once.
-        access_log: whether it writes a line for each request to stderr.
-    """
-
+    # folder, limits, options: of `application`; the key is in the environment.
     folder: str
     options: Mapping[str, Any] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    # host, port: where it listens.
     host: str = "127.0.0.1"
     port: int = 8000
+    # Processes, each with the model: one that ends is started again. They share the cores unless `options` has
+    # `threads`. External weight files are in memory once.
     workers: int = 1
-    access_log: bool = False
+    access_log: bool = False  # whether it writes a line for each request to stderr
 
     @property
     def hosts(self) -> list[str]:

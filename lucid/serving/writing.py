@@ -32,19 +32,15 @@ class Form(Protocol):
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The fields of a choice, with its finish_reason."""
-        ...
 
     def first(self) -> dict[str, Any] | None:
         """The fields of the event before the first piece."""
-        ...
 
     def piece(self, text: str, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:
         """The fields of the event for a piece of text and its tokens; None where nothing is sent yet."""
-        ...
 
     def last(self, answer: Answer, logprobs: Sequence[TokenLogprob] | None) -> dict[str, Any]:
         """The fields of the last event, with the tokens after the last piece, such as those of a stop string."""
-        ...
 
 
 class Piece(NamedTuple):

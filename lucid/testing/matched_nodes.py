@@ -25,21 +25,13 @@ class MatchedConstant(NamedTuple):
 
 @dataclass
 class MatchedNodes:
-    """Pairs of nodes that do the same op on the same values, and how these differ.
+    """Pairs of nodes that do the same op on the same values, and how these differ."""
 
-    Args:
-        compared: how many nodes of the file have a counterpart.
-        nodes: how many the file has, those in bodies included.
-        same: whether every node of both has one, and the outputs are the same values.
-        changed: the nodes whose attributes differ.
-        constants: the constants that pairs of nodes take.
-    """
-
-    compared: int = 0
-    nodes: int = 0
-    same: bool = True
-    changed: list[str] = field(default_factory=list)
-    constants: list[MatchedConstant] = field(default_factory=list)
+    compared: int = 0  # how many nodes of the file have a counterpart
+    nodes: int = 0  # how many the file has, those in bodies included
+    same: bool = True  # whether every node of both has one, and the outputs are the same values
+    changed: list[str] = field(default_factory=list)  # the nodes whose attributes differ
+    constants: list[MatchedConstant] = field(default_factory=list)  # the constants that pairs of nodes take
 
 
 def match_nodes(file: onnx.ModelProto, export: Assembled, weights: Collection[str]) -> MatchedNodes:

@@ -29,15 +29,10 @@ _PADDED_RIGHT = 2  # the run of `random_inputs` whose masks pad on the right
 
 @dataclass(frozen=True)
 class QuantizingCost:
-    """Errors of the outputs of a quantized model; the source, in float32, is what they are measured against.
+    """Errors of the outputs of a quantized model; the source, in float32, is what they are measured against."""
 
-    Args:
-        outputs: those with floating-point numbers.
-        sizes: the values of the symbolic sizes of the inputs.
-    """
-
-    outputs: tuple[OutputError, ...]
-    sizes: dict[str, int]
+    outputs: tuple[OutputError, ...]  # those with floating-point numbers
+    sizes: dict[str, int]  # the values of the symbolic sizes of the inputs
 
     @property
     def worst(self) -> OutputError | None:

@@ -22,22 +22,15 @@ class ParityError(AssertionError):
 
 @dataclass(frozen=True)
 class DifferentWeight:
-    """An initializer of a file that is not the model's.
+    """An initializer of a file that is not the model's."""
 
-    Args:
-        name: the initializer's.
-        count: how many of its numbers differ.
-        where: the place of the first of these.
-        got, wanted: this number in the file and in the model.
-        max_abs: the largest difference.
-    """
-
-    name: str
-    count: int
-    where: tuple[int, ...]
+    name: str  # the initializer's
+    count: int  # how many of its numbers differ
+    where: tuple[int, ...]  # the place of the first of these
+    # got, wanted: this number in the file and in the model.
     got: str
     wanted: str
-    max_abs: float = float("nan")
+    max_abs: float = float("nan")  # the largest difference
 
     def __str__(self) -> str:
         numbers = _count(self.count, "number")
@@ -46,30 +39,19 @@ class DifferentWeight:
 
 @dataclass(frozen=True)
 class WeightReport:
-    """The initializers and nodes of a file, compared bit by bit with those that the model is exported with now.
+    """The initializers and nodes of a file, compared bit by bit with those that the model is exported with now."""
 
-    Args:
-        compared: how many initializers were compared, of those `stored` in the file.
-        numbers: how many numbers these hold.
-        different: those that differ.
-        not_compared: why others were not compared, by name.
-        missing: initializers of the export that the file does not have.
-        changed_nodes: nodes whose attributes differ.
-        declared: declared types of outputs, and metadata, that differ.
-        damaged: whether nodes differ, or constants other than weights, such as shapes: such a file may do anything.
-        note: why the file's nodes, or all it holds, could not be compared; empty if they were.
-    """
-
-    compared: int
+    compared: int  # how many initializers were compared, of those `stored` in the file
     stored: int
-    numbers: int = 0
-    different: tuple[DifferentWeight, ...] = ()
-    not_compared: Mapping[str, str] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
-    changed_nodes: tuple[str, ...] = ()
-    declared: tuple[str, ...] = ()
+    numbers: int = 0  # how many numbers these hold
+    different: tuple[DifferentWeight, ...] = ()  # those that differ
+    not_compared: Mapping[str, str] = field(default_factory=dict)  # why others were not compared, by name
+    missing: tuple[str, ...] = ()  # initializers of the export that the file does not have
+    changed_nodes: tuple[str, ...] = ()  # nodes whose attributes differ
+    declared: tuple[str, ...] = ()  # declared types of outputs, and metadata, that differ
+    # Whether nodes differ, or constants other than weights, such as shapes: such a file may do anything.
     damaged: bool = False
-    note: str = ""
+    note: str = ""  # why the file's nodes, or all it holds, could not be compared; empty if they were
 
     @property
     def passed(self) -> bool:

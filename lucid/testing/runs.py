@@ -38,19 +38,13 @@ ModelOrPath: TypeAlias = onnx.ModelProto | str | os.PathLike[str]
 
 
 class Loaded(NamedTuple):
-    """An exported model that is ready to be compared.
+    """An exported model that is ready to be compared."""
 
-    Args:
-        sessions: by provider, at accuracy level 0.
-        not_run: why other providers do not run.
-        rounding: by provider, the model as it was exported, if it rounds inputs of products at level 4.
-        cut_at: values that products round to 8 bits and that the sessions return as well, by name.
-    """
-
-    sessions: Mapping[str, Session]
-    not_run: Mapping[str, str]
+    sessions: Mapping[str, Session]  # by provider, at accuracy level 0
+    not_run: Mapping[str, str]  # why other providers do not run
+    # By provider, the model as it was exported, if it rounds inputs of products at level 4.
     rounding: Mapping[str, Session]
-    cut_at: Mapping[str, Result]
+    cut_at: Mapping[str, Result]  # values that products round to 8 bits and that the sessions return as well, by name
 
 
 def load(exported: ModelOrPath, graph: Graph, providers: Sequence[str] | None, target: Target | str = "any") -> Loaded:

@@ -44,17 +44,12 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Use:
-    """How the graph uses the integers of an input.
+    """How the graph uses the integers of an input."""
 
-    Args:
-        allowed: the indices that the tables have which they index; None if they index nothing.
-        compared: the range of the values that they are compared with, such as positions; None if there are none.
-        told_apart: single numbers that they are compared with, such as the id of padding.
-    """
-
-    allowed: Span | None = None
+    allowed: Span | None = None  # the indices that the tables have which they index; None if they index nothing
+    # The range of the values that they are compared with, such as positions; None if there are none.
     compared: Span | None = None
-    told_apart: tuple[int, ...] = ()
+    told_apart: tuple[int, ...] = ()  # single numbers that they are compared with, such as the id of padding
 
 
 class IndexRanges:

@@ -69,24 +69,15 @@ _MAX_REPEATS = 3  # in a pattern, for the same reason
 
 @dataclass(frozen=True)
 class LowRank:
-    """What LoRA adds to the weight of a layer: scale * b @ a.
+    """What LoRA adds to the weight of a layer: scale * b @ a."""
 
-    Args:
-        a: (r, inputs, ...).
-        b: (outputs, r, ...).
-        scale: of the product.
-        magnitude: (outputs,) DoRA's lengths of the rows; None without DoRA.
-        table: whether the layer is an embedding, which stores (inputs, outputs).
-        transposed: whether the weight is (inputs, outputs).
-        experts: how many have a product each, in one weight; then a is (experts * r, inputs), b (outputs, r * experts).
-    """
-
-    a: Array
-    b: Array
-    scale: float
-    magnitude: Array | None = None
-    table: bool = False
-    transposed: bool = False
+    a: Array  # (r, inputs, ...)
+    b: Array  # (outputs, r, ...)
+    scale: float  # of the product
+    magnitude: Array | None = None  # (outputs,) DoRA's lengths of the rows; None without DoRA
+    table: bool = False  # whether the layer is an embedding, which stores (inputs, outputs)
+    transposed: bool = False  # whether the weight is (inputs, outputs)
+    # How many have a product each, in one weight; then a is (experts * r, inputs), b (outputs, r * experts).
     experts: int = 1
 
     def of_expert(self, number: int, part: int, parts: int) -> LowRank:
@@ -141,31 +132,20 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Adapter:
-    """An adapter as read from its folder.
+    """An adapter as read from its folder."""
 
-    Args:
-        folder: where it is.
-        weight: what its scales are multiplied by.
-        base: what it says of its base model; untrusted.
-        task: PEFT's task_type, such as "SEQ_CLS", or "".
-        layers: by the name of a layer what is added to its weight.
-        biases: by the name of a layer what is added to its bias.
-        saved: by its name what takes the place of a weight or bias.
-        experts: modules with joined experts, by the names of their parameters what is added to it if it is the one.
-        rows: by the name of a table the indices of rows, and what takes their place.
-        tied: whether layers that share a weight with a changed one were trained to keep sharing it.
-    """
-
-    folder: Path
-    weight: float
-    base: object
-    task: str
-    layers: Mapping[str, LowRank]
-    biases: Mapping[str, Array]
-    saved: Mapping[str, Array]
+    folder: Path  # where it is
+    weight: float  # what its scales are multiplied by
+    base: object  # what it says of its base model; untrusted
+    task: str  # PEFT's task_type, such as "SEQ_CLS", or ""
+    layers: Mapping[str, LowRank]  # by the name of a layer what is added to its weight
+    biases: Mapping[str, Array]  # by the name of a layer what is added to its bias
+    saved: Mapping[str, Array]  # by its name what takes the place of a weight or bias
+    # Modules with joined experts, by the names of their parameters what is added to it if it is the one.
     experts: Sequence[tuple[str, Mapping[str, LowRank]]] = ()
+    # By the name of a table the indices of rows, and what takes their place.
     rows: Mapping[str, Rows] = field(default_factory=dict)
-    tied: bool = False
+    tied: bool = False  # whether layers that share a weight with a changed one were trained to keep sharing it
 
 
 @dataclass

@@ -145,14 +145,10 @@ def _has_weights(folder: Path) -> bool:
 class Change(NamedTuple):
     """The change that an adapter makes to a weight."""
 
-    saved: Array | None
-    """What takes its place."""
-    low_rank: LowRank | None
-    """What is added then."""
-    bias: Array | None = None
-    """What is added to a bias."""
-    rows: Rows | None = None
-    """What takes the place of some rows."""
+    saved: Array | None  # what takes its place
+    low_rank: LowRank | None  # what is added then
+    bias: Array | None = None  # what is added to a bias
+    rows: Rows | None = None  # what takes the place of some rows
 
 
 class AdaptedWeights(Mapping[str, Weight]):

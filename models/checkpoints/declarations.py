@@ -52,23 +52,14 @@ class DecoderParts:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertOptions:
-    """The options of config.json that describe the experts of one model_type.
+    """The options of config.json that describe the experts of one model_type."""
 
-    Args:
-        width: the option with the inner width of one.
-        normalized: whether the weights of a token's experts add up to 1, or the option that says it.
-        some_layers: whether decoder_sparse_step and mlp_only_layers name layers without experts.
-        shared: whether one more expert, as wide as shared_expert_intermediate_size, sees all tokens.
-        clamped: whether they have biases and the limited gates of gpt-oss.
-        scores: what makes weights of the router's logits.
-    """
-
-    width: str = "intermediate_size"
-    normalized: bool | str = True
-    some_layers: bool = False
-    shared: bool = False
-    clamped: bool = False
-    scores: Literal["softmax", "sigmoid"] = "softmax"
+    width: str = "intermediate_size"  # the option with the inner width of one
+    normalized: bool | str = True  # whether the weights of a token's experts add up to 1, or the option that says it
+    some_layers: bool = False  # whether decoder_sparse_step and mlp_only_layers name layers without experts
+    shared: bool = False  # whether one more expert, as wide as shared_expert_intermediate_size, sees all tokens
+    clamped: bool = False  # whether they have biases and the limited gates of gpt-oss
+    scores: Literal["softmax", "sigmoid"] = "softmax"  # what makes weights of the router's logits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,22 +19,17 @@ from lucid.quantization.blocks import middle
 
 
 class Layout(NamedTuple):
-    """How a block is stored.
+    """How a block is stored."""
 
-    Args:
-        fields: the bytes of each part, in the file's order: "d" and "m" (float16), "scales" of small blocks, and the
-            "low" and "high" bits of codes.
-        low, high: the bits that each byte has of one code, and how many bytes come before the next bits of the first:
-            with (4, 16) byte i holds codes i and i + 16.
-        block: how many codes share a scale.
-        zero: the code that stands for 0; None where a block has a minimum.
-    """
-
+    # The bytes of each part, in the file's order: "d" and "m" (float16), "scales" of small blocks, and the "low" and
+    # "high" bits of codes.
     fields: Mapping[str, int]
+    # low, high: the bits that each byte has of one code, and how many bytes come before the next bits of the first:
+    # with (4, 16) byte i holds codes i and i + 16.
     low: tuple[int, int]
     high: tuple[int, int] | None = None
-    block: int = 32
-    zero: int | None = None
+    block: int = 32  # how many codes share a scale
+    zero: int | None = None  # the code that stands for 0; None where a block has a minimum
 
     @property
     def bits(self) -> int:

@@ -46,22 +46,14 @@ _HARMLESS = [
 
 @dataclass(frozen=True)
 class GroupFormat:
-    """How a checkpoint stores its quantized weights.
-
-    Args:
-        method: "gptq" or "awq".
-        bits: of a code.
-        group: how many inputs share a scale; -1: all.
-        shift: what is added to a stored zero.
-        where: starts the messages of errors about the options.
-    """
+    """How a checkpoint stores its quantized weights."""
 
     parts: ClassVar[tuple[str, ...]] = ("qweight", "qzeros", "scales", "g_idx")
-    method: str
-    bits: int
-    group: int
-    shift: int
-    where: str
+    method: str  # "gptq" or "awq"
+    bits: int  # of a code
+    group: int  # how many inputs share a scale; -1: all
+    shift: int  # what is added to a stored zero
+    where: str  # starts the messages of errors about the options
 
     def shape(self, parts: Parts) -> tuple[int, int]:
         rows, columns = parts.shape("qweight", axes=2)

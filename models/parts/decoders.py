@@ -51,33 +51,19 @@ class Angles(NamedTuple):
 
 @dataclass(frozen=True)
 class Experts:
-    """Mixtures of experts: each token goes through a few of many feed-forward networks.
+    """Mixtures of experts: each token goes through a few of many feed-forward networks."""
 
-    Args:
-        count: the number of experts.
-        per_token: the number of experts for each token.
-        width: the inner width of one.
-        normalized: whether the weights of a token's experts add up to 1.
-        layers: of each layer, whether it has experts; () for all.
-        shared: the inner width of one more that sees all tokens; 0 for none.
-        clamped: whether they have biases and the limited gates of gpt-oss.
-    """
-
-    count: int
-    per_token: int
-    width: int
-    normalized: bool = True
-    layers: tuple[bool, ...] = ()
-    shared: int = 0
-    clamped: bool = False
+    count: int  # the number of experts
+    per_token: int  # the number of experts for each token
+    width: int  # the inner width of one
+    normalized: bool = True  # whether the weights of a token's experts add up to 1
+    layers: tuple[bool, ...] = ()  # of each layer, whether it has experts; () for all
+    shared: int = 0  # the inner width of one more that sees all tokens; 0 for none
+    clamped: bool = False  # whether they have biases and the limited gates of gpt-oss
 
 
 def _no_windows(options: Config, name: str) -> tuple[None, ...]:
     return (None,) * options.layers(name)
-
-
-def _declared_parts(options: Config, name: str) -> DecoderParts:
-    return type_of(options.model_type).parts
 
 
 @dataclass(frozen=True)
@@ -96,7 +82,7 @@ class DecoderConfig(option.OptionTable):
     rope: Rope = option.row(read_rope, "rope_theta", USUAL_ROPE)
     eps: float = option.real("rms_norm_eps", 1e-6)
     activation: str = option.activation("hidden_act", "silu")
-    parts: DecoderParts = option.row(_declared_parts, "model_type", LLAMA_PARTS)
+    parts: DecoderParts = option.row(lambda options, _: type_of(options.model_type).parts, "model_type", LLAMA_PARTS)
     qkv_bias: bool = False
     o_bias: bool = False
     mlp_bias: bool = False

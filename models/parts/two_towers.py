@@ -70,14 +70,10 @@ class OneTower(OnModel[C]):
 class Similarities(NamedTuple):
     """How well texts and images match, and their embeddings, as transformers names and orders them."""
 
-    logits_per_image: Tensor
-    """(M, N), for each image and each text."""
-    logits_per_text: Tensor
-    """(N, M)."""
-    text_embeds: Tensor
-    """(N, E), of length 1."""
-    image_embeds: Tensor
-    """(M, E), of length 1."""
+    logits_per_image: Tensor  # (M, N), for each image and each text
+    logits_per_text: Tensor  # (N, M)
+    text_embeds: Tensor  # (N, E), of length 1
+    image_embeds: Tensor  # (M, E), of length 1
 
     @classmethod
     def of(cls, texts: Tensor, images: Tensor, logit_scale: Tensor, logit_bias: Tensor | None = None) -> Self:

@@ -33,25 +33,15 @@ class Word(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CTCProcessor:
-    """The processing before and after a model: sound to its input, and token ids to text.
+    """The processing before and after a model: sound to its input, and token ids to text."""
 
-    Args:
-        tokens: the text of each token id.
-        blank: the id that stands for no token; between equal tokens it separates them.
-        delimiter: the token between words.
-        lower_case: whether text is written in lower case.
-        normalize: whether a sound gets mean 0 and variance 1.
-        stride: samples from one frame to the next.
-        unknown: the text of an id that is not in `tokens`.
-    """
-
-    tokens: Mapping[int, str] = field(repr=False)
-    blank: int
-    delimiter: str = "|"
-    lower_case: bool = False
-    normalize: bool = True
-    stride: int = 320
-    unknown: str = "<unk>"
+    tokens: Mapping[int, str] = field(repr=False)  # the text of each token id
+    blank: int  # the id that stands for no token; between equal tokens it separates them
+    delimiter: str = "|"  # the token between words
+    lower_case: bool = False  # whether text is written in lower case
+    normalize: bool = True  # whether a sound gets mean 0 and variance 1
+    stride: int = 320  # samples from one frame to the next
+    unknown: str = "<unk>"  # the text of an id that is not in `tokens`
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:

@@ -36,7 +36,6 @@ class ConvNextConfig(option.OptionTable):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         options.only("num_stages", len(options.sizes("hidden_sizes")))
         if options.model_type == "convnextv2":
             return cls.from_rows(options, version=2, layer_scale=False)

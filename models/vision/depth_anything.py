@@ -42,7 +42,6 @@ class DepthAnythingConfig(option.OptionTable):
 
     @classmethod
     def read(cls, options: Config) -> DepthAnythingConfig:
-        """From config.json."""
         inner = options.section("backbone_config")
         inner.get("model_type", str)  # required: it says which backbone it is
         inner.only("model_type", "dinov2")

@@ -86,7 +86,6 @@ class DetrConfig(option.OptionTable):
 
     @classmethod
     def read(cls, options: Config) -> DetrConfig:
-        """From config.json."""
         options.only("position_embedding_type", "sine")
         options.only("auxiliary_loss", False)  # which norms the states between layers
         config = cls.from_rows(options, backbone=_backbone(options))
@@ -96,21 +95,13 @@ class DetrConfig(option.OptionTable):
 
 
 class Places(NamedTuple):
-    """An image as the encoder sees it: a place for each 32 x 32 pixels, h rows of w.
+    """An image as the encoder sees it: a place for each 32 x 32 pixels, h rows of w."""
 
-    Args:
-        stages: the features of the backbone's stages.
-        features: those of the last in the width of the transformer, (N, E, h, w).
-        states: what the encoder makes of them, (N, h * w, E).
-        positions: (N, h * w, E).
-        kept: (N, h * w), false for padding.
-    """
-
-    stages: list[Tensor]
-    features: Tensor
-    states: Tensor
-    positions: Tensor
-    kept: Tensor
+    stages: list[Tensor]  # the features of the backbone's stages
+    features: Tensor  # those of the last in the width of the transformer, (N, E, h, w)
+    states: Tensor  # what the encoder makes of them, (N, h * w, E)
+    positions: Tensor  # (N, h * w, E)
+    kept: Tensor  # (N, h * w), false for padding
 
 
 class Detr(Pretrained[DetrConfig]):

@@ -51,7 +51,6 @@ class DINOv3Config(option.OptionTable):
 
     @classmethod
     def read(cls, options: Config) -> DINOv3Config:
-        """From config.json."""
         config = super().read(options)
         if config.hidden_size // config.num_heads % 4:
             raise options.wrong(

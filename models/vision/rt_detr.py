@@ -66,7 +66,6 @@ class RTDetrConfig(option.OptionTable):
 
     @classmethod
     def read(cls, options: Config) -> RTDetrConfig:
-        """From config.json."""
         section = options.section("backbone_config")
         section.only("model_type", "rt_detr_resnet")
         backbone = ResNetConfig.from_rows(section, deep=True)

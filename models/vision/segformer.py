@@ -52,7 +52,6 @@ class SegformerConfig(option.OptionTable):
 
     @classmethod
     def read(cls, options: Config) -> SegformerConfig:
-        """From config.json."""
         options.only("reshape_last_stage", True)
         config = super().read(options)
         if options.whole("num_encoder_blocks") != len(config.widths):

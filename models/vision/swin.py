@@ -48,7 +48,6 @@ class SwinConfig(PatchConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         config = cls.from_rows(options)
         if any(width % count for width, count in zip(config.widths, config.num_heads, strict=True)):
             width = config.hidden_size

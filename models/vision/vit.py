@@ -50,7 +50,6 @@ class ViTConfig(PatchConfig):
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From config.json."""
         if options.model_type.startswith("dinov2"):
             inner = int(options.size("hidden_size") * options.real("mlp_ratio", low=1e-3, high=1e3))
             inner = (inner * 2 // 3 + 7) // 8 * 8 if options.get("use_swiglu_ffn", bool, False) else inner

@@ -25,7 +25,7 @@ def listing(
         if value is None:
             return "None"
         if isinstance(value, Constant):
-            return name_of(value) or _show_array(value)
+            return name_of(value) or (str(value.array) if value.array.ndim == 0 else f"<{value.type}>")
         return names[id(value)]
 
     lines: list[tuple[str, str]] = []
@@ -67,7 +67,3 @@ def show_attribute(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(show_attribute, value))}{',' if len(value) == 1 else ''})"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _show_array(constant: Constant) -> str:
-    return str(constant.array) if constant.array.ndim == 0 else f"<{constant.type}>"

@@ -36,25 +36,16 @@ class Read(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """The current place of tracing.
+    """The current place of tracing."""
 
-    Args:
-        path: of the running module.
-        names: the path of each module, by identity.
-        parameters: their names.
-        bounds: those of sizes that modules have added.
-        given: while gradients are traced: the values that stand for parameters, by the identity of these.
-        read: while gradients are traced: other values that may change before the graph runs again.
-        placed: whether nodes keep the line that made them.
-    """
-
-    path: str
-    names: Mapping[int, str]
-    parameters: Names | None = None
-    bounds: list[Bound] | None = None
+    path: str  # of the running module
+    names: Mapping[int, str]  # the path of each module, by identity
+    parameters: Names | None = None  # their names
+    bounds: list[Bound] | None = None  # those of sizes that modules have added
+    # While gradients are traced: the values that stand for parameters, by the identity of these.
     given: Mapping[int, Value] | None = None
-    read: Read | None = None
-    placed: bool = False
+    read: Read | None = None  # while gradients are traced: other values that may change before the graph runs again
+    placed: bool = False  # whether nodes keep the line that made them
 
     def knows(self, array: Array) -> bool:
         """Whether an array is a parameter of the model."""

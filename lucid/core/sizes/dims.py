@@ -305,7 +305,6 @@ class SupportsSize(Protocol):
 
     def to_size(self) -> Size:
         """Its number, or the symbolic size that it was computed as."""
-        ...
 
 
 def as_size(where: str, value: Size | SupportsIndex) -> Size:

@@ -65,27 +65,16 @@ class KnownFault:
 
 @dataclass(frozen=True)
 class Missing:
-    """Kernels that a runtime lacks for some element types.
+    """Kernels that a runtime lacks for some element types."""
 
-    Args:
-        kernels: names of ONNX ops, separated by spaces; ``*``: all that `but` does not name.
-        types: names of element types; ``*``: all.
-        instead: what the runtime does without the kernel, or the fault of its kernel.
-        until: the first release that has them.
-        but: with ``*`` for the kernels, the ones that the runtime has.
-        reason: the whole reason, instead of one composed of `types`, `kernels` and `instead`.
-        opset: the first that lacks them, where a newer version of an ONNX op has no kernel.
-        outcome: what happens to a file that has such nodes.
-    """
-
-    kernels: str
-    types: str
-    instead: str = ""
-    until: Release | None = None
-    but: str = ""
-    reason: str = ""
-    opset: int = 0
-    outcome: Outcome = ""
+    kernels: str  # names of ONNX ops, separated by spaces; ``*``: all that `but` does not name
+    types: str  # names of element types; ``*``: all
+    instead: str = ""  # what the runtime does without the kernel, or the fault of its kernel
+    until: Release | None = None  # the first release that has them
+    but: str = ""  # with ``*`` for the kernels, the ones that the runtime has
+    reason: str = ""  # the whole reason, instead of one composed of `types`, `kernels` and `instead`
+    opset: int = 0  # the first that lacks them, where a newer version of an ONNX op has no kernel
+    outcome: Outcome = ""  # what happens to a file that has such nodes
 
     def covers(self, kernel: str, dtype: str) -> bool:
         """Whether a kernel is among these for an element type."""
@@ -95,82 +84,48 @@ class Missing:
 
 @dataclass(frozen=True)
 class Difference:
-    """Results that differ in a runtime, and that no form corrects.
+    """Results that differ in a runtime, and that no form corrects."""
 
-    Args:
-        kernels: names of ONNX ops, separated by spaces; ``*``: all.
-        types: names of element types; ``*``: all.
-        how: what the runtime does.
-        reason: why no form corrects it.
-    """
-
-    kernels: str
-    types: str
-    how: str
-    reason: str
+    kernels: str  # names of ONNX ops, separated by spaces; ``*``: all
+    types: str  # names of element types; ``*``: all
+    how: str  # what the runtime does
+    reason: str  # why no form corrects it
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Which ops a runtime was compared with; `lucid inspect` derives from it whether the runtime runs a file.
+    """Which ops a runtime was compared with; `lucid inspect` derives from it whether the runtime runs a file."""
 
-    Args:
-        name: of the runtime, with the version that was tried.
-        opset: the newest standard opset that it takes.
-        own: the ops of onnxruntime's own domain that were compared.
-        standard: the standard ops that were compared; empty: all.
-        release: of onnxruntime, where the runtime is one of its builds.
-        run: whether the runtime was run at all; if not, a file without faults "may run".
-        verdict: the facts about a file without faults.
-    """
-
-    name: str
-    opset: int
-    own: tuple[str, ...] = ()
-    standard: frozenset[str] = frozenset()
-    release: Release | None = None
-    run: bool = True
-    verdict: str = "all ops of the model have been compared"
+    name: str  # of the runtime, with the version that was tried
+    opset: int  # the newest standard opset that it takes
+    own: tuple[str, ...] = ()  # the ops of onnxruntime's own domain that were compared
+    standard: frozenset[str] = frozenset()  # the standard ops that were compared; empty: all
+    release: Release | None = None  # of onnxruntime, where the runtime is one of its builds
+    run: bool = True  # whether the runtime was run at all; if not, a file without faults "may run"
+    verdict: str = "all ops of the model have been compared"  # the facts about a file without faults
 
 
 @dataclass(frozen=True, eq=False)
 class Runtime:
-    """The facts about a runtime.
+    """The facts about a runtime."""
 
-    Args:
-        name: the name of the target.
-        about: a short description of the target.
-        engine: the name of the runtime in messages.
-        opset: the default opset of exports.
-        newer: ops that have better forms in a newer opset, which is then the default of models that use them.
-        provider: onnxruntime's provider that runs them in a session.
-        memory: where that provider keeps its tensors, as onnxruntime names devices.
-        device: whether that provider computes on a device other than the processor.
-        domains: the domains of operators, besides the standard one, that exports may use.
-        asked_for: further domains, for a form that the user asks for by name.
-        strategies: the ways to compute that were measured to be faster on it.
-        half_arithmetic: whether it gains from computing in half precision.
-        lacks: the kernels that are missing.
-        faults: what it computes wrongly.
-        differs: results that differ in every form.
-        trial: the ops it was compared with, for `lucid inspect`; None: no row of its own among the file readers.
-    """
-
-    name: str
-    about: str
-    engine: str
-    opset: int = 23
+    name: str  # the name of the target
+    about: str  # a short description of the target
+    engine: str  # the name of the runtime in messages
+    opset: int = 23  # the default opset of exports
+    # Ops that have better forms in a newer opset, which is then the default of models that use them.
     newer: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    provider: str = "CPUExecutionProvider"
-    memory: str = "cpu"
-    device: bool = False
-    domains: tuple[str, ...] = ()
-    asked_for: tuple[str, ...] = ()
-    strategies: frozenset[Strategy] = frozenset()
-    half_arithmetic: bool = False
-    lacks: tuple[Missing, ...] = ()
-    faults: Mapping[Fault, KnownFault] = field(default_factory=lambda: MappingProxyType({}))
-    differs: tuple[Difference, ...] = ()
+    provider: str = "CPUExecutionProvider"  # onnxruntime's provider that runs them in a session
+    memory: str = "cpu"  # where that provider keeps its tensors, as onnxruntime names devices
+    device: bool = False  # whether that provider computes on a device other than the processor
+    domains: tuple[str, ...] = ()  # the domains of operators, besides the standard one, that exports may use
+    asked_for: tuple[str, ...] = ()  # further domains, for a form that the user asks for by name
+    strategies: frozenset[Strategy] = frozenset()  # the ways to compute that were measured to be faster on it
+    half_arithmetic: bool = False  # whether it gains from computing in half precision
+    lacks: tuple[Missing, ...] = ()  # the kernels that are missing
+    faults: Mapping[Fault, KnownFault] = field(default_factory=lambda: MappingProxyType({}))  # what it computes wrongly
+    differs: tuple[Difference, ...] = ()  # results that differ in every form
+    # The ops it was compared with, for `lucid inspect`; None: no row of its own among the file readers.
     trial: Trial | None = None
 
     def allows(self, domain: str, asked: bool = True) -> bool:

@@ -31,20 +31,13 @@ class NotExpressedError(ValueError):
 
 @dataclass(frozen=True)
 class Reference:
-    """A tokenizer as its checkpoint uses it: texts are padded on the right, and cut to a length.
+    """A tokenizer as its checkpoint uses it: texts are padded on the right, and cut to a length."""
 
-    Args:
-        library: the tokenizer of the library `tokenizers`, which pads and cuts.
-        parts: the same as plain data, as tokenizer.json has it.
-        length: the most tokens of a text.
-        padding: the id of the padding.
-        before, after: the ids that are added to every text.
-    """
-
-    library: tokenizers.Tokenizer
-    parts: dict[str, Any]
-    length: int
-    padding: int
+    library: tokenizers.Tokenizer  # the tokenizer of the library `tokenizers`, which pads and cuts
+    parts: dict[str, Any]  # the same as plain data, as tokenizer.json has it
+    length: int  # the most tokens of a text
+    padding: int  # the id of the padding
+    # before, after: the ids that are added to every text.
     before: tuple[int, ...]
     after: tuple[int, ...]
 

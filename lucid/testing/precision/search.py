@@ -32,17 +32,11 @@ class Step(NamedTuple):
 
 
 class Found(NamedTuple, Generic[M]):
-    """What the search found.
+    """What the search found."""
 
-    Args:
-        model: with these bits.
-        bits: as `lucid.quantize` takes them.
-        error: of its outputs.
-    """
-
-    model: M
-    bits: dict[str, int | None]
-    error: float
+    model: M  # with these bits
+    bits: dict[str, int | None]  # as `lucid.quantize` takes them
+    error: float  # of its outputs
 
 
 class TargetError(ValueError):

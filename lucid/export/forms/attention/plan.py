@@ -42,25 +42,15 @@ NODE = "the plain node"
 
 @dataclass(frozen=True)
 class Plan:
-    """How a form computes a call.
+    """How a form computes a call."""
 
-    Attributes:
-        form: its name, as `explain` shows it.
-        why: why it is the best.
-        limit: where the number of queries is open: up to so many, `short` computes the call.
-        short: the form that computes all scores at once; empty where the target expects no such length.
-        rows: the queries of each block where their number is known; of a block of a window.
-        each: the form of each block of an open number of queries.
-        fill: whether the number that hides keys is worth choosing; otherwise it is the lowest one.
-    """
-
-    form: str
-    why: str
-    limit: int | None = None
-    short: str = ""
-    rows: tuple[int, ...] = ()
-    each: str = ""
-    fill: bool = False
+    form: str  # its name, as `explain` shows it
+    why: str  # why it is the best
+    limit: int | None = None  # where the number of queries is open: up to so many, `short` computes the call
+    short: str = ""  # the form that computes all scores at once; empty where the target expects no such length
+    rows: tuple[int, ...] = ()  # the queries of each block where their number is known; of a block of a window
+    each: str = ""  # the form of each block of an open number of queries
+    fill: bool = False  # whether the number that hides keys is worth choosing; otherwise it is the lowest one
 
     @property
     def note(self) -> str:
