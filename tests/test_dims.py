@@ -381,10 +381,10 @@ def test_sizes_as_numbers_are_exported(compute: Callable[[Any], Any]) -> None:
 def test_a_negative_size_counts_from_the_end(compute: Callable[[Any, Any], Any]) -> None:
     draw = np.random.default_rng(0)
     x, y = (draw.standard_normal(shape).astype(np.float32) for shape in ((4, 8), (3, 1)))
-    wanted = compute(*map(lucid.Tensor, (x, y))).numpy()
+    expected = compute(*map(lucid.Tensor, (x, y))).numpy()
     graph = lucid.trace(compute, ("N", "M"), ("K", 1))
-    np.testing.assert_allclose(graph.run([x, y])[0], wanted, rtol=1e-5)
-    np.testing.assert_allclose(Session(lucid.export.to_onnx(graph), threads=1)(x, y).numpy(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(graph.run([x, y])[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(Session(lucid.export.to_onnx(graph), threads=1)(x, y).numpy(), expected, rtol=1e-5)
 
 
 def test_the_type_of_the_last_elements_is_their_number() -> None:
@@ -484,22 +484,22 @@ def test_maxima_and_minima_are_exported() -> None:
 def test_a_name_is_read_from_an_axis_that_it_alone_decides(
     specs: list[tuple[str, ...]], shapes: list[tuple[int, ...]]
 ) -> None:
-    def model(*given: lucid.Tensor) -> lucid.Tensor:
-        return lucid.concat([lucid.full(given[0].shape[0] + L, 0.5), *(x.reshape(-1) for x in given)])
+    def model(*inputs: lucid.Tensor) -> lucid.Tensor:
+        return lucid.concat([lucid.full(inputs[0].shape[0] + L, 0.5), *(x.reshape(-1) for x in inputs)])
 
     arrays = [np.ones(shape, np.float32) for shape in shapes]
     session = Session(lucid.export.to_onnx(model, *specs), threads=1)
-    found = session.run(dict(zip(session.inputs, arrays, strict=True)))
-    np.testing.assert_array_equal(next(iter(found.values())), lucid.trace(model, *specs).run(arrays)[0])
+    outputs = session.run(dict(zip(session.inputs, arrays, strict=True)))
+    np.testing.assert_array_equal(next(iter(outputs.values())), lucid.trace(model, *specs).run(arrays)[0])
 
 
 @pytest.mark.parametrize(
-    ("shape", "told"), [((1, 3), "size 3 at axis 1, expected 2*L, with a whole number L"), ((0, 0), "")]
+    ("shape", "message"), [((1, 3), "size 3 at axis 1, expected 2*L, with a whole number L"), ((0, 0), "")]
 )
-def test_a_length_that_no_size_gives_is_refused(shape: tuple[int, int], told: str) -> None:
+def test_a_length_that_no_size_gives_is_refused(shape: tuple[int, int], message: str) -> None:
     graph = lucid.trace(lambda x: x + 1, ("N", "2*L"))
-    if told:
-        with pytest.raises(ValueError, match=re.escape(told)):
+    if message:
+        with pytest.raises(ValueError, match=re.escape(message)):
             graph.run([np.zeros(shape, np.float32)])
     else:
         graph.run([np.zeros(shape, np.float32)])
@@ -514,10 +514,10 @@ def test_windows_of_a_symbolic_width_are_exported() -> None:
     graph = lucid.trace(model, ("L",), ("W",))
     session = Session(lucid.export.to_onnx(model, ("L",), ("W",)))
     for length, width in [(1, 1), (5, 2), (6, 3), (2, 7)]:
-        given = np.arange(length, dtype=np.float32), np.arange(width, dtype=np.float32)
-        expected = given[0] + given[1][np.arange(length) % width]
-        np.testing.assert_array_equal(graph(*given), expected)
-        np.testing.assert_array_equal(session(*given), expected)
+        inputs = np.arange(length, dtype=np.float32), np.arange(width, dtype=np.float32)
+        expected = inputs[0] + inputs[1][np.arange(length) % width]
+        np.testing.assert_array_equal(graph(*inputs), expected)
+        np.testing.assert_array_equal(session(*inputs), expected)
 
 
 @pytest.mark.parametrize(
@@ -545,8 +545,8 @@ def test_exported_division_is_pythons(compute: Callable[[Size, Size], Size]) -> 
     session = Session(lucid.export.to_onnx(model, ("L",), ("S",)))
     for l in (0, 1, 4, 7, 12):
         for s in (1, 2, 5):
-            found = session(np.zeros(l, np.float32), np.zeros(s, np.float32))
-            assert int(np.asarray(found)) == compute(l, s), (l, s)
+            quotient = session(np.zeros(l, np.float32), np.zeros(s, np.float32))
+            assert int(np.asarray(quotient)) == compute(l, s), (l, s)
 
 
 def test_quotients_of_quotients_are_computed_at_once() -> None:
@@ -564,7 +564,7 @@ def test_quotients_of_quotients_are_computed_at_once() -> None:
 
 
 def check_at_sizes(model: Callable[..., object], spec: tuple[Size | str, ...], shapes: list[tuple[int, ...]]) -> None:
-    """A model with one input, eagerly against its graph and its export, at sizes that the trace never saw."""
+    """Compare a model with one input eagerly, as a graph and exported, at sizes that the trace never saw."""
     graph, session = lucid.trace(model, spec), Session(lucid.export.to_onnx(model, spec))
     for shape in shapes:
         x = lucid.randn(*shape)

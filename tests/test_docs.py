@@ -183,7 +183,7 @@ def test_the_installation_names_every_extra_and_pages_only_these():
 
 def test_pages_name_the_wheel_that_is_built():
     named = {
-        found for page in PAGES for found in re.findall(r"lucid_onnx-([^-]+)-py3", page.read_text(encoding="utf-8"))
+        version for page in PAGES for version in re.findall(r"lucid_onnx-([^-]+)-py3", page.read_text(encoding="utf-8"))
     }
     assert named == {lucid.__version__}
 
@@ -254,5 +254,5 @@ def test_the_reference_names_what_exists():
     for page in (ROOT / "docs" / "reference").glob("*.md"):
         for dotted in re.findall(r"^::: (\S+)", page.read_text(encoding="utf-8"), re.M):
             module, _, attribute = dotted.rpartition(".")
-            found = find_spec(dotted) if find_spec(module).submodule_search_locations else None  # type: ignore[union-attr]
-            assert found or attribute in vars(__import__(module, fromlist=[attribute])), dotted
+            spec = find_spec(dotted) if find_spec(module).submodule_search_locations else None  # type: ignore[union-attr]
+            assert spec or attribute in vars(__import__(module, fromlist=[attribute])), dotted

@@ -55,11 +55,11 @@ def test_a_quiet_call_sets_no_context_variable_of_the_caller() -> None:
 
 
 def test_threads_are_quiet_at_the_same_time() -> None:
-    inside, found = threading.Barrier(2, timeout=PATIENCE), []
+    inside, sums = threading.Barrier(2, timeout=PATIENCE), []
 
     def overflow() -> None:
         inside.wait()  # both threads are in a quiet call
-        found.append(float((LARGEST.numpy() + LARGEST.numpy())[0, 0]))
+        sums.append(float((LARGEST.numpy() + LARGEST.numpy())[0, 0]))
 
     def call() -> None:
         with np.errstate(all="raise"):
@@ -70,7 +70,7 @@ def test_threads_are_quiet_at_the_same_time() -> None:
         worker.start()
     for worker in workers:
         worker.join()
-    assert found == [np.inf, np.inf]
+    assert sums == [np.inf, np.inf]
 
 
 def test_attributes_that_are_equal_but_of_other_types_are_other_calls() -> None:
@@ -115,18 +115,18 @@ def test_an_unknown_attribute_is_named_even_if_it_cannot_be_remembered() -> None
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "float16"])
 @pytest.mark.parametrize("rows", [0, 1, 2, 48, 49, 130])
 def test_a_product_with_any_number_of_rows_is_laid_out_row_by_row(rows: int, dtype: str) -> None:
-    made = np.random.default_rng(rows)
-    x, weight = (made.integers(-4, 5, shape).astype(dtype) for shape in ((2, rows, 6), (5, 6)))
-    found = ops.linear(Tensor(x), Tensor(weight)).numpy()
-    assert np.array_equal(found, np.einsum("nri,oi->nro", x, weight))
-    assert found.flags.c_contiguous
+    generator = np.random.default_rng(rows)
+    x, weight = (generator.integers(-4, 5, shape).astype(dtype) for shape in ((2, rows, 6), (5, 6)))
+    product = ops.linear(Tensor(x), Tensor(weight)).numpy()
+    assert np.array_equal(product, np.einsum("nri,oi->nro", x, weight))
+    assert product.flags.c_contiguous
 
 
 def test_silu_at_its_ends() -> None:
     x = Tensor([-np.inf, -1e4, -80.0, 0.0, 80.0, 1e4, np.inf])
-    found = ops.silu(x).numpy()
-    assert np.isnan(found[0])  # -inf * 0
-    np.testing.assert_allclose(found[1:], [0, -80 * np.exp(-80), 0, 80, 1e4, np.inf], rtol=1e-5)
+    output = ops.silu(x).numpy()
+    assert np.isnan(output[0])  # -inf * 0
+    np.testing.assert_allclose(output[1:], [0, -80 * np.exp(-80), 0, 80, 1e4, np.inf], rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def runs_of(op: str) -> list[tuple[Sample, DType]]:
 
 @pytest.mark.parametrize("op", OPS)
 def test_what_is_exported_loads_and_keeps_every_digit(op: str) -> None:
-    """Any two of sample, element type, target, and optimised by onnxruntime or not, meet."""
+    """Every two values of sample, element type, target and onnxruntime's optimization on or off meet."""
     runs = {f"{s.name}-{dtype}": (s, dtype) for s, dtype in runs_of(op)}
     every = product(runs, ON_CPU, (True, False))
     targets: dict[tuple[str, bool], list[str]] = {}
@@ -79,7 +79,7 @@ def test_what_is_exported_loads_and_keeps_every_digit(op: str) -> None:
 
 def _exported_keeps_every_digit(s: Sample, dtype: DType, targets: Sequence[str], optimized: bool) -> None:
     arrays = drawn(s, dtype, s.sizes[0])
-    wanted, given = eager(s, arrays, s.sizes[0]), [a for a in arrays if a is not None]
+    expected, inputs = eager(s, arrays, s.sizes[0]), [a for a in arrays if a is not None]
     graph = traced(s, dtype)
     if f"{s.name}-{dtype}" in NO_KERNEL:
         for target in targets:
@@ -88,8 +88,8 @@ def _exported_keeps_every_digit(s: Sample, dtype: DType, targets: Sequence[str],
         return
     for target, model in models_of(graph, targets).items():
         session = Session(model, threads=1, optimize=optimized)
-        found = session.run(dict(zip(session.inputs, given, strict=True)))
-        for got, want in zip(found.values(), wanted, strict=True):
+        outputs = session.run(dict(zip(session.inputs, inputs, strict=True)))
+        for got, want in zip(outputs.values(), expected, strict=True):
             check(got, want, f"{s.name} for {target}, {'as optimised' if optimized else 'as it stands'}")
 
 
@@ -106,8 +106,8 @@ def test_the_lowest_number_over_minus_one_is_what_numpy_gives(dtype: DType, prov
         (to_onnx(lambda a: (a // Tensor(y), a % Tensor(y)), spec, target=provider), [x], y),
         (to_onnx(lambda a: (a // -1, a % -1), spec, target=provider), [x], np.asarray(-1, dtype.numpy)),
     ]
-    for model, given, divisor in models:
-        quotient, rest = Session(model, threads=1)(*given)
+    for model, inputs, divisor in models:
+        quotient, rest = Session(model, threads=1)(*inputs)
         with np.errstate(over="ignore"):
             np.testing.assert_array_equal(quotient, x // divisor)
             np.testing.assert_array_equal(rest, x % divisor)

@@ -55,28 +55,28 @@ def _gives_what_eager_does(s: Sample, target: str, session: Session) -> None:
     for values in pairs(*[(0, 1, 3)] * len(names)):
         sizes = {"N": 2, "L": 3, "S": 4} | dict(zip(names, values, strict=True))
         arrays = arrays_of(s, dtype, sizes)
-        given = dict(zip(session.inputs, [a for a in arrays if a is not None], strict=True))
+        feeds = dict(zip(session.inputs, [a for a in arrays if a is not None], strict=True))
         where = f"{s.name} for {target} at {sizes}"
         try:
-            wanted = eager(s, arrays, sizes)
+            expected = eager(s, arrays, sizes)
         except (ValueError, IndexError):
             if s.op.name in NEUTRAL:
-                (found,) = session.run(given).values()
-                assert (found == NEUTRAL[s.op.name][found.dtype.kind]).all(), where
+                (output,) = session.run(feeds).values()
+                assert (output == NEUTRAL[s.op.name][output.dtype.kind]).all(), where
                 continue
             with pytest.raises((*ORT_ERRORS, ValueError)):
-                session.run(given)
+                session.run(feeds)
             continue
         try:
-            found_all = session.run(given)
+            outputs = session.run(feeds)
         except (*ORT_ERRORS, ValueError) as error:  # ValueError: that of an empty input
             assert s.op.name in REFUSED, where
             assert any(reason in str(error.__cause__ or error) for reason in REFUSED[s.op.name]), where
             assert 0 in values, where
             continue
-        for found, want in zip(found_all.values(), wanted, strict=True):
-            assert found.shape == want.shape, where
-            check(found, want, where)
+        for output, want in zip(outputs.values(), expected, strict=True):
+            assert output.shape == want.shape, where
+            check(output, want, where)
 
 
 @pytest.mark.parametrize("target", ON_CPU)
@@ -115,9 +115,9 @@ def test_models_at_empty_sizes_are_exported_as_they_are(
         sizes = dict(zip(names, values, strict=True))
         x = lucid.randn(*(sizes[size] if isinstance(size, str) else size for size in spec))
         want = model(x).numpy()  # type: ignore[operator]
-        found = session(x.numpy())
-        assert found.shape == want.shape, sizes
-        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5, err_msg=str(sizes))
+        output = session(x.numpy())
+        assert output.shape == want.shape, sizes
+        np.testing.assert_allclose(output, want, rtol=1e-5, atol=1e-5, err_msg=str(sizes))
 
 
 @pytest.mark.parametrize("target", ["any", "cpu", "portable"])

@@ -40,8 +40,8 @@ class Sample(NamedTuple):
         return self.inputs.get("attention_mask")
 
     def start(self, capacity: int | None = None) -> list[nn.EncoderDecoderCache]:
-        found: list[nn.EncoderDecoderCache] = self.model.empty_cache(self.model.encode(**self.inputs), capacity)
-        return found
+        caches: list[nn.EncoderDecoderCache] = self.model.empty_cache(self.model.encode(**self.inputs), capacity)
+        return caches
 
 
 def transformer() -> Transformer:
@@ -72,8 +72,8 @@ def sample(name: str) -> Sample:
     return Sample(model, {"input_ids": source, "attention_mask": mask}, ids, model(source, ids, mask).numpy())
 
 
-def close(found: np.ndarray, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(found, expected, rtol=RTOL, atol=ATOL)
+def close(got: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(got, expected, rtol=RTOL, atol=ATOL)
 
 
 # Eagerly --------------------------------------------------------------------------------------------------------------
@@ -84,8 +84,8 @@ def test_steps_give_what_one_shot_gives(name: str, capacity: int | None, cuts: t
     case = sample(name)
     caches, logits, at = case.start(capacity), [], 0
     for count in cuts:
-        found, caches = case.model.decode(case.ids[:, at : at + count], caches, case.mask)
-        logits.append(found.numpy())
+        part, caches = case.model.decode(case.ids[:, at : at + count], caches, case.mask)
+        logits.append(part.numpy())
         at += count
         assert all(layer.decoder.key.shape[2] == (capacity or at) for layer in caches)
     close(np.concatenate(logits, 1), case.logits)
@@ -107,9 +107,9 @@ def test_rows_of_a_buffer_may_be_at_different_positions(name: str) -> None:
     filled = np.array([short, 5])
     caches = [c._replace(decoder=c.decoder._replace(filled=lucid.tensor(filled))) for c in caches]
     new = np.stack([ids[row, filled[row] : filled[row] + 3] for row in range(2)])
-    found, _ = case.model.decode(lucid.tensor(new), caches, case.mask)
+    logits, _ = case.model.decode(lucid.tensor(new), caches, case.mask)
     for row in range(2):
-        close(found.numpy()[row], case.logits[row, filled[row] : filled[row] + 3])
+        close(logits.numpy()[row], case.logits[row, filled[row] : filled[row] + 3])
 
 
 # Exported -------------------------------------------------------------------------------------------------------------
@@ -139,9 +139,9 @@ def test_exported_steps_give_what_one_shot_gives(name: str, target: str, opset: 
         known["encoder_attention_mask"] = case.mask.numpy()
     at, logits = 0, []
     for count in (4, 1, 1, 3):
-        found = decoder.run({**known, "input_ids": case.ids.numpy()[:, at : at + count]})
-        logits.append(found["logits"])
-        known |= feeds_of(found, decoder)
+        outputs = decoder.run({**known, "input_ids": case.ids.numpy()[:, at : at + count]})
+        logits.append(outputs["logits"])
+        known |= feeds_of(outputs, decoder)
         at += count
     close(np.concatenate(logits, 1), case.logits)
 
@@ -164,10 +164,10 @@ def test_exported_steps_over_buffers(name: str, target: str, opset: int | None, 
     filled = np.zeros(2, np.int64)
     for count in (5, 1, 3):
         new = np.stack([ids[row, filled[row] : filled[row] + count] for row in range(2)])
-        found = decoder.run({**known, "input_ids": new, "position_ids": filled[:, None] + np.arange(count)})
+        outputs = decoder.run({**known, "input_ids": new, "position_ids": filled[:, None] + np.arange(count)})
         for row in range(2):
-            close(found["logits"][row], case.logits[row, filled[row] : filled[row] + count])
-        known |= feeds_of(found, decoder)
+            close(outputs["logits"][row], case.logits[row, filled[row] : filled[row] + count])
+        known |= feeds_of(outputs, decoder)
         filled = filled + count if count != 5 else np.array([3, 5])  # the last two of the first row were padding
 
 
@@ -179,9 +179,9 @@ def test_the_first_step_takes_the_encoder_s_output(name: str) -> None:
     known = {"encoder_hidden_states": encoder.run(case.inputs)["last_hidden_state"]}
     if case.mask is not None:
         known["encoder_attention_mask"] = case.mask.numpy()
-    found = first.run({**known, "input_ids": case.ids.numpy()[:, :4]})
-    close(found["logits"], case.logits[:, :4])
-    known = feeds_of({**known, **found}, later)
+    outputs = first.run({**known, "input_ids": case.ids.numpy()[:, :4]})
+    close(outputs["logits"], case.logits[:, :4])
+    known = feeds_of({**known, **outputs}, later)
     close(later.run({**known, "input_ids": case.ids.numpy()[:, 4:]})["logits"], case.logits[:, 4:])
 
 
@@ -195,15 +195,15 @@ def test_a_merged_decoder_is_both_steps_in_one_file(name: str, target: str) -> N
         known["encoder_attention_mask"] = case.mask.numpy()
     for length in (0, 3):  # without a cache, what is given as one is not read
         first = {**known, **no_positions(merged, length=length), "use_cache_branch": np.array([False])}
-        found = merged.run({**first, "input_ids": ids[:, :4]})
-        close(found["logits"], case.logits[:, :4])
-    known |= {**feeds_of(found, merged), "use_cache_branch": np.array([True])}
+        outputs = merged.run({**first, "input_ids": ids[:, :4]})
+        close(outputs["logits"], case.logits[:, :4])
+    known |= {**feeds_of(outputs, merged), "use_cache_branch": np.array([True])}
     for at, count in ((4, 1), (5, 4)):
-        found = merged.run({**known, "input_ids": ids[:, at : at + count]})
-        close(found["logits"], case.logits[:, at : at + count])
-        crossing = {name for name in found if ".encoder." in name}
-        assert all(found[name].shape[2] == 0 for name in crossing)  # the caller has them
-        known |= feeds_of({name: array for name, array in found.items() if name not in crossing}, merged)
+        outputs = merged.run({**known, "input_ids": ids[:, at : at + count]})
+        close(outputs["logits"], case.logits[:, at : at + count])
+        crossing = {name for name in outputs if ".encoder." in name}
+        assert all(outputs[name].shape[2] == 0 for name in crossing)  # the caller has them
+        known |= feeds_of({name: array for name, array in outputs.items() if name not in crossing}, merged)
 
 
 @models

@@ -1,4 +1,4 @@
-"""Numbers at which functions are exact, or at which what lies between overflows or cancels: eagerly and exported for
+"""Numbers at which functions are exact, or at which intermediate results overflow or cancel: eagerly and exported for
 every target that runs on a CPU."""
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ each_float = pytest.mark.parametrize("dtype", FLOATS, ids=str)
 
 def everywhere(call: Callable[..., Tensor], *arrays: Array) -> dict[str, Array]:
     """The result of a call eagerly, and of its export for each target."""
-    found = {"eager": call(*map(Tensor, arrays)).numpy()}
+    results = {"eager": call(*map(Tensor, arrays)).numpy()}
     specs = [lucid.spec("N", *array.shape[1:], dtype=str(array.dtype)) for array in arrays]
     graph = lucid.trace(call, *specs)
     for target, model in models_of(graph).items():
-        found[target] = Session(model, threads=1)(*arrays).numpy()
-    return found
+        results[target] = Session(model, threads=1)(*arrays).numpy()
+    return results
 
 
-def check(found: dict[str, Array], want: Array, dtype: DType) -> None:
+def check(results: dict[str, Array], want: Array, dtype: DType) -> None:
     """Close to float64 numbers, by the precision of the type."""
-    for place, got in found.items():
+    for place, got in results.items():
         np.testing.assert_allclose(
             np.asarray(got, np.float64), want.astype(dtype.numpy).astype(np.float64), UNITS[str(dtype)], err_msg=place
         )
@@ -162,8 +162,8 @@ def test_quotients_of_half_precision_are_cut_before_they_are_rounded(dtype: DTyp
     want = {"floor": np.floor, "trunc": np.trunc}[mode](quotients).astype(dtype.numpy)
     by_one = everywhere(lambda x: x.div(Tensor(third), rounding_mode=mode), x)
     by_each = everywhere(lambda x, y: x.div(y, rounding_mode=mode), x, np.full(400, third))
-    for found in (by_one, by_each):
-        for place, got in found.items():
+    for results in (by_one, by_each):
+        for place, got in results.items():
             np.testing.assert_array_equal(np.asarray(got, np.float64), want.astype(np.float64), err_msg=place)
 
 
@@ -198,11 +198,11 @@ def test_layer_norm_whose_variance_overflows_is_zero_everywhere_as_in_torch(dtyp
 def test_baddbmm_of_half_precision_is_rounded_once(dtype: DType) -> None:
     """The product alone would overflow float16, as scores of attention do before they are scaled."""
     rows = np.full((1, 2, 64), 200).astype(dtype.numpy)
-    found = everywhere(
+    results = everywhere(
         lambda x, a: lucid.baddbmm(x, a, a.mT, beta=0.5, alpha=0.01), np.ones((1, 2, 2)).astype(dtype.numpy), rows
     )
-    assert all(str(got.dtype) == dtype.name for got in found.values())
-    check(found, np.full((1, 2, 2), 25600.5), dtype)
+    assert all(str(got.dtype) == dtype.name for got in results.values())
+    check(results, np.full((1, 2, 2), 25600.5), dtype)
 
 
 @pytest.mark.parametrize("index", [3, -1])

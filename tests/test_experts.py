@@ -26,11 +26,11 @@ def kinds(model: onnx.ModelProto) -> Counter[str]:
 
 
 def test_few_experts_have_products_of_their_own() -> None:
-    """Two each: the gate with what it scales, and down."""
-    found = kinds(to_onnx(layer(4)))
-    assert found["MatMul"] == 1 + 2 * 4
-    assert not {"Scan", "MoE"} & found.keys()
-    assert found.total() == kinds(to_onnx(layer(7))).total() - 2 * 3
+    """Two products each: gate and up joined, and down."""
+    counts = kinds(to_onnx(layer(4)))
+    assert counts["MatMul"] == 1 + 2 * 4
+    assert not {"Scan", "MoE"} & counts.keys()
+    assert counts.total() == kinds(to_onnx(layer(7))).total() - 2 * 3
 
 
 @pytest.mark.parametrize(("target", "op"), [("any", "Scan"), ("cuda", "Scan"), ("cpu", "MoE")])
@@ -98,7 +98,7 @@ CHOSEN, GATE_UP, DOWN = np.zeros((4, 2), np.int64), np.zeros((3, 12, 8), np.floa
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("operands", "message"),
     [
         ((WIDE, CHOSEN, HALF, GATE_UP, DOWN[:, :, :5]), r"x is \[4, 8\], gate_up \[3, 12, 8\], down \[3, 8, 5\]; exp"),
         ((WIDE, CHOSEN[:3], HALF, GATE_UP, DOWN), r"indices are \[3, 2\] for x \[4, 8\], expected \(..., k\)"),
@@ -111,18 +111,18 @@ CHOSEN, GATE_UP, DOWN = np.zeros((4, 2), np.int64), np.zeros((3, 12, 8), np.floa
         ((WIDE, CHOSEN + 3, HALF, GATE_UP, DOWN), "indices range from 3 to 3, expected 0 to 2"),
     ],
 )
-def test_operands_that_do_not_fit_are_refused(given: tuple[np.ndarray, ...], message: str) -> None:
+def test_operands_that_do_not_fit_are_refused(operands: tuple[np.ndarray, ...], message: str) -> None:
     with pytest.raises((TypeError, ValueError, IndexError), match=f"gated_experts: {message}"):
-        ops.gated_experts(*given)
+        ops.gated_experts(*operands)
 
 
 @pytest.mark.parametrize(("tokens", "width"), [(3, 0), (0, 8), (0, 0)])
 def test_tokens_may_be_none_or_empty(tokens: int, width: int) -> None:
     indices, weights = np.zeros((tokens, 2), np.int64), lucid.ones(tokens, 2)
-    found = ops.gated_experts(
+    output = ops.gated_experts(
         lucid.zeros(tokens, width), indices, weights, lucid.zeros(4, 6, width), lucid.zeros(4, width, 3)
     )
-    assert found.shape == (tokens, width)
+    assert output.shape == (tokens, width)
 
 
 def session_of(function: Any, *arrays: np.ndarray, symbolic: int | None = 0, **target: Any) -> Session:
@@ -147,10 +147,10 @@ def test_a_router_that_has_no_probabilities_gives_nan_in_every_form(row: list[fl
     compute = lambda x, logits: ops.mixture_of_experts(x, logits, gate_up, down, k=2)  # noqa: E731
     x, logits = np.ones((2, 8), np.float32), np.zeros((2, 17), np.float32)
     logits[1, : len(row)] = row
-    found = session_of(compute, x, logits)(x, logits).numpy()
-    wanted = compute(lucid.Tensor(x), lucid.Tensor(logits)).numpy()
-    assert np.isnan(wanted[1]).all() == (row != [-np.inf, 1.0])
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    output = session_of(compute, x, logits)(x, logits).numpy()
+    expected = compute(lucid.Tensor(x), lucid.Tensor(logits)).numpy()
+    assert np.isnan(expected[1]).all() == (row != [-np.inf, 1.0])
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_options_that_do_not_fit_are_refused() -> None:
 
 def test_groups_are_as_torch_and_jax_have_them() -> None:
     x, weight = lucid.randn(5, 4), lucid.randn(3, 4, 2)
-    wanted = np.concatenate([x.numpy()[:2] @ weight.numpy()[0], x.numpy()[2:] @ weight.numpy()[2]])
-    np.testing.assert_allclose(ops.grouped_mm(x, weight, np.array([2, 2, 5])).numpy(), wanted, rtol=1e-5)
+    expected = np.concatenate([x.numpy()[:2] @ weight.numpy()[0], x.numpy()[2:] @ weight.numpy()[2]])
+    np.testing.assert_allclose(ops.grouped_mm(x, weight, np.array([2, 2, 5])).numpy(), expected, rtol=1e-5)
     for ends in ([2, 1, 5], [2, 2, 4]):
         with pytest.raises(ValueError, match="expected numbers that do not fall, up to the 5 rows"):
             ops.grouped_mm(x, weight, np.array(ends))

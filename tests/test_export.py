@@ -159,8 +159,8 @@ def test_outputs_that_are_inputs_constants_or_one_value_twice() -> None:
         return x, y, y, lucid.ones(2)
 
     exported = to_onnx(model, ("N",))
-    found = Session(exported).run({"x": np.array([1, 2], "f")})
-    assert [array.tolist() for array in found.values()] == [[1, 2], [2, 3], [2, 3], [1, 1]]
+    outputs = Session(exported).run({"x": np.array([1, 2], "f")})
+    assert [array.tolist() for array in outputs.values()] == [[1, 2], [2, 3], [2, 3], [1, 1]]
 
 
 def test_symbolic_sizes_keep_their_names() -> None:
@@ -360,13 +360,13 @@ def test_explain_tells_the_row_taken_and_why_the_others_were_refused() -> None:
 
 def test_explain_has_one_decision_for_each_attention() -> None:
     model = nn.Sequential(nn.MultiHeadAttention(8, 2), nn.MultiHeadAttention(8, 2))
-    told = explain(model, ("N", "L", 8))
-    assert [(decision.path, decision.taken) for decision in told.attention] == [
+    report = explain(model, ("N", "L", 8))
+    assert [(decision.path, decision.taken) for decision in report.attention] == [
         ("0", "ai.onnx Attention"),
         ("1", "ai.onnx Attention"),
     ]
-    assert all(decision.nodes == 1 for decision in told.attention)
-    assert "(2 alike)" in str(told)
+    assert all(decision.nodes == 1 for decision in report.attention)
+    assert "(2 alike)" in str(report)
     (refused,) = explain(nn.MultiHeadAttention(8, 2), opset=18).attention
     assert refused.taken == "expanded"
     assert ("ai.onnx Attention", "needs opset 23, this export asks for 18") in refused.refused
@@ -398,7 +398,7 @@ def test_another_process_gives_the_same_bytes() -> None:
         print(hashlib.sha256(data).hexdigest())
         """
     )
-    found = set()
+    digests = set()
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", script],
@@ -408,8 +408,8 @@ def test_another_process_gives_the_same_bytes() -> None:
             text=True,
             check=True,
         )
-        found.add(done.stdout)
-    assert len(found) == 1
+        digests.add(done.stdout)
+    assert len(digests) == 1
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -441,7 +441,8 @@ def test_weights_go_to_one_side_file_with_a_relative_name(tmp_path: Path) -> Non
     assert entries == {"location": side, "offset": "0", "length": "4096"}
     assert not tensors["bias"].external_data  # small ones stay in the model
     assert (tmp_path / side).stat().st_size == 4096
-    assert all(not tensor.raw_data for tensor in exported.graph.initializer if tensor.name == "weight.T")
+    (weight,) = (tensor for tensor in exported.graph.initializer if tensor.name == "weight.T")
+    assert not weight.raw_data
     np.testing.assert_allclose(Session(tmp_path / "model.onnx")(x).numpy(), model(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
@@ -608,6 +609,6 @@ def test_indices_of_any_integer_type_can_be_exported() -> None:
 
 def test_a_graph_has_inputs_of_its_own() -> None:
     graph = lucid.trace(nn.Linear(2, 2), ("N", 2))
-    for given in (lambda: to_onnx(graph, ("M", 2)), lambda: to_onnx(graph, kwargs={"x": 3})):
+    for call in (lambda: to_onnx(graph, ("M", 2)), lambda: to_onnx(graph, kwargs={"x": 3})):
         with pytest.raises(ExportError, match="got a graph, which has inputs of its own, and others; trace the model"):
-            given()
+            call()

@@ -33,11 +33,11 @@ class Section(NamedTuple):
 def sections() -> list[Section]:
     text = PAGE.read_text(encoding="utf-8")
     starts = [(text[: text.index(f"\n## {title}\n")].count("\n"), title) for title in TITLES]
-    found = []
+    parts = []
     for (start, title), (end, _) in zip(starts, [*starts[1:], (10**9, "")], strict=True):
         own = [block for block in blocks(PAGE) if start < block.line < end]
         commands = [shlex.split(line) for b in own if b.language == "sh" for line in b.text.splitlines()]
-        found.append(
+        parts.append(
             Section(
                 title,
                 [block for block in own if block.title and block.title != "try it"],
@@ -45,7 +45,7 @@ def sections() -> list[Section]:
                 [command[1:] for command in commands],
             )
         )
-    return found
+    return parts
 
 
 TITLES = ("An op", "A gradient", "A form", "A runtime", "An option", "A decoder", "An encoder", "A model", "Finally")

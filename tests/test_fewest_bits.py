@@ -39,9 +39,9 @@ def network() -> Network:
 
 def error(model: nn.Module, network: Network) -> float:
     """By hand: the size of the differences relative to that of the outputs."""
-    found, wanted = ([one(lucid.tensor(x)).numpy() for x in CALLS] for one in (model, network))
-    noise = sum(float(np.square(f - w, dtype=np.float64).sum()) for f, w in zip(found, wanted, strict=True))
-    return float(np.sqrt(noise / sum(float(np.square(w, dtype=np.float64).sum()) for w in wanted)))
+    outputs, expected = ([one(lucid.tensor(x)).numpy() for x in CALLS] for one in (model, network))
+    noise = sum(float(np.square(f - w, dtype=np.float64).sum()) for f, w in zip(outputs, expected, strict=True))
+    return float(np.sqrt(noise / sum(float(np.square(w, dtype=np.float64).sum()) for w in expected)))
 
 
 def search(network: Network, target: float) -> Found[Network]:
@@ -49,29 +49,29 @@ def search(network: Network, target: float) -> Found[Network]:
 
 
 def test_four_bits_are_enough_for_a_large_error(network: Network) -> None:
-    found = search(network, 0.9)
-    assert found.bits == {"*": 4}
-    assert found.error == pytest.approx(error(lucid.quantize(network, 4, block=16), network), rel=1e-5)
+    result = search(network, 0.9)
+    assert result.bits == {"*": 4}
+    assert result.error == pytest.approx(error(lucid.quantize(network, 4, block=16), network), rel=1e-5)
 
 
 def test_the_layer_that_gains_most_is_raised_first(network: Network) -> None:
     whole = error(lucid.quantize(network, 4, block=16), network)
-    found = search(network, 0.9 * whole)
-    assert next(iter(found.bits)) == "bad" and found.bits["bad"] == 8 and found.bits["*"] == 4
-    assert found.error == pytest.approx(error(found.model, network), rel=1e-5) and found.error <= 0.9 * whole
+    result = search(network, 0.9 * whole)
+    assert next(iter(result.bits)) == "bad" and result.bits["bad"] == 8 and result.bits["*"] == 4
+    assert result.error == pytest.approx(error(result.model, network), rel=1e-5) and result.error <= 0.9 * whole
 
 
 @pytest.mark.parametrize("target", [0.1, 0.03, 0.006, 0.004])
 def test_the_bits_are_those_of_the_model_and_no_fewer_steps_do(target: float, network: Network) -> None:
-    found = search(network, target)
-    assert found.error <= target
-    again = lucid.quantize(network, found.bits, block=16)
+    result = search(network, target)
+    assert result.error <= target
+    again = lucid.quantize(network, result.bits, block=16)
     x = lucid.tensor(CALLS[0])
-    np.testing.assert_array_equal(again(x).numpy(), found.model(x).numpy())
-    assert search(network, target).bits == found.bits
-    for path, bits in found.bits.items():  # with any step taken back it is too large
+    np.testing.assert_array_equal(again(x).numpy(), result.model(x).numpy())
+    assert search(network, target).bits == result.bits
+    for path, bits in result.bits.items():  # with any step taken back it is too large
         if path != "*":
-            fewer = {**found.bits, path: 4 if bits == 8 else 8}
+            fewer = {**result.bits, path: 4 if bits == 8 else 8}
             assert error(lucid.quantize(network, fewer, block=16), network) > target
 
 
@@ -105,8 +105,8 @@ def test_a_large_weight_that_has_to_be_raised_does_not_raise_all_others() -> Non
 
     lucid.manual_seed(0)
     model, ids = Wide(), np.arange(4096)[None]
-    found = fewest_bits(model, lambda bits: lucid.quantize(model, bits, block=16), [ids], 0.03)
-    assert found.bits == {"table": 8, "*": 4} and found.error <= 0.03
+    result = fewest_bits(model, lambda bits: lucid.quantize(model, bits, block=16), [ids], 0.03)
+    assert result.bits == {"table": 8, "*": 4} and result.error <= 0.03
 
 
 def test_shared_weights_are_raised_together() -> None:
@@ -119,5 +119,5 @@ def test_shared_weights_are_raised_together() -> None:
             return self.head(self.table(ids))
 
     model, ids = Tied(), np.arange(10)[None]
-    found = fewest_bits(model, lambda bits: lucid.quantize(model, bits, block=16), [ids], 0.03)
-    assert found.bits == {"table": 8, "*": 4} and found.model.table.weight is found.model.head.weight
+    result = fewest_bits(model, lambda bits: lucid.quantize(model, bits, block=16), [ids], 0.03)
+    assert result.bits == {"table": 8, "*": 4} and result.model.table.weight is result.model.head.weight

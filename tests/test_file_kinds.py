@@ -28,11 +28,11 @@ def test_a_model_goes_through_a_pipe_as_it_goes_to_a_file(tmp_path: Path) -> Non
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
         returned = to_onnx(model, ("N", 64), path=pipe)
-        found = os.read(reader, 1 << 16)  # a pipe holds as much, and the model is smaller
+        data = os.read(reader, 1 << 16)  # a pipe holds as much, and the model is smaller
     finally:
         os.close(reader)
     assert stat.S_ISFIFO(pipe.lstat().st_mode)
-    assert onnx.load_from_string(found) == returned == to_onnx(model, ("N", 64))
+    assert onnx.load_from_string(data) == returned == to_onnx(model, ("N", 64))
 
 
 def test_what_went_through_a_pipe_is_never_referred_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +75,10 @@ def test_the_name_of_a_descriptor_is_never_replaced(to: str, tmp_path: Path) -> 
                 to_onnx(nn.Linear(8, 8), ("N", 8), path=name)
         else:
             os.write(ends[-1], b"before")
-            made = to_onnx(nn.Linear(8, 8), ("N", 8), path=name)
+            exported = to_onnx(nn.Linear(8, 8), ("N", 8), path=name)
             got = (tmp_path / "out").read_bytes() if to == "file" else os.read(ends[0], 1 << 16)
             assert got.startswith(b"before"), "written after what was there"
-            assert onnx.load_from_string(got.removeprefix(b"before")) == made
+            assert onnx.load_from_string(got.removeprefix(b"before")) == exported
     finally:
         for end in ends:
             os.close(end)
@@ -124,7 +124,7 @@ def test_while_it_is_written_nobody_may_do_more_than_with_the_file(
     if mode is not None:
         path.write_bytes(b"old")
         path.chmod(mode)
-    wanted = 0o666 & ~umask if mode is None else mode
+    permissions = 0o666 & ~umask if mode is None else mode
     seen: list[int] = []
 
     def note() -> None:
@@ -144,9 +144,9 @@ def test_while_it_is_written_nobody_may_do_more_than_with_the_file(
         note()
         file.write(b"new" * 10000)
         note()
-    assert stat.S_IMODE(path.stat().st_mode) == wanted
+    assert stat.S_IMODE(path.stat().st_mode) == permissions
     assert len(seen) >= 5
-    assert not [oct(other) for other in seen if other & ~wanted]
+    assert not [oct(other) for other in seen if other & ~permissions]
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root gives files away")
@@ -173,10 +173,10 @@ def test_a_group_that_cannot_be_kept_gets_no_more_than_others_have(
     path.chmod(mode)
 
     def of_another(name, **options):
-        found = status(name, **options)
-        fields = list(found)
+        real = status(name, **options)
+        fields = list(real)
         fields[4:6] = [4321, 5432]
-        return os.stat_result(fields) if str(name) == str(path) else found
+        return os.stat_result(fields) if str(name) == str(path) else real
 
     monkeypatch.setattr(os, "fchown", refused)
     monkeypatch.setattr(os, "stat", of_another)

@@ -67,28 +67,28 @@ def test_an_attribute_that_no_form_has_heard_of_is_refused_or_left_to_the_body(s
 
 
 def _refused_or_left_to_the_body(s: Sample, target: str) -> None:
-    wanted = Target.of(target, None, None)
+    chosen = Target.of(target, None, None)
     if s.op.body is None:
         with pytest.raises(ExportError, match=r"it does not take planted \(here 1\)"):
-            decided(s, 1, wanted)
+            decided(s, 1, chosen)
         return
-    for closed in (f for f in forms_of(s.op, wanted) if f.takes is not None):
+    for closed in (f for f in forms_of(s.op, chosen) if f.takes is not None):
         with pytest.raises(Refused, match="it does not take "):
-            closed.check(node_of(s, 1)[0], replace(wanted, opset=26))
-    decision = decided(s, 1, wanted)
+            closed.check(node_of(s, 1)[0], replace(chosen, opset=26))
+    decision = decided(s, 1, chosen)
     assert decision is None or decision.taken.startswith("expanded")
 
 
 @pytest.mark.parametrize("s", EXPORTED, ids=lambda s: s.op.name)
 def test_an_attribute_at_its_default_changes_nothing(s: Sample) -> None:
     today = [d for d in explain(_graph(s)).decisions if d.op == s.op.name]
-    found = decided(s, 0, Target())
-    assert (found and found.taken) == (today[-1].taken if today else None)
+    decision = decided(s, 0, Target())
+    assert (decision and decision.taken) == (today[-1].taken if today else None)
 
 
 def _graph(s: Sample) -> Graph:
-    def model(*given: lucid.Tensor) -> Any:
-        rest = iter(given)
+    def model(*tensors: lucid.Tensor) -> Any:
+        rest = iter(tensors)
         return s.op(*(None if a is None else next(rest) for a in s.inputs), **s.attributes)
 
     return lucid.trace(model, *(a.type(s.dtypes[0]) for a in (*s.inputs, *s.carriers) if a is not None))
@@ -183,5 +183,5 @@ def test_a_list_is_an_attribute_as_a_tuple_is() -> None:
 @pytest.mark.parametrize("target", ["any", "cpu", "portable"])
 def test_a_form_for_another_element_type_is_not_mentioned(target: str) -> None:
     layer = lucid.nn.MultiHeadAttention(16, 2)
-    told = str(explain(layer, lucid.spec("N", "L", 16), target=target))
-    assert "half precision" not in told and "between casts" not in told
+    report = str(explain(layer, lucid.spec("N", "L", 16), target=target))
+    assert "half precision" not in report and "between casts" not in report

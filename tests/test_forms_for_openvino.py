@@ -30,9 +30,9 @@ def check(model: Callable[..., Any], *arrays: np.ndarray) -> None:
     """The graph for OpenVINO computes exactly what eager code does."""
     graph = lucid.trace(model, *[lucid.spec("N", *x.shape[1:], dtype=x.dtype.name) for x in arrays])
     feeds = dict(zip((value.name for value in graph.inputs), arrays, strict=True))
-    found = in_onnxruntime(to_onnx(graph, target="openvino"))(feeds)
-    _, wanted = flatten_tree(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
-    for got, want in zip(found.values(), wanted.values(), strict=True):
+    outputs = in_onnxruntime(to_onnx(graph, target="openvino"))(feeds)
+    _, expected = flatten_tree(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
+    for got, want in zip(outputs.values(), expected.values(), strict=True):
         np.testing.assert_array_equal(got, want.numpy())
 
 

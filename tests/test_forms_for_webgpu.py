@@ -24,8 +24,8 @@ INT64 = onnx.TensorProto.INT64
 def inferred(model: onnx.ModelProto) -> dict[str, int]:
     """The element type of every value."""
     shown = onnx.shape_inference.infer_shapes(model).graph
-    found = {value.name: value.type.tensor_type.elem_type for value in (*shown.value_info, *shown.input)}
-    return found | {tensor.name: tensor.data_type for tensor in shown.initializer}
+    types = {value.name: value.type.tensor_type.elem_type for value in (*shown.value_info, *shown.input)}
+    return types | {tensor.name: tensor.data_type for tensor in shown.initializer}
 
 
 def in_64_bits(model: onnx.ModelProto) -> Counter[str]:
@@ -128,6 +128,6 @@ def test_other_ops_are_what_eager_code_computes(function: Any) -> None:
 
 
 def test_explain_tells_only_of_nodes_that_are_written_in_another_way() -> None:
-    told = str(explain(nn.Linear(4, 4), ("N", 4), target="webgpu"))
-    assert "positions" not in told
-    assert "matrices" not in told
+    report = str(explain(nn.Linear(4, 4), ("N", 4), target="webgpu"))
+    assert "positions" not in report
+    assert "matrices" not in report

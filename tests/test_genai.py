@@ -55,8 +55,8 @@ def written(tmp_path: Path, variant: str = "llama/llama3", **options: Any) -> Pa
 
 
 def section(folder: Path, name: str = "model") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "genai_config.json").read_text())[name]
-    return found
+    settings: dict[str, Any] = json.loads((folder / "genai_config.json").read_text())[name]
+    return settings
 
 
 def started(model: og.Model, batch: int, most: int, **options: Any) -> og.Generator:
@@ -81,8 +81,8 @@ def ours(folder: Path, model: nn.CausalDecoder, prompts: list[list[int]], new: i
     """The tokens that `Generator` adds to each prompt alone."""
     ends = section(folder)["eos_token_id"]
     generator = Generator(model)
-    found = [generator.generate([row], max_new_tokens=new, eos_token_id=ends, **options)[0] for row in prompts]
-    return [cut(folder, row.tolist()) for row in found]
+    rows = [generator.generate([row], max_new_tokens=new, eos_token_id=ends, **options)[0] for row in prompts]
+    return [cut(folder, row.tolist()) for row in rows]
 
 
 def cut(folder: Path, row: list[int]) -> list[int]:
@@ -108,7 +108,7 @@ def test_adapters_beside_the_model_are_taken(tmp_path: Path) -> None:
     kept = lucid.models.with_adapter_inputs(plain, [adapters / name for name in names])
     write_folder(kept, source, folder, layout="genai", check=False)
     model, prompt = og.Model(str(folder)), [5, 9, 3, 11]
-    loaded, found = og.Adapters(model), []
+    loaded, answers = og.Adapters(model), []
     for name in (None, *names):
         generator = started(model, 1, 12)
         if name is not None:
@@ -118,9 +118,9 @@ def test_adapters_beside_the_model_are_taken(tmp_path: Path) -> None:
         while not generator.is_done():
             generator.generate_next_token()
         merged: Any = plain if name is None else lucid.models.load(source, adapters=adapters / name)
-        found.append(cut(folder, generator.get_sequence(0).tolist()[4:]))
-        assert found[-1] == ours(folder, merged, [prompt], 8)[0]
-    assert len({tuple(row) for row in found}) == 3
+        answers.append(cut(folder, generator.get_sequence(0).tolist()[4:]))
+        assert answers[-1] == ours(folder, merged, [prompt], 8)[0]
+    assert len({tuple(row) for row in answers}) == 3
 
 
 @pytest.mark.parametrize("variant", ["llama/llama3", "mistral/window"])
@@ -160,7 +160,7 @@ def test_a_decoder_that_takes_no_buffers_has_a_growing_cache_by_itself(
     assert config["search"]["past_present_share_buffer"] is False
 
 
-def test_the_standard_ops_do_it_too(tmp_path: Path) -> None:
+def test_a_folder_of_standard_ops_writes_our_tokens(tmp_path: Path) -> None:
     folder = written(tmp_path, "qwen3/base", target="any")
     assert continued(folder, RAGGED, 4) == ours(folder, decoder("qwen3/base"), RAGGED, 4)
 
@@ -228,13 +228,13 @@ def test_the_folder_is_all_that_lucid_needs_too(tmp_path: Path) -> None:
 def whisper() -> Whisper:
     """That of the goldens, with as many positions as 30 seconds have and weights that write different texts."""
     small = Whisper.from_pretrained(goldens.folder("whisper/base"))
-    made, generator = Whisper(replace(small.config, max_source_positions=1500)), np.random.default_rng(0)
+    model, generator = Whisper(replace(small.config, max_source_positions=1500)), np.random.default_rng(0)
     drawn = {
         name: 0.6 * generator.standard_normal(array.shape).astype(np.float32) if array.ndim > 1 else array
-        for name, array in made.state_dict().items()
+        for name, array in model.state_dict().items()
     }
-    made.load_state_dict(drawn)
-    return made
+    model.load_state_dict(drawn)
+    return model
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -248,9 +248,9 @@ def test_whisper_writes_our_tokens(beams: int, tmp_path: Path) -> None:
     generator.append_tokens(prompts.astype(np.int32))
     while not generator.is_done():
         generator.generate_next_token()
-    found = [generator.get_sequence(row).tolist()[3:] for row in range(2)]
+    tokens = [generator.get_sequence(row).tolist()[3:] for row in range(2)]
     ours = EncoderDecoderGenerator(whisper(), decoder_start_token_id=1).encode(lucid.tensor(sound))
-    assert found == ours.generate(prompts, max_new_tokens=11, num_beams=beams, eos_token_id=2).tolist()
+    assert tokens == ours.generate(prompts, max_new_tokens=11, num_beams=beams, eos_token_id=2).tolist()
 
 
 def test_whisper_reads_sound_files(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_cache_is_no_larger_than_2048_positions_unless_it_is_asked_for(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("told", "options", "message"),
+    ("config", "options", "message"),
     [
         ({"max_position_embeddings": None}, {}, "does not say how many positions the model has"),
         ({"eos_token_id": 40}, {}, r"the ids that end a text are \[40\], expected one or more below 40"),
@@ -334,10 +334,10 @@ def test_a_cache_is_no_larger_than_2048_positions_unless_it_is_asked_for(tmp_pat
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_cannot_be_written(told: dict[str, Any], options: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_written(config: dict[str, Any], options: dict[str, Any], message: str, tmp_path: Path) -> None:
     source = checkpoint(tmp_path / "checkpoint")
     about = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(json.dumps({**about, **told}))
+    (source / "config.json").write_text(json.dumps({**about, **config}))
     with pytest.raises(ValueError, match=message):
         write_folder(decoder("llama/llama3"), source, tmp_path / "genai", **{"layout": "genai", **options})
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
@@ -370,15 +370,15 @@ CHAT = [
 
 def check_texts(model: og.Model, source: Path, texts: list[str]) -> None:
     """onnxruntime-genai reads and writes texts as the library tokenizers does, and conversations as Jinja does."""
-    known, found = load_tokenizer(source), og.Tokenizer(model)
+    known, theirs = load_tokenizer(source), og.Tokenizer(model)
     assert known.chat_template is not None
     for text in texts:
         ids = known.library.encode(text, add_special_tokens=False).ids
-        assert found.encode(text).tolist() == ids, text
-        assert found.decode(ids) == known.decode(ids)
-    assert found.apply_chat_template(json.dumps(CHAT), add_generation_prompt=True) == known.chat_template.render(CHAT)
-    found.update_options(add_special_tokens="true")
-    assert found.encode(texts[0]).tolist() == known.encode(texts[0])
+        assert theirs.encode(text).tolist() == ids, text
+        assert theirs.decode(ids) == known.decode(ids)
+    assert theirs.apply_chat_template(json.dumps(CHAT), add_generation_prompt=True) == known.chat_template.render(CHAT)
+    theirs.update_options(add_special_tokens="true")
+    assert theirs.encode(texts[0]).tolist() == known.encode(texts[0])
 
 
 @pytest.mark.parametrize(
@@ -414,9 +414,9 @@ def test_the_command_writes_checks_and_refuses(
     source = checkpoint(tmp_path / "checkpoint")
     command = ["export", source, "--for", "genai", "-o", tmp_path / "genai"]
     assert in_process([*command, "--json"], monkeypatch) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["for"] == "onnxruntime-genai" and found["parity"]["model.onnx"]["passed"]
-    assert [Path(file["name"]).name for file in found["files"]][1:3] == ["genai_config.json", "generation_config.json"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["for"] == "onnxruntime-genai" and report["parity"]["model.onnx"]["passed"]
+    assert [Path(file["name"]).name for file in report["files"]][1:3] == ["genai_config.json", "generation_config.json"]
     assert f"lucid {' '.join(map(str, command))} --json" in (tmp_path / "genai" / "README.md").read_text()
     (tmp_path / "genai" / "notes.txt").write_text("mine")
     for arguments, code, message in [

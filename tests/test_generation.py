@@ -46,8 +46,8 @@ class Chain(CausalDecoder):
         tokens = input_ids.reshape(n, 1, length, 1).astype(lucid.float32) + lucid.zeros(self.width)
         ((key, value),) = past_key_values
         if not input_ids.is_traced:
-            given = {"ids": input_ids, "mask": attention_mask, "positions": position_ids, "past": key[:, 0, :, 0]}
-            self.steps.append({name: tensor.tolist() for name, tensor in given.items() if tensor is not None})
+            inputs = {"ids": input_ids, "mask": attention_mask, "positions": position_ids, "past": key[:, 0, :, 0]}
+            self.steps.append({name: tensor.tolist() for name, tensor in inputs.items() if tensor is not None})
         return logits, [KeyValueCache(lucid.concat([key, tokens], 2), lucid.concat([value, tokens], 2))]
 
 
@@ -80,9 +80,9 @@ def test_the_likeliest_token_follows(cycle: Chain) -> None:
 
 @pytest.mark.parametrize("prompt", [[3, 4], [[3, 4]], np.array([3, 4], np.int32), lucid.tensor([[3, 4]])])
 def test_one_prompt_may_have_no_batch_axis(cycle: Chain, prompt: Any) -> None:
-    found = Generator(cycle).generate(prompt, max_new_tokens=3)
-    assert found.dtype == np.int64
-    assert found.tolist() == [[5, 0, 1]]
+    ids = Generator(cycle).generate(prompt, max_new_tokens=3)
+    assert ids.dtype == np.int64
+    assert ids.tolist() == [[5, 0, 1]]
 
 
 def test_the_prompt_is_one_step_and_then_each_token(cycle: Chain) -> None:
@@ -121,8 +121,8 @@ def test_the_cache_follows_its_beam(noise: Chain) -> None:
 
 
 def test_a_sequence_ends_with_eos_and_is_padded(cycle: Chain) -> None:
-    found = Generator(cycle).generate([[2], [0], [4]], max_new_tokens=9, eos_token_id=3, pad_token_id=1)
-    assert found.tolist() == [[3, 1, 1, 1, 1], [1, 2, 3, 1, 1], [5, 0, 1, 2, 3]]
+    ids = Generator(cycle).generate([[2], [0], [4]], max_new_tokens=9, eos_token_id=3, pad_token_id=1)
+    assert ids.tolist() == [[3, 1, 1, 1, 1], [1, 2, 3, 1, 1], [5, 0, 1, 2, 3]]
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_a_stop_string_that_never_comes_ends_by_max_new_tokens(cycle: Chain) -> 
 
 
 def test_stop_strings_end_beams(cycle: Chain) -> None:
-    found = Generator(cycle, decode=letters).generate([0], max_new_tokens=9, num_beams=2, stop="cd")
-    assert letters(found[0].tolist()) == "bcd"
+    ids = Generator(cycle, decode=letters).generate([0], max_new_tokens=9, num_beams=2, stop="cd")
+    assert letters(ids[0].tolist()) == "bcd"
 
 
 def test_a_callback_gets_the_tokens_of_each_step_and_may_stop(cycle: Chain) -> None:
@@ -175,8 +175,8 @@ def test_what_the_prompt_says_is_read_in_one_step(cycle: Chain) -> None:
 
 def test_a_sequence_ends_within_a_draft(cycle: Chain) -> None:
     prompt = [[0, 1, 2, 3, 4, 5, 0, 1]]
-    found = Generator(cycle).generate(prompt, max_new_tokens=9, prompt_lookup_num_tokens=4, eos_token_id=4)
-    assert found.tolist() == [[2, 3, 4]]
+    ids = Generator(cycle).generate(prompt, max_new_tokens=9, prompt_lookup_num_tokens=4, eos_token_id=4)
+    assert ids.tolist() == [[2, 3, 4]]
 
 
 @pytest.mark.parametrize(
@@ -233,18 +233,18 @@ def test_a_seed_gives_the_same_tokens_each_time(noise: Chain) -> None:
 
 
 def test_without_a_seed_draws_are_those_of_manual_seed(noise: Chain) -> None:
-    found = []
+    draws = []
     for _ in range(2):
         lucid.manual_seed(1)
-        found += [Generator(noise).generate([0], max_new_tokens=20, do_sample=True).tolist() for _ in range(2)]
-    assert found[0] == found[2] != found[1] == found[3]
+        draws += [Generator(noise).generate([0], max_new_tokens=20, do_sample=True).tolist() for _ in range(2)]
+    assert draws[0] == draws[2] != draws[1] == draws[3]
 
 
 def test_a_low_temperature_or_one_token_to_draw_from_is_greedy(noise: Chain) -> None:
     greedy = Generator(noise).generate([0], max_new_tokens=9).tolist()
     for options in ({"temperature": 1e-3}, {"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}):
-        found = Generator(noise).generate([0], max_new_tokens=9, do_sample=True, seed=0, **options)  # type: ignore[arg-type]
-        assert found.tolist() == greedy
+        ids = Generator(noise).generate([0], max_new_tokens=9, do_sample=True, seed=0, **options)  # type: ignore[arg-type]
+        assert ids.tolist() == greedy
 
 
 def test_a_repetition_penalty_counts_prompt_and_new_tokens() -> None:
@@ -256,16 +256,16 @@ def test_the_first_and_the_last_token_may_be_forced(cycle: Chain) -> None:
     """The first one only where the prompt is a single token, as in transformers."""
     forced = {"max_new_tokens": 4, "forced_bos_token_id": 4, "forced_eos_token_id": 2}
     for num_beams in (1, 3):
-        found = [Generator(cycle).generate(prompt, num_beams=num_beams, **forced) for prompt in ([0], [0, 1])]
-        assert [ids.tolist() for ids in found] == [[[4, 5, 0, 2]], [[2, 3, 4, 2]]]
+        answers = [Generator(cycle).generate(prompt, num_beams=num_beams, **forced) for prompt in ([0], [0, 1])]
+        assert [ids.tolist() for ids in answers] == [[[4, 5, 0, 2]], [[2, 3, 4, 2]]]
     assert list(Generator(cycle).stream([0], **forced)) == [4, 5, 0, 2]
 
 
 def test_suppressed_tokens_are_never_chosen() -> None:
     likely = Chain([[0.0, 3, 2, 1]] * 4)
     for num_beams in (1, 2):
-        found = Generator(likely).generate([0], max_new_tokens=2, suppress_tokens=[1, 2], num_beams=num_beams)
-        assert found.tolist() == [[3, 3]]
+        ids = Generator(likely).generate([0], max_new_tokens=2, suppress_tokens=[1, 2], num_beams=num_beams)
+        assert ids.tolist() == [[3, 3]]
     with pytest.raises(LogitsError, match="suppress_tokens gave -inf .* leave at least one token possible"):
         Generator(likely).generate([0], max_new_tokens=2, suppress_tokens=[0, 1, 2, 3])
     for option in ({"suppress_tokens": [4]}, {"forced_bos_token_id": 4}):
@@ -287,9 +287,9 @@ def test_functions_of_logits_see_all_tokens_so_far(cycle: Chain) -> None:
 def test_several_sequences_of_a_prompt_are_rows_one_after_the_other(noise: Chain) -> None:
     """Draws with a seed: the first row has those that the prompt alone has."""
     generator, options = Generator(noise), {"max_new_tokens": 8, "do_sample": True, "seed": 4}
-    found = generator.generate([[0], [1]], num_return_sequences=3, **options).tolist()  # type: ignore[arg-type]
-    assert len(found) == 6 and len(set(map(tuple, found))) == 6
-    assert found[0] == generator.generate([0], **options)[0].tolist()  # type: ignore[arg-type]
+    rows = generator.generate([[0], [1]], num_return_sequences=3, **options).tolist()  # type: ignore[arg-type]
+    assert len(rows) == 6 and len(set(map(tuple, rows))) == 6
+    assert rows[0] == generator.generate([0], **options)[0].tolist()  # type: ignore[arg-type]
     beams = generator.generate([[0], [1]], max_new_tokens=4, num_beams=3, num_return_sequences=2).tolist()
     assert [beams[0], beams[2]] == generator.generate([[0], [1]], max_new_tokens=4, num_beams=3).tolist()
 
@@ -299,10 +299,10 @@ def test_scored_tokens_come_with_their_log_probabilities(noise: Chain) -> None:
     assert ids.tolist() == Generator(noise).generate([[0], [1]], max_new_tokens=5, eos_token_id=2).tolist()
     table = noise.table.numpy().astype(np.float64)
     table -= np.log(np.exp(table).sum(axis=1, keepdims=True))
-    for first, row, found in zip((0, 1), ids.tolist(), logprobs, strict=True):
+    for first, row, scored in zip((0, 1), ids.tolist(), logprobs, strict=True):
         tokens = row[: row.index(2) + 1] if 2 in row else row
-        assert [one.token for one in found] == tokens
-        for before, one in zip([first, *tokens], found, strict=False):
+        assert [one.token for one in scored] == tokens
+        for before, one in zip([first, *tokens], scored, strict=False):
             assert one.logprob == pytest.approx(table[before, one.token])
             assert [token for token, _ in one.top] == np.argsort(-table[before])[:2].tolist()
     stream = Generator(noise).stream([0], max_new_tokens=5, eos_token_id=2, logprobs=2)
@@ -327,8 +327,8 @@ def test_an_exported_decoder_gives_the_same_tokens(noise: Chain, options: dict[s
     session = Session(lucid.export.to_onnx(noise, cache="growing"))
     ids, mask = pad_left([[1], [2, 3, 4]], pad_id=0)
     expected = Generator(noise).generate(ids, mask, max_new_tokens=12, **options)
-    found = Generator(session).generate(ids, mask, max_new_tokens=12, **options)
-    assert found.tolist() == expected.tolist()
+    tokens = Generator(session).generate(ids, mask, max_new_tokens=12, **options)
+    assert tokens.tolist() == expected.tolist()
 
 
 def test_a_stream_over_a_session(noise: Chain) -> None:
@@ -362,7 +362,7 @@ def test_impossible_prompts(cycle: Chain, ids: Any, mask: Any, error: type[Excep
 
 
 @pytest.mark.parametrize("prompts", [[], [[1], []]])
-def test_there_is_no_padding_an_empty_prompt(prompts: list[list[int]]) -> None:
+def test_an_empty_prompt_cannot_be_padded(prompts: list[list[int]]) -> None:
     with pytest.raises(ValueError, match="pad_left: got .*, expected at least one token in each"):
         pad_left(prompts, 0)
 

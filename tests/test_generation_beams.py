@@ -30,14 +30,14 @@ def searched(
 
 def best_by_trial(chain: Logits, first: int, length: int, eos: tuple[int, ...]) -> list[int]:
     """Of all sequences, the one of the highest mean log probability."""
-    table, found = np.log(np.asarray(chain)), {}
+    table, scores = np.log(np.asarray(chain)), {}
     for count in range(1, length + 1):
         for tokens in itertools.product(range(len(table)), repeat=count):
             ends = [token in eos for token in tokens]
             if not any(ends[:-1]) and (ends[-1] or count == length):
                 steps = zip((first, *tokens), tokens, strict=False)
-                found[tokens] = sum(table[a, b] for a, b in steps) / count
-    return list(max(found, key=lambda tokens: found[tokens]))
+                scores[tokens] = sum(table[a, b] for a, b in steps) / count
+    return list(max(scores, key=lambda tokens: scores[tokens]))
 
 
 TRAP = [[0.0, 0.6, 0.4], [0.4, 0.3, 0.3], [0.05, 0.05, 0.9]]  # 1 is likelier after 0, but only 2 leads on
@@ -57,8 +57,8 @@ def test_with_enough_beams_the_search_finds_the_best_of_all(seed: int, eos: tupl
 
 def test_a_sequence_that_ended_is_kept_while_the_search_goes_on() -> None:
     chain = [[0.1, 0.6, 0.3], [0.1, 0.1, 0.8], [0.98, 0.01, 0.01]]
-    found = searched(chain, 0, num_beams=2, length=6, eos=(2,))
-    assert found == [1, 2]  # (log 0.6 + log 0.8) / 2; the search went on for as long as 2's other sequences could win
+    tokens = searched(chain, 0, num_beams=2, length=6, eos=(2,))
+    assert tokens == [1, 2]  # (log 0.6 + log 0.8) / 2; the search went on for as long as 2's other sequences could win
 
 
 def test_the_search_ends_once_no_beam_can_beat_the_finished_ones() -> None:
@@ -80,8 +80,8 @@ def test_prompts_of_a_batch_do_not_see_each_other() -> None:
         rows, last = beams.advance(tables[which, last], new, None)
         assert (rows // 3 == which).all()
         new = np.concatenate([new[rows], last[:, None]], axis=1)
-    for found, expected in zip(beams.best().tolist(), alone, strict=True):
-        assert found == expected + [9] * (len(found) - len(expected))
+    for tokens, expected in zip(beams.best().tolist(), alone, strict=True):
+        assert tokens == expected + [9] * (len(tokens) - len(expected))
 
 
 def test_more_beams_than_tokens() -> None:
@@ -91,6 +91,6 @@ def test_more_beams_than_tokens() -> None:
 
 def test_sampled_beams_are_a_function_of_the_seed() -> None:
     chain = np.random.default_rng(0).dirichlet([2.0] * 6, size=6)
-    found = [searched(chain, 0, num_beams=2, length=6, seed=seed) for seed in (0, 0, 1, 2, 3)]
-    assert found[0] == found[1]
-    assert len({tuple(tokens) for tokens in found}) > 1
+    draws = [searched(chain, 0, num_beams=2, length=6, seed=seed) for seed in (0, 0, 1, 2, 3)]
+    assert draws[0] == draws[1]
+    assert len({tuple(tokens) for tokens in draws}) > 1

@@ -87,25 +87,25 @@ def test_min_p_keeps_what_is_p_times_as_likely_as_the_likeliest(p: float, expect
 
 def test_what_was_removed_stays_removed() -> None:
     logits = of_probabilities(0.0, 0.5, 0.5, 0.0)
-    for found in (
+    for filtered in (
         sampling.top_k(logits, 3),
         sampling.top_p(logits, 1.0),
         sampling.min_p(logits, 0.0),
         sampling.typical_p(logits, 0.9),
     ):
-        np.testing.assert_array_equal(found, logits)
+        np.testing.assert_array_equal(filtered, logits)
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
 def test_each_filter_leaves_at_least_as_many_as_it_must_keep(keep: int) -> None:
     logits = of_probabilities(0.9, 0.07, 0.03)
-    for found in (
+    for filtered in (
         sampling.top_k(logits, 1, keep),
         sampling.top_p(logits, 0.1, keep),
         sampling.min_p(logits, 1.0, keep),
         sampling.typical_p(logits, 0.01, keep),
     ):
-        assert kept(found) == list(range(keep))
+        assert kept(filtered) == list(range(keep))
 
 
 @pytest.mark.parametrize(("p", "expected"), [(0.01, [1]), (0.31, [1, 2]), (0.51, [0, 1, 2]), (0.95, [0, 1, 2, 3])])
@@ -184,8 +184,8 @@ def test_logits_become_those_of_transformers(case: dict[str, Any]) -> None:
         options["logit_bias"] = {int(token): bias for token, bias in options["logit_bias"].items()}
     checked_options = Options(**{"max_new_tokens": 20, "do_sample": True, **options})
     processed = Chooser(checked_options, case["start"]).process(np.array(case["ids"]), np.array(case["logits"]))
-    found = sampling.filtered(processed, checked_options)
-    assert {str(token): pytest.approx(found[token], abs=2e-4) for token in kept(found)} == case["kept"]
+    filtered = sampling.filtered(processed, checked_options)
+    assert {str(token): pytest.approx(filtered[token], abs=2e-4) for token in kept(filtered)} == case["kept"]
 
 
 def test_the_repetition_penalty_divides_positive_logits_and_multiplies_negative_ones() -> None:
@@ -269,8 +269,8 @@ def test_options_that_do_not_fit_the_vocabulary(options: Any, error: type[Except
 def test_log_probabilities_are_those_of_the_model_before_options_change_them() -> None:
     chooser = Chooser(Options(max_new_tokens=1, suppress_tokens=[1], logprobs=2), 0)
     assert chooser.choose(np.zeros(1, np.int64), of_probabilities(0.2, 0.5, 0.3)) == 2
-    (found,) = chooser.logprobs or []
-    assert found == TokenLogprob(
+    (scored,) = chooser.logprobs or []
+    assert scored == TokenLogprob(
         2, pytest.approx(np.log(0.3)), ((1, pytest.approx(np.log(0.5))), (2, pytest.approx(np.log(0.3))))
     )
 

@@ -46,7 +46,7 @@ def test_what_a_gguf_file_recommends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("options", "expected"),
     [
         ({}, DRAWN),
         ({"temperature": 0.3}, {**DRAWN, "temperature": 0.3}),
@@ -57,9 +57,9 @@ def test_what_a_gguf_file_recommends() -> None:
     ],
     ids=str,
 )
-def test_a_request_has_its_options_over_those_of_the_checkpoint(given: Any, expected: dict[str, Any]) -> None:
-    assert over(DRAWN, given) == expected
-    assert over(DRAWN, over(DRAWN, given)) == expected
+def test_a_request_has_its_options_over_those_of_the_checkpoint(options: Any, expected: dict[str, Any]) -> None:
+    assert over(DRAWN, options) == expected
+    assert over(DRAWN, over(DRAWN, options)) == expected
 
 
 def test_an_option_for_sampling_draws_where_the_checkpoint_does_not() -> None:

@@ -30,8 +30,8 @@ def is_real(x: Any) -> bool:
 
 def real_samples(op: str) -> list[Sample]:
     """The samples of an op that have numbers in float64; a loop's body has a type of its own."""
-    found = [s for s in SAMPLES if s.op.name == op and any(dtype.kind == "float" for dtype in s.dtypes)]
-    return [s for s in found if "body" not in s.attributes or float64 in s.dtypes]
+    samples = [s for s in SAMPLES if s.op.name == op and any(dtype.kind == "float" for dtype in s.dtypes)]
+    return [s for s in samples if "body" not in s.attributes or float64 in s.dtypes]
 
 
 def sampled(s: Sample) -> tuple[list[Array | None], dict[str, Any]]:
@@ -50,13 +50,13 @@ def differentiated(
 
     def total(*reals: Tensor) -> Tensor:
         rest = iter(reals)
-        given = [next(rest) if is_real(x) else None if x is None else Tensor(x) for x in arrays]
-        result = s.op(*given, **attributes)
+        inputs = [next(rest) if is_real(x) else None if x is None else Tensor(x) for x in arrays]
+        result = s.op(*inputs, **attributes)
         results = [x for x in (result if isinstance(result, tuple) else (result,)) if x.dtype.kind == "float"]
         return sum(((x * seed).sum() for x, seed in zip(results, seeds, strict=True)), start=Tensor(0.0, float64))
 
-    found = lucid.grad(total)(*(Tensor(x) for x in arrays if is_real(x)))
-    return [x.numpy() for x in (found if isinstance(found, tuple) else (found,))]
+    gradients = lucid.grad(total)(*(Tensor(x) for x in arrays if is_real(x)))
+    return [x.numpy() for x in (gradients if isinstance(gradients, tuple) else (gradients,))]
 
 
 def real_outputs(s: Sample, arrays: Sequence[Array | None], attributes: dict[str, Any]) -> list[Array]:
@@ -69,9 +69,9 @@ def check(s: Sample) -> None:
     arrays, attributes = sampled(s)
     generator = np.random.default_rng(1)
     seeds = [generator.standard_normal(x.shape) for x in real_outputs(s, arrays, attributes)]
-    found = differentiated(s, arrays, attributes, seeds)
+    gradients = differentiated(s, arrays, attributes, seeds)
     places = [i for i, x in enumerate(arrays) if is_real(x)][: 1 if s.op.name in FROZEN else None]
-    for place, gradient in zip(places, found, strict=False):
+    for place, gradient in zip(places, gradients, strict=False):
         x = arrays[place]
         assert x is not None and gradient.shape == x.shape and gradient.dtype == x.dtype
         direction = generator.choice([-1.0, 1.0], x.shape)
@@ -113,8 +113,8 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_op_of_real_numbers_has_a_rule_or_a_body_or_is_made_of_steps() -> None:
-    made = {s.op.name for s in SAMPLES if any(map(is_real, sampled(s)[0])) and s.op.name in OPS}
-    real = {name for name in made if any(real_outputs(s, *sampled(s)) for s in real_samples(name))}
+    names = {s.op.name for s in SAMPLES if any(map(is_real, sampled(s)[0])) and s.op.name in OPS}
+    real = {name for name in names if any(real_outputs(s, *sampled(s)) for s in real_samples(name))}
     without = {name for name in real if name not in RULES and REGISTERED[name].body is None}
     assert without == {"stop_gradient", "dropout", *CONSTANT} & without
     assert not CONSTANT & RULES.keys() and RULES.keys() <= REGISTERED.keys()

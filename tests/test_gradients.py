@@ -1,4 +1,4 @@
-"""`lucid.value_and_grad`: what gradients are of, how they are called, where they are 0, and what is refused."""
+"""`lucid.value_and_grad`: the structure of gradients, their names, where they are 0, and what is refused."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_gradients_of_arguments_have_their_structure() -> None:
     def f(pair: dict[str, Tensor], ids: Tensor, scale: float, *, shift: Tensor) -> Tensor:
         return (pair["a"] * pair["b"] * scale).sum() + shift.sum() + ids.float().sum()
 
-    value, found = lucid.value_and_grad(f)({"a": V, "b": 2 * V}, lucid.tensor([1, 2]), 0.5, shift=V.numpy())
+    value, gradients = lucid.value_and_grad(f)({"a": V, "b": 2 * V}, lucid.tensor([1, 2]), 0.5, shift=V.numpy())
     assert value.item() == 14 + 6 + 3
-    to_pair, to_ids, to_scale, by_name = found
+    to_pair, to_ids, to_scale, by_name = gradients
     assert numbers(to_pair["a"]) == [1, 2, 3] and numbers(to_pair["b"]) == [0.5, 1, 1.5]
     assert to_ids is None and to_scale is None and numbers(by_name["shift"]) == [1, 1, 1]
     assert numbers(lucid.grad(lambda x: (x * x).sum())(V)) == [2, 4, 6]  # one argument: no tuple
@@ -45,10 +45,10 @@ def test_gradients_of_arguments_have_their_structure() -> None:
 
 def test_gradients_of_a_module_are_those_of_its_parameters_by_name() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-    value, found = lucid.value_and_grad(lambda x: (model(x) ** 2).mean(), wrt=model)(X)
-    assert list(found) == [name for name, _ in model.named_parameters()] and value.shape == ()
+    value, gradients = lucid.value_and_grad(lambda x: (model(x) ** 2).mean(), wrt=model)(X)
+    assert list(gradients) == [name for name, _ in model.named_parameters()] and value.shape == ()
     y = model(X).numpy()
-    np.testing.assert_allclose(found["1.bias"].numpy(), (2 * y / y.size).sum(0), rtol=1e-5)
+    np.testing.assert_allclose(gradients["1.bias"].numpy(), (2 * y / y.size).sum(0), rtol=1e-5)
     assert list(lucid.grad(lambda x: model(x).sum(), wrt=(model, "1.*", "*.bias"))(X)) == [
         "0.bias",
         "1.weight",
@@ -128,10 +128,10 @@ def test_a_layer_of_another_type_is_seen() -> None:
 
 
 def test_with_aux_something_else_is_returned_with_the_value() -> None:
-    (value, aux), found = lucid.value_and_grad(lambda x: ((x * x).sum(), {"twice": 2 * x}), has_aux=True)(V)
-    assert value.item() == 14 and numbers(aux["twice"]) == [2, 4, 6] == numbers(found)
-    found, aux = lucid.grad(lambda x: (x.sum(), x), has_aux=True)(V)
-    assert numbers(found) == [1, 1, 1] and numbers(aux) == [1, 2, 3]
+    (value, aux), gradient = lucid.value_and_grad(lambda x: ((x * x).sum(), {"twice": 2 * x}), has_aux=True)(V)
+    assert value.item() == 14 and numbers(aux["twice"]) == [2, 4, 6] == numbers(gradient)
+    gradient, aux = lucid.grad(lambda x: (x.sum(), x), has_aux=True)(V)
+    assert numbers(gradient) == [1, 1, 1] and numbers(aux) == [1, 2, 3]
 
 
 def test_gradients_of_gradients() -> None:
@@ -155,8 +155,8 @@ def test_in_a_trace_gradients_are_nodes_for_any_sizes(target: str) -> None:
         def loss(x: Tensor) -> Tensor:
             return (model(x, src_key_padding_mask=hidden).tanh() * x.exp()).mean()
 
-        value, found = lucid.value_and_grad(loss, wrt=model)(x)
-        return {"loss": value, **{f"to_{name}": gradient for name, gradient in found.items()}}
+        value, gradients = lucid.value_and_grad(loss, wrt=model)(x)
+        return {"loss": value, **{f"to_{name}": gradient for name, gradient in gradients.items()}}
 
     assert_parity(step, lucid.spec("N", "L", 8), lucid.spec("N", "L", dtype=lucid.bool_), target=target, atol=1e-6)
 
@@ -166,31 +166,31 @@ def test_a_loop_goes_back_through_its_steps() -> None:
         state, rows = ops.scan(lambda h, v: ((h * w + v).tanh(), h * v), lucid.zeros(3), x)
         return (state * V).sum() + (rows * rows).sum()
 
-    found = lucid.grad(total)(X, V)
+    looped = lucid.grad(total)(X, V)
     unrolled = lucid.grad(lambda x, w: _unrolled(x, w))(X, V)
-    for got, wanted in zip(found, unrolled, strict=True):
-        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-6)
+    for got, expected in zip(looped, unrolled, strict=True):
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
     for target in ("any", "cpu", "portable"):
         assert_parity(lucid.grad(total), lucid.spec("L", 3), lucid.spec(3), target=target)
 
     def size(f: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
         return lambda x, w: sum(((g**3).sum() for g in lucid.grad(f)(x, w)), start=lucid.tensor(0.0))
 
-    for got, wanted in zip(lucid.grad(size(total))(X, V), lucid.grad(size(_unrolled))(X, V), strict=True):
-        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-4)
+    for got, expected in zip(lucid.grad(size(total))(X, V), lucid.grad(size(_unrolled))(X, V), strict=True):
+        np.testing.assert_allclose(got.numpy(), expected.numpy(), rtol=1e-5, atol=1e-4)
 
 
 def test_a_recomputed_module_has_the_same_gradients_and_keeps_nothing_inside() -> None:
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12), 2)
     both = lucid.value_and_grad(lambda x: (model(x).tanh() * x.exp()).mean(), wrt=model)
     x = lucid.randn(2, 3, 8)
-    before, wanted = both(x)
+    before, expected = both(x)
     for layer in model.layers:
         nn.recompute(layer)
-    after, found = both(x)
+    after, recomputed = both(x)
     np.testing.assert_allclose(after.numpy(), before.numpy(), rtol=1e-6)
-    for name, gradient in wanted.items():
-        np.testing.assert_allclose(found[name].numpy(), gradient.numpy(), rtol=1e-4, atol=1e-7)
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(recomputed[name].numpy(), gradient.numpy(), rtol=1e-4, atol=1e-7)
     graph = lucid.trace(lambda x: both(x)[1], lucid.spec("N", "L", 8))
     assert sum(node.op.name == "scan" for node in graph.nodes()) == 4  # each layer there and back
     assert not {"attention", "layer_norm", "linear"} & {node.op.name for node in graph.nodes()}
@@ -215,16 +215,16 @@ def _unrolled(x: Tensor, w: Tensor) -> Tensor:
 def test_what_where_does_not_choose_gives_no_nan() -> None:
     zeros = lucid.tensor([0.0, -1.0, 4.0])
     for f in (Tensor.sqrt, Tensor.log, lambda x: 1 / x, lambda x: x**0.5, lambda x: (x - 1).log() * x):
-        found = lucid.grad(lambda x, f=f: lucid.where(x > 2, f(x) * 2 + 1, 0.0).sum())(zeros)
-        assert numbers(found[:2]) == [0, 0] and np.isfinite(found.numpy()).all()
+        gradient = lucid.grad(lambda x, f=f: lucid.where(x > 2, f(x) * 2 + 1, 0.0).sum())(zeros)
+        assert numbers(gradient[:2]) == [0, 0] and np.isfinite(gradient.numpy()).all()
 
 
 def test_lengths_of_zero_have_gradients_of_zero_as_in_torch() -> None:
     rows = lucid.tensor([[0.0, 0.0], [3.0, 4.0]])
     lengths = [lambda x, p=p: x.norm(p, -1) for p in (0.5, 1, 1.5, 2, 3, math.inf)]
     for f in (*lengths, lambda x: (x * x.mean(-1, keepdim=True)).std(-1), lambda x: lucid.atan2(x, 2 * x)):
-        found = lucid.grad(lambda x, f=f: f(x).sum())(rows).numpy()
-        assert not found[0].any() and np.isfinite(found).all()
+        gradients = lucid.grad(lambda x, f=f: f(x).sum())(rows).numpy()
+        assert not gradients[0].any() and np.isfinite(gradients).all()
     assert np.isfinite(lucid.grad(lambda x: F.normalize(x, dim=-1).sum())(rows).numpy()).all()
     assert numbers(lucid.grad(lambda x: x.sqrt().clamp(min=1.0).sum())(lucid.tensor([0.0, 4.0]))) == [0, 0.25]
     assert numbers(lucid.grad(lambda x: x.norm(0.5))(lucid.tensor([0.0, 4.0]))) == [0, 1]
@@ -234,9 +234,9 @@ def test_second_gradients_of_lengths_count_elements_of_0() -> None:
     def slope(x: Tensor) -> Tensor:
         return (lucid.grad(lambda x: F.normalize(x, dim=-1)[0] + x.norm())(x) * V).sum()
 
-    found = lucid.grad(slope)(lucid.tensor([3.0, 0.0, 4.0]).double()).numpy()
+    second = lucid.grad(slope)(lucid.tensor([3.0, 0.0, 4.0]).double()).numpy()
     moved = [slope(lucid.tensor([3.0, step, 4.0]).double()).item() for step in (1e-6, -1e-6)]
-    assert found[1] == pytest.approx((moved[0] - moved[1]) / 2e-6, rel=1e-6)
+    assert second[1] == pytest.approx((moved[0] - moved[1]) / 2e-6, rel=1e-6)
 
 
 def second(f: Callable[[Tensor], Tensor], x: list[float]) -> Any:
@@ -270,19 +270,21 @@ def test_gradients_of_equal_elements_and_at_borders_are_torchs() -> None:
     assert numbers(lucid.grad(lambda x: x.median())(ties)) == pytest.approx([1 / 3, 0, 1 / 3, 0, 1 / 3])
     assert math.isnan(lucid.value_and_grad(lambda x: x.median())(lucid.tensor([1.0, math.nan]))[0].item())
     for cells in (1, 2, 4):
-        found = lucid.grad(lambda x, n=cells: F.adaptive_max_pool1d(x, n).sum())(lucid.ones(1, 1, 5)).numpy()
-        assert found.ravel().tolist() == {1: [1, 0, 0, 0, 0], 2: [1, 0, 1, 0, 0], 4: [1, 1, 1, 1, 0]}[cells]
+        gradient = lucid.grad(lambda x, n=cells: F.adaptive_max_pool1d(x, n).sum())(lucid.ones(1, 1, 5)).numpy()
+        assert gradient.ravel().tolist() == {1: [1, 0, 0, 0, 0], 2: [1, 0, 1, 0, 0], 4: [1, 1, 1, 1, 0]}[cells]
     scores = lucid.tensor([[2.0, 1.0, 1.5]])  # the second is lower by the margin
     assert numbers(lucid.grad(lambda x: F.multi_margin_loss(x, lucid.tensor([0])))(scores))[0][1] == 0
     image, places = lucid.tensor([[[[1.0, 3, 7]]]]), lucid.tensor([[[[-1.0, 0], [0, 0], [0.5, 0], [1, 0], [2, 0]]]])
     for mode in ("border", "reflection"):
-        found = lucid.grad(lambda p, m=mode: F.grid_sample(image, p, padding_mode=m, align_corners=True).sum())(places)
-        assert found[..., 0].numpy().ravel().tolist() == [0, 4, 4, 0, 0 if mode == "border" else -4]
+        gradient = lucid.grad(lambda p, m=mode: F.grid_sample(image, p, padding_mode=m, align_corners=True).sum())(
+            places
+        )
+        assert gradient[..., 0].numpy().ravel().tolist() == [0, 4, 4, 0, 0 if mode == "border" else -4]
 
 
 def test_rounding_of_logarithms_of_powers_of_two_has_no_part_in_gradients() -> None:
-    found = lucid.grad(lambda x: x.log2().sum())(lucid.tensor([0.5, 2.0, 3.0])).numpy()
-    np.testing.assert_allclose(found * math.log(2), [2, 0.5, 1 / 3], rtol=1e-6)
+    gradient = lucid.grad(lambda x: x.log2().sum())(lucid.tensor([0.5, 2.0, 3.0])).numpy()
+    np.testing.assert_allclose(gradient * math.log(2), [2, 0.5, 1 / 3], rtol=1e-6)
 
 
 def test_equal_elements_share_a_gradient_as_in_torch() -> None:
@@ -309,9 +311,9 @@ def test_extremes_of_outputs_that_are_computed_again_are_those_of_the_elements_t
     ):
         for extreme in (lucid.amax, lucid.amin):
             there = (f(x) == extreme(f(x), dim=-1, keepdim=True)).float()
-            found = lucid.grad(lambda x, f=f, extreme=extreme: extreme(f(x), dim=-1).sum())(x)
-            wanted = lucid.grad(lambda x, f=f, there=there: (f(x) * there).sum())(x)
-            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-4)
+            gradient = lucid.grad(lambda x, f=f, extreme=extreme: extreme(f(x), dim=-1).sum())(x)
+            expected = lucid.grad(lambda x, f=f, there=there: (f(x) * there).sum())(x)
+            np.testing.assert_allclose(gradient.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_outputs_that_are_computed_again_may_be_the_input_of_one_another_any_number_of_times() -> None:
@@ -334,13 +336,13 @@ def test_at_a_bound_the_gradient_is_that_of_torch() -> None:
     to_bounds = lucid.grad(lambda x, low, high: x.clamp(low, high).sum())
     assert numbers(to_bounds(x, low, high)[1]) == numbers(to_bounds(x, low, high)[2]) == 1
     assert [numbers(g) for g in to_bounds(x, high, low)[1:]] == [0, 5]  # min is above max, so that max is the result
-    for f, wanted in {
+    for f, expected in {
         F.hardtanh: [0, 0, 1, 0, 0],
         F.relu6: [0, 0, 0, 1, 1],
         F.hardsigmoid: [0, 1 / 6, 1 / 6, 1 / 6, 0],
         F.hardswish: [0, 1 / 6, 1 / 2, 5 / 6, 1],
     }.items():
-        np.testing.assert_allclose(lucid.grad(lambda x, f=f: f(x).sum())(x).numpy(), wanted, rtol=1e-6)
+        np.testing.assert_allclose(lucid.grad(lambda x, f=f: f(x).sum())(x).numpy(), expected, rtol=1e-6)
 
 
 def test_far_from_0_the_gradients_of_logarithms_and_exponentials_of_one_more_are_torchs() -> None:
@@ -355,10 +357,10 @@ def test_hidden_keys_and_queries_that_see_none_have_no_gradients(floating: bool)
     query, key, value = (lucid.tensor(generator.standard_normal((1, 2, 3, 4)).astype(np.float32)) for _ in range(3))
     seen = np.array([[1, 0, 1], [0, 0, 0], [1, 0, 0]], bool)
     mask = Tensor(np.where(seen, 0, -np.inf).astype(np.float32) if floating else seen)
-    found = lucid.grad(lambda q, k, v: (ops.attention(q, k, v, mask) ** 2).sum())(query, key, value)
-    assert all(np.isfinite(x.numpy()).all() for x in found)
-    assert not found[0].numpy()[:, :, 1].any() and found[0].numpy()[:, :, 0].any()
-    assert not found[1].numpy()[:, :, 1].any() and not found[2].numpy()[:, :, 1].any()
+    gradients = lucid.grad(lambda q, k, v: (ops.attention(q, k, v, mask) ** 2).sum())(query, key, value)
+    assert all(np.isfinite(x.numpy()).all() for x in gradients)
+    assert not gradients[0].numpy()[:, :, 1].any() and gradients[0].numpy()[:, :, 0].any()
+    assert not gradients[1].numpy()[:, :, 1].any() and not gradients[2].numpy()[:, :, 1].any()
 
 
 def test_no_gradient_flows_through_constants() -> None:
@@ -383,8 +385,8 @@ def test_the_vector_of_padding_and_a_frozen_table_have_no_gradient() -> None:
 
 def test_dropout_drops_the_same_elements_in_both_directions() -> None:
     model = nn.Dropout(0.5).train()
-    value, found = lucid.value_and_grad(lambda x: model(x).sum())(ops.full((64,), 1.5))
-    assert value.item() == pytest.approx((found.numpy() * 1.5).sum()) and set(numbers(found)) == {0.0, 2.0}
+    value, gradient = lucid.value_and_grad(lambda x: model(x).sum())(ops.full((64,), 1.5))
+    assert value.item() == pytest.approx((gradient.numpy() * 1.5).sum()) and set(numbers(gradient)) == {0.0, 2.0}
 
 
 def test_quantized_weights_stay_as_they_are_and_let_gradients_through() -> None:
@@ -410,8 +412,8 @@ def _constants(graph: lucid.Graph) -> list[Any]:
 @pytest.mark.parametrize("op", [ops.int8_linear_dynamic, ops.int8_linear_rows])
 def test_rounding_of_inputs_counts_as_none(op: Any) -> None:
     codes, scales = lucid.tensor(np.arange(-6, 6).reshape(4, 3).astype(np.int8)), lucid.tensor([1.0, 2.0, 3.0, 4.0])
-    found = lucid.grad(lambda x: op(x, codes, scales).sum())(X)
-    np.testing.assert_allclose(found.numpy(), np.tile((codes.numpy() * scales.numpy()[:, None]).sum(0), (2, 1)))
+    gradient = lucid.grad(lambda x: op(x, codes, scales).sum())(X)
+    np.testing.assert_allclose(gradient.numpy(), np.tile((codes.numpy() * scales.numpy()[:, None]).sum(0), (2, 1)))
 
 
 # What is refused -----------------------------------------------------------------------------------------------------
@@ -421,8 +423,8 @@ def test_a_parameter_that_the_value_does_not_reach_has_zeros_and_is_named_once()
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     both = lucid.value_and_grad(lambda x: model[0](x).sum(), wrt=model)
     with pytest.warns(UserWarning, match=r"value does not depend on 1\.weight, 1\.bias: the gradient is zeros; freeze"):
-        _, found = both(X)
-    assert not found["1.weight"].numpy().any() and found["1.weight"].shape == (3, 3)
+        _, gradients = both(X)
+    assert not gradients["1.weight"].numpy().any() and gradients["1.weight"].shape == (3, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         both(X)

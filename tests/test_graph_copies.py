@@ -116,10 +116,10 @@ def test_the_structure_of_the_result_stays(copied: Copy) -> None:
         return {"a": [x, None, (x + 1,)], "b": Pair(x * 2, {"c": x})}
 
     other = copied(lucid.trace(model, (2,)))
-    found = other(np.ones(2, np.float32))
-    assert isinstance(found["b"], Pair) and found["a"][1] is None
-    np.testing.assert_array_equal(found["a"][2][0], [2, 2])
-    np.testing.assert_array_equal(found["b"].first, [2, 2])
+    result = other(np.ones(2, np.float32))
+    assert isinstance(result["b"], Pair) and result["a"][1] is None
+    np.testing.assert_array_equal(result["a"][2][0], [2, 2])
+    np.testing.assert_array_equal(result["b"].first, [2, 2])
     single = copied(Graph(other.inputs, {"only": other.outputs[0]}))
     assert single(np.ones(2, np.float32)).shape == (2,)
 
@@ -186,7 +186,7 @@ def test_modules_keep_tied_weights_names_and_ops(copied: Copy) -> None:
 @st.composite
 def views(draw: st.DrawFn) -> list[np.ndarray[Any, Any]]:
     base = np.arange(120, dtype=draw(st.sampled_from(["f4", "i8", "u1"])))
-    found = []
+    arrays = []
     for _ in range(draw(st.integers(1, 4))):
         array = draw(st.sampled_from([base, base.copy()])).reshape(draw(st.sampled_from([(120,), (4, 30), (2, 3, 20)])))
         array = array.transpose(draw(st.permutations(range(array.ndim))))
@@ -194,8 +194,10 @@ def views(draw: st.DrawFn) -> list[np.ndarray[Any, Any]]:
         array = array[tuple(draw(cut) for _ in range(array.ndim))]
         if draw(st.booleans()):
             array = np.broadcast_to(array, (2, *array.shape))
-        found.append(array if draw(st.booleans()) or not array.size else array[(0,) * (array.ndim - 1)][:1].reshape(()))
-    return found
+        arrays.append(
+            array if draw(st.booleans()) or not array.size else array[(0,) * (array.ndim - 1)][:1].reshape(())
+        )
+    return arrays
 
 
 @given(views())
@@ -205,14 +207,14 @@ def test_any_views_lie_in_memory_as_before(arrays: list[np.ndarray[Any, Any]]) -
         FlatArray(block, offset, array.shape, array.strides, array.dtype, None)
         for array, (block, offset) in zip(arrays, places, strict=True)
     ]
-    found = [_unpacked(entry, copy.deepcopy(blocks)) for entry in entries]
-    for array, other in zip(arrays, found, strict=True):
+    unpacked = [_unpacked(entry, copy.deepcopy(blocks)) for entry in entries]
+    for array, other in zip(arrays, unpacked, strict=True):
         np.testing.assert_array_equal(array, other, strict=True)
     copies = copy.deepcopy(blocks)
-    found = [_unpacked(entry, copies) for entry in entries]
+    unpacked = [_unpacked(entry, copies) for entry in entries]
     for i, one in enumerate(arrays):
         for j, two in enumerate(arrays):
-            assert np.shares_memory(one, two) == np.shares_memory(found[i], found[j])
+            assert np.shares_memory(one, two) == np.shares_memory(unpacked[i], unpacked[j])
 
 
 def test_an_op_is_one_and_unknown_ones_are_named() -> None:
