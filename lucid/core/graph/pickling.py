@@ -185,9 +185,8 @@ def _pack(arrays: Sequence[Array]) -> tuple[tuple[Array, ...], list[tuple[int, i
 
 def _memory(array: Array, length: int) -> Array:
     """The bytes from the lowest address of an array on, as a view."""
-    forwards = (
-        array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)] if array.ndim else array
-    )
+    array = np.atleast_1d(array)  # a selection from an array without axes would be a copy
+    forwards = array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)]
     lowest = forwards[(slice(1),) * array.ndim].reshape(1).view(np.uint8)
     return np.lib.stride_tricks.as_strided(lowest, (length,), (1,), writeable=False)
 
