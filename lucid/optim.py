@@ -406,8 +406,7 @@ def _root_mean_square(x: Tensor) -> Tensor:
 
 
 def _groups(operands: Mapping[str, Sequence[Tensor]], kinds: Mapping[str, object]) -> list[list[str]]:
-    """The names of tensors that are computed together, in the order of the first ones: vectors of one kind and of the
-    same types."""
+    """The names of tensors that are computed together, by their first ones: vectors of one kind and the same types."""
     groups, places = dict[object, list[str]](), {name: place for place, name in enumerate(operands)}
     for name, tensors in operands.items():
         kind = (kinds.get(name), *(x.dtype for x in tensors)) if tensors[0].ndim == 1 else name

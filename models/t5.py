@@ -233,9 +233,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Attention to the encoder's output, or to its keys and values, after a norm, with a residual connection and no
-    position bias.
-    """
+    """Attention to the encoder's output, or its keys and values, after a norm, with a residual and no position bias."""
 
     def __init__(self, config: T5Config) -> None:
         self.EncDecAttention = AttentionToMemory(config)

@@ -242,9 +242,7 @@ class Builder:
 
     @contextmanager
     def inside(self, path: str, module: str | None = None) -> Iterator[None]:
-        """Inside, nodes are named after a place in the model, and record their module: the outermost one, where calls
-        are nested.
-        """
+        """Inside, nodes are named after a place in the model and record their module, of nested calls the outermost."""
         before = self.path, self.module
         self.path, self.module = path, module if self.module is None else self.module
         try:

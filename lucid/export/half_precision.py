@@ -91,9 +91,7 @@ def halved(traced: TracedPart, options: ExportOptions) -> Halved | None:
 
 
 class _Rewrite:
-    """Graphs with the same inputs made once more. `computed` is the type in which they compute, `given` that of their
-    inputs and outputs.
-    """
+    """Graphs with the same inputs, made again to compute in `computed`; inputs and outputs have the type `given`."""
 
     def __init__(self, graphs: Sequence[Graph], weights: HalfWeights, computed: DType, interface: DType) -> None:
         self._old = graphs

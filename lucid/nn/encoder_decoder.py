@@ -85,9 +85,7 @@ class EncoderDecoder(Module):
         raise NotImplementedError(f"{type(self).__name__} has no encoder_width: define the property")
 
     def encoder_input_specs(self) -> Mapping[str, TensorType]:
-        """The inputs of `encode` by name. The decoder takes a mask of the encoder's positions if `attention_mask` is
-        one of them.
-        """
+        """The inputs of `encode` by name. With `attention_mask`, the decoder takes one of the encoder's positions."""
         ids = spec(_BATCH, _SOURCE, dtype=int64)
         return {"input_ids": ids, "attention_mask": ids}
 
@@ -290,8 +288,6 @@ class EncoderDecoder(Module):
 
 
 def _merged_sizes() -> list[dict[str, int]]:
-    """Sizes with which both steps can be compared on the same inputs: of the encoder's positions, those in the cache
-    are a part.
-    """
+    """Sizes to compare both steps on the same inputs: the cache has a part of the encoder's positions."""
     names = _BATCH, _SOURCE, f"{_SOURCE}_out", _NEW, _PAST
     return [dict(zip(names, sizes, strict=True)) for sizes in ((1, 1, 1, 1, 1), (2, 5, 3, 2, 4), (3, 4, 4, 1, 2))]

@@ -105,9 +105,7 @@ class Blocks:
 
 
 def joined(parts: Sequence[Blocks]) -> Blocks:
-    """The rows of several weights as one weight. All have the same bits and blocks; either all have zeros or none
-    does.
-    """
+    """The rows of several weights as one weight. All have the same bits and blocks; all have zeros, or none does."""
     zeros = [part.zeros for part in parts if part.zeros is not None]
     codes, scales = (np.concatenate(arrays) for arrays in ([p.codes for p in parts], [p.scales for p in parts]))
     return replace(parts[0], codes=codes, scales=scales, zeros=np.concatenate(zeros) if zeros else None)

@@ -28,9 +28,7 @@ _NUMBERS = (
 
 
 def made_of_constants(model: onnx.ModelProto) -> int:
-    """The number of elements that the model's nodes compute from constants and shapes alone. The count stops when it
-    exceeds `MAX_MADE`.
-    """
+    """The number of elements that nodes compute from constants and shapes alone; the count stops beyond `MAX_MADE`."""
     known: dict[str, Value] = {}
     fixed = _fixed_shapes(model.graph)
     total = 0

@@ -83,9 +83,7 @@ def _bounded(value: Any, schema: Schema) -> bool:
 
 
 def _any_of(value: Any, schema: Schema, where: str) -> Any:
-    """A value that fits one of several tables. A value that has the type of only one alternative gets the error of that
-    one.
-    """
+    """A value that fits one of several tables. One that has the type of a single table gets the error of that table."""
     typed = [one for one in schema["anyOf"] if _typed(value, one)]
     if len(typed) == 1 and isinstance(value, dict | list) and value:
         return checked(value, typed[0], where)

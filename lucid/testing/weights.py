@@ -175,9 +175,7 @@ def _run(jobs: Sequence[_Job], assembled: Assembled) -> list[DifferentWeight | s
 
 
 def _compared(job: _Job, assembled: Assembled) -> DifferentWeight | str | None:
-    """The difference between an initializer of a file and the export's; why it cannot be compared; None if it is
-    equal.
-    """
+    """How an initializer of a file differs from the export's, or why they cannot be compared; None if equal."""
     header, data = job.tensor, job.data
     array, expected = assembled.initializers[job.wanted], assembled.header(job.wanted)
     name, shape = header.name, list(header.dims)

@@ -1,6 +1,4 @@
-"""Adapters kept apart from a loaded model's weights: as inputs of its exported file, or for training; read and
-written.
-"""
+"""Adapters apart from a loaded model's weights: as inputs of its exported file, or for training; read and written."""
 
 from __future__ import annotations
 

@@ -397,9 +397,7 @@ class _Source:
         return {"rope_scaling": {"type": "longrope", "attention_factor": factor, **factors}}
 
     def _check_heads(self, options: dict[str, Any], own: dict[str, object], width: int, heads: int) -> None:
-        """Refuse heads that are rotated in part, or values of another width than keys, which llama.cpp knows as
-        well.
-        """
+        """Refuse heads that are rotated in part, or values of another width than keys: llama.cpp knows both."""
         head_dim = options.get("head_dim", width // heads)
         if self.reads is not None and self.reads.default("head_dim") is not None:  # another one
             options["head_dim"] = head_dim
@@ -564,9 +562,7 @@ def _is_zero(value: Value) -> bool:
 
 
 def _plain(value: Value) -> object:
-    """The value as in JSON. A long list is only described: no option is a long list, and messages do not need its
-    numbers.
-    """
+    """The value as in JSON. A long list is only described: no option is one, and messages do not need its numbers."""
     if isinstance(value, np.ndarray):
         return value.tolist() if value.size <= 1024 else f"{value.size} numbers"
     return str(value) if isinstance(value, Strings) else value

@@ -65,9 +65,7 @@ class Parts:
         return array.shape
 
     def get(self, part: str, kind: str, shape: tuple[int, ...], reason: str) -> Array | None:
-        """An array, or None if it is missing. `kind` is its element type, or "float" for any; `reason` explains the
-        shape.
-        """
+        """An array, if there is one. `kind` is its element type, or "float" for any; `reason` explains the shape."""
         array = self._arrays.get(f"{self.name}.{part}")
         if not isinstance(array, np.ndarray):
             return None

@@ -56,9 +56,7 @@ def _as_tuple(results: Any) -> tuple[Tensor, ...]:
 
 
 def written(logits: Callable[[Tensor], Tensor], ids: Tensor, end: int | None = None, steps: int = 8) -> list[int]:
-    """The ids (1, L) and up to `steps` more, the likeliest at each step; stops after `end`. `logits` gives (1, L,
-    vocab_size).
-    """
+    """The ids (1, L) and up to `steps` more, the likeliest; stops after `end`. `logits` gives (1, L, vocab_size)."""
     for _ in range(steps):
         ids = ops.concat([ids, logits(ids)[:, -1:].argmax(-1)], 1)
         if ids[0, -1].item() == end:

@@ -135,9 +135,7 @@ def rotary_dim(options: Config, section: Config, head_dim: int, name: str = "par
 
 
 def rope_theta(section: Config, options: Config, older: str | float = "rope_theta") -> float:
-    """The base of rotary positions: from their section, else from the older name outside it, else the number
-    `older`.
-    """
+    """The base of rotary positions: from their section, from the older name outside it, or the number `older`."""
     section.not_null("rope_theta")
     if isinstance(older, float):
         return section.real("rope_theta", older, low=1.001)

@@ -38,9 +38,7 @@ class OnSounds(OnModel[C]):
         self.layer_weights = nn.init.new_parameter(layers + 1, value=1.0) if weighted else None
 
     def summed(self, states: Sequence[Tensor]) -> Tensor:
-        """The input of the head, from the input of the first layer and the output of each layer, (N, frames, E)
-        each.
-        """
+        """The input of the head, from the input of the first layer and the output of each, (N, frames, E) each."""
         return states[-1] if self.layer_weights is None else ops.stack(states, -1) @ self.layer_weights.softmax(-1)
 
 
@@ -62,9 +60,7 @@ class SoundClassifier(OnSounds[C]):
         self.classifier = nn.Linear(self.config.projector_size, self.config.num_labels)
 
     def classes(self, states: Sequence[Tensor], kept: Tensor | None = None) -> Tensor:
-        """The logits, from the input of the first layer and the output of each; `kept` (N, frames) is false for
-        padding.
-        """
+        """The logits, from the input of the first layer and the output of each; `kept` (N, frames): no padding."""
         x = self.projector(self.summed(states))
         if kept is None:
             return self.classifier(x.mean(1))

@@ -179,9 +179,7 @@ def _attention(
 def _words(
     tokens: list[int], ends: Array, first: int, part: list[int], tokenizer: WhisperTokenizer, language: str | None
 ) -> tuple[Word, ...]:
-    """The words in the part of a window's tokens that begins at `first`. A token begins where the one before it
-    ends.
-    """
+    """The words of a window's tokens from `first` on. A token begins where the one before it ends."""
     times = [(0.0 if not place else ends[place - 1], ends[place]) for place in range(len(tokens))]
     text = [place for place in range(first, first + len(part)) if tokens[place] < tokenizer.end_of_text]
     rounded = [(round(float(times[place][0]), 2), round(float(times[place][1]), 2)) for place in text]

@@ -140,9 +140,7 @@ class Residual(nn.Module):
 
 
 class Fusion(nn.Module):
-    """Joins the result of coarser images with the next finer one, and resizes it to a given size, or to twice its
-    own.
-    """
+    """Joins the result of coarser images with the next finer one, and resizes it to a size, or to twice its own."""
 
     def __init__(self, width: int) -> None:
         self.projection = nn.Conv2d(width, width, 1)

@@ -1,6 +1,4 @@
-"""The range of integers, as far as it follows from the ops that compute them: a runtime may compute small ones as
-float32.
-"""
+"""The range of integers, if it follows from the ops that compute them: small ones may be computed as float32."""
 
 from __future__ import annotations
 

@@ -110,9 +110,7 @@ def _biases(build: Builder, call: Call, rows: Sequence[int], fill: Tensor | floa
 
 
 def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
-    """The first positions of keys or values. Gather copies with all threads; Slice uses one and takes three times as
-    long.
-    """
+    """The first positions of keys or values. Gather copies with all threads; Slice with one, three times as long."""
     whole = x.shape[-2]
     if same(count, whole):
         return x
@@ -132,9 +130,7 @@ def _of_keys(call: Call, mask: Tensor) -> Tensor:
 
 
 def _stored(build: Builder, array: Array) -> Tensor:
-    """An array whose uses stay nodes: onnxruntime computes them when it loads the model, so the file does not store
-    them.
-    """
+    """An array whose uses stay nodes: onnxruntime computes them as it loads the model, and the file has none."""
     return computed(build, build.name_of(array), TensorType(float32, array.shape))
 
 

@@ -47,9 +47,7 @@ _ALL = f"mask {_TAKES}"
     strategy="partial reads",
 )
 def group_query_writing(build: Builder, node: Node) -> Taken:
-    """It reads and writes the buffers where they are, if they are bound as outputs; new memory has zeros after what is
-    filled.
-    """
+    """It reads and writes buffers in place, if they are bound as outputs; new memory has zeros after what is filled."""
     call = _call(node)
     refuse_wrong(build, WRITTEN_BUFFERS)
     if not build.target.rows_apart:

@@ -34,8 +34,7 @@ def groups_as_queries(build: Builder, call: Call, plan: Plan, outputs: Sequence[
 
 
 def _step(build: Builder, call: Call) -> tuple[Operand, ...]:
-    """The results for a single query; the node sees the heads of a group as its queries, and hides no key from it by
-    causality."""
+    """The results for a single query; the node sees a group's heads as its queries, and hides no key by causality."""
     assert call.past_key is not None
     n, options = call.batch, call.options
     kv_heads, width, value_width = call.past_key.shape[1], call.width, call.value_width
@@ -61,9 +60,7 @@ def _step(build: Builder, call: Call) -> tuple[Operand, ...]:
 
 
 def _of_groups(mask: Tensor, kv_heads: int, groups: int) -> Tensor:
-    """The mask (1, S) or (N, 1 or H, 1, S) of a query, rearranged for the heads of each group: (N, 1 or H_kv, groups,
-    S).
-    """
+    """The mask (1, S) or (N, 1 or H, 1, S) of a query for the heads of each group: (N, 1 or H_kv, groups, S)."""
     while mask.ndim < 4:
         mask = unsqueeze(mask, 0)
     n, heads, _, keys = mask.shape
