@@ -36,16 +36,7 @@ def card_of(
     files: Sequence[Exported],
     command: Sequence[str],
 ) -> str:
-    """The card's text, in Markdown.
-
-    Args:
-        model: what was exported.
-        checkpoint: what it was loaded from.
-        folder: the name that the folder will have.
-        layout: the layout of the folder.
-        files: its ONNX files.
-        command: the command line that was given.
-    """
+    """The card's text, in Markdown; `folder` is the name that the folder will have."""
     name = name_of(checkpoint)
     task, class_name = "", type(model).__name__
     if isinstance(model, PublishedModel):

@@ -184,12 +184,7 @@ def _triton(about: Subject) -> Program:
 
 
 def lines_for(layout: str, about: Subject) -> tuple[str, str]:
-    """The language of the lines, as Markdown calls it, and the lines.
-
-    Args:
-        layout: the name of a layout.
-        about: the folder that they load.
-    """
+    """The language of the lines that load a folder, as Markdown calls it, and the lines."""
     program = _BY_LAYOUT[layout](about)
     language, lines = _programs()[program.title]
     for word, value in program.words.items():

@@ -287,14 +287,7 @@ def _prefix(adapters: Sequence[Adapter], keys: Mapping[str, object]) -> str:
 def _changes(
     adapter: Adapter, shapes: Mapping[str, tuple[int, ...]], config: Config, conv1d: bool
 ) -> dict[str, Change]:
-    """What an adapter does, by the names of weights.
-
-    Args:
-        adapter: the adapter.
-        shapes: of the weights of the base model.
-        config: the options of the base model.
-        conv1d: whether its layers store (inputs, outputs).
-    """
+    """What an adapter does to a base model, by the names of weights; `conv1d`: its layers store (inputs, outputs)."""
     outer, where = {name.partition(".")[0] for name in shapes}, config.where
     saved = {_name(name, shapes, outer) or name: array for name, array in adapter.saved.items()}
     shapes = {**shapes, **{name: array.shape for name, array in saved.items()}}
