@@ -58,7 +58,6 @@ class Runs:
 
     def __init__(self, flush: bool) -> None:
         self.mode = denormals.flushed if flush else nullcontext
-        self._flush = flush
         self._options: dict[onnxruntime.RunOptions, bool] = {}  # whether each is cancelled
         self._lock = threading.Lock()
 
@@ -74,7 +73,7 @@ class Runs:
         with self._lock:
             self._options[options] = False
         try:
-            if not self._flush:  # a context would be three calls more, with cold caches
+            if self.mode is nullcontext:  # entering it would be three calls more, with cold caches
                 return compute(options)
             with self.mode():
                 return compute(options)
