@@ -3,7 +3,8 @@
 Faults hang on one value, or on two that meet; hardly ever on three. So `covering` chooses the fewest combinations it
 can in which every two values meet that meet at all, `pairs` does so for lists of values, and `in_pairs` makes them the
 cases of a test. In `turns`, many items take turns at a few values, each group of items at all of them; `first_of_each`
-has one item a group. Of drawn examples there are `some`.
+has one item a group. Of drawn examples there are `some`. A combination that a mark skips tests nothing, so it counts
+only for values that are skipped wherever they meet.
 
 With LUCID_EVERY_COMBINATION=1 in the environment all of these give the full product.
 """
@@ -24,16 +25,25 @@ ParameterSet = type(pytest.param(None))
 EVERY = os.environ.get("LUCID_EVERY_COMBINATION", "") not in ("", "0")
 
 
-def covering(candidates: Iterable[T], features: Callable[[T], Sequence[Hashable]]) -> list[T]:
+def covering(
+    candidates: Iterable[T],
+    features: Callable[[T], Sequence[Hashable]],
+    skipped: Callable[[T], bool] = lambda candidate: False,
+) -> list[T]:
     """A few candidates, in their order, that contain every pair of features that any candidate contains.
 
-    A feature is known by its place: two candidates differ in a feature if they differ at its place.
+    A feature is known by its place: two candidates differ in a feature if they differ at its place. A pair of a
+    candidate that is not `skipped` is in a chosen one that is not.
     """
     candidates = list(candidates)
     if EVERY:
         return candidates
     features_of = [list(enumerate(features(candidate))) for candidate in candidates]
     meetings = [list(combinations(each, min(2, len(each)))) for each in features_of]
+    tested = {pair for met, each in zip(meetings, candidates, strict=True) if not skipped(each) for pair in met}
+    for met, each in zip(meetings, candidates, strict=True):
+        if skipped(each):
+            met[:] = [pair for pair in met if pair not in tested]
     where: dict[Hashable, list[int]] = {}
     for number, met in enumerate(meetings):
         for pair in met:
@@ -54,9 +64,14 @@ def covering(candidates: Iterable[T], features: Callable[[T], Sequence[Hashable]
 
 
 def pairs(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Combinations with one value per axis, in which every two values of different axes meet."""
+    """Combinations with one value per axis, in which every two values of different axes meet.
+
+    Two values that meet in a test that runs do so in one that is not skipped by a mark of another value.
+    """
     numbered = product(*map(enumerate, axes))
-    chosen = covering(numbered, lambda row: [number for number, _ in row])
+    chosen = covering(
+        numbered, lambda row: [number for number, _ in row], lambda row: any(_is_skipped(value) for _, value in row)
+    )
     return [tuple(value for _, value in row) for row in chosen]
 
 
@@ -72,6 +87,12 @@ def parameters(row: Sequence[Any]) -> Any:
     values = [value for parameter in each for value in parameter.values]
     names = [str(parameter.id or _name(*parameter.values)) for parameter in each]
     return pytest.param(*values, id="-".join(names), marks=[mark for parameter in each for mark in parameter.marks])
+
+
+def _is_skipped(value: Any) -> bool:
+    """Whether the marks of a value skip a test; conditions are known, and no texts for pytest to evaluate."""
+    marks = value.marks if isinstance(value, ParameterSet) else ()
+    return any(mark.name == "skip" or (mark.name == "skipif" and any(mark.args)) for mark in marks)
 
 
 def _name(value: Any) -> str:

@@ -52,6 +52,19 @@ def test_what_no_candidate_has_is_not_asked_for() -> None:
     assert set[Any]().union(*map(meetings, three)) >= {((0, "a"), (2, "f")), ((0, "a"), (2, "g"))}
 
 
+@pytest.mark.parametrize("mark", [pytest.mark.skip("absent"), pytest.mark.skipif(True, reason="absent")])
+def test_values_meet_in_a_row_that_is_not_skipped(mark: Any) -> None:
+    """As those of a test that also runs in a runtime that is not installed."""
+    there = pytest.param("there", marks=pytest.mark.skipif(False, reason="it is not absent"))
+    absent = pytest.param("gone", marks=mark)
+    for axes in (([there, absent], "ab", "cd"), ([absent, there], range(3), range(4)), ([absent], "ab", "cd")):
+        rows = [(first.values[0], *others) for first, *others in pairs(*axes)]
+        every = [(first.values[0], *others) for first, *others in product(*axes)]
+        run = [[row for row in some if row[0] == "there"] for some in (rows, every)]
+        for chosen, wanted in ((rows, every), run):
+            assert set[Any]().union(*map(meetings, chosen)) == set[Any]().union(*map(meetings, wanted))
+
+
 @in_part
 def test_each_group_has_all_values_and_each_item_one() -> None:
     assert turns("abcd", [1, 2]) == [("a", 1), ("b", 2), ("c", 1), ("d", 2)]
