@@ -76,7 +76,7 @@ def parse_json(path: Path, most: int = MAX_CONFIG) -> Any:
         with open_regular(path) as file:
             text = file.read(most + 1)
         if len(text) > most:
-            raise ConfigError(f"{path}: more than {most} bytes, expected a config of a few kilobytes")
+            raise ConfigError(f"{path}: more than {most >> 20} MiB, the most that is read of it; download it again")
         return json_value(text.decode("utf-8"))
     except NotAFileError as error:
         raise ConfigError(str(error)) from None

@@ -12,7 +12,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders
 
-from lucid.generation.chat import load_tokenizer, save_tokenizer
+from lucid.generation.chat import load_tokenizer, save_tokenizer, tokenizer_files
 from lucid.models.checkpoints.pretrained import ConfigError
 from tests.chat.checkpoints import checkpoint
 from tests.models import goldens
@@ -181,6 +181,18 @@ def test_a_file_that_is_not_what_its_name_says(name: str, content: str, message:
     checkpoint(tmp_path)
     (tmp_path / name).write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(ValueError, match=message):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_file_that_is_too_large_is_named_with_the_most_that_is_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a file was called a config of a few kilobytes."""
+    monkeypatch.setattr(tokenizer_files, "_LARGEST", 1 << 20)
+    checkpoint(tmp_path)
+    (tmp_path / name).write_bytes(b" " * (1 << 20) + b"{}")
+    with pytest.raises(ValueError, match=f"{name}: more than 1 MiB, the most that is read of it; download it again"):
         load_tokenizer(tmp_path)
 
 

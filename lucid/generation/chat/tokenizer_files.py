@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from lucid.models.checkpoints.config_file import read_optional_json
 from lucid.models.checkpoints.pretrained import gguf_module
 
 _LARGEST = 256 << 20  # bytes; the largest published tokenizer.json has 33 MB
-_read_json = partial(read_optional_json, most=_LARGEST)  # added tokens take megabytes
 # The files with ids and the number of positions, by precedence: onnxruntime-genai's, then those of transformers.
 _GENERATION = "generation_config.json"
 _CONFIGS = ("genai_config.json", _GENERATION, "config.json")
@@ -198,11 +196,15 @@ def _template(folder: Path, about: Mapping[str, Any], special: Mapping[str, str]
     return ChatTemplate(template, str(path), special)
 
 
+def _read_json(path: Path) -> dict[str, Any]:
+    return read_optional_json(path, _LARGEST)  # added tokens take megabytes
+
+
 def _read_text(path: Path) -> str:
     with open_regular(path) as file:
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
-        raise ValueError(f"{path}: more than {_LARGEST} bytes, expected a few megabytes; download it again")
+        raise ValueError(f"{path}: more than {_LARGEST >> 20} MiB, the most that is read of it; download it again")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
