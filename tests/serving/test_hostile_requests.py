@@ -92,6 +92,15 @@ def test_data_of_another_type_are_refused(server, kind, data):
     assert (reply.status, reply.message) == (400, f"input text has data that are not {kind}")
 
 
+@pytest.mark.parametrize("kind", ["FP64", "FP32", "BF16"])
+@pytest.mark.parametrize("number", ["1e400", "-1e400"])
+def test_numbers_beyond_every_type_are_refused_as_well(server, kind, number):
+    """Python reads them as infinity, which FP64 holds; infinity itself is sent as a text."""
+    body = json.dumps({"inputs": [tensor(kind, [0])]}).replace('"data": [0]', f'"data": [{number}]').encode()
+    reply = server.ask("POST", INFER, body)
+    assert (reply.status, reply.message) == (400, f"input text has data that are not {kind}")
+
+
 @pytest.mark.parametrize(("kind", "name"), [("FP16", "float16"), ("FP64", "float64"), ("BF16", "bfloat16")])
 def test_numbers_that_json_lacks_are_texts_in_both_directions(kind, name):
     tensors = pytest.importorskip("lucid.serving.tensors")
