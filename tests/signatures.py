@@ -14,6 +14,7 @@ from lucid import Tensor, nn
 from lucid.core import offered as public
 from lucid.core.torch_names.argument_names import OURS
 from lucid.nn import functional
+from lucid.ops.tensor.value import OPS as FUNCTIONS
 
 
 class Parameter(NamedTuple):
@@ -29,7 +30,10 @@ BY_PLACE = {
     **OURS,
     "args": ("modules", "equation", "target", "input_size"),
     "tensor": ("self", "x", "source", "other"),
-    "value": ("other",),
+    "value": ("other", "y"),
+    "other": (*OURS["other"], "tensor"),
+    "elements": ("test_elements",),  # of the method, whose documentation is that of the function
+    "split_size_or_sections": (*OURS["split_size_or_sections"], "indices_or_sections"),
     "dims": ("axes", "axis", "repeats"),
     "dimension": ("axis",),
     "exponent": ("y",),
@@ -160,9 +164,15 @@ def namesakes() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def signature(thing: Callable[..., Any], function: bool = False) -> list[Parameter]:
-    """The parameters of a function, or of a class as it is called; the tensor is one if a method is a function."""
+    """The parameters of a function, or of a class as it is called; the tensor is one if a method is a function.
+
+    A method that passes all on to the function of its name has those of the function after the tensor.
+    """
     parameters = []
-    for p in inspect.signature(thing).parameters.values():
+    own = [*inspect.signature(thing).parameters.values()]
+    if [p.name for p in own] == ["self", "arguments", "named"]:
+        own = [*inspect.signature(FUNCTIONS[thing.__name__]).parameters.values()][1:]
+    for p in own:
         if (function or p.name != "self") and p.kind is not p.VAR_KEYWORD:
             default = None if p.default is p.empty else getattr(p.default, "__name__", None) or str(p.default)
             parameters.append(Parameter(p.name, p.kind is not p.KEYWORD_ONLY, default))

@@ -35,6 +35,14 @@ def test_a_signature_is_torchs_or_the_difference_has_a_reason() -> None:
     }
 
 
+def test_torchs_longer_names_of_methods_are_those_of_arithmetic() -> None:
+    """`multiply` called a function that was not there."""
+    x, y = lucid.tensor([1.0, -2.0]), lucid.tensor([4.0, 8.0])
+    assert x.multiply(y).tolist() == (x * y).tolist() and x.divide(y).tolist() == (x / y).tolist()
+    assert x.subtract(y).tolist() == (x - y).tolist() and x.negative().tolist() == (-x).tolist()
+    assert x.absolute().tolist() == abs(x).tolist()
+
+
 UNKNOWN = re.compile("unexpected keyword argument|unknown argument|given twice")
 
 

@@ -52,7 +52,7 @@ class FunctionMethods(TensorValue):
         """
         return np.array_equal(self.numpy(), np.asarray(other))
 
-    absolute, negative, subtract, divide = map(_method, ("abs", "neg", "sub", "div"))
+    absolute, negative, subtract, multiply, divide = map(_method, ("abs", "neg", "sub", "mul", "div"))
     cummax, cummin, logit, sinc, xlogy = map(_method, ("cummax", "cummin", "logit", "sinc", "xlogy"))
     exp2, log10, trunc, frac = map(_method, ("exp2", "log10", "trunc", "frac"))
     atan2, hypot, logaddexp, isclose, isin = map(_method, ("atan2", "hypot", "logaddexp", "isclose", "isin"))
@@ -63,4 +63,4 @@ class FunctionMethods(TensorValue):
     fliplr, flipud, ravel, take_along_dim = map(_method, ("fliplr", "flipud", "ravel", "take_along_dim"))
     count_nonzero, nonzero_static = map(_method, ("count_nonzero", "nonzero_static"))
     diff, hsplit, scatter_reduce, vsplit = map(_method, ("diff", "hsplit", "scatter_reduce", "vsplit"))
-    maximum, minimum, multiply = map(_method, ("maximum", "minimum", "multiply"))
+    maximum, minimum = map(_method, ("maximum", "minimum"))
