@@ -120,7 +120,9 @@ WRONG_COMMAND_LINES = {
     "target": (["export", *LINEAR, "-o", "a.onnx", "--target", "tpu"], "'--target'"),
     "--size malformed": (["inspect", "good.onnx", "--size", "L"], "expected NAME=N"),
     "--size unknown": (["bench", "good.onnx", "--size", "L=3"], "all sizes of the model are fixed"),
-    "one of two arguments": (["verify", "good.onnx"], "Missing argument 'MODEL.ONNX': lucid verify [OPTIONS] SOURCE"),
+    "one of two arguments": (["run", "good.onnx"], "Missing argument 'INPUT.NPZ': lucid run [OPTIONS] MODEL.ONNX"),
+    "a file and no SOURCE": (["verify", "good.onnx"], "exported already: inspect, run and bench take it, and verify"),
+    "a class and no file": (["verify", "nn.ReLU"], "SOURCE 'nn.ReLU' is no checkpoint, by whose name its export is fo"),
     **{
         f"{' '.join(line)}, which is not there": (line, f"there is no file {line[-1]!r}")
         for line in (["inspect", "none.onnx"], ["bench", "none.onnx"], ["verify", "nn.ReLU", "none.onnx"],

@@ -67,6 +67,20 @@ def test_a_folder_is_a_checkpoint_with_its_tokenizer(call: Any, llama: Path, tmp
     assert code == 1 and "the folder is not empty; give the name of a new one" in err
 
 
+def test_the_cost_is_that_of_export(call: Any, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ["--bits", "4", "--block", "16"]
+    found = json.loads(call("quantize", llama, *few, "-o", tmp_path / "json", "--json")[1])["quantizing"]
+    exported = json.loads(call("export", llama, *few, "-o", tmp_path / "one.onnx", "--json")[1])["quantizing"]
+    assert found == exported and found["outputs"][0]["output"] == "logits"
+    (line,) = re.findall("^cost  .*$", call("quantize", llama, *few, "-o", tmp_path / "two")[1], re.MULTILINE)
+    (same,) = re.findall("^cost  .*$", call("export", llama, *few, "-o", tmp_path / "two.onnx")[1], re.MULTILINE)
+    assert line == same
+    unmeasured = [*few, "-o", tmp_path / "three", "--no-check"]
+    assert "of quantizing" not in call("quantize", llama, *unmeasured)[1]
+    monkeypatch.setattr("lucid.testing.quantizing_cost.MOST", 1000)
+    assert "cost  of quantizing was not measured: the source" in call("quantize", llama, *few, "-o", tmp_path / "4")[1]
+
+
 def test_what_stays_as_it_is_is_told_by_its_modules(call: Any, llama: Path, tmp_path: Path) -> None:
     mixtral = ["quantize", goldens.folder("mixtral/base"), "--bits", "4", "--block", "16", "-o"]
     _, out, _ = call(*mixtral, tmp_path / "experts")

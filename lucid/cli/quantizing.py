@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from lucid.models import Pretrained, with_adapter_inputs
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.quantizing.quantize import Bits, quantize
+from lucid.testing.quantizing_cost import QuantizingCost, measurable, quantizing_cost
+from lucid.tracing.parts import ModelPart
 from lucid.tracing.trace import Model
 
 _UNCHANGED = "float"
@@ -45,6 +48,16 @@ def _load_quantized(options: QuantizedModelOptions, mapped: bool) -> tuple[Model
         raise usage("--bits: SOURCE is a function, expected a Module, whose weights can be quantized")
     small = quantize(model, **arguments, dtype="float32" if mapped else None)
     return small.to("float32") if mapped else small, model
+
+
+def measured_cost(source: Module | None, model: Model, part_of: Callable[[Any], ModelPart]) -> QuantizingCost | None:
+    """The cost of quantizing a part of a model, against its source, which becomes float32.
+
+    None without a source, and for one that is too large to measure, which `print_cost` says.
+    """
+    if source is None or not measurable(source):
+        return None
+    return quantizing_cost(part_of(source.to("float32")), part_of(model))
 
 
 def load_precisions(options: QuantizedModelOptions, dtype: str | None) -> list[tuple[Model, Module | None, str | None]]:

@@ -21,7 +21,9 @@ from lucid.core.words.suggestions import did_you_mean, or_check
 from lucid.files.hub import hub_name, local_checkpoint, published_name
 from lucid.files.weights import load
 from lucid.importing import from_transformers
-from lucid.layouts.checkpoint_files import name_of
+from lucid.layouts import LAYOUTS
+from lucid.layouts.checkpoint_files import name_of, onnx_files
+from lucid.layouts.manifest import MANIFEST
 from lucid.models.checkpoints.adapter_files import CONFIG
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule
@@ -183,12 +185,37 @@ def beside(source: str, ending: str, may_exist: bool = False) -> Path:
         if not is_import(source):
             raise no_such_source(source)
         raise usage(f"SOURCE {source!r} is no checkpoint to name the file after; give it, as -o model{ending}")
-    path = checkpoint if checkpoint.name not in ("", "..") else Path(os.path.abspath(checkpoint))
-    folder = Path() if published_name(checkpoint) else path.parent
-    output = folder / (name_of(path) + ending)
+    output = _beside(checkpoint, ending)
     if os.path.lexists(output) and not may_exist:
         raise usage(f"{output} exists; give -o with this name to overwrite it, or with another name")
     return output
+
+
+def _beside(checkpoint: Path, ending: str) -> Path:
+    path = checkpoint if checkpoint.name not in ("", "..") else Path(os.path.abspath(checkpoint))
+    return (Path() if published_name(checkpoint) else path.parent) / (name_of(path) + ending)
+
+
+def ending_for(layout: str | None) -> str:
+    """How the default for -o ends: of a file, or of the folder for a layout."""
+    return ".onnx" if layout is None else f"-{layout}"
+
+
+def export_of(source: str) -> Path:
+    """The export of a checkpoint: the only file or folder at a default for -o, or the only ONNX file in its folder."""
+    checkpoint = checkpoint_of(source)
+    if checkpoint is None:
+        if not is_import(source):
+            raise no_such_source(source)
+        raise usage(f"SOURCE {source!r} is no checkpoint, by whose name its export is found; give MODEL.ONNX after it")
+    if (checkpoint / MANIFEST).is_file():
+        raise usage(f"SOURCE {source!r} is an export; give the checkpoint that it was made of before it")
+    defaults = [_beside(checkpoint, ending_for(layout)) for layout in (None, *LAYOUTS)]
+    exports = [*onnx_files(checkpoint), *(path for path in defaults if path.exists())]
+    if len(exports) == 1:
+        return exports[0]
+    there = f"has the exports {', '.join(map(str, exports))}" if exports else f"has no export, such as {defaults[0]}"
+    raise usage(f"SOURCE {source!r} {there}; give MODEL.ONNX after it")
 
 
 def _say_what_is_read(path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from lucid.cli.options.commands import Export, FolderOptions
 from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
 from lucid.cli.parity import cost_json, parity_json, print_cost, print_parity
 from lucid.cli.preprocessing import Texts, of_images
-from lucid.cli.quantizing import load_precisions, load_quantized, several_precisions
-from lucid.cli.source import beside, checkpoint_in
+from lucid.cli.quantizing import load_precisions, load_quantized, measured_cost, several_precisions
+from lucid.cli.source import beside, checkpoint_in, ending_for
 from lucid.export import Target
 from lucid.export.explain import Explanation, inside, title
 from lucid.export.exporter import Lowered, check_folder, lower
@@ -37,7 +38,7 @@ from lucid.runtime.model_file import external_files
 from lucid.testing import ParityReport
 from lucid.testing.original_parity import original_parity
 from lucid.testing.part_parity import part_parity
-from lucid.testing.quantizing_cost import QuantizingCost, measurable, quantizing_cost
+from lucid.testing.quantizing_cost import QuantizingCost
 from lucid.testing.weights import compare_weights
 from lucid.tracing.parts import trace_part
 from lucid.tracing.trace import Model
@@ -54,7 +55,7 @@ def run(options: Export) -> int:
 
 def _export_file(options: Export) -> int:
     """Export, check, show."""
-    output = options.output or beside(options.source, ".onnx")
+    output = options.output or beside(options.source, ending_for(None))
     terminal.check_apart(output, options.json)
     check_folder(output)
     model, original = load_quantized(options)
@@ -80,9 +81,7 @@ def _export_file(options: Export) -> int:
     by_torch = None
     if options.check and isinstance(model, PublishedModel) and _is_as_read(options):
         by_torch = original_parity(model, part(model, replace(options, outputs=[])), written, **tolerance)
-    cost = None
-    if options.check and original is not None and measurable(original):
-        cost = quantizing_cost(part(original.to("float32"), options), part(model, options))
+    cost = measured_cost(original if options.check else None, model, partial(part, options=options))
     adapters = [] if is_stream(output) or not isinstance(model, Module) else write_kept_adapters(model, output.parent)
     data = _summary(model, lowered, exported, explanation, output, adapters)
     if options.json:
@@ -196,7 +195,7 @@ def _print_nodes(out: terminal.Output, data: Mapping[str, Any], explanation: Exp
 def _export_folder(options: Export, layout: str) -> int:
     """Write the folder, check each model in it, show."""
     checkpoint = _checkpoint_for(options, layout)
-    output = options.output or beside(options.source, f"-{layout}", may_exist=True)
+    output = options.output or beside(options.source, ending_for(layout), may_exist=True)
     precisions = load_precisions(options, options.dtype)
     models = [model for model, _, _ in precisions if isinstance(model, Module)]
     if len(models) < len(precisions):

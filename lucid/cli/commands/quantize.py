@@ -12,7 +12,8 @@ from lucid import models
 from lucid.cli import terminal
 from lucid.cli.errors import OK, CommandError, usage
 from lucid.cli.options.commands import Quantize
-from lucid.cli.quantizing import only_rounds, quantize_arguments, text_calls
+from lucid.cli.parity import cost_json, print_cost
+from lucid.cli.quantizing import measured_cost, only_rounds, quantize_arguments, text_calls
 from lucid.cli.source import checkpoint_in, load_model
 from lucid.export import to_onnx
 from lucid.export.exporter import check_folder
@@ -20,9 +21,12 @@ from lucid.files.folders import check_place, new_folder
 from lucid.layouts.checkpoint_files import PROMPTS, copy_files, write_tokenizer
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
+from lucid.nn.published_model import PublishedModel
 from lucid.nn.quantizing.quantize import quantize
 from lucid.nn.weights.layer_weights import unchanged_bytes
 from lucid.testing.precision.search import TargetError, fewest_bits
+from lucid.testing.quantizing_cost import QuantizingCost
+from lucid.tracing.parts import ModelPart
 
 _MODEL = ".onnx"
 _LARGE = 0.05  # of the result: what a type of modules takes to be named among what is unchanged
@@ -59,11 +63,19 @@ def run(options: Quantize) -> int:
     _write(small, checkpoint, output, options.target)
     sizes = {"bytes_before": before, "bytes_after": after, "bytes_unchanged": unchanged_bytes(small)}
     data = {"file": str(output), **sizes, **search}
+    source = model if options.check and not search else None  # a search has measured the error on texts
+    cost = measured_cost(source, small, _whole)
     if options.json:
-        terminal.print_json(data)
+        terminal.print_json({**data, "quantizing": cost_json(cost)})
     else:
-        _print(terminal.console(beside=output), data, output, options.verbose)
+        _print(terminal.console(beside=output), data, output, options.verbose, source, cost)
     return OK
+
+
+def _whole(model: Module) -> ModelPart:
+    """A model as it is called, in float32, with all inputs that its tokenizer makes."""
+    inputs = model.full_input_specs() if isinstance(model, PublishedModel) else {}
+    return ModelPart(model.to("float32"), inputs)
 
 
 def _weight_bytes(model: Module) -> int:
@@ -112,13 +124,21 @@ def _write(model: Module, checkpoint: Path | None, output: Path, target: str) ->
         copy_files(checkpoint, folder, (PROMPTS,))
 
 
-def _print(out: terminal.Output, data: Mapping[str, Any], output: Path, verbose: bool) -> None:
+def _print(
+    out: terminal.Output,
+    data: Mapping[str, Any],
+    output: Path,
+    verbose: bool,
+    source: Module | None,
+    cost: QuantizingCost | None,
+) -> None:
     before, after = data["bytes_before"], data["bytes_after"]
     out.line(f"weights     {terminal.size(before)}, quantized {terminal.size(after)} ({after / before:.0%})")
     unchanged = data["bytes_unchanged"]
     large = [f"{module} {terminal.size(count)}" for module, count in unchanged.items() if count >= _LARGE * after]
     if large:
         out.line(f"unchanged   {terminal.size(sum(unchanged.values()))} of these: {', '.join(large)}")
+    print_cost(out, source, cost)
     if "bits" in data:
         out.line(f"error       {data['error']:.3g} of the outputs")
         bits = ", ".join(f"{json_module.dumps(name)}: {width}" for name, width in data["bits"].items())

@@ -18,6 +18,7 @@ from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
 from lucid.cli.quantizing import load_precisions
+from lucid.cli.source import export_of
 from lucid.export.onnx_file.assemble import TARGET
 from lucid.export.options import ExportOptions
 from lucid.export.target import TARGET_NAMES
@@ -42,9 +43,10 @@ _TEXTS = "the file takes texts, so its nodes are not compared one by one: export
 def run(options: Verify) -> int:
     """Compare a file, or all files of a folder, and find the first differences; returns the exit code."""
     runs = [read_sizes([text]) for text in options.sizes]
-    files = {file: check_model_file(file) for file in model_files(options.model)}
+    place = options.model or export_of(options.source)
+    files = {file: check_model_file(file) for file in model_files(place)}
     models = load_precisions(options, options.dtype)
-    folder, data, passed = options.model.is_dir(), [], True
+    folder, data, passed = place.is_dir(), [], True
     for file, proto in files.items():
         model, dtype = _stored_as(file, models, options)
         compared, report, first = _verify(
@@ -56,13 +58,13 @@ def run(options: Verify) -> int:
             data.append({"file": str(file), **parity_json(report), "first_difference": node})
             continue
         out = terminal.console()
-        if folder:
+        if folder or options.model is None:
             out.line(str(file))
         print_parity(out, report)
         if report.comparisons and not report.agrees and compared.otherwise is None:
             out.line(first or (_TEXTS if takes_texts(proto) else _NODES))
     if options.json:
-        terminal.print_json({"folder": str(options.model), "passed": passed, "files": data} if folder else data[0])
+        terminal.print_json({"folder": str(place), "passed": passed, "files": data} if folder else data[0])
     return OK if passed else FAILED
 
 

@@ -156,22 +156,24 @@ class Inspect(JsonCommand, SizeOptions, ModelFile):
 class Verify(JsonCommand, ProviderOptions, SizeOptions, ExportedModelOptions):
     """Compare an exported file with its model on NumPy, over several sizes and all providers.
 
-    For the folder that `export --for` wrote, it compares all ONNX files. The inputs, their sizes and the part of the
-    model come from the file, unless --input, --call, --part or --cache is given. If results differ, it names the first
-    node that differs. To find it, the command needs the --target and --attention of the export, for a file in half
-    precision its --dtype, and for a quantized one --bits and the options that were given with it.
+    Without MODEL.ONNX it compares the only export of a checkpoint: what `export` writes next to it, or an ONNX file in
+    its folder. For the folder that `export --for` wrote, it compares all ONNX files. The inputs, their sizes and the
+    part of the model come from the file, unless --input, --call, --part or --cache is given. If results differ, it
+    names the first node that differs. To find it, the command needs the --target and --attention of the export, for a
+    file in half precision its --dtype, and for a quantized one --bits and the options that were given with it.
 
     Examples:
 
     \b
+      lucid verify all-MiniLM-L6-v2
       lucid verify all-MiniLM-L6-v2 minilm.onnx
       lucid verify all-MiniLM-L6-v2 all-MiniLM-L6-v2-onnxruntime
       lucid verify all-MiniLM-L6-v2 minilm.onnx --size N=2,L=64 --size N=1,L=1
     """
 
     model: Annotated[
-        Path, argument(metavar="MODEL.ONNX", help="An ONNX file, or the folder that `export --for` wrote.")
-    ]
+        Path | None, argument(metavar="MODEL.ONNX", help="An ONNX file, or the folder that `export --for` wrote.")
+    ] = None
     providers: Annotated[
         list[str],
         typer.Option("--provider", "-p", help="cpu, cuda, or onnxruntime's full name. Repeatable.", **REPEATABLE),
@@ -211,6 +213,7 @@ class Quantize(JsonCommand, QuantizedModelOptions):
         ),
     ] = None
     target: Annotated[TargetName, target_option()] = _ANY
+    check: Annotated[bool, typer.Option(help="Show what quantizing costs, on random inputs.")] = True
 
 
 @dataclass(frozen=True, kw_only=True)
