@@ -126,7 +126,8 @@ def explain(
     Returns:
         The form taken for each op that has several, and why the others were refused; where the model computes in
         float64 because of one operand; in which type weights are stored; attention that is written out; and the limits
-        of the runtime.
+        of the runtime. It counts no memory, which depends on sizes: `lucid inspect FILE --size N=32` does, also for
+        a training step.
 
     Raises:
         ExportError, SymbolicSizeError, TracedValueError: as `to_onnx`.

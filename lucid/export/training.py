@@ -68,7 +68,7 @@ def training_step(
         path, target, opset, external_data: as for `to_onnx`.
 
     Returns:
-        The model, as `to_onnx` returns it.
+        The model, as `to_onnx` returns it. `lucid inspect FILE --size N=32` counts the memory that a step takes.
 
     Raises:
         GradientError: for a pattern that matches no parameter, an op without a derivative, or a loss that is no scalar.
