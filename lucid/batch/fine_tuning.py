@@ -96,6 +96,7 @@ class Begun(NamedTuple):
         steps: of all epochs.
         resumed: how many of them an earlier run has made.
         trained, parameters: the numbers that are trained, and all of them.
+        replaces_head: whether a new head for the labels is trained in the place of the checkpoint's.
     """
 
     options: TrainingOptions
@@ -109,6 +110,7 @@ class Begun(NamedTuple):
     resumed: int
     trained: int
     parameters: int
+    replaces_head: bool
 
 
 History = list[dict[str, float]]
@@ -140,7 +142,7 @@ def fine_tune(
     Raises:
         FileExistsError: for a folder of something else, or one that another process trains into.
         FileNotFoundError, KeyError: for files or columns that are not there.
-        ValueError: for rows that cannot be learned from, by their number; options that do not fit the model or each
+        ValueError: for rows that cannot be learned from, by their place; options that do not fit the model or each
             other; a folder in which another training was interrupted, by what differs.
         ConfigError, WeightsError: for a checkpoint that is not read, or has no weights for the task. WeightsError also
             for a damaged checkpoint of this training.
@@ -249,7 +251,7 @@ class _Rows:
         source = open_source(places, ())
         texts, label = columns or (options.columns, options.label_column)
         self.columns = columns_of(str(options.task), source.schema.names, texts, label, source.files[0])
-        source = open_source(places, self.columns.all)
+        self._source = source = open_source(places, self.columns.all)
         self.files = source.files
         self.values = [row for part in source.parts(_PART) for rows in source.read(part) for row in rows.values]
 
@@ -257,7 +259,7 @@ class _Rows:
         """What is made of each row.
 
         Raises:
-            ValueError: for rows that give no example; the message numbers the first one, counted from 0.
+            ValueError: for rows that give no example; the message says where the first one is.
         """
         prepared, wrong = [], dict[int, RowError]()
         with phase(name, len(self.values), "rows") as advance:
@@ -271,9 +273,10 @@ class _Rows:
                 advance(1)
         if wrong:
             first, reason = next(iter(wrong.items()))
+            where = "" if self.values[first] is reason else f"{self._source.place(first)}: "  # a line says its place
             raise ValueError(
-                f"{self.files[0]}{' and others' * (len(self.files) > 1)}: {len(wrong):,} of {len(self.values):,} rows "
-                f"cannot be learned from, the first is row {first}, counted from 0: {reason}; mend or remove them"
+                f"{len(wrong):,} of {len(self.values):,} rows cannot be learned from, the first: {where}{reason}; mend "
+                "or remove them"
             ) from reason
         return prepared
 
@@ -288,9 +291,10 @@ class _Run:
         self, origin: Path, work: Path, options: TrainingOptions, rows: _Rows, evaluation: _Rows | None
     ) -> None:
         self._work, self._options, self._columns = work, options, rows.columns
+        self._replaces_head = options.new_head and has_labels(origin)
         self._start, labels = origin, None
         if options.task == CLASSES:
-            self._start, labels = _with_head(origin, work / _START, rows, options.seed)
+            self._start, labels = _with_head(origin, work / _START, rows, options)
         with phase("reading weights"):
             floats = options.lora is None or options.bits is not None  # quantized weights are not trained
             self._base: Pretrained[Any] = models.load(self._start, options.task, dequantize=floats)
@@ -381,7 +385,7 @@ class _Run:
                 *(options, self._columns, len(self._examples), len(self._held)),
                 self._task.labels([*self._examples, *self._held]),
                 *(self._task.truncated, self._task.max_length, self._total, training.steps),
-                *(sum(sizes[name] for name in names), sum(sizes.values())),
+                *(sum(sizes[name] for name in names), sum(sizes.values()), self._replaces_head),
             )
         )
         every, saved, last = options.eval_steps or self._per_epoch, history, time.monotonic()
@@ -566,23 +570,23 @@ def _task_of(origin: Path) -> str:
     return task
 
 
-def _with_head(origin: Path, place: Path, rows: _Rows, seed: int) -> tuple[Path, Labels]:
-    """The checkpoint with a head, a new one if it has none, and its labels."""
-    if has_labels(origin):
-        options = read_json(files_home(origin) / CONFIG)
-        names = options.get("id2label") or {}
+def _with_head(origin: Path, place: Path, rows: _Rows, options: TrainingOptions) -> tuple[Path, Labels]:
+    """The checkpoint with a head, a new one if it has none or that is asked for, and its labels."""
+    if has_labels(origin) and not options.new_head:
+        config = read_json(files_home(origin) / CONFIG)
+        names = config.get("id2label") or {}
         model: Pretrained[Any] = models.load(origin, CLASSES)
-        count, kind = model.config.num_labels, options.get("problem_type")
+        count, kind = model.config.num_labels, config.get("problem_type")
         if count < 2 or kind not in (None, "single_label_classification"):
             raise ValueError(
                 f"{origin}: its head has num_labels {count} and problem_type {kind!r}, expected two classes or more of "
-                "which each text has one; train a checkpoint without this head"
+                "which each text has one; new_head (--new-head) gives it another one"
             )
         known = [str(names.get(str(number), f"LABEL_{number}")) for number in range(count)]
-        return origin, Labels(known, "the checkpoint's head")
+        return origin, Labels(known, "the checkpoint's head, which new_head (--new-head) replaces")
     labels = Labels.of(rows.each("reading labels", lambda row: Labels.key(row[-1])))
     if not place.exists():
         with new_folder(place) as folder:
-            write_with_labels(origin, labels.names, folder, seed)
+            write_with_labels(origin, labels.names, folder, options.seed)
             write_tokenizer(origin, folder)
     return place, labels

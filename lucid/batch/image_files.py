@@ -49,6 +49,10 @@ class ImageSource:
             paths = [encodable(os.path.relpath(file, self._folder) if self._folder else file) for file in files]
             yield Rows(pa.RecordBatch.from_pydict({"path": paths}, self.schema), [_read(file) for file in files])
 
+    def place(self, row: int) -> str:
+        """The address of an image."""
+        return self.files[row]
+
 
 def _read(file: str) -> tuple[bytes] | RowError:
     try:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from lucid.batch.rows import RowError
-from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column, part_size
+from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, in_files, no_column, part_size
 from lucid.batch.storage import open_file
 from lucid.core.words.progress import phase
 from lucid.files.untrusted import json_value
@@ -52,11 +52,12 @@ def _type(kinds: set[type]) -> pa.DataType:
 
 
 class Record(NamedTuple):
-    """A row, or the reason why there is none, and the start of the next one."""
+    """A row, or the reason why there is none, its first line, and the byte and line of the next one."""
 
     row: Mapping[str, Any] | RowError
-    end: int
     line: int
+    end: int
+    next_line: int
 
 
 class _Place(NamedTuple):
@@ -125,13 +126,20 @@ class LineSource:
             ]
             yield Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schema), values)
 
+    def place(self, row: int) -> str:
+        """As `Source.place`; the file is read from the last place before it that is remembered."""
+        number, row = in_files(row, self._rows)
+        file, near = self.files[number], [place for place in self._places[number] if place.first <= row][-1]
+        record = next(islice(self._records(file, near.start, near.line), row - near.first, None))
+        return f"line {record.line} of {file}"
+
     def _index(self, file: str, types: dict[str, set[type]]) -> None:
         """Count the rows of a file, and remember where some of them begin: every one, every second, every fourth ..."""
         places, every, count = [_Place(0, 0, 1)], 1, 0
         for record in self._records(file, 0, 1):
             count += 1
             if count % every == 0:
-                places.append(_Place(count, record.end, record.line))
+                places.append(_Place(count, record.end, record.next_line))
                 if len(places) > _INDEX:
                     places, every = places[::2], 2 * every
             if not isinstance(record.row, RowError):
@@ -174,9 +182,9 @@ def _json_records(stream: Any, file: str, start: int, line: int) -> Iterator[Rec
             while (rest := stream.readline(LONGEST)) and not rest.endswith(b"\n"):
                 start += len(rest)
             start += len(rest)
-            yield Record(RowError(f"line {where} of {file} has more than {LONGEST} bytes"), start, line)
+            yield Record(RowError(f"line {where} of {file} has more than {LONGEST} bytes"), where, start, line)
         elif raw.strip():
-            yield Record(_object(raw.removeprefix(_MARK), where, file), start, line)
+            yield Record(_object(raw.removeprefix(_MARK), where, file), where, start, line)
 
 
 def _object(raw: bytes, line: int, file: str) -> Mapping[str, Any] | RowError:
@@ -209,10 +217,10 @@ def _csv_records(stream: Any, file: str, start: int, line: int, separator: str) 
         where = lines.line
         for fields in reader:
             if len(fields) == len(names):
-                yield Record(dict(zip(names, fields, strict=True)), lines.position, lines.line)
+                yield Record(dict(zip(names, fields, strict=True)), where, lines.position, lines.line)
             elif fields:  # an empty line is no row
                 wrong = RowError(f"line {where} of {file} has {len(fields)} values, expected {len(names)}")
-                yield Record(wrong, lines.position, lines.line)
+                yield Record(wrong, where, lines.position, lines.line)
             where = lines.line
     except csv.Error as error:
         raise ValueError(f"{file}: the record at line {where} is not CSV: {error}") from error

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column, part_size
+from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, in_files, no_column, part_size
 from lucid.batch.storage import open_file
 
 _BUFFER = 1 << 20  # bytes that are read of a column at a time
@@ -72,6 +72,11 @@ class ParquetSource:
                     yield self._rows_of(taken.slice(start, most))
                 if not left:
                     return
+
+    def place(self, row: int) -> str:
+        """As `Source.place`."""
+        file, number = in_files(row, self._rows)
+        return f"row {number + 1} of {self.files[file]}"
 
     def _rows_of(self, batch: pa.RecordBatch) -> Rows:
         columns = [batch.column(name).to_pylist() for name in self._inputs]

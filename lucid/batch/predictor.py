@@ -79,6 +79,8 @@ class Predictor:
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
                 raise ValueError(f"Predictor: {name} is {number!r}, expected a whole number of 1 or more")
         self.inputs = (input,) if isinstance(input, str) else tuple(input)
+        if len({*self.inputs}) < len(self.inputs):
+            raise ValueError(f"Predictor: input is {', '.join(self.inputs)}, expected each column once")
         self.batch_tokens = batch_tokens
         names = (providers,) if isinstance(providers, str) else tuple(providers)
         chosen = Choices(output, task, max_length, max_characters, pooling, prompt, _frozen(generation or {}))

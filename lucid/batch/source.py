@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,7 +56,7 @@ class Rows:
 
     Args:
         passed: the columns that go to the output.
-        values: of each row what the model reads, or why there is nothing to read.
+        values: of each row what the model reads, or why there is nothing to read, with its place if that is a line.
     """
 
     passed: pa.RecordBatch
@@ -80,6 +82,9 @@ class Source(Protocol):
     def read(self, part: Part) -> Iterator[Rows]:
         """The rows of a part, in their order, a chunk at a time."""
 
+    def place(self, row: int) -> str:
+        """Where a row of the whole input is, counted from 1: ``line 2 of in.csv``, ``row 1 of in.parquet``."""
+
 
 def part_size(first: int, rows: int) -> int:
     """The rows of a part that begins at row `first`: as many as come before it, but from 64 to `rows`.
@@ -87,6 +92,13 @@ def part_size(first: int, rows: int) -> int:
     So even an early interruption loses less than half of the computed rows.
     """
     return min(rows, max(_FIRST, first))
+
+
+def in_files(row: int, counts: Sequence[int]) -> tuple[int, int]:
+    """The file of a row of the whole input and the row's number in it, both from 0; `counts` are the rows of files."""
+    ends = [0, *accumulate(counts)]
+    file = bisect_right(ends, row) - 1
+    return file, row - ends[file]
 
 
 def check_names(names: Sequence[str], where: str) -> None:
@@ -115,14 +127,14 @@ def check_ids(source: Source, column: str) -> None:
 
     Raises:
         KeyError: for a missing column.
-        ValueError: for such ids; the message names the rows, counted from 0.
+        ValueError: for such ids; the message names the rows by their places.
     """
     if column not in source.schema.names:
         raise no_column(column, source.files[0], source.schema.names, "--id")
     hashes = array("Q")
     for row, value in _values(source, column):
         if value is None:
-            raise ValueError(f"row {row} has no {column}, expected an id of its own")
+            raise ValueError(f"{source.place(row)} has no {column}, expected an id of its own")
         digest = hashlib.blake2b(repr(value).encode("utf-8", "surrogatepass"), digest_size=8)
         hashes.frombytes(digest.digest())
     distinct, counts = np.unique(np.frombuffer(hashes, np.uint64), return_counts=True)
@@ -138,7 +150,8 @@ def _check_equal(source: Source, column: str, suspects: set[int]) -> None:
         if row in suspects:
             before = seen.setdefault(repr(value), row)
             if before != row:
-                raise ValueError(f"rows {before} and {row} have the same {column}, {repr(value)[:80]}")
+                both = f"{source.place(before)} and {source.place(row)}"
+                raise ValueError(f"{both} have the same {column}, {repr(value)[:80]}")
 
 
 def _values(source: Source, column: str) -> Iterator[tuple[int, Any]]:

@@ -82,10 +82,16 @@ def task_name(session: Session, where: str) -> str:
             f"{where}: its model takes {', '.join(inputs)}, and rows become tokens or pixels outside of the file; "
             "export it without --with-tokenizer and --with-preprocessor"
         )
+    of_images = "pixel_values" in inputs
+    tasks = [task for task in OUTPUTS if task.startswith("image-") == of_images]
+    maps = (
+        "; for maps and boxes export it with --with-preprocessor, and run the file over images with "
+        "lucid.runtime.Session"
+    )
     raise ValueError(
-        f"{where}: its model makes {', '.join(outputs)} of {', '.join(inputs)}, which is none of the tasks over rows: "
-        f"{', '.join(OUTPUTS)}; export the checkpoint for one of them with --task, and with tokenizer and preprocessor "
-        "next to the model"
+        f"{where}: its model makes {', '.join(outputs)} of {', '.join(inputs)}, which is none of the tasks over "
+        f"{'images' if of_images else 'rows'}: {', '.join(tasks)}; export the checkpoint for one of them with --task, "
+        f"and with {'preprocessor' if of_images else 'tokenizer'} next to the model{maps * of_images}"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lucid import optim
-from lucid.batch.training_tasks import DEFAULTS
+from lucid.batch.training_tasks import CLASSES, DEFAULTS
 from lucid.core.number_ranges import Range, at_least, check_all
 
 SCHEDULES: Mapping[str, Callable[..., optim.Schedule]] = {
@@ -41,6 +41,8 @@ class TrainingOptions:
         task: "text-classification", "sentence-similarity" or "text-generation"; by default the checkpoint's.
         columns: of texts; by default those of the usual names.
         label_column: of labels or scores; by default "label", and "score" if there is one.
+        new_head: whether a checkpoint that has a head gets a new one, for the labels of the data: only the layer with a
+            row for each label is new.
         eval_dataset: files of rows to evaluate with; by default `val_set_size` of the rows are held out.
         val_set_size: the share of the rows that is held out; 0: nothing is evaluated.
         num_train_epochs, batch_size, learning_rate: by default those of the task (`training_tasks.DEFAULTS`).
@@ -68,6 +70,7 @@ class TrainingOptions:
     task: str | None = None
     columns: Sequence[str] = ()
     label_column: str | None = None
+    new_head: bool = False
     eval_dataset: Sequence[str] = ()
     val_set_size: float = 0.1
     num_train_epochs: int | None = None
@@ -105,7 +108,13 @@ class TrainingOptions:
             raise ValueError(f"bits is {self.bits!r}, expected 4 or 8")
 
     def resolved(self, task: str) -> TrainingOptions:
-        """The options with the defaults of a task in the place of None."""
+        """The options with the defaults of a task in the place of None.
+
+        Raises:
+            ValueError: for an option that the task does not have.
+        """
+        if self.new_head and task != CLASSES:
+            raise ValueError(f"new_head: for {CLASSES}, and the task is {task}; leave it out (--new-head)")
         default = DEFAULTS[task]
         rate = default.learning_rate if self.lora is None else default.lora_learning_rate
         return replace(

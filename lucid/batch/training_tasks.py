@@ -72,12 +72,15 @@ def columns_of(task: str, names: Sequence[str], texts: Sequence[str], label: str
 
     Raises:
         KeyError: for a column that is missing.
-        ValueError: for more or fewer columns than the task reads, and a column of labels among those of texts.
+        ValueError: for more or fewer columns than the task reads, one of them twice, and a column of labels among those
+            of texts.
     """
     usual = _COLUMNS[task]
     fewest, most = {CLASSES: (1, 2), SENTENCES: (2, 3), TEXTS: (1, 2)}[task]
     if texts and not fewest <= len(texts) <= most:
         raise ValueError(f"{task} reads {fewest} or {most} columns of texts, got {len(texts)}: {', '.join(texts)}")
+    if len({*texts}) < len(texts):
+        raise ValueError(f"the columns of texts are {', '.join(texts)}, expected each once")
     chosen = tuple(texts) or next((each for each in usual if {*each} <= {*names}), usual[-1])
     if label is None and (task == CLASSES or (task == SENTENCES and "score" in names)):
         label = "label" if task == CLASSES else "score"

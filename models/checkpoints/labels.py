@@ -73,6 +73,7 @@ def with_labels(base: Checkpoint[C], task: str, key: str, expected: int | None =
 TASK, _ENDING = "text-classification", "ForSequenceClassification"
 _BASES = ("text2text-generation", "feature-extraction")
 """The tasks without this head: the first that a family has is that of the whole model."""
+_OF_OTHERS = ("auto_map", "num_labels", "problem_type", QUANTIZATION)  # options of code, of a head before, of weights
 
 
 def has_labels(source: str | os.PathLike[str]) -> bool:
@@ -99,8 +100,9 @@ def write_with_labels(
 ) -> None:
     """Write config.json and model.safetensors with a new head for classes of texts, which transformers reads as well.
 
-    Layers that transformers' class shares with the checkpoint, such as BERT's pooler, are kept. Others get numbers as
-    they do there: normal ones (`Pretrained.new_deviation`), zeros for biases, ones for norms.
+    Layers that transformers' class shares with the checkpoint, such as BERT's pooler, are kept; if it has this head,
+    all but the layer with a row for each label. Others get numbers as they do there: normal ones
+    (`Pretrained.new_deviation`), zeros for biases, ones for norms.
 
     Args:
         source: a checkpoint of a text encoder or a decoder.
@@ -118,11 +120,14 @@ def write_with_labels(
     prefix, names = known.get(options.model_type, ("", {}))  # checkpoints of decoders have the names already
     with building(options.where, options.weights):
         config = (reader.checkpoint.read_unlabelled or reader.checkpoint.read)(options.again())
-        model = reader(replace(config, num_labels=len(labels)))
+        model, wider = (reader(replace(config, num_labels=count)) for count in (len(labels), len(labels) + 1))
     own, stored, loaded = model.state_dict(), dict[str, Array](), set[str]()
+    by_label = {name for name, weight in wider.state_dict().items() if weight.shape != own[name].shape}
+    before = "" if holds(reader, options) else prefix  # with this head, the names are those of transformers' class
     for key, weight in options.weights.items():
-        kept = key if key.startswith(prefix) else prefix + key
-        if (name := reader.checkpoint.renamed(kept)) in own and own[name].shape == weight.shape:
+        kept = key if key.startswith(prefix) else before + key
+        name = reader.checkpoint.renamed(kept)
+        if name in own and name not in by_label and own[name].shape == weight.shape:
             stored[kept] = as_array(weight)
             loaded.add(name)
     new = [name for name in own if name not in loaded]
@@ -134,7 +139,7 @@ def write_with_labels(
     for name in new:
         layer, _, part = name.rpartition(".")
         stored[f"{names.get(layer, layer)}.{part}"] = _new(name, own[name].numpy().shape, random, deviation)
-    written = {name: value for name, value in options.options.items() if name not in ("auto_map", QUANTIZATION)}
+    written = {name: value for name, value in options.options.items() if name not in _OF_OTHERS}
     classes = [name for name in CLASSES.get(options.model_type, ()) if name.endswith(_ENDING)]
     written["architectures"] = classes[:1] or [reader.__name__]  # the second of a model from outside
     written["id2label"] = {str(number): label for number, label in enumerate(labels)}

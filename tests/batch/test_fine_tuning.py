@@ -379,8 +379,8 @@ def test_two_processes_do_not_train_into_one_folder(
             {},
             "has no column 'label'; its columns are text; name another one .--label-column",
         ),
-        ("encoder", [*ROWS, {"text": "a"}], {}, "1 of 21 rows .* the first is row 20, .*: the label is missing"),
-        ("encoder", [*ROWS, {"text": " ", "label": 0}], {}, "row 20, .*: the text is empty; mend or remove them"),
+        ("encoder", [*ROWS, {"text": "a"}], {}, "^1 of 21 rows .* the first: line 21 of .*r.jsonl: the label is mis"),
+        ("encoder", [*ROWS, {"text": " ", "label": 0}], {}, "line 21 of .*: the text is empty; mend or remove them"),
         ("encoder", [{"text": "a", "label": 0.5}], {}, "the label is 0.5, expected a name or a whole number"),
         ("encoder", ROWS[:1], {}, "all rows have the label 0, expected two labels or more"),
         (
@@ -392,6 +392,7 @@ def test_two_processes_do_not_train_into_one_folder(
         ("head", [{"text": "a", "label": "LABEL_O"}], {}, "'LABEL_O', expected one of .*; did you mean LABEL_0 or "),
         ("encoder", [{**PAIRS[0], "score": 5}], {"task": None}, "the score is 5, expected a number from -1 to 1"),
         ("encoder", ROWS, {"task": "text-generation"}, "'text-generation' is not known for model_type bert"),
+        ("encoder", ROWS, {"columns": ["text", "text"]}, "the columns of texts are text, text, expected each once"),
         ("encoder", PAIRS, {"task": None, "columns": ["score"]}, "reads 2 or 3 columns of texts, got 1: score"),
         (
             "decoder",

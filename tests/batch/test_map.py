@@ -28,6 +28,7 @@ batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_t
 job = pytest.importorskip("lucid.batch.job")
 lines = pytest.importorskip("lucid.batch.lines")
 mapping = pytest.importorskip("lucid.batch.mapping")
+check_ids = pytest.importorskip("lucid.batch.source").check_ids
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 fsspec, Image = pytest.importorskip("fsspec"), pytest.importorskip("PIL.Image")
 
@@ -220,6 +221,24 @@ def test_records_of_csv_have_lines_in_them_and_wrong_numbers_of_values(predictor
     assert wrong[2] == f"line 6 of {tmp_path / 'in.csv'} has 3 values, expected 2"
 
 
+def test_rows_are_named_by_the_lines_that_editors_show(tmp_path, monkeypatch):
+    """They were counted from 0, over all files together and without the line of names."""
+    monkeypatch.setattr(lines, "_INDEX", 2)  # places that are remembered: the others are found from them
+    first, second, objects = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "c.jsonl"
+    first.write_text('id,text\n1,"two\nlines"\n\n2,b\n5,e\n6,f\n')
+    second.write_text("id,text\n3,c\n1,d\n")
+    source = mapping.open_source([first, second], ())
+    expected = [f"line {line} of {file}" for file, found in ((first, (2, 5, 6, 7)), (second, (2, 3))) for line in found]
+    assert [source.place(row) for row in range(source.total)] == expected
+    with pytest.raises(ValueError, match=f"^line 2 of {first} and line 3 of {second} have the same id, '1'$"):
+        check_ids(source, "id")
+    objects.write_text('\n{"id": 1}\nno json\n\n{"id": null}\n')
+    source = mapping.open_source(objects, ())
+    assert [source.place(row) for row in range(source.total)] == [f"line {line} of {objects}" for line in (2, 3, 5)]
+    with pytest.raises(ValueError, match=f"^line 3 of {objects} has no id"):
+        check_ids(source, "id")
+
+
 def test_a_folder_of_images(tmp_path):
     model = exported(tmp_path, "vit/classifier")
     config = {"size": {"height": 12, "width": 12}}
@@ -405,12 +424,17 @@ def test_a_model_that_changes_under_the_job_ends_the_job(folder, parquet, tmp_pa
             KeyError,
             "has no column 'id'; its columns are text; name another one .--id",
         ),
-        ({"text": ["a"] * 3, "id": [1, 2, 1]}, {"id_column": "id"}, ValueError, "rows 0 and 2 have the same id, 1"),
+        (
+            {"text": ["a"] * 3, "id": [1, 2, 1]},
+            {"id_column": "id"},
+            ValueError,
+            "row 1 of .*in.parquet and row 3 of .*in.parquet have the same id, 1",
+        ),
         (
             {"text": ["a"] * 2, "id": [1, None]},
             {"id_column": "id"},
             ValueError,
-            "row 1 has no id, expected an id of its",
+            "row 2 of .*in.parquet has no id, expected an id of its own",
         ),
         ({"text": pa.array([], pa.string())}, {}, ValueError, "has no rows"),
         ({"text": ["a"]}, {"engine": "spark"}, ValueError, "engine 'spark' does not exist: choose one of local, ray"),

@@ -495,6 +495,7 @@ def test_a_checkpoint_that_is_not_exported_names_the_command(sentences):
         ({}, {"text": ["a"], "error": ["b"]}, ValueError, "there is a column error already"),
         ({"batch_tokens": 0}, {}, ValueError, "batch_tokens is 0, expected a whole number of 1 or more"),
         ({"threads": True}, {}, ValueError, "threads is True, expected a whole number"),
+        ({"input": ("text", "text")}, {}, ValueError, "input is text, text, expected each column once"),
         (
             {"task": "text-generation"},
             {"text": []},
@@ -511,6 +512,12 @@ def test_wrong_options_and_columns(sentences, options, columns, error, message):
         batch.Predictor(sentences, **options)(columns)
 
 
+OF_MAPS = (
+    "which is none of the tasks over images: image-classification, image-feature-extraction; .*for maps and boxes "
+    "export it with --with-preprocessor, and run the file over images with lucid.runtime.Session"
+)
+
+
 @pytest.mark.parametrize(
     ("variant", "message"),
     [
@@ -519,6 +526,9 @@ def test_wrong_options_and_columns(sentences, options, columns, error, message):
             "its encoder reads input_features, and rows are texts; for speech see lucid.models.speech",
         ),
         ("tasks/bert_token_classification", "makes logits of input_ids, .* which is none of the tasks over rows"),
+        ("segformer/segmentation", f"makes logits of pixel_values, {OF_MAPS}"),
+        ("depth_anything/base", f"makes predicted_depth of pixel_values, {OF_MAPS}"),
+        ("detr/objects", f"makes logits, pred_boxes of pixel_values, .*{OF_MAPS}"),
     ],
 )
 def test_models_that_are_for_no_task_over_rows(tmp_path, variant, message):

@@ -14,6 +14,7 @@ import lucid
 from lucid.files.weights import WeightsError
 from tests.batch.rows import write_rows
 from tests.chat.checkpoints import checkpoint
+from tests.console import in_process
 from tests.layout_checkpoints import whole
 from tests.models import goldens
 
@@ -106,10 +107,36 @@ def test_a_head_of_one_number_is_no_head_for_classes(tmp_path: Path) -> None:
         fine_tune(source, rows, tmp_path / "out", TrainingOptions(task="text-classification"))
 
 
+@pytest.mark.parametrize("lora", [None, 2])
+def test_a_head_for_other_labels_takes_the_place_of_the_checkpoints(
+    lora: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = whole(tmp_path / "source", "tasks/bert_text_classification")
+    rows = write_rows(tmp_path / "rows.jsonl", [{"text": "ab"[n % 2], "label": ["no", "yes"][n % 2]} for n in range(4)])
+    command = ["train", source, rows, "--epochs", 1, "--val-set-size", 0, "-o", tmp_path / "out"]
+    command += ["--lora", lora] if lora else ["--freeze", "*encoder.*"]
+    assert in_process(command, monkeypatch) == 1
+    message = "the labels of the checkpoint's head, which new_head (--new-head) replaces"
+    assert f"line 1 of {rows}: the label is 'no', expected one of LABEL_0, LABEL_1, LABEL_2, {message}" in (
+        " ".join(capsys.readouterr().err.split())
+    )
+    assert in_process([*command, "--new-head"], monkeypatch) == 0
+    assert "\nhead        new, for these labels, in the place of the checkpoint's\n" in capsys.readouterr().out
+    model: Any = lucid.models.load(tmp_path / "out", "text-classification")
+    assert model.config.num_labels == 2
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["id2label"] == {"0": "no", "1": "yes"}
+
+
+def test_a_new_head_is_for_classes(encoder: Path, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [{"anchor": word, "positive": word} for word in "abcd"])
+    with pytest.raises(ValueError, match="new_head: for text-classification, and the task is sentence-similarity"):
+        fine_tune(encoder, rows, tmp_path / "out", TrainingOptions(new_head=True))
+
+
 def test_a_text_without_the_end_where_a_class_is_read_is_an_error(tmp_path: Path) -> None:
     source = whole(tmp_path / "source", "bart/text_classification")
     rows = write_rows(tmp_path / "rows.jsonl", [{"text": word, "label": 0} for word in "abcd"])
-    with pytest.raises(ValueError, match="row 0, .*: its tokens lack the end, id 2, at which the model reads"):
+    with pytest.raises(ValueError, match="line 1 of .*: its tokens lack the end, id 2, at which the model reads"):
         fine_tune(source, rows, tmp_path / "out", TrainingOptions(task="text-classification"))
 
 

@@ -44,6 +44,35 @@ def test_encoder_decoders_get_a_head(variant: str, name: str, prefix: str, devia
     assert head_names(model) == HEAD and model.config.num_labels == 3
 
 
+@pytest.mark.parametrize(
+    ("variant", "layer"),
+    [
+        ("tasks/bert_text_classification", "classifier"),
+        ("tasks/roberta_text_classification", "classifier.out_proj"),
+        ("tasks/distilbert_text_classification", "classifier"),
+        ("tasks/llama_text_classification", "score"),
+        ("bart/text_classification", "classification_head.out_proj"),
+    ],
+)
+def test_a_head_for_other_labels_keeps_all_but_its_last_layer(variant: str, layer: str, tmp_path: Path) -> None:
+    """As transformers does with `ignore_mismatched_sizes`, but also for as many labels with other names."""
+    source = tmp_path / "source"
+    shutil.copytree(goldens.folder(variant), source)
+    options = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**options, "problem_type": "multi_label_classification"}))
+    before = lucid.load(source)
+    same = before[f"{layer}.weight"].shape[0]
+    for count in (same, same + 1):
+        (made := tmp_path / str(count)).mkdir()
+        write_with_labels(source, list("abcdefgh"[:count]), made)
+        after, config = lucid.load(made), json.loads((made / "config.json").read_text())
+        assert after.keys() == before.keys() and "problem_type" not in config
+        changed = {key for key, array in after.items() if not np.array_equal(array, before[key])}
+        assert changed == {key for key in after if key.startswith(f"{layer}.")}
+        model: Any = lucid.models.load(made)
+        assert model.config.num_labels == len(config["id2label"]) == count
+
+
 def test_padding_that_a_config_leaves_out_stays_that_of_its_type(tmp_path: Path) -> None:
     """RoBERTa counts positions by it: with the end of a text in its place they would be others."""
     for name, kind, padding in (("roberta/base", "roberta", None), ("llama/llama2", "llama", 2)):

@@ -50,6 +50,8 @@ def run(options: Train) -> int:
         out.line(f"rows        {run.rows:,} to learn from, {run.eval_rows:,} to evaluate with")
         if run.labels:
             out.line(f"labels      {label_counts(run.labels)}")
+        if run.replaces_head:
+            out.line("head        new, for these labels, in the place of the checkpoint's")
         if run.truncated:
             out.line(f"truncated   {run.truncated:,} of these rows, to {run.max_length:,} tokens")
         adapters = "" if how.lora is None else f", in adapters of rank {how.lora}, alpha {values['lora_alpha']:g}"

@@ -35,6 +35,13 @@ class TrainingOptions:
         list[str],
         of_model(metavar="PATTERN", help="Weights to leave as they are, such as encoder.*. Repeatable.", **REPEATABLE),
     ]
+    new_head: Annotated[
+        bool,
+        of_model(
+            "--new-head",
+            help="Train a new head, for the labels of the data, in the place of the checkpoint's.",
+        ),
+    ] = False
     columns: Annotated[
         list[str],
         _data(
@@ -115,8 +122,9 @@ class TrainingOptions:
 class Train(JsonCommand, TrainingOptions):
     """Fine-tune a checkpoint on the rows of files: a classifier, a sentence encoder or a decoder.
 
-    A checkpoint without a head for classes gets one for the labels of the data. Of prompts and conversations the
-    answers are learned. Interrupted, even killed, the same command goes on where FOLDER.training says.
+    A checkpoint without a head for classes gets one for the labels of the data; one with a head needs --new-head for
+    other labels. Of prompts and conversations the answers are learned. Interrupted, even killed, the same command goes
+    on where FOLDER.training says.
 
     Examples:
 
