@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lucid import importing as importing
     from lucid import inspection as inspection
     from lucid import layouts as layouts
+    from lucid import losses as losses
     from lucid import models as models
     from lucid import nn as nn
     from lucid import ops as ops
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from lucid import serving as serving
     from lucid import testing as testing
     from lucid.core.offered import *  # noqa: F403  # re-exports each of its names
-    from lucid.nn import losses as losses
     from lucid.runtime.compiled import compile as compile
 else:
     _PARTS = (
@@ -47,6 +47,7 @@ else:
         "importing",
         "inspection",
         "layouts",
+        "losses",
         "models",
         "nn",
         "ops",
@@ -63,10 +64,10 @@ else:
         if name == "compile":  # not in `core.offered`: it needs onnx and onnxruntime
             globals()[name] = _import_module("lucid.runtime.compiled").compile
             return globals()[name]
+        if name == "_tensor":  # an address of `Tensor`
+            return _import_module("lucid.ops.tensor.tensor")
         if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them
             raise _public.unknown(f"module {__name__!r}", name, [])
-        if name == "losses":  # a part of `nn`, with a name as short as that of `optim`
-            return _import_module("lucid.nn.losses")
         if name in _PARTS:
             return _import_module(f"lucid.{name}")
         _load()
@@ -75,12 +76,12 @@ else:
         return globals()[name]
 
     class _Namespaces:
-        """Finds what `lucid` offers as a namespace without a file of its own: `import lucid.losses`, `lucid.linalg`."""
+        """Finds what `lucid` offers as a namespace without a file of its own: `import lucid.linalg`."""
 
         @staticmethod
         def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
             package, _, attribute = name.rpartition(".")
-            if package != __name__ or attribute not in __dir__():
+            if package != __name__ or attribute not in (*__dir__(), "_tensor"):
                 return None
             kinds = type(_sys), _import_module("lucid.core.torch_names.namespaces").Namespace
             if not isinstance(__getattr__(attribute), kinds):
@@ -98,7 +99,7 @@ else:
     _sys.meta_path.append(_Namespaces)
 
     def __dir__() -> list[str]:
-        return sorted({*_load(), *_PARTS, "compile", "losses", "__version__"})
+        return sorted({*_load(), *_PARTS, "compile", "__version__"})
 
     def _load() -> list[str]:
         api = vars(_import_module("lucid.core.offered"))

@@ -25,7 +25,7 @@ PAGES = {
     "functional": ["lucid.nn.functional"],
     "ops": ["lucid.ops"],
     "optim": ["lucid.optim"],
-    "losses": ["lucid.nn.losses"],
+    "losses": ["lucid.losses"],
     "gradients": ["lucid.gradients"],
     "export": ["lucid.export"],
     "runtime": ["lucid.runtime"],
@@ -75,8 +75,7 @@ def test_dir_shows_what_is_public(module: ModuleType):
     for name in shown:
         value = getattr(module, name)
         if isinstance(value, ModuleType):
-            home = "lucid.nn" if name == "losses" else module.__name__
-            assert value.__name__ == f"{home}.{name}", f"{name} is a module that is only imported there"
+            assert value.__name__ == f"{module.__name__}.{name}", f"{name} is a module that is only imported there"
         else:
             home = getattr(value, "__module__", "lucid")
             assert home.startswith("lucid") or home in ("typing", "types", "builtins", "collections.abc"), (name, home)

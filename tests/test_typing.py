@@ -14,6 +14,8 @@ CALLS = """
 from collections.abc import Callable
 from typing import assert_type
 
+from lucid.losses import mse_loss
+
 
 class Pair(nn.Module):
     def forward(self, x: lucid.Tensor, scale: float = 1.0) -> tuple[lucid.Tensor, lucid.Tensor]:
@@ -32,6 +34,8 @@ activation: Callable[[lucid.Tensor], lucid.Tensor] = nn.GELU()
 bert = lucid.models.bert.Bert.from_pretrained("folder")
 assert_type(bert, lucid.models.bert.Bert)
 assert_type(lucid.models.load("folder"), lucid.models.Pretrained[object])
+assert_type(mse_loss(x, x), lucid.Tensor)
+assert_type(lucid.losses.mse_loss(x, x), lucid.Tensor)
 
 attention(1, 2, nonsense=4)  # refused: call-overload
 block(x, nonsense=4)  # refused: call-arg

@@ -13,6 +13,27 @@ from lucid.core.sizes.dims import Size, same
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
+from lucid.losses import binary_cross_entropy as binary_cross_entropy
+from lucid.losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from lucid.losses import cosine_embedding_loss as cosine_embedding_loss
+from lucid.losses import cosine_similarity as cosine_similarity
+from lucid.losses import cross_entropy as cross_entropy
+from lucid.losses import gaussian_nll_loss as gaussian_nll_loss
+from lucid.losses import hinge_embedding_loss as hinge_embedding_loss
+from lucid.losses import huber_loss as huber_loss
+from lucid.losses import in_batch_contrastive_loss as in_batch_contrastive_loss
+from lucid.losses import kl_div as kl_div
+from lucid.losses import l1_loss as l1_loss
+from lucid.losses import margin_ranking_loss as margin_ranking_loss
+from lucid.losses import mse_loss as mse_loss
+from lucid.losses import multi_margin_loss as multi_margin_loss
+from lucid.losses import multilabel_soft_margin_loss as multilabel_soft_margin_loss
+from lucid.losses import nll_loss as nll_loss
+from lucid.losses import pairwise_distance as pairwise_distance
+from lucid.losses import poisson_nll_loss as poisson_nll_loss
+from lucid.losses import smooth_l1_loss as smooth_l1_loss
+from lucid.losses import soft_margin_loss as soft_margin_loss
+from lucid.losses import triplet_margin_loss as triplet_margin_loss
 from lucid.nn._checks import check_probability
 from lucid.nn._dot_product_attention import scaled_dot_product_attention as scaled_dot_product_attention
 from lucid.nn._image_sampling import affine_grid as affine_grid
@@ -46,27 +67,6 @@ from lucid.nn.convolution import conv_transpose1d as conv_transpose1d
 from lucid.nn.convolution import conv_transpose2d as conv_transpose2d
 from lucid.nn.convolution import conv_transpose3d as conv_transpose3d
 from lucid.nn.decoding import kept_positions as kept_positions
-from lucid.nn.losses import binary_cross_entropy as binary_cross_entropy
-from lucid.nn.losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
-from lucid.nn.losses import cosine_embedding_loss as cosine_embedding_loss
-from lucid.nn.losses import cosine_similarity as cosine_similarity
-from lucid.nn.losses import cross_entropy as cross_entropy
-from lucid.nn.losses import gaussian_nll_loss as gaussian_nll_loss
-from lucid.nn.losses import hinge_embedding_loss as hinge_embedding_loss
-from lucid.nn.losses import huber_loss as huber_loss
-from lucid.nn.losses import in_batch_contrastive_loss as in_batch_contrastive_loss
-from lucid.nn.losses import kl_div as kl_div
-from lucid.nn.losses import l1_loss as l1_loss
-from lucid.nn.losses import margin_ranking_loss as margin_ranking_loss
-from lucid.nn.losses import mse_loss as mse_loss
-from lucid.nn.losses import multi_margin_loss as multi_margin_loss
-from lucid.nn.losses import multilabel_soft_margin_loss as multilabel_soft_margin_loss
-from lucid.nn.losses import nll_loss as nll_loss
-from lucid.nn.losses import pairwise_distance as pairwise_distance
-from lucid.nn.losses import poisson_nll_loss as poisson_nll_loss
-from lucid.nn.losses import smooth_l1_loss as smooth_l1_loss
-from lucid.nn.losses import soft_margin_loss as soft_margin_loss
-from lucid.nn.losses import triplet_margin_loss as triplet_margin_loss
 from lucid.nn.quantized import embedding as embedding
 from lucid.nn.quantized import linear as linear
 from lucid.nn.recurrent_decoding import mask_of_new_tokens as mask_of_new_tokens

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar
 
+from lucid import losses
 from lucid.core.torch_names.argument_names import torch_names
-from lucid.nn import losses
-from lucid.nn.losses import cosine_similarity, pairwise_distance
+from lucid.losses import cosine_similarity, pairwise_distance
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
 
