@@ -44,7 +44,18 @@ def exported(
             fewer axes than names.
         TypeError: for examples that `forward` does not take, or that are not torch's.
     """
-    forward = forward or module.forward
+    with torch.no_grad(), Whole(), masks_as_given(module):
+        return _exported(module, forward or module.forward, examples, kwargs, dynamic)
+
+
+def _exported(
+    module: torch.nn.Module,
+    forward: Callable[..., Any],
+    examples: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic: Any,
+) -> tuple[ExportedProgram, dict[str, Any]]:
+    """The same within the contexts of an export."""
     try:
         inputs = _by_name(inspect.signature(forward).bind(*examples, **kwargs))
     except TypeError as error:
@@ -79,11 +90,10 @@ def exported(
         return program
 
     try:
-        with torch.no_grad(), Whole(), masks_as_given(module):
-            for places, count in _growth(inputs) if dynamic is None else ():
-                with suppress(*REFUSALS):
-                    return program_of(places, count), axes
-            return program_of(), axes
+        for places, count in _growth(inputs) if dynamic is None else ():
+            with suppress(*REFUSALS):
+                return program_of(places, count), axes
+        return program_of(), axes
     except TorchImportError:
         raise
     except REFUSALS as error:
@@ -397,13 +407,19 @@ _REASONS = (  # for torch's errors
         r"not a known type",
         "an input or output is of a class that torch does not take apart: use tensors, lists, tuples and dicts",
     ),
+    (
+        r"^(aten\.[\w.]+)\s*$",  # the whole message
+        r"the result of \1 is known from the values of its operands alone: compute it before the module, or after it, "
+        "like a loss, or write it in other functions",
+    ),
 )
 
 
 def short(error: BaseException) -> str:
     """torch's message, in a line, and the line of the user's code."""
     text = str(error).strip() or type(error).__name__
-    hint = next((reason for pattern, reason in _REASONS if re.search(pattern, text)), text.splitlines()[0])
+    hints = (match.expand(reason) for pattern, reason in _REASONS if (match := re.search(pattern, text)))
+    hint = next(hints, text.splitlines()[0])
     lines = [f"{path}:{line}" for path, line in re.findall(r'File "([^"]+)", line (\d+)', text)] or _lines_of(error)
     return f"{hint} ({lines[-1]})" if lines else hint
 

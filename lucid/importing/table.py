@@ -331,6 +331,15 @@ _ROWS: dict[str, Function] = {
 }
 """A row is for one or several operators; a word without a dot is another overload of the operator before it."""
 
+FOR_FLOATS: frozenset[Function] = frozenset(
+    (
+        *(F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d, layers.convolution),
+        *(F.avg_pool1d, F.avg_pool2d, F.avg_pool3d),
+        *(F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d),
+    )
+)
+"""Functions without integers, which torch's operators take: ONNX has no such kernels, and sums in floats may round."""
+
 _ALIKE = (
     "neg abs sinh cosh asinh acosh atanh exp exp2 log log2 log10 sqrt rsqrt square reciprocal sin cos tan asin "
     "acos atan atan2 hypot tanh erf sigmoid floor ceil round trunc clamp maximum minimum cdist addcmul addcdiv "

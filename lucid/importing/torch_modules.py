@@ -25,7 +25,7 @@ from lucid.importing.guards import decide_extremes, limits_of_sums, steps
 from lucid.importing.patterns import LARGER, with_larger_operations
 from lucid.importing.program import Call, Program, Slot, Weight
 from lucid.importing.program_files import load
-from lucid.importing.table import TABLE, remedy
+from lucid.importing.table import FOR_FLOATS, TABLE, remedy
 from lucid.importing.torch_import import TorchImportError
 from lucid.nn.module import Module, Parameter, WeightUse
 from lucid.ops.tensor.tensor import Tensor
@@ -343,6 +343,12 @@ def _calls(graph: Graph, slots: Mapping[Node, Slot]) -> list[Call]:
             raise TorchImportError(
                 f"from_torch: {operator_name(node)} ({_line(node) or 'no line'}) draws random numbers: a graph has "
                 "none, so take them as an input"
+            )
+        if TABLE.get(operator_name(node)) in FOR_FLOATS and not node.meta["val"].is_floating_point():
+            raise TorchImportError(
+                f"from_torch: {operator_name(node)} ({_line(node) or 'no line'}) of {node.meta['val'].dtype}: ONNX has "
+                "it for floating-point numbers alone; convert its operands with .float(), which holds integers up to "
+                "2**24 exactly"
             )
     for name, line in missing.items():
         if reason := remedy(name):

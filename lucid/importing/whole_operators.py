@@ -1,12 +1,11 @@
 """Operators that `torch.export` would unroll over the length of the examples, kept whole with an open length.
 
 While torch exports a module, its calls of `torch.lstm`, `torch.gru`, `torch.rnn_tanh` and `torch.rnn_relu` become
-operators of Lucid's own. The table says what computes them.
+operators of Lucid's own. The table says what computes them. torch's Transformers take their masks as they are given.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -57,23 +56,58 @@ class Whole(TorchFunctionMode):  # type: ignore[misc]  # torch is not there when
         return operator(x, [states] if isinstance(states, torch.Tensor) else states, *others)
 
 
-def _as_given(module: torch.nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of a call that leaves open whether its mask is causal, in which it is a mask like others."""
-    bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
-    for name in ("is_causal", "tgt_is_causal"):
-        if name in bound.signature.parameters and bound.arguments.get(name) is None:
-            bound.arguments[name] = False
-    return bound.args[1:], bound.kwargs
+class _Encoder(torch.nn.TransformerEncoder):  # type: ignore[misc]  # as above
+    """An encoder that does not read its mask to see whether it is causal: it is, if the call says so."""
+
+    def forward(
+        self,
+        src: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        src_key_padding_mask: torch.Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> torch.Tensor:
+        return super().forward(src, mask, src_key_padding_mask, bool(is_causal))
+
+
+class _Decoder(torch.nn.TransformerDecoder):  # type: ignore[misc]
+    """The same for a decoder."""
+
+    def forward(
+        self,
+        tgt: torch.Tensor,
+        memory: torch.Tensor,
+        tgt_mask: torch.Tensor | None = None,
+        memory_mask: torch.Tensor | None = None,
+        tgt_key_padding_mask: torch.Tensor | None = None,
+        memory_key_padding_mask: torch.Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> torch.Tensor:
+        padding = tgt_key_padding_mask, memory_key_padding_mask
+        return super().forward(tgt, memory, tgt_mask, memory_mask, *padding, bool(tgt_is_causal), memory_is_causal)
+
+
+_AS_GIVEN = {torch.nn.TransformerEncoder: _Encoder, torch.nn.TransformerDecoder: _Decoder}
 
 
 @contextmanager
 def masks_as_given(module: torch.nn.Module) -> Iterator[None]:
-    """A context in which torch's Transformers in a module do not read a mask to see whether it is causal."""
-    kinds = (torch.nn.TransformerEncoder, torch.nn.TransformerDecoder)
-    parts = [part for part in module.modules() if isinstance(part, kinds)]
-    hooks = [part.register_forward_pre_hook(_as_given, with_kwargs=True) for part in parts]
+    """A context in which torch's Transformers in a module do not read a mask to see whether it is causal.
+
+    Each is of a class with `_Encoder` or `_Decoder` before torch's own class, so that `super().forward()` of a subclass
+    leads there.
+    """
+    parts = [
+        (part, type(part), own)
+        for part in module.modules()
+        for base, own in _AS_GIVEN.items()
+        if isinstance(part, base)
+    ]
+    for part, kind, own in parts:
+        bases = (own,) if issubclass(own, kind) else (kind, own)
+        part.__class__ = type(kind.__name__, bases, {})
     try:
         yield
     finally:
-        for hook in hooks:
-            hook.remove()
+        for part, kind, _ in parts:
+            part.__class__ = kind

@@ -37,6 +37,22 @@ class Decoder(nn.Module):
         return self.layers(x, x, tgt_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
 
 
+class CausalEncoder(nn.TransformerEncoder):
+    """A subclass that calls torch's `forward` by `super()`, and leaves open whether its mask is causal."""
+
+    def forward(self, x):
+        return super().forward(x, nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
+
+
+class CausalDecoder(nn.TransformerDecoder):
+    def forward(self, x):
+        return super().forward(x, x, nn.Transformer.generate_square_subsequent_mask(x.shape[1]))
+
+
+def encoder() -> CausalEncoder:
+    return CausalEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1, enable_nested_tensor=False)
+
+
 class Bags(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -87,6 +103,13 @@ class Mixture(nn.Module):
 
 MODULES: dict[str, tuple[nn.Module, torch.Tensor, Any]] = {
     "a decoder of torch": (Decoder(), X, AXES),
+    "a subclass of torch's encoder": (encoder(), X, AXES),
+    "a subclass of torch's encoder in a module": (nn.Sequential(nn.Linear(8, 8), encoder()), X, AXES),
+    "a subclass of torch's decoder": (
+        CausalDecoder(nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), 1),
+        X,
+        AXES,
+    ),
     "bags of one length": (Bags(), torch.randint(0, 20, (3, 6)), AXES),
     "attention with functions": (Flex(), X, AXES),
     "a mixture of experts": (Mixture(alone=False), X, AXES),
@@ -104,6 +127,14 @@ def test_modules(name: str) -> None:
         assert imported(lucid.ones(2, 5, 8))["length"].item() == 5
     else:
         agree(module.eval(), example, axes=axes)
+
+
+def test_transformers_keep_their_classes() -> None:
+    module = nn.Sequential(encoder(), Decoder()).eval()
+    classes = [type(part) for part in module.modules()]
+    imported = lucid.from_torch(module, X, dynamic=[AXES])
+    assert [type(part) for part in module.modules()] == classes
+    assert "CausalEncoder(" in repr(imported) and "TransformerDecoder(" in repr(imported)
 
 
 def test_parts_of_a_dynamic_length_are_rounded_as_torch_does() -> None:
@@ -160,6 +191,16 @@ def test_an_axis_whose_symbol_has_one_value_is_not_dynamic() -> None:
             lambda x: nn.utils.rnn.pack_padded_sequence(x, (x[:, 0, 0] * 0 + 4).long(), True, False).data,
             "packs a sequence, whose sizes depend on the values of its lengths",
         ),
+        (
+            lambda x: F.conv1d(x.mT.long(), torch.ones(4, 8, 3, dtype=torch.long)),
+            r"aten.conv1d.default \(.*py:\d+\) of torch.int64: .*; convert its operands with .float\(\), .* 2\*\*24",
+        ),
+        (
+            lambda x: F.ctc_loss(x.log_softmax(-1), torch.ones(6, 2).long(), torch.full((6,), 3), torch.full((6,), 2)),
+            r"the result of aten._ctc_loss.Tensor is known from the values .*, or after it, like a loss.*py:\d+\)$",
+        ),
+        (lambda x: torch.cov(x[0]), "the result of aten.equal.default is known from the values"),
+        (lambda x: F.avg_pool1d(x.long(), 2), r"aten.avg_pool1d.default \(.* of torch.int64"),
     ],
 )
 def test_refusals_say_what_to_write(function: Callable[..., Any], message: str) -> None:
