@@ -1,28 +1,28 @@
-"""docs/from-torch-types.md: model types of transformers, small and random, through `lucid.from_torch` and `torch.onnx.export`.
+"""Model types of transformers, small and random, through `lucid.from_torch` and `torch.onnx.export`: docs/from-torch-types.md.
 
-Both are held to torch at three sizes, and their files are counted after onnxruntime's optimization. The types are those
-of optimum's, onnxruntime-genai's and transformers.js's own tables. A run takes hours; it keeps its results in a file and goes on where it
-stopped. Without types only the page is written.
+Both are held to torch at three sizes, and their files are counted after onnxruntime's optimization. All types take hours;
+each is kept in tools/from_torch_types.json as soon as it is measured, with its day, and the page is made from that file.
 
-python -m tools.from_torch_types RESULTS.json [all | TYPE ...]     needs torch, onnxscript and transformers 5
-python -m tools.from_torch_types RESULTS.json times TYPE ...       run times at realistic widths
+python -m tools.from_torch_types TYPE ...         measure these types
+python -m tools.from_torch_types --oldest 20      measure those whose records are oldest
+    --by torch_onnx | times                       by torch's exporter; run times at realistic widths
+    --tables                                      with the types of optimum's, onnxruntime-genai's and transformers.js's
+                                                  tables, which have to be installed
+
+It needs torch, onnxscript and transformers 5.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
-import json
 import os
-import re
 import signal
 import subprocess
-import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -30,17 +30,16 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
-import transformers
 from torch.export import ExportedProgram
 
 import lucid
-from lucid.models.checkpoints.families import MODEL_TYPES
+from tools import from_torch_pages
+from tools.from_torch_pages import TOLERANCE, TYPES
+from tools.records import Records, described
 from tools.small_models import WIDE, inputs_of, outputs_of, small_model, types
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "from-torch-types.md"
 SIZES = ((2, 7), (3, 11), (1, 5))
-TOLERANCE = 2e-5
+PACKAGES = ("torch", "transformers", "onnxruntime")
 
 
 @contextmanager
@@ -79,7 +78,6 @@ def tried(kind: str) -> dict[str, Any]:
         with torch.no_grad():
             expected = [outputs_of(model(**inputs)) for inputs in runs]
         inputs, axes = inputs_of(kind, model, *SIZES[0], way)
-        outcome["inputs"] = list(inputs)
         signal.setitimer(signal.ITIMER_PROF, 180)
         stage = "torch"
         start = time.process_time()
@@ -113,12 +111,13 @@ def tried(kind: str) -> dict[str, Any]:
             if difference(own, theirs) > TOLERANCE:
                 raise _OtherProgramError("torch.export's program computes something else than the module")
     except Exception as error:  # noqa: BLE001
-        lines = str(error).strip().splitlines() or [""]
+        outcome["error"] = described(error)
         if isinstance(error, _OtherProgramError):
             stage = "torch"
-        elif stage == "torch" and any(words in lines[0] for words in ("no function for", "draws random numbers")):
+        elif stage == "torch" and any(
+            words in outcome["error"] for words in ("no function for", "draws random numbers")
+        ):
             stage = "operator"
-        outcome["error"] = f"{type(error).__name__}: {lines[0]}"[:300]
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     return {"stage": stage, **outcome}
@@ -142,13 +141,13 @@ def by_torch(kind: str) -> dict[str, Any]:
             session = onnxruntime.InferenceSession(f"{folder}/model.onnx", providers=["CPUExecutionProvider"])
             names = [value.name for value in session.get_inputs()]
             results = [session.run(None, {k: v.numpy() for k, v in own.items() if k in names}) for own in runs]
-        outcome["difference"] = max(
+        worst = max(
             difference(dict(enumerate(own)), dict(enumerate(theirs)))
             for own, theirs in zip(results, expected, strict=True)
         )
-        return outcome
+        return outcome | {"agrees": worst <= TOLERANCE, "difference": worst}
     except Exception as error:  # noqa: BLE001
-        return {"error": f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"[:300]}
+        return {"agrees": False, "error": described(error)}
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
@@ -243,140 +242,30 @@ def difference(own: dict[Any, np.ndarray], theirs: dict[Any, np.ndarray]) -> flo
     )
 
 
-STAGES = {
-    "agrees": "agree with torch within 2e-5, eagerly and exported, at three sizes",
-    "differs": "differ by more",
-    "eager": "are imported and do not run at other sizes",
-    "exported": "run on NumPy and are not exported",
-    "operator": "have an operator without a function",
-    "torch": "are not exported by torch, or not with these axes",
-    "build": "cannot be built from a small config, or need inputs that the tool does not make",
-    "untried": "have not been run: a run of all types takes hours",
-}
-
-
-def page(results: dict[str, dict[str, Any]]) -> str:
-    """The page of a run."""
-    count = Counter(result["stage"] for result in results.values())
-    known = sum(count[stage] for stage in STAGES if stage not in ("build", "torch", "untried"))
-    lines = [
-        "# Model types through torch",
-        "",
-        "Look up whether a model type of transformers goes through [`lucid.from_torch`](howto/from-torch.md), and whether Lucid reads it natively.",
-        f"The page is generated by `python -m tools.from_torch_types` with torch {torch.__version__.split('+')[0]} and transformers {transformers.__version__}: small random models,",
-        "compared with torch eagerly and in onnxruntime at sizes that torch did not see. The types are those that optimum, onnxruntime-genai and",
-        "transformers.js name in their own tables, and some more.",
-        "",
-        f"Of the {known} types that torch exports, {count['agrees']} agree ({100 * count['agrees'] // max(1, known)} %).",
-        "",
-        "| Types | |",
-        "|---|---|",
-        *(f"| {count[stage]} | {text} |" for stage, text in STAGES.items() if count[stage]),
-        "",
-        *compared(results),
-        "",
-        "| Type | Native | Result | Difference: eager, exported | Nodes: Lucid, torch | Time by torch's, optimum's |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, result in sorted(results.items()):
-        native = "yes" if name in MODEL_TYPES else ""
-        if result["stage"] == "agrees":
-            nodes = ", ".join(map(str, filter(None, (result.get("nodes"), by_other(result).get("nodes")))))
-            ratio = ", ".join(f"{ratio:.2f}" for ratio in timed(result).values())
-            lines.append(
-                f"| `{name}` | {native} | agrees | {result['eager']:.0e}, {result['exported']:.0e} | {nodes} | {ratio} |"
-            )
-        else:
-            error = re.sub(r"/\S*/", "", result.get("error", "")).replace("|", "/").replace("<", "&lt;")
-            lines.append(f"| `{name}` | {native} | {': '.join(filter(None, (result['stage'], error[:160])))} | | | |")
-    return "\n".join([*lines, ""])
-
-
-def by_other(result: dict[str, Any]) -> dict[str, Any]:
-    """What `torch.onnx.export` makes of a type."""
-    other: dict[str, Any] = result.get("torch_onnx", {})
-    return other
-
-
-def timed(result: dict[str, Any]) -> dict[str, float]:
-    """The time of Lucid's file by those of the others."""
-    return {name: ratio for name, ratio in result.get("times", {}).items() if name in ("torch", "optimum")}
-
-
-def compared(results: dict[str, dict[str, Any]]) -> list[str]:
-    """What the comparison with torch.onnx comes to."""
-    tried_by_both = {name: result for name, result in results.items() if by_other(result)}
-    passed = {name for name, result in tried_by_both.items() if by_other(result).get("difference", 1) <= TOLERANCE}
-    own = {name for name, result in tried_by_both.items() if result["stage"] == "agrees"}
-    nodes = {name: results[name]["nodes"] / by_other(results[name])["nodes"] for name in sorted(passed & own)}
-    more = [f"`{name}` ({ratio:.2f})" for name, ratio in nodes.items() if ratio > 1]
-    ratios = {name: timed(result)["torch"] for name, result in results.items() if "torch" in timed(result)}
-    beside = {name: timed(result)["optimum"] for name, result in results.items() if "optimum" in timed(result)}
-    shares = [
-        result["own_s"] / (result["own_s"] + result["torch_s"]) for result in results.values() if "own_s" in result
-    ]
-    lines = [
-        f"`torch.onnx.export(dynamo=True)` was run for {len(tried_by_both)} of the types. Of these {len(passed)} agree by torch.onnx and {len(own)} by Lucid"
-        + (
-            f"; torch.onnx alone passes {', '.join(sorted(passed - own))}."
-            if passed - own
-            else "; none by torch.onnx alone."
-        )
-    ]
-    if nodes:
-        lines.append(
-            f"After onnxruntime's optimization, Lucid's file for target \"cpu\" has {median(nodes.values()):.2f} times the nodes of torch's in the median"
-            + (f", and more for {', '.join(more)}." if more else ", and never more.")
-            + " Lucid keeps a sum and the layer norm that follows it apart, by a reshape: onnxruntime would fuse them into a slower kernel, of fewer nodes."
-        )
-    if ratios:
-        slow = [f"`{name}`" for name, ratio in ratios.items() if ratio > 1.05]
-        lines.append(
-            f"At a width of 384, with 4 layers, length 128 and one thread, {len(ratios)} types run in {median(ratios.values()):.2f} times the time of torch's file in the median"
-            + (f"; slower by more than 5 %: {', '.join(slow)}." if slow else "; none is slower by more than 5 %.")
-            + " Times are of the processor, of the shortest of runs in turns."
-        )
-    if beside:
-        shown = ", ".join(
-            f"`{name}` {nodes['lucid']} nodes for {nodes['optimum']}"
-            for name, nodes in ((name, results[name]["times"]["nodes"]) for name in beside)
-        )
-        lines.append(
-            f"optimum's files of {len(beside)} of them, where it exports the type, take as long as Lucid's within {100 * max(abs(1 - r) for r in beside.values()):.0f} %, "
-            f"{median(beside.values()):.2f} times in the median: {shown}."
-        )
-    if shares:
-        lines.append(
-            f"Of the time from a module to a file, {100 * median(shares):.0f} % is Lucid's own in the median; torch takes the rest."
-        )
-    return lines
-
-
 def stopped(*_: Any) -> None:
     """A type that takes too long is given up."""
     raise TimeoutError("took too long")
 
 
+MEASUREMENTS = {"lucid": tried, "torch_onnx": by_torch, "times": times}
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("types", nargs="*")
+    parser.add_argument("--oldest", type=int, default=0)
+    parser.add_argument("--by", choices=MEASUREMENTS, default="lucid")
+    parser.add_argument("--tables", action="store_true")
+    options = parser.parse_args()
     signal.signal(signal.SIGPROF, stopped)
     torch.set_num_threads(1)
-    path = Path(sys.argv[1])
-    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for kind in types() if sys.argv[2:] == ["all"] else sys.argv[2:]:
-        if kind == "times":
-            continue
-        if sys.argv[2] == "times" and "times" not in results[kind]:
-            results[kind]["times"] = times(kind)
-        elif kind not in results:
-            results[kind] = tried(kind)
-        elif results[kind]["stage"] not in ("build", "torch") and "torch_onnx" not in results[kind]:
-            results[kind]["torch_onnx"] = by_torch(kind)
-        else:
-            continue
-        print(kind, results[kind], flush=True)
-        path.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    records = Records(TYPES)
+    every = {*records.rows, *options.types, *(types() if options.tables else ())}
+    for kind in records.chosen(options.by, every, options.types, options.oldest):
+        records.renew(kind, options.by, MEASUREMENTS[options.by](kind), PACKAGES)
+        print(kind, records.rows[kind][options.by], flush=True)
         gc.collect()
-    PAGE.write_text(page({kind: {"stage": "untried"} for kind in types()} | results), encoding="utf-8")
+    from_torch_pages.main()
 
 
 if __name__ == "__main__":
