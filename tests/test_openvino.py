@@ -36,7 +36,7 @@ both = pytest.mark.parametrize("target", BOTH)
 
 
 def compare(model: Any, specs: Sequence[Any], calls: Sequence[Sequence[Any]], target: Any = "openvino") -> None:
-    """The outputs of one compiled model in each call, which has shapes or arrays."""
+    """Compare each call of one compiled model with NumPy; a call consists of shapes or arrays."""
     graph = lucid.trace(model, *specs)
     run = in_openvino(to_onnx(graph, target=target))
     for number, call in enumerate(calls):
@@ -44,15 +44,17 @@ def compare(model: Any, specs: Sequence[Any], calls: Sequence[Sequence[Any]], ta
         arrays = [
             x if isinstance(x, np.ndarray) else drawn(v.type, x, rng) for v, x in zip(graph.inputs, call, strict=True)
         ]
-        found = run({value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
-        _, wanted = flatten_tree(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
-        for got, want in zip(found.values(), wanted.values(), strict=True):
+        outputs = run({value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
+        _, expected = flatten_tree(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
+        for got, want in zip(outputs.values(), expected.values(), strict=True):
             np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5, err_msg=f"call {number}")
 
 
-def drawn(kind: TensorType, given: Sequence[int] | Array, rng: np.random.Generator) -> Array:
-    """An array, or one of this shape."""
-    return given if isinstance(given, np.ndarray) else np.asarray(rng.standard_normal(given)).astype(kind.dtype.numpy)
+def drawn(kind: TensorType, source: Sequence[int] | Array, rng: np.random.Generator) -> Array:
+    """The array itself, or random numbers of this shape."""
+    return (
+        source if isinstance(source, np.ndarray) else np.asarray(rng.standard_normal(source)).astype(kind.dtype.numpy)
+    )
 
 
 # Every op -------------------------------------------------------------------------------------------------------------
@@ -69,12 +71,12 @@ def by_op() -> dict[str, list[tuple[Sample, lucid.DType]]]:
     for s, dtype in RUNS:
         types.setdefault(id(s), []).append((s, dtype))
     chosen = [next((run for run in runs if run[1] == lucid.float32), runs[0]) for runs in types.values()]
-    found: dict[str, list[tuple[Sample, lucid.DType]]] = {}
+    runs_by_op: dict[str, list[tuple[Sample, lucid.DType]]] = {}
     for s, dtype in chosen:
         if str(dtype) not in ("float16", "bfloat16", "float64"):
             alike = s.op.name if s.sizes == SAMPLES[0].sizes else s.name
-            found.setdefault(alike, []).append((s, dtype))
-    return found
+            runs_by_op.setdefault(alike, []).append((s, dtype))
+    return runs_by_op
 
 
 @pytest.mark.parametrize("runs", by_op().values(), ids=by_op())
@@ -82,8 +84,8 @@ def test_every_op_at_sizes_that_grow_and_shrink(runs: list[tuple[Sample, lucid.D
     def model(*tensors: Tensor) -> list[Any]:
         rest, results = iter(tensors), []
         for s, _ in runs:
-            given = [None if a is None else next(rest) for a in (*s.inputs, *s.carriers)]
-            results.append(s.op(*given[: len(s.inputs)], **s.attributes))
+            operands = [None if a is None else next(rest) for a in (*s.inputs, *s.carriers)]
+            results.append(s.op(*operands[: len(s.inputs)], **s.attributes))
         return results
 
     specs = [a.type(dtype) for s, dtype in runs for a in (*s.inputs, *s.carriers) if a is not None]
@@ -92,10 +94,10 @@ def test_every_op_at_sizes_that_grow_and_shrink(runs: list[tuple[Sample, lucid.D
     usual, small, large = runs[0][0].sizes
     for named in (small, usual, large, small):
         arrays = [arrays_of(s, dtype, named) for s, dtype in runs]
-        given = [array for each in arrays for array in each if array is not None]
-        found = run(dict(zip((value.name for value in graph.inputs), given, strict=True)))
-        wanted = [(s, want) for (s, _), each in zip(runs, arrays, strict=True) for want in eager(s, each, named)]
-        for got, (s, want) in zip(found.values(), wanted, strict=True):
+        inputs = [array for each in arrays for array in each if array is not None]
+        outputs = run(dict(zip((value.name for value in graph.inputs), inputs, strict=True)))
+        expected = [(s, want) for (s, _), each in zip(runs, arrays, strict=True) for want in eager(s, each, named)]
+        for got, (s, want) in zip(outputs.values(), expected, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=f"{s.name} at {named}")
 
 
@@ -147,13 +149,13 @@ def test_loops_of_any_length(name: str, target: str) -> None:
 
 
 def layers() -> list[Any]:
-    found = []
+    parameters = []
     options = pairs((nn.RNN, nn.GRU, nn.LSTM), (1, 2), (False, True), (False, True), ("LN", "L", ""))
     for kind, layers, two_way, first, open_axes in options:
         layer = kind(4, 6, num_layers=layers, bidirectional=two_way, batch_first=first)
         name = f"{layers} {kind.__name__}{' two-way' * two_way}{' batch first' * first}"
-        found.append(pytest.param(layer, first, open_axes, id=f"{name}-{open_axes}"))
-    return found
+        parameters.append(pytest.param(layer, first, open_axes, id=f"{name}-{open_axes}"))
+    return parameters
 
 
 @pytest.mark.parametrize(("layer", "first", "open_axes"), layers())
@@ -277,9 +279,9 @@ def test_quotients_and_remainders_are_exact(divide: Callable[[Any, Any], Any], d
     model = to_onnx(graph, target=target)
     feeds = dict(zip((value.name for value in graph.inputs), (x, y), strict=True))
     with np.errstate(over="ignore"):  # the lowest number by -1 is the lowest number
-        wanted = divide(x, y)
+        expected = divide(x, y)
     for run in (in_openvino(model), in_onnxruntime(model)):
-        for got, want in zip(run(feeds).values(), wanted, strict=True):
+        for got, want in zip(run(feeds).values(), expected, strict=True):
             np.testing.assert_array_equal(got.astype(np.int32), want.astype(np.int32))
 
 
@@ -327,8 +329,8 @@ def test_comparisons_with_nan_are_false(target: str) -> None:
 def test_softplus_is_right_where_it_is_small() -> None:
     x = np.linspace(-80, 20, 1001, dtype=np.float32)
     graph = lucid.trace(ops.softplus, ("N",))
-    (found,) = in_openvino(to_onnx(graph, target="openvino"))({graph.inputs[0].name: x}).values()
-    np.testing.assert_allclose(found, np.log1p(np.exp(x.astype(float))), rtol=2e-6)
+    (output,) = in_openvino(to_onnx(graph, target="openvino"))({graph.inputs[0].name: x}).values()
+    np.testing.assert_allclose(output, np.log1p(np.exp(x.astype(float))), rtol=2e-6)
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -340,8 +342,8 @@ def test_equal_elements_keep_their_order(size: int, count: int, axis: int, large
     calls = [rng.integers(-2, 3, shape) for _ in range(2)]
     for dtype in (lucid.float32, lucid.int32):
         spec = lucid.spec(*shape, dtype=dtype)
-        given = [[call.astype(dtype.numpy)] for call in calls]
-        compare(lambda x: ops.topk(x, count, axis=axis, largest=largest), [spec], given)
+        inputs = [[call.astype(dtype.numpy)] for call in calls]
+        compare(lambda x: ops.topk(x, count, axis=axis, largest=largest), [spec], inputs)
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -367,8 +369,8 @@ def test_what_follows_a_reduction_of_integers_of_three_axes_is_right(name: str, 
     for shape in ((3, 4, 5), ("N", "L", 5)):
         spec = lucid.spec(*shape, dtype=lucid.int32)
         calls = [np.arange(math.prod(size)).reshape(size) % 11 - 4 for size in ((3, 4, 5), (3, 4, 5), (2, 7, 5))]
-        given = [[call.astype(np.int32)] for call in calls[: 2 if shape[0] == 3 else 3]]
-        compare(lambda x: REDUCTIONS[name](x, axis), [spec], given, target)
+        inputs = [[call.astype(np.int32)] for call in calls[: 2 if shape[0] == 3 else 3]]
+        compare(lambda x: REDUCTIONS[name](x, axis), [spec], inputs, target)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -378,10 +380,12 @@ def test_integers_beyond_24_bits_are_exact(name: str, dtype: str) -> None:
     graph = lucid.trace(INTEGERS[name], *[lucid.spec("N", 4, dtype=dtype)] * 2)
     run = in_openvino(to_onnx(graph, target="openvino"))
     for size in (300, 7, 299):
-        given = x[:size], y[:size]
-        found = run(dict(zip((value.name for value in graph.inputs), given, strict=True)))
-        _, wanted = flatten_tree(INTEGERS[name](*map(Tensor, given)), lambda item: isinstance(item, Tensor), "output")
-        for got, want in zip(found.values(), wanted.values(), strict=True):
+        inputs = x[:size], y[:size]
+        outputs = run(dict(zip((value.name for value in graph.inputs), inputs, strict=True)))
+        _, expected = flatten_tree(
+            INTEGERS[name](*map(Tensor, inputs)), lambda item: isinstance(item, Tensor), "output"
+        )
+        for got, want in zip(outputs.values(), expected.values(), strict=True):
             np.testing.assert_array_equal(got.astype(np.int32), want.numpy().astype(np.int32), f"{size} rows")
 
 
@@ -398,20 +402,20 @@ def test_what_no_form_mends_is_still_so(how: str) -> None:
     model, arrays = WITHOUT_A_FORM[how]
     graph = lucid.trace(model, *[lucid.spec(*x.shape, dtype=x.dtype.name) for x in arrays])
     run = in_openvino(to_onnx(graph, target="openvino"))
-    found = run({value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
-    _, wanted = flatten_tree(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
-    for got, want in zip(found.values(), wanted.values(), strict=True):
+    outputs = run({value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
+    _, expected = flatten_tree(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
+    for got, want in zip(outputs.values(), expected.values(), strict=True):
         assert not np.allclose(got, want.numpy(), rtol=1e-13, atol=0, equal_nan=True)
 
 
-def test_explain_lists_them() -> None:
-    told = explain(lambda x: x @ x, lucid.spec(4, 4, dtype=lucid.int32), target="openvino")
-    assert told.limits == ("MatMul: OpenVINO computes float32, which loses digits beyond 2^24",)
-    assert str(told).endswith(f"limit     {told.limits[0]}") and told.limits[0] in told._repr_html_()
+def test_explain_lists_the_limits_of_openvino() -> None:
+    report = explain(lambda x: x @ x, lucid.spec(4, 4, dtype=lucid.int32), target="openvino")
+    assert report.limits == ("MatMul: OpenVINO computes float32, which loses digits beyond 2^24",)
+    assert str(report).endswith(f"limit     {report.limits[0]}") and report.limits[0] in report._repr_html_()
     assert not explain(lambda x: x @ x, (4, 4), target="openvino").limits
 
 
-def test_they_are_recorded_and_on_the_page() -> None:
+def test_the_limits_of_openvino_are_recorded_and_on_the_page() -> None:
     recorded = RUNTIMES["openvino"].differs
     assert [difference.how for difference in recorded] == list(WITHOUT_A_FORM)
     page = (Path(__file__).parents[1] / "docs" / "portable.md").read_text(encoding="utf-8")

@@ -65,8 +65,8 @@ def check(got: Array, want: Array, name: str) -> None:
     units = UNITS.get(str(want.dtype), 0.0)
     if np.isnan(want).any():  # only in samples about NaN
         got, want = np.nan_to_num(got, nan=123.0), np.nan_to_num(want, nan=123.0)
-    found = compare(got, want, name, rtol=units, atol=units)
-    assert found.passed, found
+    comparison = compare(got, want, name, rtol=units, atol=units)
+    assert comparison.passed, comparison
 
 
 def widened(array: Array | None) -> Array | None:
@@ -118,8 +118,8 @@ def test_the_body_of_every_op_gives_what_the_kernel_does(op: str) -> None:
 
 
 def traced(s: Sample, dtype: DType) -> lucid.Graph:
-    def model(*given: Tensor) -> Any:
-        rest = iter(given)
+    def model(*tensors: Tensor) -> Any:
+        rest = iter(tensors)
         return s.op(*(None if a is None else next(rest) for a in s.inputs), **s.attributes)
 
     return lucid.trace(model, *(a.type(dtype) for a in (*s.inputs, *s.carriers) if a is not None))
@@ -210,7 +210,7 @@ def _every_form_gives_what_eager_does(
             export_graph(graph, Target())
         return
     cases = [(sizes, arrays_of(s, dtype, sizes)) for sizes in s.sizes]
-    wanted = [eager(s, arrays, sizes) for sizes, arrays in cases]
+    wants = [eager(s, arrays, sizes) for sizes, arrays in cases]
     served, seen = set(), set[bytes]()
     for opset in opsets:
         for form, model in forms(s, graph, opset, monkeypatch):
@@ -219,10 +219,10 @@ def _every_form_gives_what_eager_does(
                 continue
             seen.add(same)
             session = Session(model, threads=1)
-            for (sizes, arrays), want in zip(cases, wanted, strict=True):
-                given = [a for a in arrays if a is not None]
-                found = session.run(dict(zip(session.inputs, given, strict=True)))
-                for got, expected in zip(found.values(), want, strict=True):
+            for (sizes, arrays), want in zip(cases, wants, strict=True):
+                inputs = [a for a in arrays if a is not None]
+                outputs = session.run(dict(zip(session.inputs, inputs, strict=True)))
+                for got, expected in zip(outputs.values(), want, strict=True):
                     check(got, expected, f"{s.name} as {form} at opset {opset}, {sizes}")
     assert served
 

@@ -72,9 +72,9 @@ def test_an_update_is_exported_with_the_step_as_an_input(case: str, target: str)
         feeds = {f"gradients.{name}": array for name, array in stored(f"gradient {step}").items()}
         feeds |= {f"state.{name}": np.asarray(value) for name, value in state.items()}
         feeds |= {f"parameters.{name}": value for name, value in parameters.items()}
-        found = session.run({**feeds, "step": np.array(step)})
-        parameters = {name: found[f"parameters_{name}"] for name in parameters}
-        state = {name: found[f"state_{name}"] for name in state}
+        outputs = session.run({**feeds, "step": np.array(step)})
+        parameters = {name: outputs[f"parameters_{name}"] for name in parameters}
+        state = {name: outputs[f"state_{name}"] for name in state}
     close(parameters, stored(case))
 
 
@@ -90,8 +90,8 @@ def test_vectors_are_updated_together_to_the_same_bits() -> None:
         own, parts = optim.AdamW(0.05, weight_decay=0 if name.endswith("bias") else 0.3).update(
             gradients, optim.AdamW(0.05).init(one), one, 0
         )
-        for got, wanted in ((after, own), *((state, parts) for _ in parts)):
-            assert all(np.array_equal(got[key].numpy(), new.numpy()) for key, new in wanted.items())
+        for got, expected in ((after, own), *((state, parts) for _ in parts)):
+            assert all(np.array_equal(got[key].numpy(), new.numpy()) for key, new in expected.items())
 
     def update(gradients: Any, state: Any, parameters: Any) -> Any:
         return optimizer.update(gradients, state, parameters, 0)

@@ -211,8 +211,8 @@ def test_doctor_lists_the_types_of_distributions_and_what_is_wrong_with_them(
     own = project("ours", bert="megatron_bert:FAMILY", broken="no_such_module:FAMILY"), dict[str, str]()
     with installed(tmp_path / "site", MEGATRON, own):
         assert in_process(["doctor", "--json"], monkeypatch) == 1
-    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
-    good, ignored, broken = (found[f"model type {name}"] for name in ("megatron-bert", "bert", "broken"))
+    findings = {each["name"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
+    good, ignored, broken = (findings[f"model type {name}"] for name in ("megatron-bert", "bert", "broken"))
     assert good["good"] and "megatron_bert:MegatronBert, megatron_bert:FAMILY of " in good["text"]
     assert not ignored["good"] and "is ignored, as Lucid reads bert itself" in ignored["text"]
     assert not broken["good"] and "does not import: No module named 'no_such_module'" in broken["text"]

@@ -50,8 +50,8 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(dist: Path) -> Path:
-    (found,) = dist.glob("*.whl")
-    return found
+    (file,) = dist.glob("*.whl")
+    return file
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):

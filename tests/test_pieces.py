@@ -42,13 +42,13 @@ def test_pieces_and_threads_change_no_result(name: str, dtype: str, monkeypatch:
     for size in ("PIECE", "LARGE"):
         monkeypatch.setattr(pieces, size, 5 * WIDTH)
     monkeypatch.setattr(pieces, "SHARED", 10 * WIDTH)
-    found = []
+    outputs = []
     for threads in (1, 3):
         lucid.set_num_threads(threads)
-        found.append(KERNELS[name](x).numpy())
-    assert np.array_equal(found[0], found[1])
-    assert found[0].dtype == whole.dtype
-    np.testing.assert_allclose(found[0], whole, rtol=1e-6, atol=1e-7)
+        outputs.append(KERNELS[name](x).numpy())
+    assert np.array_equal(outputs[0], outputs[1])
+    assert outputs[0].dtype == whole.dtype
+    np.testing.assert_allclose(outputs[0], whole, rtol=1e-6, atol=1e-7)
 
 
 def test_infinity_in_a_piece_of_another_thread_warns_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +79,6 @@ def test_the_checks_of_a_call_are_remembered_by_types_and_attributes_alone() -> 
 def test_linear_promotes_as_product_and_sum_do(bias: str) -> None:
     x, weight = Tensor([[1, 2]], "int32"), Tensor([[0.5, 0.25]], "float16")
     expected = x @ weight.mT + Tensor([1.0], bias)
-    found = ops.linear(x, weight, Tensor([1.0], bias))
-    assert found.dtype == expected.dtype
-    assert found.tolist() == expected.tolist() == [[2.0]]
+    output = ops.linear(x, weight, Tensor([1.0], bias))
+    assert output.dtype == expected.dtype
+    assert output.tolist() == expected.tolist() == [[2.0]]

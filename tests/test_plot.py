@@ -61,11 +61,11 @@ def rows_of(figure):
 def many(layers: int, runs: int = 3) -> ParityReport:
     """Comparisons of two products in each layer; one run of one of them fails."""
     outputs = [f"encoder.layer.{i}.{part}/linear" for i in range(layers) for part in ("query", "value")]
-    found = [(output, run) for output in outputs for run in range(runs)]
+    cases = [(output, run) for output in outputs for run in range(runs)]
     return ParityReport(
         tuple(
             Comparison("CPUExecutionProvider", {"N": run}, out, 3, 1e-7, 0.0, (0,), (out, run) != (outputs[3], 1))
-            for out, run in found
+            for out, run in cases
         ),
         {},
     )

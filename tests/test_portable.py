@@ -102,8 +102,8 @@ def in_openvino(model: onnx.ModelProto) -> Run:
 
     def run(feeds: Arrays) -> dict[str, np.ndarray]:
         # Arrays that it shares must live until the next run: otherwise it damages memory that others have by then.
-        found = compiled({name: array for name, array in feeds.items() if name in inputs}, share_inputs=False)
-        return {name: found[name] for name in names}
+        outputs = compiled({name: array for name, array in feeds.items() if name in inputs}, share_inputs=False)
+        return {name: outputs[name] for name in names}
 
     return run
 
@@ -169,8 +169,8 @@ def test_contract(case: Case, place: Place) -> None:
         want, _ = expected(case.name, n, l, s)
         check(run(packed_arrays(arrays_of(case, n, l, s)))["output"], pack(want), (n, l, s))
     for n, l, s in [(0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)]:
-        found = run(ones(case, n, l, s))["output"]
-        np.testing.assert_array_equal(found, np.zeros((n, l, H * case.value_width), np.float32))
+        output = run(ones(case, n, l, s))["output"]
+        np.testing.assert_array_equal(output, np.zeros((n, l, H * case.value_width), np.float32))
 
 
 # Models of target "openvino" are left out: their graphs are those of target "portable", and what OpenVINO makes of ops
@@ -190,7 +190,7 @@ def test_contract_in_4_axes(case: Case, place: Place) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_attention_for_openvino_is_portable(case: Case, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for positions, which are compared in another way for tract."""
+    """Except for positions, which are compared in another way for tract."""
     monkeypatch.delitem(RUNTIMES["portable"].faults, REGIONS_OF_POSITIONS)  # type: ignore[arg-type]
     call, specs = function_of(case, packed), specs_of(case, packed)
     tuned, portable = (export(call, kwargs=specs, target=target) for target in ("openvino", "portable"))
@@ -225,11 +225,11 @@ def test_cache(causal: bool, masked: bool, place: Place) -> None:
         if masked:
             arrays["mask"] = random_mask((n, 1, l, past + l), rng)
         want, _ = reference(**arrays, is_causal=causal)
-        found = run(arrays)
-        check(found["output"], want, (n, l, past))
+        outputs = run(arrays)
+        check(outputs["output"], want, (n, l, past))
         for name in ("key", "value"):
             joined = np.concatenate([arrays[f"past_{name}"], arrays[name]], 2)
-            np.testing.assert_array_equal(found[f"present_{name}"], joined)
+            np.testing.assert_array_equal(outputs[f"present_{name}"], joined)
 
 
 @everywhere
@@ -238,11 +238,11 @@ def test_fully_masked_rows_are_exactly_zero(place: Place) -> None:
     mask = np.ones((1, 1, 5, 5), bool)
     mask[..., 3, :] = False
     arrays = {name: np.ones((2, H, 5, D), np.float32) for name in ("query", "key", "value")}
-    for given in (mask, np.where(mask, 0, -np.inf).astype(np.float32)):
-        spec = lucid.spec(1, 1, "L", "L", dtype=given.dtype.name)
-        found = place(ops.attention, *specs, spec)(arrays | {"mask": given})["output"]
-        assert not found[:, :, 3].any()
-        np.testing.assert_allclose(found[:, :, :3], 1, rtol=1e-6)
+    for variant in (mask, np.where(mask, 0, -np.inf).astype(np.float32)):
+        spec = lucid.spec(1, 1, "L", "L", dtype=variant.dtype.name)
+        output = place(ops.attention, *specs, spec)(arrays | {"mask": variant})["output"]
+        assert not output[:, :, 3].any()
+        np.testing.assert_allclose(output[:, :, :3], 1, rtol=1e-6)
 
 
 @in_pairs(dtype=["float32", "float16"], kv_heads=[H, 2], place=PLACES)
@@ -320,8 +320,8 @@ def test_a_transformer_block(place: Place) -> None:
         x, ignored = lucid.randn(n, length, 32), np.zeros((n, length), bool)
         ignored[:, length // 2 + 1 :] = True
         want = block(x, src_key_padding_mask=lucid.tensor(ignored)).numpy()
-        found = run({"src": x.numpy(), "src_key_padding_mask": ignored})["output"]
-        np.testing.assert_allclose(found, want, rtol=1e-4, atol=5e-6)
+        output = run({"src": x.numpy(), "src_key_padding_mask": ignored})["output"]
+        np.testing.assert_allclose(output, want, rtol=1e-4, atol=5e-6)
 
 
 # What is computed in another way --------------------------------------------------------------------------------------
@@ -375,12 +375,12 @@ def test_every_op_exports_in_every_element_type_or_says_why_not(target: str) -> 
 )
 @pytest.mark.parametrize("bits", [4, 8])
 def test_openvino_computes_products_in_few_bits_of_every_target(bits: int, target: Any, width: int) -> None:
-    """Of target "any" those whose rows the block divides: it does not load others."""
+    """For target "any" only weights whose rows the block divides: OpenVINO does not load others."""
     small = lucid.quantize(nn.Sequential(nn.Linear(width, 64), nn.ReLU(), nn.MultiHeadAttention(64, 4)), bits, block=16)
     x = np.random.default_rng(0).standard_normal((2, 3, width)).astype(np.float32)
-    (found,) = in_openvino(to_onnx(small, ("N", "L", width), target=target))({"x": x}).values()
-    wanted = small(Tensor(x)).numpy()
-    assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
+    (output,) = in_openvino(to_onnx(small, ("N", "L", width), target=target))({"x": x}).values()
+    expected = small(Tensor(x)).numpy()
+    assert np.abs(output - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 def compared(target: Any, length: Any) -> set[str]:

@@ -34,10 +34,10 @@ def run(name: str, tensors: list[Tensor]) -> list[Tensor]:
 
 
 def expected(name: str) -> list[Array]:
-    found = []
-    while f"{name}.{len(found)}" in GOLDENS:
-        found.append(GOLDENS[f"{name}.{len(found)}"])
-    return found
+    arrays = []
+    while f"{name}.{len(arrays)}" in GOLDENS:
+        arrays.append(GOLDENS[f"{name}.{len(arrays)}"])
+    return arrays
 
 
 def check(got: list[Array], name: str, way: str) -> None:
@@ -59,8 +59,8 @@ def traced() -> lucid.Graph:
     kinds = {name: "int64" if name in WHOLE else "bool" if name in FLAGS else "float32" for name in SPECS}
 
     def model(*tensors: Tensor) -> list[list[Tensor]]:
-        given = dict(zip(SPECS, tensors, strict=True))
-        return [run(name, [given[need] for need in needs.split()]) for name, (needs, _) in LINES.items()]
+        operands = dict(zip(SPECS, tensors, strict=True))
+        return [run(name, [operands[need] for need in needs.split()]) for name, (needs, _) in LINES.items()]
 
     specs = [lucid.spec(*shape, dtype=kinds[name]) for name, shape in SPECS.items()]
     return lucid.trace(model, *specs)
@@ -69,6 +69,6 @@ def traced() -> lucid.Graph:
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_lines_give_the_same_traced_with_symbolic_sizes_and_exported(target: str) -> None:
     session = Session(to_onnx(traced(), target=target), threads=1)
-    found = iter(session.run(dict(zip(session.inputs, INPUTS.values(), strict=True))).values())
+    outputs = iter(session.run(dict(zip(session.inputs, INPUTS.values(), strict=True))).values())
     for name in LINES:
-        check([np.asarray(next(found)) for _ in expected(name)], name, target)
+        check([np.asarray(next(outputs)) for _ in expected(name)], name, target)

@@ -527,7 +527,7 @@ def test_a_triangular_system_has_one_floating_point_type() -> None:
 
 
 def test_the_padding_of_a_convolution_is_torchs() -> None:
-    """Its function takes it, as in the standardized convolutions of BiT."""
+    """The function takes it, as in the standardized convolutions of BiT."""
 
     class Standardized(nn.Conv2d):
         def forward(self, x: Any) -> Any:

@@ -135,8 +135,8 @@ def test_a_text_may_be_longer_than_the_tables_if_its_positions_are_in_them() -> 
     for length, nodes in (("L", ["Gather", "Gather", "RotaryEmbedding"]), (4, ["RotaryEmbedding"])):
         model = to_onnx(turn, lucid.spec(1, length, 24), lucid.spec(1, length, dtype=lucid.int64))
         assert [node.op_type for node in model.graph.node] == nodes
-        given = (x, positions) if length == "L" else (x[:, :4], positions[:, :4])
-        np.testing.assert_allclose(Session(model)(*given), turn(*given), atol=1e-6)
+        inputs = (x, positions) if length == "L" else (x[:, :4], positions[:, :4])
+        np.testing.assert_allclose(Session(model)(*inputs), turn(*inputs), atol=1e-6)
 
 
 SCALINGS: dict[str, tuple[float, RopeScaling | None]] = {

@@ -55,10 +55,10 @@ def dequantized(weight: Any) -> Array:
     return np.asarray(wide.reshape(len(packed), -1)[:, : weight.shape[1]])
 
 
-def noise(found: list[Array], wanted: list[Array]) -> float:
+def noise(outputs: list[Array], expected: list[Array]) -> float:
     return float(
-        sum(np.square(f - w).sum() for f, w in zip(found, wanted, strict=True))
-        / sum(np.square(w).sum() for w in wanted)
+        sum(np.square(f - w).sum() for f, w in zip(outputs, expected, strict=True))
+        / sum(np.square(w).sum() for w in expected)
     )
 
 
@@ -182,12 +182,12 @@ def test_joined_projections_are_one_layer_and_transposed_weights_are_measured_to
     gpt2 = GPT2(GPT2Config(60, 32, 1, 2))
     layer = gpt2.transformer.h[0].mlp.c_fc
     few: Any = lucid.quantize(gpt2, block=16)
-    found = {each.path: each for each in precision_report(gpt2, few, [np.array([[5, 9, 3]])]).layers}
-    assert found["transformer.h.0.mlp.c_fc"].parameters == layer.weight.numpy().size
-    assert 15 < (found["transformer.h.0.mlp.c_fc"].alone or 0) < 35
+    layers = {each.path: each for each in precision_report(gpt2, few, [np.array([[5, 9, 3]])]).layers}
+    assert layers["transformer.h.0.mlp.c_fc"].parameters == layer.weight.numpy().size
+    assert 15 < (layers["transformer.h.0.mlp.c_fc"].alone or 0) < 35
 
 
-def test_it_is_text_a_mapping_and_html(network: Network) -> None:
+def test_a_report_is_text_a_mapping_and_html(network: Network) -> None:
     network.spare = nn.Linear(32, 16)  # type: ignore[attr-defined]  # nothing calls it
     report = precision_report(network, lucid.quantize(network, block=16), CALLS)
     lines = str(report).splitlines()

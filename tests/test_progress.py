@@ -29,18 +29,18 @@ from tests.waiting import PATIENCE, until
 
 
 class Recorder:
-    """A listener that writes down what it is told."""
+    """A listener that records the phases and what is done of each."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
         self.done: dict[str, list[int]] = {}
 
     @contextmanager
     def __call__(self, name: str, total: int | None, unit: str) -> Iterator[Advance]:
-        self.told.append(name)
+        self.events.append(name)
         self.done[name] = []
         yield self.done[name].append
-        self.told.append(f"end of {name}")
+        self.events.append(f"end of {name}")
 
 
 def test_a_listener_hears_of_phases_and_of_what_is_done(tmp_path):
@@ -48,7 +48,7 @@ def test_a_listener_hears_of_phases_and_of_what_is_done(tmp_path):
     with listening(recorder):
         to_onnx(nn.Linear(3, 5), path=tmp_path / "linear.onnx")
     expected = ["tracing", "lowering", "writing"]
-    assert recorder.told == [line for name in expected for line in (name, f"end of {name}")]
+    assert recorder.events == [line for name in expected for line in (name, f"end of {name}")]
     assert sum(recorder.done["writing"]) == 4 * (3 * 5 + 5), "the bytes of the weights"
 
 
@@ -65,13 +65,13 @@ def test_phases_may_be_inside_others_and_nobody_has_to_listen():
     recorder = Recorder()
     with listening(recorder), phase("outer"), phase("inner"):
         pass
-    assert recorder.told == ["outer", "inner", "end of inner", "end of outer"]
+    assert recorder.events == ["outer", "inner", "end of inner", "end of outer"]
     lucid.trace(nn.Linear(2, 2))
-    assert len(recorder.told) == 4, "the listener is told only inside the block"
+    assert len(recorder.events) == 4, "the listener is told only inside the block"
 
 
 def on_a_terminal(arguments: Sequence[str], cwd: Path) -> tuple[int, str]:
-    """The exit code, and what a terminal gets of a command."""
+    """The exit code of a command, and what it prints in a terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen([LUCID, *arguments], cwd=cwd, stdout=theirs, stderr=theirs)
     os.close(theirs)

@@ -53,8 +53,8 @@ def network() -> Network:
 IDS = np.array([[3, 1, 29], [0, 7, 7]])
 
 
-def relative(found: Array, wanted: Array) -> float:
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+def relative(got: Array, want: Array) -> float:
+    return float(np.abs(got - want).max() / np.abs(want).max())
 
 
 def of_bits(model: nn.Module) -> list[str]:
@@ -94,7 +94,7 @@ def test_a_shared_weight_stays_shared_and_all_else_is_that_of_the_model(network:
 
 def test_methods_that_look_at_more_lose_less(network: Network) -> None:
     ids = np.random.default_rng(0).integers(0, 30, (40, 8))
-    wanted = network(ids).numpy()
+    expected = network(ids).numpy()
     lost = {}
     for name, options in {
         "rtn": {"method": "rtn"},
@@ -106,7 +106,7 @@ def test_methods_that_look_at_more_lose_less(network: Network) -> None:
         "by position": {"method": "gptq", "calibration": [(ids[:20],), (lucid.tensor(ids[20:]),)]},
     }.items():
         small = lucid.quantize(network, 4, block=16, skip="table", **options)
-        lost[name] = float(np.square(small(ids).numpy() - wanted).mean())
+        lost[name] = float(np.square(small(ids).numpy() - expected).mean())
     assert lost["gptq"] < lost["search"] < lost["rtn"] and max(lost["hqq"], lost["fit"]) < lost["rtn"]
     assert lost["by name"] == pytest.approx(lost["gptq"], rel=0.01)
     assert lost["by position"] == pytest.approx(lost["gptq"], rel=0.01)
@@ -168,7 +168,7 @@ def test_the_state_goes_to_a_file_and_back(symmetric: bool, network: Network, tm
     np.testing.assert_array_equal(other(IDS).numpy(), small(IDS).numpy())
 
 
-def test_it_is_printed_with_its_bits(network: Network) -> None:
+def test_a_quantized_weight_is_printed_with_its_bits(network: Network) -> None:
     assert "(weight): QuantizedWeight(70, 40, bits=4, block=32)" in repr(lucid.quantize(network))
 
 
@@ -184,9 +184,9 @@ def test_scales_may_be_wider_than_the_weights(network: Network) -> None:
 
 
 def test_progress_is_told_before_each_layer(network: Network) -> None:
-    told: list[tuple[str, int, int]] = []
-    lucid.quantize(network, skip="down", progress=lambda *each: told.append(each))
-    assert told == [("table", 0, 3), ("up", 1, 3), ("head", 2, 3)]
+    events: list[tuple[str, int, int]] = []
+    lucid.quantize(network, skip="down", progress=lambda *each: events.append(each))
+    assert events == [("table", 0, 3), ("up", 1, 3), ("head", 2, 3)]
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------
@@ -311,12 +311,12 @@ class Table(nn.Module):
 def test_rows_of_a_table_are_read_as_those_of_a_tensor(read: Callable[[Any], lucid.Tensor], bits: int) -> None:
     lucid.manual_seed(0)
     model, x = Table(read), lucid.zeros(1, 40)
-    small, wanted = lucid.quantize(model, bits, smallest_table=1), model(x).numpy()
-    assert small(x).shape == wanted.shape
+    small, expected = lucid.quantize(model, bits, smallest_table=1), model(x).numpy()
+    assert small(x).shape == expected.shape
     for provider in ("any", "cpu"):
-        found = Session(to_onnx(small, (1, 40), target=provider), threads=1)(x).numpy()
-        assert found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, atol=0.3)
+        got = Session(to_onnx(small, (1, 40), target=provider), threads=1)(x).numpy()
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, atol=0.3)
 
 
 def test_rows_of_a_table_up_to_symbolic_sizes() -> None:
@@ -330,8 +330,8 @@ def test_rows_of_a_table_up_to_symbolic_sizes() -> None:
             return x + self.table[-x.shape[0] :] + self.table[: x.shape[0]]
 
     small, x = lucid.quantize(Positions(), 8, smallest_table=1), lucid.zeros(3, 40)
-    found = Session(to_onnx(small, ("L", 40), target="cpu"), threads=1)(x).numpy()
-    np.testing.assert_allclose(found, small(x).numpy(), rtol=1e-5, atol=1e-5)
+    got = Session(to_onnx(small, ("L", 40), target="cpu"), threads=1)(x).numpy()
+    np.testing.assert_allclose(got, small(x).numpy(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("level", [0.0, 4.0, False])
@@ -366,8 +366,8 @@ def test_products_of_half_precision_after_each_other(dtype: Any, optimize: bool)
     small = lucid.quantize(nn.Sequential(nn.Linear(64, 32), nn.Linear(32, 16)).to(dtype))
     x = lucid.randn(3, 64).astype(dtype)
     model = to_onnx(small, lucid.spec("N", 64, dtype=dtype), target="cpu")
-    found = Session(model, threads=1, optimize=optimize)(x).numpy().astype(float)
-    assert relative(found, small(x).numpy().astype(float)) < 0.03
+    got = Session(model, threads=1, optimize=optimize)(x).numpy().astype(float)
+    assert relative(got, small(x).numpy().astype(float)) < 0.03
     if dtype == "bfloat16":  # in float32, by the form for float32
         assert [node.op_type for node in model.graph.node].count("MatMulNBits") == 2
 
@@ -487,14 +487,14 @@ def test_the_file_is_small_and_its_weights_have_their_names(provider: Any, bits:
 
 
 def test_onnx_reads_the_standard_weights_as_the_numbers_they_stand_for(tmp_path: Path) -> None:
-    """Both in one file and beside it."""
+    """With weights in the file and in a side file."""
     layer = lucid.quantize(nn.Linear(48, 33, bias=False), block=16)
     x = np.eye(48, dtype=np.float32)
     for external in (False, True):
         to_onnx(layer, path=tmp_path / "model.onnx", external_data=external)
         model = onnx.load(tmp_path / "model.onnx")
-        (found,) = ReferenceEvaluator(model).run(None, {"x": x})
-        assert relative(found, layer(x).numpy()) < 1e-6
+        (output,) = ReferenceEvaluator(model).run(None, {"x": x})
+        assert relative(output, layer(x).numpy()) < 1e-6
 
 
 # Models ---------------------------------------------------------------------------------------------------------------
@@ -513,11 +513,11 @@ def test_decoders_generate_the_same_tokens_eagerly_and_exported(number: int, cac
     lucid.manual_seed(0)
     small = lucid.quantize(decoders()[number], 4, block=16)
     prompt = np.array([[3, 1, 4, 1, 5]])
-    wanted = lucid.generation.Generator(small).generate(prompt, max_new_tokens=8)
+    expected = lucid.generation.Generator(small).generate(prompt, max_new_tokens=8)
     for provider in ("any", "cpu"):
         session = Session(to_onnx(small, cache=cache, target=Target(provider, accuracy_level=0)))
-        found = lucid.generation.Generator(session).generate(prompt, max_new_tokens=8)
-        np.testing.assert_array_equal(found, wanted)
+        tokens = lucid.generation.Generator(session).generate(prompt, max_new_tokens=8)
+        np.testing.assert_array_equal(tokens, expected)
 
 
 LAYERS: dict[str, nn.Module] = {

@@ -39,8 +39,8 @@ ATTENTION: dict[str, dict[str, Any]] = {
 }
 
 
-def relative(found: Any, wanted: Any) -> float:
-    return float(np.abs(np.asarray(found) - np.asarray(wanted)).max() / np.abs(np.asarray(wanted)).max())
+def relative(got: Any, want: Any) -> float:
+    return float(np.abs(np.asarray(got) - np.asarray(want)).max() / np.abs(np.asarray(want)).max())
 
 
 def is_vector(shape: tuple[int, ...]) -> bool:
@@ -149,8 +149,8 @@ def test_gptq_learns_parts_of_a_weight_from_their_own_inputs() -> None:
     small = lucid.quantize(model, 4, block=16, method="gptq", calibration=calls)
     rounded = lucid.quantize(model, 4, block=16, search=True)
 
-    def lost(found: Crossed) -> list[float]:
-        weight, whole = found.attention.in_proj_weight, model.attention.in_proj_weight
+    def lost(quantized: Crossed) -> list[float]:
+        weight, whole = quantized.attention.in_proj_weight, model.attention.in_proj_weight
         errors = F.linear(np.eye(32, dtype=np.float32), weight).numpy().T - whole.numpy()
         return [
             float(np.square(inputs @ errors[rows].T).sum()) for inputs, rows in ((x, slice(32)), (y, slice(32, 96)))
@@ -162,10 +162,10 @@ def test_gptq_learns_parts_of_a_weight_from_their_own_inputs() -> None:
 
 def test_gptq_learns_weights_that_are_stored_in_out() -> None:
     model, ids = gpt2(32), np.random.default_rng(0).integers(0, 40, (24, 8))
-    wanted = model(ids).numpy()
+    expected = model(ids).numpy()
     small = lucid.quantize(model, 4, block=16, method="gptq", calibration=[ids], skip="transformer.wte")
     rounded = lucid.quantize(model, 4, block=16, search=True, skip="transformer.wte")
-    assert np.square(small(ids).numpy() - wanted).sum() < 0.8 * np.square(rounded(ids).numpy() - wanted).sum()
+    assert np.square(small(ids).numpy() - expected).sum() < 0.8 * np.square(rounded(ids).numpy() - expected).sum()
 
 
 def test_rows_that_the_calibration_does_not_reach_are_named() -> None:
@@ -196,10 +196,10 @@ def test_positions_are_rows_of_a_table_in_few_bits(target: str) -> None:
 def test_rows_of_a_weight_are_read_as_those_of_a_parameter(rows: Any) -> None:
     table = nn.Embedding(7, 48)
     small: Any = lucid.quantize(table, 8, block=16, smallest_table=1)
-    wanted = F.embedding(lucid.arange(7), small.weight).numpy()[rows]
+    expected = F.embedding(lucid.arange(7), small.weight).numpy()[rows]
     index = lucid.tensor(rows) if isinstance(rows, np.ndarray) else rows
-    np.testing.assert_array_equal(small.weight[index].numpy(), wanted)
-    assert relative(wanted, table.weight.numpy()[rows]) < 0.01
+    np.testing.assert_array_equal(small.weight[index].numpy(), expected)
+    assert relative(expected, table.weight.numpy()[rows]) < 0.01
 
 
 @in_pairs(
@@ -230,8 +230,8 @@ def test_a_whole_weight_is_widened_in_each_run(weights: tuple[int, str], width: 
 
 
 def decision(model: nn.Module, target: Any) -> Any:
-    (found,) = [d for d in explain(model, target=target).decisions if d.op == "quantized_embedding"]
-    return found
+    (embedding,) = [d for d in explain(model, target=target).decisions if d.op == "quantized_embedding"]
+    return embedding
 
 
 @in_pairs(width=[48, 40], bits=[4, 8], symmetric=[True, False])
@@ -317,11 +317,11 @@ READS: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("asked", READS)
 def test_what_else_reads_a_weight_is_told_what_to_do(asked: str) -> None:
     weight = lucid.quantize(nn.Linear(32, 32), symmetric=True).weight
-    told = (
+    message = (
         rf"^{asked.strip()}.*: got QuantizedWeight\(32, 32, bits=4, block=32\), which is not a tensor; use "
         r"F.linear\(x, weight\), F.embedding\(indices, weight\) or weight\[rows\], or keep the parameter .*skip="
     )
-    with pytest.raises((TypeError, AttributeError), match=told):
+    with pytest.raises((TypeError, AttributeError), match=message):
         READS[asked](weight)
 
 
@@ -364,14 +364,14 @@ def test_every_weight_of_every_family_of_models_is_in_few_bits(entry: Entry) -> 
     kept = [parameter.numpy() for key, parameter in whole.named_parameters() if stays(whole, key)]
     assert all(any(np.shares_memory(matrix, each) for each in kept) for matrix in matrices)
     case = goldens.cases(entry.variant)[0]
-    found, wanted = (m(**{name: Tensor(array) for name, array in case.inputs.items()}) for m in (small, whole))
-    for one, other in zip(*(t if isinstance(t, tuple) else (t,) for t in (found, wanted)), strict=True):
+    got, expected = (m(**{name: Tensor(array) for name, array in case.inputs.items()}) for m in (small, whole))
+    for one, other in zip(*(t if isinstance(t, tuple) else (t,) for t in (got, expected)), strict=True):
         assert 0 < relative(one, other) < 0.1
 
 
 @pytest.mark.parametrize("option", ["skip", "bits"])
 @pytest.mark.parametrize(
-    ("pattern", "told"),
+    ("pattern", "message"),
     [
         (
             "experts",
@@ -382,11 +382,11 @@ def test_every_weight_of_every_family_of_models_is_in_few_bits(entry: Entry) -> 
         ("gates", "which no layer has; there are gate"),
     ],
 )
-def test_a_pattern_for_weights_that_stay_says_why(pattern: str, told: str, option: str) -> None:
+def test_a_pattern_for_weights_that_stay_says_why(pattern: str, message: str, option: str) -> None:
     model: Any = nn.MixtureOfExperts(4, 2, 32, 32)
     model.table = nn.Embedding(40, 32)
     options: dict[str, Any] = {"skip": pattern} if option == "skip" else {"bits": {pattern: 4, "*": 8}}
-    with pytest.raises(ValueError, match=f"^quantize: {option} names {re.escape(repr(pattern))}, (and )?{told}"):
+    with pytest.raises(ValueError, match=f"^quantize: {option} names {re.escape(repr(pattern))}, (and )?{message}"):
         lucid.quantize(model, **options)
     assert floats(lucid.quantize(model)) == ["experts.gate_up_proj", "experts.down_proj", "table.weight"]
 

@@ -54,8 +54,8 @@ def flat(results: Any) -> list[lucid.Tensor]:
 def test_a_sequence_with_a_length_is_the_sequence_alone(name: str) -> None:
     layer, x = LAYERS[name], lucid.randn(5, 2, 4)
     batch = x.transpose(0, 1) if layer.batch_first else x
-    given = lucid.where(lucid.arange(5).reshape(5, 1, 1) < lucid.tensor([[3], [5]]), x, lucid.nan)
-    outputs, last = layer(given.transpose(0, 1) if layer.batch_first else given, lengths=[3, 5])
+    padded = lucid.where(lucid.arange(5).reshape(5, 1, 1) < lucid.tensor([[3], [5]]), x, lucid.nan)
+    outputs, last = layer(padded.transpose(0, 1) if layer.batch_first else padded, lengths=[3, 5])
     outputs = outputs.transpose(0, 1) if layer.batch_first else outputs
     alone, alone_last = layer(batch[:1, :3] if layer.batch_first else batch[:3, :1])
     np.testing.assert_array_equal(outputs[3:, 0].numpy(), 0)
@@ -70,14 +70,14 @@ def test_packed_sequences_are_spelled_as_in_torch() -> None:
     lstm.flatten_parameters()
     x, lengths = lucid.randn(3, 5, 4), lucid.tensor([2, 5, 3])
     packed, (h, c) = lstm(rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
-    output, found = rnn.pad_packed_sequence(packed, batch_first=True, padding_value=-1.0)
-    wanted, (h_n, c_n) = lstm(x, lengths=lengths)
-    assert found.tolist() == [2, 5, 3] and isinstance(packed, rnn.PackedSequence)
-    assert (output[0, :2].tolist(), h.tolist(), c.tolist()) == (wanted[0, :2].tolist(), h_n.tolist(), c_n.tolist())
+    output, read_lengths = rnn.pad_packed_sequence(packed, batch_first=True, padding_value=-1.0)
+    expected, (h_n, c_n) = lstm(x, lengths=lengths)
+    assert read_lengths.tolist() == [2, 5, 3] and isinstance(packed, rnn.PackedSequence)
+    assert (output[0, :2].tolist(), h.tolist(), c.tolist()) == (expected[0, :2].tolist(), h_n.tolist(), c_n.tolist())
     assert set(output[0, 2:].numpy().flat) == {-1.0}
     rows = [x[0, :2], x[1], x[2, :3]]
     again, _ = rnn.pad_packed_sequence(lstm(rnn.pack_sequence(rows, enforce_sorted=False))[0], batch_first=True)
-    assert again.tolist() == wanted.tolist()
+    assert again.tolist() == expected.tolist()
     left = rnn.pad_sequence([lucid.ones(1), lucid.ones(2)], True, 3.0, "left")
     assert left.tolist() == [[3, 1], [1, 1]]
     with pytest.raises(
@@ -91,8 +91,8 @@ def test_backwards_is_the_second_half_of_both_ways() -> None:
     back.load_state_dict({k.removesuffix("_reverse"): v for k, v in both.state_dict().items() if "_reverse" in k})
     x = lucid.randn(5, 2, 4)
     for lengths in (None, [3, 5]):
-        (outputs, last), (wanted, wanted_last) = back(x, lengths=lengths), both(x, lengths=lengths)
-        assert outputs.tolist() == wanted[..., 3:].tolist() and last.tolist() == wanted_last[1:].tolist()
+        (outputs, last), (expected, expected_last) = back(x, lengths=lengths), both(x, lengths=lengths)
+        assert outputs.tolist() == expected[..., 3:].tolist() and last.tolist() == expected_last[1:].tolist()
     assert repr(back) == "GRU(4, 3, reverse=True)"
 
 

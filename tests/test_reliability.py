@@ -73,11 +73,11 @@ def export(graph):
     to_onnx(graph, path=path, external_data=external)
 
 def content():
-    found = {path.name: path.read_bytes()}
+    files = {path.name: path.read_bytes()}
     for side in path.parent.glob(path.name + ".*.data"):
-        if side.name.encode() in found[path.name]:
-            found[side.name] = side.read_bytes()
-    return {name: hash(data) for name, data in found.items()}
+        if side.name.encode() in files[path.name]:
+            files[side.name] = side.read_bytes()
+    return {name: hash(data) for name, data in files.items()}
 
 export(graphs[1])
 good = [None, content()]
@@ -164,8 +164,8 @@ except OSError as error:
 @pytest.mark.parametrize("external", [False, True], ids=["one file", "side file"])
 @pytest.mark.parametrize("how", ["full", "forbidden"])
 def test_a_full_disk_or_no_permission_is_a_clear_error_and_the_old_file_stays(how: str, external: bool) -> None:
-    with tempfile.TemporaryDirectory() as made:  # other users cannot enter pytest's folder
-        _starve(Path(made), how, external)
+    with tempfile.TemporaryDirectory() as folder:  # other users cannot enter pytest's folder
+        _starve(Path(folder), how, external)
 
 
 def _starve(folder: Path, how: str, external: bool) -> None:
@@ -174,7 +174,7 @@ def _starve(folder: Path, how: str, external: bool) -> None:
     before = {name: (folder / name).read_bytes() for name in names_in(folder)}
     folder.chmod(0o555 if how == "forbidden" else 0o755)
     try:
-        said = python(STARVED, path, how, external)
+        printed = python(STARVED, path, how, external)
     finally:
         folder.chmod(0o755)
     expected = (
@@ -182,8 +182,8 @@ def _starve(folder: Path, how: str, external: bool) -> None:
         if how == "full"
         else "no permission to create files in|write-protected"
     )
-    assert re.search(expected, said), said
-    assert str(path) in said
+    assert re.search(expected, printed), printed
+    assert str(path) in printed
     assert {name: (folder / name).read_bytes() for name in names_in(folder)} == before
 
 
@@ -242,8 +242,8 @@ models = [
 digest = hashlib.sha256()
 for target in ("any", "cpu", "cuda", "portable"):
     for model, how in models:
-        made = to_onnx(model, *how.get("inputs", ()), kwargs=how.get("kwargs"), target=target)
-        digest.update(made.SerializeToString(deterministic=True))
+        exported = to_onnx(model, *how.get("inputs", ()), kwargs=how.get("kwargs"), target=target)
+        digest.update(exported.SerializeToString(deterministic=True))
 for external in (False, True):
     to_onnx(models[0][0], kwargs=mask, path="model.onnx", external_data=external)
     for name in sorted(os.listdir()):
@@ -253,13 +253,13 @@ print(digest.hexdigest())
 
 
 def test_the_same_model_gives_the_same_bytes_anywhere(tmp_path: Path) -> None:
-    found = set()
+    digests = set()
     for number, (seed, threads) in enumerate([("0", "1"), ("1", "2"), ("12345", "1")]):
         folder = tmp_path / f"{'deeper/' * number}folder {number}"
         folder.mkdir(parents=True)
         code = f"import os; os.chdir({str(folder)!r})\n{MADE}"
-        found.add(python(code, PYTHONHASHSEED=seed, OPENBLAS_NUM_THREADS=threads, OMP_NUM_THREADS=threads))
-    assert len(found) == 1, "exports differ between processes"
+        digests.add(python(code, PYTHONHASHSEED=seed, OPENBLAS_NUM_THREADS=threads, OMP_NUM_THREADS=threads))
+    assert len(digests) == 1, "exports differ between processes"
 
 
 def test_a_second_export_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -275,7 +275,8 @@ def test_the_file_holds_what_the_model_in_memory_does(tmp_path: Path) -> None:
     returned = to_onnx(linears(0), ("N", 64), path=tmp_path / "m.onnx")
     assert onnx.load(tmp_path / "m.onnx") == returned
     external = to_onnx(linears(0), ("N", 64), path=tmp_path / "e.onnx", external_data=True)
-    assert all(not t.raw_data for t in external.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
+    outside = [t for t in external.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
+    assert outside and not any(t.raw_data for t in outside)
     weights = [{t.name: t.raw_data for t in m.graph.initializer} for m in (onnx.load(tmp_path / "e.onnx"), returned)]
     assert weights[0] == weights[1]
 
@@ -321,9 +322,9 @@ def test_a_model_over_the_limit_is_streamed(tmp_path: Path) -> None:
     session = Session(path)
     x = np.zeros((1, 4096), np.float32)
     x[0, 5] = 1
-    found = session.run({"x": x})
+    outputs = session.run({"x": x})
     expected = 3 + np.arange(1024, dtype=np.float32) * np.float32(1e-3)
-    np.testing.assert_allclose(list(found.values())[2][0], expected, rtol=1e-6)
+    np.testing.assert_allclose(list(outputs.values())[2][0], expected, rtol=1e-6)
 
 
 def test_what_no_message_can_hold_is_refused_with_the_line_to_write(

@@ -43,11 +43,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def data_of(page: Path) -> dict[str, Any]:
-    found = re.search(
+    match = re.search(
         r'<script id="data" type="application/json">(.*?)</script>', page.read_text(encoding="utf-8"), re.S
     )
-    assert found is not None
-    data: dict[str, Any] = json.loads(found[1])
+    assert match is not None
+    data: dict[str, Any] = json.loads(match[1])
     return data
 
 

@@ -71,8 +71,8 @@ def opened(browser, page):
 
 
 def boxes(browser) -> list[str]:
-    found: list[str] = browser.execute_script("return lucidReport.graph.view.nodes().map(n => n.id())")
-    return found
+    identifiers: list[str] = browser.execute_script("return lucidReport.graph.view.nodes().map(n => n.id())")
+    return identifiers
 
 
 def click(browser, box: str, edge: bool = False) -> None:
@@ -227,8 +227,8 @@ def test_the_outline_opens_modules_too(opened):
 def test_the_slider_goes_through_the_layers(opened):
     def cells() -> list[list[float]]:
         chart = "echarts.getInstanceByDom(document.getElementById('map'))"
-        found: list[list[float]] = opened.execute_script(f"return {chart}.getOption().series[0].data")
-        return found
+        values: list[list[float]] = opened.execute_script(f"return {chart}.getOption().series[0].data")
+        return values
 
     name = opened.find_element("id", "layer-name")
     assert name.text == "1 of 2: encoder.layers.0.self_attn"
@@ -282,10 +282,10 @@ def test_every_box_is_below_what_leads_to_it(opened, boxes):
     arrows = [(f"b{i}", f"b{j}") for j in range(1, boxes) for i in {j - 1, j // 2, 0} if i != j]
     data = [{"id": f"b{i}", "w": 40, "h": 20} for i in range(boxes)]
     data += [{"id": f"{a}>{b}", "source": a, "target": b} for a, b in arrows]
-    found = opened.execute_script(
+    positions = opened.execute_script(
         "return [...lucidLayout.positions(arguments[0].map((data) => ({data}))).entries()]", data
     )
-    y = {name: place["y"] for name, place in found}
+    y = {name: place["y"] for name, place in positions}
     assert len(y) == boxes and all(y[a] + 20 < y[b] for a, b in arrows)
 
 

@@ -56,9 +56,9 @@ def test_weights_that_are_equal_do_not_fail_for_the_attributes_of_nodes() -> Non
 
 @pytest.mark.parametrize("stored", [("--bits", "4"), ("--dtype", "float16"), ("--bits", "4", "--dtype", "bfloat16")])
 def test_a_file_of_another_precision_than_the_model_says_what_to_give(stored: Any, call: Any, tmp_path: Path) -> None:
-    given = ("nn.Linear", "--set", "in_features=64", "--set", "out_features=32")
-    assert call("export", *given, *stored, "-o", tmp_path / "m.onnx")[0] == 0
-    code, out = call("verify", given[0], tmp_path / "m.onnx", *given[1:])
+    source = ("nn.Linear", "--set", "in_features=64", "--set", "out_features=32")
+    assert call("export", *source, *stored, "-o", tmp_path / "m.onnx")[0] == 0
+    code, out = call("verify", source[0], tmp_path / "m.onnx", *source[1:])
     assert code == 1
     assert f"in another precision than the model: give {' '.join(stored)}, or the same options as the export" in out
 
@@ -77,8 +77,8 @@ def test_a_name_that_is_not_text_is_an_error_that_names_the_file(place: str, cal
     for read in (check_model_file, inspect_model, Session):
         with pytest.raises(ModelError, match=r"damaged\.onnx'?: a name is not text in UTF-8.*intact copy"):
             read(path)
-    given = ("--set", "in_features=4", "--set", "out_features=4")
-    code, out = call("verify", "nn.Linear", path, *given)
+    sizes = ("--set", "in_features=4", "--set", "out_features=4")
+    code, out = call("verify", "nn.Linear", path, *sizes)
     assert code == 1 and "damaged.onnx" in out and "a name is not text in UTF-8" in out
 
 
@@ -88,12 +88,12 @@ def test_a_name_that_is_not_text_is_an_error_that_names_the_file(place: str, cal
 def with_zeroed_rows(tmp_path: Path) -> tuple[Bert, Path]:
     """A model, and its file without the row of a token that is never drawn."""
     model = Bert.from_pretrained(BERT)
-    made = lucid.export.to_onnx(model)
-    (table,) = (tensor for tensor in made.graph.initializer if tensor.name == "embeddings.word_embeddings.weight")
+    exported = lucid.export.to_onnx(model)
+    (table,) = (tensor for tensor in exported.graph.initializer if tensor.name == "embeddings.word_embeddings.weight")
     array = onnx.numpy_helper.to_array(table).copy()
     array[-1] = 0
     table.CopyFrom(onnx.numpy_helper.from_array(array, table.name))
-    onnx.save(made, tmp_path / "rows.onnx")
+    onnx.save(exported, tmp_path / "rows.onnx")
     return model, tmp_path / "rows.onnx"
 
 
@@ -101,14 +101,16 @@ def test_bisect_names_weights_where_no_node_differs(tmp_path: Path) -> None:
     model, path = with_zeroed_rows(tmp_path)
     ids = {"input_ids": np.zeros((2, 3), np.int64), "attention_mask": np.ones((2, 3), np.int64)}
     for exported in (path, str(path), onnx.load(path)):
-        found = bisect(model, exported=exported, arrays=ids)
-        assert found is not None
-        assert str(found).startswith(
+        difference = bisect(model, exported=exported, arrays=ids)
+        assert difference is not None
+        assert str(difference).startswith(
             "no node differs on these inputs; these weights differ: embeddings.word_embeddings"
         )
-        assert found.node == "embeddings.word_embeddings.weight" and found.module == "embeddings.word_embeddings"
-        assert found.max_abs == np.abs(model.state_dict()[found.node].numpy()[-1]).max()
-        assert [weight.name for weight in found.weights] == [found.node]
+        assert (
+            difference.node == "embeddings.word_embeddings.weight" and difference.module == "embeddings.word_embeddings"
+        )
+        assert difference.max_abs == np.abs(model.state_dict()[difference.node].numpy()[-1]).max()
+        assert [weight.name for weight in difference.weights] == [difference.node]
 
 
 def test_bisect_takes_what_a_failed_parity_gives(tmp_path: Path) -> None:
