@@ -86,7 +86,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def python(root: Path, *arguments: str) -> str:
+def python(root: Path, *arguments: str, patience: float = PATIENCE) -> str:
     """The output of Python run with the copy instead of the sources."""
     done = subprocess.run(
         [sys.executable, *arguments],
@@ -94,7 +94,7 @@ def python(root: Path, *arguments: str) -> str:
         env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -117,15 +117,46 @@ def programs(copy: Path) -> None:
     assert Path(file).is_relative_to(copy)
 
 
+COMMANDS = """
+import json, runpy, sys
+import pytest
+
+def code(command):
+    if command[:2] == ["-m", "pytest"]:  # which also fails if no test is selected
+        return int(pytest.main([*command[2:], "-q", "-p", "no:cacheprovider", "-n", "0"]))
+    sys.argv = command[command[0] == "-m":]
+    (runpy.run_module if command[0] == "-m" else runpy.run_path)(sys.argv[0], run_name="__main__")
+    return 0
+
+codes = {}
+for title, commands in json.loads(sys.argv[1]):
+    print(f"{title}:", flush=True)
+    codes[title] = [code(command) for command in commands]
+print(json.dumps(codes))
+"""
+
+
+@pytest.fixture(scope="module")
+def exits(copy: Path, programs: None) -> tuple[dict[str, list[int]], str]:
+    """How the page's commands ended, by section, and what they printed: in one process, as most take less time than its
+    start."""
+    commands = [(section.title, [_shortened(command) for command in section.tests]) for section in SECTIONS]
+    printed = python(copy, "-c", COMMANDS, json.dumps(commands), patience=len(commands) * PATIENCE)
+    return json.loads(printed.splitlines()[-1]), printed
+
+
+def _shortened(command: list[str]) -> list[str]:
+    """Without comments; the page of coverage takes long to make, and the averager has no goldens."""
+    command = command[: command.index("#")] if "#" in command else command
+    left_out = ["-k", "not is_current and not in_few_bits and not every_class"]
+    return [*command, *(left_out if command[-1] == "tests/test_coverage_page.py" else [])]
+
+
 @pytest.mark.parametrize("section", SECTIONS, ids=TITLES)
-@pytest.mark.usefixtures("programs")
-def test_what_the_page_says_to_write_is_enough(section: Section, copy: Path) -> None:
+def test_what_the_page_says_to_write_is_enough(section: Section, exits: tuple[dict[str, list[int]], str]) -> None:
+    codes, printed = exits
     assert section.tests
-    for command in section.tests:
-        if command[-1] == "tests/test_coverage_page.py":  # the page takes long to make; the averager has no goldens
-            command = [*command, "-k", "not is_current and not in_few_bits and not every_class"]
-        options = ("-q", "-p", "no:cacheprovider", "-n", "0") if "pytest" in command else ()
-        python(copy, *command, *options)  # pytest also fails if no test is selected
+    assert codes[section.title] == [0] * len(section.tests), printed
 
 
 def test_without_its_sample_an_op_fails_a_test(tmp_path: Path) -> None:
