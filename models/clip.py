@@ -21,8 +21,10 @@ from lucid import Tensor, TensorType, nn
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.sentence_files import SentenceLayer
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.parts.options import read_patch_size
+from lucid.models.parts.sentences import OfModules, build_layers
 from lucid.models.parts.text_encoders import text_specs
 from lucid.models.parts.two_towers import (
     Encoder,
@@ -67,6 +69,7 @@ class CLIPConfig:
     projection_dim: int = 512
     num_labels: int = 0
     projected: bool = True  # of one tower alone: it also has the layer to the shared space
+    sentence_layers: tuple[SentenceLayer, ...] = ()  # of a sentence encoder
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -154,6 +157,25 @@ class CLIPTextModel(OneTower[CLIPConfig], on=CLIP):
         states = self.text_model.last_hidden_state(input_ids, attention_mask)
         end = self.text_model.end_state(input_ids, states)
         return (states, end) if self.text_projection is None else (self.text_projection(end), states)
+
+
+class CLIPSentenceEncoder(OfModules[CLIPConfig], CLIPTextModel, on=CLIP):
+    """The text tower as sentence-transformers has it: token ids (N, L) to embeddings (N, E), with the layers of its
+    modules.json.
+    """
+
+    head_task = "sentence-similarity"
+    output_names = ("sentence_embedding",)  # type: ignore[assignment]  # of one tower
+
+    def __init__(self, config: CLIPConfig) -> None:
+        super().__init__(config)
+        self.sentence_layers = build_layers(config.sentence_layers)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        x, _ = super().forward(input_ids, attention_mask)
+        for layer in self.sentence_layers.values():
+            x = layer(x)
+        return x
 
 
 class CLIPVisionModel(OneTower[CLIPConfig], on=CLIP):

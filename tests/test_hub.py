@@ -145,6 +145,13 @@ def test_a_pickle_is_downloaded_where_there_is_nothing_else(hub):
     assert (path / "2_Dense" / "model.safetensors").exists()
 
 
+def test_weights_of_sentence_transformers_modules_are_downloaded(hub):
+    places = ("0_StaticEmbedding", "query_0_SparseStaticEmbedding", "document_0_MLMTransformer", "onnx")
+    hub.revisions[COMMIT] |= {f"{place}/model.safetensors": b"" for place in places}
+    path = local_checkpoint(NAME)
+    assert sorted(file.parent.name for file in path.glob("*/model.safetensors")) == sorted(places[:3])
+
+
 def test_a_revision_and_what_is_here_under_the_name(hub, tmp_path):
     assert local_checkpoint(f"{NAME}@v1").name == OLDER
     assert local_checkpoint(Path(f"{NAME}@{OLDER}")).name == OLDER

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 import lucid  # noqa: E402  # from this clone
-from lucid.models.checkpoints.architectures import CLASSES, TRANSFORMERS  # noqa: E402
+from lucid.models.checkpoints.options_read import CLASSES, TRANSFORMERS  # noqa: E402
 from tests.models.architectures import (  # noqa: E402
     GOLDEN,
     Outcome,

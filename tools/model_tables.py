@@ -12,11 +12,11 @@ import onnx
 
 from lucid import nn
 from lucid.export import to_onnx
-from lucid.models.checkpoints.families import FAMILIES
+from lucid.models.checkpoints.families import FAMILIES, OTHER_FAMILIES
 from lucid.models.checkpoints.sentence_files import SENTENCES
 from lucid.models.checkpoints.tasks import class_of
 from lucid.models.parts.sentences import PooledEncoder
-from tests.models.zoo import ZOO, Entry
+from tests.models.zoo import OTHERS, ZOO, Entry
 
 Group = tuple[str, str, list[Entry]]
 
@@ -25,7 +25,7 @@ def groups() -> list[Group]:
     """Architecture, task, and the entries of the zoo, of which the first of each class is measured."""
     tasks = _tasks()
     by_task: dict[tuple[str, str], list[Entry]] = {}
-    for entry in ZOO:
+    for entry in (*ZOO, *OTHERS):
         task = SENTENCES if issubclass(_class(entry), PooledEncoder) else tasks[entry.read]
         by_task.setdefault((entry.name.split(":")[0], task), []).append(entry)
     return [(architecture, task, entries) for (architecture, task), entries in by_task.items()]
@@ -39,7 +39,7 @@ def measured(entries: list[Entry]) -> list[Entry]:
 def _tasks() -> dict[Callable[..., Any], str]:
     """The task of each class, by the table that `lucid.models.load` reads."""
     names: dict[Callable[..., Any], str] = {}
-    for family in FAMILIES.values():
+    for family in (FAMILIES | OTHER_FAMILIES).values():
         for task, place in family.tasks.items():
             names.setdefault(class_of(place), task)
     return names

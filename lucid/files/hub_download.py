@@ -17,7 +17,8 @@ from huggingface_hub.errors import (
 from lucid.files.hub import HubName
 
 _DESCRIBES = ("*.json", "*.jinja", "*.txt", "*.model", "README.md", "LICENSE*")
-_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors", "[0-9]*/model.safetensors")
+_LAYERS = "[0-9]*/model.safetensors", "*_[0-9]_*/model.safetensors"  # of sentence-transformers, also in a Router
+_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors", *_LAYERS)
 _PICKLES = "pytorch_model*.bin"
 _FOR_OTHERS = ("*onnx/*", "openvino/*", "coreml/*", "original/*", "checkpoint-*/*", "runs/*", "eval/*")
 

@@ -20,9 +20,12 @@ from lucid.models.checkpoints.adapters import base_of, find_file
 from lucid.models.checkpoints.config import QUANTIZATION, read_json, read_optional_json, write_json
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import MODULES, read_modules
+from lucid.models.checkpoints.static_files import TOKENIZER as TOKENIZER
+from lucid.models.checkpoints.static_files import TOKENIZER_CONFIG as TOKENIZER_CONFIG
+from lucid.models.checkpoints.static_files import TYPES, static_tokenizer, type_in
 from lucid.nn.module import Module
 
-CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
+CONFIG = "config.json"
 OTHER_FILES = (
     "added_tokens.json",
     "chat_template.jinja",
@@ -111,7 +114,7 @@ def is_gguf(checkpoint: Path) -> bool:
 def write_tokenizer(checkpoint: Path, folder: Path) -> None:
     """Copy the files of the tokenizer and the preprocessor, or make them of a GGUF file.
 
-    Files of an adapter replace those of its base model.
+    Files of an adapter replace those of its base model. The tokenizer of a static embedding adds no special tokens.
 
     Raises:
         ModuleNotFoundError: for a GGUF file without the extras `chat` and `gguf`.
@@ -126,12 +129,15 @@ def write_tokenizer(checkpoint: Path, folder: Path) -> None:
     if base is not None:
         write_tokenizer(base, folder)
     copy_files(home, folder)
+    for name, content in static_tokenizer(home).items():
+        write_json(folder / name, content)
     if (folder / TOKENIZER).exists() and not (folder / TOKENIZER_CONFIG).exists():
         write_json(folder / TOKENIZER_CONFIG, {})  # transformers.js insists on the file
 
 
 def write_config(model: Module, checkpoint: Path, folder: Path, more: Mapping[str, Any] | None = None) -> None:
-    """config.json: as it is in the checkpoint where nothing is added, or made of a GGUF file's metadata.
+    """config.json: as it is in the checkpoint where nothing is added, or made of what else tells the options: a GGUF
+    file's metadata, or the weights of a static embedding.
 
     Args:
         model: what was loaded from the checkpoint; with adapters, its head and its vocabulary are theirs.
@@ -144,7 +150,7 @@ def write_config(model: Module, checkpoint: Path, folder: Path, more: Mapping[st
     """
     home = files_home(checkpoint)
     known, adapters = (model.checkpoint.model_types, model.adapters) if isinstance(model, Pretrained) else ((), {})
-    if is_gguf(home):
+    if is_gguf(home) or type_in(home) in TYPES:
         write_json(folder / CONFIG, {**read_options(home, *known, adapters=adapters).options, **(more or {})})
         return
     path = find_file(home, CONFIG)

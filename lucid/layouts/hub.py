@@ -28,7 +28,8 @@ from lucid.layouts.checkpoint_files import (
 from lucid.layouts.layout import Exported, Layout, Options, export_file
 from lucid.layouts.parts import file_parts, parts_of
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
-from lucid.models.checkpoints.sentence_files import DENSE, MODULES, PREFIX, read_modules
+from lucid.models.checkpoints.sentence_files import DENSE, ENCODER, MODULES, PREFIX, read_modules
+from lucid.models.checkpoints.static_files import TYPES, type_in
 from lucid.models.parts.sentences import PooledEncoder
 from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
@@ -105,6 +106,8 @@ def _plain(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
 
 def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     _check_config(model, checkpoint, "optimum")
+    if (kind := type_in(files_home(checkpoint))) in TYPES:
+        raise ValueError(f"{checkpoint}: optimum reads types of transformers, not {kind}; use layout 'onnxruntime'")
     if parts := file_parts(model):
         raise ValueError(
             f"{checkpoint}: a {type(model).__name__} is {len(parts)} files, for which optimum 0.1 has no class; "
@@ -239,7 +242,8 @@ def write_sentence_layers(model: Module, checkpoint: Path, folder: Path) -> None
     """modules.json, the config of each layer, and the weights of a Dense, which sentence-transformers computes itself.
 
     Raises:
-        ValueError: for a model without these layers, a checkpoint without modules.json, and a quantized Dense.
+        ValueError: for a model without these layers, a checkpoint without modules.json or without a Transformer in it,
+            and a quantized Dense.
         OSError: if a file cannot be read or written.
     """
     modules = read_modules(checkpoint)
@@ -247,6 +251,11 @@ def write_sentence_layers(model: Module, checkpoint: Path, folder: Path) -> None
         raise ValueError(
             f"{checkpoint}: sentence-transformers takes sentence encoders, which have a {MODULES}, and cross-encoders; "
             f"got a {type(model).__name__}"
+        )
+    if modules.first != ENCODER:
+        raise ValueError(
+            f"{checkpoint}: sentence-transformers computes a {modules.first} itself, and reads no ONNX file of one; "
+            "give it the checkpoint, or use layout 'onnxruntime'"
         )
     modules.write(folder)
     stored: dict[str, Tensor | Array] = {**model.state_dict(), **modules.weights}

@@ -22,9 +22,9 @@ from lucid.files.hub import folder_name, local_checkpoint
 from lucid.files.weights import NAMES
 from lucid.models.checkpoints.adapter_experts import expert_changes
 from lucid.models.checkpoints.adapter_files import CONFIG, WEIGHTS, Adapter, LowRank, Rows, read_adapter
-from lucid.models.checkpoints.architectures import CLASSES
 from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json
 from lucid.models.checkpoints.config_file import MAX_NAMED
+from lucid.models.checkpoints.options_read import CLASSES
 from lucid.models.checkpoints.quantized_weights import Weight, as_array
 from lucid.models.checkpoints.registry import find_family
 

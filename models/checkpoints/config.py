@@ -44,6 +44,7 @@ from lucid.models.checkpoints.options_read import HARMLESS, OptionsRead, options
 from lucid.models.checkpoints.quantized_weights import Array as Array
 from lucid.models.checkpoints.quantized_weights import QuantizedFormat, QuantizedWeights, Weight
 from lucid.models.checkpoints.registry import find_family, known_types
+from lucid.models.checkpoints.static_files import with_sizes
 from lucid.nn import functional as F
 
 T = TypeVar("T")
@@ -105,6 +106,8 @@ class Config:
     def read(folder: str | os.PathLike[str], *model_types: str, ignore: Sequence[str] = ()) -> Config:
         """The config.json of a folder, whose model_type must be one of those given, or without any be known.
 
+        Folders of static embeddings need not have the file (`static_files.py`).
+
         Args:
             ignore: options that are read as if the file did not have them; see `without`.
 
@@ -113,11 +116,12 @@ class Config:
             OSError: if there is no such file.
         """
         path = Path(folder) / "config.json"
-        options = read_json(path)
+        options = with_sizes(read_optional_json(path), Path(folder)) or read_json(path)
         kind = str(options.get("model_type"))
         family = find_family(kind)
         reads = options_read(family.types[kind].like or kind) if family else None
-        config = Config(options, str(path), cache(lambda: lucid.load(folder)), reads=reads).without(ignore)
+        where = str(path if path.exists() else folder)
+        config = Config(options, where, cache(lambda: lucid.load(folder)), reads=reads).without(ignore)
         config.expect_type(model_types)
         return config
 

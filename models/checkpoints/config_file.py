@@ -16,6 +16,7 @@ from lucid.files.untrusted import DepthError, json_value
 T = TypeVar("T")
 
 MAX_CONFIG = 4 << 20  # bytes of a config.json: twice the largest one published, which names 21,000 classes
+MAX_TOKENIZER = 256 << 20  # bytes of a tokenizer.json; the largest one published has 33 MB
 MAX_NAMED = 20  # options that one message lists
 
 

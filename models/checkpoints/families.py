@@ -114,6 +114,7 @@ FAMILIES: dict[str, Family] = {
             "image-feature-extraction": "clip.CLIPVisionModel",
             "image-classification": "clip.CLIPForImageClassification",
             "feature-extraction": "clip.CLIPTextModel",
+            "sentence-similarity": "clip.CLIPSentenceEncoder",
         },
         types={
             "clip": ModelType(),
@@ -462,5 +463,20 @@ FAMILIES: dict[str, Family] = {
 }
 """By the file of the model."""
 
+OTHER_FAMILIES: dict[str, Family] = {
+    "static_embedding": Family(
+        tasks={
+            "sentence-similarity": "static_embedding.StaticEncoder",
+            "sparse-encoding": "static_embedding.SparseStaticEncoder",
+        },
+        types={
+            "static_embedding": ModelType(only="sentence-similarity"),
+            "model2vec": ModelType(only="sentence-similarity"),
+            "sparse_static_embedding": ModelType(only="sparse-encoding"),
+        },
+    ),
+}
+"""The same for types that transformers does not have."""
+
 MODEL_TYPES = {name: declared for family in FAMILIES.values() for name, declared in family.types.items()}
-"""All types that Lucid reads itself."""
+"""All types of transformers that Lucid reads itself."""

@@ -14,9 +14,9 @@ import numpy as np
 import lucid
 from lucid import nn
 from lucid.files.hub import local_checkpoint
-from lucid.models.checkpoints.architectures import CLASSES
 from lucid.models.checkpoints.config import QUANTIZATION, Array, Config, ConfigError, write_json
 from lucid.models.checkpoints.load_into import building
+from lucid.models.checkpoints.options_read import CLASSES
 from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained, read_options
 from lucid.models.checkpoints.quantized_weights import as_array
 from lucid.models.checkpoints.registry import family_of

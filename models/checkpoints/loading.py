@@ -12,7 +12,7 @@ from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.adapters import Adapters
 from lucid.models.checkpoints.lucid_format import write_checkpoint
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
-from lucid.models.checkpoints.sentence_files import TASKS, read_modules
+from lucid.models.checkpoints.sentence_files import TASKS, first_folder, read_modules
 from lucid.models.checkpoints.tasks import reader_for, saved_options, with_architecture
 from lucid.nn.quantized import WeightModule
 from lucid.tracing.inner_outputs import checked_names
@@ -64,6 +64,7 @@ def load(
     """
     source = local_checkpoint(source)
     modules = read_modules(source) if task in (None, *TASKS) else None
+    source = first_folder(source) if modules is None else source
     options = read_options(source if modules is None else modules.encoder, ignore=ignore, adapters=adapters)
     if modules is not None and task is None and adapters:
         base = read_options(modules.encoder, ignore=ignore)
@@ -95,7 +96,7 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     """
     source = local_checkpoint(source)
     modules = read_modules(source) if model.checkpoint.task in TASKS else None
-    encoder = source if modules is None else modules.encoder
+    encoder = first_folder(source) if modules is None else modules.encoder
     options = read_options(encoder, adapters=model.adapters)
     ignored = model.unread.on_request
     options = options.without([name for name in ignored if name not in options.dropped])

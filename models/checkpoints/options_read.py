@@ -1,12 +1,15 @@
-"""Which options of config.json transformers' own code reads, by model_type; all others change nothing.
+"""What transformers has for each model_type: the options of config.json that its code reads, and its classes.
 
-`options_read.json` is generated from transformers' sources, and has for each model_type
+Options that it does not read change nothing. `options_read.json` is generated from transformers' sources, and has for
+each model_type
 
 - ``read``: the options that its modeling, configuration and rotary code looks at, and their defaults;
 - ``unread``: those that the class of its configs declares and no code of the model looks at;
 - ``aliases``: other names of options, which set them;
 - ``sections``: the same for objects inside the config;
 - ``rope``: the keys of rotary parameters that its own code reads. Those of each rope_type are in the table's ``rope``.
+
+`architectures.json` is generated from them too: the names that `architectures` may have.
 """
 
 from __future__ import annotations
@@ -18,6 +21,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+_ARCHITECTURES: Mapping[str, Any] = json.loads(Path(__file__).with_name("architectures.json").read_text("utf-8"))
+CLASSES: Mapping[str, Sequence[str]] = _ARCHITECTURES["classes"]
+"""The classes of each type."""
+TRANSFORMERS: str = _ARCHITECTURES["transformers"]
+"""The version of the sources of the classes."""
 COMPUTED = "computed"
 """In the table: a default that follows from other options."""
 

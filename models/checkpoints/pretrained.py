@@ -50,6 +50,7 @@ from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.lucid_format import METHOD, with_lucid_weights
 from lucid.models.checkpoints.options_read import transformers_version
 from lucid.models.checkpoints.quantized_weights import Weight
+from lucid.models.checkpoints.static_files import type_in
 from lucid.nn.weights.layer_weights import declared_weights
 
 C = TypeVar("C")
@@ -314,8 +315,9 @@ def _read_base(path: Path, model_types: Sequence[str], ignore: Sequence[str]) ->
     """The options of a folder's config.json, or of a GGUF file."""
     files = [path]
     if path.is_dir():
-        files = [] if (path / "config.json").exists() else sorted(path.glob("*.gguf"))
-        if not files and not (path / "config.json").exists():
+        described = (path / "config.json").exists() or type_in(path) is not None
+        files = [] if described else sorted(path.glob("*.gguf"))
+        if not files and not described:
             raise FileNotFoundError(
                 f"{path}: has no config.json; give the folder of a checkpoint, as it was downloaded, or a GGUF file"
             )

@@ -19,7 +19,7 @@ from typing import Any
 
 from lucid.models.checkpoints.config_file import ConfigError
 from lucid.models.checkpoints.declarations import GGUF, Family, ModelType
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES, OTHER_FAMILIES
 
 GROUP = "lucid.models"
 """The group of entry points."""
@@ -35,7 +35,8 @@ def _by_type(family: Family) -> dict[str, Family]:
     }
 
 
-_KNOWN = {name: one for family in FAMILIES.values() for name, one in _by_type(family).items()}
+_OWN = {name: one for family in (FAMILIES | OTHER_FAMILIES).values() for name, one in _by_type(family).items()}
+_KNOWN = dict(_OWN)
 
 
 def register(family: Family, *, replace: bool = False) -> None:
@@ -119,7 +120,7 @@ def installed_types() -> Iterator[tuple[str, str, str]]:
     """
     for point in sorted(_entry_points(), key=lambda point: str(point.name)):
         where = f"{point.value} of {_distribution(point)}"
-        if point.name in MODEL_TYPES:
+        if point.name in _OWN:
             yield point.name, where, f"is ignored, as Lucid reads {point.name} itself; give it another name"
             continue
         try:

@@ -1,14 +1,14 @@
 """modules.json of sentence-transformers: the encoder of a folder, and the layers after it.
 
-It lists a Transformer, and what is made of its results; `TASKS` has what is known. Each layer has a folder with its
-config::
+It lists what reads texts, such as a Transformer, and what is made of its results; `TASKS` has what is known. Each layer
+has a folder with its config::
 
     [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
      {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
      {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]
 
 A Router has routes with modules of their own: of those that begin with an encoder there has to be one, as that of
-documents where queries are a table of weights.
+documents where queries are a table of weights. If none does, the same holds for those tables.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import os
 import re
 import string
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import lucid
 from lucid import Tensor
@@ -34,13 +34,15 @@ from lucid.models.checkpoints.config import (
     read_optional_json,
     write_json,
 )
+from lucid.models.checkpoints.static_files import MODEL2VEC, SPARSE, STATIC, TOKENIZER, type_in
 from lucid.nn import functional as F
 
 POOLING, DENSE, NORMALIZE = "Pooling", "Dense", "Normalize"
 SPLADE, SCORE, MASK = "SpladePooling", "LogitScore", "MultiVectorMask"
+TABLE, SPARSE_TABLE, CLIP = "StaticEmbedding", "SparseStaticEmbedding", "CLIPModel"
 TASKS = {
-    "sentence-similarity": re.compile(rf"Transformer {POOLING}( {DENSE}| {NORMALIZE})*"),
-    "sparse-encoding": re.compile(rf"(Transformer|MLMTransformer) {SPLADE}"),
+    "sentence-similarity": re.compile(rf"(Transformer {POOLING}|{TABLE}|{CLIP})( {DENSE}| {NORMALIZE})*"),
+    "sparse-encoding": re.compile(rf"(Transformer|MLMTransformer) {SPLADE}|{SPARSE_TABLE}"),
     "multi-vector-encoding": re.compile(rf"Transformer( {DENSE})+( {MASK})?( {NORMALIZE})?"),
     "generative-reranking": re.compile(rf"Transformer {SCORE}"),
 }
@@ -59,8 +61,16 @@ DENSE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 MODULES, ROUTES = "modules.json", "router_config.json"
 PREFIX = "sentence_layers"  # of the names of their parameters in a model
 
-_ENCODER, _ENCODERS, _ROUTER = "Transformer", ("Transformer", "MLMTransformer"), "Router"
+ENCODER, _ROUTER = "Transformer", "Router"
+_ENCODERS, _TABLES = (ENCODER, "MLMTransformer", CLIP), (TABLE, SPARSE_TABLE)
+_FOLDERS = {  # of first modules: the types of their folders, and what these are
+    TABLE: ((STATIC, MODEL2VEC), "weights that are embedding.weight, or Model2Vec's embeddings, weights and mapping"),
+    SPARSE_TABLE: ((SPARSE,), "weights that are a weight for each token"),
+    CLIP: (("clip",), "a config.json of model_type clip"),
+}
 _FAMILIES = ("sentence_transformers.", "pylate.models.Dense.")  # of types; PyLate has a Dense of its own
+_LONG_KNOWN = (ENCODER, POOLING, DENSE, NORMALIZE, TABLE, CLIP)
+_BY_ITS_LIBRARY = "its library computes it: SentenceTransformer(FOLDER).encode(texts)"
 _PLAIN_NAME = re.compile(r"[\w-]{1,100}", re.ASCII)
 _MODES = {  # by mode the option that older files have for it, in the order in which the results are joined
     "cls": "pooling_mode_cls_token",
@@ -86,6 +96,8 @@ class SentenceLayer:
     activation: str = _IDENTITY
 
 
+MEAN = SentenceLayer("0_Pooling", POOLING, ("mean",))
+"""The layer that a table of vectors has by itself."""
 USUAL_LAYERS = (SentenceLayer("1_Pooling", POOLING, ("mean",)), SentenceLayer("2_Normalize", NORMALIZE))
 """The layers of an encoder without modules.json: the mean, scaled to length 1."""
 LAST_TOKEN = (SentenceLayer("1_Pooling", POOLING, ("lasttoken",)), SentenceLayer("2_Normalize", NORMALIZE))
@@ -100,6 +112,9 @@ class SentenceModules:
     layers: tuple[SentenceLayer, ...]
     folder: Path
     task: str = SENTENCES
+    first: str = ENCODER
+    types: Mapping[str, str] = field(default_factory=dict)
+    """The types in modules.json by kind."""
 
     @property
     def weights(self) -> dict[str, Array]:
@@ -124,19 +139,24 @@ class SentenceModules:
         `weights` by their names in the model: those of a Dense go to its folder too, where its library reads them.
         """
         layers = [layer for layer in self.layers if layer.kind == NORMALIZE or (self.folder / layer.name).is_dir()]
-        listed = [("", _ENCODER), *((layer.name, layer.kind) for layer in layers)]
+        listed = [("", self.first), *((layer.name, layer.kind) for layer in layers)]
         lines = [
-            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            {"idx": index, "name": str(index), "path": path, "type": self._type(kind)}
             for index, (path, kind) in enumerate(listed)
         ]
         write_json(folder / MODULES, lines)
         for layer in layers:
-            if layer.kind != NORMALIZE:
+            if (self.folder / layer.name / "config.json").exists():
                 (folder / layer.name).mkdir(exist_ok=True)
                 write_json(folder / layer.name / "config.json", read_json(self.folder / layer.name / "config.json"))
             first = f"{PREFIX}.{layer.name}."
             if own := {name.removeprefix(first): tensor for name, tensor in weights.items() if name.startswith(first)}:
                 lucid.save(folder / layer.name / "model.safetensors", own)
+
+    def _type(self, kind: str) -> str:
+        """The type of a kind: what all releases of its library know, or else what modules.json has."""
+        old = f"sentence_transformers.models.{kind}"
+        return old if kind in _LONG_KNOWN else self.types.get(kind, old)
 
 
 def write_modules(layers: tuple[SentenceLayer, ...], width: int, folder: Path) -> None:
@@ -163,30 +183,54 @@ def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
     if not folder.is_dir() or not path.exists():
         return None
     lines = [_read_line(line, str(path), first=not index) for index, line in enumerate(_listed(path))]
-    if lines[0] == (_ROUTER, ""):
+    if lines[0][:2] == (_ROUTER, ""):
         lines = [*_route(folder), *lines[1:]]
-    kinds = [kind for kind, _ in lines]
-    if kinds == [_ENCODER]:  # of a cross-encoder, whose head is the model's own
+    kinds = [line.kind for line in lines]
+    if kinds == [ENCODER]:  # of a cross-encoder, whose head is the model's own
         return None
     task = next((task for task, order in TASKS.items() if order.fullmatch(" ".join(kinds))), None)
-    if task is None and kinds[0] != _ENCODER:
-        raise ConfigError(f"{path}: begins with {kinds[0]}, supported: {_ENCODER}; {_alone(folder, lines[0][1])}")
+    if task is None and kinds[0] not in (*_ENCODERS, *_TABLES):
+        supported = ", ".join((ENCODER, *_FOLDERS))
+        raise ConfigError(f"{path}: begins with {kinds[0]}, supported: {supported}; {_alone(folder, lines[0].path)}")
     if task is None:
         raise ConfigError(
             f"{path}: lists {', '.join(kinds)}; supported: Transformer, Pooling, and then any of Dense and Normalize; "
-            "Transformer, SpladePooling; Transformer, Dense and perhaps MultiVectorMask; Transformer, LogitScore; "
-            f"{_alone(folder, lines[0][1])}"
+            f"{TABLE} or {CLIP}, and then the same; Transformer, SpladePooling; {SPARSE_TABLE}; Transformer, Dense and "
+            f"perhaps MultiVectorMask; Transformer, LogitScore; {_alone(folder, lines[0].path)}"
         )
-    layers = [_read_layer(folder, kind, name, task) for kind, name in lines[1:]]
+    encoder = folder / lines[0].path
+    expected, described = _FOLDERS.get(kinds[0], ((), ""))
+    if expected and (kind := type_in(encoder)) not in expected:
+        content = "nothing of a known type" if kind is None else f"a checkpoint of model_type {show(kind)}"
+        raise ConfigError(
+            f"{path}: begins with {kinds[0]}, and {encoder} holds {content}; expected {described}; "
+            f"{_alone(folder, lines[0].path)}"
+        )
+    layers = [_read_layer(folder, line.kind, line.path, task) for line in lines[1:]]
+    if kinds[0] == TABLE:
+        layers.insert(0, MEAN)
     if task == "multi-vector-encoding" and MASK not in kinds:  # PyLate's own files
         prompts = folder / "config_sentence_transformers.json"
         skipped = _skipped(folder, Config(read_optional_json(prompts), str(prompts)))
         layers.append(SentenceLayer("mask", MASK, tokens=skipped))
-    return SentenceModules(folder / lines[0][1], tuple(layers), folder, task)
+    types = {line.kind: line.type for line in lines}
+    return SentenceModules(encoder, tuple(layers), folder, task, kinds[0], types)
 
 
-def _route(folder: Path) -> list[tuple[str, str]]:
-    """The kinds and paths of the modules of a Router's one route with an encoder."""
+def first_folder(folder: Path) -> Path:
+    """The folder of the encoder, whatever modules.json lists after it: that of the first module, or all of the folder.
+
+    Raises:
+        ConfigError: for a modules.json of another form.
+    """
+    path = folder / MODULES
+    if (folder / "config.json").exists() or not path.exists():
+        return folder
+    return folder / _read_line(_listed(path)[0], str(path), first=True).path
+
+
+def _route(folder: Path) -> list[_Line]:
+    """The modules of a Router's one route with an encoder, or without any with a table."""
     path = folder / ROUTES
     options = Config(read_json(path), str(path))
     types, structure = options.get("types", dict), options.get("structure", dict)
@@ -195,20 +239,23 @@ def _route(folder: Path) -> list[tuple[str, str]]:
         for name, parts in structure.items()
         if isinstance(parts, list) and parts
     }
-    encoders = {name: lines for name, lines in routes.items() if lines[0][0] in _ENCODERS}
-    if len(encoders) != 1:
-        alone = ", ".join(lines[0][1] for lines in encoders.values())
+    encoders, tables = (
+        [lines for lines in routes.values() if lines[0].kind in kinds] for kinds in (_ENCODERS, _TABLES)
+    )
+    known = encoders or tables
+    if len(known) != 1:
+        alone = ", ".join(lines[0].path for lines in known)
         raise ConfigError(
-            f"{path}: {len(encoders)} of its routes {', '.join(routes)} begin with a {_ENCODER}, expected one; "
-            + (f"to read one encoder alone, give its folder: {alone}" if alone else "its library computes the others")
+            f"{path}: {len(known)} of its routes {', '.join(routes)} begin with an encoder that is read here, expected "
+            "one; " + (f"to read one alone, give its folder: {alone}" if alone else _BY_ITS_LIBRARY)
         )
-    return next(iter(encoders.values()))
+    return known[0]
 
 
 def _alone(folder: Path, name: str) -> str:
     """What to do with modules that are not known: the first may be a checkpoint by itself."""
     if not (folder / name / "config.json").exists():
-        return "its library computes it, Lucid does not"
+        return _BY_ITS_LIBRARY
     if name:
         return f"to read {name} alone, give the folder {folder / name}"
     return "to read the encoder alone, give the task feature-extraction"
@@ -221,26 +268,34 @@ def _listed(path: Path) -> list[Any]:
     return modules
 
 
-def _read_line(line: Any, where: str, first: bool) -> tuple[str, str]:
-    """The kind of a module, and its path."""
+class _Line(NamedTuple):
+    """A module of modules.json, and the last part of its type."""
+
+    kind: str
+    path: str
+    type: str
+
+
+def _read_line(line: Any, where: str, first: bool) -> _Line:
     if not isinstance(line, Mapping) or not all(isinstance(line.get(key), str) for key in ("type", "path")):
         raise ConfigError(f'{where}: lists {show(line)}, expected an object with a "type" and a "path"')
-    kind, path = line["type"], line["path"]
-    if not kind.startswith(_FAMILIES):
+    full, path = line["type"], line["path"]
+    path = "" if first and path == "." else path  # as Model2Vec writes it
+    if not full.startswith(_FAMILIES):
         raise ConfigError(
-            f"{where}: lists a module of type {show(kind)}, which is not one of sentence-transformers; "
+            f"{where}: lists a module of type {show(full)}, which is not one of sentence-transformers; "
             "to read an encoder alone, give the task feature-extraction"
         )
-    kind = kind.rpartition(".")[2]
+    kind = full.rpartition(".")[2]
     if not (_PLAIN_NAME.fullmatch(path) if path else first):
         raise ConfigError(f"{where}: the path of {show(kind)} is {show(path)}, expected the name of a folder in it")
-    return kind, path
+    return _Line(kind, path, full)
 
 
 def _skipped(folder: Path, options: Config) -> tuple[int, ...]:
     """The ids of the words of documents that have no vector, by default those of punctuation."""
     words = options.get("skiplist_words", list, list(string.punctuation))
-    path = folder / "tokenizer.json"
+    path = folder / TOKENIZER
     if not words or not path.exists():
         if words and options.has("skiplist_words"):
             raise options.wrong("skiplist_words", f"expected {path}, which has their ids")
@@ -252,11 +307,13 @@ def _skipped(folder: Path, options: Config) -> tuple[int, ...]:
 
 
 def _read_layer(folder: Path, kind: str, name: str, task: str) -> SentenceLayer:
+    path, of = folder / name / "config.json", "sentence_embedding" if task == SENTENCES else "token_embeddings"
+    options = Config(read_optional_json(path) if kind == NORMALIZE else read_json(path), str(path))
     if kind == NORMALIZE:
-        return SentenceLayer(name, kind)
-    path = folder / name / "config.json"
-    options = Config(read_json(path), str(path))
-    if kind == POOLING:
+        options.only("module_input_name", of)
+        options.only("module_output_name", of)
+        layer = SentenceLayer(name, kind)
+    elif kind == POOLING:
         layer = SentenceLayer(name, kind, _read_modes(options))
     elif kind == SPLADE:
         options.get("word_embedding_dimension", int, 0)
@@ -275,7 +332,6 @@ def _read_layer(folder: Path, kind: str, name: str, task: str) -> SentenceLayer:
         options.only("keep_only_token_ids", None)
         layer = SentenceLayer(name, kind, tokens=_skipped(folder, options) if options.has("skiplist_words") else ())
     else:
-        of = "sentence_embedding" if task == SENTENCES else "token_embeddings"
         options.only("module_input_name", of)
         options.only("module_output_name", of)
         options.only("use_residual", False)

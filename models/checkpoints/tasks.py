@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from lucid.core.words.safe_text import show
 from lucid.core.words.suggestions import did_you_mean
-from lucid.models.checkpoints.architectures import CLASSES, TRANSFORMERS
 from lucid.models.checkpoints.config import Config, ConfigError
 from lucid.models.checkpoints.config_file import by_torch
 from lucid.models.checkpoints.families import FAMILIES
+from lucid.models.checkpoints.options_read import CLASSES, TRANSFORMERS
 from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.models.checkpoints.registry import family_of, type_of
 from lucid.models.checkpoints.sentence_files import MODULE_TASKS, SENTENCES
@@ -100,7 +100,7 @@ def reader_for(task: str | None, options: Config, of_modules: str | None) -> Rea
     tasks = family_of(options.model_type).tasks
     if task is None:
         task = of_modules or _only_task(options)
-    if task in MODULE_TASKS and task != of_modules:
+    if task in MODULE_TASKS and task not in (of_modules, family_of(options.model_type).task):
         raise _none(options, f"task {show(task)} needs a modules.json that is for it, which the folder does not have")
     if of_modules in MODULE_TASKS and task == SENTENCES:
         raise ConfigError(f"{options.where}: its modules.json is for the task {of_modules}, got {task}; leave it out")

@@ -48,7 +48,7 @@ class PooledEncoder(OfModules[L], OnStates[L]):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        self.sentence_layers = {layer.name: _built(layer) for layer in config.sentence_layers}
+        self.sentence_layers = build_layers(config.sentence_layers)
 
     def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
         return self.sentence_embedding(states, attention_mask)
@@ -66,8 +66,12 @@ class PooledEncoder(OfModules[L], OnStates[L]):
         return states, self.sentence_embedding(states, inputs.get("attention_mask"))
 
 
+def build_layers(layers: Sequence[SentenceLayer]) -> dict[str, nn.Module]:
+    """The modules of layers by their names, with new weights."""
+    return {layer.name: _built(layer) for layer in layers}
+
+
 def _built(layer: SentenceLayer) -> nn.Module:
-    """The module of a layer, with new weights."""
     if layer.kind == POOLING:
         return Pooling(layer.modes)
     return Dense(layer) if layer.kind == DENSE else Normalize()

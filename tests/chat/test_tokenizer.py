@@ -189,7 +189,7 @@ def test_a_file_that_is_too_large_is_named_with_the_most_that_is_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a file was called a config of a few kilobytes."""
-    monkeypatch.setattr(tokenizer_files, "_LARGEST", 1 << 20)
+    monkeypatch.setattr(tokenizer_files, "MAX_TOKENIZER", 1 << 20)
     checkpoint(tmp_path)
     (tmp_path / name).write_bytes(b" " * (1 << 20) + b"{}")
     with pytest.raises(ValueError, match=f"{name}: more than 1 MiB, the most that is read of it; download it again"):

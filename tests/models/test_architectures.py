@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models.checkpoints.architectures import CLASSES
 from lucid.models.checkpoints.families import MODEL_TYPES
+from lucid.models.checkpoints.options_read import CLASSES
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.checkpoints.registry import family_of
 from lucid.models.checkpoints.tasks import _FORMER

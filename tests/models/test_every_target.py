@@ -10,7 +10,7 @@ import pytest
 
 from tests.combinations import first_of_each, turns
 from tests.models.goldens import TARGETS
-from tests.models.zoo import ZOO, Entry, reader
+from tests.models.zoo import OTHERS, ZOO, Entry, reader
 from tools import model_tables
 from tools.figures import Figures
 from tools.make_coverage import PAGE
@@ -33,7 +33,7 @@ def bounds() -> dict[tuple[str, str], float]:
 BOUNDS = bounds()
 
 
-@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.variant)
+@pytest.mark.parametrize("entry", [*ZOO, *OTHERS], ids=lambda entry: entry.variant)
 def test_eager(entry: Entry) -> None:
     assert entry.eager_error() <= BOUNDS.get((entry.variant, "eager"), RTOL)
 
@@ -42,7 +42,7 @@ def name_of(value: Entry | str | int) -> str:
     return value.variant if isinstance(value, Entry) else str(value)
 
 
-MODELS, HEADS = ([entry for entry in ZOO if entry.is_head is head] for head in (False, True))
+MODELS, HEADS = ([entry for entry in (*ZOO, *OTHERS) if entry.is_head is head] for head in (False, True))
 
 
 @pytest.mark.parametrize(("entry", "target"), turns(MODELS, TARGETS, reader) + turns(HEADS, TARGETS), ids=name_of)

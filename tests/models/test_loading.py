@@ -14,7 +14,7 @@ import pytest
 from safetensors import safe_open
 
 import lucid
-from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, OTHER_FAMILIES
 from lucid.models.checkpoints.pretrained import ConfigError, Pretrained
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
@@ -36,8 +36,8 @@ def test_every_model_type_that_a_checkpoint_names_is_known() -> None:
     values = [value for name in FILES for value in vars(import_module(f"lucid.models.{name}")).values()]
     classes = [v for v in values if isinstance(v, type) and issubclass(v, Pretrained) and hasattr(v, "checkpoint")]
     named = {kind for cls in classes for kind in cls.checkpoint.model_types}
-    assert named == set(MODEL_TYPES)
-    for name, family in FAMILIES.items():
+    assert named == {*MODEL_TYPES, *(kind for family in OTHER_FAMILIES.values() for kind in family.types)}
+    for name, family in (FAMILIES | OTHER_FAMILIES).items():
         file, _, model = family.model.rpartition(".")
         assert file.removeprefix("vision.") == name
         assert vars(import_module(f"lucid.models.{file}"))[model].checkpoint.model_types == tuple(family.types)
@@ -45,7 +45,7 @@ def test_every_model_type_that_a_checkpoint_names_is_known() -> None:
 
 def test_an_unknown_model_type_is_an_error_that_lists_the_known_ones_and_says_how_one_is_added(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-    listed = r"model_type is 'mamba', torch may .*; supported: .*bert, .*whisper; lucid.models.register adds one"
+    listed = r"model_type is 'mamba', torch may .*; supported: .*bert, .*whisper, .*; lucid.models.register adds one"
     with pytest.raises(ConfigError, match=listed):
         lucid.models.load(tmp_path)
 

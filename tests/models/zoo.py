@@ -41,6 +41,7 @@ from lucid.models.phi3 import Phi3
 from lucid.models.qwen3_next import Qwen3Next
 from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
 from lucid.models.smolvlm import SmolVLM
+from lucid.models.static_embedding import SparseStaticEncoder, StaticEncoder
 from lucid.models.t5 import T5
 from lucid.models.vision.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.vision.depth_anything import DepthAnything
@@ -295,3 +296,12 @@ ZOO = [
     Entry("WavLM: speech", Wav2Vec2ForCTC, "wavlm/ctc", _LOGITS),
     *(Entry("Whisper", Whisper, f"whisper/{v}", _LOGITS) for v in ("base", "uneven")),
 ]
+
+OTHERS = [
+    *(
+        Entry("Static embeddings", StaticEncoder, f"static_embedding/{v}", ("sentence_embedding",))
+        for v in ("normalized", "model2vec")
+    ),
+    Entry("Static embeddings: sparse", SparseStaticEncoder, "static_embedding/sparse", ("sentence_embedding",)),
+]
+"""Those of libraries other than transformers, whose folders need no config.json."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
 from .core import ROOT
@@ -24,6 +25,24 @@ def of(auto: Any, variant: str, inputs: dict[str, Any]) -> tuple[Any, dict[str, 
     """What a golden's model gives for inputs."""
     tensors = {name: torch.tensor(value) for name, value in inputs.items()}
     return auto.from_pretrained(ROOT / variant, attn_implementation="eager").eval()(**tensors), tensors
+
+
+def clip() -> dict[str, Any]:
+    """What sentence-transformers' CLIPModel asks transformers' model for, of texts and of an image of rising numbers."""
+    from sentence_transformers.sentence_transformer.modules import CLIPModel
+
+    routes, _ = CLIPModel._get_default_modality_config({})
+    model = transformers.CLIPModel.from_pretrained(ROOT / "clip/quick_gelu", attn_implementation="eager").eval()
+    size = model.config.vision_config.image_size
+    texts = {"input_ids": [[0, 5, 6, 7, 39], [0, 8, 39, 39, 39]], "attention_mask": RIGHT["attention_mask"]}
+    inputs = {"text": {name: torch.tensor(rows) for name, rows in texts.items()}}
+    inputs["image"] = {"pixel_values": torch.linspace(-1, 1, 3 * size * size).reshape(1, 3, size, size)}
+    answers = {}
+    for kind, route in routes.items():
+        answer = getattr(model, route["method"])(**inputs[kind])
+        name = route["method_output_name"]
+        answers[f"{kind}s"] = rounded(answer if name is None else answer[name])
+    return {**texts, **answers}
 
 
 @torch.no_grad()
@@ -53,4 +72,5 @@ def store_all(folder: Path) -> None:
     mask = MultiVectorMask([","])
     mask._skiplist_ids = torch.tensor([6])
     golden["mask"] = mask(dict(inputs), task="document")["attention_mask"].int().tolist()
+    golden["clip"] = clip()
     folder.with_suffix(".json").write_text(json.dumps(golden) + "\n")

@@ -17,10 +17,10 @@ from lucid.generation import defaults
 from lucid.generation.chat.template import ChatTemplate
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.models.checkpoints.adapters import find_file
-from lucid.models.checkpoints.config_file import read_optional_json
+from lucid.models.checkpoints.config_file import MAX_TOKENIZER, read_optional_json
 from lucid.models.checkpoints.pretrained import gguf_module
+from lucid.models.checkpoints.static_files import TOKENIZER, TOKENIZER_CONFIG, static_tokenizer
 
-_LARGEST = 256 << 20  # bytes; the largest published tokenizer.json has 33 MB
 # The files with ids and the number of positions, by precedence: onnxruntime-genai's, then those of transformers.
 _GENERATION = "generation_config.json"
 _CONFIGS = ("genai_config.json", _GENERATION, "config.json")
@@ -80,8 +80,9 @@ def load_defaults(folder: Path) -> dict[str, Any]:
 
 
 def _from_folder(folder: Path) -> Tokenizer:
-    library = _library(find_file(folder, "tokenizer.json"))
-    about = _read_json(find_file(folder, "tokenizer_config.json"))
+    static = static_tokenizer(folder)
+    library = _library(find_file(folder, TOKENIZER), static.get(TOKENIZER))
+    about = static[TOKENIZER_CONFIG] if static else _read_json(find_file(folder, TOKENIZER_CONFIG))
     special = _special_tokens({**_read_json(find_file(folder, "special_tokens_map.json")), **about})
     configs = [_read_json(find_file(folder, name)) for name in _CONFIGS]
     configs[0] = _section(configs[0], "model")
@@ -126,8 +127,9 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None
             file.write(text.encode("utf-8"))
 
 
-def _library(path: Path) -> tokenizers.Tokenizer:
-    text = _read_text(path)
+def _library(path: Path, changed: Mapping[str, Any] | None) -> tokenizers.Tokenizer:
+    """The tokenizer of a tokenizer.json, or of its content after changes."""
+    text = _read_text(path) if changed is None else json.dumps(changed)
     try:
         return tokenizers.Tokenizer.from_str(text)
     except Exception as error:  # the library raises nothing narrower
@@ -197,14 +199,14 @@ def _template(folder: Path, about: Mapping[str, Any], special: Mapping[str, str]
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    return read_optional_json(path, _LARGEST)  # added tokens take megabytes
+    return read_optional_json(path, MAX_TOKENIZER)  # added tokens take megabytes
 
 
 def _read_text(path: Path) -> str:
     with open_regular(path) as file:
-        data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ValueError(f"{path}: more than {_LARGEST >> 20} MiB, the most that is read of it; download it again")
+        data = file.read(MAX_TOKENIZER + 1)
+    if len(data) > MAX_TOKENIZER:
+        raise ValueError(f"{path}: more than {MAX_TOKENIZER >> 20} MiB, the most that is read of it; download it again")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
