@@ -69,9 +69,9 @@ def test_a_folder_is_a_checkpoint_with_its_tokenizer(call: Any, llama: Path, tmp
 
 def test_the_cost_is_that_of_export(call: Any, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = ["--bits", "4", "--block", "16"]
-    found = json.loads(call("quantize", llama, *few, "-o", tmp_path / "json", "--json")[1])["quantizing"]
+    quantized = json.loads(call("quantize", llama, *few, "-o", tmp_path / "json", "--json")[1])["quantizing"]
     exported = json.loads(call("export", llama, *few, "-o", tmp_path / "one.onnx", "--json")[1])["quantizing"]
-    assert found == exported and found["outputs"][0]["output"] == "logits"
+    assert quantized == exported and quantized["outputs"][0]["output"] == "logits"
     (line,) = re.findall("^cost  .*$", call("quantize", llama, *few, "-o", tmp_path / "two")[1], re.MULTILINE)
     (same,) = re.findall("^cost  .*$", call("export", llama, *few, "-o", tmp_path / "two.onnx")[1], re.MULTILINE)
     assert line == same

@@ -61,8 +61,8 @@ def test_values_meet_in_a_row_that_is_not_skipped(mark: Any) -> None:
         rows = [(first.values[0], *others) for first, *others in pairs(*axes)]
         every = [(first.values[0], *others) for first, *others in product(*axes)]
         run = [[row for row in some if row[0] == "there"] for some in (rows, every)]
-        for chosen, wanted in ((rows, every), run):
-            assert set[Any]().union(*map(meetings, chosen)) == set[Any]().union(*map(meetings, wanted))
+        for chosen, whole in ((rows, every), run):
+            assert set[Any]().union(*map(meetings, chosen)) == set[Any]().union(*map(meetings, whole))
 
 
 @in_part

@@ -103,18 +103,18 @@ def test_a_folder_without_models_is_refused(call: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("way", [("-o", "FOLDER/model.onnx"), (), ("--for", "sentence-transformers")])
 def test_the_only_export_of_a_checkpoint_is_found(way: tuple[str, ...], call: Any, tmp_path: Path) -> None:
     checkpoint = whole(tmp_path / "checkpoint", "sentences/dense")
-    given = [word.replace("FOLDER", str(checkpoint)) for word in way]
+    output_options = [word.replace("FOLDER", str(checkpoint)) for word in way]
     code, _, error = call("verify", checkpoint)
     assert code == 2 and f"has no export, such as {checkpoint}.onnx; give MODEL.ONNX after it" in error
-    assert call("export", checkpoint, *given, "--no-check")[0] == 0
+    assert call("export", checkpoint, *output_options, "--no-check")[0] == 0
     code, out, error = call("verify", checkpoint)
     assert code == 0 and out.count("bit for bit") == 1 and ".onnx\n" in out.splitlines(keepends=True)[0], error
 
 
 def test_several_exports_of_a_checkpoint_are_named(call: Any, tmp_path: Path) -> None:
     checkpoint = whole(tmp_path / "checkpoint", "sentences/dense")
-    for given in ((), ("--for", "onnxruntime")):
-        assert call("export", checkpoint, *given, "--no-check")[0] == 0
+    for output_options in ((), ("--for", "onnxruntime")):
+        assert call("export", checkpoint, *output_options, "--no-check")[0] == 0
     code, _, error = call("verify", checkpoint)
     named = f"has the exports {checkpoint}.onnx, {checkpoint}-onnxruntime; give MODEL.ONNX after it"
     assert code == 2 and named in " ".join(error.split())

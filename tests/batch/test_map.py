@@ -228,7 +228,9 @@ def test_rows_are_named_by_the_lines_that_editors_show(tmp_path, monkeypatch):
     first.write_text('id,text\n1,"two\nlines"\n\n2,b\n5,e\n6,f\n')
     second.write_text("id,text\n3,c\n1,d\n")
     source = mapping.open_source([first, second], ())
-    expected = [f"line {line} of {file}" for file, found in ((first, (2, 5, 6, 7)), (second, (2, 3))) for line in found]
+    expected = [
+        f"line {line} of {file}" for file, numbers in ((first, (2, 5, 6, 7)), (second, (2, 3))) for line in numbers
+    ]
     assert [source.place(row) for row in range(source.total)] == expected
     with pytest.raises(ValueError, match=f"^line 2 of {first} and line 3 of {second} have the same id, '1'$"):
         check_ids(source, "id")

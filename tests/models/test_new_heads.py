@@ -63,13 +63,13 @@ def test_a_head_for_other_labels_keeps_all_but_its_last_layer(variant: str, laye
     before = lucid.load(source)
     same = before[f"{layer}.weight"].shape[0]
     for count in (same, same + 1):
-        (made := tmp_path / str(count)).mkdir()
-        write_with_labels(source, list("abcdefgh"[:count]), made)
-        after, config = lucid.load(made), json.loads((made / "config.json").read_text())
+        (folder := tmp_path / str(count)).mkdir()
+        write_with_labels(source, list("abcdefgh"[:count]), folder)
+        after, config = lucid.load(folder), json.loads((folder / "config.json").read_text())
         assert after.keys() == before.keys() and "problem_type" not in config
         changed = {key for key, array in after.items() if not np.array_equal(array, before[key])}
         assert changed == {key for key in after if key.startswith(f"{layer}.")}
-        model: Any = lucid.models.load(made)
+        model: Any = lucid.models.load(folder)
         assert model.config.num_labels == len(config["id2label"]) == count
 
 
