@@ -76,7 +76,11 @@ def embedding(reader: Reader, session: Session, output: str, pooling: str | None
     if name is not None:
         if pooling is not None:
             raise ValueError(f"{where}: its model gives {name}, which is a vector for each row; leave out pooling")
-        return Head(reader, session, _vectors(session, name, output), lambda results, _: {output: results[name]})
+
+        def flat(results: Mapping[str, Array], _: Mapping[str, Array]) -> dict[str, Results]:
+            return {output: results[name].reshape(len(results[name]), -1)}  # of ResNet it is (N, E, 1, 1)
+
+        return Head(reader, session, _vectors(session, name, output), flat)
     if pooling not in ("cls", "mean"):
         raise ValueError(
             f"{where}: its model gives {_STATES}, a vector for each token, and the checkpoint does not say how they "
@@ -156,8 +160,13 @@ def ranking(reader: Reader, session: Session, output: str, config: Mapping[str, 
     return Head(reader, session, {output: Column(Kind.NUMBER)}, scores, inputs=2)
 
 
+def vector_axes(shape: Sequence[Any]) -> list[Any]:
+    """The axes of an output after the batch: [E] of a vector, [L, E] of a vector for each token, more of maps."""
+    return [size for size in shape[1:] if size != 1] or [1]
+
+
 def _vectors(session: Session, name: str, output: str) -> dict[str, Column]:
-    width = session.outputs[name][1][-1]
+    *_, width = vector_axes(session.outputs[name][1])
     if not isinstance(width, int):
         raise ValueError(f"the model's output {name} has vectors of {width} numbers, expected a fixed number")
     return {output: Column(Kind.VECTOR, width)}

@@ -58,11 +58,12 @@ def task_name(session: Session, where: str) -> str:
         ValueError: for a model of none of the tasks.
     """
     inputs, outputs = session.inputs, session.outputs
-    vectors = {*heads.EMBEDDINGS, "last_hidden_state"} & outputs.keys()
+    named = {*heads.EMBEDDINGS, "last_hidden_state"} & outputs.keys()
+    vectors = [name for name in named if len(heads.vector_axes(outputs[name][1])) < 3]
     if any(CACHE.fullmatch(name) or STATE.fullmatch(name) for name in inputs):
         return "text-generation"
     labels = outputs["logits"][1] if "logits" in outputs else ()
-    if "pixel_values" in inputs and "input_ids" not in inputs:
+    if inputs.keys() == {"pixel_values"}:
         if len(labels) == 2:
             return "image-classification"
         if vectors:

@@ -363,6 +363,19 @@ def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
     assert columns["error"][5].startswith("the image cannot be read: ")
 
 
+def test_a_vector_with_axes_of_one_place_is_a_vector(tmp_path):
+    """ResNet's is (N, E, 1, 1): the job ended at the first image."""
+    folder = exported(tmp_path, "resnet/features")
+    options = {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}, "do_normalize": False}
+    (folder / "preprocessor_config.json").write_text(json.dumps(options))
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    columns = batch.Predictor(folder, input="image")({"image": list(images)})
+    pixels = (images / 255).transpose(0, 3, 1, 2).astype(np.float32)
+    expected = Session(folder / "model.onnx").run({"pixel_values": pixels})["pooler_output"]
+    assert expected.shape == (2, 16, 1, 1)
+    np.testing.assert_allclose(columns["embedding"], expected[:, :, 0, 0], rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF", "PPM", "ICO", "EPS", "PDF"])
 def test_images_are_decoded_by_their_content_and_only_those_that_people_send(tmp_path, monkeypatch, kind):
     """Pillow has decoders that start other programs; the name of a file says nothing."""
@@ -529,6 +542,8 @@ OF_MAPS = (
         ("segformer/segmentation", f"makes logits of pixel_values, {OF_MAPS}"),
         ("depth_anything/base", f"makes predicted_depth of pixel_values, {OF_MAPS}"),
         ("detr/objects", f"makes logits, pred_boxes of pixel_values, .*{OF_MAPS}"),
+        ("detr/base", f"makes last_hidden_state, .* of pixel_values, pixel_mask, {OF_MAPS}"),
+        ("segformer/base", f"makes last_hidden_state of pixel_values, {OF_MAPS}"),
     ],
 )
 def test_models_that_are_for_no_task_over_rows(tmp_path, variant, message):
