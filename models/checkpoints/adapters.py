@@ -22,7 +22,7 @@ from lucid.files.hub import folder_name, local_checkpoint
 from lucid.files.weights import NAMES
 from lucid.models.checkpoints.adapter_experts import expert_changes
 from lucid.models.checkpoints.adapter_files import CONFIG, WEIGHTS, Adapter, LowRank, Rows, read_adapter
-from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json
+from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json, read_optional_json
 from lucid.models.checkpoints.config_file import MAX_NAMED
 from lucid.models.checkpoints.options_read import CLASSES
 from lucid.models.checkpoints.quantized_weights import Weight, as_array
@@ -56,7 +56,7 @@ _HEADS = {  # how transformers' classes end, by PEFT's task_type
     "TOKEN_CLS": "ForTokenClassification",
     "QUESTION_ANS": "ForQuestionAnswering",
 }
-_LABELS = re.compile(r"(^|\.)(classifier|score)(\.out_proj)?\.weight$")
+_LABELS = re.compile(r"(^|\.)(classifier|score|classification_head)(\.out_proj)?\.weight$")
 
 
 def weighted(adapters: Adapters) -> dict[Path, float]:
@@ -360,7 +360,7 @@ def _options(
         heads = [name for name in classes if name.endswith(ending)]
         if heads and any(name not in shapes for name in saved):
             options["architectures"] = heads[:1]
-            options |= _labels(options, saved)
+        options |= _labels(options, saved, adapters) if heads else {}
     for name, array in saved.items():
         if name.endswith("lm_head.weight") and name not in shapes:  # of a model that shares it with its table
             twins = [other for key, other in saved.items() if key != name and other.shape == array.shape]
@@ -375,11 +375,23 @@ def _options(
     return {**options, "vocab_size": rows.pop()} if len(rows) == 1 else options
 
 
-def _labels(options: Mapping[str, object], saved: Mapping[str, Array]) -> dict[str, object]:
-    """The names of the labels of a head that is not the base model's, as transformers gives them."""
+def _labels(
+    options: Mapping[str, object], saved: Mapping[str, Array], adapters: Sequence[Adapter]
+) -> dict[str, object]:
+    """The names of the labels of a head that comes with an adapter: those of a config.json next to it, as `lucid train`
+    writes it, else of the base model, if these are as many, else those that transformers gives."""
     counts = [len(array) for name, array in saved.items() if _LABELS.search(name)]
-    names = options.get("id2label")
-    if not counts or (isinstance(names, dict) and len(names) == counts[0]):
+    if not counts:
         return {}
-    numbers = range(counts[0])
-    return {"id2label": {str(n): f"LABEL_{n}" for n in numbers}, "label2id": {f"LABEL_{n}": n for n in numbers}}
+    numbers = list(map(str, range(counts[0])))
+    named = [read_optional_json(adapter.folder / "config.json").get("id2label") for adapter in adapters]
+    for names in (*named, options.get("id2label")):
+        if isinstance(names, dict) and names.keys() == {*numbers}:
+            labels = [str(names[number]) for number in numbers]
+            break
+    else:
+        labels = [f"LABEL_{number}" for number in numbers]
+    return {
+        "id2label": dict(zip(numbers, labels, strict=True)),
+        "label2id": {label: n for n, label in enumerate(labels)},
+    }

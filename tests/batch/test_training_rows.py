@@ -124,7 +124,14 @@ def test_a_head_for_other_labels_takes_the_place_of_the_checkpoints(
     assert "\nhead        new, for these labels, in the place of the checkpoint's\n" in capsys.readouterr().out
     model: Any = lucid.models.load(tmp_path / "out", "text-classification")
     assert model.config.num_labels == 2
-    assert json.loads((tmp_path / "out" / "config.json").read_text())["id2label"] == {"0": "no", "1": "yes"}
+    assert (
+        in_process(
+            ["export", tmp_path / "out", "--for", "onnxruntime", "-o", tmp_path / "m", "--no-check"], monkeypatch
+        )
+        == 0
+    )
+    for folder in ("out", "m"):  # of adapters the export had the base model's labels, or LABEL_0 and LABEL_1
+        assert json.loads((tmp_path / folder / "config.json").read_text())["id2label"] == {"0": "no", "1": "yes"}
 
 
 def test_a_new_head_is_for_classes(encoder: Path, tmp_path: Path) -> None:
