@@ -30,7 +30,9 @@ def linear(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_unknown_option_is_an_error_that_lists_the_valid_ones(linear: Path) -> None:
-    message = "option thread does not exist; choose from threads, spinning, .*, flush_denormals, config, profile"
+    message = (
+        "option thread does not exist; choose from threads, spinning, .*, flush_denormals, huge_pages, config, profile"
+    )
     with pytest.raises(TypeError, match=message):
         Session(linear, thread=2)  # type: ignore[arg-type]
 
@@ -59,6 +61,7 @@ def test_a_wrong_config_entry_is_an_error(linear: Path, config: Any, error: type
         {"prepack": False},
         {"optimize": False},
         {"flush_denormals": True},
+        {"huge_pages": True},
         {"config": {"session.use_device_allocator_for_initializers": "1"}},
     ],
     ids=str,

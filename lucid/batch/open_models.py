@@ -50,6 +50,7 @@ class OpenModel:
             "threads": threads if self._folder.steps else 1,
             "spinning": False,
             "prepack": plan.prepack,
+            "huge_pages": self._folder.steps,
             "adapter": None if plan.adapter is None else plan.adapter[0],
         }
         session, decoder = (None if file is None else Session(file, plan.providers, **options) for file in files)

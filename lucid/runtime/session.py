@@ -25,6 +25,7 @@ from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.adapters import Adapters
 from lucid.runtime.changed_models import Model
+from lucid.runtime.huge_pages import in_huge_pages
 from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type
@@ -42,6 +43,7 @@ _OPTIONS = (
     "prepack",
     "optimize",
     "flush_denormals",
+    "huge_pages",
     "config",
     "profile",
     "adapter",
@@ -70,6 +72,8 @@ class Session:
         flush_denormals: whether numbers below 1.2e-38 (float32) count as zero, which is faster if there are many. It
             applies while the session runs, in all threads, and not to NumPy. Without glibc on x86-64 it may not reach
             the calling thread; a warning says so.
+        huge_pages: whether loaded weights are put into memory pages of 2 MB, which steps of a decoder read faster;
+            loading takes longer. Where the system has none (Linux before 6.1, others), nothing changes.
         config: onnxruntime's own config entries, such as ``{"session.qdq_matmulnbits_accuracy_level": "0"}``; unknown
             keys, which onnxruntime would ignore, are errors.
         profile: onnxruntime measures each node and writes the times to a file, whose name begins with this path;
@@ -97,6 +101,7 @@ class Session:
         prepack: bool = True,
         optimize: bool = True,
         flush_denormals: bool = False,
+        huge_pages: bool = False,
         config: Mapping[str, str] | None = None,
         profile: str | os.PathLike[str] | None = None,
         adapter: str | os.PathLike[str] | None = None,
@@ -119,7 +124,7 @@ class Session:
         )
 
         self._runs = Runs(flush_denormals)
-        with self._runs.mode(), phase("loading into onnxruntime"):
+        with self._runs.mode(), phase("loading into onnxruntime"), in_huge_pages(huge_pages):
             self._session, self._limits = _load(model, options, settings, config or {})
         if flush_denormals and not denormals.AVAILABLE and not denormals.flushing():
             warnings.warn(_HALF_FLUSHED, RuntimeWarning, stacklevel=2)

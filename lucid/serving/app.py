@@ -81,7 +81,7 @@ def application(
         ValueError: for a model of a task that is not served, and as `Session`.
     """
     limits, metrics, exported = limits or Limits(), Metrics(), servable(folder)
-    session = Session(exported.model, providers, threads=threads, spinning=False, adapter=adapter)
+    session = Session(exported.model, providers, threads=threads, spinning=False, huge_pages=True, adapter=adapter)
     choices = Choices(max_characters=limits.body, prompt=prompt, pooling=pooling)
     model = ServedModel(exported, session, choices, limits, metrics, name, batch_tokens, slots, queue)
     app = Starlette(

@@ -70,7 +70,7 @@ def load_language_model(
         raise ValueError(f"{exported}: is an exported model, whose weights stay as they are; leave out bits={bits}")
     if exported is not None:
         adapter = adapter_file(adapters, exported)
-        model: CausalDecoder | Session = Session(exported, providers, threads=threads, adapter=adapter)
+        model: CausalDecoder | Session = Session(exported, providers, threads=threads, huge_pages=True, adapter=adapter)
     else:
         with phase("reading weights"):
             model = as_decoder(load(path, dequantize=bits is not None, ignore=ignore, adapters=adapters), path)
@@ -150,4 +150,4 @@ def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int
         to_onnx(
             model, path=file, cache=quickest_cache(model, runtime), target=target, kwargs=kwargs, external_data=True
         )
-        return Session(file, providers, threads=threads)
+        return Session(file, providers, threads=threads, huge_pages=True)
