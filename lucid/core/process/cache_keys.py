@@ -34,7 +34,9 @@ def type_key(value: Any) -> Hashable:
         return class_
     if class_ is float:
         return class_ if value or math.copysign(1.0, value) > 0 else "-0.0"
-    inner = _compared(value)
+    if class_.__eq__ is object.__eq__:  # such as None and element types, which are equal to themselves alone
+        return class_
+    inner = value if class_ is tuple else _compared(value)
     if inner is not None:
         for each in inner:
             if each.__class__ is not int:
