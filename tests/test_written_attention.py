@@ -548,6 +548,18 @@ def test_other_windows_are_rows_of_heads(together: bool) -> None:
     check_steps(windowed(bias, together))
 
 
+def one_head(x: Any) -> Any:
+    """Windows (N, windows, 1, L, E) of one head, as in the first stages of Hiera: its keys are not shared by heads."""
+    heads = x.unsqueeze(2)
+    return ((heads @ heads.transpose(-2, -1) * 0.3).softmax(-1) @ heads).squeeze(2)
+
+
+def test_windows_of_one_head_are_rows_of_a_batch() -> None:
+    assert "attention" in {node.op.name for node in lucid.trace(one_head, WINDOWS).nodes()}
+    assert_parity(one_head, WINDOWS)
+    check_steps(one_head)
+
+
 def check_steps(model: Model) -> None:
     """Hold the graph to the steps that are written."""
     x = np.random.default_rng(1).standard_normal((2, 3, 5, 32)).astype(np.float32)

@@ -394,7 +394,7 @@ def _placed(x: Tensor, leading: Shape, batch: Shape) -> Tensor:
 def _keys(pair: Sequence[Tensor], levels: Sequence[Shape], batch: Shape) -> list[Tensor]:
     """Keys and values (N, H_kv, S, ...); those that are the same for the last leading axis are not repeated."""
     shared = all(
-        len(level) >= 2 and len(level) == x.ndim - 2 and same_shape(x.shape[:-2], (*level[:-1], 1))
+        len(level) >= 2 and not same(level[-1], 1) and same_shape(x.shape[:-2], (*level[:-1], 1))
         for x, level in zip(pair, levels, strict=True)
     )
     if shared:
