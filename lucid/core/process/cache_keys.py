@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+_IDENTITY: Any = object.__eq__
+
 
 def value_key(value: Any) -> Hashable:
     """A key for a value that Python code may branch on: equal values of other types have others, and NaN has one.
@@ -34,7 +36,7 @@ def type_key(value: Any) -> Hashable:
         return class_
     if class_ is float:
         return class_ if value or math.copysign(1.0, value) > 0 else "-0.0"
-    if class_.__eq__ is object.__eq__:  # such as None and element types, which are equal to themselves alone
+    if class_.__eq__ is _IDENTITY:  # such as None and element types, which are equal to themselves alone
         return class_
     inner = value if class_ is tuple else _compared(value)
     if inner is not None:
@@ -54,6 +56,6 @@ def _compared(value: Any) -> Sequence[Any] | None:
     class_ = value.__class__
     if class_ is slice:
         return value.start, value.stop, value.step
-    if class_.__eq__ is object.__eq__ or not is_dataclass(class_):
+    if class_.__eq__ is _IDENTITY or not is_dataclass(class_):
         return None
     return [getattr(value, field.name) for field in fields(class_) if field.compare]
