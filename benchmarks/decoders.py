@@ -107,4 +107,4 @@ def export(model: Any, folder: Path, cache: str = "fixed", target: Target | str 
 
 def session_of(model: Any, folder: Path, threads: int, cache: str = "fixed", target: Target | str = CPU) -> Session:
     """A session of an exported decoder."""
-    return Session(export(model, folder, cache, target), threads=threads)
+    return Session(export(model, folder, cache, target), threads=threads, huge_pages=True)

@@ -44,7 +44,8 @@ def decoders(bench: Bench) -> list[Line]:
         files = _files(model, folder)
         sizes = {way: _size(file) for way, file in files.items()}
         ways: dict[str, Decoding] = {
-            way: LucidDecoding(Session(file, threads=bench.threads), 1, PROMPT_LENGTH) for way, file in files.items()
+            way: LucidDecoding(Session(file, threads=bench.threads, huge_pages=True), 1, PROMPT_LENGTH)
+            for way, file in files.items()
         }
         if peers.transformers is not None:
             peer = peers.transformers.decoder(model)
@@ -81,7 +82,8 @@ def billion(bench: Bench) -> list[Line]:
             files[way] = export(lucid.quantize(model, bits=4, block=block), folder / way)
             del model  # of 4.4 GB
         ways: dict[str, Decoding] = {
-            way: LucidDecoding(Session(file, threads=bench.threads), 1, PROMPT_LENGTH) for way, file in files.items()
+            way: LucidDecoding(Session(file, threads=bench.threads, huge_pages=True), 1, PROMPT_LENGTH)
+            for way, file in files.items()
         }
         ways[GENAI_FOUR] = peers.genai.GenaiDecoding(built, 1, PROMPT_LENGTH)
         sizes = {way: _size(file) for way, file in files.items()} | {GENAI_FOUR: _size(built)}
