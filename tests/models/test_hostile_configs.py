@@ -1,7 +1,6 @@
 """Every number of every config.json, replaced by hostile values: a model, or an error that names the fault.
 
-Each option gets a part of the values; the next option, and the next kind of checkpoint of a class, gets the next. The
-kinds of a class, which are read by one function, have all values among them; of a class with few each has a quarter.
+Each option gets a quarter of the values; the next option, and the next kind of checkpoint of a class, gets the next.
 Also config.json itself as something other than a file: a pipe, a device, a link to one.
 """
 
@@ -48,12 +47,10 @@ def numbers(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
             yield options, name
 
 
-def parts(entry: Entry) -> list[list[str]]:
-    """The hostile values in four parts, or as many as a class has entries, up to one for each value; the first is that
-    of an entry's place among those of its class."""
-    alike = [other for other in ENTRIES if other.read is entry.read]
-    place, count = alike.index(entry), min(max(4, len(alike)), len(NASTY))
-    return [NASTY[(place + number) % count :: count] for number in range(count)]
+def quarters(entry: Entry) -> list[list[str]]:
+    """The hostile values in four parts, beginning with that of an entry's place among those of its class."""
+    place = [other for other in ENTRIES if other.read is entry.read].index(entry)
+    return [NASTY[(place + number) % 4 :: 4] for number in range(4)]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.variant)
@@ -67,7 +64,7 @@ def test_any_value_in_the_place_of_a_number_makes_a_model_or_a_clear_error(
     config, refused = tmp_path / "config.json", set[str]()
     ignored = re.compile("|".join(entry.read.checkpoint.ignored_options) or "-")  # type: ignore[attr-defined]
     with Peak() as peak:
-        for (place, name), values in turns(numbers(options), parts(entry)):
+        for (place, name), values in turns(numbers(options), quarters(entry)):
             right = place[name]
             for nasty in NASTY[-1:] if ignored.fullmatch(name) else values:
                 place[name] = "<here>"
