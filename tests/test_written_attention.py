@@ -560,6 +560,22 @@ def test_windows_of_one_head_are_rows_of_a_batch() -> None:
     check_steps(one_head)
 
 
+def shifted(x: Any) -> Any:
+    """Rows of windows under a bias for each head, whose scores are split by window for a mask, as Swin writes it."""
+    draws = np.random.default_rng(2)
+    bias = lucid.tensor(draws.standard_normal((1, 4, 5, 5)).astype(np.float32))
+    mask = lucid.tensor(np.where(draws.random((1, 3, 1, 5, 5)) < 0.5, -100, 0).astype(np.float32))
+    heads = x.reshape(-1, 5, 4, 8).permute(0, 2, 1, 3)
+    scores = (heads @ heads.mT * 0.3 + bias).reshape(-1, 3, 4, 5, 5) + mask
+    return (scores.reshape(-1, 4, 5, 5).softmax(-1) @ heads).permute(0, 2, 1, 3).reshape(x.shape)
+
+
+def test_rows_of_windows_whose_scores_are_split_for_a_mask_are_rows_of_a_batch() -> None:
+    assert "attention" in {node.op.name for node in lucid.trace(shifted, WINDOWS).nodes()}
+    assert_parity(shifted, WINDOWS)
+    check_steps(shifted)
+
+
 def check_steps(model: Model) -> None:
     """Hold the graph to the steps that are written."""
     x = np.random.default_rng(1).standard_normal((2, 3, 5, 32)).astype(np.float32)

@@ -411,7 +411,8 @@ def _fitted(mask: Tensor, leading: Shape, batch: Shape) -> Tensor:
         return mask
     if len(leading) > 2 and is_one(own[:-1]) and same_shape((product(leading[:-1]), leading[-1]), batch):
         return reshape(mask, (1, own[-1], *last))
-    if len(leading) > 2 and (len(own) < len(leading) or same(own[0], 1)):
+    joined = len(leading) > 2 and same_shape((leading[0], product(leading[1:])), batch)
+    if joined and (len(own) < len(leading) or same(own[0], 1)):
         return reshape(expand(mask, (1, *leading[1:], *last)), (1, product(leading[1:]), *last))
     return reshape(expand(mask, (*leading, *last)), (*batch, *last))
 
