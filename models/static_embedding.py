@@ -60,7 +60,7 @@ class StaticConfig(option.OptionTable):
             return config
         rows = next((options.shapes[name][0] for name in TABLES if name in options.shapes), 0)
         places = as_array(options.weights["mapping"])
-        if places.dtype.kind != "i" or not 0 <= places.min() <= places.max() < rows:
+        if places.dtype.kind not in "iu" or not 0 <= places.min() <= places.max() < rows:
             raise ConfigError(
                 f"{options.where}: the mapping next to it has {places.dtype} from {places.min()} to {places.max()}, "
                 f"expected integers from 0 to {rows - 1}, the rows of its table"
@@ -96,7 +96,10 @@ class StaticEncoder(PooledEncoder[StaticConfig]):
 
         def read(options: Config) -> StaticConfig:
             config: StaticConfig = source.read(options)
-            return replace(config, skipped=unknown_token(folder)) if options.model_type == MODEL2VEC else config
+            if options.model_type != MODEL2VEC:
+                return config
+            options.whole("max_length", None)  # of texts, which `static_tokenizer` cuts off there
+            return replace(config, skipped=unknown_token(folder, config.vocab_size))
 
         return source._replace(read=read)
 

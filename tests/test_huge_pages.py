@@ -47,6 +47,30 @@ def test_memory_of_files_is_not_counted(tmp_path: Path) -> None:
         assert _is_in(bytearray(_MAPPED), mapped())
 
 
+@pytest.mark.parametrize("separator", ["\r", "\x0c", "\x85", "\u2028"], ids=ascii)
+def test_names_of_mapped_files_may_have_any_characters(
+    separator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux writes a line for each, and replaces only \\n in their names."""
+    maps = tmp_path / "maps"
+    monkeypatch.setattr(huge_pages, "_MAPS", maps)
+    text = f"""7f0000000000-7f0000400000 rw-p 00000000 00:00 0
+7f0000400000-7f0000800000 rw-p 00000000 08:01 12    /lib{separator}.so
+7f0000800000-7f0000c00000 r--p 00000000 00:00 0
+7f0000c00000-7f0000e00000 rw-p 00000000 00:00 0    [heap]
+7f0000e00000-7f0001000000 rw-p 00000000 00:00 0    [stack]
+"""
+    maps.write_bytes(text.encode() + b"7f0001000000-7f0001200000 rw-p 00000000 08:01 12    /\xff\n")
+    assert mapped() == [(0x7F0000000000, 0x7F0000400000), (0x7F0000C00000, 0x7F0000E00000)]
+
+
+@on_linux
+def test_a_container_may_hide_what_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huge_pages, "_MAPS", tmp_path / "maps")
+    with in_huge_pages():
+        pass
+
+
 @on_linux
 def test_what_is_mapped_inside_is_in_large_pages() -> None:
     if tuple(map(int, platform.release().split(".")[:2])) < (6, 1) or not huge_pages.are_allowed():

@@ -165,7 +165,7 @@ def _length(tokenizer: Tokenizer, config: Mapping[str, Any], asked: int | None) 
         tokenizer.options.get("model_max_length"),
         truncation.get("max_length"),
     )
-    known = [each for each in limits if isinstance(each, int) and 0 < each < _ANY]
+    known = [each for each in limits if type(each) is int and 0 < each < _ANY]
     return min([*known[:1], *([] if positions is None else [positions])], default=None)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,19 +48,19 @@ def in_huge_pages(wanted: bool = True) -> Iterator[None]:
 def mapped() -> list[Range]:
     """The private memory of this process that it may write and that is no file's, in ascending order."""
     ranges = []
-    for line in _MAPS.read_text(encoding="utf-8", errors="replace").splitlines():
-        addresses, access, _, _, inode, *name = line.split(maxsplit=5)
-        if access == "rw-p" and inode == "0" and (not name or name[0] == "[heap]"):
-            ranges.append(Range(*(int(address, 16) for address in addresses.split("-"))))
+    with _MAPS.open("rb") as lines:  # names of files may have any bytes, except the one that ends a line
+        for line in lines:
+            addresses, access, _, _, inode, *name = line.split(maxsplit=5)
+            if access == b"rw-p" and inode == b"0" and (not name or name[0].rstrip() == b"[heap]"):
+                ranges.append(Range(*(int(address, 16) for address in addresses.split(b"-"))))
     return ranges
 
 
 def new_ranges(after: Sequence[Range], before: Sequence[Range]) -> Iterator[Range]:
     """What is in the ranges `after` and in none of `before`; both are in ascending order."""
+    starts, ends = [old.start for old in before], [old.end for old in before]
     for start, end in after:
-        for old in before:
-            if old.end <= start or old.start >= end:
-                continue
+        for old in before[bisect_right(ends, start) : bisect_left(starts, end)]:  # those that it has a part of
             if start < old.start:
                 yield Range(start, old.start)
             start = old.end
@@ -68,8 +69,8 @@ def new_ranges(after: Sequence[Range], before: Sequence[Range]) -> Iterator[Rang
 
 
 def are_allowed() -> bool:
-    """Whether the system makes large pages for programs that ask."""
+    """Whether the system makes large pages for programs that ask, and says what they have mapped."""
     try:
-        return sys.platform == "linux" and "[never]" not in _SETTING.read_text(encoding="utf-8")
+        return sys.platform == "linux" and "[never]" not in _SETTING.read_text(encoding="utf-8") and _MAPS.exists()
     except OSError:  # a kernel without them, or a container that hides the setting
         return False

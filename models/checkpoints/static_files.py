@@ -90,9 +90,14 @@ def static_tokenizer(folder: Path) -> dict[str, dict[str, Any]]:
     return {TOKENIZER: {**tokenizer, "post_processor": None, "padding": None}, TOKENIZER_CONFIG: about}
 
 
-def unknown_token(folder: Path) -> int | None:
-    """The id of the token that stands for unknown words; None for a tokenizer without one."""
-    model = read_optional_json(folder / TOKENIZER, MAX_TOKENIZER).get("model") or {}
-    vocabulary = model.get("vocab")
-    number = vocabulary.get(model.get("unk_token")) if isinstance(vocabulary, dict) else model.get("unk_id")
-    return number if isinstance(number, int) else None
+def unknown_token(folder: Path, tokens: int) -> int | None:
+    """The id of the token that stands for unknown words; None for a tokenizer without one among so many tokens."""
+    model = read_optional_json(folder / TOKENIZER, MAX_TOKENIZER).get("model")
+    if not isinstance(model, dict):  # loading the tokenizer says what is wrong with it
+        return None
+    vocabulary, token = model.get("vocab"), model.get("unk_token")
+    if isinstance(vocabulary, dict):
+        number = vocabulary.get(token) if isinstance(token, str) else None
+    else:
+        number = model.get("unk_id")  # of a Unigram model, whose vocabulary is a list
+    return number if type(number) is int and 0 <= number < tokens else None

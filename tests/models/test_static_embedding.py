@@ -143,6 +143,51 @@ def test_half_precision_keeps_the_numbers_of_the_table() -> None:
     assert kinds == {"embedding.weight": lucid.float16, "mapping": lucid.int64, "weights": lucid.float32}
 
 
+def test_a_mapping_may_have_any_type_of_integers(tmp_path: Path) -> None:
+    checkpoint = source(tmp_path, "model2vec")
+    weights = dict(lucid.load(checkpoint))
+    before: Any = lucid.models.load(checkpoint)
+    lucid.save(checkpoint / "model.safetensors", weights | {"mapping": weights["mapping"].astype(np.uint8)})
+    after: Any = lucid.models.load(checkpoint)
+    ids = lucid.tensor([[5, 6, 1, 7]])
+    np.testing.assert_array_equal(after(ids).numpy(), before(ids).numpy())
+
+
+@pytest.mark.parametrize(
+    ("model", "skipped"),
+    [
+        ({"vocab": {"[UNK]": 3}, "unk_token": "[UNK]"}, 3),
+        ({"vocab": [["<unk>", 0.0]], "unk_id": 0}, 0),
+        ({"vocab": {"[UNK]": 3}, "unk_token": ["[UNK]"]}, None),
+        ({"vocab": {"[UNK]": 40}, "unk_token": "[UNK]"}, None),
+        ({"vocab": {"[UNK]": True}, "unk_token": "[UNK]"}, None),
+        ({"vocab": [], "unk_id": 10**30}, None),
+        ({"vocab": [], "unk_id": -1}, None),
+        ("WordPiece", None),
+        ([], None),
+        (None, None),
+    ],
+    ids=str,
+)
+def test_the_token_of_unknown_words_is_one_of_the_vocabulary(model: Any, skipped: int | None, tmp_path: Path) -> None:
+    checkpoint = source(tmp_path, "model2vec")
+    (checkpoint / "modules.json").unlink()
+    (checkpoint / "tokenizer.json").write_text(json.dumps({"model": model}))
+    encoder: Any = lucid.models.load(checkpoint)
+    assert encoder.config.skipped == skipped
+    assert encoder(lucid.tensor([[5, 6]])).numpy().any()
+
+
+@pytest.mark.parametrize("length", ["3", True, 0, -1, 1e300])
+def test_a_length_of_texts_that_is_no_count_is_an_error(length: object, tmp_path: Path) -> None:
+    checkpoint = source(tmp_path, "model2vec")
+    (checkpoint / "modules.json").unlink()
+    options = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps(options | {"max_length": length}))
+    with pytest.raises(ConfigError, match=r"option max_length is .*, expected (int|a whole number from 1)"):
+        lucid.models.load(checkpoint)
+
+
 @pytest.mark.parametrize("place", [9, -1])
 def test_a_mapping_to_rows_that_are_not_there_is_an_error(place: int, tmp_path: Path) -> None:
     checkpoint = source(tmp_path, "model2vec")
