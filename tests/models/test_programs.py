@@ -62,7 +62,7 @@ def test_writing_goes_on_with_the_likeliest_token_until_the_end() -> None:
 
 
 def test_every_model_has_a_demonstration() -> None:
-    encoders = "albert bert deberta eurobert layoutlm modernbert"
+    encoders = "albert bert deberta eurobert layoutlm modernbert static_embedding"
     texts = "bart deepseek falcon gemma gpt2 lfm2 llama mamba2 mixtral phi3 qwen3_next t5 transformer"
     several_senses = "clip delightful_tts siglip smolvlm wav2vec2 whisper"
     images = [
