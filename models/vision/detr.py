@@ -229,7 +229,8 @@ class DetrForSegmentation(OnModel[DetrConfig], on=Detr):
         width = self.config.hidden_size // heads
         q, k = (x.reshape(n, x.shape[1], heads, width).transpose(1, 2) for x in (q, k))
         scores = ((q * width**-0.5) @ k.mT).transpose(1, 2)
-        scores = ops.where(image.kept.unsqueeze(1).unsqueeze(1), scores, float("-inf"))
+        lowest = lucid.finfo(scores.dtype).min  # not -inf, of which an image that is all padding would give NaN
+        scores = ops.where(image.kept.unsqueeze(1).unsqueeze(1), scores, lowest)
         return scores.flatten(2).softmax(-1).reshape(*scores.shape)
 
     def masks(self, image: Places, shares: Tensor) -> Tensor:

@@ -93,6 +93,19 @@ def test_places_are_shares_of_what_is_kept() -> None:
     np.testing.assert_allclose(whole.numpy()[0, 1, 2, ::4], [0, 0], atol=1e-5)  # sin(2 pi) of row and column
 
 
+def test_masks_of_an_image_that_is_all_padding_are_numbers() -> None:
+    """As in transformers, where all places have the same share then."""
+    model: Any = lucid.models.load(goldens.folder("detr/masks"))
+    pixels = lucid.tensor(np.random.default_rng(0).standard_normal((2, 3, 64, 64)).astype(np.float32))
+    mask = lucid.tensor(np.arange(2).reshape(2, 1, 1) + np.zeros((2, 64, 64), np.int64))
+    image = model.detr.model.encode(pixels, mask)
+    shares = model.shares(model.detr.model.decode(image), image).numpy()
+    np.testing.assert_allclose(shares[0], 1 / (shares.shape[2] * shares.shape[3]), rtol=1e-6)
+    both, alone = model(pixels, mask)[2].numpy(), model(pixels[1:], mask[1:])[2].numpy()
+    assert np.isfinite(both).all()
+    np.testing.assert_allclose(both[1:], alone, rtol=1e-4, atol=1e-5)
+
+
 def test_an_odd_end_is_the_mean_of_the_pixels_inside_the_image() -> None:
     image = lucid.tensor([[[[1.0, 2, 3], [3, 4, 5], [6, 8, 9]]]])
     assert HalvingMean()(image).tolist() == [[[[2.5, 4], [7, 9]]]]
