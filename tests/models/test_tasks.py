@@ -136,6 +136,11 @@ ALWAYS = "feature-extraction, sentence-similarity"
             "image-classification",
             "no weights for task 'image-classification'; .*: image-feature-extraction$",
         ),
+        (
+            "static_embedding/normalized",
+            "feature-extraction",
+            "task 'feature-extraction' is not known for model_type static_embedding; give a task .*: sentence-sim",
+        ),
         ("tasks/bert_text_classification", "reranking", "has 3 labels, expected 1"),
     ],
 )
