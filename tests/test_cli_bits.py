@@ -276,7 +276,8 @@ def test_texts_need_a_tokenizer_and_bits_a_module(call: Any, text: Path, tmp_pat
     empty = tmp_path / "empty.txt"
     for content, message in (
         (b" \n", "has no text, expected some hundred"),
-        (b"\xff\xfe", "not text in UTF-8 (byte 0)"),
+        (b"K\xe4se", "empty.txt: not text in UTF-8 (byte 1); save it as UTF-8"),
+        ("Käse".encode("utf-16"), "empty.txt: is text in UTF-16, expected UTF-8; save it as UTF-8"),
     ):
         empty.write_bytes(content)
         source = checkpoint(tmp_path / "llama")

@@ -69,6 +69,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(place / "wrong_type.npz", x=np.zeros(2))
     np.save(place / "one.npy", np.zeros(2))
     (place / "text.npz").write_text("no archive")
+    (place / "long.txt").write_text("k" * 4097)
+    (place / "utf16.txt").write_text("key", encoding="utf-16")
     return place
 
 
@@ -92,6 +94,8 @@ WRONG_COMMAND_LINES = {
     "output missing": (["export", *LINEAR], "SOURCE 'nn.Linear' is no checkpoint to name the file after; give it"),
     "no lengths": (["export", *LINEAR, "--lengths", "512", "-o", "a.onnx"], "--lengths is '512', expected the fewest"),
     "no such file": (["export", "none.py:Net", "-o", "a.onnx"], "no file 'none.py'"),
+    "a drive": (["export", r"C:\none.py:Net", "-o", "a.onnx"], r"no file 'C:\\none.py'"),
+    "a drive and no name": (["export", r"C:\none.py", "-o", "a.onnx"], r"no file 'C:\\none.py'"),
     "a folder": (["export", "sub.py:Net", "-o", "a.onnx"], "'sub.py' is not a file"),
     "no name in the file": (["export", "net.py", "-o", "a.onnx"], "as net.py:Name; the file has Net, make"),
     "no such name": (["export", "net.py:Tree", "-o", "a.onnx"], "net.py has no 'Tree'; it has Net, make"),
@@ -132,6 +136,12 @@ WRONG_COMMAND_LINES = {
                      ["generate", "sub.py", "a", "--json-schema", "none.json"], ["chat", "sub.py", "--grammar", "none"])
     },
     **{
+        f"{line[0]} of UTF-16": (line, f"{line[-2]} utf16.txt: is text in UTF-16, expected UTF-8; save it as UTF-8")
+        for line in (["report", "nn.ReLU", "-o", "a.html", "--tokens", "utf16.txt"],
+                     ["serve", "sub.py", "--key-file", "utf16.txt"])
+    },
+    "a key of kilobytes": (["serve", "sub.py", "--key-file", "long.txt"], "long.txt: more than 4 KiB, the most that"),
+    **{
         f"map to {name}": (["map", "sub.py", "rows.csv", "-o", name],
                            f"{name!r} names a file, but this writes a folder of Parquet files; give {folder!r}")
         for name, folder in {"out.jsonl": "out", "s3://b/o.JSON": "s3://b/o", "a.b.csv/": "a.b", "o.tsv": "o"}.items()
@@ -141,7 +151,7 @@ WRONG_COMMAND_LINES = {
         for line in (["generate", "abc"], ["chat"], ["map", "rows.jsonl", "-o", "out"], ["serve"],
                      ["export", "-o", "a.onnx"], ["quantize", "--bits", "4", "-o", "q.onnx"], ["report"],
                      ["verify", "good.onnx"])
-        for source, message in {"none": "there is no", "a/none": ABSENT}.items()
+        for source, message in {"none": "there is no", "a/none": ABSENT, r"C:\none\a": "there is no"}.items()
     },
     "--seconds without end": (["bench", "good.onnx", "--seconds", "inf"], "less than or equal to 86400"),
 }  # fmt: skip

@@ -96,6 +96,11 @@ def test_an_answer_is_json_of_a_schema_or_a_line_says_that_it_is_cut(call: Any, 
     grammar = tmp_path / "grammar.lark"
     grammar.write_text('start: "ab" "cd"')
     assert call("generate", folder, "abc", "--grammar", grammar)[1] == "abcd\n"
+    schema.write_bytes(b'\xef\xbb\xbf{"enum": ["abc", "abd"]}')  # as some editors of Windows save it
+    assert json.loads(call("generate", vocabulary, "abc", "--json-schema", schema)[1]) in ("abc", "abd")
+    grammar.write_text('start: "ab" "cd"', encoding="utf-16")
+    code, _, err = call("generate", folder, "abc", "--grammar", grammar)
+    assert code == 2 and "--grammar " in err and "grammar.lark: is text in UTF-16, expected UTF-8; save it" in err
     schema.write_text("{")
     code, _, err = call("generate", vocabulary, "abc", "--json-schema", schema)
     assert code == 2 and "--json-schema: " in err and "is not valid JSON" in err

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from lucid.batch.rows import RowError
-from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, in_files, no_column, part_size
+from lucid.batch.source import CHUNK, CHUNK_BYTES, COMMAS, Part, Rows, check_names, in_files, no_column, part_size
 from lucid.batch.storage import open_file
 from lucid.core.words.progress import phase
 from lucid.files.untrusted import json_value
+from lucid.files.utf8_text import MARK, refuse_utf16
 
 LONGEST = 1 << 26  # bytes of a line
-_MARK = b"\xef\xbb\xbf"  # some programs begin a file in UTF-8 with it
 _BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)  # of decompressing
 _INDEX = 4096  # places that are remembered in each file
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -153,6 +153,8 @@ class LineSource:
     def _records(self, file: str, start: int, line: int) -> Iterator[Record]:
         try:
             with open_file(file) as stream:
+                refuse_utf16(stream.read(2), file)
+                stream.seek(0)
                 if self._separator is None:
                     stream.seek(start)
                     yield from _json_records(stream, file, start, line)
@@ -184,7 +186,7 @@ def _json_records(stream: Any, file: str, start: int, line: int) -> Iterator[Rec
             start += len(rest)
             yield Record(RowError(f"line {where} of {file} has more than {LONGEST} bytes"), where, start, line)
         elif raw.strip():
-            yield Record(_object(raw.removeprefix(_MARK), where, file), where, start, line)
+            yield Record(_object(raw.removeprefix(MARK), where, file), where, start, line)
 
 
 def _object(raw: bytes, line: int, file: str) -> Mapping[str, Any] | RowError:
@@ -194,6 +196,8 @@ def _object(raw: bytes, line: int, file: str) -> Mapping[str, Any] | RowError:
         )
     try:
         parsed = json_value(raw.decode("utf-8", "surrogateescape"))
+    except json.JSONDecodeError as error:  # its own line is the only one
+        return RowError(f"line {line} of {file} is not valid JSON: {error.msg} at character {error.pos + 1}")
     except ValueError as error:
         return RowError(f"line {line} of {file} is not valid JSON: {str(error)[:80]}")
     if not isinstance(parsed, dict):
@@ -223,7 +227,8 @@ def _csv_records(stream: Any, file: str, start: int, line: int, separator: str) 
                 yield Record(wrong, where, lines.position, lines.line)
             where = lines.line
     except csv.Error as error:
-        raise ValueError(f"{file}: the record at line {where} is not CSV: {error}") from error
+        hint = f"; {COMMAS}" if separator == "," and '";' in lines.text else ""
+        raise ValueError(f"{file}: the record at line {where} is not CSV: {error}{hint}") from error
 
 
 class _Lines:
@@ -232,6 +237,7 @@ class _Lines:
     def __init__(self, stream: Any, file: str) -> None:
         self._stream, self._file = stream, file
         self.position, self.line = 0, 1
+        self.text = ""  # of the last line
 
     def __iter__(self) -> _Lines:
         return self
@@ -244,7 +250,8 @@ class _Lines:
             raise csv.Error(f"line {self.line} has more than {LONGEST} bytes")
         first = self.position == 0
         self.position, self.line = self.position + len(raw), self.line + 1
-        return (raw.removeprefix(_MARK) if first else raw).decode("utf-8", "surrogateescape")
+        self.text = (raw.removeprefix(MARK) if first else raw).decode("utf-8", "surrogateescape")
+        return self.text
 
 
 def _stored(value: Any, kind: pa.DataType) -> Any:

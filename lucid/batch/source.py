@@ -94,6 +94,9 @@ def part_size(first: int, rows: int) -> int:
     return min(rows, max(_FIRST, first))
 
 
+COMMAS = "save it with commas between the columns, not semicolons"  # which some spreadsheets write
+
+
 def in_files(row: int, counts: Sequence[int]) -> tuple[int, int]:
     """The file of a row of the whole input and the row's number in it, both from 0; `counts` are the rows of files."""
     ends = [0, *accumulate(counts)]
@@ -118,7 +121,7 @@ def no_column(name: str, where: str, columns: Sequence[str], option: str = "--co
     """The error for a missing column, which an option of the commands names."""
     message = f"{where}: has no column {name!r}; its columns are {', '.join(columns) or 'none'}"
     if len(columns) == 1 and name in columns[0].split(";"):
-        return KeyError(f"{message}; save it with commas between the columns, not semicolons")
+        return KeyError(f"{message}; {COMMAS}")
     return KeyError(f"{message}; name another one ({option})")
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from lucid.cli.errors import usage
+from lucid.cli.option_files import text_of
 from lucid.core.graph.types import Array
-from lucid.files.atomic import open_regular
 from lucid.generation.chat import load_tokenizer, text_calls
 
 SENTENCE = "The animal did not cross the street because it was too tired."
@@ -17,14 +17,8 @@ _LARGEST = 64 << 20  # bytes of a file of texts; some hundred sentences do
 
 def calls(text: Path, checkpoint: Path, decoder: bool) -> list[Array]:
     """Token ids (1, L) for each call."""
-    with open_regular(text) as file:
-        data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise usage(f"--text {text}: more than {_LARGEST >> 20} MiB; some hundred sentences do")
-    try:
-        ids = text_calls(load_tokenizer(checkpoint), data.decode("utf-8"), by_line=not decoder)
-    except UnicodeDecodeError as error:
-        raise usage(f"--text {text}: not text in UTF-8 (byte {error.start})") from None
+    texts = text_of(text, "--text", _LARGEST)
+    ids = text_calls(load_tokenizer(checkpoint), texts, by_line=not decoder)
     if not ids:
         raise usage(f"--text {text}: has no text, expected some hundred sentences")
     return ids

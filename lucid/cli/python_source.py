@@ -27,7 +27,17 @@ _FORMS = "a checkpoint (a folder, a GGUF file or OWNER/NAME of the hub), FILE.py
 
 def is_import(source: str) -> bool:
     """Whether SOURCE has the form of a Python name; otherwise it is the path of a checkpoint."""
-    return ":" in source or source.endswith(".py") or source.partition(".")[0] in ("lucid", *dir(lucid))
+    return (
+        _place_and_name(source) is not None
+        or source.endswith(".py")
+        or source.partition(".")[0] in ("lucid", *dir(lucid))
+    )
+
+
+def _place_and_name(source: str) -> tuple[str, str] | None:
+    """What is before and after the last colon; None without one, for paths with a drive and for URLs."""
+    place, colon, name = source.rpartition(":")
+    return (place, name) if colon and not {"/", "\\"} & set(name) else None
 
 
 def no_such_source(source: str) -> CommandError:
@@ -49,13 +59,14 @@ def _what_to_do_with(file: Path) -> str:
 
 def find(source: str) -> Any:
     """The object that SOURCE names."""
-    place, colon, name = source.rpartition(":")
-    if not colon:
+    parts = _place_and_name(source)
+    if parts is None:
         if source.endswith(".py"):
             raise usage(
                 f"SOURCE {source!r}: name a model, as {source}:Name; the file has {_listed(_offered(_file(source)))}"
             )
         return _builtin(source)
+    place, name = parts
     if not place or not name:
         raise usage(f"SOURCE {source!r}: expected FILE.py:Name, package.module:name or nn.Name")
     module = _file(place) if place.endswith(".py") else _import(place, source)

@@ -159,7 +159,7 @@ def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, m
     where = tmp_path / "in.jsonl"
     assert table["error"].to_pylist() == [
         None,
-        f"line 2 of {where} is not valid JSON: Expecting value: line 1 column 1 (char 0)",
+        f"line 2 of {where} is not valid JSON: Expecting value at character 1",
         f"line 3 of {where} begins a JSON array, expected a line for each object, as jq -c '.[]' writes them",
         f"line 4 of {where} has more than 300 bytes",
         "the text is null",
@@ -465,6 +465,10 @@ def test_wrong_input(predictor, tmp_path, columns, options, error, message):
         ),
         ({"a.jsonl": b"\n"}, ValueError, "has no rows"),
         ({"a.csv": b'text\n"a\nb'}, ValueError, "the record at line 2 is not CSV: unexpected end of data"),
+        ({"a.csv": b'"text";"n"\n"a";1\n'}, ValueError, "line 1 is not CSV: .*; save it with commas between the colum"),
+        ({"a.csv": "text\r\na\r\n".encode("utf-16")}, ValueError, "a.csv: is text in UTF-16, expected UTF-8; save it"),
+        ({"a.jsonl": '{"text": "a"}\r\n'.encode("utf-16")}, ValueError, "a.jsonl: is text in UTF-16, expected UTF-8"),
+        ({"a.jsonl": b'{"text":\r\n'}, ValueError, "line 1 of .* is not valid JSON: Expecting value at character 11$"),
         ({"a.csv": b"text,text\na,b\n"}, ValueError, "a.csv: has two columns of the name 'text'; rename one of them"),
         ({"a.csv": b""}, ValueError, "is empty, expected a line with the names of columns"),
     ],

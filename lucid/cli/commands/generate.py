@@ -12,12 +12,12 @@ from typing import Any
 from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
 from lucid.cli.exported_source import exported_source
+from lucid.cli.option_files import text_of
 from lucid.cli.options.commands import AnswerCommand, ConstraintOptions, Generate, RepetitionOptions, SamplingOptions
 from lucid.cli.options.groups import values_of
 from lucid.cli.quantizing import quantize_arguments
 from lucid.cli.source import adapters_of
 from lucid.core.words.safe_text import harmless
-from lucid.files.atomic import open_regular
 from lucid.generation.chat import Answer, LanguageModel, load_language_model
 from lucid.generation.constraints import LONGEST
 from lucid.generation.defaults import over, shown
@@ -80,8 +80,7 @@ def structure_of(options: AnswerCommand) -> dict[str, Any]:
     structure: dict[str, Any] = values_of(options, ConstraintOptions)
     for name in ("json_schema", "grammar"):
         if structure[name] is not None:
-            with open_regular(structure[name]) as file:
-                structure[name] = file.read(4 * LONGEST + 1).decode("utf-8", "replace")
+            structure[name] = text_of(structure[name], f"--{name.replace('_', '-')}", 4 * LONGEST)
     if structure["json_schema"] is not None:
         try:
             structure["json_schema"] = json.loads(structure["json_schema"])

@@ -14,16 +14,18 @@ from lucid.cli.errors import OK, usage
 from lucid.cli.model_inputs import arguments, check_known
 from lucid.cli.model_inputs import sizes as read_sizes
 from lucid.cli.on_demand import command_module
+from lucid.cli.option_files import text_of
 from lucid.cli.options.commands import Report
 from lucid.cli.quantizing import load_quantized, text_calls
 from lucid.cli.source import beside, checkpoint_in
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array
-from lucid.files.atomic import open_regular
 from lucid.files.hub import published_name
 from lucid.inspection.report.report import TARGETS, traced
 from lucid.inspection.report.report import report as write_report
 from lucid.nn.decoding import CausalDecoder
+
+_LARGEST = 1 << 20  # bytes of a file of labels
 
 
 def run(options: Report) -> int:
@@ -35,7 +37,7 @@ def run(options: Report) -> int:
     sizes = read_sizes(options.sizes)
     if sizes and options.data is not None:
         raise usage("got both --size and --data, expected one: the data determine the sizes")
-    labels = _labels(options.tokens) if options.tokens is not None else []
+    labels = text_of(options.tokens, "--tokens", _LARGEST).splitlines() if options.tokens is not None else []
     arrays = read_arrays(options.data) if options.data is not None else None
     model, floating = load_quantized(options, mapped=False)
     kwargs = arguments(model, options)
@@ -84,8 +86,3 @@ _OF_TEXTS: Mapping[str, Callable[[Array], Array]] = {
     "attention_mask": np.ones_like,
     "token_type_ids": np.zeros_like,
 }
-
-
-def _labels(path: Path) -> list[str]:
-    with open_regular(path) as file:
-        return file.read().decode("utf-8").splitlines()

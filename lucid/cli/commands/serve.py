@@ -10,9 +10,9 @@ from typing import Any
 from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
 from lucid.cli.exported_source import exported_source
+from lucid.cli.option_files import text_of
 from lucid.cli.options.commands import ApplicationOptions, LimitOptions, ProcessOptions, Serve
 from lucid.cli.options.groups import values_of
-from lucid.files.atomic import open_regular
 from lucid.generation.defaults import shown
 from lucid.serving import Limits
 from lucid.serving.app import paths_of
@@ -63,8 +63,7 @@ def _announce(settings: Settings, model: Any, routes: list[str], json: bool) -> 
 
 
 def _key(path: Path) -> str:
-    with open_regular(path) as file:
-        key = file.read(_LONGEST).decode("utf-8", "replace").strip()
+    key = text_of(path, "--key-file", _LONGEST).strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise usage(f"--key-file: {str(path)!r} holds no key, expected one line of printable ASCII without spaces")
     return key
