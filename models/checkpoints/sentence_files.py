@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import string
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -213,6 +214,9 @@ def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
         prompts = folder / "config_sentence_transformers.json"
         skipped = _skipped(folder, Config(read_optional_json(prompts), str(prompts)))
         layers.append(SentenceLayer("mask", MASK, tokens=skipped))
+    names = Counter(layer.name for layer in layers)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise ConfigError(f"{path}: two modules have the name {show(twice[0])}; give each a folder of its own")
     types = {line.kind: line.type for line in lines}
     return SentenceModules(encoder, tuple(layers), folder, task, kinds[0], types)
 

@@ -104,8 +104,8 @@ def reader_for(task: str | None, options: Config, of_modules: str | None) -> Rea
         raise _none(options, f"task {show(task)} needs a modules.json that is for it, which the folder does not have")
     if of_modules in MODULE_TASKS and task == SENTENCES:
         raise ConfigError(f"{options.where}: its modules.json is for the task {of_modules}, got {task}; leave it out")
-    if task not in tasks and (other := _OTHER_NAMES.get(task)) in tasks:
-        task = other
+    if task not in tasks and _OTHER_NAMES.get(task) in tasks:
+        task = _OTHER_NAMES[task]
     if task not in tasks:
         more = f"; its modules.json is for {of_modules}" if of_modules else ""
         if _classes(options) and any(task in family.tasks for family in FAMILIES.values()):

@@ -124,6 +124,20 @@ def test_layers_after_the_table_are_read(tmp_path: Path) -> None:
     np.testing.assert_allclose(model(lucid.tensor([[5, 9]])).numpy()[0], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("names", [["1_Dense", "1_Dense"], ["0_Pooling"]], ids=str)
+def test_two_layers_of_one_name_are_an_error(names: list[str], tmp_path: Path) -> None:
+    """The second would take the place of the first, or of the mean that a table has by itself."""
+    checkpoint = modules(source(tmp_path, "normalized"), ("StaticEmbedding", ""), *(("Dense", name) for name in names))
+    options = {"in_features": 8, "out_features": 8, "activation_function": "torch.nn.modules.linear.Identity"}
+    weight = np.eye(8, dtype=np.float32)
+    for name in {*names}:
+        (checkpoint / name).mkdir()
+        (checkpoint / name / "config.json").write_text(json.dumps(options))
+        lucid.save(checkpoint / name / "model.safetensors", {"linear.weight": weight, "linear.bias": weight[0]})
+    with pytest.raises(ConfigError, match=rf"two modules have the name '{names[0]}'; give each a folder of its own"):
+        lucid.models.load(checkpoint)
+
+
 @pytest.mark.parametrize("variant", KINDS)
 @pytest.mark.parametrize("bits", [None, 8])
 def test_what_is_saved_is_read_again(variant: str, bits: int | None, tmp_path: Path) -> None:
