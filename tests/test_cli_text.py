@@ -40,8 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """A command in this process, with what it reads: its exit code, what it prints, and what it says on stderr."""
 
-    def run(*arguments: object, read: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.stdin", io.StringIO(read))
+    def run(*arguments: object, read: str | bytes = "") -> tuple[int, str, str]:
+        data = read.encode() if isinstance(read, str) else read
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
         code = in_process(arguments, monkeypatch)
         out, err = capsys.readouterr()
         return code, out, err
@@ -104,6 +105,17 @@ def test_an_answer_is_json_of_a_schema_or_a_line_says_that_it_is_cut(call: Any, 
     schema.write_text("{")
     code, _, err = call("generate", vocabulary, "abc", "--json-schema", schema)
     assert code == 2 and "--json-schema: " in err and "is not valid JSON" in err
+
+
+def test_a_message_in_another_encoding_is_refused_and_the_others_answered(
+    call: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONIOENCODING", raising=False)
+    code, out, err = call("chat", folder, "-n", "2", read=b"ab\nK\xe4se\ncd\n")
+    assert (code, len(out.splitlines())) == (1, 2)
+    assert err.count("give it in UTF-8") == 1
+    code, _, err = call("generate", folder, "-", read=b"K\xe4se")
+    assert code == 1 and "the text is not valid Unicode" in err
 
 
 def test_the_options_of_the_checkpoint_are_taken_and_shown(call: Any, folder: Path, tmp_path: Path) -> None:

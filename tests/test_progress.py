@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from itertools import count
 from pathlib import Path
 
@@ -128,6 +128,16 @@ def test_the_clock_goes_on_after_an_inner_total_is_reached(monkeypatch):
         (task,) = listener._progress.tasks
         first = task.elapsed
         assert not task.finished and task.elapsed > first
+
+
+def test_a_terminal_of_another_encoding_than_utf8_has_a_spinner_of_its_characters():
+    written = BytesIO()
+    listener = _Phases()
+    file = TextIOWrapper(written, encoding="cp1252", errors="backslashreplace", write_through=True)
+    listener._console = Console(file=file, force_terminal=True)
+    with listening(listener), phase("tracing"):
+        pass
+    assert b" tracing" in written.getvalue() and b"\\u" not in written.getvalue()
 
 
 def test_a_log_names_a_phase_that_takes_a_while(monkeypatch, capsys):

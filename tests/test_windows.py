@@ -66,7 +66,7 @@ print(sys.modules["lucid.files.locks"].sys.platform)
 
 
 WAYS = """
-import io, sys, threading, json, urllib.request
+import io, os, sys, threading, json, urllib.request
 from pathlib import Path
 from lucid.cli import main
 
@@ -94,8 +94,11 @@ labels.write_text('{"text": "ab", "label": "a"}\\n{"text": "cd", "label": "c"}\\
 lucid("train", home / "encoder", labels, "--task", "text-classification", "--epochs", "1", "-o", tuned)
 lucid("map", tuned, rows, "-o", home / "labelled")
 lucid("generate", home / "decoder", "ab", "--max-new-tokens", "2")
-sys.stdin = io.StringIO("ab\\ncd\\n")
-lucid("chat", home / "decoder", "--max-new-tokens", "2")
+del os.environ["PYTHONIOENCODING"]
+for message, code in (("é".encode("utf-8-sig"), 0), ("é".encode("cp1252"), 1)):
+    sys.stdin = io.TextIOWrapper(io.BytesIO(message), encoding="cp1252")
+    lucid("chat", home / "decoder", "--max-new-tokens", "2", code=code)
+assert sys.stdin.encoding == "utf-8-sig"
 
 import uvicorn
 def ask(app, host, port, **options):

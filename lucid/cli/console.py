@@ -31,6 +31,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what its encoding does not have is written as an escape
             stream.reconfigure(errors="backslashreplace")
+    _expect_utf8()
     supervise(_report)
     warnings.showwarning = _show_warning
     sys.excepthook = _report_uncaught
@@ -64,6 +65,12 @@ def _replace_closed_streams() -> None:
     sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+
+
+def _expect_utf8() -> None:
+    """Read a pipe of Windows as UTF-8, which has no fixed encoding there; bytes of another one are no valid text."""
+    if isinstance(sys.stdin, io.TextIOWrapper) and "PYTHONIOENCODING" not in os.environ:
+        sys.stdin.reconfigure(encoding="utf-8-sig" if sys.platform == "win32" else None, errors="surrogateescape")
 
 
 def _report_uncaught(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:

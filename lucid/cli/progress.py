@@ -55,7 +55,8 @@ class _Phases:
         start = time.monotonic()
         name = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
         bar = [_Bar()] if self._console.width >= _WIDE else []
-        columns = SpinnerColumn(), name, *bar, _Speed(Column(no_wrap=True)), TimeElapsedColumn()
+        spinner = SpinnerColumn("line" if self._console.options.ascii_only else "dots")
+        columns = spinner, name, *bar, _Speed(Column(no_wrap=True)), TimeElapsedColumn()
         # What the command prints goes above the line; what a pipe reads stays as it is.
         with Progress(*columns, console=self._console, transient=True, redirect_stdout=sys.stdout.isatty()) as progress:
             progress.add_task(self._names[-1], total=None, unit="", began=start)
