@@ -61,6 +61,7 @@ from lucid.models.checkpoints.config import read_json, read_optional_json, write
 from lucid.models.checkpoints.labels import has_labels, head_names, write_with_labels
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules, write_modules
+from lucid.models.checkpoints.static_files import TYPES, type_in
 from lucid.models.checkpoints.tasks import reader_for
 from lucid.models.parts.decoder_heads import EndClassifier
 from lucid.models.parts.decoders import ClampedExperts
@@ -519,7 +520,8 @@ class _Run:
     def _save(self, model: Pretrained[Any], folder: Path) -> None:
         models.save(model, self._start, folder)
         copy_files(self._start, folder, (PROMPTS,))
-        if self._options.task == SENTENCES and read_modules(self._start) is None:
+        needs_modules = self._options.task == SENTENCES and type_in(folder) not in TYPES  # tables have their mean
+        if needs_modules and read_modules(self._start) is None:
             write_modules(model.config.sentence_layers, model.config.hidden_size, folder)
 
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.batch import Predictor
+from lucid.batch import Predictor, TrainingOptions, fine_tune
 from lucid.layouts import write_folder
 from lucid.models.checkpoints.config import ConfigError
 from lucid.models.static_embedding import SparseStaticEncoder, StaticEncoder
 from lucid.testing import assert_parity
+from tests.batch.rows import write_rows
 from tests.models import goldens
 
 KINDS = {"normalized": StaticEncoder, "model2vec": StaticEncoder, "sparse": SparseStaticEncoder}
@@ -200,6 +201,18 @@ def test_a_length_of_texts_that_is_no_count_is_an_error(length: object, tmp_path
     (checkpoint / "config.json").write_text(json.dumps(options | {"max_length": length}))
     with pytest.raises(ConfigError, match=r"option max_length is .*, expected (int|a whole number from 1)"):
         lucid.models.load(checkpoint)
+
+
+@pytest.mark.parametrize("has_modules", [True, False])
+def test_a_trained_table_is_read_as_the_one_it_was_made_of(has_modules: bool, tmp_path: Path) -> None:
+    checkpoint = source(tmp_path, "model2vec")
+    if not has_modules:
+        (checkpoint / "modules.json").unlink()
+    rows = write_rows(tmp_path / "rows.jsonl", [{"anchor": word, "positive": "mat"} for word in ("cat", "sat")])
+    fine_tune(checkpoint, rows, tmp_path / "out", TrainingOptions(num_train_epochs=1, val_set_size=0))
+    before, after = (lucid.models.load(folder) for folder in (checkpoint, tmp_path / "out"))
+    assert after.config == before.config
+    assert (tmp_path / "out" / "modules.json").exists() == has_modules
 
 
 @pytest.mark.parametrize("place", [9, -1])
