@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from lucid.core.graph.pytree import fill, flatten_tree
-from lucid.core.graph.scope import Scope, entered, is_differentiated, scope
+from lucid.core.graph.scope import Scope, entered, is_differentiated, note_traced, scope
 from lucid.core.graph.types import Array, DTypeLike, TensorType, array_type, as_dtype, convert, show_shape
 from lucid.core.graph.values import Value
-from lucid.core.process.context import is_evaluating
+from lucid.core.process.context import holding, is_evaluating
 from lucid.core.torch_names.argument_names import forward_arguments
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import html
@@ -46,12 +47,16 @@ def _inside(module: object) -> AbstractContextManager[None]:
     return nullcontext() if here is None else entered(here._replace(path=here.names.get(id(module), here.path)))
 
 
+_running: ContextVar[object] = ContextVar("lucid_running", default=None)
+"""The module whose `forward`, or a method like it, is running."""
+
+
 def scoped(method: C) -> C:
     """Decorate a method of a module, such as a decode step: its nodes then belong to the module, as in `forward`."""
 
     @functools.wraps(method)
     def call(self: object, *args: Any, **kwargs: Any) -> Any:
-        with _inside(self):
+        with holding(_running, self), _inside(self):
             return method(self, *args, **kwargs)
 
     return cast(C, call)
@@ -162,6 +167,7 @@ class Module:
 
     Assign parameters, tensors (buffers) and modules to attributes in ``__init__``, also in lists and dicts of modules,
     and define `forward`. An attribute whose name begins with ``_`` is private: a tensor there is not part of the state.
+    Neither is a tensor that `forward` assigns to a new name, to be looked at; after a trace, the attribute is as before.
 
     A module starts in evaluation mode: the eager run computes what is exported. `train()` turns dropout on.
     """
@@ -189,7 +195,7 @@ class Module:
         """Run `forward`, with its signature; torch's names of the arguments also work."""
         if kwargs:
             kwargs = forward_arguments(type(self).forward, kwargs)  # type: ignore[assignment]  # of the same forward
-        with _inside(self):
+        with holding(_running, self), _inside(self):
             if isinstance(self, Module) and is_differentiated():
                 if read := cast(Scope, scope.get()).read:
                     read.modes[id(self)] = self, (self.training, self.recomputed)
@@ -459,8 +465,13 @@ class Module:
 
         def __setattr__(self, name: str, value: Any) -> None:
             before = vars(self).get(name)
-            if isinstance(before, Buffer) and not before.persistent and type(value) is Tensor and not value.is_traced:
-                value = Buffer(value, persistent=False)  # as in torch, where a name is persistent or not
+            if isinstance(value, Tensor) and value.is_traced:
+                note_traced(vars(self), name, value, _loss(self, name, before))
+            elif type(value) is Tensor and not name.startswith("_"):
+                # As in torch, a name is persistent or not, and what forward keeps to be looked at is no state.
+                new = not isinstance(before, Tensor) and _running.get() is self
+                if new or (isinstance(before, Buffer) and not before.persistent):
+                    value = Buffer(value, persistent=False)
             object.__setattr__(self, name, value)
 
         def __getattr__(self, name: str) -> Any:
@@ -556,6 +567,16 @@ class StateError(KeyError):
 
     def __str__(self) -> str:
         return str(self.args[0])  # KeyError would show the message in quotes
+
+
+def _loss(module: Module, name: str, before: Any) -> str:
+    """What to say of a traced value that does not stay in an attribute: something if the state had to change."""
+    if not isinstance(before, Tensor) or name.startswith("_") or (isinstance(before, Buffer) and not before.persistent):
+        return ""
+    return (
+        f"{type(module).__name__}: forward assigns to {name}, a part of the state, which keeps its values: they are "
+        "known only when the graph runs; return them, or assign to a private attribute to look at them eagerly"
+    )
 
 
 def _joined(path: str, name: str) -> str:

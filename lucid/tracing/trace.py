@@ -11,7 +11,7 @@ import numpy as np
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import Names
 from lucid.core.graph.pytree import flatten_tree, like
-from lucid.core.graph.scope import Scope, entered, keeping_lines
+from lucid.core.graph.scope import Scope, entered, keeping_lines, restored_attributes
 from lucid.core.graph.types import Array, TensorType, as_dtype, spec
 from lucid.core.graph.values import Input, Value
 from lucid.core.process.context import evaluating
@@ -82,6 +82,7 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
             within(limits),
             evaluating(),
             entered(scope),
+            restored_attributes(),
             single_threaded_blas(),
             located_errors(),
             given_adapter(adapter),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from lucid.core.graph.types import Array
 from lucid.core.graph.values import Attributes, Input, Node, Operation, Value
 from lucid.core.process.context import holding
 from lucid.core.sizes.bounds import Bound
-from lucid.core.words.user_code import user_place
+from lucid.core.words.user_code import user_place, warn
 
 
 class Read(NamedTuple):
@@ -82,6 +82,46 @@ def given_values(values: Mapping[int, Value]) -> AbstractContextManager[None]:
     here = scope.get()
     assert here is not None
     return entered(here._replace(given={**(here.given or {}), **values}))
+
+
+class _Assigned(NamedTuple):
+    """A traced value in an attribute, and what the attribute held before it, if anything."""
+
+    attributes: dict[str, Any]
+    before: tuple[Any, ...]
+    value: Any
+    loss: str  # what to say if the value is taken out again; nothing for most
+
+
+_assigned: ContextVar[dict[tuple[int, str], _Assigned] | None] = ContextVar("lucid_assigned", default=None)
+
+
+def note_traced(attributes: dict[str, Any], name: str, value: Any, loss: str) -> None:
+    """Note that a traced value is about to be assigned to an attribute, which `restored_attributes` undoes."""
+    assigned = _assigned.get()
+    if assigned is not None:
+        key = id(attributes), name
+        before = assigned[key].before if key in assigned else (attributes[name],) if name in attributes else ()
+        assigned[key] = _Assigned(attributes, before, value, loss)
+
+
+@contextmanager
+def restored_attributes() -> Iterator[None]:
+    """Afterwards no module holds a value traced inside, which would mean nothing: attributes are what they were."""
+    assigned = dict[tuple[int, str], _Assigned]()
+    try:
+        with holding(_assigned, assigned):
+            yield
+    finally:
+        for (_, name), (attributes, before, value, loss) in assigned.items():
+            if attributes.get(name) is not value:
+                continue
+            if before:
+                attributes[name] = before[0]
+            else:
+                del attributes[name]
+            if loss:
+                warn(loss)
 
 
 def new_node(op: Operation, inputs: Sequence[Value | None], attributes: Attributes) -> Node:

@@ -1,0 +1,69 @@
+"""Tests of what `forward` assigns to attributes of its module, to be looked at later."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.export import to_onnx
+from lucid.nn import functional as F
+
+
+class Attention(nn.Module):
+    shift: lucid.Tensor
+
+    def __init__(self) -> None:
+        self.query = nn.Linear(4, 4)
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        self.weights = F.softmax(self.query(x) @ x.mT, -1)
+        self._first = self.weights[0]
+        return self.weights @ x
+
+
+class Averaged(nn.Module):
+    def __init__(self) -> None:
+        self.weight, self.mean = nn.Parameter(np.ones(3)), lucid.zeros(3)
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        self.mean = self.mean * 0.5 + x.mean(0) * 0.5
+        return x * self.weight
+
+
+def test_a_value_that_forward_keeps_does_not_outlive_a_trace(tmp_path: Path) -> None:
+    model, x = Attention(), lucid.ones(2, 3, 4)
+    step = lucid.value_and_grad(lambda x: model(x).sum(), wrt=model)
+    value, _ = step(x)
+    assert "weights" not in vars(model) and "_first" not in vars(model)
+    assert step(x)[0].item() == value.item()
+    assert lucid.trace(model, ("N", 3, 4)).nodes() and to_onnx(model, ("N", 3, 4))
+    np.testing.assert_allclose(lucid.compile(model)(x).numpy(), model(x).numpy(), rtol=1e-5)
+    lucid.save(tmp_path / "weights.safetensors", model.state_dict())
+
+
+def test_a_value_kept_eagerly_is_there_again_after_a_trace() -> None:
+    model, x = Attention(), lucid.ones(2, 3, 4)
+    model(x)
+    eager = model.weights.numpy()
+    lucid.value_and_grad(lambda x: lucid.grad(lambda y: model(y).sum())(x).sum(), wrt=model)(x)
+    assert model.weights.numpy() is eager
+
+
+def test_a_value_kept_eagerly_is_no_state() -> None:
+    model = Attention()
+    model(lucid.ones(2, 3, 4))
+    assert list(model.state_dict()) == ["query.weight", "query.bias"]
+    Attention().load_state_dict(model.state_dict())
+    model.shift = lucid.zeros(4)
+    assert "shift" in model.state_dict()
+
+
+def test_traced_values_that_the_state_cannot_take_are_reported() -> None:
+    model = Averaged()
+    with pytest.warns(UserWarning, match="Averaged: forward assigns to mean, a part of the state, which keeps its"):
+        lucid.trace(model, ("N", 3))
+    assert model.mean.tolist() == [0, 0, 0]
+    model(lucid.ones(2, 3))
+    assert model.state_dict()["mean"].tolist() == [0.5, 0.5, 0.5]
