@@ -166,6 +166,7 @@ FAILURES = {
               "--opset", "18", "--attention", "standard"], 'no form of attention="standard" is exact here'),
     "symbolic size": (["export", "net.py:Net", "-i", "x:N", "-o", "a.onnx"], "N == 4 is known only at run time"),
     "no folder": (["export", *LINEAR, "-i", "x:N,2", "-o", "none/a.onnx"], "folder 'none' does not exist"),
+    "no folder to be in": (["export", "sub.py", "--for", "optimum", "-o", "no/a"], "folder no does not exist; create"),
     "folder as file": (["export", *LINEAR, "-i", "x:N,2", "-o", "sub.py"], "'sub.py' is a folder"),
     "empty": (["inspect", "empty.onnx"], "'empty.onnx': 0 bytes"),
     "no model": (["inspect", "text.onnx"], "not an ONNX model"),

@@ -80,7 +80,7 @@ def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
         FileExistsError: if the folder is not empty and `resume` is false.
         ValueError: if `resume` is true and the folder has another job; the message says what differs.
     """
-    there = names_in(job.output)
+    there = check_output(job.output, resume)
     record = {
         "made_by": f"lucid {__version__}",
         "model": job.predictor.plan.digest,
@@ -90,13 +90,11 @@ def remaining_parts(job: Job, rows: int, resume: bool) -> list[Part]:
         "rows_of_a_part": rows,
     }
     if JOB_FILE not in there:
-        if there:
-            raise FileExistsError(f"{job.output}: has other files, such as {min(there)}; give the name of a new folder")
         make_folder(job.output)
         with writing(f"{job.output}/{JOB_FILE}") as file:
             file.write(json.dumps(record, indent=1).encode())
     else:
-        rows = _went_on(job, record, resume)
+        rows = _went_on(job, record)
     return [part for part in job.source.parts(rows) if part.name not in there]
 
 
@@ -107,12 +105,23 @@ def input_files(files: Sequence[str]) -> list[list[Any]]:
     return [[f"{len(files)} files", hashlib.sha256("\n".join(files).encode()).hexdigest()]]
 
 
-def _went_on(job: Job, record: dict[str, Any], resume: bool) -> int:
-    if not resume:
+def check_output(output: str, resume: bool) -> set[str]:
+    """The names in the folder of a job, which is empty or missing before it, and has its results where it goes on.
+
+    Raises:
+        FileExistsError: if the folder has other files, or the results of a job and `resume` is false.
+    """
+    there = names_in(output)
+    if there and JOB_FILE not in there:
+        raise FileExistsError(f"{output}: has other files, such as {min(there)}; give the name of a new folder")
+    if there and not resume:
         raise FileExistsError(
-            f"{job.output}: has the results of an earlier job; --resume goes on with it, or give the name of a new "
-            "folder"
+            f"{output}: has the results of an earlier job; --resume goes on with it, or give the name of a new folder"
         )
+    return there
+
+
+def _went_on(job: Job, record: dict[str, Any]) -> int:
     try:
         before = json.loads(read_file(f"{job.output}/{JOB_FILE}"))
         rows = int(before["rows_of_a_part"])

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,7 +14,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from lucid.batch.image_files import ENDINGS, ImageSource
-from lucid.batch.job import Computed, Job, remaining_parts
+from lucid.batch.job import Computed, Job, check_output, remaining_parts
 from lucid.batch.lines import LineSource
 from lucid.batch.parquet import ParquetSource
 from lucid.batch.predictor import Predictor
@@ -91,28 +92,99 @@ def map_rows(
         OSError: for a file that cannot be read or written. What is written by then stays, and `resume` goes on; a note
             of this error, and of a KeyboardInterrupt, says how many rows are complete.
     """
+    opened = open_rows(
+        source,
+        predictor.inputs,
+        output,
+        engine=engine,
+        resume=resume,
+        id_column=id_column,
+        part_rows=part_rows,
+        workers=workers,
+        cluster=cluster,
+    )
+    return opened.map(predictor)
+
+
+@dataclass(frozen=True)
+class OpenRows:
+    """The rows of a job and how it runs, checked before there is a model."""
+
+    rows: Source
+    output: str | os.PathLike[str]
+    engine: str
+    resume: bool
+    part_rows: int | None
+    workers: int | None
+    cluster: str | None
+    seconds: float  # that opening the rows took
+
+    def map(self, predictor: Predictor) -> Summary:
+        """Compute the rows by a predictor of the inputs that they were opened for; as `map_rows`."""
+        start, rows, local = time.monotonic(), self.rows, self.engine == "local"
+        with (
+            nullcontext(_Here()) if local else ray_engine().engine(predictor.plan, self.workers, self.cluster) as runner
+        ):
+            job = Job(predictor, rows, address(self.output), result_schema(rows.schema, predictor.columns))
+            fewest, most = predictor.part_rows
+            by_default = min(max(rows.total // _PARTS, fewest), most)
+            parts = remaining_parts(job, self.part_rows or by_default, self.resume)
+            try:
+                with phase("computing rows", sum(part.rows for part in parts), "rows") as advance:
+                    written = list(runner.run(job, parts, advance))
+            except (OSError, KeyboardInterrupt) as error:
+                there = names_in(job.output)
+                done = rows.total - sum(part.rows for part in parts if part.name not in there)
+                error.add_note(
+                    f"{done:,} of {rows.total:,} rows are complete in {os.fspath(self.output)}; resume (--resume) goes "
+                    "on with the rest"
+                )
+                raise
+        computed, errors = (sum(counts) for counts in zip(Computed(0, 0), *written, strict=True))
+        return Summary(rows.total, computed, errors, self.seconds + time.monotonic() - start)
+
+
+def open_rows(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    inputs: tuple[str, ...],
+    output: str | os.PathLike[str],
+    *,
+    engine: str = "local",
+    resume: bool = False,
+    id_column: str | None = None,
+    part_rows: int | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
+) -> OpenRows:
+    """Check all of a job that needs no model, so that a wrong name is told before a checkpoint is read.
+
+    Args:
+        source: as `map_rows`, with all that follows.
+        inputs: the columns that the model reads.
+        output: the folder of the results.
+        engine: "local" or "ray".
+        resume: whether the folder may have the results of this job.
+        id_column: a column whose values must be unique ids.
+        part_rows: the most rows of a file of results.
+        workers: processes of "ray".
+        cluster: the address of a Ray cluster.
+
+    Raises:
+        FileNotFoundError, FileExistsError, KeyError, ValueError: as `map_rows`.
+        ModuleNotFoundError: for the engine "ray" without Ray.
+    """
     if engine not in ENGINES:
         raise ValueError(f"engine {engine!r} does not exist: choose one of {', '.join(ENGINES)}")
     if engine == "local" and (workers is not None or cluster is not None):
         raise ValueError("workers and cluster are for the engine ray; the engine local has the predictor's threads")
+    if engine == "ray":
+        ray_engine()
     start = time.monotonic()
-    with ray_engine().engine(predictor.plan, workers, cluster) if engine == "ray" else nullcontext(_Here()) as runner:
-        rows = open_source(source, predictor.inputs)
-        job = Job(predictor, rows, address(output), result_schema(rows.schema, predictor.columns))
-        if id_column is not None:
-            check_ids(rows, id_column)
-        fewest, most = predictor.part_rows
-        parts = remaining_parts(job, part_rows or min(max(rows.total // _PARTS, fewest), most), resume)
-        try:
-            with phase("computing rows", sum(part.rows for part in parts), "rows") as advance:
-                written = list(runner.run(job, parts, advance))
-        except (OSError, KeyboardInterrupt) as error:
-            there = names_in(job.output)
-            done = f"{rows.total - sum(part.rows for part in parts if part.name not in there):,} of {rows.total:,} rows"
-            error.add_note(f"{done} are complete in {os.fspath(output)}; resume (--resume) goes on with the rest")
-            raise
-    computed, errors = (sum(counts) for counts in zip(Computed(0, 0), *written, strict=True))
-    return Summary(rows.total, computed, errors, time.monotonic() - start)
+    check_output(address(output), resume)
+    rows = open_source(source, inputs)
+    if id_column is not None:
+        check_ids(rows, id_column)
+    return OpenRows(rows, output, engine, resume, part_rows, workers, cluster, time.monotonic() - start)
 
 
 class _Here:

@@ -123,7 +123,7 @@ def write_folder(
     tokenizing = _tokenizing(model, options) if with_tokenizer else None
     if tokenizing is not None:
         options = replace(options, preprocessing=tokenizing.text_preprocessing(source))
-    with new_folder(output, _anything if force else check_replaceable) as staging:
+    with new_folder(output, replacing(force)) as staging:
         files: list[Exported] = []
         for each, stored in reversed([(model, dtype), *also]):  # what the folder says of its default is written last
             how = replace(options, dtype=stored)
@@ -212,6 +212,11 @@ def _with_costs(files: list[Exported], original: Module, model: Module) -> list[
 def _check_apart(checkpoint: Path, folder: Path) -> None:
     if checkpoint.resolve().is_relative_to(folder.resolve()):
         raise FileExistsError(f"cannot write {folder}: {checkpoint} is in it; give the name of another folder")
+
+
+def replacing(force: bool) -> Callable[[Path], None]:
+    """The check of a folder that is there already: with `force` any may be replaced, else those that Lucid wrote."""
+    return _anything if force else check_replaceable
 
 
 def _anything(folder: Path) -> None:

@@ -22,6 +22,7 @@ import pytest
 from lucid.core.words.progress import listening
 from tests.batch.folders import exported
 from tests.console import in_process
+from tests.layout_checkpoints import whole
 from tests.waiting import PATIENCE
 
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
@@ -519,6 +520,27 @@ def test_the_command(folder, parquet, tmp_path, monkeypatch, capsys):
     assert (shown["rows"], shown["computed"], shown["errors"]) == (50, 20, 2)
     assert in_process(command, monkeypatch) == 1
     assert "has the results of an earlier job; --resume goes on with it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ("nothere.csv", [], "there is no file '"),
+        ("rows.csv", ["--column", "txt"], "has no column 'txt'; its columns are text"),
+        ("rows.csv", ["--id", "key"], "has no column 'key'"),
+        ("rows.csv", [], "has no tokenizer.json and no GGUF file"),
+        ("rows.csv", ["-o", "."], "has other files, such as "),
+    ],
+)
+def test_what_needs_no_model_is_checked_before_a_checkpoint_is_exported(
+    rows, options, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("LUCID_CACHE", str(tmp_path / "caches"))
+    source = whole(tmp_path / "checkpoint", "sentences/cls")
+    (source / "tokenizer.json").unlink()
+    (tmp_path / "rows.csv").write_text("text\na\n")
+    assert in_process(["map", str(source), rows, "-o", "out", *options], monkeypatch, tmp_path) > 0
+    assert message in capsys.readouterr().err and not (tmp_path / "caches").exists()
 
 
 def test_a_log_is_told_now_and_then(folder, parquet, tmp_path, monkeypatch, capsys):

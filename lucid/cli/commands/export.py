@@ -27,9 +27,11 @@ from lucid.export.explain import Explanation, inside, title
 from lucid.export.exporter import Lowered, check_folder, lower
 from lucid.export.options import ExportOptions
 from lucid.files.atomic import is_stream
+from lucid.files.folders import check_place
 from lucid.layouts import LAYOUTS, write_folder
 from lucid.layouts.adapters import write_kept_adapters
 from lucid.layouts.layout import Exported
+from lucid.layouts.writing import replacing
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
@@ -196,6 +198,7 @@ def _export_folder(options: Export, layout: str) -> int:
     """Write the folder, check each model in it, show."""
     checkpoint = _checkpoint_for(options, layout)
     output = options.output or beside(options.source, ending_for(layout), may_exist=True)
+    check_place(output, replacing(options.force))
     precisions = load_precisions(options, options.dtype)
     models = [model for model, _, _ in precisions if isinstance(model, Module)]
     if len(models) < len(precisions):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from lucid.batch import Predictor, map_rows
+from lucid.batch import Predictor
+from lucid.batch.image_files import ImageSource
+from lucid.batch.mapping import open_rows
 from lucid.cli import terminal
 from lucid.cli.errors import OK
 from lucid.cli.exported_source import exported_source
 from lucid.cli.options.commands import JobOptions, Map, PredictorOptions
 from lucid.cli.options.groups import values_of
 from lucid.cli.progress import in_a_log, rate
+from lucid.cli.source import checkpoint_of
 from lucid.core.process.threads import usable_cores
 from lucid.generation.chat import load_defaults
+from lucid.generation.chat.tokenizer_files import check_tokenizer
 from lucid.generation.defaults import shown
 
 
@@ -19,10 +23,15 @@ def run(options: Map) -> int:
     local = options.engine == "local"
     generation = {"max_new_tokens": options.max_new_tokens, "chat": options.chat or None}
     providers = options.providers or ["cpu"]
+    columns = tuple(options.columns or ["text"])
+    opened = open_rows(options.source, columns, options.output, **values_of(options, JobOptions))
+    checkpoint = checkpoint_of(str(options.folder))
+    if checkpoint is not None and not isinstance(opened.rows, ImageSource):
+        check_tokenizer(checkpoint)
     source = exported_source(options, options.task, providers)
     predictor = Predictor(
         source.folder,
-        options.columns or ["text"],
+        columns,
         options.output_column,
         **values_of(options, PredictorOptions),
         threads=options.threads or (usable_cores() if local else 1),
@@ -32,7 +41,7 @@ def run(options: Map) -> int:
         generation={name: value for name, value in generation.items() if value is not None},
     )
     with in_a_log():
-        summary = map_rows(predictor, options.source, options.output, **values_of(options, JobOptions))
+        summary = opened.map(predictor)
     if options.json:
         terminal.print_json({"folder": options.output, **summary._asdict()})
         return OK

@@ -22,7 +22,7 @@ from lucid.models.checkpoints.pretrained import gguf_module
 from lucid.models.checkpoints.static_files import TOKENIZER, TOKENIZER_CONFIG, static_tokenizer
 
 # The files with ids and the number of positions, by precedence: onnxruntime-genai's, then those of transformers.
-_GENERATION = "generation_config.json"
+_GENERATION, _TOKENIZER = "generation_config.json", "tokenizer.json"
 _CONFIGS = ("genai_config.json", _GENERATION, "config.json")
 # transformers' class for tokenizers that are all in tokenizer.json; onnxruntime-genai accepts only known classes.
 _CLASS = "PreTrainedTokenizerFast"
@@ -43,11 +43,21 @@ def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
         ValueError: for a file that is not what its name says, such as a ConfigError for a GGUF file.
     """
     path = local_checkpoint(source)
-    if find_file(path, "tokenizer.json").exists():
-        return _from_folder(path)
+    file = check_tokenizer(path)
+    return _from_folder(path) if file.name == _TOKENIZER else _from_gguf(file)
+
+
+def check_tokenizer(path: Path) -> Path:
+    """The file with the tokenizer of a checkpoint or an exported folder, unread: its tokenizer.json or its GGUF file.
+
+    Raises:
+        FileNotFoundError: if there is none.
+    """
+    if (file := find_file(path, _TOKENIZER)).exists():
+        return file
     files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
     if len(files) == 1:
-        return _from_gguf(files[0])
+        return files[0]
     raise FileNotFoundError(
         f"{path}: has no tokenizer.json and no GGUF file; expected one of them: a tokenizer of another kind is "
         "converted by transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
