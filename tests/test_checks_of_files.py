@@ -284,6 +284,14 @@ def test_a_file_of_another_target_opset_and_release_is_exported_for_these(bert: 
         assert report.passed and report.compared == report.stored and not report.note
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("target", ["any", "cpu", "cuda"])
+def test_a_file_of_another_accuracy_level_is_exported_for_it(bits: int, target: Any) -> None:
+    small = lucid.quantize(Bert.from_pretrained(BERT), bits=bits, block=16)
+    report = again(small, lucid.export.to_onnx(small, target=Target(target, accuracy_level=0)))
+    assert report.passed and report.compared == report.stored and not report.note
+
+
 def test_what_another_tool_made_of_a_file_is_compared_as_far_as_it_goes(bert: Bert) -> None:
     model = lucid.export.to_onnx(bert)
     model.producer_name, model.producer_version = "optimizer", "3"

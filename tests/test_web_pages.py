@@ -80,6 +80,14 @@ def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path, monkeypat
     assert in_process(["verify", place / "source", page], monkeypatch) == 0
 
 
+def test_a_page_in_8_bits_is_verified_whole(place: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = whole(place / "source", "sentences/cls")
+    assert in_process(["export", source, "--for", "web", "--bits", "8", "-o", "page"], monkeypatch) == 0
+    capsys.readouterr()
+    assert in_process(["verify", source, "page", "--bits", "8"], monkeypatch) == 0
+    assert "note" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("task", "labels"),
     [

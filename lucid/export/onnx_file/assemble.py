@@ -73,7 +73,7 @@ def assemble(
     )
     model.metadata_props.add(key=OLDEST_RELEASE, value=build.target.onnxruntime)
     model.metadata_props.add(key=TARGET, value=build.target.name)
-    if build.headers and build.target.accuracy_level != DEFAULT_LEVEL:
+    if build.target.accuracy_level != DEFAULT_LEVEL:
         model.metadata_props.add(key=ACCURACY_LEVEL, value=str(build.target.accuracy_level))
     if build.rows_apart:
         model.metadata_props.add(key=ROWS_APART, value="1")
