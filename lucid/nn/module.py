@@ -167,7 +167,7 @@ class Module:
 
     Assign parameters, tensors (buffers) and modules to attributes in ``__init__``, also in lists and dicts of modules,
     and define `forward`. An attribute whose name begins with ``_`` is private: a tensor there is not part of the state.
-    Neither is a tensor that `forward` assigns to a new name, to be looked at; after a trace, the attribute is as before.
+    Neither is a tensor that `forward` assigns to a new name, to be looked at; after a trace the attribute is as before.
 
     A module starts in evaluation mode: the eager run computes what is exported. `train()` turns dropout on.
     """
