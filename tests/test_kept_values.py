@@ -1,5 +1,6 @@
 """Tests of what `forward` assigns to attributes of its module, to be looked at later."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -67,3 +68,11 @@ def test_traced_values_that_the_state_cannot_take_are_reported() -> None:
     assert model.mean.tolist() == [0, 0, 0]
     model(lucid.ones(2, 3))
     assert model.state_dict()["mean"].tolist() == [0.5, 0.5, 0.5]
+
+
+def test_all_values_are_taken_out_where_warnings_are_errors() -> None:
+    model = nn.Sequential(Averaged(), Averaged())
+    with warnings.catch_warnings(), pytest.raises(UserWarning, match="forward assigns to mean"):
+        warnings.simplefilter("error")
+        lucid.trace(model, ("N", 3))
+    assert [layer.mean.tolist() for layer in model] == [[0, 0, 0], [0, 0, 0]]

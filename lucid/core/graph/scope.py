@@ -113,15 +113,14 @@ def restored_attributes() -> Iterator[None]:
         with holding(_assigned, assigned):
             yield
     finally:
-        for (_, name), (attributes, before, value, loss) in assigned.items():
-            if attributes.get(name) is not value:
-                continue
-            if before:
-                attributes[name] = before[0]
+        left = {place: each for place, each in assigned.items() if each.attributes.get(place[1]) is each.value}
+        for (_, name), each in left.items():
+            if each.before:
+                each.attributes[name] = each.before[0]
             else:
-                del attributes[name]
-            if loss:
-                warn(loss)
+                del each.attributes[name]
+        for loss in filter(None, (each.loss for each in left.values())):
+            warn(loss)  # after all are restored: warnings may be errors
 
 
 def new_node(op: Operation, inputs: Sequence[Value | None], attributes: Attributes) -> Node:

@@ -22,7 +22,7 @@ from lucid.models.checkpoints.pretrained import gguf_module
 from lucid.models.checkpoints.static_files import TOKENIZER, TOKENIZER_CONFIG, static_tokenizer
 
 # The files with ids and the number of positions, by precedence: onnxruntime-genai's, then those of transformers.
-_GENERATION, _TOKENIZER = "generation_config.json", "tokenizer.json"
+_GENERATION = "generation_config.json"
 _CONFIGS = ("genai_config.json", _GENERATION, "config.json")
 # transformers' class for tokenizers that are all in tokenizer.json; onnxruntime-genai accepts only known classes.
 _CLASS = "PreTrainedTokenizerFast"
@@ -44,7 +44,7 @@ def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
     """
     path = local_checkpoint(source)
     file = check_tokenizer(path)
-    return _from_folder(path) if file.name == _TOKENIZER else _from_gguf(file)
+    return _from_folder(path) if file.name == TOKENIZER else _from_gguf(file)
 
 
 def check_tokenizer(path: Path) -> Path:
@@ -53,7 +53,7 @@ def check_tokenizer(path: Path) -> Path:
     Raises:
         FileNotFoundError: if there is none.
     """
-    if (file := find_file(path, _TOKENIZER)).exists():
+    if (file := find_file(path, TOKENIZER)).exists():
         return file
     files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
     if len(files) == 1:
