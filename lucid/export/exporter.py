@@ -14,6 +14,7 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import unused_name
 from lucid.core.graph.types import DTypeLike, TensorType
 from lucid.core.graph.values import Value
+from lucid.core.torch_names.argument_names import torch_names, torch_names_and
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
 from lucid.export.builder import Builder, Strings, computed
@@ -32,6 +33,7 @@ from lucid.tracing.parts import CacheKind, PartName, TracedPart, notes_of, part_
 from lucid.tracing.trace import Model, trace, with_known_inputs
 
 
+@torch_names_and("do_constant_folding", "dynamo", "verbose")
 def to_onnx(
     model: Model | Graph | TracedPart,
     *inputs: Any,
@@ -95,9 +97,15 @@ def to_onnx(
 
     Raises:
         ExportError: for an option that does not exist or a model that cannot be computed exactly as asked.
+        TypeError: for inputs that do not fit `forward`, and options of torch's exporter that are not taken here.
         SymbolicSizeError, TracedValueError: for a forward that needs a number known only at run time.
         OSError: if the file cannot be written; an earlier file is then unchanged.
     """
+    for value in inputs:
+        if isinstance(value, os.PathLike) or (isinstance(value, str) and value.endswith(".onnx")):
+            raise ExportError(
+                f"to_onnx: {os.fspath(value)!r} is in the place of an input; write path={os.fspath(value)!r}"
+            )
     if path is not None:
         check_folder(Path(path))
     if external_data not in (True, False, "auto"):
@@ -108,6 +116,7 @@ def to_onnx(
     return lower(traced, options).write(path, external_data)
 
 
+@torch_names
 def explain(
     model: Model | Graph | TracedPart,
     *inputs: Any,

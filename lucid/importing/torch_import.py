@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 from lucid.core.graph.types import TensorType
+from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.words.suggestions import did_you_mean
 from lucid.files.hub import local_checkpoint
 from lucid.importing.table import TABLE
@@ -23,6 +24,7 @@ class TorchImportError(ValueError):
 Axes: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 
 
+@torch_names
 def from_torch(
     module: Any,
     *examples: Any,
@@ -49,6 +51,7 @@ def from_torch(
 
     Raises:
         ModuleNotFoundError: without torch.
+        TypeError: for ``dynamic_shapes`` of torch, which is `dynamic` here.
         TorchImportError: for operators without a function, axes that torch fixes to one size, modules that change
             their state, and what torch cannot export.
 

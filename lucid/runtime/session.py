@@ -18,6 +18,7 @@ from lucid.core.graph.types import Array, bfloat16
 from lucid.core.sizes.dims import dim, evaluate, names_of
 from lucid.core.sizes.readings import Reading, readings
 from lucid.core.targets.runtimes import CPU
+from lucid.core.words.other_libraries import type_name
 from lucid.core.words.progress import phase
 from lucid.files.utf8_paths import utf8_path
 from lucid.ops.tensor.tensor import Tensor
@@ -179,12 +180,15 @@ class Session:
 
         Raises:
             KeyError: for missing or unknown input names.
+            TypeError: for inputs that are not given by name.
             ModelError: for a file that holds no adapter for this model.
             TypeError, ValueError: for an array of another type or shape than its input, different sizes for one
                 symbolic size, a size for which the model has no positions, one outside of the bounds in its file, a
                 size of 0 where onnxruntime does not compute the model for it, or an index outside of its table.
             RunCancelled: if another thread called `cancel`.
         """
+        if not isinstance(inputs, Mapping):
+            raise TypeError(self._misplaced(inputs, adapter))
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         self._check({name: (array.dtype, array.shape) for name, array in arrays.items()})
         try:
@@ -195,6 +199,17 @@ class Session:
                 raise ValueError(f"Session: {unfit}") from error
             raise
         return dict(zip(self.outputs, results, strict=True))
+
+    def _misplaced(self, inputs: object, adapter: object) -> str:
+        """The message about inputs that are not given by name, or behind the outputs as onnxruntime has them."""
+        shown = f"session.run({{{', '.join(f'{name!r}: array' for name in self.inputs)}}})"
+        if isinstance(adapter, Mapping):
+            names = ", ".join(map(repr, self.outputs))
+            return (
+                f"Session.run: inputs come first, outputs are not chosen: write {shown}; it gives all by name: {names}"
+            )
+        by_place = f"session({', '.join(self.inputs)})"
+        return f"Session.run: got {type_name(inputs)}, expected arrays by input name: {shown}; by place: {by_place}"
 
     def _beyond_limits(self, arrays: Mapping[str, Array]) -> str:
         """Which input is larger than the file says it may be, and by how much; empty if none is."""

@@ -87,7 +87,7 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
             located_errors(),
             given_adapter(adapter),
         ):
-            result = model(*call, **named)
+            result = _called(model, call, named)
         outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
         traced.append((outputs, flatten_tree(result, lambda value: isinstance(value, Tensor))[0], bounds))
     used = _used(adapted, [Graph([], outputs, names) for outputs, *_ in traced]) if adapted else []
@@ -98,6 +98,20 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
     for graph in graphs:
         _check_origin(graph)
     return graphs
+
+
+def _called(model: Model, call: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """The result of a call; its errors say which arguments are lists of inputs, where a tensor may be meant."""
+    try:
+        return model(*call, **named)
+    except (AttributeError, TypeError) as error:
+        signature = inspect.signature(model.forward if isinstance(model, Module) else model)
+        for name, value in signature.bind(*call, **named).arguments.items():
+            one = signature.parameters[name].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+            if one and isinstance(value, (list, tuple)):
+                kind = type(value).__name__
+                error.add_note(f"argument {name} is a {kind} of inputs here; give a tensor without a {kind} around it")
+        raise
 
 
 def _used(inputs: Mapping[str, Input], graphs: Sequence[Graph]) -> list[Input]:

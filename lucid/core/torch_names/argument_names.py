@@ -47,6 +47,8 @@ OURS: dict[str, tuple[str, ...]] = {
     "vec2": ("other",),
     "sizes": ("shape",),
     "dimension": ("axis",),
+    "f": ("path",),
+    "opset_version": ("opset",),
 }
 
 
@@ -106,6 +108,7 @@ _UNUSED: dict[str, Callable[[str, Any], None]] = {
     **dict.fromkeys(("sparse", "sparse_grad", "scale_grad_by_freq"), _anything),  # how gradients are kept
     **dict.fromkeys(("weights_only", "mmap"), _anything),  # weights are never run, and always mapped
     "inplace": _anything,  # the result is a new tensor either way
+    **dict.fromkeys(("do_constant_folding", "dynamo", "verbose"), _anything),  # how torch exports
 }
 
 
@@ -115,6 +118,11 @@ _REFUSED = {
     "decimals": "write (x * 10**decimals).round() / 10**decimals",
     "max_norm": "it would change the table in place; scale the rows of the weight beforehand",
     **dict.fromkeys(("size_average", "reduce"), 'write reduction="mean", "sum" or "none"'),
+    **dict.fromkeys(
+        ("dynamic_axes", "dynamic_shapes"),
+        'name the sizes where the inputs are given: to_onnx(model, ("N", "L", 64)); '
+        'of a torch module: lucid.from_torch(module, x, dynamic=[("N", "L")])',
+    ),
     "generator": "random numbers come from the generator that lucid.manual_seed sets; leave it out",
 }
 
