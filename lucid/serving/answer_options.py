@@ -85,15 +85,25 @@ def constraint_of(body: Fields, tokenizer: Tokenizer) -> Constraint | None:
     """The constraint of an answer: `response_format`, or the field `json_schema`, `regex` or `grammar`.
 
     Raises:
-        RequestError: for several, and for what cannot be met.
+        RequestError: for several, a schema and a type that do not belong together, and what cannot be met.
     """
     structure: dict[str, Any] = {name: body[name] for name in _STRUCTURES if name in body}
     form = body.get("response_format", {})
     kind = form.get("type", "text")
+    if kind != "json_schema" and "json_schema" in form:
+        raise RequestError(
+            f'response_format.json_schema is given with the type "{kind}", expected "json_schema"',
+            "response_format.json_schema",
+        )
     if kind == "json_object":
         structure["json_schema"] = {"type": "object"}
     elif kind == "json_schema":
-        structure["json_schema"] = form.get("json_schema", {}).get("schema", {"type": "object"})
+        if "json_schema" not in form:
+            raise RequestError(
+                "response_format.json_schema is missing, expected an object with a name and a schema",
+                "response_format.json_schema",
+            )
+        structure["json_schema"] = form["json_schema"]["schema"]
     return made_constraint(
         tokenizer, structure, "response_format" if kind != "text" else next(iter(structure), "response_format")
     )

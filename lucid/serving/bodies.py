@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 
 from lucid.core.graph.types import is_whole
+from lucid.core.words.suggestions import did_you_mean, near
 from lucid.files.untrusted import json_value
 from lucid.serving.responses import RequestError
 
@@ -24,6 +25,7 @@ _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "array": (list, "a list"),
     "object": (dict, "an object"),
 }
+_LONGEST_NAME = 60  # of a field, for suggestions
 EMPTY: Schema = {"enum": [None, False, 0, "", [], {}]}
 """The table of a field that is not served: nothing of a request is left out in silence."""
 
@@ -105,12 +107,24 @@ def _fields(value: Fields, schema: Schema, where: str) -> Fields:
         if name in known:
             if one is not None:
                 fields[name] = checked(one, known[name], prefix + name)
+        elif others is EMPTY and one:
+            raise _unserved(name, value, known, prefix)
         else:
             fields[name] = checked(one, others, prefix + name)
     for name in schema.get("required", ()):
         if name not in fields:
             raise RequestError(f"{prefix}{name} is missing, expected {_expected(known[name])}", prefix + name)
     return fields
+
+
+def _unserved(name: str, value: Fields, known: Mapping[str, Schema], prefix: str) -> RequestError:
+    """The error for a field that an object does not have: one that belongs further in, a misspelled one, or another."""
+    if inner := next((outer for outer, table in known.items() if name in table.get("properties", {})), None):
+        remedy = f"; put it into {prefix}{inner}"
+    else:
+        short = name[:_LONGEST_NAME]
+        remedy = did_you_mean(short, [one for one in near(short, known) if one not in value]) or "; leave it out"
+    return RequestError(f"{prefix}{name} is not served{remedy}", prefix + name)
 
 
 def _expected(schema: Schema) -> str:

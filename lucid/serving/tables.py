@@ -78,10 +78,20 @@ OPTIONS: dict[str, Schema] = {
     "regex": TEXT,
     "grammar": TEXT,
     "response_format": fields(
-        type=one_of("text", "json_object", "json_schema"), json_schema=fields(schema=OBJECT, name=TEXT)
+        "type",
+        EMPTY,
+        type=one_of("text", "json_object", "json_schema"),
+        json_schema=fields(
+            "name schema",
+            EMPTY,
+            name=TEXT,
+            schema={"type": "object", "description": 'a JSON Schema; for any object ask for the type "json_object"'},
+            strict=FLAG,
+            description=TEXT,
+        ),
     ),
     "stream": FLAG,
-    "stream_options": fields(include_usage=FLAG),
+    "stream_options": fields("", EMPTY, include_usage=FLAG),
 }
 """The options that a request may have."""
 _TOLD: dict[str, Schema] = dict.fromkeys(
