@@ -49,6 +49,24 @@ def test_nan_is_found_in_weights_of_every_element_type(dtype: str) -> None:
         to_onnx(model, lucid.spec("N", 64, dtype=dtype))
 
 
+def test_a_mask_that_the_model_computes_is_no_weight() -> None:
+    def masked(x: lucid.Tensor, bad: lucid.Tensor) -> lucid.Tensor:
+        later = lucid.triu(lucid.ones(7, 7, dtype=lucid.bool), 1)
+        scores = (x @ x.mT).masked_fill(later, -INF).masked_fill(bad[:, None, :], lucid.finfo(x.dtype).min)
+        return nn.functional.softmax(scores, -1) @ x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        to_onnx(masked, (2, 7, 64), lucid.spec(2, 7, dtype=lucid.bool))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_nan_in_a_constant_is_named(dtype: str) -> None:
+    constant = lucid.tensor([[NAN, 1.0], [2.0, 3.0]]).to(dtype)
+    with pytest.warns(WeightWarning, match="NaN or infinity: constant"):
+        to_onnx(lambda x: x + constant, lucid.spec(2, 2, dtype=dtype))
+
+
 def test_weights_whose_sum_overflows_are_not_reported() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -49,10 +49,13 @@ def check_model(model: Assembled) -> None:
 def warn_of_weights(initializers: Mapping[str, Array], named: Container[str]) -> None:
     """Warn of weights with NaN or infinity, of matrices that are all zero, and of weights with many denormal numbers.
 
-    `named` holds the names of those that are parameters: an all-zero constant is a mask, not a mistake.
+    `named` holds the names of those that are parameters or buffers: a constant that is all zero, or infinite in places,
+    is a mask that the model computes, not a mistake.
     """
     floats = {name: array for name, array in initializers.items() if as_dtype(array.dtype).kind == "float"}
-    infinite = [name for name, array in floats.items() if not _finite(array)]
+    infinite = [
+        name for name, array in floats.items() if not _finite(array) and (name in named or np.isnan(array).any())
+    ]
     zero = [name for name, array in floats.items() if name in named and _all_zero(array)]
     denormal = [name for name, array in floats.items() if _denormal(array)]
     for what, names, consequence in (
