@@ -35,7 +35,8 @@ class Predictor:
             `transformers.js`. With `--external-data` all processes of a machine share one copy of the weights.
         input: the column of texts or images, or the two columns of a cross-encoder. An image is a path, the bytes of a
             file, or an array (H, W, 3) uint8.
-        output: the column of the results; by default `embedding`, `label` (with `score`), `score` or `answer`.
+        output: the column of the results; by default `embedding`, `label` (with `score`), `score` or `answer` (with
+            `ended_by`).
         batch_tokens: the most tokens of a batch, padding included; an image counts one for each 16 x 16 pixels.
         threads: how many batches are computed at a time, each by one thread, at most one a core. Results do not depend
             on it.

@@ -11,6 +11,7 @@ from lucid.batch.batches import BUDGET, padded_batches
 from lucid.batch.rows import Column, Kind, Ready, Results, RowError
 from lucid.batch.texts import checked_text
 from lucid.generation import EncoderDecoderGenerator, Engine, Generator, pad_left
+from lucid.generation.chat.language_model import NEW_TOKENS
 from lucid.generation.chat.template import ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.generation.defaults import over
@@ -19,8 +20,8 @@ from lucid.generation.options import Options
 from lucid.generation.stops import Stops
 from lucid.runtime import Session
 
-NEW_TOKENS = 128
-"""The default for the most tokens of an answer."""
+_REASON = "ended_by"
+"""The column of why a text ends: "eos" for a token, "stop" for a stop string, "length" for its most tokens."""
 
 
 class _TextTask:
@@ -28,10 +29,13 @@ class _TextTask:
 
     Args:
         tokenizer: the checkpoint's tokenizer.
-        output: the column of the texts.
+        output: the column of the texts; the column `ended_by` says why each ends.
         options: those of `Generator.generate`, with `max_new_tokens`.
         max_characters: the most characters of a row.
         positions: the positions of the model that reads a row; None for any number.
+
+    Raises:
+        ValueError: for an output of the name of the other column.
     """
 
     inputs, part_rows, batches = 1, (16, 256), staticmethod(padded_batches)
@@ -39,10 +43,12 @@ class _TextTask:
     def __init__(
         self, tokenizer: Tokenizer, output: str, options: Mapping[str, Any], max_characters: int, positions: int | None
     ) -> None:
+        if output == _REASON:
+            raise ValueError(f"output is {output!r}, the column of why a text ends; give the texts another name")
         self._checked = Options(**options)  # errors come before the first row
         self._options, self._tokenizer, self._output = options, tokenizer, output
         self._max_characters, self._positions = max_characters, positions
-        self.columns: Mapping[str, Column] = {output: Column(Kind.TEXT)}
+        self.columns: Mapping[str, Column] = {output: Column(Kind.TEXT), _REASON: Column(Kind.TEXT)}
 
     def _text(self, values: Sequence[Any]) -> str:
         return checked_text(values[0], self._max_characters, self._positions)
@@ -52,15 +58,20 @@ class _TextTask:
 
     def _results(self, rows: Sequence[Sequence[int]]) -> dict[str, Results]:
         """New tokens as texts, each up to the first token that ends it, or through the first stop string."""
+        ended = [self._end(row) for row in rows]
+        texts = [self._tokenizer.decode(list(row[:length])) for row, (length, _) in zip(rows, ended, strict=True)]
+        return {self._output: texts, _REASON: [reason for _, reason in ended]}
+
+    def _end(self, row: Sequence[int]) -> tuple[int, str]:
+        """How many new tokens are the text, and why it ends; what follows is padding."""
         ends = {*self._tokenizer.eos_token_ids, *self._checked.eos_tokens}
-        stops = Stops((), self._checked.stop_strings, self._tokenizer.decode)
-        texts = []
-        for row in rows:
-            length = next((place for place, token in enumerate(row) if token in ends), len(row))
-            if self._checked.stop_strings:  # what follows is padding
-                length = next((n for n in range(1, length) if stops.end(row[:n])), length)
-            texts.append(self._tokenizer.decode(list(row[:length])))
-        return {self._output: texts}
+        length = next((place for place, token in enumerate(row) if token in ends), len(row))
+        if self._checked.stop_strings:
+            stops = Stops((), self._checked.stop_strings, self._tokenizer.decode)
+            if stopped := next((count for count in range(1, length + 1) if stops.end(row[:count])), None):
+                return stopped, "stop"
+        cut = self._checked.max_new_tokens - (self._checked.forced_eos_token_id is not None)  # its last token is forced
+        return length, "length" if length >= cut else "eos"
 
 
 class Generation(_TextTask):

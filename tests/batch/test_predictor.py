@@ -14,6 +14,7 @@ import pytest
 
 import lucid
 from lucid.generation import EncoderDecoderGenerator, Generator
+from lucid.generation.chat.language_model import NEW_TOKENS
 from lucid.runtime import Session
 from tests.batch.folders import exported
 from tests.chat.checkpoints import TEMPLATE, tokenizer
@@ -21,6 +22,7 @@ from tests.chat.checkpoints import TEMPLATE, tokenizer
 tokenizers = pytest.importorskip("tokenizers")
 processors = pytest.importorskip("tokenizers.processors")
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
+open_model = pytest.importorskip("lucid.batch.open_models").open_model
 padded_batches = pytest.importorskip("lucid.batch.batches").padded_batches
 Image = pytest.importorskip("PIL.Image")
 
@@ -249,7 +251,8 @@ def test_a_decoder_answers_prompts_of_several_lengths_as_each_alone(tmp_path):
     for row in (0, 2, 3):
         new = generator.generate(words.encode(prompts[row]).ids, max_new_tokens=5, eos_token_id=end)[0].tolist()
         assert columns["answer"][row] == words.decode(new[: new.index(end)] if end in new else new)
-    assert columns["answer"][1] is None and columns["error"][1] == "the text is null"
+        assert columns["ended_by"][row] == ("eos" if end in new else "length")
+    assert [columns[name][1] for name in ("answer", "ended_by", "error")] == [None, None, "the text is null"]
     assert columns["error"][4].startswith("a prompt of 1000 tokens and 5 new ones take more positions than the model")
     assert columns["error"][5].startswith("the text has 100,000 characters, at most ")  # before it has tokens
 
@@ -258,7 +261,10 @@ def test_a_decoder_answers_prompts_of_several_lengths_as_each_alone(tmp_path):
 def test_an_answer_ends_where_the_options_say_whatever_else_is_in_the_batch(tmp_path, options):
     predictor = batch.Predictor(exported(tmp_path, "llama/llama3"), generation={"max_new_tokens": 12, **options})
     prompts = ["abc", "xyz qq", "b", "the bank", "interest"]
-    together = predictor({"text": prompts})["answer"].tolist()
+    columns = predictor({"text": prompts})
+    together = columns["answer"].tolist()
+    reasons = set(columns["ended_by"])
+    assert reasons <= {"stop" if "stop" in options else "eos", "length"} and reasons != {"length"}
     assert together == [predictor({"text": [prompt]})["answer"][0] for prompt in prompts]
     assert len({len(text) for text in together}) > 1, "they end at several places"
 
@@ -292,7 +298,16 @@ def test_an_encoder_and_a_decoder_rewrite_texts_of_several_lengths_as_each_alone
         settings = {"max_new_tokens": 6, "eos_token_id": end, "forced_eos_token_id": forced, **options}
         new = generator.generate(ids, **settings)[0].tolist()
         assert columns["answer"][row] == words.decode(new[: new.index(end)] if end in new else new)
+        assert columns["ended_by"][row] == ("eos" if end in new[: 6 - (forced is not None)] else "length")
     assert columns["answer"][1] is None and columns["error"][1] == "the text is null"
+
+
+def test_the_most_tokens_of_an_answer_are_those_of_lucid_chat(tmp_path):
+    folder = exported(tmp_path, "t5/v1_1")  # without a limit of positions
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    with pytest.raises(ValueError, match="output is 'ended_by', the column of why a text ends"):
+        batch.Predictor(folder, output="ended_by")({"text": ["a"]})
+    assert open_model(batch.Predictor(folder).plan).task.ready(["a"]).size == 1 + NEW_TOKENS
 
 
 def test_what_an_encoder_and_a_decoder_do_not_take(tmp_path):

@@ -467,7 +467,8 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOp
         str | None, _rows(help="The column of results; by default embedding, label, score or answer.")
     ] = None
     max_new_tokens: Annotated[
-        int | None, of_model("--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 128.")
+        int | None,
+        of_model("--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 512, if they fit."),
     ] = None
     chat: Annotated[bool, of_model("--chat", help="Each prompt is a message, as for lucid chat.")] = False
     threads: Annotated[int | None, _engine(min=1, help="Batches at a time in a process; by default one per core.")] = (
