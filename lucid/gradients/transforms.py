@@ -47,7 +47,8 @@ def value_and_grad(f: Callable[..., Any], wrt: Wrt = None, *, has_aux: bool = Fa
     It may be called eagerly, where `f` is traced for the types of the arguments, once, and NumPy computes the graph; or
     while a model is traced, where the gradients become nodes of that trace, which every target can compute, and which
     may be differentiated again. What `f` reads besides its arguments and the modules of `wrt` is fixed when it is
-    traced.
+    traced. What a module assigns to its attributes, such as ``self.weights = w``, is gone afterwards: return it, with
+    `has_aux`.
 
     Args:
         f: a function of tensors, or of nested lists, tuples and dicts of them, that gives a floating-point scalar.
