@@ -63,6 +63,8 @@ def test_a_folder_is_a_checkpoint_with_its_tokenizer(call: Any, llama: Path, tmp
     assert (
         code == 0 and "weights are quantized already; they become float32 first, and are rounded a second time" in err
     )
+    code, _, err = call("generate", folder, "ab", "-n", "1", "--bits", "8", "--block", "16")  # as serve, map and chat
+    assert code == 0 and "weights are quantized already; they become float32 first" in err
     code, _, err = call("quantize", llama, "--bits", "4", "-o", folder)
     assert code == 1 and "the folder is not empty; give the name of a new one" in err
 

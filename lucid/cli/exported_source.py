@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from lucid.cli.errors import usage
 from lucid.cli.kept_exports import cache_folder, make_room, room_of_cache, use
 from lucid.cli.options.groups import DeployedOptions, WeightOptions, values_of
 from lucid.cli.quantizing import quantize_arguments
-from lucid.cli.source import adapters_of, checkpoint_of
+from lucid.cli.source import adapters_of, checkpoint_of, noting_second_rounding
 from lucid.cli.terminal import Output
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
@@ -98,13 +99,8 @@ def _export(
 ) -> None:
     """Write the folder for serving: for the first provider, with the fastest cache, and weights in a side file."""
     with phase("reading weights"):
-        model = models.load(
-            checkpoint,
-            task,
-            dequantize=options.bits is not None,
-            ignore=options.ignore_option,
-            adapters=adapters_of(options),
-        )
+        load = partial(models.load, checkpoint, task, ignore=options.ignore_option, adapters=adapters_of(options))
+        model = load() if options.bits is None else noting_second_rounding(load, checkpoint)
     continues = isinstance(as_decoder(model, checkpoint) if decoder else model, CausalDecoder)
     quantization = quantize_arguments(options, checkpoint, continues)
     if quantization is not None:

@@ -78,15 +78,25 @@ def _of_checkpoint(
         ignore=options.ignore_option,
         adapters=None if options.adapter_inputs else adapters_of(options),
     )
-    model = load_checkpoint()  # reports itself what is wrong with a checkpoint
-    quantized = sum(isinstance(module, WeightModule) for module in model.modules()) if dequantize else 0
+    return noting_second_rounding(load_checkpoint, path) if dequantize else load_checkpoint()
+
+
+def noting_second_rounding(load: Callable[..., Module], path: Path) -> Module:
+    """The model of a checkpoint whose weights will be quantized: as floats, with a note if they are quantized already.
+
+    Args:
+        load: loads it, as `lucid.models.load` with `dequantize=`.
+        path: the checkpoint, for the note.
+    """
+    model = load()  # reports itself what is wrong with a checkpoint
+    quantized = sum(isinstance(module, WeightModule) for module in model.modules())
     if not quantized:
         return model
     Output(error=True).line(
         f"note  {path}: {quantized} weights are quantized already; they become float32 first, and are rounded a second "
         "time"
     )
-    return load_checkpoint(dequantize=True)
+    return load(dequantize=True)
 
 
 def _by_torch(options: ModelOptions, path: Path) -> Model:
