@@ -57,6 +57,19 @@ TEXT = ["batch_size", "sequence_length"]
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
+def test_a_tokenizer_with_more_tokens_than_the_table_is_refused(tmp_path: Path) -> None:
+    """Those added to its vocabulary do not count, as some of Gemma 3 stand for images."""
+    file = whole(tmp_path / "tiny", "bert/base") / "tokenizer.json"
+    content, rows = json.loads(file.read_text()), model("bert/base").config.vocab_size
+    added = {**content["added_tokens"][0], "id": rows + 5, "content": "<image>"}
+    file.write_text(json.dumps({**content, "added_tokens": [*content["added_tokens"], added]}))
+    written(tmp_path, "bert/base", "onnxruntime")
+    content["model"]["vocab"]["zebra"] = rows
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=f"ids up to {rows}, and the model's table has {rows} rows"):
+        written(tmp_path, "bert/base", "onnxruntime")
+
+
 @pytest.mark.parametrize(
     ("variant", "layout", "expected"),
     [

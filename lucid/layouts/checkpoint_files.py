@@ -17,7 +17,8 @@ from lucid.files.weights import WeightsError, files_of
 from lucid.models.checkpoints.adapter_files import CONFIG as ADAPTER_CONFIG
 from lucid.models.checkpoints.adapter_files import weights_file
 from lucid.models.checkpoints.adapters import base_of, find_file
-from lucid.models.checkpoints.config import QUANTIZATION, read_json, read_optional_json, write_json
+from lucid.models.checkpoints.config import QUANTIZATION, ConfigError, read_json, read_optional_json, write_json
+from lucid.models.checkpoints.config_file import MAX_TOKENIZER
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import MODULES, read_modules
 from lucid.models.checkpoints.static_files import TOKENIZER as TOKENIZER
@@ -133,6 +134,30 @@ def write_tokenizer(checkpoint: Path, folder: Path) -> None:
         write_json(folder / name, content)
     if (folder / TOKENIZER).exists() and not (folder / TOKENIZER_CONFIG).exists():
         write_json(folder / TOKENIZER_CONFIG, {})  # transformers.js insists on the file
+
+
+def check_vocabulary(checkpoint: Path, rows: int) -> None:
+    """Refuse a tokenizer that gives ordinary texts ids for which a model's table of tokens has no rows.
+
+    Tokens that were added to the vocabulary do not count: published models have some that stand for images, and no row
+    for them.
+
+    Raises:
+        ConfigError: naming the largest id and the rows; also for a tokenizer.json that is not a JSON object.
+    """
+    file = file_of(checkpoint, TOKENIZER)
+    model = read_optional_json(file, MAX_TOKENIZER).get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocabulary, list):  # of a Unigram model
+        largest = len(vocabulary) - 1
+    else:  # loading the tokenizer says what else is wrong with it
+        ids = vocabulary.values() if isinstance(vocabulary, dict) else ()
+        largest = max((number for number in ids if isinstance(number, int)), default=-1)
+    if largest >= rows:
+        raise ConfigError(
+            f"{file}: its tokens have ids up to {largest}, and the model's table has {rows} rows, for ids up to "
+            f"{rows - 1}; give the tokenizer that the model was trained with"
+        )
 
 
 def write_config(model: Module, checkpoint: Path, folder: Path, more: Mapping[str, Any] | None = None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import TensorType
 from lucid.export import Preprocessing, Target
 from lucid.export.builder import Strings
@@ -17,6 +18,7 @@ from lucid.nn.model_parts import CacheKind, ModelPart
 from lucid.nn.module import Module
 from lucid.testing.quantizing_cost import QuantizingCost
 from lucid.testing.report import ParityReport
+from lucid.tracing.index_ranges import IndexRanges
 from lucid.tracing.parts import TracedPart, trace_part
 
 
@@ -67,6 +69,7 @@ class Exported:
         parity: how it compares with NumPy; None if this was not measured.
         original: how it compares with the library that read the checkpoint; None if Lucid did, or it was not measured.
         cost: the cost of quantizing against the source; None if nothing was quantized, or it was not measured.
+        vocabulary: how many token ids its tables have rows for; None if it takes none, or this is not known.
     """
 
     file: str
@@ -81,6 +84,7 @@ class Exported:
     parity: ParityReport | None = None
     original: ParityReport | None = None
     cost: QuantizingCost | None = None
+    vocabulary: int | None = None
 
     @property
     def quantized(self) -> bool:
@@ -149,4 +153,11 @@ def export_file(
         inputs=lowered.inputs,
         outputs=traced.output_types(),
         opsets={entry.domain or "ai.onnx": entry.version for entry in exported.opset_import},
+        vocabulary=_vocabulary(traced.joint()),
     )
+
+
+def _vocabulary(graph: Graph) -> int | None:
+    """The rows of the smallest table that token ids index."""
+    use = IndexRanges(graph).uses(dict.fromkeys(graph.sizes(), 1)).get("input_ids")
+    return None if use is None or use.allowed is None else use.allowed.high + 1

@@ -17,7 +17,7 @@ from lucid.files.folders import new_folder
 from lucid.files.hub import local_checkpoint
 from lucid.layouts.adapters import write_kept_adapters
 from lucid.layouts.card import CARD, card_of
-from lucid.layouts.checkpoint_files import files_home, text_module
+from lucid.layouts.checkpoint_files import check_vocabulary, files_home, text_module
 from lucid.layouts.hub import ONNXRUNTIME, OPTIMUM, SENTENCE_TRANSFORMERS, TRANSFORMERS_JS
 from lucid.layouts.images import Preprocessor
 from lucid.layouts.layout import Exported, Layout, Options
@@ -130,6 +130,9 @@ def write_folder(
             new = [replace(f, weights=_stored(each, stored)) for f in chosen.write(each, source, staging, how)]
             if known := {file.file for file in files} & {file.file for file in new}:
                 raise ValueError(f"two models would be {min(known)}: give each precision once")
+            for file in new:
+                if file.vocabulary is not None:
+                    check_vocabulary(source, file.vocabulary)
             if check:
                 compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source)
                 new = [_compared(file, staging, how, compare, rtol=rtol, atol=atol) for file in new]

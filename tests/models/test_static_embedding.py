@@ -125,6 +125,21 @@ def test_layers_after_the_table_are_read(tmp_path: Path) -> None:
     np.testing.assert_allclose(model(lucid.tensor([[5, 9]])).numpy()[0], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("variant", KINDS)
+def test_a_tokenizer_with_more_tokens_than_the_table_is_an_error(variant: str, tmp_path: Path) -> None:
+    """A text with one of them would end a whole job."""
+    checkpoint = source(tmp_path, variant)
+    tokenizer = json.loads((checkpoint / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"]["zebra"] = 44
+    (checkpoint / "tokenizer.json").write_text(json.dumps(tokenizer))
+    expected = (
+        r"tokenizer.json: its tokens have ids up to 44, and the model's table has 40 rows, for ids up to 39; give"
+    )
+    with pytest.raises(ConfigError, match=expected):
+        write_folder(lucid.models.load(checkpoint), checkpoint, tmp_path / "out", layout="onnxruntime")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("names", [["1_Dense", "1_Dense"], ["0_Pooling"]], ids=str)
 def test_two_layers_of_one_name_are_an_error(names: list[str], tmp_path: Path) -> None:
     """The second would take the place of the first, or of the mean that a table has by itself."""
