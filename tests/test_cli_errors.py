@@ -156,15 +156,13 @@ WRONG_COMMAND_LINES = {
     "--seconds without end": (["bench", "good.onnx", "--seconds", "inf"], "less than or equal to 86400"),
 }  # fmt: skip
 
-FAILURES = {
+REFUSED = {
     "lengths backwards": (["export", *LINEAR, "--lengths", "9:1", "-o", "a.onnx"], "lengths is (9, 1), expected the"),
-    "module raises": (["export", "raises.py:f", "-o", "a.onnx"], "division by zero"),
     "opset": (["export", *LINEAR, "-i", "x:N,2", "-o", "a.onnx", "--opset", "12"], "opset 12 is not supported"),
     "release": (["export", *LINEAR, "-i", "x:N,2", "-o", "a.onnx", "--onnxruntime", "1.16"],
                 "onnxruntime 1.16 is older than 1.20, the oldest that Lucid exports for"),
     "form": (["export", "nn.MultiHeadAttention", "--set", "embed_dim=4", "--set", "num_heads=2", "-o", "a.onnx",
               "--opset", "18", "--attention", "standard"], 'no form of attention="standard" is exact here'),
-    "symbolic size": (["export", "net.py:Net", "-i", "x:N", "-o", "a.onnx"], "N == 4 is known only at run time"),
     "no folder": (["export", *LINEAR, "-i", "x:N,2", "-o", "none/a.onnx"], "folder 'none' does not exist"),
     "no folder to be in": (["export", "sub.py", "--for", "optimum", "-o", "no/a"], "folder no does not exist; create"),
     "folder as file": (["export", *LINEAR, "-i", "x:N,2", "-o", "sub.py"], "'sub.py' is a folder"),
@@ -178,13 +176,18 @@ FAILURES = {
     "input type": (["run", "good.onnx", "wrong_type.npz"], "input x has dtype float64, expected float32"),
     "one array": (["run", "good.onnx", "one.npy"], "one array without a name"),
     "no archive": (["run", "good.onnx", "text.npz"], "is not an .npz file"),
+}  # fmt: skip
+
+FAILURES = {
     "provider": (["run", "good.onnx", "wrong_type.npz", "-p", "gpu"], "provider 'gpu' does not exist"),
+    "module raises": (["export", "raises.py:f", "-o", "a.onnx"], "division by zero"),
+    "symbolic size": (["export", "net.py:Net", "-i", "x:N", "-o", "a.onnx"], "N == 4 is known only at run time"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRONG_COMMAND_LINES)
-def test_a_wrong_command_line_ends_with_2(name, folder, monkeypatch, capsys):
-    arguments, expected = WRONG_COMMAND_LINES[name]
+@pytest.mark.parametrize("name", [*WRONG_COMMAND_LINES, *REFUSED])
+def test_a_wrong_command_line_and_what_is_refused_end_with_2(name, folder, monkeypatch, capsys):
+    arguments, expected = (WRONG_COMMAND_LINES | REFUSED)[name]
     code, message = failing(arguments, folder, monkeypatch, capsys)
     assert code == 2, message
     assert expected in message
@@ -286,7 +289,7 @@ def test_a_new_process_ends_with_the_same_codes_and_messages(folder):
         [LUCID, "inspect", "empty.onnx", "--json"], capture_output=True, text=True, cwd=folder, timeout=PATIENCE
     )
     report = json.loads(done.stdout)
-    assert done.returncode == report["exit_code"] == 1
+    assert done.returncode == report["exit_code"] == 2
     assert "0 bytes" in report["error"]
 
 
@@ -302,7 +305,7 @@ def test_an_error_that_lucid_raises_shows_no_type(tmp_path, monkeypatch, capsys)
     """Whatever its type is, its message says what to do; errors that were not foreseen name theirs."""
     folder = shutil.copytree(goldens.folder("bert/base"), tmp_path / "tiny")
     save(folder / "model.safetensors", {"embeddings.nothing": np.zeros(2, np.float32)})
-    assert in_process(["export", folder, "-o", tmp_path / "x.onnx"], monkeypatch) == 1
+    assert in_process(["export", folder, "-o", tmp_path / "x.onnx"], monkeypatch) == 2
     printed = capsys.readouterr().err
     assert "nothing loaded; missing: " in printed and "KeyError" not in printed and "--debug" not in printed
     (tmp_path / "net.py").write_text("def net(x): return {}['start']\n")

@@ -69,19 +69,19 @@ COMMANDS = {
     "inspect": (["inspect", "evil.onnx"], 0),
     "inspect a file of that name": (["inspect", EVIL.replace("/", "") + ".onnx"], 0),
     "inspect with a size": (["inspect", "evil.onnx", "--size", "L=3"], 2),
-    "inspect a broken one": (["inspect", "broken.onnx"], 1),
+    "inspect a broken one": (["inspect", "broken.onnx"], 2),
     "no such file": (["inspect", EVIL], 2),
-    "traceback": (["inspect", "broken.onnx", "--debug"], 1),
+    "traceback": (["inspect", "broken.onnx", "--debug"], 2),
     "run": (["run", "evil.onnx", "in.npz"], 0),
-    "run on other inputs": (["run", "evil.onnx", "other.npz"], 1),
-    "run to a file": (["run", "evil.onnx", "in.npz", "-o", "out.npz"], 1),
-    "bench": (["bench", "evil.onnx", "--seconds", "0.01", "--no-peak"], 1),
-    "bench of a broken one": (["bench", "broken.onnx"], 1),
+    "run on other inputs": (["run", "evil.onnx", "other.npz"], 2),
+    "run to a file": (["run", "evil.onnx", "in.npz", "-o", "out.npz"], 2),
+    "bench": (["bench", "evil.onnx", "--seconds", "0.01", "--no-peak"], 2),
+    "bench of a broken one": (["bench", "broken.onnx"], 2),
     "verify": (["verify", "nn.ReLU", "evil.onnx", "-i", "x:float32:N"], 1),
     "no such option": (["inspect", "--" + EVIL], 2),
     "no such command": ([EVIL], 2),
     "no such source": (["export", EVIL, "-o", "a.onnx"], 2),
-    "no folder": (["export", "nn.ReLU", "-i", "x:N", "-o", EVIL + "/a.onnx"], 1),
+    "no folder": (["export", "nn.ReLU", "-i", "x:N", "-o", EVIL + "/a.onnx"], 2),
 }
 
 
@@ -257,7 +257,7 @@ def test_a_name_that_no_file_can_hold_is_refused_and_nothing_written(name, tmp_p
     (tmp_path / "m.onnx").write_bytes(outputs_model(["good", name]))
     np.savez(tmp_path / "in.npz", x=np.ones(2, np.float32))
     (tmp_path / "out.npz").write_bytes(b"earlier")
-    assert in_process(["run", "m.onnx", "in.npz", "-o", "out.npz"], monkeypatch, tmp_path) == 1
+    assert in_process(["run", "m.onnx", "in.npz", "-o", "out.npz"], monkeypatch, tmp_path) == 2
     assert f"npz file cannot hold {name!r}".replace("\\", "") in capsys.readouterr().err.replace("\\", "")
     assert (tmp_path / "out.npz").read_bytes() == b"earlier"
 

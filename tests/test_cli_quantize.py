@@ -66,7 +66,7 @@ def test_a_folder_is_a_checkpoint_with_its_tokenizer(call: Any, llama: Path, tmp
     code, _, err = call("generate", folder, "ab", "-n", "1", "--bits", "8", "--block", "16")  # as serve, map and chat
     assert code == 0 and "weights are quantized already; they become float32 first" in err
     code, _, err = call("quantize", llama, "--bits", "4", "-o", folder)
-    assert code == 1 and "the folder is not empty; give the name of a new one" in err
+    assert code == 2 and "the folder is not empty; give the name of a new one" in err
 
 
 def test_the_cost_is_that_of_export(call: Any, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +145,9 @@ def test_learnt_codes(call: Any, llama: Path, tmp_path: Path) -> None:
             1,
             "no quantized model has an error of 1e-09 or less",
         ),
-        (["--target-error", "0", "--text", "TEXTS"], 1, "the target error is 0.0, expected a number above 0"),
-        (["--bits", "5"], 1, "quantize: bits is 5, expected one of 4, 8"),
-        (["--bits", "4", "--skip", "head"], 1, "skip names 'head', which no layer has"),
+        (["--target-error", "0", "--text", "TEXTS"], 2, "the target error is 0.0, expected a number above 0"),
+        (["--bits", "5"], 2, "quantize: bits is 5, expected one of 4, 8"),
+        (["--bits", "4", "--skip", "head"], 2, "skip names 'head', which no layer has"),
     ],
 )
 def test_errors_write_nothing(
@@ -181,5 +181,5 @@ def test_a_folder_that_is_there_is_refused_before_anything_is_done(tmp_path, mon
     command = ["quantize", "tests/goldens/gpt2/base", "--bits", "4", "-o", str(tmp_path / "full")]
     with monkeypatch.context() as patch:
         patch.setattr("lucid.cli.commands.quantize.load_model", lambda *_, **__: pytest.fail("the model is read"))
-        assert in_process(command, monkeypatch) == 1
+        assert in_process(command, monkeypatch) == 2
     assert "the folder is not empty" in capsys.readouterr().err

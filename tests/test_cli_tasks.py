@@ -63,7 +63,7 @@ def test_a_folder_for_a_runtime_is_written_next_to_the_checkpoint(call: Any, tmp
     (tmp_path / "llama-genai" / "notes.txt").write_text("mine")
     again = ["export", "llama", "--for", "genai", "--no-check"]
     code, _, err = call(*again)
-    assert code == 1 and "it holds notes.txt, which Lucid did not write" in err
+    assert code == 2 and "it holds notes.txt, which Lucid did not write" in err
     assert call(*again, "--force")[0] == 0 and not (tmp_path / "llama-genai" / "notes.txt").exists()
     code, _, err = call("export", "llama", "--force", "-o", "llama.onnx")
     assert code == 2 and "--force is for folders, which --for writes" in err
@@ -100,10 +100,10 @@ def test_a_quantised_sentence_encoder_keeps_its_layers(call: Any, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--task", "question-answering"], 1, "no weights for task 'question-answering'; give a task that it has: fe"),
+        (["--task", "question-answering"], 2, "no weights for task 'question-answering'; give a task that it has: fe"),
         (
             ["--task", "poetry"],
-            1,
+            2,
             "task 'poetry' is not known for model_type bert; give a task that it has: feature-ex",
         ),
     ],
@@ -120,7 +120,7 @@ def test_the_commands_take_the_class_of_a_checkpoint(call: Any, source: Path, tm
     config = source / "config.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "architectures": ["OwnBert"]}))
     code, _, err = call("export", source)
-    assert code == 1 and "architectures has 'OwnBert', which transformers" in err
+    assert code == 2 and "architectures has 'OwnBert', which transformers" in err
     assert "lucid export --architecture NAME: BertForMaskedLM, BertForMultipleChoice, " in err
     named = ["--architecture", "BertForMaskedLM"]
     assert call("export", source, *named, "-o", "filler.onnx")[0] == 0
@@ -138,7 +138,7 @@ def test_an_error_names_the_checkpoint_and_not_its_export_in_the_cache(
     source = whole(tmp_path / "filler", "bert/masked_lm")
     (tmp_path / "rows.csv").write_text("text\na")
     code, _, err = call("map", source, "rows.csv", "-o", "out")
-    assert code == 1 and "lucid: filler: its model makes logits of input_ids" in err
+    assert code == 2 and "lucid: filler: its model makes logits of input_ids" in err
 
 
 def test_an_adapter_is_merged_for_every_command(call: Any, source: Path, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_adapters_as_inputs_are_written_beside_the_model(call: Any, source: Path
     write(tmp_path / "other" / "sql", pair("bert.encoder.layer.0.attention.self.query", 16, 16))
     again = ["--adapter", "sql", "--adapter", "other/sql", "--adapter-inputs", "-o", "again.onnx", "--no-check"]
     code, _, err = call("export", source, *again)
-    assert code == 1 and "two adapters would be written as one file: sql, other/sql; rename a folder" in err
+    assert code == 2 and "two adapters would be written as one file: sql, other/sql; rename a folder" in err
     code, _, err = call("export", source, "--adapter-inputs", "-o", "a.onnx")
     assert code == 2 and "--adapter-inputs: for a checkpoint and adapters that fit it; name these with --adapter" in err
 
@@ -202,10 +202,10 @@ def test_an_adapter_without_its_base_model_is_an_error_for_the_commands(call: An
     (source / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "org/base"}))
     for command in (["export"], ["report"], ["quantize", "--bits", "8", "-o", "s"]):
         code, _, err = call(command[0], source, *command[1:])
-        assert code == 1 and "has an adapter (PEFT's adapter_config.json) beside its base model" in err
+        assert code == 2 and "has an adapter (PEFT's adapter_config.json) beside its base model" in err
     (source / "config.json").unlink()
     code, _, err = call("export", source)
-    assert code == 1 and "is an adapter of 'org/base', which is no folder of a model here" in err
+    assert code == 2 and "is an adapter of 'org/base', which is no folder of a model here" in err
 
 
 def test_a_task_of_a_class_is_an_error(call: Any) -> None:
@@ -219,13 +219,13 @@ def test_a_task_of_a_class_is_an_error(call: Any) -> None:
 def test_a_folder_without_a_config_is_an_error(call: Any, source: Path) -> None:
     (source / "config.json").unlink()
     code, _, err = call("export", source)
-    assert code == 1 and "filler: has no config.json; give the folder of a checkpoint, as it was downloaded" in err
+    assert code == 2 and "filler: has no config.json; give the folder of a checkpoint, as it was downloaded" in err
 
 
 def test_a_folder_without_weights_is_an_error(call: Any, source: Path) -> None:
     (source / "model.safetensors").unlink()
     code, _, err = call("export", source)
-    assert code == 1 and "expected a folder with model.safetensors, pytorch_model.bin or an index of shards" in err
+    assert code == 2 and "expected a folder with model.safetensors, pytorch_model.bin or an index of shards" in err
 
 
 def test_beside_pickles_the_safetensors_are_read_and_this_is_said(call: Any, source: Path) -> None:
@@ -235,7 +235,7 @@ def test_beside_pickles_the_safetensors_are_read_and_this_is_said(call: Any, sou
     assert type(lucid.models.load(source)).__name__ == "BertForMaskedLM"
     (source / "model.safetensors").unlink()
     code, _, err = call("export", source, "-o", "again.onnx")
-    assert code == 1 and "pytorch_model.bin': 8 bytes, expected at least 10" in err
+    assert code == 2 and "pytorch_model.bin': 8 bytes, expected at least 10" in err
 
 
 def test_a_shard_that_is_missing_or_cut_is_an_error_that_names_it(call: Any, source: Path) -> None:
@@ -245,18 +245,18 @@ def test_a_shard_that_is_missing_or_cut_is_an_error_that_names_it(call: Any, sou
     index = {"metadata": {}, "weight_map": dict.fromkeys(arrays, shard)}
     (source / "model.safetensors.index.json").write_text(json.dumps(index))
     code, _, err = call("export", source)
-    assert code == 1 and f"shard '{shard}': No such file or directory; download it again" in err
+    assert code == 2 and f"shard '{shard}': No such file or directory; download it again" in err
     lucid.save(source / shard, arrays)
     (source / shard).write_bytes((source / shard).read_bytes()[:-100])
     code, _, err = call("export", source)
-    assert code == 1 and shard in err and not source.with_suffix(".onnx").exists()
+    assert code == 2 and shard in err and not source.with_suffix(".onnx").exists()
 
 
 def test_two_architectures_are_an_error_that_asks_for_a_task(call: Any, source: Path) -> None:
     options = json.loads((source / "config.json").read_text())
     (source / "config.json").write_text(json.dumps({**options, "architectures": ["BertForMaskedLM", "BertModel"]}))
     code, _, err = call("export", source)
-    assert code == 1 and "'BertForMaskedLM', 'BertModel', expected one; give a task that it has: feature-extra" in err
+    assert code == 2 and "'BertForMaskedLM', 'BertModel', expected one; give a task that it has: feature-extra" in err
     assert call("export", source, "--task", "fill-mask", "--no-check")[0] == 0
 
 

@@ -59,7 +59,7 @@ def test_every_command_refuses_it(name, command, tmp_path, monkeypatch, capsys):
     path = CASES[name][1](tmp_path)
     np.savez(tmp_path / "x.npz", x=np.zeros(4, np.float32))
     words = {"run": [path, tmp_path / "x.npz"], "verify": ["nn.ReLU", path, "-i", "x:4"]}.get(command, [path])
-    assert in_process([command, *words], monkeypatch) == 1
+    assert in_process([command, *words], monkeypatch) == 2
     assert "model.onnx" in capsys.readouterr().err
 
 

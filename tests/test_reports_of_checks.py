@@ -79,7 +79,7 @@ def test_a_name_that_is_not_text_is_an_error_that_names_the_file(place: str, cal
             read(path)
     sizes = ("--set", "in_features=4", "--set", "out_features=4")
     code, out = call("verify", "nn.Linear", path, *sizes)
-    assert code == 1 and "damaged.onnx" in out and "a name is not text in UTF-8" in out
+    assert code == 2 and "damaged.onnx" in out and "a name is not text in UTF-8" in out
 
 
 # The first difference -------------------------------------------------------------------------------------------------

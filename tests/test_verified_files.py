@@ -176,6 +176,6 @@ def test_what_does_not_fit_says_what_to_give(call: Any, tmp_path: Path) -> None:
     )
     inputs = [word for name in ("input_ids", "attention_mask") for word in ("-i", f"{name}:int64:N,L")]
     code, _, error = call("verify", BERT, tmp_path / "model.onnx", *inputs)
-    assert code == 1
+    assert code == 2
     assert "the file has other inputs or outputs than the model as it is called here" in error
     assert "The file maps input_ids to" in error

@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Attention models in plain Python, exported to exact and lean ONNX files.",
-    epilog="Exit codes: 0 success; 1 failure, or results differ; 2 the command line is wrong; 130 interrupted.",
+    epilog="Exit codes: 0 success; 1 failure, or results differ; 2 what was asked is refused; 130 interrupted.",
 )
 
 COMMANDS: dict[type[Command], str] = {

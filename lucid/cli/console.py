@@ -15,7 +15,7 @@ from types import TracebackType
 import typer
 
 from lucid.cli.app import parser, run_command
-from lucid.cli.errors import FAILED, OK, CommandError, short
+from lucid.cli.errors import FAILED, OK, CommandError, code_of, notes_of, raised_by_lucid, short
 from lucid.cli.guard import supervise
 from lucid.cli.kept_exports import by_checkpoint
 from lucid.cli.options.groups import Command
@@ -48,10 +48,12 @@ def main() -> None:
         code = _report(str(error), error.code)
     except KeyboardInterrupt as error:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one ends the threads' work at once, whatever it is
-        code = _report("\n".join(["interrupted", *vars(error).get("__notes__", [])]), _INTERRUPTED)
+        code = _report("\n".join(["interrupted", *notes_of(error)]), _INTERRUPTED)
     except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still in its buffer
         code = OK
+    except (ValueError, TypeError, LookupError, OSError) as error:
+        code = _report_error(error, code_of(error))
     sys.exit(code)
 
 
@@ -73,23 +75,19 @@ def _expect_utf8() -> None:
         sys.stdin.reconfigure(encoding="utf-8-sig" if sys.platform == "win32" else None, errors="surrogateescape")
 
 
-def _report_uncaught(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+def _report_uncaught(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
     """Called by Python for an uncaught error, before it ends the process with exit code 1."""
+    _report_error(error, FAILED)
+
+
+def _report_error(error: BaseException, code: int) -> int:
     _trace(error)
+    kind, notes = type(error), notes_of(error)
     clear = isinstance(error, (ValueError, OSError)) or kind.__module__.startswith(("lucid.", "onnxruntime."))
-    clear |= _raised_by_lucid(error)
-    notes = vars(error).get("__notes__", [])  # such as the line of the user's code
+    clear |= raised_by_lucid(error)
     where = "" if notes or "--debug" in sys.argv else "; --debug shows where"
     hint = "" if clear else f" ({kind.__name__}{where})"
-    _report("\n".join([by_checkpoint(short(error)) + hint, *notes]), FAILED)
-
-
-def _raised_by_lucid(error: BaseException) -> bool:
-    """Whether a statement `raise` of Lucid made the error: its message says what to do, whatever its type."""
-    frames = list(traceback.walk_tb(error.__traceback__))
-    if not frames or not frames[-1][0].f_globals.get("__name__", "").startswith("lucid."):
-        return False
-    return (traceback.extract_tb(error.__traceback__)[-1].line or "").startswith("raise ")
+    return _report("\n".join([by_checkpoint(short(error)) + hint, *notes]), code)
 
 
 def _report(message: str, code: int) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import traceback
 
-OK, FAILED, USAGE = 0, 1, 2  # success; failure, or results differ; a wrong command line
+OK, FAILED, USAGE = 0, 1, 2  # success; failure, or results differ; what was asked is refused
+_ABSENT = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
 
 class CommandError(Exception):
@@ -12,7 +14,7 @@ class CommandError(Exception):
 
     Args:
         message: what is wrong and what to do.
-        code: FAILED, or USAGE if the command line itself is wrong.
+        code: FAILED, or USAGE if the command line itself is wrong, as `code_of` for other errors.
     """
 
     def __init__(self, message: str, code: int = FAILED) -> None:
@@ -23,6 +25,33 @@ class CommandError(Exception):
 def usage(message: str) -> CommandError:
     """An error in the command line itself."""
     return CommandError(message, USAGE)
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code for an error: USAGE for what Lucid refuses and for files that are not what the command names.
+
+    Lucid refuses with errors of values, types and names. All others are failures, as are those that the user's own
+    model causes, which have a note with its line.
+    """
+    if isinstance(error, _ABSENT):
+        return USAGE
+    refused = isinstance(error, (ValueError, TypeError, LookupError)) and not notes_of(error)
+    own = type(error).__module__.startswith("lucid.") or raised_by_lucid(error)
+    return USAGE if refused and own else FAILED
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """The notes of an error, such as the line of the user's code."""
+    notes: list[str] = vars(error).get("__notes__", [])
+    return notes
+
+
+def raised_by_lucid(error: BaseException) -> bool:
+    """Whether a statement `raise` of Lucid made the error: its message says what to do, whatever its type."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    if not frames or not frames[-1][0].f_globals.get("__name__", "").startswith("lucid."):
+        return False
+    return (traceback.extract_tb(error.__traceback__)[-1].line or "").startswith("raise ")
 
 
 def plain(text: str) -> str:

@@ -518,7 +518,7 @@ def test_the_command(folder, parquet, tmp_path, monkeypatch, capsys):
     assert in_process([*command, "--resume", "--json"], monkeypatch) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["rows"], shown["computed"], shown["errors"]) == (50, 20, 2)
-    assert in_process(command, monkeypatch) == 1
+    assert in_process(command, monkeypatch) == 2
     assert "has the results of an earlier job; --resume goes on with it" in capsys.readouterr().err
 
 

@@ -115,7 +115,7 @@ def test_a_head_for_other_labels_takes_the_place_of_the_checkpoints(
     rows = write_rows(tmp_path / "rows.jsonl", [{"text": "ab"[n % 2], "label": ["no", "yes"][n % 2]} for n in range(4)])
     command = ["train", source, rows, "--epochs", 1, "--val-set-size", 0, "-o", tmp_path / "out"]
     command += ["--lora", lora] if lora else ["--freeze", "*encoder.*"]
-    assert in_process(command, monkeypatch) == 1
+    assert in_process(command, monkeypatch) == 2
     message = "the labels of the checkpoint's head, which new_head (--new-head) replaces"
     assert f"line 1 of {rows}: the label is 'no', expected one of LABEL_0, LABEL_1, LABEL_2, {message}" in (
         " ".join(capsys.readouterr().err.split())

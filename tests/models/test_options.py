@@ -220,7 +220,7 @@ def test_the_command_line_ignores_and_lists(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, file = edited(tmp_path, is_causal=False, directionality="bidi"), tmp_path / "model.onnx"
-    assert in_process(["export", folder, "-o", file], monkeypatch) == 1
+    assert in_process(["export", folder, "-o", file], monkeypatch) == 2
     assert "--ignore-option is_causal" in capsys.readouterr().err
     options = ["--ignore-option", "is_causal", "--no-check"]
     assert in_process(["export", folder, "-o", file, *options], monkeypatch) == 0

@@ -61,7 +61,7 @@ def test_a_file_is_no_folder_of_a_model(
 ) -> None:
     (tmp_path / "minilm.onnx").write_bytes(b"")
     (tmp_path / "rows.csv").write_text("text\na\n")
-    assert in_process(command.split(), monkeypatch, tmp_path) == 1
+    assert in_process(command.split(), monkeypatch, tmp_path) == 2
     errors = capsys.readouterr().err
     assert "'minilm.onnx' is a file, expected the folder of a model" in errors
     assert "lucid export CHECKPOINT --for onnxruntime" in errors
@@ -189,7 +189,7 @@ def test_vectors_for_each_token_are_pooled_as_the_option_says(
     starts, folder = served_by(monkeypatch), exported(tmp_path, "vit/base")
     config = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
     (folder / "preprocessor_config.json").write_text(json.dumps(config))
-    assert in_process(["serve", folder], monkeypatch) == 1
+    assert in_process(["serve", folder], monkeypatch) == 2
     assert "give pooling 'cls' or 'mean' (--pooling), got None" in capsys.readouterr().err
     pixels = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
     for pooling in ("cls", "mean"):
@@ -207,5 +207,5 @@ def test_options_of_vectors_are_refused_for_decoders(
     option: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     served_by(monkeypatch)
-    assert in_process(["serve", decoder(tmp_path), option, "cls"], monkeypatch) == 1
+    assert in_process(["serve", decoder(tmp_path), option, "cls"], monkeypatch) == 2
     assert f"is exported for text-generation, {message}; leave out {option[2:]}" in capsys.readouterr().err

@@ -12,7 +12,7 @@ import numpy as np
 
 from lucid.cli import terminal
 from lucid.cli.commands.inspect import inspected
-from lucid.cli.errors import OK, CommandError
+from lucid.cli.errors import OK, usage
 from lucid.cli.model_inputs import check_known, model_files
 from lucid.cli.model_inputs import sizes as read_sizes
 from lucid.cli.options.commands import Bench
@@ -121,13 +121,13 @@ def _random_inputs(session: Session, sizes: Mapping[str, int]) -> dict[str, Arra
     arrays: dict[str, Array] = {}
     for name, (dtype, shape) in session.inputs.items():
         if dtype is None:
-            raise CommandError(f"input {name}: Lucid has no random numbers for its element type")
+            raise usage(f"input {name}: Lucid has no random numbers for its element type")
         known = [
             size if isinstance(size, int) else size_of(size or f"{name}.{axis}", sizes)
             for axis, size in enumerate(shape)
         ]
         if None in known:
-            raise CommandError(f"input {name}: size {shape[known.index(None)]} is not known; give it with --size")
+            raise usage(f"input {name}: size {shape[known.index(None)]} is not known; give it with --size")
         arrays[name] = random_array(dtype, tuple(int(size) for size in known if size is not None))
     return arrays
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lucid.cli import terminal
-from lucid.cli.errors import OK, CommandError, usage
+from lucid.cli.errors import OK, usage
 from lucid.cli.options.commands import Run
 from lucid.core.graph.types import Array
 from lucid.files.atomic import open_regular, write
@@ -54,7 +54,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
         with open_regular(path) as file:
             loaded = np.load(file, allow_pickle=False)
             if not isinstance(loaded, np.lib.npyio.NpzFile):
-                raise CommandError(f"{str(path)!r} holds one array without a name; {remedy}")
+                raise usage(f"{str(path)!r} holds one array without a name; {remedy}")
             return {name: loaded[name] for name in loaded.files}
     except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise CommandError(f"{str(path)!r} is not an .npz file of plain arrays; {remedy}") from error
+        raise usage(f"{str(path)!r} is not an .npz file of plain arrays; {remedy}") from error
