@@ -61,6 +61,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "text.onnx").write_text("this is no model")
     good = model()
     (place / "good.onnx").write_bytes(good.SerializeToString())
+    ends = [helper.make_tensor_value_info(name, TensorProto.STRING, [2]) for name in "xy"]
+    texts = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    texts_model = helper.make_model(texts, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+    (place / "texts.onnx").write_bytes(texts_model.SerializeToString())
     (place / "cut.onnx").write_bytes(good.SerializeToString()[:-5])
     good.ir_version = 99
     (place / "future.onnx").write_bytes(good.SerializeToString())
@@ -157,6 +161,7 @@ WRONG_COMMAND_LINES = {
 }  # fmt: skip
 
 REFUSED = {
+    "bench of texts": (["bench", "texts.onnx"], "measure the file that is exported without --with-tokenizer, or run"),
     "lengths backwards": (["export", *LINEAR, "--lengths", "9:1", "-o", "a.onnx"], "lengths is (9, 1), expected the"),
     "opset": (["export", *LINEAR, "-i", "x:N,2", "-o", "a.onnx", "--opset", "12"], "opset 12 is not supported"),
     "release": (["export", *LINEAR, "-i", "x:N,2", "-o", "a.onnx", "--onnxruntime", "1.16"],

@@ -148,6 +148,7 @@ def test_learnt_codes(call: Any, llama: Path, tmp_path: Path) -> None:
         (["--target-error", "0", "--text", "TEXTS"], 2, "the target error is 0.0, expected a number above 0"),
         (["--bits", "5"], 2, "quantize: bits is 5, expected one of 4, 8"),
         (["--bits", "4", "--skip", "head"], 2, "skip names 'head', which no layer has"),
+        (["--bits", "4", "--skip", "model.layers"], 2, "which no layer has; model.layers.* names model.layers.0.self"),
     ],
 )
 def test_errors_write_nothing(

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lucid.batch.rows import RowError
+from lucid.core.words.suggestions import did_you_mean
 
 _FIRST = 64
 CHUNK = 4096
@@ -122,7 +123,7 @@ def no_column(name: str, where: str, columns: Sequence[str], option: str = "--co
     message = f"{where}: has no column {name!r}; its columns are {', '.join(columns) or 'none'}"
     if len(columns) == 1 and name in columns[0].split(";"):
         return KeyError(f"{message}; {COMMAS}")
-    return KeyError(f"{message}; name another one ({option})")
+    return KeyError(f"{message}{did_you_mean(name, columns) or '; name another one'} ({option})")
 
 
 def check_ids(source: Source, column: str) -> None:

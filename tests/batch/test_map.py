@@ -526,7 +526,7 @@ def test_the_command(folder, parquet, tmp_path, monkeypatch, capsys):
     ("rows", "options", "message"),
     [
         ("nothere.csv", [], "there is no file '"),
-        ("rows.csv", ["--column", "txt"], "has no column 'txt'; its columns are text"),
+        ("rows.csv", ["--column", "txt"], "has no column 'txt'; its columns are text; did you mean text? (--column)"),
         ("rows.csv", ["--id", "key"], "has no column 'key'"),
         ("rows.csv", [], "has no tokenizer.json and no GGUF file"),
         ("rows.csv", ["-o", "."], "has other files, such as "),

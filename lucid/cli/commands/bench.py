@@ -121,7 +121,10 @@ def _random_inputs(session: Session, sizes: Mapping[str, int]) -> dict[str, Arra
     arrays: dict[str, Array] = {}
     for name, (dtype, shape) in session.inputs.items():
         if dtype is None:
-            raise usage(f"input {name}: Lucid has no random numbers for its element type")
+            raise usage(
+                f"input {name}: takes texts or other values without numbers, and bench draws numbers alone; measure "
+                "the file that is exported without --with-tokenizer, or run this one on your inputs (lucid run)"
+            )
         known = [
             size if isinstance(size, int) else size_of(size or f"{name}.{axis}", sizes)
             for axis, size in enumerate(shape)

@@ -235,5 +235,7 @@ def _unmatched(pattern: str, layers: Sequence[LayerWeight], model: Module) -> st
     if others:
         reason = "as weights of experts, convolutions, recurrent layers, norms and biases do"
         return f"and {others[0]} stays as it is, {reason}; leave out the pattern"
+    if inside := [layer.path for layer in layers if layer.path.startswith(f"{pattern}.")]:
+        return f"which no layer has; {pattern}.* names {inside[0]}"
     some = ", ".join([layer.path for layer in layers][:5])
     return f"which no layer has; there are {some}, ..."
