@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lucid.batch import Predictor
@@ -102,6 +103,24 @@ def test_a_job_takes_the_options_of_the_checkpoint_and_shows_them(
     (answer,) = Predictor(folder)({"text": ["abc"]})["answer"]
     assert answer == "".join(model.answer(model.tokenizer.encode("abc")))
     assert len(model.tokenizer.encode(answer)) <= 9
+
+
+def test_a_job_takes_the_options_of_answers_that_lucid_generate_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, rows = decoder(tmp_path), tmp_path / "in.jsonl"
+    rows.write_text('{"text": "abc"}\n')
+    few = ["--temperature", "2", "--seed", "3", "--repetition-penalty", "1.8", "-n", "7"]
+    assert in_process(["map", folder, rows, "-o", tmp_path / "out", *few], monkeypatch) == 0
+    model = load_language_model(folder)
+    options = {"temperature": 2.0, "seed": 3, "repetition_penalty": 1.8, "max_new_tokens": 7}
+    expected = "".join(model.answer(model.tokenizer.encode("abc"), **options))
+    (file,) = (tmp_path / "out").glob("*.parquet")
+    assert pq.read_table(file)["answer"].to_pylist() == [expected]
+    for wrong in (["--temperature", "-1"], ["--json-schema", rows.with_name("none.json")]):
+        assert in_process(["map", folder, rows, "-o", tmp_path / "no", *wrong], monkeypatch) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "for the likeliest token use do_sample=False, on the command line --temperature 0" in error
 
 
 def test_options_are_shown_on_one_line() -> None:

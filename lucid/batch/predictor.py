@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from lucid.core.graph.types import Array
 from lucid.core.words.progress import Advance, unheard
 from lucid.layouts.checkpoint_files import sha256
 
+_SCHEMA = "json_schema"
 _SMALL = 256 << 20  # bytes of a model that every process may have a copy of
 
 
@@ -51,7 +53,7 @@ class Predictor:
             models of less than 256 MiB. Larger ones stay in their file, which all processes of a machine share.
         adapter: a file of `lucid.layouts.write_adapter`, for a model that was exported with inputs for adapters.
         generation: for models that write text, options of `Generator.generate`, such as ``{"max_new_tokens": 64}``; for
-            decoders alone also ``chat``.
+            decoders alone also ``chat``, and ``json_schema``, ``regex`` or ``grammar``, which an answer must match.
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
@@ -163,5 +165,7 @@ class Predictor:
 
 
 def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Options as a hashable value, since a plan is a key."""
+    """Options as a hashable value, since a plan is a key; a JSON schema is its text."""
+    schema = options.get(_SCHEMA)
+    options = options if schema is None else {**options, _SCHEMA: json.dumps(schema)}
     return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(options.items()))

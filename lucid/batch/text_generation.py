@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from lucid.generation.options import Options
 from lucid.generation.stops import Stops
 from lucid.runtime import Session
 
+_STRUCTURES = ("json_schema", "regex", "grammar")
 _REASON = "ended_by"
 """The column of why a text ends: "eos" for a token, "stop" for a stop string, "length" for its most tokens."""
 
@@ -81,7 +83,8 @@ class Generation(_TextTask):
         session: of the decoder.
         tokenizer, output, max_characters: as for `_TextTask`.
         options: of `Generator.generate`, such as ``{"max_new_tokens": 64}``, over those of the checkpoint; and
-            ``chat``, whether a prompt is the message of a user, put into the chat template.
+            ``chat``, whether a prompt is the message of a user, put into the chat template, and an argument of
+            `Tokenizer.constraint`, a schema as text.
 
     Raises:
         TypeError, ValueError: for an option that does not exist, or a value out of range.
@@ -91,13 +94,18 @@ class Generation(_TextTask):
         self, session: Session, tokenizer: Tokenizer, output: str, options: Mapping[str, Any], max_characters: int
     ) -> None:
         known = [count for count in (tokenizer.max_positions, capacity_of(session)) if count is not None]
-        chosen = {name: value for name, value in options.items() if name != "chat"}
+        chosen = {name: value for name, value in options.items() if name not in ("chat", *_STRUCTURES)}
+        structure = {name: options[name] for name in _STRUCTURES if name in options}
+        if "json_schema" in structure:
+            structure["json_schema"] = json.loads(structure["json_schema"])
         ends = tokenizer.eos_token_ids or None
         positions = min(known, default=None)
         usual = {"max_new_tokens": NEW_TOKENS, "eos_token_id": ends, **tokenizer.defaults}
         if positions is not None:  # at least half of them are for the prompt
             usual["max_new_tokens"] = min(usual["max_new_tokens"], max(1, positions // 2))
         chosen = over(usual, chosen)
+        if structure:
+            chosen["constraint"] = tokenizer.constraint(**structure)
         super().__init__(tokenizer, output, chosen, max_characters, positions)
         self._chat = bool(options.get("chat", False))
         if self._chat and tokenizer.chat_template is None:
@@ -186,6 +194,8 @@ class Rewriting(_TextTask):
         options: Mapping[str, Any],
         max_characters: int,
     ) -> None:
+        if structures := [name for name in _STRUCTURES if name in options]:
+            raise ValueError(f"{tokenizer.where}: has an encoder, whose texts match no {structures[0]}; leave it out")
         if "chat" in options:
             raise ValueError(f"{tokenizer.where}: has an encoder, which reads no conversations; leave out chat")
         start = config.get(_START)
@@ -201,8 +211,8 @@ class Rewriting(_TextTask):
             "max_new_tokens": NEW_TOKENS if most is None else min(NEW_TOKENS, most - 1),
             "eos_token_id": tokenizer.eos_token_ids or None,
             **defaults,
-            **options,
         }
+        chosen = over(chosen, options)
         super().__init__(tokenizer, output, chosen, max_characters, positions)
         if most is not None and self._checked.max_new_tokens >= most:
             raise ValueError(

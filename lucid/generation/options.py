@@ -22,7 +22,10 @@ _RANGES: Mapping[str, Range] = {
     **dict.fromkeys(("frequency_penalty", "presence_penalty", "length_penalty"), FINITE),
     **dict.fromkeys(("top_p", "typical_p"), Range("more than 0 and at most 1", lambda x: 0 < x <= 1)),
     "repetition_penalty": Range("more than 0", lambda x: x > 0),
-    "temperature": Range("at least 1e-6; for the likeliest token use do_sample=False", lambda x: x >= 1e-6),
+    "temperature": Range(
+        "at least 1e-6; for the likeliest token use do_sample=False, on the command line --temperature 0",
+        lambda x: x >= 1e-6,
+    ),
     "min_p": Range("0 to 1", lambda x: 0 <= x <= 1),
 }
 """The ranges of the options that are numbers."""

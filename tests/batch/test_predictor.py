@@ -269,6 +269,17 @@ def test_an_answer_ends_where_the_options_say_whatever_else_is_in_the_batch(tmp_
     assert len({len(text) for text in together}) > 1, "they end at several places"
 
 
+def test_answers_match_a_schema_or_an_expression(tmp_path):
+    pytest.importorskip("llguidance")
+    folder = exported(tmp_path, "llama/llama3")
+    columns = batch.Predictor(folder, generation={"regex": "ab{2}"})({"text": ["a cat", "b"]})
+    assert columns["answer"].tolist() == ["abb", "abb"] and columns["ended_by"].tolist() == ["eos", "eos"]
+    columns = batch.Predictor(folder, generation={"json_schema": {"type": "null"}})({"text": ["a cat"]})
+    assert columns["answer"].tolist() == ["null"], columns["error"]
+    with pytest.raises(ValueError, match="got json_schema and regex, expected one of them"):
+        batch.Predictor(folder, generation={"json_schema": {}, "regex": "a"})({"text": ["a"]})
+
+
 def test_prompts_may_be_messages_of_a_conversation(tmp_path):
     folder = exported(tmp_path, "llama/llama3")
     with pytest.raises(ValueError, match="has no chat template, so the model was not trained on conversations"):
@@ -325,6 +336,8 @@ def test_what_an_encoder_and_a_decoder_do_not_take(tmp_path):
         batch.Predictor(folder, generation={"chat": True})({"text": ["a"]})
     with pytest.raises(ValueError, match="has an encoder and a decoder, which are not served; lucid map runs them"):
         pytest.importorskip("lucid.serving").application(folder)
+    with pytest.raises(ValueError, match="has an encoder, whose texts match no regex; leave it out"):
+        batch.Predictor(folder, generation={"regex": "a"})({"text": ["a"]})
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "decoder_start_token_id": None}))
     with pytest.raises(ValueError, match="decoder_start_token_id is None in config.json, expected the number of a"):

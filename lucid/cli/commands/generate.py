@@ -13,7 +13,14 @@ from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
 from lucid.cli.exported_source import exported_source
 from lucid.cli.option_files import text_of
-from lucid.cli.options.commands import AnswerCommand, ConstraintOptions, Generate, RepetitionOptions, SamplingOptions
+from lucid.cli.options.commands import (
+    AnswerCommand,
+    AnswerOptions,
+    ConstraintOptions,
+    Generate,
+    RepetitionOptions,
+    SamplingOptions,
+)
 from lucid.cli.options.groups import values_of
 from lucid.cli.quantizing import quantize_arguments
 from lucid.cli.source import adapters_of
@@ -54,16 +61,7 @@ def prepared(options: AnswerCommand) -> tuple[LanguageModel, dict[str, Any]]:
 
     Without a seed, the draws differ from run to run.
     """
-    groups = (SamplingOptions, RepetitionOptions)
-    chosen = {name: value for group in groups for name, value in values_of(options, group).items() if value is not None}
-    if options.seed is not None and options.temperature != 0:
-        chosen["do_sample"] = True
-    chosen |= {"max_new_tokens": options.max_new_tokens, "stop": options.stop}
-    chosen |= {"prompt_lookup_num_tokens": options.prompt_lookup_num_tokens}
-    try:
-        Options(**{**over({}, chosen), "max_new_tokens": options.max_new_tokens or max(1, options.min_new_tokens or 0)})
-    except ValueError as error:
-        raise usage(str(error).removeprefix("generate: ")) from error
+    chosen = chosen_options(options)
     structure = structure_of(options)
     model = load(options)
     if model.tokenizer.defaults:
@@ -75,7 +73,26 @@ def prepared(options: AnswerCommand) -> tuple[LanguageModel, dict[str, Any]]:
     return model, {**choice, "constraint": model.tokenizer.constraint(**structure)}
 
 
-def structure_of(options: AnswerCommand) -> dict[str, Any]:
+def chosen_options(options: AnswerOptions) -> dict[str, Any]:
+    """The options of answers that the command has, by their names in Python, without the constraint.
+
+    Raises:
+        CommandError: for a value out of range.
+    """
+    groups = (SamplingOptions, RepetitionOptions)
+    chosen = {name: value for group in groups for name, value in values_of(options, group).items() if value is not None}
+    if options.seed is not None and options.temperature != 0:
+        chosen["do_sample"] = True
+    chosen |= {"max_new_tokens": options.max_new_tokens, "stop": options.stop}
+    chosen |= {"prompt_lookup_num_tokens": options.prompt_lookup_num_tokens}
+    try:
+        Options(**{**over({}, chosen), "max_new_tokens": options.max_new_tokens or max(1, options.min_new_tokens or 0)})
+    except ValueError as error:
+        raise usage(str(error).removeprefix("generate: ")) from error
+    return chosen
+
+
+def structure_of(options: ConstraintOptions) -> dict[str, Any]:
     """The arguments of `Tokenizer.constraint`: a schema as an object, a grammar as text."""
     structure: dict[str, Any] = values_of(options, ConstraintOptions)
     for name in ("json_schema", "grammar"):

@@ -6,6 +6,7 @@ from lucid.batch import Predictor
 from lucid.batch.image_files import ImageSource
 from lucid.batch.mapping import open_rows
 from lucid.cli import terminal
+from lucid.cli.commands.generate import chosen_options, structure_of
 from lucid.cli.errors import OK
 from lucid.cli.exported_source import exported_source
 from lucid.cli.options.commands import JobOptions, Map, PredictorOptions
@@ -21,7 +22,7 @@ from lucid.generation.defaults import shown
 def run(options: Map) -> int:
     """Compute the rows and print their number; returns the exit code."""
     local = options.engine == "local"
-    generation = {"max_new_tokens": options.max_new_tokens, "chat": options.chat or None}
+    generation = {**chosen_options(options), **structure_of(options), "chat": options.chat or None}
     providers = options.providers or ["cpu"]
     columns = tuple(options.columns or ["text"])
     opened = open_rows(options.source, columns, options.output, **values_of(options, JobOptions))
@@ -38,7 +39,7 @@ def run(options: Map) -> int:
         providers=providers,
         adapter=source.adapter,
         prepack=True if local else None,  # a lone process has no use for weights that others can share
-        generation={name: value for name, value in generation.items() if value is not None},
+        generation={name: value for name, value in generation.items() if value not in (None, [])},
     )
     with in_a_log():
         summary = opened.map(predictor)

@@ -336,8 +336,8 @@ class ConstraintOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerCommand(Command, SessionOptions, DeployedOptions, ConstraintOptions, RepetitionOptions, SamplingOptions):
-    """A command that runs a decoder with its tokenizer. SOURCE may also be an ONNX file."""
+class AnswerOptions(ConstraintOptions, RepetitionOptions, SamplingOptions):
+    """The options of answers."""
 
     max_new_tokens: Annotated[
         int | None,
@@ -356,6 +356,12 @@ class AnswerCommand(Command, SessionOptions, DeployedOptions, ConstraintOptions,
             "same tokens, faster where an answer repeats its prompt.",
         ),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerCommand(Command, SessionOptions, DeployedOptions, AnswerOptions):
+    """A command that runs a decoder with its tokenizer. SOURCE may also be an ONNX file."""
+
     eager: Annotated[bool, typer.Option("--eager", help="Run a checkpoint with NumPy instead of exporting it.")] = False
 
 
@@ -432,7 +438,7 @@ class JobOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOptions):
+class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOptions, AnswerOptions):
     """Run a model over the rows of files, and write them with the results.
 
     A row without a result (null, empty, of another type) has null there, and the reason in the column error.
@@ -465,10 +471,6 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions, DeployedOp
     ]
     output_column: Annotated[
         str | None, _rows(help="The column of results; by default embedding, label, score or answer.")
-    ] = None
-    max_new_tokens: Annotated[
-        int | None,
-        of_model("--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 512, if they fit."),
     ] = None
     chat: Annotated[bool, of_model("--chat", help="Each prompt is a message, as for lucid chat.")] = False
     threads: Annotated[int | None, _engine(min=1, help="Batches at a time in a process; by default one per core.")] = (
