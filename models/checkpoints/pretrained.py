@@ -31,6 +31,7 @@ from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias,
 
 import lucid
 from lucid import DType, nn
+from lucid.core.words.suggestions import or_check
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints import fp8, mxfp4
 from lucid.models.checkpoints.adapters import AdaptedWeights, find_adapters, titles, with_adapters
@@ -323,6 +324,8 @@ def _read_base(path: Path, model_types: Sequence[str], ignore: Sequence[str]) ->
             )
     elif path.suffix.lower() != ".gguf" and not path.is_file():
         files = []
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {str(path / 'config.json')!r}{or_check(path)}")
     if not files:
         options = Config.read(path, *model_types, ignore=ignore)
         if not options.has(QUANTIZATION):

@@ -545,3 +545,10 @@ def test_an_option_that_is_read_and_taken_for_unread_is_found(
         except (AssertionError, KeyError, ValueError, pytest.fail.Exception):
             failing.append(name)
     assert failing
+
+
+def test_a_mistyped_folder_is_answered_with_the_one_that_is_there(tmp_path, monkeypatch):
+    (tmp_path / "my-classifier").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no file 'my-clasifier.+config.json'; did you mean my-classifier\?"):
+        lucid.models.load("my-clasifier")
