@@ -118,8 +118,30 @@ def test_a_folder_of_several_precisions_is_verified_by_the_options_of_its_export
     assert call("export", source, "--for", "transformers.js", *options, "-o", folder, "--no-check")[0] == 0
     code, out, _ = call("verify", source, folder, *options)
     assert code == 0 and out.count("equal the model's, bit for bit") == 4, out
+    (folder / "lucid_export.json").unlink()  # which would tell the options
     code, _, message = call("verify", source, folder, "--bits", "8,4", "--block", "16")
     assert code == 2 and re.search(r"--bits 8,4: \S+model.onnx is in none of these precisions; give those", message)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--bits", "8,4,float", "--dtype", "float16"], "--bits 8,4,float --dtype float16"),
+        (["--bits", "8"], "--bits 8"),
+        (["--dtype", "float16"], "--dtype float16"),
+        (["--bits", "encoder.layer.0*=8,*=4"], "--bits PATTERN=BITS,..."),
+        ([], "no --bits and no --dtype"),
+    ],
+    ids=str,
+)
+def test_a_folder_tells_the_precision_of_its_export_before_anything_is_compared(
+    call: Any, tmp_path: Path, options: list[str], told: str
+) -> None:
+    source, folder = whole(tmp_path / "bert", "bert/base"), tmp_path / "made"
+    assert call("export", source, "--for", "transformers.js", *options, "-o", folder, "--no-check")[0] == 0
+    code, out, message = call("verify", source, folder, *([] if options else ["--bits", "4"]))
+    assert (code, out) == (2, "") and f"; give {told}, and the other options of the export" in message, message
+    assert call("verify", source, folder, *options)[0] == 0
 
 
 def test_a_source_too_large_to_be_run_is_not_measured_and_the_line_says_so(

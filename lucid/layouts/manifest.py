@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lucid.core.version import __version__
 from lucid.layouts.checkpoint_files import sha256
-from lucid.models.checkpoints.config import ConfigError, read_json, write_json
+from lucid.models.checkpoints.config import ConfigError, read_json, read_optional_json, write_json
 
 MANIFEST = "lucid_export.json"
 _EDITED = 1 << 20  # larger files are compared by size alone: nobody edits them by hand
 
 
-def write_manifest(folder: Path, layout: str) -> None:
-    """List the files of a folder in a file of its own.
+def write_manifest(folder: Path, layout: str, weights: Mapping[str, Sequence[str]]) -> None:
+    """List the files of a folder in a file of its own, and in which types each ONNX file stores its weights.
 
     Raises:
         OSError: if it cannot be written.
     """
     files = {name: _seen(path) for name, path in _files(folder).items() if name != MANIFEST}
-    write_json(folder / MANIFEST, {"made_by": f"lucid {__version__}", "layout": layout, "files": files})
+    made_by = f"lucid {__version__}"
+    write_json(folder / MANIFEST, {"made_by": made_by, "layout": layout, "weights": weights, "files": files})
+
+
+def stored_weights(folder: Path) -> list[tuple[str, ...]]:
+    """The types in which a folder stores weights, such as ``("8 bits", "float32")``: each once; [] if it does not say.
+
+    Raises:
+        ConfigError: for a list of files that is not a JSON object.
+    """
+    weights = read_optional_json(folder / MANIFEST).get("weights")
+    kinds = weights.values() if isinstance(weights, dict) else ()
+    return list(dict.fromkeys(tuple(map(str, kind)) for kind in kinds if isinstance(kind, list)))
 
 
 def check_replaceable(folder: Path) -> None:

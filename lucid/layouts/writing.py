@@ -127,7 +127,7 @@ def write_folder(
         files: list[Exported] = []
         for each, stored in reversed([(model, dtype), *also]):  # what the folder says of its default is written last
             how = replace(options, dtype=stored)
-            new = [replace(f, weights=_stored(each, stored)) for f in chosen.write(each, source, staging, how)]
+            new = [replace(f, weights=weight_types(each, stored)) for f in chosen.write(each, source, staging, how)]
             if known := {file.file for file in files} & {file.file for file in new}:
                 raise ValueError(f"two models would be {min(known)}: give each precision once")
             for file in new:
@@ -141,11 +141,11 @@ def write_folder(
         write_kept_adapters(model, staging)
         with write_atomically(staging / CARD) as card:
             card.write(encoded(card_of(model, source, output, chosen, files, command)))
-        write_manifest(staging, layout)
+        write_manifest(staging, layout, {file.file: file.weights for file in files})
     return files
 
 
-def _stored(model: Module, dtype: str | None) -> tuple[str, ...]:
+def weight_types(model: Module, dtype: str | None) -> tuple[str, ...]:
     """The types in which weights are stored: quantized ones in how many bits, then the others."""
     quantized = [module for module in model.modules() if isinstance(module, WeightModule) and module.quantized]
     held = {id(array) for weight in quantized for array in weight.parameters()}

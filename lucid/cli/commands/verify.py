@@ -19,12 +19,16 @@ from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
 from lucid.cli.quantizing import load_precisions
 from lucid.cli.source import export_of
+from lucid.core.words.safe_text import visible
 from lucid.export.onnx_file.assemble import TARGET
 from lucid.export.options import ExportOptions
 from lucid.export.target import TARGET_NAMES
 from lucid.inspection.shapes import real_inputs
+from lucid.layouts.card import CARD
 from lucid.layouts.hub import is_stored_as
+from lucid.layouts.manifest import stored_weights
 from lucid.layouts.parts import known_inputs, part_in_file
+from lucid.layouts.writing import weight_types
 from lucid.nn import Module
 from lucid.runtime import check_model_file
 from lucid.runtime.requirements import limits_of
@@ -46,6 +50,7 @@ def run(options: Verify) -> int:
     place = options.model or export_of(options.source)
     files = {file: check_model_file(file) for file in model_files(place)}
     models = load_precisions(options, options.dtype)
+    _check_precisions(place, models)
     folder, data, passed = place.is_dir(), [], True
     for file, proto in files.items():
         model, dtype = _stored_as(file, models, options)
@@ -66,6 +71,32 @@ def run(options: Verify) -> int:
     if options.json:
         terminal.print_json({"folder": str(place), "passed": passed, "files": data} if folder else data[0])
     return OK if passed else FAILED
+
+
+def _check_precisions(place: Path, models: Sequence[tuple[Model, Module | None, str | None]]) -> None:
+    """Refuse a folder whose list of files names a precision in which no model is, with the options that give it."""
+    known = [weight_types(model, dtype) for model, _, dtype in models if isinstance(model, Module)]
+    stored = stored_weights(place) if known else []
+    if {*stored} <= {*known}:
+        return
+    of_files, of_model = ("; ".join(visible(", ".join(kinds)) for kinds in each) for each in (stored, known))
+    raise usage(
+        f"{place}: its files store their weights in {of_files}, and those of the model are in {of_model}; give "
+        f"{_precision_options(stored)}, and the other options of the export, which its {CARD} lists"
+    )
+
+
+def _precision_options(stored: Sequence[tuple[str, ...]]) -> str:
+    """The options of an export to files with weights of such types."""
+    bits, halves = list[str](), list[str]()
+    for kinds in stored:
+        widths = [kind.removesuffix(" bits") for kind in kinds if kind.endswith(" bits")]
+        half = [kind for kind in kinds if kind in ("float16", "bfloat16")]
+        bits += widths if len(widths) == 1 else ["PATTERN=BITS,..."] if widths else [] if half else ["float"]
+        halves += half
+    options = [] if bits in ([], ["float"]) else [f"--bits {','.join(dict.fromkeys(bits))}"]
+    options += [f"--dtype {visible(half)}" for half in dict.fromkeys(halves)]
+    return " ".join(options) or "no --bits and no --dtype"
 
 
 def _stored_as(
