@@ -420,10 +420,11 @@ def test_the_command_writes_checks_and_refuses(
     assert f"lucid {' '.join(map(str, command))} --json" in (tmp_path / "genai" / "README.md").read_text()
     (tmp_path / "genai" / "notes.txt").write_text("mine")
     for arguments, code, message in [
-        (command, 1, "it holds notes.txt, which Lucid did not write; give the name"),
+        (command, 2, "it holds notes.txt, which Lucid did not write; give the name"),
         ([*command, "--opset", 20, "--call", "a=1"], 2, "--for genai: the layout decides call, opset; leave it out"),
+        (["export", f"{source}x", *command[2:]], 2, f"there is no such file or folder; did you mean {source}?"),
         (["export", "nn.Linear", *command[2:]], 2, "SOURCE 'nn.Linear' has no config and tokenizer; give a checkpoint"),
-        (["export", goldens.folder("t5/v1_0"), *command[2:-1], tmp_path / "t5"], 1, "expected an nn.CausalDecoder"),
+        (["export", goldens.folder("t5/v1_0"), *command[2:-1], tmp_path / "t5"], 2, "expected an nn.CausalDecoder"),
     ]:
         assert in_process(arguments, monkeypatch) == code
         assert message in " ".join(capsys.readouterr().err.split())

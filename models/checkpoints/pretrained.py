@@ -51,7 +51,7 @@ from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.lucid_format import METHOD, with_lucid_weights
 from lucid.models.checkpoints.options_read import transformers_version
 from lucid.models.checkpoints.quantized_weights import Weight
-from lucid.models.checkpoints.static_files import type_in
+from lucid.models.checkpoints.static_files import names_of_tables, type_in
 from lucid.nn.weights.layer_weights import declared_weights
 
 C = TypeVar("C")
@@ -321,6 +321,7 @@ def _read_base(path: Path, model_types: Sequence[str], ignore: Sequence[str]) ->
         if not files and not described:
             raise FileNotFoundError(
                 f"{path}: has no config.json; give the folder of a checkpoint, as it was downloaded, or a GGUF file"
+                f"{names_of_tables(path)}"
             )
     elif path.suffix.lower() != ".gguf" and not path.is_file():
         files = []

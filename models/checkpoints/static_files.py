@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import lucid
+from lucid.core.words.safe_text import show
 from lucid.files.weights import NAMES
 from lucid.models.checkpoints.config_file import MAX_TOKENIZER, read_json, read_optional_json
 
@@ -54,6 +55,21 @@ def type_in(folder: Path) -> str | None:
     """
     kind = _options(folder).get("model_type")
     return None if kind is None else str(kind)
+
+
+def names_of_tables(folder: Path) -> str:
+    """The names that the tensors of a static embedding have, for a message about a folder with one of another name.
+
+    Raises:
+        WeightsError: as `with_sizes`.
+    """
+    names = sorted(lucid.load(folder)) if _holds_weights(folder) else []
+    if not 0 < len(names) <= len((*TABLES, "weights", "mapping")):
+        return ""
+    return (
+        f"; a folder without one is read if it holds a static embedding, whose table is named {' or '.join(TABLES)} (a "
+        f"weight for each token: weight), and this has {', '.join(map(show, names))}"
+    )
 
 
 def _options(folder: Path) -> dict[str, Any]:

@@ -140,6 +140,12 @@ def test_a_tokenizer_with_more_tokens_than_the_table_is_an_error(variant: str, t
     assert not (tmp_path / "out").exists()
 
 
+def test_a_table_of_another_name_is_told_the_names_that_are_read(tmp_path: Path) -> None:
+    lucid.save(tmp_path / "model.safetensors", {"vectors": np.ones((40, 8), np.float32)})
+    with pytest.raises(FileNotFoundError, match=r"no config.json.* named embedding.weight or embeddings .* 'vectors'$"):
+        lucid.models.load(tmp_path)
+
+
 @pytest.mark.parametrize("names", [["1_Dense", "1_Dense"], ["0_Pooling"]], ids=str)
 def test_two_layers_of_one_name_are_an_error(names: list[str], tmp_path: Path) -> None:
     """The second would take the place of the first, or of the mean that a table has by itself."""

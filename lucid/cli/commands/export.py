@@ -20,6 +20,7 @@ from lucid.cli.options.commands import Export, FolderOptions
 from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
 from lucid.cli.parity import cost_json, parity_json, print_cost, print_parity
 from lucid.cli.preprocessing import Texts, of_images
+from lucid.cli.python_source import is_import, no_such_source
 from lucid.cli.quantizing import load_precisions, load_quantized, measured_cost, several_precisions
 from lucid.cli.source import beside, checkpoint_in, ending_for
 from lucid.export import Target
@@ -236,6 +237,8 @@ def _checkpoint_for(options: Export, layout: str) -> Path:
         raise usage(f"--for {layout}: the layout decides {', '.join(other)}; leave it out")
     checkpoint = checkpoint_in(options)
     if checkpoint is None:
+        if not is_import(options.source):
+            raise no_such_source(options.source)
         raise usage(
             f"--for {layout}: SOURCE {options.source!r} has no config and tokenizer; give a checkpoint (a folder or a "
             "GGUF file) as SOURCE or --weights"
