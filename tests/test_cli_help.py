@@ -42,6 +42,13 @@ def test_help_has_examples_and_groups(command, monkeypatch, capsys):
         assert {"The model:", "Quantization:"} <= set(lines)
 
 
+@pytest.mark.parametrize("command", ["serve", "chat", "export"])
+def test_bits_are_explained_by_options_that_the_command_has(command, monkeypatch, capsys):
+    assert ("--for transformers.js also" in " ".join(" ".join(help_of(command, 80, monkeypatch, capsys)).split())) == (
+        command == "export"
+    )
+
+
 @pytest.mark.parametrize("width", [30, 40, 60])
 def test_tables_break_neither_words_nor_numbers_on_a_narrow_terminal(width, monkeypatch, capsys):
     monkeypatch.setattr("lucid.cli.terminal._DEFAULT_WIDTH", width)

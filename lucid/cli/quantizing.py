@@ -118,7 +118,7 @@ def read_bits(text: str) -> Bits:
         if not equals or not pattern or pattern in widths or not (bits.isdecimal() or bits == _UNCHANGED):
             raise usage(
                 f'--bits {text}: expected 4, 8, or bits by pattern, each once, such as "lm_head=8,*=4"; several '
-                "precisions, such as 8,4, are for --for transformers.js"
+                "precisions, such as 8,4, are for lucid export --for transformers.js"
             )
         widths[pattern] = None if bits == _UNCHANGED else int(bits)
     return widths

@@ -195,6 +195,12 @@ class ModelOptions(ConfigOptions, SourceOptions):
     ] = False
 
 
+_BITS = (
+    "Round weights to 4 or 8 bits: smaller and faster. By layer: lm_head=8,*=4, the first pattern that matches; float "
+    "leaves weights as they are."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WeightOptions:
     """How weights are quantized."""
@@ -203,9 +209,7 @@ class WeightOptions:
         str | None,
         _bits(
             metavar="4|8",
-            help="Round weights to 4 or 8 bits: smaller and faster. By layer: lm_head=8,*=4, the first pattern "
-            "that matches; float leaves weights as they are. With --for transformers.js also several: 8,4,float writes "
-            "a file of each, and --dtype float16 one more; the first is loaded by default.",
+            help=_BITS,
         ),
     ] = None
     block: Annotated[
@@ -242,6 +246,14 @@ class WeightOptions:
 class QuantizationOptions(WeightOptions):
     """How weights, and the inputs of products, are quantized."""
 
+    bits: Annotated[
+        str | None,
+        _bits(
+            metavar="4|8",
+            help=f"{_BITS} With --for transformers.js also several: 8,4,float writes a file of each, and --dtype "
+            "float16 one more; the first is loaded by default.",
+        ),
+    ] = None
     activations: Annotated[
         Literal["dynamic", "dynamic_rows", "static"] | None,
         _bits(
