@@ -10,6 +10,7 @@ import lucid
 from lucid import nn
 from lucid.export import to_onnx
 from lucid.nn import functional as F
+from lucid.nn import init
 
 
 class Attention(nn.Module):
@@ -76,3 +77,16 @@ def test_all_values_are_taken_out_where_warnings_are_errors() -> None:
         warnings.simplefilter("error")
         lucid.trace(model, ("N", 3))
     assert [layer.mean.tolist() for layer in model] == [[0, 0, 0], [0, 0, 0]]
+
+
+def test_a_layer_that_forward_makes_for_itself_takes_traced_weights() -> None:
+    weights = lucid.ones(2, 3)
+
+    def f(weights: lucid.Tensor, x: lucid.Tensor) -> lucid.Tensor:
+        with init.skip():
+            layer = nn.Linear(3, 2, bias=False)
+        layer.weight = weights
+        return layer(x).sum()
+
+    gradient, _ = lucid.grad(f)(weights, lucid.tensor([[1.0, 2.0, 3.0]]))
+    assert gradient.tolist() == [[1, 2, 3], [1, 2, 3]]

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -150,7 +150,12 @@ def serving(folder: Path, *options: str) -> Iterator[tuple[int, int]]:
 def workers(pid: int) -> list[int]:
     """The processes of a server that serve."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    serving = []
+    for child in children:
+        with suppress(FileNotFoundError):  # it has ended since
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                serving.append(int(child))
+    return serving
 
 
 def main() -> None:

@@ -47,8 +47,7 @@ def _inside(module: object) -> AbstractContextManager[None]:
     return nullcontext() if here is None else entered(here._replace(path=here.names.get(id(module), here.path)))
 
 
-_running: ContextVar[object] = ContextVar("lucid_running", default=None)
-"""The module whose `forward`, or a method like it, is running."""
+_running: ContextVar[object] = ContextVar("lucid_running", default=None)  # the module whose `forward` runs, or its like
 
 
 def scoped(method: C) -> C:
@@ -570,9 +569,10 @@ class StateError(KeyError):
 
 
 def _loss(module: Module, name: str, before: Any) -> str:
-    """What to say of a traced value that does not stay in an attribute: something if the state had to change."""
-    if not isinstance(before, Tensor) or name.startswith("_") or (isinstance(before, Buffer) and not before.persistent):
-        return ""
+    """What to say of a traced value that does not stay in an attribute: something if a state had to change."""
+    passing = name.startswith("_") or (isinstance(before, Buffer) and not before.persistent)
+    if passing or not isinstance(before, Tensor) or (here := scope.get()) is None or id(module) not in here.names:
+        return ""  # no state, or that of a layer which forward made for itself
     return (
         f"{type(module).__name__}: forward assigns to {name}, a part of the state, which keeps its values: they are "
         "known only when the graph runs; return them, or assign to a private attribute to look at them eagerly"
