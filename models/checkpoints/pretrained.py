@@ -326,7 +326,8 @@ def _read_base(path: Path, model_types: Sequence[str], ignore: Sequence[str]) ->
     elif path.suffix.lower() != ".gguf" and not path.is_file():
         files = []
     if not path.exists():
-        raise FileNotFoundError(f"there is no file {str(path / 'config.json')!r}{or_check(path)}")
+        missing = path if path.suffix.lower() == ".gguf" else path / "config.json"
+        raise FileNotFoundError(f"there is no file {str(missing)!r}{or_check(path)}")
     if not files:
         options = Config.read(path, *model_types, ignore=ignore)
         if not options.has(QUANTIZATION):

@@ -518,7 +518,7 @@ def test_of_many_labels_the_most_frequent_ones_and_the_rarest_are_shown() -> Non
         (["--val-set-size", 1], 2, "val_set_size is 1.0, expected a share of at least 0, below 1"),
         (["--bits", 4], 2, "bits: for adapters; give their rank, such as lora=8 (--lora 8)"),
         (["--early-stopping-patience", 1, "--val-set-size", 0], 2, "there is no evaluation"),
-        (["--column", "body"], 1, "has no column 'body'; its columns are text, label"),
+        (["--column", "body"], 2, "has no column 'body'; its columns are text, label"),
     ],
 )
 def test_errors_take_a_line_and_have_the_exit_codes_of_the_page(

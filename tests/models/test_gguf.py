@@ -129,6 +129,9 @@ def test_another_model_refuses_the_file(tmp_path: Path) -> None:
 
 def test_the_message_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lucid.models.checkpoints.pretrained.find_spec", lambda name: None)
+    with pytest.raises(FileNotFoundError, match=r"there is no file '.*model\.gguf'; check the path"):
+        Llama.from_pretrained(tmp_path / "model.gguf")
+    (tmp_path / "model.gguf").touch()
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lucid-onnx\[gguf\]'"):
         Llama.from_pretrained(tmp_path / "model.gguf")
 

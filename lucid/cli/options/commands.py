@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from lucid.cli.options.groups import (
+    BITS,
     REPEATABLE,
     Command,
     DeployedOptions,
@@ -30,6 +31,7 @@ from lucid.cli.options.groups import (
     folder_of_parquet,
     of_export,
     of_model,
+    of_quantization,
     target_option,
 )
 from lucid.cli.options.training import Train as Train
@@ -107,6 +109,14 @@ class Export(JsonCommand, FolderOptions, ExportedModelOptions):
             metavar="MODEL.ONNX",
             callback=file_or_stdout,
             help="The file to write; with --for the folder. By default one next to a checkpoint, named after it.",
+        ),
+    ] = None
+    bits: Annotated[
+        str | None,
+        of_quantization(
+            metavar="4|8",
+            help=f"{BITS} With --for transformers.js also several: 8,4,float writes a file of each, and --dtype "
+            "float16 one more; the first is loaded by default.",
         ),
     ] = None
     target: Annotated[TargetName | None, target_option(show_default="any; with --for, what suits it best")] = None

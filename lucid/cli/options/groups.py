@@ -23,7 +23,7 @@ argument = partial(typer.Argument, show_default=False)
 of_model = partial(typer.Option, rich_help_panel="The model")
 of_export = partial(typer.Option, rich_help_panel="The export")
 _parity = partial(typer.Option, rich_help_panel="The comparison")
-_bits = partial(typer.Option, rich_help_panel="Quantization")
+of_quantization = partial(typer.Option, rich_help_panel="Quantization")
 
 target_option = partial(
     of_export,
@@ -195,7 +195,7 @@ class ModelOptions(ConfigOptions, SourceOptions):
     ] = False
 
 
-_BITS = (
+BITS = (
     "Round weights to 4 or 8 bits: smaller and faster. By layer: lm_head=8,*=4, the first pattern that matches; float "
     "leaves weights as they are."
 )
@@ -207,29 +207,34 @@ class WeightOptions:
 
     bits: Annotated[
         str | None,
-        _bits(
+        of_quantization(
             metavar="4|8",
-            help=_BITS,
+            help=BITS,
         ),
     ] = None
     block: Annotated[
-        int | None, _bits(metavar="N", help="How many weights share a scale: 16, 32, ... 2048.", show_default="32")
+        int | None,
+        of_quantization(metavar="N", help="How many weights share a scale: 16, 32, ... 2048.", show_default="32"),
     ] = None
-    symmetric: Annotated[bool, _bits("--symmetric", help="Store no zero points: smaller, and less accurate.")] = False
+    symmetric: Annotated[
+        bool, of_quantization("--symmetric", help="Store no zero points: smaller, and less accurate.")
+    ] = False
     method: Annotated[
         Literal["fit", "rtn", "hqq", "gptq"] | None,
-        _bits(
+        of_quantization(
             help="rtn rounds to the nearest code, fit and hqq fit scales, gptq learns from --text.",
             show_default="fit for 4 bits, rtn for 8",
         ),
     ] = None
-    search: Annotated[bool, _bits("--search", help="With rtn: also try smaller ranges; slower, and more accurate.")] = (
-        False
-    )
-    skip: Annotated[list[str], _bits(metavar="PATTERN", help="Layers to leave as they are. Repeatable.", **REPEATABLE)]
+    search: Annotated[
+        bool, of_quantization("--search", help="With rtn: also try smaller ranges; slower, and more accurate.")
+    ] = False
+    skip: Annotated[
+        list[str], of_quantization(metavar="PATTERN", help="Layers to leave as they are. Repeatable.", **REPEATABLE)
+    ]
     text: Annotated[
         Path | None,
-        _bits(
+        of_quantization(
             metavar="FILE.TXT",
             help="Texts to learn from and to measure with. A decoder reads the file as a whole, other models read "
             "each line as a text.",
@@ -246,17 +251,9 @@ class WeightOptions:
 class QuantizationOptions(WeightOptions):
     """How weights, and the inputs of products, are quantized."""
 
-    bits: Annotated[
-        str | None,
-        _bits(
-            metavar="4|8",
-            help=f"{_BITS} With --for transformers.js also several: 8,4,float writes a file of each, and --dtype "
-            "float16 one more; the first is loaded by default.",
-        ),
-    ] = None
     activations: Annotated[
         Literal["dynamic", "dynamic_rows", "static"] | None,
-        _bits(
+        of_quantization(
             help="With --bits 8, also round the inputs of products to 8 bits: dynamic at run time, "
             "dynamic_rows each row by itself, static with ranges learnt from --text.",
             show_default=False,
@@ -264,7 +261,7 @@ class QuantizationOptions(WeightOptions):
     ] = None
     ranges: Annotated[
         Literal["minmax", "percentile", "entropy"] | None,
-        _bits(help="How the ranges of static activations are found.", show_default="minmax"),
+        of_quantization(help="How the ranges of static activations are found.", show_default="minmax"),
     ] = None
 
     @property
