@@ -15,13 +15,13 @@ from lucid.generation import EncoderDecoderGenerator, Engine, Generator, pad_lef
 from lucid.generation.chat.language_model import NEW_TOKENS
 from lucid.generation.chat.template import ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.generation.constraints import STRUCTURES
 from lucid.generation.defaults import over
 from lucid.generation.models import capacity_of
 from lucid.generation.options import Options
 from lucid.generation.stops import Stops
 from lucid.runtime import Session
 
-_STRUCTURES = ("json_schema", "regex", "grammar")
 _REASON = "ended_by"
 """The column of why a text ends: "eos" for a token, "stop" for a stop string, "length" for its most tokens."""
 
@@ -94,8 +94,8 @@ class Generation(_TextTask):
         self, session: Session, tokenizer: Tokenizer, output: str, options: Mapping[str, Any], max_characters: int
     ) -> None:
         known = [count for count in (tokenizer.max_positions, capacity_of(session)) if count is not None]
-        chosen = {name: value for name, value in options.items() if name not in ("chat", *_STRUCTURES)}
-        structure = {name: options[name] for name in _STRUCTURES if name in options}
+        chosen = {name: value for name, value in options.items() if name not in ("chat", *STRUCTURES)}
+        structure = {name: options[name] for name in STRUCTURES if name in options}
         if "json_schema" in structure:
             structure["json_schema"] = json.loads(structure["json_schema"])
         ends = tokenizer.eos_token_ids or None
@@ -194,7 +194,7 @@ class Rewriting(_TextTask):
         options: Mapping[str, Any],
         max_characters: int,
     ) -> None:
-        if structures := [name for name in _STRUCTURES if name in options]:
+        if structures := [name for name in STRUCTURES if name in options]:
             raise ValueError(f"{tokenizer.where}: has an encoder, whose texts match no {structures[0]}; leave it out")
         if "chat" in options:
             raise ValueError(f"{tokenizer.where}: has an encoder, which reads no conversations; leave out chat")

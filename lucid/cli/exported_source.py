@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from lucid.generation.chat.loading import adapter_file, as_decoder, quickest_cac
 from lucid.generation.lookup import VERIFIED
 from lucid.layouts import write_folder
 from lucid.layouts.checkpoint_files import name_of, onnx_files
-from lucid.nn import CausalDecoder
+from lucid.nn import CausalDecoder, Module
 from lucid.nn.quantizing.quantize import quantize
 from lucid.runtime.providers import installed
 
@@ -40,13 +40,19 @@ class ExportedSource(NamedTuple):
 
 
 def exported_source(
-    options: DeployedOptions, task: str | None, providers: Sequence[str], decoder: bool = False
+    options: DeployedOptions,
+    task: str | None,
+    providers: Sequence[str],
+    decoder: bool = False,
+    check: Callable[[Path, Module], None] | None = None,
 ) -> ExportedSource:
     """The exported model of SOURCE. A checkpoint is exported first, unless the cache has it, and a line says so.
 
     The folder of an export is named after a hash of everything that it depends on: the names, sizes and times of the
     checkpoint's files, the options, the version of Lucid and the release of onnxruntime. If several processes need the
     same export, one makes it and the others wait.
+
+    `check` may refuse a checkpoint and its model before they are exported.
 
     Raises:
         ValueError: with `decoder`, for the checkpoint of a model that does not continue texts.
@@ -62,7 +68,7 @@ def exported_source(
     with exclusively(folder):
         if not folder.is_dir():
             start = time.monotonic()
-            _export(options, path, task, providers, folder, decoder)
+            _export(options, path, task, providers, folder, decoder, check)
             notes.line(f"exported    to {folder} in {time.monotonic() - start:.1f} s; the next start finds it there")
         use(folder)
     make_room(room)
@@ -95,12 +101,20 @@ def _seen(paths: Iterable[Path]) -> list[tuple[Any, ...]]:
 
 
 def _export(
-    options: DeployedOptions, checkpoint: Path, task: str | None, providers: Sequence[str], folder: Path, decoder: bool
+    options: DeployedOptions,
+    checkpoint: Path,
+    task: str | None,
+    providers: Sequence[str],
+    folder: Path,
+    decoder: bool,
+    check: Callable[[Path, Module], None] | None,
 ) -> None:
     """Write the folder for serving: for the first provider, with the fastest cache, and weights in a side file."""
     with phase("reading weights"):
         load = partial(models.load, checkpoint, task, ignore=options.ignore_option, adapters=adapters_of(options))
         model = load() if options.bits is None else noting_second_rounding(load, checkpoint)
+    if check is not None:
+        check(checkpoint, model)
     continues = isinstance(as_decoder(model, checkpoint) if decoder else model, CausalDecoder)
     quantization = quantize_arguments(options, checkpoint, continues)
     if quantization is not None:

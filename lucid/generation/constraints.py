@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from lucid.core.words.safe_text import visible
 
+STRUCTURES = ("json_schema", "regex", "grammar")
+"""What an answer may have to match, by the names of the options."""
 LONGEST = 1 << 18
 """Characters of a schema, expression or grammar: compiling takes some milliseconds for each thousand."""
 _STACK = 256 << 20

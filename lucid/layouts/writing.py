@@ -130,9 +130,8 @@ def write_folder(
             new = [replace(f, weights=weight_types(each, stored)) for f in chosen.write(each, source, staging, how)]
             if known := {file.file for file in files} & {file.file for file in new}:
                 raise ValueError(f"two models would be {min(known)}: give each precision once")
-            for file in new:
-                if file.vocabulary is not None:
-                    check_vocabulary(source, file.vocabulary)
+            for rows in {file.vocabulary for file in new if file.vocabulary is not None}:
+                check_vocabulary(source, rows)
             if check:
                 compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source)
                 new = [_compared(file, staging, how, compare, rtol=rtol, atol=atol) for file in new]

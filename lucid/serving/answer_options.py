@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from lucid.generation import Constraint
 from lucid.generation.chat.language_model import NEW_TOKENS, LanguageModel
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.generation.constraints import STRUCTURES
 from lucid.generation.defaults import over
 from lucid.serving.bodies import Fields, wrong
 from lucid.serving.responses import RequestError
@@ -19,7 +20,6 @@ _SAME = (
     *("repetition_penalty", "frequency_penalty", "presence_penalty", "bad_words_ids", "suppress_tokens"),
 )
 """Options with the same name in Python."""
-_STRUCTURES = ("json_schema", "regex", "grammar")
 _MAX = ("max_completion_tokens", "max_tokens", "max_new_tokens")  # the first that is there counts
 _DIGITS = 18  # of the id of a token
 _MIN, _COUNT = ("min_tokens", "min_new_tokens"), ("n", "num_return_sequences")
@@ -87,7 +87,7 @@ def constraint_of(body: Fields, tokenizer: Tokenizer) -> Constraint | None:
     Raises:
         RequestError: for several, a schema and a type that do not belong together, and what cannot be met.
     """
-    structure: dict[str, Any] = {name: body[name] for name in _STRUCTURES if name in body}
+    structure: dict[str, Any] = {name: body[name] for name in STRUCTURES if name in body}
     form = body.get("response_format", {})
     kind = form.get("type", "text")
     if kind != "json_schema" and "json_schema" in form:

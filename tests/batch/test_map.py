@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import os
 import resource
@@ -540,7 +541,25 @@ def test_what_needs_no_model_is_checked_before_a_checkpoint_is_exported(
     (source / "tokenizer.json").unlink()
     (tmp_path / "rows.csv").write_text("text\na\n")
     assert in_process(["map", str(source), rows, "-o", "out", *options], monkeypatch, tmp_path) > 0
-    assert message in capsys.readouterr().err and not (tmp_path / "caches").exists()
+    assert message in capsys.readouterr().err and not list((tmp_path / "caches").rglob("*.onnx"))
+
+
+def test_a_checkpoint_of_images_reads_a_column_of_images_without_a_tokenizer(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LUCID_CACHE", str(tmp_path / "caches"))
+    source = whole(tmp_path / "checkpoint", "vit/classifier")
+    (source / "tokenizer.json").unlink()
+    (source / "preprocessor_config.json").write_text('{"size": {"height": 12, "width": 12}}')
+    image = io.BytesIO()
+    Image.new("RGB", (20, 10), "red").save(image, "PNG")
+    pq.write_table(pa.table({"image": [image.getvalue()]}), tmp_path / "rows.parquet")
+    command = ["map", str(source), "rows.parquet", "--column", "image"]
+    for output in ("exported", "kept"):
+        assert in_process([*command, "-o", output], monkeypatch, tmp_path) == 0, capsys.readouterr().err
+    assert pq.read_table(tmp_path / "kept")["label"].null_count == 0 and list((tmp_path / "caches").rglob("*.onnx"))
+    (source / "preprocessor_config.json").unlink()
+    monkeypatch.setenv("LUCID_CACHE", str(tmp_path / "others"))
+    assert in_process([*command, "-o", "refused"], monkeypatch, tmp_path) == 2
+    assert "preprocessor_config.json" in capsys.readouterr().err and not list((tmp_path / "others").rglob("*.onnx"))
 
 
 def test_a_log_is_told_now_and_then(folder, parquet, tmp_path, monkeypatch, capsys):

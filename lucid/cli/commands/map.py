@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from lucid.batch import Predictor
-from lucid.batch.image_files import ImageSource
 from lucid.batch.mapping import open_rows
 from lucid.cli import terminal
 from lucid.cli.commands.generate import chosen_options, structure_of
@@ -12,11 +13,12 @@ from lucid.cli.exported_source import exported_source
 from lucid.cli.options.commands import JobOptions, Map, PredictorOptions
 from lucid.cli.options.groups import values_of
 from lucid.cli.progress import in_a_log, rate
-from lucid.cli.source import checkpoint_of
 from lucid.core.process.threads import usable_cores
 from lucid.generation.chat import load_defaults
 from lucid.generation.chat.tokenizer_files import check_tokenizer
 from lucid.generation.defaults import shown
+from lucid.layouts.images.preprocessor import PIXELS, Preprocessor
+from lucid.nn import Module
 
 
 def run(options: Map) -> int:
@@ -26,10 +28,7 @@ def run(options: Map) -> int:
     providers = options.providers or ["cpu"]
     columns = tuple(options.columns or ["text"])
     opened = open_rows(options.source, columns, options.output, **values_of(options, JobOptions))
-    checkpoint = checkpoint_of(str(options.folder))
-    if checkpoint is not None and not isinstance(opened.rows, ImageSource):
-        check_tokenizer(checkpoint)
-    source = exported_source(options, options.task, providers)
+    source = exported_source(options, options.task, providers, check=_check_reader)
     predictor = Predictor(
         source.folder,
         columns,
@@ -57,3 +56,12 @@ def run(options: Map) -> int:
         out.line(f"options     of the checkpoint: {shown(taken)}")
     out.line(f"written     {options.output}")
     return OK
+
+
+def _check_reader(checkpoint: Path, model: Module) -> None:
+    """Refuse a checkpoint without the file by which rows become the inputs of its model."""
+    inputs = model.input_specs()
+    if PIXELS in inputs:
+        Preprocessor.from_folder(checkpoint)
+    elif "input_ids" in inputs:
+        check_tokenizer(checkpoint)
