@@ -49,7 +49,7 @@ def build(folder: Path, packages: Path) -> None:
     for name in ("training.js", "learn.js"):
         shutil.copyfile(HERE / name, folder / name)
     report(model, path=folder / "report.html", data=tokenize(checkpoint(), SENTENCES[:1]), targets=["cpu"], name=TITLE)
-    write_manifest(folder, "web")
+    write_manifest(folder, "web", {exported.file: exported.weights})
 
 
 def main() -> None:
