@@ -13,12 +13,13 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from lucid.core.graph.types import DTYPES
 from tests.fuzz.checks import Coverage
 from tests.fuzz.choices import Choices, smallest
-from tests.fuzz.gradients import compare
+from tests.fuzz.gradients import compare, differentiated
 from tests.fuzz.suite import model
 
 
@@ -36,17 +37,18 @@ def main() -> int:
     number = options.seed
     warnings.simplefilter("error")
     while time.monotonic() < end and number - options.seed < options.models:
-        choices = Choices(number)
-        error = failure(choices, number, coverage)
-        if error is None and compare(number) is False:
-            error = AssertionError("its gradient is not that of differences: tests.fuzz.gradients.compare(number)")
-        if error is not None:
+        for check in (partial(failure, number=number, coverage=coverage), partial(failure_of_gradient, number=number)):
+            choices = Choices(number)
+            error = check(choices)
+            if error is None:
+                continue
             failed += 1
             print(f"\nmodel {number} failed: {type(error).__name__}: {error}")
             if options.shrink:
-                print(f"\nthe smallest found: {_smaller(choices.taken, number)}", flush=True)
+                print(f"\nthe smallest found: {smaller(choices.taken, check)}", flush=True)
             else:
                 print(f"again: python -m tools.fuzz --seed {number} --models 1 --shrink\n", flush=True)
+            break
         number += 1
     print(report(coverage))
     print(f"\n{coverage.models} exports, {coverage.comparisons} results of onnxruntime compared,")
@@ -57,7 +59,7 @@ def main() -> int:
 
 
 def failure(choices: Choices, number: int, coverage: Coverage) -> Exception | None:
-    """The failures of a model, if there are any."""
+    """The first failure of a model on its paths, if there is one."""
     try:
         model(choices, number).verify(coverage)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
@@ -65,10 +67,21 @@ def failure(choices: Choices, number: int, coverage: Coverage) -> Exception | No
     return None
 
 
-def _smaller(taken: Sequence[int], number: int) -> Exception | None:
-    kind = type(failure(Choices(given=taken), number, Coverage()))
-    best = smallest(taken, lambda given: type(failure(Choices(given=given), number, Coverage())) is kind)
-    return failure(Choices(given=best), number, Coverage())
+def failure_of_gradient(choices: Choices, number: int) -> Exception | None:
+    """The failure of the program that is differentiated, if there is one."""
+    try:
+        program = differentiated(choices, number)
+        agrees = compare(program, number)
+    except Exception as error:  # noqa: BLE001 - as above
+        return error
+    return AssertionError(f"the gradient is not that of differences\n{program}") if agrees is False else None
+
+
+def smaller(taken: Sequence[int], check: Callable[[Choices], Exception | None]) -> Exception | None:
+    """The failure of the smallest model found that fails in the way of this one."""
+    kind = type(check(Choices(recorded=taken)))
+    best = smallest(taken, lambda fewer: type(check(Choices(recorded=fewer))) is kind)
+    return check(Choices(recorded=best))
 
 
 def report(coverage: Coverage) -> str:

@@ -13,7 +13,7 @@ from lucid.testing.in_float64 import NarrowOpError, in_float64
 from tests.fuzz.choices import Choices
 from tests.fuzz.layers import LAYERS
 from tests.fuzz.loops import LOOPS
-from tests.fuzz.programs import program
+from tests.fuzz.programs import Program, program
 from tests.fuzz.steps import ELEMENTWISE
 from tests.fuzz.suite import STEPS
 from tests.fuzz.values import PLAIN, array_of
@@ -22,12 +22,15 @@ SIZES = {"N": 2, "L": 3, "S": 2, "P": 2}
 STEP = 1e-5
 
 
-def compare(number: int) -> bool | None:
-    """Whether the gradient of a model in a random direction is that of differences; None where there is no telling: a
-    model that is not differentiable there, or whose numbers are not finite.
+def differentiated(choices: Choices, number: int) -> Program:
+    """The program to differentiate that is made from these choices; every fifth number has loops."""
+    return program(choices, 3 * LOOPS + ELEMENTWISE + LAYERS if number % 5 == 0 else STEPS)
+
+
+def compare(model: Program, number: int) -> bool | None:
+    """Whether the gradient of a program in a random direction is that of differences; None where there is no telling: a
+    program that is not differentiable there, or whose numbers are not finite. The number is the seed of its inputs.
     """
-    choices = Choices(number)
-    model = program(choices, 3 * LOOPS + ELEMENTWISE + LAYERS if number % 5 == 0 else STEPS)
     kinds = [TensorType(kind.dtype, bind(kind.shape, SIZES)) for kind in model.kinds]
     generator = np.random.default_rng(number)
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -13,11 +15,12 @@ from lucid.export import Target
 from lucid.runtime import installed
 from tests.fuzz.checks import Coverage, exported
 from tests.fuzz.choices import Choices, smallest
-from tests.fuzz.gradients import compare
+from tests.fuzz.gradients import compare, differentiated
 from tests.fuzz.judge import Judge, Verdict
 from tests.fuzz.programs import Program
 from tests.fuzz.suite import CACHED, EVERY, IN_TESTS, INT8, QUANTIZED, model
 from tests.fuzz.values import LOWEST, Recipe, array_of
+from tools import fuzz
 
 BATCH = 100
 
@@ -37,7 +40,7 @@ def test_random_models_agree_in_every_form(first: int) -> None:
 
 
 def test_gradients_of_random_models_are_those_of_differences() -> None:
-    agreements = {number: compare(number) for number in range(80)}
+    agreements = {number: compare(differentiated(Choices(number), number), number) for number in range(80)}
     assert [number for number, agrees in agreements.items() if agrees is False] == []
     assert sum(agrees is True for agrees in agreements.values()) > 70
 
@@ -274,3 +277,30 @@ def test_the_smallest_failure_is_looked_for() -> None:
     shortest = smallest([3, 7, 1, 9, 4], lambda taken: sum(taken) > 8)
     assert sum(shortest) == 9
     assert len(shortest) < 3
+
+
+# The tool --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", ["failure", "failure_of_gradient"])
+def test_the_tool_prints_the_smallest_failure_that_it_finds(
+    check: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(choices: Choices, number: int, coverage: Coverage | None = None) -> Exception | None:
+        drawn = [choices.number(0, 9) for _ in range(choices.number(3, 9))]
+        return ValueError(f"sum {sum(drawn)} of {len(drawn)}") if sum(drawn) > 8 else None
+
+    monkeypatch.setattr(fuzz, check, fails)
+    monkeypatch.setattr(sys, "argv", ["fuzz", "--seed", "3", "--models", "1", "--shrink"])
+    assert fuzz.main() == 1
+    printed = capsys.readouterr().out
+    assert "model 3 failed: ValueError: sum 24 of 4" in printed
+    assert "the smallest found: sum 9 of 3" in printed
+    assert "1 of them failed" in printed
+
+
+def test_the_tool_shows_the_program_whose_gradient_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz, "compare", lambda program, number: False)
+    error = fuzz.failure_of_gradient(Choices(3), 3)
+    assert isinstance(error, AssertionError)
+    assert f"not that of differences\n{differentiated(Choices(3), 3)}" in str(error)

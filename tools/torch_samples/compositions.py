@@ -215,9 +215,9 @@ def main() -> int:
         if kind == "differs":
             if options.shrink:
                 choice = smallest(
-                    choices.taken, lambda taken: outcome(composed(Choices(given=taken)))[:7] == "differs", 300
+                    choices.taken, lambda taken: outcome(composed(Choices(recorded=taken)))[:7] == "differs", 300
                 )
-                composition = composed(Choices(given=choice))
+                composition = composed(Choices(recorded=choice))
                 result = outcome(composition)
             print(f"seed {seed} {result}\n{text(composition)}", flush=True)
     print(", ".join(f"{kind}: {count}" for kind, count in counts.most_common()))
