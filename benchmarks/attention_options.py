@@ -83,7 +83,7 @@ def _step(bench: Bench, heads: int, kv_heads: int, width: int, new: int, past: i
 
 def _ways(bench: Bench, attend: Any, arrays: tuple[Array, ...]) -> dict[str, Work]:
     """Graphs of these sizes for two targets, and eager."""
-    specs = [lucid.core.graph.types.TensorType(lucid.core.graph.types.as_dtype(x.dtype), x.shape) for x in arrays]
+    specs = [lucid.spec(*x.shape, dtype=x.dtype.name) for x in arrays]
     ways: dict[str, Work] = {
         way: runner(lucid.export.to_onnx(attend, *specs, target=target), arrays, bench.threads)
         for way, target in ((LUCID, "cpu"), ("Lucid, any", "any"))

@@ -8,6 +8,7 @@ from pathlib import Path
 import lucid
 from benchmarks import peers, probe
 from benchmarks.bench import LUCID, Bench
+from benchmarks.graphs import unit_normal
 from benchmarks.harness import Quartiles, Work, repeat
 from benchmarks.minilm import load, torch_encoder
 from benchmarks.results import Cell, Goal, Line
@@ -30,8 +31,12 @@ def memory(bench: Bench) -> list[Line]:
     cells = {way: Cell(value) for way, value in memory.items()}
     work, goals = f"L = {length}", (250, 60) if length == 8192 else (None, None)
     eager = {LUCID: cells.pop("Lucid eager")} | {way: cells[way] for way in ("torch eager",) if way in cells}
-    graphs = Line("memory", f"{work}, graphs", "MB", cells, goal=goals[0] and Goal(LUCID, goals[0]))
-    return [graphs, Line("memory", f"{work}, eager", "MB", eager, goal=goals[1] and Goal(LUCID, goals[1]))]
+    graphs = Line("memory", f"{work}, graphs", "MB", cells, goal=_goal(goals[0]))
+    return [graphs, Line("memory", f"{work}, eager", "MB", eager, goal=_goal(goals[1]))]
+
+
+def _goal(value: float | None) -> Goal | None:
+    return None if value is None else Goal(LUCID, value)
 
 
 def exports(bench: Bench) -> list[Line]:
@@ -52,7 +57,7 @@ def exports(bench: Bench) -> list[Line]:
         torch, jax = peers.torch, peers.jax
         if torch is not None:
             state = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
-            theirs, (x,) = torch.SelfAttention(512, 8, False, state), probe.unit_normal((2, 10, 512))
+            theirs, (x,) = torch.SelfAttention(512, 8, False, state), unit_normal((2, 10, 512))
             slow_mha["torch export"] = lambda: torch.export(theirs, (x,), 23, [{0: "N", 1: "L"}], path)
             if encoder is not None and not bench.quick:
                 bert, example = torch_encoder(encoder)
@@ -89,9 +94,7 @@ def large(bench: Bench) -> list[Line]:
         goals = (0.6, 0.15) if name.startswith("GPT") else (None, 0.15)
         seconds = Quartiles.of([one["seconds"] for one in runs])
         share = Quartiles.of([one["bytes"] / one["weights"] for one in runs])
-        lines.append(
-            Line("large", f"{name}: time", "s", {LUCID: Cell(seconds)}, goal=goals[0] and Goal(LUCID, goals[0]))
-        )
+        lines.append(Line("large", f"{name}: time", "s", {LUCID: Cell(seconds)}, goal=_goal(goals[0])))
         lines.append(Line("large", f"{name}: extra memory", "x weights", {LUCID: Cell(share)}, goal=Goal(LUCID, 0.15)))
     return lines
 

@@ -157,8 +157,9 @@ def built_by_genai(peer: Any, folder: Path, threads: int, precision: str = "fp32
 def _bytes_of(model: Any, positions: int) -> int:
     """What a step reads: all weights, and the keys and values of so many positions."""
     shape = model.cache_shape
-    weights = sum(parameter.numpy().nbytes for parameter in model.parameters())
-    return weights + 2 * shape.layers * shape.kv_heads * positions * shape.head_dim * shape.dtype.itemsize
+    weights: int = sum(parameter.numpy().nbytes for parameter in model.parameters())
+    keys_and_values: int = 2 * shape.layers * shape.kv_heads * positions * shape.head_dim * shape.dtype.itemsize
+    return weights + keys_and_values
 
 
 def _decoder_lines(bench: Bench, where: str, ways: Mapping[str, Decoding], least: float) -> list[Line]:

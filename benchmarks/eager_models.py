@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +36,8 @@ def models(bench: Bench) -> list[Line]:
     for name, shapes in INPUTS.items():
         with tempfile.TemporaryDirectory() as scratch:
             theirs = peers.transformers.encoder(name, Path(scratch))
-            ours = lucid.models.load(scratch)
-        ours = ours.encode if isinstance(ours, Whisper) else ours
+            read = lucid.models.load(scratch)
+        ours: Callable[[lucid.Tensor], Any] = read.encode if isinstance(read, Whisper) else read
         for shape in shapes[:1] if bench.quick else shapes:
             x = _given(shape)
             tensor = lucid.Tensor(x)

@@ -15,6 +15,7 @@ from benchmarks.decoders import CPU, Decoding, LucidDecoding, export, smollm2, s
 from benchmarks.decoding import PROMPT_LENGTH, TRANSFORMERS, built_by_genai
 from benchmarks.harness import Quartiles, Work
 from benchmarks.results import Cell, Line
+from lucid.export import Target
 from lucid.models.checkpoints.gguf_tokenizer import read_tokenizer
 from lucid.models.llama import Llama
 from lucid.runtime import Session
@@ -92,7 +93,7 @@ def billion(bench: Bench) -> list[Line]:
 
 def _files(model: Any, folder: Path) -> dict[str, Path]:
     """Exports over buffers, by what they are called in the table."""
-    exports = {
+    exports: dict[str, tuple[Any, Target | str]] = {
         FLOAT32: (model, CPU),
         FOUR: (lucid.quantize(model, bits=4, block=32), CPU),
         FOUR_64: (lucid.quantize(model, bits=4, block=64), CPU),

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime_genai as genai
 
-from benchmarks.decoders import Array, Decoding, prompts
+from benchmarks.decoders import Decoding, prompts
+from benchmarks.graphs import Array
 
 
 def build(checkpoint: Path, folder: Path, threads: int, precision: str) -> Path:
@@ -45,11 +46,12 @@ class GenaiDecoding(Decoding):
         return generator
 
     def prefill(self) -> Array:
-        return self._filled_generator(64).get_logits()[:, -1]
+        logits: Array = self._filled_generator(64).get_logits()
+        return logits[:, -1]
 
     def step(self) -> Array:
         self._held.append_tokens(self._ids[:, :1])
-        logits = self._held.get_logits()[:, -1]
+        logits: Array = self._held.get_logits()[:, -1]
         self._held.rewind_to(self._filled)
         return logits
 

@@ -17,6 +17,7 @@ from benchmarks.graphs import Array, runner, unit_normal
 from benchmarks.harness import Quartiles
 from benchmarks.results import Cell, Goal, Line
 from lucid import nn
+from lucid.files.npz import write_npz
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 
@@ -67,7 +68,8 @@ def _model(bench: Bench, name: str, model: nn.Module) -> list[Line]:
         cells = {ANY: Cell(counts[ANY]), LUCID: Cell(counts[LUCID], ratio)}
         count = Line("lengths", f"{name}: nodes", "nodes", cells, ANY, Goal(LUCID, 2))
         inputs = Path(folder) / "inputs.npz"
-        np.savez(inputs, **{value.name: _ones(value, _SHORT) for value in exported.graph.input})
+        with inputs.open("wb") as file:
+            write_npz(file, {value.name: _ones(value, _SHORT) for value in exported.graph.input})
         lines = [count, _loading(f"{name}: loading", paths, inputs, bench)]
         for length in MODEL_LENGTHS[: 1 if bench.quick else None]:
             arrays = {value.name: _ones(value, length) for value in exported.graph.input}

@@ -8,7 +8,8 @@ from typing import Any
 import llama_cpp as cpp
 import numpy as np
 
-from benchmarks.decoders import Array, Decoding, prompts
+from benchmarks.decoders import Decoding, prompts
+from benchmarks.graphs import Array
 
 _SILENT = cpp.llama_log_callback(lambda level, text, data: None)
 

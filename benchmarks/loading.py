@@ -8,20 +8,23 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import graphs
+from benchmarks.harness import Work
 from benchmarks.memory import Peak
 
 
 def load(runtime: str, file: str, inputs: str, threads: str) -> dict[str, float]:
     """Seconds and bytes."""
+    runner: Callable[[Path, tuple[graphs.Array, ...], int], Work] = graphs.runner
     if runtime == "openvino":
-        from benchmarks.openvino_peer import runner  # noqa: PLC0415  # takes memory that onnxruntime does not need
-    else:
-        runner = graphs.runner
+        from benchmarks import openvino_peer  # noqa: PLC0415  # takes memory that onnxruntime does not need
+
+        runner = openvino_peer.runner
     arrays = tuple(np.load(inputs).values())
     with Peak() as peak:
         start = time.perf_counter()

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,14 +163,10 @@ def _model(bench: Bench, device: str, entry: Entry, dtype: str) -> Line:
         inputs = {name: array for name, array in entry.inputs().items() if name in specs}
         typed = {name: array.astype(dtype) if array.dtype == np.float32 else array for name, array in inputs.items()}
         ways: dict[str, Work] = {}
+        converted: dict[str, Any] = {} if dtype == "float32" else {"dtype": dtype, "keep_io_types": False}
         for way, target in ((LUCID, "cuda"), (EXPANDED, "portable")):
             file = Path(folder) / f"{target}.onnx"
-            to_onnx(
-                model,
-                target=target,
-                path=file,
-                **({} if dtype == "float32" else {"dtype": dtype, "keep_io_types": False}),
-            )
+            to_onnx(model, target=target, path=file, **converted)
             ways[way] = runner(file, typed, device)
         theirs = peers.transformers.Outputs(twin, list(inputs), model.output_names or ("logits",))
         fails = {}
@@ -213,7 +210,7 @@ def generation(bench: Bench, device: str) -> Iterator[Line]:
         for batch in (1, 8):
             ids = np.random.default_rng(0).integers(5, 30000, (batch, 64))
             ways: dict[str, Work] = {way: _generation(session, ids) for way, session in sessions.items()}
-            ways["torch + transformers"] = lambda ids=ids: theirs(ids, NEW)
+            ways["torch + transformers"] = partial(theirs, ids, NEW)
             yield bench.line("gpu_generation", f"{batch} x 64", "torch + transformers", ways)
 
 

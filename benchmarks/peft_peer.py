@@ -26,6 +26,6 @@ def adapter_training(model: Any, ids: Array, rank: int, rate: float) -> Callable
             loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
             loss.backward()
         optimizer.step()
-        return loss.item()
+        return float(loss.item())
 
     return run

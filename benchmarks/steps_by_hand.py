@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import onnx
@@ -45,7 +46,7 @@ def _constant(name: str, numbers: list[int]) -> onnx.NodeProto:
 
 
 def _model(
-    nodes: list[onnx.NodeProto], heads: int, kv_heads: int, width: int, sizes: dict[str, tuple[int, list[int]]]
+    nodes: list[onnx.NodeProto], heads: int, kv_heads: int, width: int, sizes: Mapping[str, tuple[int, list[int]]]
 ) -> onnx.ModelProto:
     def value(name: str, *shape: Any) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)

@@ -39,7 +39,9 @@ def engine(bench: Bench) -> list[Line]:
             session = TimedSession(export(decoder, folder), threads=bench.threads)
             lines += _lines(bench, name, session, goal)
         if peers.transformers is not None:
-            batch = peers.transformers.TransformersDecoding(peers.transformers.decoder(model), AT_ONCE, PROMPT_LENGTH)
+            batch: Decoding = peers.transformers.TransformersDecoding(
+                peers.transformers.decoder(model), AT_ONCE, PROMPT_LENGTH
+            )
             lines.append(_beside(bench, "float32", model, Path(scratch), TRANSFORMERS, batch))
         file = smollm2_file()
         if file is not None and peers.llama_cpp is not None:

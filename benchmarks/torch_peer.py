@@ -185,7 +185,7 @@ def export(
     path: Path | None = None,
 ) -> onnx.ModelProto:
     """The export of a module by torch.onnx.export. `dynamic`: for each input, the axes that vary, and their names."""
-    shapes = None
+    shapes: tuple[Any, ...] | None = None
     if dynamic is not None:
         # Sizes of 0 and 1 are special to torch.export.
         sizes = {name: torch.export.Dim(name, min=2) for axes in dynamic for name in axes.values()}

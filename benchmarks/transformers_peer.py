@@ -12,7 +12,8 @@ import torch
 import transformers
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
-from benchmarks.decoders import Array, Decoding, prompts
+from benchmarks.decoders import Decoding, prompts
+from benchmarks.graphs import Array
 from lucid import nn
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
@@ -94,18 +95,21 @@ class TransformersDecoding(Decoding):
     def prefill(self) -> Array:
         with torch.no_grad():
             logits = self._model(self._prompt, use_cache=True, logits_to_keep=1).logits
-        return logits.numpy()[:, -1]
+        last: Array = logits.numpy()[:, -1]
+        return last
 
     def step(self) -> Array:
         with torch.no_grad():
             logits = self._model(self._prompt[:, :1], past_key_values=self._cache, use_cache=True).logits
         self._cache.crop(-1)
-        return logits.numpy()[:, -1]
+        last: Array = logits.numpy()[:, -1]
+        return last
 
     def generate(self, count: int) -> Array:
         with torch.no_grad():
             ids = self._model.generate(self._prompt, max_new_tokens=count, do_sample=False, pad_token_id=0)
-        return ids.numpy()[:, self._filled :]
+        new: Array = ids.numpy()[:, self._filled :]
+        return new
 
 
 def generation_on(device: str, model: Any) -> Callable[[Array, int], Array]:
@@ -119,7 +123,8 @@ def generation_on(device: str, model: Any) -> Callable[[Array, int], Array]:
             tokens = half.generate(
                 prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, do_sample=False, pad_token_id=0
             )
-        return tokens.cpu().numpy()[:, ids.shape[1] :]
+        new: Array = tokens.cpu().numpy()[:, ids.shape[1] :]
+        return new
 
     return generate
 
@@ -155,7 +160,7 @@ def training(model: Any, batch: Mapping[str, Array], rate: float) -> Callable[[]
             loss = torch.nn.functional.cross_entropy(model(ids)[0][:, 0], labels)
             loss.backward()
         optimizer.step()
-        return loss.item()
+        return float(loss.item())
 
     return run
 
@@ -188,7 +193,7 @@ def head_training(width: int, classes: int, rate: float) -> Callable[..., float]
             loss = torch.nn.functional.cross_entropy(head(torch.from_numpy(x)), torch.from_numpy(labels))
             loss.backward()
         optimizer.step()
-        return loss.item()
+        return float(loss.item())
 
     return run
 

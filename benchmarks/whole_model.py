@@ -25,6 +25,7 @@ from benchmarks.graphs import Array, runner
 from benchmarks.harness import Effort, Work
 from benchmarks.zoo import ZOO, Entry
 from lucid.export import to_onnx
+from lucid.files.npz import write_npz
 from lucid.models import load
 from lucid.models.checkpoints.pretrained import Pretrained
 
@@ -43,7 +44,8 @@ def measure(entry: Entry, folder: Path, bench: Bench) -> dict[str, Any]:
     model = load(folder)
     specs = model.input_specs()
     inputs = tuple(entry.inputs()[name] for name in specs)
-    np.savez(folder / "inputs.npz", **dict(zip(specs, inputs, strict=True)))
+    with (folder / "inputs.npz").open("wb") as stored:
+        write_npz(stored, dict(zip(specs, inputs, strict=True)))
     files: dict[str, Path] = {}
     seconds: dict[str, float] = {}
     for way, target in TARGETS.items():
@@ -105,6 +107,7 @@ def _check(entry: Entry, outputs: Array, expected: Array) -> None:
 
 
 if __name__ == "__main__":
+    assert peers.torch is not None
     name, where, count = sys.argv[1:]
     peers.torch.set_threads(int(count))
     chosen = next(entry for entry in ZOO if entry.name == name)

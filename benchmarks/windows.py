@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def windows(bench: Bench) -> list[Line]:
             ways, base = base_of(arrays, False, np.ascontiguousarray(visible[None, None]))
             ways |= {way: runner(model, arrays, bench.threads) for way, model in models.items()}
             tensors = [lucid.Tensor(x) for x in arrays]
-            ways["Lucid eager"] = lambda attend=attend, tensors=tensors: attend(*tensors)
+            ways["Lucid eager"] = partial(attend, *tensors)
             expected = exact(q, k, v, visible) if length <= 2048 else None
             flops = 4.0 * HEADS * WIDTH * float(visible.sum())
             work = f"{name}, L = {length}"

@@ -33,7 +33,7 @@ class Entry:
 
     def inputs(self, batch: int | None = None) -> dict[str, Array]:
         """Random inputs; `batch`: another number of texts or images."""
-        rng, inputs = np.random.default_rng(0), {}
+        rng, inputs = np.random.default_rng(0), dict[str, Array]()
         for name, (first, *rest) in self.shapes.items():
             shape = (first if batch is None else batch, *rest)
             if name == "attention_mask":

@@ -1,11 +1,14 @@
-"""Types of the package as it is shipped: a call has the type of its class's forward, and models have types."""
+"""Types of the package as it is shipped: a call has the type of its class's forward, and models have types.
+
+The folders that use the package are checked with it.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from tools.check_types import check, differing, for_another_system, ship
+from tools.check_types import CHECKED, check, differing, for_another_system, ship
 
 ROOT = Path(__file__).parents[1]
 
@@ -46,20 +49,42 @@ activation = Pair()  # refused: assignment
 lucid.models.load(7)  # refused: arg-type
 """
 
+USERS = """
+from benchmarks import peers
+from examples import head
+from tests.fuzz.choices import Choices
+from tools import fuzz, model_tables
+
+head.training_step()  # refused: call-arg
+fuzz.smaller([1], Choices)  # refused: arg-type
+model_tables.measured([])[0].nonsense  # refused: attr-defined
+peers.torch.set_threads("two")  # refused: arg-type
+"""
+
+
+def check_refusals(folder: Path, source: str) -> None:
+    """A strict checker refuses the marked lines of a program, for the reason given, and no other."""
+    (folder / "program.py").write_text(source, encoding="utf-8")
+    ship(folder / "package")
+    printed = check(folder / "package", str(folder / "program.py")).stdout
+    errors = re.findall(r"program\.py:(\d+): error: .*\[([\w-]+)\]$", printed, re.M)
+    marks = ((number, re.search(r"# refused: ([\w-]+)", line)) for number, line in enumerate(source.splitlines(), 1))
+    assert {(int(number), code) for number, code in errors} == {(number, mark[1]) for number, mark in marks if mark}, (
+        printed
+    )
+
 
 def test_a_call_is_typed_as_forward_is(tmp_path: Path) -> None:
     """README's Block, followed by lines that a strict checker must accept, or refuse for the reason given."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     page = next(text for text in re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S) if "class Block" in text)
-    source = page + CALLS
-    (tmp_path / "block.py").write_text(source, encoding="utf-8")
-    ship(tmp_path / "package")
-    printed = check(tmp_path / "package", str(tmp_path / "block.py")).stdout
-    errors = re.findall(r"block\.py:(\d+): error: .*\[([\w-]+)\]$", printed, re.M)
-    marks = ((number, re.search(r"# refused: ([\w-]+)", line)) for number, line in enumerate(source.splitlines(), 1))
-    assert {(int(number), code) for number, code in errors} == {(number, mark[1]) for number, mark in marks if mark}, (
-        printed
-    )
+    check_refusals(tmp_path, page + CALLS)
+
+
+def test_examples_tools_and_benchmarks_are_checked_with_the_package(tmp_path: Path) -> None:
+    """Also calls of a benchmark's peer, whose library may be absent."""
+    assert CHECKED == ("lucid", "examples", "tools", "benchmarks")
+    check_refusals(tmp_path, USERS)
 
 
 def test_modules_that_may_differ_on_another_system_are_checked_for_it(tmp_path: Path) -> None:
@@ -75,5 +100,5 @@ def test_modules_that_may_differ_on_another_system_are_checked_for_it(tmp_path: 
     assert differing(tmp_path) == {"pack.locks", "pack.forks", "pack.users"}
     assert check(tmp_path, *for_another_system(tmp_path), system="linux").returncode == 0
     printed = check(tmp_path, *for_another_system(tmp_path), system="win32").stdout
-    errors = re.findall(r"^pack.(\w+)\.py:\d+: error: .*\[([\w-]+)\]$", printed, re.M)
+    errors = re.findall(r"pack.(\w+)\.py:\d+: error: .*\[([\w-]+)\]$", printed, re.M)
     assert sorted(errors) == [("forks", "attr-defined"), ("users", "attr-defined")], printed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -35,7 +35,7 @@ RELEASES = (Target().onnxruntime, release_text(max(fault.until for fault in FAUL
 
 def _grown(dtype: DType) -> lucid.Graph:
     new, past = _parts(dtype, _P)
-    return lucid.trace(lambda *given: ops.attention(*given[:3], None, None, *given[3:], is_causal=True), *new, *past)
+    return lucid.trace(lambda q, k, v, *cache: ops.attention(q, k, v, None, None, *cache, is_causal=True), *new, *past)
 
 
 def _filled(dtype: DType, **options: Any) -> lucid.Graph:
@@ -127,7 +127,7 @@ def _errors(model: nn.Module, inputs: dict[str, Array], expected: Array) -> list
 
 def _stepped(model: nn.Module, inputs: dict[str, Array], capacity: int | None) -> Array:
     tensors = {name: Tensor(array) for name, array in inputs.items()}
-    cache: Sequence[Any]
+    cache: Any  # of each kind of model its own
     if isinstance(model, nn.EncoderDecoder):
         ids, mask = tensors.pop("decoder_input_ids"), tensors.get("attention_mask")
         cache = model.empty_cache(model.encode(**tensors), capacity)

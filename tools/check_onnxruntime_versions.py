@@ -51,7 +51,7 @@ def python_with(release: str, folder: Path) -> Path:
 
 def measured(release: str, floor: str, folder: Path) -> dict[str, Any]:
     """The results of tools/onnxruntime_contract.py in a release."""
-    command = [python_with(release, folder), ROOT / "tools" / "onnxruntime_contract.py", floor]
+    command = [str(python_with(release, folder)), str(ROOT / "tools" / "onnxruntime_contract.py"), floor]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )

@@ -1,19 +1,20 @@
-"""mypy over the package as it is shipped, for each system, with messages that name the files of the repository.
+"""mypy over the package as it is shipped and the folders that use it, with messages that name the files of the repository.
 
 The types of Python's library say which names a system has, so code that uses a name of POSIX alone does not pass. All
-modules are checked for Linux; for the other systems those whose types may differ there, and the signatures of the rest.
+modules are checked for Linux, with `examples/`, `tools/` and `benchmarks/`; for the other systems the modules of the
+package whose types may differ there, and the signatures of the rest.
 
 `lucid/__init__.py` tells Python where `models/` is, and a type checker does not run it. So setuptools copies the sources to
-build/package first, where `lucid.models` lies in `lucid`, as in a wheel.
+build/package first, where `lucid.models` lies in `lucid`, as in a wheel; mypy looks there before it looks in the tree.
 
-python -m tools.check_types          the whole package, as Linux, Windows and macOS have it
+python -m tools.check_types          all of it: the package as Linux, Windows and macOS have it, the folders as Linux does
 python -m tools.check_types FILE     a file of a user
 """
 
 from __future__ import annotations
 
 import ast
-import re
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ import mypy
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "build" / "package"
+CHECKED = ("lucid", "examples", "tools", "benchmarks")
 STUBS = Path(mypy.__file__).parent / "typeshed" / "stdlib"
 
 
@@ -36,11 +38,13 @@ def ship(folder: Path) -> None:
 
 
 def check(folder: Path, *targets: str, system: str = sys.platform) -> subprocess.CompletedProcess[str]:
-    """What mypy prints about `targets`, which are its arguments, with the package of `folder`."""
-    cache = ROOT / ".mypy_cache" / system
-    options = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(cache), "--platform", system]
-    done = subprocess.run([sys.executable, "-m", "mypy", *options, *targets], cwd=folder, stdout=-1, text=True)
-    done.stdout = re.sub(r"^lucid/models/", "models/", done.stdout, flags=re.MULTILINE)
+    """What mypy prints about `targets`, which are its arguments, with the package of `folder` before that of the tree."""
+    options = ["--cache-dir", str(ROOT / ".mypy_cache" / system), "--platform", system]
+    command = [sys.executable, "-m", "mypy", *options, *targets]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "MYPYPATH": str(folder)}, stdout=-1, text=True)
+    shown = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+    for shipped, place in ((shown / "lucid" / "models", "models/"), (shown, "")):
+        done.stdout = done.stdout.replace(f"{shipped}{os.sep}", place)
     return done
 
 
@@ -77,7 +81,7 @@ def main() -> int:
         results = [check(PACKAGE, *files)]
     else:
         elsewhere = for_another_system(PACKAGE)
-        targets = {"linux": ["--package", "lucid"], "win32": elsewhere, "darwin": elsewhere}
+        targets = {"linux": [f"--package={name}" for name in CHECKED], "win32": elsewhere, "darwin": elsewhere}
         with ThreadPoolExecutor() as pool:
             runs = [pool.submit(check, PACKAGE, *names, system=system) for system, names in targets.items()]
         results = [run.result() for run in runs]

@@ -127,7 +127,7 @@ def compare(kind: str, name: str, folder: Path) -> tuple[Outcome, float]:
     modeling = config_class.__module__.replace("configuration_", "modeling_")
     write(folder, options, {})
     config = config_class.from_pretrained(folder)
-    cls = vars(import_module(modeling)).get(name)
+    cls: Any = vars(import_module(modeling)).get(name)
     try:
         assert cls is not None
         cls(config).save_pretrained(folder)

@@ -151,11 +151,11 @@ def declared(code: ast.ClassDef) -> Declared:
             sections |= {literal(name): section_kind(kind) for name, kind in pairs}
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and _THETA in ast.unparse(node).split(" ")[0]:
             theta = literal(node.value)
-    for node in ast.walk(code):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
-            assigned.add(node.attr)
-        if isinstance(node, ast.FunctionDef) and any("property" in ast.unparse(d) for d in node.decorator_list):
-            assigned.add(node.name)
+    for inner in ast.walk(code):
+        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and ast.unparse(inner.value) == "self":
+            assigned.add(inner.attr)
+        if isinstance(inner, ast.FunctionDef) and any("property" in ast.unparse(d) for d in inner.decorator_list):
+            assigned.add(inner.name)
     return Declared(fields, assigned, aliases, sections, theta, code)
 
 

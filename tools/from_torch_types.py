@@ -57,11 +57,11 @@ def torch_timed() -> Iterator[list[float]]:
 
         return call
 
-    torch.export.export, ExportedProgram.run_decompositions = timed(export), timed(decompose)  # type: ignore[method-assign]
+    torch.export.export, ExportedProgram.run_decompositions = timed(export), timed(decompose)
     try:
         yield seconds
     finally:
-        torch.export.export, ExportedProgram.run_decompositions = export, decompose  # type: ignore[method-assign]
+        torch.export.export, ExportedProgram.run_decompositions = export, decompose
 
 
 class _OtherProgramError(Exception):
@@ -70,7 +70,7 @@ class _OtherProgramError(Exception):
 
 def tried(kind: str) -> dict[str, Any]:
     """What happens to a type: the stage at which it ends, and figures."""
-    stage, outcome = "build", {}
+    stage, outcome = "build", dict[str, Any]()
     try:
         signal.setitimer(signal.ITIMER_PROF, 60)
         model, way = small_model(kind, SIZES)

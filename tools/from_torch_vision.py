@@ -115,7 +115,7 @@ def difference(own: list[np.ndarray], theirs: list[np.ndarray]) -> float:
 
 def tried(name: str) -> dict[str, dict[str, Any]]:
     """What happens to a model: the stage at which it ends, and figures; and the nodes of torch's own export."""
-    stage, outcome, other = "build", {}, {}
+    stage, outcome, other = "build", dict[str, Any](), dict[str, dict[str, Any]]()
     try:
         signal.setitimer(signal.ITIMER_PROF, 600)
         model, side = model_of(name)

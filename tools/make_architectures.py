@@ -32,7 +32,7 @@ def classes_of(kind: str) -> list[str]:
         if inspect.isclass(value)
         and issubclass(value, transformers.PreTrainedModel)
         and value.__module__ == modeling.__name__
-        and value.config_class is config
+        and getattr(value, "config_class", None) is config
         and not name.endswith(("PreTrainedModel", "PretrainedModel", "Wrapper"))
         and not name.startswith("Pretrained")
     }

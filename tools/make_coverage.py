@@ -15,6 +15,7 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def _models(kept: Figures, times: Mapping[str, str]) -> str:
         first = model_tables.measured(entries)
         entry = entries[0]
         name = f"{architecture}: {task}"
-        figures = kept.of(name, lambda first=first: _model_errors(first))
+        figures = kept.of(name, partial(_model_errors, first))
         cells = [f"[`{entry.read.__name__}`](../{entry.file})", str(len(entries)), *figures]
         layers = model_tables.nodes_a_layer(entry.exported("any"))
         rows.append([name, *cells, layers, times.get(name) or model_tables.export_time(entry.load())])
@@ -152,7 +153,7 @@ def _models(kept: Figures, times: Mapping[str, str]) -> str:
         ("Transformer (2017)", "models/transformer.py", Transformer(50, 16, 2, 32, 2).eval()),
         ("DelightfulTTS", "models/delightful_tts.py", ConformerBlock(dim=12, num_heads=3).eval()),
     ):
-        figures = kept.of(name, lambda model=model: _parity(model))
+        figures = kept.of(name, partial(_parity, model))
         layers = model_tables.nodes_a_layer(to_onnx(model))
         cells = [f"[`{type(model).__name__}`](../{file})", "", "", *figures, layers]
         rows.append([name, *cells, times.get(name) or model_tables.export_time(model)])
@@ -178,11 +179,15 @@ nodes are those for target `any` at opset 23; the figure is absolute and covers 
 """
 
 
+def _largest(module: nn.Module, *inputs: Any) -> list[float]:
+    return [max(_parity(module, *inputs))]
+
+
 def _modules(kept: Figures) -> str:
     rows = []
     for name, (module, inputs) in MODULES.items():
         nodes = Counter(node.op_type for node in to_onnx(module, *inputs).graph.node)
-        figures = kept.of(f"`{name}`", lambda module=module, inputs=inputs: [max(_parity(module, *inputs))])
+        figures = kept.of(f"`{name}`", partial(_largest, module, *inputs))
         about = (inspect.getdoc(getattr(nn, name)) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
         rows.append([f"`{name}`", about, _counted(nodes), *figures])
     return table(("module", "", "nodes", "parity"), rows)
@@ -349,7 +354,7 @@ def _small_models(kept: Figures) -> str:
     rows = []
     for small in precision_tables.models():
         cell = f"{small.name}, quantized"
-        rows.append([cell, f"[{small.file}](../{small.file})", *kept.of(cell, lambda small=small: measured(small))])
+        rows.append([cell, f"[{small.file}](../{small.file})", *kept.of(cell, partial(measured, small))])
     heads = [f"{bits} bits, {target}" for bits in (4, 8) for target in TARGETS]
     return table(("model", "file", *heads), rows)
 

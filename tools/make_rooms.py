@@ -183,8 +183,8 @@ def drawing() -> str:
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0,0 L8,4 L0,8 z" style="fill:#8a93b8;stroke:none;marker-end:none"/></marker></defs>'
     )
-    size = f"{width} {len(rows) * gap}"
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}" role="img"><style>{style}</style>{tip}'
+    view = f"0 0 {width} {len(rows) * gap}"
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view}" role="img"><style>{style}</style>{tip}'
     background = f'<rect width="{width}" height="{len(rows) * gap}" style="fill:#fff;stroke:none"/>'
     return "\n".join([head, background, *lines, *shapes, *numbers, "</svg>", ""])
 

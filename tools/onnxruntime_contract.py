@@ -84,7 +84,7 @@ def word(got: np.ndarray, want: np.ndarray) -> str:
 
 
 def attention_runs(case: Case, packed: bool, weights: bool = False) -> list[Run]:
-    runs = []
+    runs: list[Run] = []
     for n, l, s in sizes():
         arrays = arrays_of(case, n, l, s)
         want, probabilities = expected(case.name, n, l, s)
@@ -122,9 +122,9 @@ def grid(target: Target) -> Iterator[tuple[str, list[str]]]:
     if target.name == "cpu":
         for case, packed in product(SELF, (False, True)):
             model = exported(function_of(case, packed), self_specs(case, packed), target)
-            runs = []
+            runs: list[Run] = []
             for n, length in ((3, 1), (2, 7), (1, 33), (2, 64), (1, 257)):
-                arrays = arrays_of(case, n, length, length)
+                arrays: dict[str, Any] = arrays_of(case, n, length, length)
                 want, _ = reference(**arrays, **case.attributes)
                 runs.append((packed_arrays(arrays) if packed else arrays, {"output": pack(want) if packed else want}))
             assert model is not None
@@ -142,10 +142,12 @@ def cached(causal: bool, masked: bool, target: Target) -> list[str] | None:
     model = exported(step, specs, target, output_names=["output", "present_key", "present_value"])
     if model is None:
         return None
-    runs = []
+    runs: list[Run] = []
     for n, l, past in product(BATCHES, (1, 3), (1, 6)):
         rng = np.random.default_rng([n, l, past])
-        arrays = {name: rng.standard_normal((n, H, l, D)).astype(np.float32) for name in ("query", "key", "value")}
+        arrays: dict[str, Any] = {
+            name: rng.standard_normal((n, H, l, D)).astype(np.float32) for name in ("query", "key", "value")
+        }
         arrays |= {name: rng.standard_normal((n, H, past, D)).astype(np.float32) for name in ("past_key", "past_value")}
         if masked:
             arrays["mask"] = random_mask((n, 1, l, past + l), rng)
@@ -166,7 +168,7 @@ def samples(target: Target) -> Iterator[tuple[str, list[str]]]:
         values = (*model.graph.input, *model.graph.output)
         if any(value.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 for value in values):
             continue  # onnxruntime's run() does not take such arrays; tests/test_element_types.py covers them
-        runs = []
+        runs: list[Run] = []
         for bound in sample.sizes:
             arrays = drawn(sample, dtype, bound)
             outputs = [value.name for value in model.graph.output]

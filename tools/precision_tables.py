@@ -41,7 +41,7 @@ def forms() -> tuple[Row, Iterator[Row]]:
         rows.append([f"4 bits, inputs of {dtype}, level 4", *(_few(weights, to, 4) for to in TARGET_NAMES)])
     for activations in ("dynamic", "dynamic_rows", "static"):
         inputs = [np.ones((1, 64), np.float32)] if activations == "static" else None
-        weights = lucid.quantize(nn.Linear(64, 32), 8, activations=activations, calibration=inputs)  # type: ignore[arg-type]
+        weights = lucid.quantize(nn.Linear(64, 32), 8, activations=activations, calibration=inputs)
         rows.append([f'8 bits, activations="{activations}"', *(_few(weights, to, 4) for to in TARGET_NAMES)])
     for bits in (8, 4):
         table = lucid.quantize(nn.Embedding(16, 32), bits, smallest_table=1)

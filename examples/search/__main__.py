@@ -63,7 +63,8 @@ def search(
         "SELECT array_cosine_similarity(vector, ?::FLOAT[384]) AS cosine, file, passage"
         " FROM passages ORDER BY cosine DESC LIMIT ?"
     )
-    return database.execute(nearest, [vector, count]).fetchall()
+    rows: list[tuple[float, str, str]] = database.execute(nearest, [vector, count]).fetchall()
+    return rows
 
 
 def main() -> None:

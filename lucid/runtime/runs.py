@@ -108,7 +108,7 @@ class BoundRun:
         copied: Mapping[str, Any],
     ) -> None:
         self._names, self._binding, self._runs, self._copied = names, binding, runs, copied
-        self._compute = partial(session.run_with_iobinding, binding)
+        self._compute: Callable[..., None] = partial(session.run_with_iobinding, binding)
         self._session = session._sess  # not the object around it, which Python may clear first when it collects garbage
         self._options = quiet()  # kept, because making one takes longer than all else in `run`
 

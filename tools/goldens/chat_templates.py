@@ -89,7 +89,9 @@ SPECIAL = {"bos_token": "<s>", "eos_token": "</s>"}
 def store_all(folder: Path) -> None:
     """Write the conversations, and what each template makes of each."""
     folder.mkdir(parents=True, exist_ok=True)
-    asked = [{"messages": messages, "add_generation_prompt": prompt} for messages, prompt in CONVERSATIONS]
+    asked: list[dict[str, Any]] = [
+        {"messages": messages, "add_generation_prompt": prompt} for messages, prompt in CONVERSATIONS
+    ]
     templates = [
         {"name": name, "template": template, "results": [result(template, **conversation) for conversation in asked]}
         for name, template in TEMPLATES.items()

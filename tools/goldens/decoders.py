@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers as hf
@@ -49,7 +50,7 @@ def to_hub_layout(folder: Path) -> None:
 def gpt2() -> list[Golden]:
     sizes = {"vocab_size": VOCABULARY, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 24}
     special = {"bos_token_id": 0, "eos_token_id": 0}
-    common = {
+    common: dict[str, Any] = {
         "cases": text_cases(VOCABULARY, 0, compare="kept", seed=400),
         "outputs": ["logits"],
         "layers": lambda model: {"": model.transformer.h},
@@ -111,7 +112,7 @@ def of_language_model(golden: Golden) -> Golden:
     return replace(golden, layers=layers, taps=taps, positions=None, legacy=None)
 
 
-def causal(name: str, model: hf.PreTrainedModel, note: str, **more: object) -> Golden:
+def causal(name: str, model: hf.PreTrainedModel, note: str, **more: Any) -> Golden:
     def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
         return {"": model.model.layers}
 

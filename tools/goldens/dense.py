@@ -52,7 +52,8 @@ def segformer() -> list[Golden]:
 
 
 def depth_anything() -> list[Golden]:
-    backbone = {key: value for key, value in SIZES.items() if key != "intermediate_size"} | {"num_hidden_layers": 3}
+    sizes = {key: value for key, value in SIZES.items() if key != "intermediate_size"}
+    backbone: dict[str, object] = {**sizes, "num_hidden_layers": 3}
     backbone |= {"model_type": "dinov2", "mlp_ratio": 2, "reshape_hidden_states": False, "out_indices": [1, 2, 3]}
 
     def golden(variant: str, note: str, **options: object) -> Golden:
@@ -68,8 +69,14 @@ def depth_anything() -> list[Golden]:
         )
         model = hf.DepthAnythingForDepthEstimation(config)
         images = cases(1340, (12, 12), (17, 24))
-        layers = {"layers": lambda model: {"backbone.": model.backbone.encoder.layer}}
-        return Golden(f"depth_anything/{variant}", model, images, ["predicted_depth"], note=note, **layers)
+        return Golden(
+            f"depth_anything/{variant}",
+            model,
+            images,
+            ["predicted_depth"],
+            lambda model: {"backbone.": model.backbone.encoder.layer},
+            note,
+        )
 
     return [
         golden("base", "three layers of a DINOv2, at 2, 1 and 1/2 of its size; relative depths"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers as hf
@@ -65,7 +66,7 @@ def to_hub_layout(folder: Path) -> None:
 
 def bert() -> list[Golden]:
     cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=100))
-    common = {
+    common: dict[str, Any] = {
         "cases": cases,
         "outputs": ["last_hidden_state"],
         "layers": encoder_layers,
@@ -95,7 +96,7 @@ def bert() -> list[Golden]:
     ]
 
 
-def roberta_common() -> dict[str, object]:
+def roberta_common() -> dict[str, Any]:
     cases = text_cases(VOCABULARY, 1, compare="all", seed=200)
     mask = padding_mask(6, (6, 3), "right")
     unpadded = {"input_ids": ids((2, 6), VOCABULARY, 211), "attention_mask": mask}
@@ -112,7 +113,7 @@ def roberta_common() -> dict[str, object]:
 
 
 def roberta() -> list[Golden]:
-    common = roberta_common()
+    common: dict[str, Any] = roberta_common()
     return [
         Golden("roberta/base", hf.RobertaModel(roberta_config()), note="RobertaModel, pad_token_id 1; gelu", **common),
         Golden(
@@ -132,7 +133,7 @@ def distilbert() -> list[Golden]:
     sinusoidal = hf.DistilBertConfig(
         **(sizes | {"n_heads": 2}), max_position_embeddings=24, activation="relu", sinusoidal_pos_embds=True
     )
-    common = {
+    common: dict[str, Any] = {
         "cases": text_cases(VOCABULARY, 0, compare="all", seed=300),
         "outputs": ["last_hidden_state"],
         "layers": lambda model: {"": model.transformer.layer},
@@ -178,7 +179,7 @@ def electra() -> list[Golden]:
     def config(**changes: object) -> hf.ElectraConfig:
         return hf.ElectraConfig(**(bert_config().to_dict() | changes))
 
-    common = {
+    common: dict[str, Any] = {
         "cases": with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=110)),
         "outputs": ["last_hidden_state"],
         "layers": encoder_layers,
@@ -232,17 +233,26 @@ def nomic_bert() -> list[Golden]:
     config = hf.NomicBertConfig(**SMALL, vocab_size=VOCABULARY, max_position_embeddings=24)
     note = "NomicBertModel, stored with the names that it was published with"
     cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=175))
-    layers = {"layers": lambda model: {"": model.layers}}
-    return [Golden("nomic_bert/base", hf.NomicBertModel(config), cases, ["last_hidden_state"], note=note, **layers)]
+    return [
+        Golden(
+            "nomic_bert/base",
+            hf.NomicBertModel(config),
+            cases,
+            ["last_hidden_state"],
+            lambda model: {"": model.layers},
+            note,
+        )
+    ]
 
 
 def jina_embeddings_v3() -> list[Golden]:
     config = hf.JinaEmbeddingsV3Config(**SMALL, vocab_size=VOCABULARY, max_position_embeddings=24)
     cases = text_cases(VOCABULARY, 1, compare="all", seed=178)
-    layers = {"layers": lambda model: {"": model.layers}}
     note = "JinaEmbeddingsV3Model, stored with the names that it was published with"
     model = hf.JinaEmbeddingsV3Model(config)
-    return [Golden("jina_embeddings_v3/base", model, cases, ["last_hidden_state"], note=note, **layers)]
+    return [
+        Golden("jina_embeddings_v3/base", model, cases, ["last_hidden_state"], lambda model: {"": model.layers}, note)
+    ]
 
 
 def eurobert() -> list[Golden]:
@@ -273,7 +283,7 @@ def esm() -> list[Golden]:
     cases["masked"] = Case("one and two of the tokens are masked; the second row is padded", masked)
     rotary = hf.EsmConfig(**SMALL, **special, position_embedding_type="rotary", token_dropout=True)
     absolute = hf.EsmConfig(**SMALL, **special, emb_layer_norm_before=True)
-    common = {"outputs": ["last_hidden_state"], "layers": encoder_layers}
+    common: dict[str, Any] = {"outputs": ["last_hidden_state"], "layers": encoder_layers}
     return [
         Golden(
             "esm/base",
@@ -300,7 +310,7 @@ def modernbert() -> list[Golden]:
     special = dict.fromkeys(("pad_token_id", "bos_token_id", "cls_token_id"), 0)
     special |= dict.fromkeys(("eos_token_id", "sep_token_id"), 1)
     biased = {f"{part}_bias": True for part in ("norm", "attention", "mlp")}
-    common = {
+    common: dict[str, Any] = {
         "cases": text_cases(VOCABULARY, 0, compare="kept", seed=130),
         "outputs": ["last_hidden_state"],
         "layers": lambda model: {"": model.layers},
@@ -345,7 +355,7 @@ def mpnet() -> list[Golden]:
 def albert() -> list[Golden]:
     sizes = {"hidden_size": 16, "embedding_size": 12, "num_attention_heads": 4, "intermediate_size": 40}
     rest = {"vocab_size": VOCABULARY, "max_position_embeddings": 24, "bos_token_id": 1, "eos_token_id": 2}
-    common = {
+    common: dict[str, Any] = {
         "cases": with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=140)),
         "outputs": ["last_hidden_state"],
         "layers": lambda model: {},
@@ -378,7 +388,12 @@ def albert() -> list[Golden]:
 def deberta_config(**changes: object) -> hf.DebertaV2Config:
     """As published for v3, but for the sizes: 8 buckets of distances on either side, up to 12."""
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
-    v3 = {"relative_attention": True, "position_buckets": 8, "max_relative_positions": -1, "share_att_key": True}
+    v3: dict[str, object] = {
+        "relative_attention": True,
+        "position_buckets": 8,
+        "max_relative_positions": -1,
+        "share_att_key": True,
+    }
     v3 |= {"norm_rel_ebd": "layer_norm", "pos_att_type": "p2c|c2p", "position_biased_input": False}
     return hf.DebertaV2Config(**({"vocab_size": VOCABULARY, "max_position_embeddings": 12} | sizes | v3 | changes))
 
@@ -391,10 +406,11 @@ def layoutlm() -> list[Golden]:
     cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=170))
     typed = cases["token_types"]
     corners = ids((*typed.inputs["input_ids"].shape, 2, 2), 20, 78)
-    typed.inputs["bbox"] = corners.sort(-2).values.flatten(-2)
-    some = {name: array.clone() for name, array in typed.inputs.items() if name != "token_type_ids"}
+    inputs = {**typed.inputs, "bbox": corners.sort(-2).values.flatten(-2)}
+    cases["token_types"] = replace(typed, inputs=inputs)
+    some = {name: array.clone() for name, array in inputs.items() if name != "token_type_ids"}
     cases["boxes"] = Case("bbox and right padding, (2, 6), kept 6 and 4", some)
-    common = {"cases": cases, "outputs": ["last_hidden_state"], "layers": encoder_layers}
+    common: dict[str, Any] = {"cases": cases, "outputs": ["last_hidden_state"], "layers": encoder_layers}
     common["positions"] = lambda model: model.embeddings.position_embeddings
     note = "LayoutLMModel; boxes up to 19 with token_type_ids, no boxes in the other cases"
     return [Golden("layoutlm/base", hf.LayoutLMModel(config), note=note, spare=("pooler.",), **common)]
@@ -415,7 +431,7 @@ def first_deberta_config() -> hf.DebertaConfig:
 
 
 def deberta() -> list[Golden]:
-    common = {
+    common: dict[str, Any] = {
         "cases": text_cases(VOCABULARY, 0, compare="kept", seed=150),
         "outputs": ["last_hidden_state"],
         "layers": encoder_layers,

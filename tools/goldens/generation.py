@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ ALONE: list[dict[str, Any]] = [
 def mixed_options(draw: random.Random) -> dict[str, Any]:
     """Several of them at once."""
     options: dict[str, Any] = {"num_beams": draw.choice([1, 1, 2, 3, 4])} | (EOS if draw.random() < 0.8 else {})
-    several = {
+    several: dict[str, Callable[[], object]] = {
         "min_new_tokens": lambda: draw.choice([2, 5, 9]),
         "no_repeat_ngram_size": lambda: draw.choice([1, 2, 3]),
         "bad_words_ids": lambda: [draw.sample(range(36), draw.choice([1, 1, 2])) for _ in range(12)],
@@ -136,7 +137,7 @@ def processor_case(number: int) -> dict[str, Any]:
 
 
 def drawn_options(draw: random.Random) -> dict[str, Any]:
-    several = {
+    several: dict[str, Callable[[], object]] = {
         "temperature": lambda: draw.choice([0.5, 0.8, 1.7]),
         "top_k": lambda: draw.choice([4, 12, 30]),
         "top_p": lambda: draw.choice([0.5, 0.8, 0.95]),

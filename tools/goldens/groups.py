@@ -64,7 +64,7 @@ class Group:
         assert case not in self.cases, case
         stored = {name: self.tensor(f"{case}.{name}", value) for name, value in outputs.items()}
         entry = {"arguments": dict(arguments), "weights": weights, "inputs": dict(inputs), "options": dict(options)}
-        self.cases[case] = entry | {"outputs": stored}
+        self.cases[case] = {**entry, "outputs": stored}
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import transformers
 
-CASES = [
+CASES: list[tuple[str, dict[str, Any]]] = [
     ("CLIPImageProcessorPil", {"size": {"shortest_edge": 6}, "crop_size": {"height": 6, "width": 5}}),
     ("ViTImageProcessorPil", {"size": {"height": 5, "width": 7}}),
     ("SiglipImageProcessorPil", {"size": {"height": 6, "width": 6}}),

@@ -63,7 +63,7 @@ ACTIVATIONS = {
 def old_config(*modes: str) -> dict[str, object]:
     """The config of a Pooling as most published checkpoints have it."""
     names = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-    return {"word_embedding_dimension": WIDTH} | {f"pooling_mode_{name}": name in modes for name in names}
+    return {"word_embedding_dimension": WIDTH, **{f"pooling_mode_{name}": name in modes for name in names}}
 
 
 SENTENCES = [

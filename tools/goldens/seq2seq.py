@@ -9,6 +9,7 @@ max_source_positions frames.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers as hf
@@ -50,7 +51,7 @@ SIZES = {"vocab_size": VOCABULARY, "d_model": 16, "num_heads": 4, "d_ff": 24, "n
 BUCKETS = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 12}
 
 
-def t5_common() -> dict[str, object]:
+def t5_common() -> dict[str, Any]:
     return {
         "cases": t5_cases(),
         "outputs": ["logits"],
@@ -64,7 +65,7 @@ def t5_common() -> dict[str, object]:
 
 def t5() -> list[Golden]:
     sizes, buckets, start = SIZES, BUCKETS, {"decoder_start_token_id": 0}
-    common = t5_common() | {"legacy": t5_legacy}
+    common: dict[str, Any] = t5_common() | {"legacy": t5_legacy}
     old = hf.T5ForConditionalGeneration(hf.T5Config(**sizes, **buckets, **start, d_kv=4))
     gated = {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False}
     new = hf.T5ForConditionalGeneration(hf.T5Config(**sizes, **buckets, **start, **gated, d_kv=6))
@@ -193,8 +194,8 @@ def whisper_cases(mels: int, frames: int) -> dict[str, Case]:
 
 def whisper() -> list[Golden]:
     sizes = {"vocab_size": VOCABULARY, "d_model": 16, "max_source_positions": 10, "max_target_positions": 16}
-    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-    special |= {"begin_suppress_tokens": [1, 2]}
+    special: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    special["begin_suppress_tokens"] = [1, 2]
     even = {f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in {"layers": 2, "ffn_dim": 24}.items()}
     heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
     uneven = {
@@ -205,7 +206,7 @@ def whisper() -> list[Golden]:
         "encoder_attention_heads": 4,
         "decoder_attention_heads": 2,
     }
-    common = {
+    common: dict[str, Any] = {
         "outputs": ["logits"],
         "layers": lambda model: {"encoder.": model.model.encoder.layers, "decoder.": model.model.decoder.layers},
         "taps": lambda model: {

@@ -56,13 +56,13 @@ def case(variant: str, number: int) -> dict[str, Any]:
         # 1 is padding, which has no position in M2M-100's decoder either: it is not written.
         options |= {"forced_bos_token_id": draw.randrange(3, 35), "forced_eos_token_id": 2, "suppress_tokens": [1]}
         begin = [ids[: 1 + number % 2] for ids in begin]
-    case = {"model": variant, "begin": begin, "options": options}
+    case: dict[str, Any] = {"model": variant, "begin": begin, "options": options}
     if not variant.startswith("whisper"):
         case["sources"] = [[draw.randrange(1, 35) for _ in range(draw.randrange(1, 7))] for _ in range(2)]
     else:
         config = model.config
-        case["sounds"] = normal((2, config.num_mel_bins, 2 * config.max_source_positions), number).mul(100).round()
-        case["sounds"] = case["sounds"].int().tolist()
+        sounds = normal((2, config.num_mel_bins, 2 * config.max_source_positions), number).mul(100).round()
+        case["sounds"] = sounds.int().tolist()
     return {**case, "tokens": generated(model, case)}
 
 

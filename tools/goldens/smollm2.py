@@ -11,6 +11,7 @@ import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,8 +104,9 @@ def _file() -> Path:
     return Path(package.origin).parent / FILE
 
 
-def _metadata(reader: GGUFReader, name: str) -> list:
-    return reader.fields[f"tokenizer.ggml.{name}"].contents()
+def _metadata(reader: GGUFReader, name: str) -> list[Any]:
+    values: list[Any] = reader.fields[f"tokenizer.ggml.{name}"].contents()
+    return values
 
 
 def _tokenizer(pre: str, tokens: Sequence[str], merges: Sequence[str], types: Sequence[int]) -> Tokenizer:
@@ -112,7 +114,7 @@ def _tokenizer(pre: str, tokens: Sequence[str], merges: Sequence[str], types: Se
     vocabulary = {token: number for number, token in enumerate(tokens)}
     pairs = [tuple(merge.split(" ")) for merge in merges]
     built = (Qwen2Tokenizer if pre == "qwen2" else GPT2Tokenizer)(vocab=vocabulary, merges=pairs)
-    tokenizer = built.backend_tokenizer
+    tokenizer: Tokenizer = built.backend_tokenizer
     if pre == "smollm":  # as in SmolLM2's tokenizer.json
         cuts = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cuts)

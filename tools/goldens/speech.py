@@ -11,6 +11,7 @@ import random
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,7 +59,7 @@ def with_old_names(folder: Path) -> None:
     save_file(dict(tensors), path, metadata={"format": "pt"})
 
 
-def golden(name: str, model: nn.Module, output: str, note: str, seed: int, **more: object) -> Golden:
+def golden(name: str, model: nn.Module, output: str, note: str, seed: int, **more: Any) -> Golden:
     return Golden(
         name,
         model,

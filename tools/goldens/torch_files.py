@@ -6,6 +6,7 @@ The keys of storages differ from run to run.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -33,7 +34,7 @@ def state(dtypes: str) -> dict[str, torch.Tensor]:
         "expanded": torch.ones(1).expand(7),
         "parameter": torch.nn.Parameter(torch.randn(2, 2)),
     }
-    state = module.state_dict()  # an OrderedDict with versions of the modules
+    state: dict[str, Any] = module.state_dict()  # an OrderedDict with versions of the modules
     state.update(views)
     state.update({name: torch.tensor([[1, 0], [3, 1]]).to(getattr(torch, name)) for name in dtypes.split()})
     return state

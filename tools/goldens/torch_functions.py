@@ -133,8 +133,10 @@ def call_forward(
 ) -> tuple[Tensor, Tensor]:
     optional = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj_weight", "out_proj_bias")
     arguments: dict[str, object] = dict.fromkeys(optional) | {"add_zero_attn": False, "dropout_p": 0.0}
-    arguments |= {name: group.get(key) for name, key in inputs.items()} | options | more
-    return functional.multi_head_attention_forward(embed_dim_to_check=E, num_heads=H, **arguments)
+    arguments |= {**{name: group.get(key) for name, key in inputs.items()}, **options, **more}
+    arguments |= {"embed_dim_to_check": E, "num_heads": H}
+    results: tuple[Tensor, Tensor] = functional.multi_head_attention_forward(**arguments)
+    return results
 
 
 def scaled_dot_product_attention() -> Group:

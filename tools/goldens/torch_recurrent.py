@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -37,9 +39,9 @@ def recurrent() -> Group:
     group.tensor("x", normal((L, N, E), 1))
     group.tensor("x_batch_first", group.tensors["x"].transpose(0, 1))
     group.tensor("x_single", group.tensors["x"][:, 0])
-    for seed, (case, options) in enumerate(CASES.items()):
+    for seed, (case, changes) in enumerate(CASES.items()):
         kind = getattr(nn, case.split()[0])
-        arguments = {"input_size": E, "hidden_size": H, **options}
+        arguments = {"input_size": E, "hidden_size": H, **changes}
         module = kind(**arguments)
         weights = group.weights(f"weights.{seed}", module, 100 + seed)
         count = module.num_layers * (2 if module.bidirectional else 1)
@@ -51,7 +53,7 @@ def recurrent() -> Group:
         ways |= {f"{case}, lengths": x | starts}
         ways |= {} if module.bidirectional else {f"{case}, reverse": x | starts}
         for name, inputs in ways.items():
-            if name.endswith("single") and options:
+            if name.endswith("single") and changes:
                 continue
             states = tuple(group.get(inputs[key]) for key in starts if key in inputs)
             hx = (states if kind is nn.LSTM else states[0]) if states else None
@@ -63,7 +65,9 @@ def recurrent() -> Group:
     return group
 
 
-def run(module: nn.Module, x: torch.Tensor, hx: object, way: str) -> tuple[torch.Tensor, object, dict, dict]:
+def run(
+    module: nn.Module, x: torch.Tensor, hx: object, way: str
+) -> tuple[torch.Tensor, object, dict[str, Any], dict[str, Any]]:
     """The outputs and the last states, and the options of the call and of the constructor that mean them in Lucid."""
     if way == "lengths":
         packed, last = module(pack_padded_sequence(x, LENGTHS, module.batch_first, enforce_sorted=False), hx)

@@ -126,7 +126,7 @@ def start(case: TrainingCase, place: Path) -> tuple[Any, Loss]:
 def trained(case: TrainingCase, place: Path) -> dict[str, torch.Tensor]:
     """The losses and the numbers at the end."""
     options, (model, loss) = case.all_options, start(case, place)
-    decaying = {*Trainer.get_decay_parameter_names(None, model)}  # type: ignore[arg-type]  # it reads nothing of self
+    decaying = {*Trainer.get_decay_parameter_names(None, model)}  # which reads nothing of self
     parameters = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
     groups = [
         {"params": [each for name, each in parameters if (name in decaying) == decays], "weight_decay": decay}

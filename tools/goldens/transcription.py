@@ -26,7 +26,7 @@ from .core import write_json
 RATE = 16_000
 SECONDS = 3.0
 FRAMES = 40  # of a window: 0.4 s
-TOKENS = {
+TOKENS: dict[str, Any] = {
     "decoder_start_token_id": 21,
     "eos_token_id": 20,
     "pad_token_id": 20,
@@ -303,7 +303,7 @@ def rule(seed: int) -> dict[str, Any]:
     """Which of 30 tokens transformers' rules for timestamps leave possible after a text: 10 ends it, 20 is 0.00."""
     config = transformers.GenerationConfig(eos_token_id=10, no_timestamps_token_id=19, max_initial_timestamp_index=3)
     processor = transformers.WhisperTimeStampLogitsProcessor(config, begin_index=2)
-    draw, written = random.Random(seed), []
+    draw, written = random.Random(seed), list[int]()
     for _ in range(draw.randrange(9)):  # as the rules allow it: each token is one of the possible ones
         written.append(draw.choice(possible(processor, written, torch.zeros(30))))
     scale = draw.choice([0.5, 3.0])
@@ -315,4 +315,5 @@ def possible(
     processor: transformers.WhisperTimeStampLogitsProcessor, written: list[int], logits: torch.Tensor
 ) -> list[int]:
     processed = processor(torch.tensor([[11, 12, *written]]), logits[None])[0]
-    return processed.isfinite().nonzero().flatten().tolist()
+    tokens: list[int] = processed.isfinite().nonzero().flatten().tolist()
+    return tokens

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers as hf
@@ -112,7 +113,7 @@ def dinov2() -> list[Golden]:
     other = {"pixel_values": normal((1, 3, 16, 20), 869)}
     larger = Case("one image of (16, 20): the stored 3 x 3 positions are resized to 4 x 5 (bicubic)", other)
     cases = image_cases(860) | {"other_size": larger}
-    common = {
+    common: dict[str, Any] = {
         "cases": cases,
         "outputs": ["last_hidden_state", "pooler_output"],
         "layers": lambda model: {"": model.encoder.layer},
@@ -249,7 +250,7 @@ def clip() -> list[Golden]:
             )
         )
 
-    common = {
+    common: dict[str, Any] = {
         "outputs": SIMILARITIES,
         "layers": lambda model: {
             "text.": model.text_model.encoder.layers,
@@ -322,7 +323,7 @@ def siglip() -> list[Golden]:
     cases = clip_cases(40, 39, 1, 980)  # one with a mask: the last token is pooled all the same
     del cases["left_padding"]
     cases["right_padding"] = replace(cases["right_padding"], compare="kept")
-    common = {"padding_is_free": False}
+    common: dict[str, Any] = {"padding_is_free": False}
     return [
         Golden(
             "siglip/base",

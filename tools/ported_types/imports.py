@@ -120,7 +120,7 @@ class _StandIn(SourceFileLoader):
             raise ImportError("torch is not imported here")
         import tools.ported_types.stand_ins as stand_ins
 
-        module.__path__ = []  # type: ignore[attr-defined]
+        module.__path__ = []
         vars(module).update({k: v for k, v in vars(stand_ins).items() if not k.startswith("__")})
         if module.__name__.startswith(("transformers.generation", "transformers.cache_utils")):
             module.__getattr__ = lambda name: stand_ins.Nothing  # type: ignore[method-assign]

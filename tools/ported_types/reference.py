@@ -15,6 +15,7 @@ from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 from transformers.models.bert import modeling_bert  # once, before every type has a process of its own
 
 import tools.small_models as small_models
+from lucid.files.npz import write_npz
 from tools.small_models import FACTS, LEVELS, inputs_of, outputs_of, random_model, small_config
 
 SIZES = ((2, 7), (3, 11))
@@ -53,10 +54,13 @@ def store(kind: str, folder: Path) -> None:
             continue
         folder.mkdir(parents=True)
         state = {key: tensor.numpy() for key, tensor in model.state_dict().items()}
-        np.savez(folder / "weights.npz", **state)
+        files = {"weights": state}
         for i, ((inputs, _), result) in enumerate(zip(calls, results, strict=True)):
-            np.savez(folder / f"inputs{i}.npz", **{name: tensor.numpy() for name, tensor in inputs.items()})
-            np.savez(folder / f"outputs{i}.npz", **result)
+            files[f"inputs{i}"] = {name: tensor.numpy() for name, tensor in inputs.items()}
+            files[f"outputs{i}"] = result
+        for name, arrays in files.items():
+            with (folder / f"{name}.npz").open("wb") as file:
+                write_npz(file, arrays)
         config.dtype = None
         for inner in vars(config).values():
             if isinstance(inner, transformers.PretrainedConfig):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,7 @@ def errors_of(name: str, info: OpInfo) -> Iterator[Drawn]:
         return
     for number, error in enumerate(info.error_inputs("cpu")):
         sample = error.sample_input
-        if refused_by_torch(lambda s=sample: info(s.input, *s.args, **s.kwargs)):
+        if refused_by_torch(partial(info, sample.input, *sample.args, **sample.kwargs)):
             try:
                 mapped = OPERATORS[name](sample.input, *sample.args, **sample.kwargs)
                 calls = [as_call(w) for w in (mapped if isinstance(mapped, list) else [mapped])]

@@ -22,7 +22,8 @@ from lucid import Tensor
 from lucid.core.graph.types import Array
 from tests.torch_calls import Call
 from tools.torch_samples.calls import NotMappedError, as_call
-from tools.torch_samples.draw import LARGEST, OPERATORS, operators, tensors_in
+from tools.torch_samples.draw import LARGEST, operators, tensors_in
+from tools.torch_samples.operators import OPERATORS
 from tools.torch_samples.run import REFUSALS
 
 RTOL = 1e-9
