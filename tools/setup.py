@@ -112,7 +112,12 @@ TASKS = {
     ),
     "test": Task("lint, strict types, the test suite", ".venv", DEVELOPMENT, LINT + TYPES + UNIT),
     "lint": Task("ruff alone", ".venv", DEVELOPMENT, LINT),
-    "types": Task("mypy alone: the package for Linux, Windows and macOS; examples, tools and benchmarks", ".venv", DEVELOPMENT, TYPES),
+    "types": Task(
+        "mypy alone: the package for Linux, Windows and macOS; examples, tools and benchmarks",
+        ".venv",
+        DEVELOPMENT,
+        TYPES,
+    ),
     "unit": Task("the test suite alone", ".venv", DEVELOPMENT, UNIT),
     "fuzz": Task(
         "random models for some minutes: --seconds 600 --seed 7", ".venv", DEVELOPMENT, (("-m", "tools.fuzz"),)
