@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 import pytest
+import typer
 
 import lucid
 from lucid.batch import Predictor, map_rows
 from lucid.cli.options import commands, groups
+from lucid.cli.options.groups import whole_bytes
+from lucid.core.words.byte_sizes import bytes_of
 from lucid.export import Target, to_onnx
 from lucid.export.options import ExportOptions
 from lucid.generation.chat import Tokenizer
@@ -68,3 +72,34 @@ def test_items_of_a_list_are_inputs_by_number(tmp_path, monkeypatch, capsys):
     ):
         assert in_process([*step, "-i", more], monkeypatch, tmp_path) == 2
         assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "count"),
+    [
+        ("4194304", "B", 4 << 20),
+        ("4MiB", "B", 4 << 20),
+        ("4 mib", "B", 4 << 20),
+        ("1.5GB", "B", 1.5e9),
+        (".5kB", "B", 500),
+        ("7B", "GiB", 7),
+        ("2", "GiB", 2 << 30),
+        ("0.5", "GB", 5e8),
+    ],
+)
+def test_sizes_have_units(text: str, unit: str, count: float) -> None:
+    assert bytes_of(text, unit) == count
+
+
+@pytest.mark.parametrize("text", ["", "4m", "4 Gb/s", "MiB", "1,5GB", "-1MiB", "1.2.3kB", "4MiB "[::-1]])
+def test_other_units_are_named(text: str) -> None:
+    expected = f"^{re.escape(repr(text))}, expected a number of bytes, or one with a unit, such as 4MiB or 1.5GB$"
+    with pytest.raises(ValueError, match=expected):
+        bytes_of(text)
+
+
+@pytest.mark.parametrize("text", ["0", "0.5", "nan", "inf", "-2", "9e18TB"])
+def test_the_limit_of_a_request_is_a_size(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="expected"):
+        whole_bytes(text)
+    assert whole_bytes("1MiB") == 1 << 20

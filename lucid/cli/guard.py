@@ -13,7 +13,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+from lucid.core.words.byte_sizes import bytes_of
 
 COMMANDS = ("inspect", "verify", "run", "bench", "report", "generate", "chat")
 MEMORY, SECONDS = "LUCID_MAX_MEMORY", "LUCID_MAX_SECONDS"
@@ -31,9 +34,9 @@ def supervise(report: Callable[[str, int], int]) -> None:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if command not in COMMANDS or sys.platform != "linux" or "numpy" in sys.modules:
         return
-    seconds = _limit(SECONDS, _OWN.get(command, _RUNNING))
+    seconds = _limit(SECONDS, _OWN.get(command, _RUNNING), _seconds)
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
-    memory = _limit(MEMORY, half / (1 << 30)) * (1 << 30)
+    memory = _limit(MEMORY, half, partial(bytes_of, unit="GiB"))
     watched = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     parent = os.getpid()
@@ -82,13 +85,20 @@ def _show_cursor() -> None:
         sys.stderr.write("\r\x1b[K\x1b[?25h")
 
 
-def _limit(variable: str, default: float) -> float:
+def _limit(variable: str, default: float, read: Callable[[str], float]) -> float:
     text = os.environ.get(variable, "")
     try:
-        value = float(text) if text else default
-    except ValueError:
-        sys.exit(f"lucid: {variable} is {text[:40]!r}, expected a number; 0 for no limit")
+        value = read(text) if text else default
+    except ValueError as error:
+        sys.exit(f"lucid: {variable} is {error}; 0 for no limit")
     return value if value > 0 else float("inf")
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r}, expected a number of seconds") from None
 
 
 def _memory(process: int) -> int:

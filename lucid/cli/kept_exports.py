@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from lucid.cli.errors import CommandError, short, usage
+from lucid.core.words.byte_sizes import bytes_of
 from lucid.files.atomic import explaining
 from lucid.files.locks import exclusively, lock
 
@@ -79,12 +80,12 @@ def room_of_cache() -> float:
     """
     setting = os.environ.get(MOST) or str(_USUAL)
     try:
-        most = float(setting)
-    except ValueError:
-        most = -1.0
+        most = bytes_of(setting, "GB")
+    except ValueError as error:
+        raise usage(f"{MOST} is {error}") from None
     if not most >= 0:
-        raise usage(f"{MOST} is {setting!r}, expected a number of GB from 0 on")
-    return most * 1e9
+        raise usage(f"{MOST} is {setting!r}, expected 0 GB or more")
+    return most
 
 
 def _remove(folder: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.words.safe_text import show
+from lucid.core.words.json_numbers import strict
+from lucid.core.words.safe_text import cut, show
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 
@@ -68,24 +69,55 @@ class DepthError(ValueError):
     """JSON of more lists and objects within each other than `MAX_DEPTH`."""
 
 
-def json_value(text: str | bytes) -> Any:
+def json_value(text: str | bytes, standard: bool = False) -> Any:
     """The value of a JSON text from anyone, which other code may walk through, and write again.
+
+    Args:
+        text: as it was read.
+        standard: whether NaN, Infinity and -Infinity are errors. JSON lacks them, but Python and the configs of
+            checkpoints write them.
 
     Raises:
         DepthError: for more lists and objects within each other than `MAX_DEPTH`.
-        ValueError: for other text that is no JSON.
+        ValueError: for other text that is no JSON; the message says where.
     """
+    constants: list[float] = []
+
+    def constant(name: str) -> float:
+        constants.append(float(name))
+        return constants[-1]
+
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=constant if standard else None)
     except RecursionError:
-        value = None
+        raise _too_deep() from None
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, (dict, list))]
+        if not level:
+            break
     else:
-        level = [value]
-        for _ in range(MAX_DEPTH + 1):
-            level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, (dict, list))]
-            if not level:
-                return value
-    raise DepthError(f"nested too deeply: expected at most {MAX_DEPTH} lists and objects within each other")
+        raise _too_deep()
+    if constants:
+        place, name = (_place(value, constants[0]) or "a value").removeprefix("."), strict(constants[0])
+        raise ValueError(
+            f'{cut(place)} is {name}, which JSON does not have; where {name} is served, it is the text "{name}"'
+        )
+    return value
+
+
+def _too_deep() -> DepthError:
+    return DepthError(f"nested too deeply: expected at most {MAX_DEPTH} lists and objects within each other")
+
+
+def _place(outer: Any, wanted: object) -> str | None:
+    """Where an object is in plain data, such as ``.inputs[0].data[2]``; None if it is not there."""
+    entries = outer.items() if isinstance(outer, dict) else enumerate(outer) if isinstance(outer, list) else ()
+    for key, value in entries:
+        inner = "" if value is wanted else _place(value, wanted)
+        if inner is not None:
+            return (f".{show(key)[1:-1]}" if isinstance(key, str) else f"[{key}]") + inner
+    return None
 
 
 def _inside(value: Any) -> Iterable[Any]:

@@ -38,6 +38,8 @@ def messages_of(body: Fields) -> list[Message]:
         entry: dict[str, Any] = {"role": "system" if role == "developer" else role, "content": content}
         if calls:
             entry["tool_calls"] = [{"type": "function", "function": call} for call in calls]
+        if "name" in message:
+            entry["name"] = message["name"]
         if role == "tool":
             entry["tool_call_id"] = message.get("tool_call_id", "")
         messages.append(entry)
@@ -48,7 +50,7 @@ def _called(function: Fields, where: str) -> dict[str, Any]:
     """A call of an earlier answer; templates take its arguments as an object."""
     arguments = function.get("arguments", "{}")
     try:
-        return {"name": function["name"], "arguments": json_value(arguments)}
+        return {"name": function["name"], "arguments": json_value(arguments, standard=True)}
     except ValueError:
         raise wrong(arguments, f"{where}.tool_calls.arguments", "expected an object in JSON, as a string") from None
 
@@ -93,7 +95,7 @@ class Tools:
 
     def _calls(self, text: str) -> list[dict[str, Any]]:
         try:
-            value = json_value(text)
+            value = json_value(text, standard=True)
         except ValueError:
             return []
         calls = []

@@ -98,12 +98,21 @@ _TOLD: dict[str, Schema] = dict.fromkeys(
     ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"), ANY
 )
 """Fields that describe the client or change no answer."""
-_PART = fields("type text", type=one_of("text"), text=TEXT)
-_CALL = fields("function", function=fields("name", name=TEXT, arguments=TEXT))
+_PART = fields("type text", EMPTY, type=one_of("text"), text=TEXT)
+_CALL = fields(
+    "function",
+    EMPTY,
+    id=TEXT,
+    type=one_of("function"),
+    function=fields("name", EMPTY, name=TEXT, arguments=TEXT),
+    index=whole(0),  # of a streamed answer
+)
 _MESSAGE = fields(
     "role",
+    EMPTY,
     role=one_of("system", "user", "assistant", "developer", "tool"),
     content=either(TEXT, items(_PART), what="a string, or a list of texts"),
+    name=TEXT,
     tool_calls=items(_CALL),
     tool_call_id=TEXT,
 )
@@ -118,7 +127,7 @@ CHAT = fields(
     tools=items(_TOOL),
     tool_choice=either(
         one_of("none", "auto", "required"),
-        fields("function", function=fields("name", name=TEXT)),
+        fields("function", EMPTY, type=one_of("function"), function=fields("name", EMPTY, name=TEXT)),
         what="none, auto, required, or one of the functions",
     ),
     parallel_tool_calls=FLAG,
@@ -162,16 +171,17 @@ def inference(datatypes: list[str]) -> Schema:
     shape = items(whole(0, _LONGEST_AXIS), most=MOST_AXES, what="a list of whole numbers of 0 or more")
     tensor = fields(
         "name datatype shape",
+        EMPTY,
         name=TEXT,
         datatype=one_of(*datatypes),
         shape={**shape, "maxItems": MOST_AXES},
         parameters=fields(binary_data_size=whole(0), shared_memory_region=EMPTY),
         data={"type": "array"},
     )
-    output = fields("name", name=TEXT, parameters=fields(binary_data=FLAG))
-    return fields(
-        "inputs", id=TEXT, inputs=items(tensor), outputs=items(output), parameters=fields(binary_data_output=FLAG)
-    )
+    parameters = fields(binary_data=FLAG, classification=EMPTY, shared_memory_region=EMPTY)
+    output = fields("name", EMPTY, name=TEXT, parameters=parameters)
+    parameters = fields(binary_data_output=FLAG, sequence_id=EMPTY)
+    return fields("inputs", EMPTY, id=TEXT, inputs=items(tensor), outputs=items(output), parameters=parameters)
 
 
 # Answers --------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tests.serving.servers import decoder, served
 from tests.waiting import PATIENCE, until
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
+messages_of = pytest.importorskip("lucid.serving.messages").messages_of
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "abc"}]
@@ -85,6 +86,20 @@ def test_a_stop_string_ends_the_answer(server, folder):
     assert (choice["message"]["content"], choice["finish_reason"]) == (whole.partition(stop)[0], "stop")
 
 
+def of_user(**fields):
+    """A conversation of one message."""
+    return {"messages": [{"role": "user", "content": "a", **fields}]}
+
+
+def test_an_answer_is_taken_as_a_message_and_names_go_to_the_template(server):
+    """Clients send answers with all fields of OpenAI's, null where there is nothing."""
+    whole = server.ask("POST", CHAT, ASKED)
+    empty = {"refusal": None, "annotations": [], "audio": None, "function_call": None, "tool_calls": None}
+    history = [{**MESSAGES[0], "name": "ann"}, whole.json["choices"][0]["message"] | empty]
+    assert server.ask("POST", CHAT, {**ASKED, "messages": [*history, MESSAGES[0]]}).status == 200
+    assert messages_of({"messages": history[:1]})[0] == {**MESSAGES[0], "name": "ann"}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -93,6 +108,17 @@ def test_a_stop_string_ends_the_answer(server, folder):
         ({"messages": [{"role": "robot", "content": "a"}]}, 'messages[0].role is "robot", served: "system", "user"'),
         ({"messages": [{"role": "user"}]}, "messages[0].content is null, expected a string"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 'type is "image_url", served: "text"'),
+        (of_user(contents="b"), "messages[0].contents is not served; leave it out"),
+        (of_user(reasoning="b"), "messages[0].reasoning is not served; leave it out"),
+        (of_user(name=3), "messages[0].name is 3, expected a string"),
+        (of_user(refusal="no"), "messages[0].refusal is not served; leave it out"),
+        (of_user(content=[{"type": "text", "text": "a", "image_url": "b"}]), "messages[0].content[0].image_url is not"),
+        (of_user(tool_calls=[{"function": {"name": "f"}, "kind": 1}]), "messages[0].tool_calls[0].kind is not served"),
+        (of_user(tool_calls=[{"function": {"name": "f", "args": "{}"}}]), "tool_calls[0].function.args is not served"),
+        (
+            of_user(tool_calls=[{"function": {"name": "f", "arguments": '{"x": NaN}'}}]),
+            'tool_calls.arguments is "{\\"x\\": NaN}", expected an object in JSON',
+        ),
         (
             {"tools": [{"function": {"name": "a"}}]},
             "tools are not served: the chat template of this model takes none; leave them out",
@@ -101,7 +127,12 @@ def test_a_stop_string_ends_the_answer(server, folder):
         ({"max_completion_tokens": 0}, "max_completion_tokens is 0, expected 1 or more"),
         ({"temperature": 1, "top_k": 0}, "top_k is 0, expected 1 or more"),
         ({"max_token": 5}, "max_token is not served; leave it out"),
-        ({"temperature": float("nan")}, "temperature is NaN, expected 0 or more"),
+        (
+            {"temperature": float("nan")},
+            "the body is not valid JSON: temperature is NaN, which JSON does not have; where NaN is served, it is the "
+            'text "NaN"',
+        ),
+        ({"logit_bias": {"5": -float("inf")}}, "not valid JSON: logit_bias.5 is -Infinity, which JSON does not have"),
         ({"stop": False}, "stop is false, expected a string or a list"),
         ({"max_tokens": "6"}, 'max_tokens is "6", expected a whole number'),
         ({"temperature": -1}, "temperature is -1, expected 0 or more"),

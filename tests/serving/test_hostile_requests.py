@@ -101,6 +101,31 @@ def test_numbers_beyond_every_type_are_refused_as_well(server, kind, number):
     assert (reply.status, reply.message) == (400, f"input text has data that are not {kind}")
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_lacks_are_refused_with_their_place(server, number):
+    body = json.dumps({"inputs": [tensor("FP32", [[0, 1]], shape=[1, 2])]}).replace("1]]", f"{number}]]").encode()
+    reply = server.ask("POST", INFER, body)
+    place = f"the body is not valid JSON: inputs[0].data[0][1] is {number}, which JSON does not have; where {number} is"
+    assert (reply.status, reply.message) == (400, f'{place} served, it is the text "{number}"')
+    twice = server.ask("POST", INFER, f'{{"inputs": [], "id": {number}, "id": "a"}}'.encode())
+    assert twice.status == 400 and f"a value is {number}, which JSON" in twice.message
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"outputz": [{"name": "y"}]}, "outputz"),
+        ({"inputs": [{**tensor("INT64", [1]), "size": 1}]}, "inputs[0].size"),
+        ({"outputs": [{"name": "y", "kind": 1}]}, "outputs[0].kind"),
+        ({"outputs": [{"name": "y", "parameters": {"classification": 2}}]}, "outputs[0].parameters.classification"),
+        ({"parameters": {"sequence_id": 7}}, "parameters.sequence_id"),
+    ],
+)
+def test_fields_that_a_tensor_does_not_have_are_named(server, change, name):
+    reply = server.ask("POST", INFER, {"inputs": [tensor("INT64", [1])], **change})
+    assert reply.status == 400 and reply.message.startswith(f"{name} is not served; "), reply.message
+
+
 @pytest.mark.parametrize(("kind", "name"), [("FP16", "float16"), ("FP64", "float64"), ("BF16", "bfloat16")])
 def test_numbers_that_json_lacks_are_texts_in_both_directions(kind, name):
     tensors = pytest.importorskip("lucid.serving.tensors")

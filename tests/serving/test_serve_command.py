@@ -106,14 +106,16 @@ def test_the_cache_has_room_for_the_exports_used_last_and_those_in_use(
     holder = os.open(caches / ("oldest-" + "1" * 16), os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_SH)  # as another process that serves it
     command = ["generate", checkpoint(tmp_path / "smol"), "abc", "-n", "1"]
-    monkeypatch.setenv("LUCID_CACHE_GB", "0.0007")
+    monkeypatch.setenv("LUCID_CACHE_GB", "700kB")
     assert in_process(command, monkeypatch) == 0
     os.close(holder)
     left = sorted(path.name for path in caches.iterdir())
     assert [name.rpartition("-")[0] for name in left] == ["last", "oldest", "smol", ""] and left[-1] == "somebody's"
     monkeypatch.setenv("LUCID_CACHE_GB", "many")
     assert in_process(command, monkeypatch) == 2
-    assert "LUCID_CACHE_GB is 'many', expected a number of GB from 0 on" in capsys.readouterr().err
+    assert (
+        "LUCID_CACHE_GB is 'many', expected a number of GB, or one with a unit, such as 4MiB" in capsys.readouterr().err
+    )
 
 
 def test_chat_generate_and_serve_export_once_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from lucid.cli.options.groups import (
     of_model,
     of_quantization,
     target_option,
+    whole_bytes,
 )
 from lucid.cli.options.training import Train as Train
 from lucid.core.targets.runtimes import GENERAL
@@ -525,7 +526,10 @@ class ApplicationOptions(ProviderOptions, VectorOptions):
 class LimitOptions:
     """Limits of requests: the fields of `lucid.serving.Limits` of these names."""
 
-    body: Annotated[int | None, _limit("--max-body", min=1, help="Bytes of a request; by default 4 MiB.")] = None
+    body: Annotated[
+        int | None,
+        _limit("--max-body", metavar="BYTES", parser=whole_bytes, help="The size of a request; by default 4MiB."),
+    ] = None
     tokens: Annotated[int | None, _limit("--max-tokens", min=1, help="Tokens of a request; by default 32768.")] = None
     seconds: Annotated[
         float | None, _limit("--max-seconds", min=0.001, help="Seconds for a request; by default 60.")

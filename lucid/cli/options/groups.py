@@ -15,6 +15,7 @@ import typer
 
 from lucid.cli.on_demand import command_module
 from lucid.core.targets.runtimes import RUNTIMES
+from lucid.core.words.byte_sizes import bytes_of
 
 TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy expects literal names
 
@@ -72,6 +73,21 @@ def folder_of_parquet(path: str) -> str:
     if name and ending.lower() in ("jsonl", "json", "csv", "tsv"):
         raise typer.BadParameter(f"{path!r} names a file, but this writes a folder of Parquet files; give {name!r}")
     return path
+
+
+def whole_bytes(text: str) -> int:
+    """A number of bytes above 0, perhaps with a unit.
+
+    Raises:
+        BadParameter: for anything else.
+    """
+    try:
+        count = bytes_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not 1 <= count < 1 << 63:
+        raise typer.BadParameter(f"{text!r}, expected 1 byte or more")
+    return int(count)
 
 
 def _modules_of_nn(incomplete: str) -> list[str]:
