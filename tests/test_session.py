@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import onnxruntime
 import pytest
 
@@ -316,3 +317,8 @@ def test_a_bound_session_reads_and_writes_arrays_where_they_are() -> None:
 def test_a_session_shows_what_it_takes_and_gives_and_where_it_runs():
     session = lucid.runtime.Session(lucid.export.to_onnx(lucid.nn.Linear(3, 2), ("N", 3)))
     assert repr(session) == "Session(x: float32[N, 3]) -> (output: float32[N, 2]) on CPUExecutionProvider"
+    texts = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (string[N] text) => (string[N] output) {output = Identity(text)}'
+    )
+    expected = "Session(text: string[N]) -> (output: string[N]) on CPUExecutionProvider"
+    assert repr(Session(texts.SerializeToString())) == expected

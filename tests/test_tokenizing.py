@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,9 @@ pytest.importorskip("onnxruntime_extensions")
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
+from lucid.layouts.checkpoint_files import max_tokens
 from lucid.layouts.tokenizing import NotExpressedError, text_parity, text_preprocessing, texts
+from lucid.layouts.tokenizing.reference import reference_of
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = ["a", "b", "c", "d", "##a", "##b", "##c", "##d", "ab", "##cd", "!", ",", "é", "##é", "中", "😀", "ᄒ", "##ᅡ"]
@@ -167,6 +170,22 @@ def greedy() -> Tokenizer:
 
 def unigram() -> Tokenizer:
     return Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0)], 0, False))
+
+
+@pytest.mark.parametrize("config", [{}, {"model_max_length": 7}])
+@pytest.mark.parametrize("variant", ["normalized", "model2vec"])
+def test_static_embeddings_say_their_length_in_tokenizer_json(
+    variant: str, config: dict[str, Any], tmp_path: Path
+) -> None:
+    place = shutil.copytree(goldens.folder(f"static_embedding/{variant}"), tmp_path / variant)
+    file, options = place / "tokenizer.json", place / "tokenizer_config.json"
+    options.write_text(json.dumps(config))
+    content = json.loads(file.read_text())
+    length = content["truncation"]["max_length"]
+    assert max_tokens(place) == reference_of(place).length == length
+    file.write_text(json.dumps(content | {"truncation": None}))
+    with pytest.raises(NotExpressedError, match="does not say how many tokens .*; write a truncation into tokenizer"):
+        reference_of(place)
 
 
 @pytest.mark.parametrize(

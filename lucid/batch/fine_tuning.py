@@ -296,6 +296,7 @@ class _Run:
         self._start, labels = origin, None
         if options.task == CLASSES:
             self._start, labels = _with_head(origin, work / _START, rows, options)
+        self._tokenizer = load_tokenizer(files_home(origin))
         with phase("reading weights"):
             floats = options.lora is None or options.bits is not None  # quantized weights are not trained
             self._base: Pretrained[Any] = models.load(self._start, options.task, dequantize=floats)
@@ -336,13 +337,12 @@ class _Run:
         return LoRA.add(model, options.lora, targets, alpha=options.lora_alpha)
 
     def _opened(self, labels: Labels | None) -> TrainingTask:
-        options, home = self._options, files_home(self._start)
-        tokenizer = load_tokenizer(home)
+        options, tokenizer = self._options, self._tokenizer
         if options.task == TEXTS:
             most = min(options.max_length or _TOKENS, tokenizer.max_positions or _TOKENS)
             return Generation(self._model, tokenizer, self._columns, most)
         prompt = prompt_of(self._start, None) if options.task == SENTENCES else ""
-        config, names = read_optional_json(home / CONFIG), tuple(self._model.input_specs())
+        config, names = read_optional_json(files_home(self._start) / CONFIG), tuple(self._model.input_specs())
         end = self._model.config.eos_token_id if isinstance(self._model, EndClassifier) else None
         reader = TextReader(tokenizer, config, names, options.max_length, _LONGEST, prompt, end)
         if labels is None:

@@ -34,6 +34,7 @@ OUTPUTS = {
     "image-feature-extraction": "embedding",
 }
 """The tasks, and the column of each one's results."""
+_OF_TEXTS, _OF_IMAGES = {"input_ids", "text"}, {"pixel_values", "images"}
 SENTENCES = ("sentence-similarity", "sparse-encoding", "multi-vector-encoding")
 """The tasks whose checkpoints may have prompts by name."""
 
@@ -57,18 +58,39 @@ def task_name(session: Session, where: str) -> str:
     Raises:
         ValueError: for a model of none of the tasks.
     """
+    inputs, outputs, task = session.inputs, session.outputs, _task(session, where)
+    whole, of_images = inputs.keys() & {"text", "images"}, not inputs.keys().isdisjoint(_OF_IMAGES)
+    if task is not None and not whole:
+        return task
+    if task is not None:
+        raise ValueError(
+            f"{where}: its model takes {', '.join(inputs)}, and rows become tokens or pixels outside of the file; "
+            "export it without --with-tokenizer and --with-preprocessor"
+        )
+    run = "run the file over images with lucid.runtime.Session"
+    maps = f"; for maps and boxes {run if whole else f'export it with --with-preprocessor, and {run}'}"
+    tasks = [task for task in OUTPUTS if task.startswith("image-") == of_images]
+    raise ValueError(
+        f"{where}: its model makes {', '.join(outputs)} of {', '.join(inputs)}, which is none of the tasks over "
+        f"{'images' if of_images else 'rows'}: {', '.join(tasks)}; export the checkpoint for one of them with --task, "
+        f"and with {'preprocessor' if of_images else 'tokenizer'} next to the model{maps * of_images}"
+    )
+
+
+def _task(session: Session, where: str) -> str | None:
+    """The task of a model's inputs, as tokens and pixels or as texts and images, and of its outputs; None for none."""
     inputs, outputs = session.inputs, session.outputs
     named = {*heads.EMBEDDINGS, "last_hidden_state"} & outputs.keys()
     vectors = [name for name in named if len(heads.vector_axes(outputs[name][1])) < 3]
     if any(CACHE.fullmatch(name) or STATE.fullmatch(name) for name in inputs):
         return "text-generation"
     labels = outputs["logits"][1] if "logits" in outputs else ()
-    if inputs.keys() == {"pixel_values"}:
+    if len(inputs) == 1 and inputs.keys() <= _OF_IMAGES:
         if len(labels) == 2:
             return "image-classification"
         if vectors:
             return "image-feature-extraction"
-    elif "input_ids" in inputs and "pixel_values" not in inputs:
+    elif inputs.keys() & _OF_TEXTS and inputs.keys().isdisjoint(_OF_IMAGES):
         if len(labels) == 2:
             return "reranking" if labels[1] == 1 else "text-classification"
         if {heads.TOKENS, heads.DOCUMENT} <= outputs.keys():
@@ -78,22 +100,7 @@ def task_name(session: Session, where: str) -> str:
             return "sparse-encoding" if outputs[heads.EMBEDDINGS[0]][1][-1] == vocabulary else "sentence-similarity"
         if vectors:
             return "sentence-similarity"
-    if {"text", "images"} & inputs.keys():
-        raise ValueError(
-            f"{where}: its model takes {', '.join(inputs)}, and rows become tokens or pixels outside of the file; "
-            "export it without --with-tokenizer and --with-preprocessor"
-        )
-    of_images = "pixel_values" in inputs
-    tasks = [task for task in OUTPUTS if task.startswith("image-") == of_images]
-    maps = (
-        "; for maps and boxes export it with --with-preprocessor, and run the file over images with "
-        "lucid.runtime.Session"
-    )
-    raise ValueError(
-        f"{where}: its model makes {', '.join(outputs)} of {', '.join(inputs)}, which is none of the tasks over "
-        f"{'images' if of_images else 'rows'}: {', '.join(tasks)}; export the checkpoint for one of them with --task, "
-        f"and with {'preprocessor' if of_images else 'tokenizer'} next to the model{maps * of_images}"
-    )
+    return None
 
 
 def check_choices(choices: Choices, name: str, where: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from lucid import optim
 from lucid.batch.training_tasks import CLASSES, DEFAULTS
 from lucid.core.number_ranges import Range, at_least, check_all
+from lucid.core.words.suggestions import did_you_mean
 
 SCHEDULES: Mapping[str, Callable[..., optim.Schedule]] = {
     "linear": optim.linear,
@@ -94,8 +95,9 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         check_all(vars(self), _RANGES)
-        if self.task not in (None, *DEFAULTS):
-            raise ValueError(f"task {self.task!r} is not trained: choose one of {', '.join(DEFAULTS)}")
+        if self.task is not None and self.task not in DEFAULTS:
+            similar = did_you_mean(self.task, DEFAULTS)
+            raise ValueError(f"task {self.task!r} is not trained: choose one of {', '.join(DEFAULTS)}{similar}")
         if self.lr_scheduler_type not in SCHEDULES:
             raise ValueError(f"lr_scheduler_type is {self.lr_scheduler_type!r}, expected {', '.join(SCHEDULES)}")
         if self.lora is None and (named := [name for name in _OF_LORA if getattr(self, name)]):

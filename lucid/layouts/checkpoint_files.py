@@ -75,11 +75,18 @@ def files_home(checkpoint: Path) -> Path:
 
 
 def max_tokens(checkpoint: Path) -> int | None:
-    """The most tokens of a text, as sentence-transformers or transformers cuts them; None if the files do not say."""
-    home = files_home(checkpoint)
-    sentences = [(folder / "sentence_bert_config.json", "max_seq_length") for folder in (home, checkpoint)]
-    for path, name in [*sentences, (home / TOKENIZER_CONFIG, "model_max_length")]:
-        count = read_optional_json(path).get(name)
+    """The most tokens of a text, as sentence-transformers or transformers cuts them; None if the files do not say.
+
+    Without an option that says it, as static embeddings have none, it is the length to which tokenizer.json cuts.
+    """
+    home, name = files_home(checkpoint), "sentence_bert_config.json"
+    limits = [read_optional_json(folder / name).get("max_seq_length") for folder in (home, checkpoint)]
+    static = static_tokenizer(home)
+    about = static[TOKENIZER_CONFIG] if static else read_optional_json(home / TOKENIZER_CONFIG, MAX_TOKENIZER)
+    limits.append(about.get("model_max_length"))
+    truncation = read_optional_json(file_of(checkpoint, TOKENIZER), MAX_TOKENIZER).get("truncation")
+    limits.append(truncation.get("max_length") if isinstance(truncation, dict) else None)
+    for count in limits:
         if isinstance(count, int) and not isinstance(count, bool) and 2 < count < 1 << 20:
             return count
     return None

@@ -33,6 +33,13 @@ def read_type(value: Any) -> tuple[DType | None, tuple[int | str | None, ...]]:
     return _TYPES.get(value.type), tuple(value.shape)
 
 
+def shown_type(value: Any) -> str:
+    """An input or output of a session with its type: ``x: float32[N, 3]``, ``text: string[N]``."""
+    kind, sizes = read_type(value)
+    name = value.type.removeprefix("tensor(").removesuffix(")") if kind is None else kind
+    return f"{value.name}: {name}[{', '.join(map(str, sizes))}]"
+
+
 def ort_value(array: Array) -> Any:
     """An array as onnxruntime's OrtValue. They share memory if the array is contiguous."""
     if array.dtype == bfloat16.numpy:  # onnxruntime does not take ml_dtypes arrays, only their bits

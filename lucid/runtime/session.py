@@ -29,7 +29,7 @@ from lucid.runtime.changed_models import Model
 from lucid.runtime.huge_pages import in_huge_pages
 from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
-from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type
+from lucid.runtime.ort_values import RowsOf, numpy_of, numpy_type, ort_value, read_type, shown_type
 from lucid.runtime.requirements import Limits, config_of, extensions_path, limits_of, needs_extensions, without_data
 from lucid.runtime.runs import NOT_COMPUTED, NOT_COMPUTED_BOUND, BoundRun, Runs, index_outside
 
@@ -161,12 +161,10 @@ class Session:
         return tensors[0] if len(tensors) == 1 else tensors
 
     def __repr__(self) -> str:
-        def listed(values: Mapping[str, tuple[Any, Sequence[Any]]]) -> str:
-            return ", ".join(
-                f"{name}: {dtype}[{', '.join(map(str, sizes))}]" for name, (dtype, sizes) in values.items()
-            )
-
-        return f"Session({listed(self.inputs)}) -> ({listed(self.outputs)}) on {', '.join(self.providers)}"
+        inputs, outputs = (
+            ", ".join(map(shown_type, values)) for values in (self._session.get_inputs(), self._session.get_outputs())
+        )
+        return f"Session({inputs}) -> ({outputs}) on {', '.join(self.providers)}"
 
     def run(
         self, inputs: Mapping[str, Tensor | Array], adapter: str | os.PathLike[str] | None = None

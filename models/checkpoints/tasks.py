@@ -108,9 +108,11 @@ def reader_for(task: str | None, options: Config, of_modules: str | None) -> Rea
         task = _OTHER_NAMES[task]
     if task not in tasks:
         more = f"; its modules.json is for {of_modules}" if of_modules else ""
-        if _classes(options) and any(task in family.tasks for family in FAMILIES.values()):
+        elsewhere = any(task in family.tasks for family in FAMILIES.values())
+        if elsewhere and _classes(options):
             more += f"; {by_torch()}"
-        raise _none(options, f"task {show(task)} is not known for model_type {options.model_type}{more}")
+        similar = "" if elsewhere else did_you_mean(task, tasks)
+        raise _none(options, f"task {show(task)} is not known for model_type {options.model_type}{more}", similar)
     reader = class_of(tasks[task])
     if not holds(reader, options):
         raise _none(options, f"has no weights for task {show(task)}")
@@ -244,10 +246,10 @@ def _keys_of(reader: Reader, options: Config) -> set[str] | None:
     return keys
 
 
-def _none(options: Config, problem: str) -> ConfigError:
-    """An error that lists the tasks for which the checkpoint loads."""
+def _none(options: Config, problem: str, similar: str = "") -> ConfigError:
+    """An error that lists the tasks for which the checkpoint loads, and ends with the names that a typo may mean."""
     readers = {task: class_of(place) for task, place in family_of(options.model_type).tasks.items()}
     readers = {task: reader for task, reader in readers.items() if task not in MODULE_TASKS}
     loads = [task for task, reader in readers.items() if holds(reader, options) and reader.fits(options)]
     remedy = f"give a task that it has: {', '.join(loads)}" if loads else "its weights fit no supported task"
-    return ConfigError(f"{options.where}: {problem}; {remedy}")
+    return ConfigError(f"{options.where}: {problem}; {remedy}{similar}")

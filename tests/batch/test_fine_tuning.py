@@ -452,9 +452,30 @@ def test_what_cannot_be_learned_from_is_named_and_leaves_nothing(
     assert os.listdir(tmp_path / "run") == []
 
 
+@pytest.mark.parametrize(("content", "message"), [(None, "has no tokenizer.json"), ("{}", "does not read it")])
+@pytest.mark.parametrize("task", ["text-classification", "sentence-similarity"])
+def test_a_checkpoint_without_a_tokenizer_is_named(
+    task: str, content: str | None, message: str, tmp_path: Path, encoder: Path
+) -> None:
+    source = shutil.copytree(encoder, tmp_path / "source")
+    file = next(source.rglob("tokenizer.json"))
+    file.unlink() if content is None else file.write_text(content)
+    rows = ROWS if task == "text-classification" else [*PAIRS]
+    with pytest.raises(Exception, match=r"(?s).*") as error:
+        fine_tune(source, write_rows(tmp_path / "r.jsonl", rows), tmp_path / "out", TrainingOptions(task=task))
+    text = "".join([str(error.value), *getattr(error.value, "__notes__", [])])
+    assert message in text and str(file.parent) in text and not list(tmp_path.glob("out*"))
+
+
 @pytest.mark.parametrize(
     ("error", "options", "message"),
     [
+        (
+            ValueError,
+            {"task": "text-clasification"},
+            "task 'text-clasification' is not trained: choose one of text-classification, sentence-similarity, "
+            "text-generation; did you mean text-classification?",
+        ),
         (ValueError, {"batch_size": 0}, "batch_size is 0, expected 1 or more"),
         (ValueError, {"num_train_epochs": 0}, "num_train_epochs is 0, expected 1 or more"),
         (ValueError, {"num_train_epochs": -1}, "num_train_epochs is -1, expected 1 or more"),

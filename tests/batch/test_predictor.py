@@ -23,6 +23,7 @@ tokenizers = pytest.importorskip("tokenizers")
 processors = pytest.importorskip("tokenizers.processors")
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
 open_model = pytest.importorskip("lucid.batch.open_models").open_model
+task_name = pytest.importorskip("lucid.batch.tasks").task_name
 padded_batches = pytest.importorskip("lucid.batch.batches").padded_batches
 Image = pytest.importorskip("PIL.Image")
 
@@ -557,6 +558,29 @@ OF_MAPS = (
     "which is none of the tasks over images: image-classification, image-feature-extraction; .*for maps and boxes "
     "export it with --with-preprocessor, and run the file over images with lucid.runtime.Session"
 )
+
+
+def test_a_file_that_takes_texts_or_images_is_told_what_its_rows_can_be():
+    """Detection has no task over rows with its preprocessor in the file either: no message sends to the other one."""
+    images, pixels = lucid.spec("N", 8, 8, 3, dtype=lucid.uint8), lucid.spec("N", 3, 8, 8)
+
+    def boxes(images):
+        return {"logits": images.float().flatten(2), "pred_boxes": images.float()}
+
+    def labels(images):
+        return {"logits": images.float().flatten(1)}
+
+    def message(function, spec, name):
+        session = Session(lucid.export.to_onnx(function, kwargs={name: spec}))
+        with pytest.raises(ValueError, match=name) as error:
+            task_name(session, "FOLDER")
+        return str(error.value)
+
+    run = "run the file over images with lucid.runtime.Session"
+    assert message(boxes, images, "images").endswith(f"next to the model; for maps and boxes {run}")
+    assert message(labels, images, "images").endswith("export it without --with-tokenizer and --with-preprocessor")
+    outside = message(lambda pixel_values: boxes(pixel_values), pixels, "pixel_values")
+    assert outside.endswith(f"; for maps and boxes export it with --with-preprocessor, and {run}")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ ALWAYS = "feature-extraction, sentence-similarity"
         (
             "tasks/bert_fill_mask",
             "fill-masks",
-            f"task 'fill-masks' is not known for model_type bert; .*: {ALWAYS}, fill-m",
+            f"task 'fill-masks' is not known for model_type bert; .*: {ALWAYS}, fill-mask; did you mean fill-mask.$",
         ),
         (
             "gpt2/base",

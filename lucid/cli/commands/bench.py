@@ -185,5 +185,5 @@ def _of_runs(data: dict[str, Any]) -> list[tuple[str, str]]:
             reasons = "the model computes in fewer bits, or the machine did other work while the peak was measured"
             rows.append(("note", f"above 100 %: {reasons}"))
     if data["uncounted_nodes"]:
-        rows.append(("note", f"{data['uncounted_nodes']} nodes are not counted: their shapes are not known"))
+        rows.append(("note", f"nodes without a known shape, not counted: {data['uncounted_nodes']}"))
     return rows

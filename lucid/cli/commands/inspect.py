@@ -78,18 +78,18 @@ def _print(out: terminal.Output, inspection: Inspection, depth: int) -> None:
     sizes = ", ".join(f"{name}={value}" for name, value in inspection.sizes.items())
     notes = [f"FLOPs at {sizes}"] if sizes else []
     if inspection.modules.cost.unknown:
-        notes.append(f"{inspection.modules.cost.unknown} nodes not counted: their shapes are not known")
+        notes.append(f"nodes without a known shape, not counted: {inspection.modules.cost.unknown}")
     if notes:
         out.line("; ".join(notes), style="dim")
     memory = inspection.memory
     at = f", at {memory.node}" if memory.node else ""
-    uncounted = f"; {memory.unknown} values not counted: their shapes are not known" if memory.unknown else ""
+    uncounted = f"; values without a known shape, not counted: {memory.unknown}" if memory.unknown else ""
     out.line(f"memory  {terminal.size(memory.bytes)} for values at once{at}{uncounted}", style="dim")
     out.line()
     operators = list(inspection.operators.items())
     shown = ", ".join(f"{name} {count}" for name, count in operators[:12])
     rest = len(operators) - 12
-    out.line(f"operators  {shown}{f' and {rest} more kinds' if rest > 0 else ''}")
+    out.line(f"operators  {shown}{f'; further kinds: {rest}' if rest > 0 else ''}")
     out.line()
     loads = [(each.name, terminal.Styled(*_SIGNS[each.loads]), each.reason) for each in inspection.loaders]
     out.table(("loads in", "", "because"), loads)

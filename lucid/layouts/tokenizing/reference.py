@@ -14,7 +14,8 @@ import tokenizers
 from lucid.core.graph.types import Array
 from lucid.files.hub import local_checkpoint
 from lucid.generation.chat.tokenizer_files import load_tokenizer
-from lucid.layouts.checkpoint_files import files_home, max_tokens
+from lucid.layouts.checkpoint_files import TOKENIZER_CONFIG, files_home, max_tokens
+from lucid.models.checkpoints.static_files import TYPES, type_in
 
 TEXT = "text"
 """The input of a file that takes texts."""
@@ -87,9 +88,12 @@ def reference_of(checkpoint: str | os.PathLike[str]) -> Reference:
     padding = library.token_to_id(tokenizer.special_tokens.get("pad_token", ""))
     length = max_tokens(path)
     if length is None:
-        raise NotExpressedError(
-            f"{home}: does not say how many tokens a text may have; write model_max_length into tokenizer_config.json"
+        remedy = (
+            "a truncation into tokenizer.json"
+            if type_in(home) in TYPES
+            else f"model_max_length into {TOKENIZER_CONFIG}"
         )
+        raise NotExpressedError(f"{home}: does not say how many tokens a text may have; write {remedy}")
     library.enable_padding(pad_id=padding or 0, pad_token=tokenizer.special_tokens.get("pad_token", ""))
     library.enable_truncation(length)
     return Reference(
