@@ -307,6 +307,13 @@ def test_weights_that_become_zero_are_named() -> None:
         to_onnx(model, ("N", 20), dtype="float16")
 
 
+def test_a_number_that_keeps_a_divisor_from_zero_does_not_become_zero() -> None:
+    x = lucid.ones(2, 4)
+    model = to_onnx(lambda x: nn.functional.normalize(x * 2) - 1e-9, x, target="cuda", dtype="float16")
+    numbers = {float(array) for array in map(onnx.numpy_helper.to_array, model.graph.initializer) if not array.shape}
+    assert {2.0, as_dtype("float16").smallest} <= numbers and not numbers & {0.0, -0.0}
+
+
 def test_nan_does_not_become_zero() -> None:
     model = linear(1.0)
     model.weight.numpy()[0] = np.nan

@@ -172,7 +172,10 @@ class _Rewrite:
         return self._cast(new, self._computed, node.scope)
 
     def _cast(self, value: Value, dtype: DType, scope: str = "") -> Value:
-        """A value in another type. A constant is rounded in place, but widened by a node."""
+        """A value in another type. A constant is rounded in place, but widened by a node.
+
+        A lone number that would become 0, as the 1e-12 that keeps a divisor from 0, becomes the smallest one.
+        """
         if value.type.dtype == dtype:
             return value
         key = (id(value), dtype)
@@ -180,6 +183,8 @@ class _Rewrite:
             kind = value.type.with_dtype(dtype)
             if isinstance(value, Constant) and dtype.itemsize < value.type.dtype.itemsize:
                 array = narrowed(value.array, dtype)
+                if array.size == 1 and value.array.any() and not array.any():
+                    array = np.copysign(dtype.smallest, value.array).astype(dtype.numpy)
                 new: Value = Constant(array, kind)
                 if (label := self._name_of(value)) is not None:
                     self._weights.names.append((label, array))

@@ -170,7 +170,10 @@ class Pooling(nn.Module):
         self.modes = modes
 
     def forward(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """`attention_mask` (N, L) is 1 for tokens to keep, 0 for padding on either side; None keeps all."""
+        """`attention_mask` (N, L) is 1 for tokens to keep, 0 for padding on either side; None keeps all.
+
+        A row that keeps no token gives zeros, by cls the state of its first position.
+        """
         pooled = [_pooled(mode, states, attention_mask) for mode in self.modes]
         return pooled[0] if len(pooled) == 1 else ops.concat(pooled, -1)
 
@@ -192,10 +195,12 @@ def _pooled(mode: str, states: Tensor, mask: Tensor | None) -> Tensor:
     if mode == "lasttoken":
         return _at(states * kept, ((mask != 0).astype(lucid.int32) * places.astype(lucid.int32)).argmax(1))
     if mode == "max":
-        return ops.where(mask.unsqueeze(-1) != 0, states, float("-inf")).amax(1)
-    if mode == "weightedmean":
-        kept = kept * places.astype(states.dtype).unsqueeze(-1)
-    total = ops.maximum(kept.sum(1), 1e-9)
+        shown = mask.unsqueeze(-1) != 0
+        return ops.where(shown.any(1), ops.where(shown, states, float("-inf")).amax(1), 0.0)
+    if mode == "weightedmean":  # by the place in the text, wherever it begins
+        begins = (mask != 0).astype(lucid.int32).argmax(1, keepdims=True)
+        kept = kept * (places - begins).astype(states.dtype).unsqueeze(-1)
+    total = ops.maximum(kept.sum(1), 1)  # which is less in a row without tokens alone
     return (states * kept).sum(1) / (total.sqrt() if mode == "mean_sqrt_len_tokens" else total)
 
 
@@ -219,4 +224,5 @@ class Normalize(nn.Module):
     """Each vector scaled to length 1."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x / ops.clip((x * x).sum(-1, keepdims=True).sqrt(), 1e-12)
+        least = max(1e-12, lucid.finfo(x.dtype).tiny)  # float16 rounds 1e-12 to 0
+        return x / ops.clip((x * x).sum(-1, keepdims=True).sqrt(), least)

@@ -13,7 +13,11 @@ import pytest
 import lucid
 from lucid.models.bert import Bert, SentenceEncoder
 from lucid.models.checkpoints.pretrained import ConfigError
+from lucid.models.parts.sentences import Normalize, Pooling
+from lucid.runtime import Session
 from tests.models import goldens
+
+MODES = ["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 
 
 def written(
@@ -41,12 +45,39 @@ def test_a_checkpoint_with_cls_pooling_is_not_embedded_by_the_mean() -> None:
 
 
 @pytest.mark.parametrize("variant", ["cls", "dense", "joined", "last_then_max"])
-def test_padding_on_either_side_moves_no_embedding(variant: str) -> None:
+def test_padding_moves_no_embedding(variant: str) -> None:
     encoder: Any = lucid.models.load(goldens.folder(f"sentences/{variant}"))
     text = [5, 6, 7]
     alone = encoder(lucid.tensor([text]))
     padded = encoder(lucid.tensor([[*text, 0, 0]]), lucid.tensor([[1, 1, 1, 0, 0]]))
     np.testing.assert_allclose(padded.numpy(), alone.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_padding_on_either_side_pools_the_same(mode: str) -> None:
+    states = lucid.tensor(np.random.default_rng(0).standard_normal((1, 3, 4)).astype(np.float32))
+    pool, padding = Pooling((mode,)), lucid.zeros(1, 2, 4)
+    left, right = lucid.cat([padding, states], 1), lucid.cat([states, padding], 1)
+    expected = pool(states, None).numpy()
+    np.testing.assert_allclose(pool(right, lucid.tensor([[1, 1, 1, 0, 0]])).numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(pool(left, lucid.tensor([[0, 0, 1, 1, 1]])).numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [lucid.float32, lucid.float16, lucid.bfloat16])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_row_without_tokens_gives_zeros_and_leaves_other_rows_alone(mode: str, dtype: lucid.DType) -> None:
+    """sentence-transformers 6.2 gives the same but for max, where it gives -inf and, of length one, NaN."""
+    states = lucid.tensor(np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)).astype(dtype)
+    pool, length_one = Pooling((mode,)), Normalize()
+    mask = lucid.tensor([[1, 1, 1], [0, 0, 0]])
+    pooled = pool(states, mask)
+    empty = states[1, 0] if mode == "cls" else states[1, 0] * 0
+    np.testing.assert_array_equal(pooled.numpy()[1], empty.numpy())
+    np.testing.assert_array_equal(pooled.numpy()[0], pool(states[:1], mask[:1]).numpy()[0])
+    if mode != "cls":
+        np.testing.assert_array_equal(length_one(pooled).numpy()[1], empty.numpy())
+    exported = Session(lucid.export.to_onnx(pool, states, mask)).run({"states": states, "attention_mask": mask})
+    np.testing.assert_array_equal(exported["output"][1], empty.numpy())
 
 
 def test_the_tokenizers_segments_are_accepted() -> None:

@@ -1,6 +1,6 @@
 """Sentence encoders: a tiny BERT with modules.json, and the embeddings that sentence-transformers defines.
 
-sentence-transformers is not needed: `pooled` and `answer` compute in torch what its modules Pooling (5.x), Dense and
+sentence-transformers is not needed: `pooled` and `answer` compute in torch what its modules Pooling (6.2), Dense and
 Normalize are documented to compute.
 """
 
@@ -48,7 +48,7 @@ def pooled(mode: str, states: Tensor, mask: Tensor) -> Tensor:
     if mode == "max":
         return states.masked_fill(kept == 0, -torch.inf).max(1).values
     if mode == "weightedmean":
-        kept = kept * (places + 1)[None, :, None]
+        kept = kept * (places + 1 - mask.argmax(1)[:, None])[:, :, None]
     total = (states * kept).sum(1)
     return total / (kept.sum(1).sqrt() if mode == "mean_sqrt_len_tokens" else kept.sum(1))
 
