@@ -45,6 +45,18 @@ def test_a_value_that_forward_keeps_does_not_outlive_a_trace(tmp_path: Path) -> 
     lucid.save(tmp_path / "weights.safetensors", model.state_dict())
 
 
+def test_the_error_about_a_value_that_a_trace_took_out_says_so() -> None:
+    model, x = Attention(), lucid.ones(2, 3, 4)
+    lucid.value_and_grad(lambda x: model(x).sum(), wrt=model)(x)
+    why = ": forward assigned it .*; return it .*has_aux=True.*, or call the module eagerly before you read it"
+    for owner, name, end in ((model, "weights", why), (model, "weight", ""), (Attention(), "weights", "")):
+        with pytest.raises(AttributeError, match=f"^'Attention' object has no attribute '{name}'{end}$"):
+            getattr(owner, name)
+    assert not hasattr(model, "_first")
+    model(x)
+    assert model.weights.shape == (2, 3, 3)
+
+
 def test_a_value_kept_eagerly_is_there_again_after_a_trace() -> None:
     model, x = Attention(), lucid.ones(2, 3, 4)
     model(x)

@@ -37,6 +37,26 @@ CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a list to explain": (lambda: explain(LINEAR, [("N", 4)]), TypeError, r"x is a list .* without a list"),
     "dynamic_axes": (lambda: EXPORT(LINEAR, X, dynamic_axes={"x": {0: "N"}}), TypeError, f"dynamic_axes= .*{SIZES}"),
     "dynamic_shapes": (lambda: EXPORT(LINEAR, X, dynamic_shapes={"x": {0: "N"}}), TypeError, SIZES),
+    "args": (lambda: EXPORT(LINEAR, args=(X,)), TypeError, r"args= is not taken: write the inputs by place: to_onnx\("),
+    "args and a path": (lambda: EXPORT(LINEAR, args=X, f="a.onnx"), TypeError, "args= is not taken"),
+    "training": (
+        lambda: EXPORT(LINEAR, X, training=2),
+        TypeError,
+        "training= is not taken: .* lucid.export.training_s",
+    ),
+    "verify": (lambda: EXPORT(LINEAR, X, verify=True), TypeError, "verify= is not taken: lucid.testing.assert_parity"),
+    "report": (lambda: EXPORT(LINEAR, X, report=True), TypeError, "report= is not taken: lucid.export.explain"),
+    "weights outside": (lambda: EXPORT(LINEAR, X, export_params=False), TypeError, "export_params= is not taken: weig"),
+    "a mistyped name": (
+        lambda: EXPORT(LINEAR, X, ouput_names=["y"]),
+        TypeError,
+        r"^to_onnx\(\) got an unexpected keyword argument 'ouput_names'; did you mean output_names\?$",
+    ),
+    "a mistyped name of an op": (
+        lambda: lucid.tensor([1.0]).sum(axsi=0),  # type: ignore[call-arg]
+        TypeError,
+        r"^sum\(\) got an unexpected keyword argument 'axsi'; did you mean axis\?$",
+    ),
     "from_torch": (lambda: FROM_TORCH(LINEAR, X, dynamic_shapes=({0: "N"},)), TypeError, r"from_torch\(.*dynamic="),
 }
 
@@ -46,6 +66,12 @@ def test_a_call_in_torch_s_style_says_what_is_written_here(name: str) -> None:
     call, error, message = CALLS[name]
     with pytest.raises(error, match=message):
         call()
+
+
+def test_arguments_of_torch_s_exporter_may_have_its_defaults() -> None:
+    same = {"export_params": True, "training": None, "verify": False, "profile": False, "optimize": True}
+    more = {"custom_opsets": None, "fallback": False, "keep_initializers_as_inputs": False, "artifacts_dir": "."}
+    assert EXPORT(LINEAR, X, **same, **more) == to_onnx(LINEAR, X)
 
 
 def test_torch_s_names_of_the_file_and_the_opset_are_taken(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import unused_name
 from lucid.core.graph.types import DTypeLike, TensorType
 from lucid.core.graph.values import Value
-from lucid.core.torch_names.argument_names import torch_names, torch_names_and
+from lucid.core.torch_names.argument_names import EXPORTER, torch_names, torch_names_and
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
 from lucid.export.builder import Builder, Strings, computed
@@ -33,7 +33,7 @@ from lucid.tracing.parts import CacheKind, PartName, TracedPart, notes_of, part_
 from lucid.tracing.trace import Model, trace, with_known_inputs
 
 
-@torch_names_and("do_constant_folding", "dynamo", "verbose")
+@torch_names_and(*EXPORTER)
 def to_onnx(
     model: Model | Graph | TracedPart,
     *inputs: Any,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, ParamSpec, Protocol, S
 import numpy as np
 
 from lucid.core.graph.pytree import fill, flatten_tree
-from lucid.core.graph.scope import Scope, entered, is_differentiated, note_traced, scope
+from lucid.core.graph.scope import Scope, entered, is_differentiated, note_traced, scope, why_taken_out
 from lucid.core.graph.types import Array, DTypeLike, TensorType, array_type, as_dtype, convert, show_shape
 from lucid.core.graph.values import Value
 from lucid.core.process.context import holding, is_evaluating
@@ -465,7 +465,7 @@ class Module:
         def __setattr__(self, name: str, value: Any) -> None:
             before = vars(self).get(name)
             if isinstance(value, Tensor) and value.is_traced:
-                note_traced(vars(self), name, value, _loss(self, name, before))
+                note_traced(self, name, value, _loss(self, name, before))
             elif type(value) is Tensor and not name.startswith("_"):
                 # As in torch, a name is persistent or not, and what forward keeps to be looked at is no state.
                 new = not isinstance(before, Tensor) and _running.get() is self
@@ -476,7 +476,7 @@ class Module:
         def __getattr__(self, name: str) -> Any:
             if name in self.computed_weights:
                 return self.computed_weights[name](self)
-            why = why_absent("Module", name)
+            why = why_absent("Module", name) or why_taken_out(self, name)
             if why:
                 raise unknown(f"{type(self).__name__!r} object", name, (), why)
             return object.__getattribute__(self, name)  # raises Python's error, or again that of a property

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from lucid.core.graph.names import Names
 from lucid.core.graph.types import Array
@@ -85,9 +86,9 @@ def given_values(values: Mapping[int, Value]) -> AbstractContextManager[None]:
 
 
 class _Assigned(NamedTuple):
-    """A traced value in an attribute, and what the attribute held before it, if anything."""
+    """A traced value in an attribute of a module, and what the attribute held before it, if anything."""
 
-    attributes: dict[str, Any]
+    module: Any
     before: tuple[Any, ...]
     value: Any
     loss: str  # what to say if the value is taken out again; nothing for most
@@ -96,13 +97,27 @@ class _Assigned(NamedTuple):
 _assigned: ContextVar[dict[tuple[int, str], _Assigned] | None] = ContextVar("lucid_assigned", default=None)
 
 
-def note_traced(attributes: dict[str, Any], name: str, value: Any, loss: str) -> None:
+_taken_out: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+"""For each module the attributes that only traced values had, for the error about them."""
+
+
+def note_traced(module: Any, name: str, value: Any, loss: str) -> None:
     """Note that a traced value is about to be assigned to an attribute, which `restored_attributes` undoes."""
     assigned = _assigned.get()
     if assigned is not None:
-        key = id(attributes), name
+        key, attributes = (id(module), name), vars(module)
         before = assigned[key].before if key in assigned else (attributes[name],) if name in attributes else ()
-        assigned[key] = _Assigned(attributes, before, value, loss)
+        assigned[key] = _Assigned(module, before, value, loss)
+
+
+def why_taken_out(module: Any, name: str) -> str:
+    """Why a module lacks an attribute that a traced value had; empty for any other one."""
+    if name not in _taken_out.get(module, ()):
+        return ""
+    return (
+        ": forward assigned it while it was traced, and such a value is known only when the graph runs; return it "
+        "(with lucid.value_and_grad, by has_aux=True), or call the module eagerly before you read it"
+    )
 
 
 @contextmanager
@@ -113,12 +128,13 @@ def restored_attributes() -> Iterator[None]:
         with holding(_assigned, assigned):
             yield
     finally:
-        left = {place: each for place, each in assigned.items() if each.attributes.get(place[1]) is each.value}
+        left = {place: each for place, each in assigned.items() if vars(each.module).get(place[1]) is each.value}
         for (_, name), each in left.items():
             if each.before:
-                each.attributes[name] = each.before[0]
+                vars(each.module)[name] = each.before[0]
             else:
-                del each.attributes[name]
+                del vars(each.module)[name]
+                _taken_out.setdefault(each.module, set()).add(name)
         for loss in filter(None, (each.loss for each in left.values())):
             warn(loss)  # after all are restored: warnings may be errors
 

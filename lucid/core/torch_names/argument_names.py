@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
+from lucid.core.words.suggestions import did_you_mean
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -96,6 +98,40 @@ def _anything(where: str, value: Any) -> None:
     """Accept any value, for arguments that only say how torch uses memory."""
 
 
+def _only(name: str, values: Sequence[Any], advice: str) -> Callable[[str, Any], None]:
+    """A check that accepts torch's default of an argument, or what means the same, and advises for any other value."""
+
+    def check(where: str, value: Any) -> None:
+        if not any(value is one or (isinstance(value, int) and value == one) for one in values):
+            raise TypeError(f"{where}: {name}= is not taken: {advice}")
+
+    return check
+
+
+_FORMS = "another way to write an op is a form, which lucid.export.lowers registers; leave it out"
+_EXPLAINED = "lucid.export.explain(model, x) says how each node is written; leave it out"
+EXPORTER: Mapping[str, Callable[[str, Any], None]] = {
+    **dict.fromkeys(("do_constant_folding", "dynamo", "verbose", "optimize", "artifacts_dir"), _anything),
+    **dict.fromkeys(("fallback", "autograd_inlining"), _anything),
+    "args": _only("args", (), 'write the inputs by place: to_onnx(model, x, path="model.onnx")'),
+    "export_params": _only("export_params", (True,), "weights are part of the file; leave it out"),
+    "keep_initializers_as_inputs": _only(
+        "keep_initializers_as_inputs", (False, None), "write what varies as an argument of forward; leave it out"
+    ),
+    "training": _only(
+        "training", (0, None), "modules are exported in evaluation mode; lucid.export.training_step writes a step"
+    ),
+    "verify": _only("verify", (False,), "lucid.testing.assert_parity(model, x) compares the file with NumPy"),
+    **{name: _only(name, (False,), _EXPLAINED) for name in ("report", "profile", "dump_exported_program")},
+    "custom_opsets": _only("custom_opsets", (None,), _FORMS),
+    "custom_translation_table": _only("custom_translation_table", (None,), _FORMS),
+    "export_modules_as_functions": _only(
+        "export_modules_as_functions", (False,), "nodes are named after their modules; leave it out"
+    ),
+    "operator_export_type": _only("operator_export_type", (0, None), _FORMS),
+}
+"""The arguments of torch.onnx.export that mean nothing in `to_onnx`, with their checks."""
+
 # torch's arguments that change no value here, with their checks.
 _UNUSED: dict[str, Callable[[str, Any], None]] = {
     "device": check_device,
@@ -108,7 +144,7 @@ _UNUSED: dict[str, Callable[[str, Any], None]] = {
     **dict.fromkeys(("sparse", "sparse_grad", "scale_grad_by_freq"), _anything),  # how gradients are kept
     **dict.fromkeys(("weights_only", "mmap"), _anything),  # weights are never run, and always mapped
     "inplace": _anything,  # the result is a new tensor either way
-    **dict.fromkeys(("do_constant_folding", "dynamo", "verbose"), _anything),  # how torch exports
+    **EXPORTER,
 }
 
 
@@ -208,6 +244,7 @@ class _Names:
         parameters = inspect.signature(call).parameters.values()
         self.where = call.__qualname__.removesuffix(".__init__").rpartition(".")[2]
         self.own, self.unused = tuple(p.name for p in parameters), tuple(unused)
+        self.open = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self.several = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)  # as in f(*shape)
         places = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
         self.most = len(places)
@@ -227,6 +264,11 @@ class _Names:
     def called(self, call: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> R:
         """Call the function with arguments under any of their names."""
         named = in_our_names(self.where, kwargs, self.own, self.unused)
+        for name in () if self.open else named:
+            if name not in self.own:
+                raise TypeError(
+                    f"{self.where}() got an unexpected keyword argument {name!r}{did_you_mean(name, self.own)}"
+                )
         if self.several not in named:
             return call(*args, **named)
         before = [named.pop(name) for name in self.own[: self.own.index(self.several)] if name in named]
