@@ -40,6 +40,11 @@ assert_type(lucid.models.load("folder"), lucid.models.Pretrained[object])
 assert_type(mse_loss(x, x), lucid.Tensor)
 assert_type(lucid.losses.mse_loss(x, x), lucid.Tensor)
 
+lucid.from_torch(object(), x, dynamic={"x": {0: "N"}})
+providers = ["cuda", "cpu"]
+lucid.runtime.Session("model.onnx", providers)
+lucid.runtime.Training("step", "start.safetensors", providers)
+
 attention(1, 2, nonsense=4)  # refused: call-overload
 block(x, nonsense=4)  # refused: call-arg
 block()  # refused: call-arg
@@ -83,7 +88,7 @@ def test_a_call_is_typed_as_forward_is(tmp_path: Path) -> None:
 
 def test_examples_tools_and_benchmarks_are_checked_with_the_package(tmp_path: Path) -> None:
     """Also calls of a benchmark's peer, whose library may be absent."""
-    assert CHECKED == ("lucid", "examples", "tools", "benchmarks")
+    assert {"examples", "tools", "benchmarks", "tests.consumers", "tests.devices", "tests.engines"} < {*CHECKED}
     check_refusals(tmp_path, USERS)
 
 

@@ -1,8 +1,9 @@
 """mypy over the package as it is shipped and the folders that use it, with messages that name the files of the repository.
 
 The types of Python's library say which names a system has, so code that uses a name of POSIX alone does not pass. All
-modules are checked for Linux, with `examples/`, `tools/` and `benchmarks/`; for the other systems the modules of the
-package whose types may differ there, and the signatures of the rest.
+modules are checked for Linux, with `examples/`, `tools/`, `benchmarks/` and the tests that need an environment of their
+own, which need no annotations; for the other systems the modules of the package whose types may differ there, and the
+signatures of the rest.
 
 `lucid/__init__.py` tells Python where `models/` is, and a type checker does not run it. So setuptools copies the sources to
 build/package first, where `lucid.models` lies in `lucid`, as in a wheel; mypy looks there before it looks in the tree.
@@ -26,7 +27,7 @@ import mypy
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "build" / "package"
-CHECKED = ("lucid", "examples", "tools", "benchmarks")
+CHECKED = ("lucid", "examples", "tools", "benchmarks", "tests.consumers", "tests.devices", "tests.engines")
 STUBS = Path(mypy.__file__).parent / "typeshed" / "stdlib"
 
 

@@ -21,7 +21,7 @@ class TorchImportError(ValueError):
     """A torch module that cannot be imported: the message names the operator or axis, the line, and what to do."""
 
 
-Axes: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
+Axes: TypeAlias = Sequence[Any] | Mapping[str, Any] | Mapping[int, Any] | None
 
 
 @torch_names

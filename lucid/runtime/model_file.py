@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path, PureWindowsPath
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
 from lucid.core.words.safe_text import show

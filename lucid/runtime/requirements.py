@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 
 from lucid.core.graph.types import Array, is_whole
 from lucid.core.sizes.bounds import Bound

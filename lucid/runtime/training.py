@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class Training:
         self,
         model: Model,
         start: Mapping[str, Tensor | Array] | str | os.PathLike[str],
-        providers: str | list[Provider] | None = None,
+        providers: str | Sequence[Provider] | None = None,
         **options: Any,
     ) -> None:
         parts = in_two(model, (LOSS, NORM))

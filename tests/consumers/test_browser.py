@@ -202,7 +202,7 @@ def _tensors(output: Any) -> list[lucid.Tensor]:
 def _answers(task: str, tokenizer: Tokenizer, encoded: Any, shares: np.ndarray, ends: np.ndarray | None = None) -> Any:
     """The lines of a page from probabilities."""
     if task == "text-classification":
-        results = [(f"LABEL_{i}", share) for i, share in enumerate(shares)]
+        results: list[tuple[str | None, float]] = [(f"LABEL_{i}", share) for i, share in enumerate(shares)]
     elif task == "token-classification":
         results = [
             (f"{token} LABEL_{row.argmax()}", row.max()) for token, row in zip(encoded.tokens, shares, strict=True)

@@ -28,7 +28,17 @@ def program() -> Path:
     assert COMPILER is not None
     executable, (library,) = WORK / "program", (HOME / "libs").glob("libopenvino.so.*")
     place = f"-Wl,-rpath,{HOME / 'libs'}"
-    command = [COMPILER, "-std=c++17", HERE / "program.cpp", "-I", HOME / "include", library, place, "-o", executable]
+    command: list[str | Path] = [
+        COMPILER,
+        "-std=c++17",
+        HERE / "program.cpp",
+        "-I",
+        HOME / "include",
+        library,
+        place,
+        "-o",
+        executable,
+    ]
     subprocess.run(command, check=True, timeout=PATIENCE)
     return executable
 
@@ -47,7 +57,7 @@ def test_a_program_in_cpp_gives_what_numpy_gives(program: Path, variant: str, ta
     for name, array in inputs.items():
         (tmp_path / name).write_bytes(np.ascontiguousarray(array).tobytes())
         arguments += [name, str(array.dtype), name, *map(str, array.shape), ","]
-    command = [program, path, *arguments]
+    command: list[str | Path] = [program, path, *arguments]
     printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
     outputs = {}
     for place, line in enumerate(printed.splitlines()):

@@ -451,7 +451,7 @@ def test_nodes_have_the_paths_of_modules() -> None:
 
 def test_quantized_weights_and_half_precision() -> None:
     imported = lucid.from_torch(randomize(Tied()), IDS, dynamic=[AXES])
-    small = lucid.quantize(imported, bits=8, smallest_table=1)
+    small: Any = lucid.quantize(imported, bits=8, smallest_table=1)
     assert type(vars(small.blocks)["0"].weight).__name__ == "QuantizedWeight"
     lucid.testing.assert_parity(small, providers=["CPUExecutionProvider"])
     lucid.testing.assert_parity(imported, dtype="float16", providers=["CPUExecutionProvider"])
@@ -459,7 +459,7 @@ def test_quantized_weights_and_half_precision() -> None:
 
 def test_bfloat16_weights_share_memory() -> None:
     module = randomize(nn.Linear(8, 5)).bfloat16()
-    imported = lucid.from_torch(module, torch.randn(2, 8).bfloat16(), dynamic=[("N",)])
+    imported: Any = lucid.from_torch(module, torch.randn(2, 8).bfloat16(), dynamic=[("N",)])
     assert str(imported.weight.dtype) == "bfloat16"
     assert np.shares_memory(imported.weight.numpy(), module.weight.detach().view(torch.int16).numpy())
 
@@ -876,7 +876,7 @@ def test_an_unknown_operator_is_named_with_its_line_and_can_be_registered() -> N
         lucid.from_torch(module, X, dynamic=[AXES])
 
     def logcumsumexp(x: lucid.Tensor, axis: int) -> lucid.Tensor:
-        top = x.amax(axis, keepdim=True)
+        top = x.amax(axis, keepdims=True)
         return (x - top).exp().cumsum(axis).log() + top
 
     register("aten.logcumsumexp.default", logcumsumexp)
@@ -1053,7 +1053,7 @@ class Wide(nn.Module):
 )
 def test_an_axis_of_a_nested_input_that_has_one_size_is_named(pair, y, message) -> None:
     x = torch.randn(7, 3)
-    axes = [[(name, "L") for name in pair], {"a": (y, "L")}]
+    axes: list[Any] = [[(name, "L") for name in pair], {"a": (y, "L")}]
     with pytest.raises(TorchImportError, match=f"{message}, but the module works with size 7 only"):
         lucid.from_torch(Wide().eval(), [x, x], {"a": x}, dynamic=axes)
 
@@ -1061,7 +1061,8 @@ def test_an_axis_of_a_nested_input_that_has_one_size_is_named(pair, y, message) 
 def test_axes_of_nested_inputs_may_be_left_out_and_are_known() -> None:
     x = torch.randn(7, 3)
     imported = lucid.from_torch(Wide().eval(), [x, x], {"a": x, "b": x}, dynamic={"y": {"b": ("N",)}})
-    assert {name: str(each) for name, each in imported.input_specs()["y"].items()} == {
+    specs: Any = imported.input_specs()["y"]
+    assert {name: str(each) for name, each in specs.items()} == {
         "a": "float32[7, 3]",
         "b": "float32[N, 3]",
     }
@@ -1201,8 +1202,8 @@ def test_axes_of_size_1_are_added_by_one_operation(name: str) -> None:
 # Bounds of sizes ------------------------------------------------------------------------------------------------------
 
 
-class _Sixteen(nn.Module):
-    """Adds the last numbers of a table: torch takes fewer where a slice reaches past its start."""
+class _Table(nn.Module):
+    """The last numbers of a table: torch takes fewer where a slice reaches past its start."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -1211,11 +1212,13 @@ class _Sixteen(nn.Module):
     def last(self, length: int) -> torch.Tensor:
         return self.table[:, max(0, 16 - length) : 16]
 
+
+class _Sixteen(_Table):
     def forward(self, x):
         return x + self.last(x.shape[1])
 
 
-class _Continued(_Sixteen):
+class _Continued(_Table):
     def forward(self, x, past):
         return torch.cat([past, x], 1) + self.last(past.shape[1] + x.shape[1])
 

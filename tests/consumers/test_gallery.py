@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 import yaml
@@ -54,7 +55,7 @@ def test_search_embeds_what_is_new_and_forgets_what_is_gone(tmp_path: Path) -> N
         embedded.extend(columns["text"])
         return embed(columns)
 
-    with search.duckdb.connect() as database:
+    with duckdb.connect() as database:
         assert search.update(database, tmp_path, counted) == 2
         assert search.update(database, tmp_path, counted) == 0
         (tmp_path / "a.txt").write_text("Bees make honey.\n")

@@ -190,7 +190,7 @@ def test_openvino_gives_our_embeddings() -> None:
 def test_onnx_itself_gives_our_embeddings() -> None:
     folder = exported("minilm", "onnxruntime", "--target", "any")
     inputs = tokens("minilm", TEXTS[:1])
-    outputs = ReferenceEvaluator(onnx.load(folder / "model.onnx")).run(
+    outputs: Any = ReferenceEvaluator(onnx.load(folder / "model.onnx")).run(
         ["sentence_embedding"], {**inputs, "token_type_ids": 0 * inputs["input_ids"]}
     )
     close(outputs[0], computed("minilm", inputs))

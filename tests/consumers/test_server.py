@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import openai
@@ -24,6 +25,7 @@ import pytest
 import tritonclient.http as triton
 
 import lucid
+from lucid.generation.chat import load_language_model
 from tests.consumers.folders import TEXTS, WORK, close, computed, exported, tokens
 from tests.serving.servers import free_port
 from tests.waiting import PATIENCE, until
@@ -118,7 +120,7 @@ def test_openai_chats_whole_and_as_a_stream(chat: int) -> None:
         question = [{"role": "user", "content": "What is the capital of France?"}]
         options = {"model": "served", "messages": question, "temperature": 0, "max_tokens": 12}
         whole = completions.create(**options)
-        model = lucid.generation.chat.load_language_model(exported("smollm2", "onnxruntime"))
+        model = load_language_model(exported("smollm2", "onnxruntime"))
         expected = "".join(model.answer(model.tokenizer.encode_chat(question), max_new_tokens=12))
         assert whole.choices[0].message.content == expected
         stream = completions.create(**options, stream=True, stream_options={"include_usage": True})
@@ -156,7 +158,7 @@ def test_openai_asks_for_seeds_biases_and_streams_of_completions(chat: int) -> N
         request = {"model": "served", "prompt": "The capital of France is", "max_tokens": 6}
         drawn = [opened.completions.create(**request, temperature=1.5, seed=seed).choices[0].text for seed in (3, 3, 4)]
         assert drawn[0] == drawn[1] != drawn[2]
-        model = lucid.generation.chat.load_language_model(exported("smollm2", "onnxruntime"))
+        model = load_language_model(exported("smollm2", "onnxruntime"))
         (token,) = model.tokenizer.encode(" cat")[-1:]
         biased = opened.completions.create(**request, temperature=0, logit_bias={str(token): 100})
         assert biased.choices[0].text == " cat" * 6
@@ -176,7 +178,10 @@ def test_openai_has_a_function_called() -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
     parameters = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
     function = {"name": "weather", "parameters": {**parameters, "additionalProperties": False}}
-    request = {"model": "served", "messages": [{"role": "user", "content": "How is the weather in Rome?"}]}
+    request: dict[str, Any] = {
+        "model": "served",
+        "messages": [{"role": "user", "content": "How is the weather in Rome?"}],
+    }
     request |= {"tools": [{"type": "function", "function": function}], "tool_choice": "required", "max_tokens": 40}
     with serving(folder) as (port, _), client(port) as opened:
         (choice,) = opened.chat.completions.create(**request).choices

@@ -144,8 +144,8 @@ def test_an_encoder_decoder_of_sounds_in_parts_writes_what_transformers_does(tmp
     folder = saved(tmp_path, "Speech2TextForConditionalGeneration", d_model=32, **spectra, **by_side)
     imported = from_transformers(folder)
     assert isinstance(imported, lucid.nn.EncoderDecoder) and imported.task == "automatic-speech-recognition"
-    parts = ("encoder", "decoder")
-    encoder, decoder = (Session(lucid.export.to_onnx(imported, part=part, cache="growing")) for part in parts)
+    encoder = Session(lucid.export.to_onnx(imported, part="encoder", cache="growing"))
+    decoder = Session(lucid.export.to_onnx(imported, part="decoder", cache="growing"))
     assert dict(encoder.inputs) == {"input_features": (lucid.float32, ("batch_size", "L", 20))}
     assert list(decoder.inputs)[:2] == ["input_ids", "past_key_values.0.decoder.key"]
     model = transformers.Speech2TextForConditionalGeneration.from_pretrained(folder).eval()
@@ -165,18 +165,20 @@ def test_an_encoder_decoder_of_sounds_in_parts_writes_what_transformers_does(tmp
 # Tasks ----------------------------------------------------------------------------------------------------------------
 
 
-class Encoder(torch.nn.Module):
-    """As docs/howto/from-torch.md has it, and the decoder."""
-
+class Part(torch.nn.Module):
     def __init__(self, sam: torch.nn.Module) -> None:
         super().__init__()
         self.sam = sam
+
+
+class Encoder(Part):
+    """As docs/howto/from-torch.md has it, and the decoder."""
 
     def forward(self, pixel_values: torch.Tensor) -> Any:
         return {"image_embeddings": self.sam.get_image_embeddings(pixel_values)}
 
 
-class Decoder(Encoder):
+class Decoder(Part):
     def forward(self, image_embeddings: torch.Tensor, input_points: torch.Tensor, input_labels: torch.Tensor) -> Any:
         output = self.sam(image_embeddings=image_embeddings, input_points=input_points, input_labels=input_labels)
         return {"pred_masks": output.pred_masks, "iou_scores": output.iou_scores}
@@ -184,7 +186,13 @@ class Decoder(Encoder):
 
 def test_sam_is_an_encoder_and_a_decoder_of_points() -> None:
     sizes = {"image_size": 64, "patch_size": 8}
-    vision = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32, "mlp_dim": 64, "window_size": 4}
+    vision: dict[str, Any] = {
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "hidden_size": 32,
+        "mlp_dim": 64,
+        "window_size": 4,
+    }
     vision |= {"output_channels": 16, "global_attn_indexes": [1], "num_pos_feats": 8, **sizes}
     prompts = {"hidden_size": 16, "mask_input_channels": 4, **sizes}
     masks = {"hidden_size": 16, "mlp_dim": 32, "num_attention_heads": 4, "iou_head_hidden_dim": 16}

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -54,7 +55,7 @@ def test_the_files_are_those_of_the_engine_local(cluster, folder, parquet, expec
 
 def test_actors_take_all_cores_and_share_the_parts(cluster, folder, parquet, expected, tmp_path):
     (tmp_path / "marks").mkdir()
-    predictor = Faulty(Predictor(folder), tmp_path / "marks", 1 << 30, killed)
+    predictor: Any = Faulty(Predictor(folder), tmp_path / "marks", 1 << 30, killed)
     map_rows(predictor, parquet, tmp_path / "out", engine="ray", part_rows=2)
     assert len({path.name.split("-")[0] for path in (tmp_path / "marks").iterdir()}) == CPUS
     check(tmp_path / "out", expected)
@@ -62,7 +63,7 @@ def test_actors_take_all_cores_and_share_the_parts(cluster, folder, parquet, exp
 
 def test_an_actor_that_is_killed_loses_nothing(cluster, folder, parquet, expected, tmp_path):
     (tmp_path / "marks").mkdir()
-    predictor = Faulty(Predictor(folder), tmp_path / "marks", 3, killed)
+    predictor: Any = Faulty(Predictor(folder), tmp_path / "marks", 3, killed)
     done = map_rows(predictor, parquet, tmp_path / "out", engine="ray", part_rows=10)
     assert (tmp_path / "marks" / "failed").exists() and done[:3] == (120, 120, 12)
     check(tmp_path / "out", expected)
@@ -70,7 +71,7 @@ def test_an_actor_that_is_killed_loses_nothing(cluster, folder, parquet, expecte
 
 def test_an_error_in_an_actor_is_the_error_of_the_job(cluster, folder, parquet, expected, tmp_path):
     (tmp_path / "marks").mkdir()
-    predictor = Faulty(Predictor(folder), tmp_path / "marks", 3, full)
+    predictor: Any = Faulty(Predictor(folder), tmp_path / "marks", 3, full)
     with pytest.raises(OSError, match="the disk, quota or file size limit is full") as caught:
         map_rows(predictor, parquet, tmp_path / "out", engine="ray", part_rows=10)
     (note,) = caught.value.__notes__

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,13 @@ def main(folder: Path, what: str, chosen: list[str]) -> None:
 
     for name in names:
         before = results.get(name, {}).get("stage")
-        results[name] = apart(lambda name=name: call(name))  # type: ignore[misc]
+        results[name] = apart(partial(call, name))
         if (len(chosen) == 1 and chosen[0] not in ("all", "failed")) or results[name]["stage"] != before:
             print(name, before, "->", json.dumps(results[name]), flush=True)
         path.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
         if what == "port" and set(results) >= set(stored):
-            PAGE.write_text(json.dumps({name: reason(results[name]) for name in stored}, indent=1) + "\n")
+            page = json.loads(PAGE.read_text()) | {name: reason(results[name]) for name in stored}
+            PAGE.write_text(json.dumps(page, indent=1, sort_keys=True) + "\n")
     print(len(results), dict(Counter(result["stage"] for result in results.values())))
 
 
