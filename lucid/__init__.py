@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lucid import serving as serving
     from lucid import testing as testing
     from lucid.core.offered import *  # noqa: F403  # re-exports each of its names
+    from lucid.ops.tensor import tensor as _tensor  # noqa: F401  # an address of `Tensor`
     from lucid.runtime.compiled import compile as compile
 else:
     _PARTS = (

@@ -39,6 +39,7 @@ assert_type(bert, lucid.models.bert.Bert)
 assert_type(lucid.models.load("folder"), lucid.models.Pretrained[object])
 assert_type(mse_loss(x, x), lucid.Tensor)
 assert_type(lucid.losses.mse_loss(x, x), lucid.Tensor)
+assert_type(lucid.losses.mse_loss(x, x), lucid._tensor.Tensor)
 
 lucid.from_torch(object(), x, dynamic={"x": {0: "N"}})
 providers = ["cuda", "cpu"]
