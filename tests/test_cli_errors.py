@@ -114,6 +114,7 @@ WRONG_COMMAND_LINES = {
     "--set malformed": (["export", *LINEAR, "--set", "bias", "-o", "a.onnx"], "expected KEY=VALUE"),
     "--set twice": (["export", *LINEAR, "--set", "in_features=3", "-o", "a.onnx"], "given twice"),
     "--input malformed": (["export", *LINEAR, "-o", "a.onnx", "-i", "x"], "expected NAME:DTYPE:SIZES"),
+    "--seed negative": (["export", *LINEAR, "-o", "a.onnx", "--seed", "-1"], "'--seed': Input should be "),
     "--input dtype": (["export", *LINEAR, "-o", "a.onnx", "-i", "x:complex64:N,2"], "'complex64' is not one of"),
     "--input negative": (["export", *LINEAR, "-o", "a.onnx", "-i", "x:float32:-1,2"], "negative"),
     "--input size": (["export", *LINEAR, "-o", "a.onnx", "-i", "x:float32:N;L,2"], "--input 'x:float32:N;L,2'"),

@@ -120,6 +120,7 @@ MEANT = {
     "export lucid.models.wisper:W -o a.onnx": "No module named 'lucid.models.wisper'; did you mean whisper?",
     "export net.py:make --set sise=3 -o a.onnx": "has no argument sise; it is make(size=3); did you mean size?",
     "export nn.ReLU --weights wieghts -i x:N -o a.onnx": "no file or folder 'wieghts'; did you mean weights?",
+    "export nn.ReLU --for transformersjs -o a": "'web'; did you mean transformers.js? See lucid export --help.",
     "export nn.ReLU --target cpuu -o a.onnx": "'openvino', 'webgpu'; did you mean cpu? See lucid export --help.",
     "export nn.ReLU --taget cpu -o a.onnx": "No such option: --taget",
     "exprot nn.ReLU": "Did you mean 'export'? See lucid --help.",

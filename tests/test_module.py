@@ -395,6 +395,11 @@ def test_only_parameters_are_initialised(initialise: Any, x: Any) -> None:
         initialise(x)
 
 
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(ValueError, match="^manual_seed: seed is -1, expected a whole number of 0 or more$"):
+        lucid.manual_seed(-1)
+
+
 def test_the_same_seed_makes_the_same_model() -> None:
     lucid.manual_seed(3)
     first = arrays(Model())

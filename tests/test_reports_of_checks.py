@@ -63,6 +63,29 @@ def test_a_file_of_another_precision_than_the_model_says_what_to_give(stored: An
     assert f"in another precision than the model: give {' '.join(stored)}, or the same options as the export" in out
 
 
+@pytest.mark.parametrize(
+    ("stored", "options", "what_to_do"),
+    [
+        ((), ("--bits", "4"), "leave out --bits"),
+        ((), ("--dtype", "float16"), "leave out --dtype"),
+        (("--dtype", "float16"), ("--bits", "4"), "give --dtype float16 and leave out --bits"),
+        (("--bits", "4"), ("--bits", "8"), "give --bits 4"),
+        (("--bits", "0=4,1=8"), ("--bits", "8"), "give --bits PATTERN=BITS,..."),
+    ],
+)
+def test_the_options_of_another_precision_than_the_files_are_named(
+    stored: Any, options: Any, what_to_do: str, call: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "net.py").write_text(
+        "from lucid import nn\n\n\ndef make():\n    return nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 32))\n"
+    )
+    source = (f"{tmp_path / 'net.py'}:make", "-i", "x:N,64")
+    assert call("export", *source, *stored, "-o", tmp_path / "m.onnx")[0] == 0
+    code, out = call("verify", source[0], tmp_path / "m.onnx", *source[1:], *options)
+    assert code == 1
+    assert f"another precision than the model: {what_to_do}, or the same options as the export" in out
+
+
 # Damaged names -------------------------------------------------------------------------------------------------------
 
 

@@ -105,7 +105,7 @@ def _print_error(message: object) -> None:
 def _told(error: typer.TyperException) -> str:
     """typer's message about a wrong command line, as one line with a suggestion and the command for help."""
     text = error.format_message().replace("\n", " ").replace("Value error, ", "")
-    choice = re.search("'([^']+)' is not one of ('[^.]+)\\.", text)
+    choice = re.search("'([^']+)' is not one of ('.+')", text)
     suggestion = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2])) if choice else ""
     text = text.removesuffix(".")
     context = vars(error).get("ctx")

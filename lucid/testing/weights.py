@@ -32,13 +32,13 @@ from lucid.testing.matched_nodes import MatchedNodes, match_nodes
 from lucid.testing.report import DifferentWeight, WeightReport
 from lucid.tracing.parts import TracedPart
 
-_WIDTHS = {  # bits of the element types of quantized weights
+_WIDTHS: Mapping[int, int] = {  # bits of the element types of quantized weights
     onnx.TensorProto.INT4: 4,
     onnx.TensorProto.UINT4: 4,
     onnx.TensorProto.INT8: 8,
     onnx.TensorProto.UINT8: 8,
 }
-_HALVES = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+_HALVES: Mapping[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
 _ABSENT, _OTHER_NODES = "it is not in the export", "the nodes that take it are not those of the export"
 
@@ -130,7 +130,7 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
         changed_nodes=tuple(nodes.changed),
         declared=tuple(_different_declarations(model, assembled.skeleton, nodes.same)) if ours else (),
         damaged=bool(nodes.changed) or not different.keys() <= weights,
-        note="" if nodes.same else _origin(model, assembled.skeleton, nodes),
+        note=_precision(model, assembled) or ("" if nodes.same else _origin(model, nodes)),
     )
 
 
@@ -227,9 +227,8 @@ def _type(tensor: onnx.TensorProto) -> str:
     return f"{onnx.TensorProto.DataType.Name(tensor.data_type)}{list(tensor.dims)}"
 
 
-def _bits_of_weights(model: onnx.ModelProto) -> set[int]:
-    """The widths of the quantized weights of products."""
-    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+def _bits_of_weights(model: onnx.ModelProto, types: Mapping[str, int]) -> set[int]:
+    """The widths of the quantized weights of products, in a model with initializers of such element types."""
     widths = set[int]()
     for node in model.graph.node:
         if node.op_type == "MatMulNBits":
@@ -239,26 +238,39 @@ def _bits_of_weights(model: onnx.ModelProto) -> set[int]:
     return widths
 
 
-def _halves(model: onnx.ModelProto) -> set[str]:
-    """The element types of weights in half precision."""
-    return {_HALVES[tensor.data_type] for tensor in model.graph.initializer if tensor.data_type in _HALVES}
+def _halves(types: Mapping[str, int]) -> set[str]:
+    """The types in half precision among the element types of weights."""
+    return {_HALVES[each] for each in types.values() if each in _HALVES}
 
 
 def _is_ours(model: onnx.ModelProto) -> bool:
     return model.producer_name == PRODUCER and model.producer_version == __version__
 
 
-def _origin(model: onnx.ModelProto, skeleton: onnx.ModelProto, nodes: MatchedNodes) -> str:
+def _precision(model: onnx.ModelProto, assembled: Assembled) -> str:
+    """What to give where a file stores its weights in another precision than the export; "" for the same one."""
+    give, leave_out = list[str](), list[str]()
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    expected_types = {name: assembled.header(name).data_type for name in assembled.initializers}
+    bits, expected = _bits_of_weights(model, types), _bits_of_weights(assembled.skeleton, expected_types)
+    if bits and bits != expected:
+        give.append(f"--bits {max(bits) if len(bits) == 1 else 'PATTERN=BITS,...'}")
+    if _is_ours(model):  # another tool may have cast some weights only, or have other forms of them
+        halves, expected_halves = _halves(types), _halves(expected_types)
+        give += [f"--dtype {name}" for name in sorted(halves - expected_halves)]
+        leave_out += ["--bits"] if expected and not bits else []
+        leave_out += ["--dtype"] if expected_halves and not halves else []
+    steps = [f"{verb} {' '.join(options)}" for verb, options in (("give", give), ("leave out", leave_out)) if options]
+    if not steps:
+        return ""
+    return (
+        f"the file stores its weights in another precision than the model: {' and '.join(steps)}, or the same options "
+        "as the export; in Python, the quantized model or dtype="
+    )
+
+
+def _origin(model: onnx.ModelProto, nodes: MatchedNodes) -> str:
     """A likely reason why a file has other nodes than the export, and how many were compared all the same."""
-    bits = set() if _bits_of_weights(skeleton) else _bits_of_weights(model)
-    options = [f"--bits {width}" for width in sorted(bits)[-1:]]
-    if _is_ours(model):  # another tool may have cast some weights only, which no option does
-        options += [f"--dtype {name}" for name in sorted(_halves(model) - _halves(skeleton))]
-    if options:
-        return (
-            f"the file stores its weights in another precision than the model: give {' '.join(options)}, or the same "
-            "options as the export; in Python, the quantized model or dtype="
-        )
     if not _is_ours(model):
         maker = f"{model.producer_name or 'something unknown'} {model.producer_version}".strip()
         return f"the file's nodes are not those of this export: {maker} made it, this is Lucid {__version__}"

@@ -198,7 +198,7 @@ class ModelOptions(ConfigOptions, SourceOptions):
             "--set", metavar="KEY=VALUE", help="An argument of the constructor or factory. Repeatable.", **REPEATABLE
         ),
     ]
-    seed: Annotated[int, of_model(help="The seed of random weights and inputs.")] = 0
+    seed: Annotated[int, of_model(min=0, help="The seed of random weights and inputs.")] = 0
     via: Annotated[
         Literal["torch"] | None,
         of_model(

@@ -20,8 +20,14 @@ def manual_seed(seed: int) -> None:
 
     Each thread has its own stream: the thread that seeds gets the first one, other threads the next ones when they
     first draw a number.
+
+    Raises:
+        ValueError: for a negative seed.
+        TypeError: for one that is no whole number.
     """
     global _seed, _streams, _epoch
+    if isinstance(seed, int) and seed < 0:
+        raise ValueError(f"manual_seed: seed is {seed}, expected a whole number of 0 or more")
     np.random.SeedSequence(seed)  # raises an error for an invalid seed, before anything changes
     with _lock:
         _seed, _streams, _epoch = seed, 0, _epoch + 1
