@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,9 @@ import numpy as np
 import onnx
 import pytest
 
+from lucid import nn, spec
 from lucid.cli.commands.doctor import EXTRAS
+from lucid.export import to_onnx
 from lucid.files.weights import save
 from lucid.layouts import write_folder
 from lucid.models import load as load_model
@@ -215,6 +218,20 @@ def test_run_writes_what_the_session_computes(mha, tmp_path, data, shown):
         np.testing.assert_array_equal(written["output"], Session(mha).run(arrays)["output"])
     values = data("run", mha, "in.npz", cwd=tmp_path)["values"]["output"]
     assert np.shape(values) == (1, 3, 16)
+
+
+def test_run_takes_a_folder_of_one_file_and_asks_which_of_several(tmp_path, data, monkeypatch, capsys):
+    folder, arrays = tmp_path / "folder", tmp_path / "in.npz"
+    folder.mkdir()
+    np.savez(arrays, x=np.full((1, 2), -1.0, np.float32))
+    to_onnx(nn.ReLU(), spec("N", 2), path=folder / "a.onnx")
+    assert data("run", folder, arrays)["values"]["output"] == [[0.0, 0.0]]
+    shutil.copy(folder / "a.onnx", folder / "b.onnx")
+    which = f"{folder} holds 2 ONNX files; give the path of one, such as {folder / 'a.onnx'}"
+    for command, option in ((["run", folder, arrays], ""), (["inspect", folder, "--graph", "page.html"], "--graph: ")):
+        assert in_process(command, monkeypatch, tmp_path) == 2
+        assert f"lucid: {option}{which}" in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,12 @@ def test_a_folder_needs_a_checkpoint(call: Any, tmp_path: Path) -> None:
     assert call("quantize", *linear, "-o", tmp_path / "linear.onnx")[0] == 0
 
 
+@pytest.mark.parametrize("output", ["small", "small.onnx"])
+def test_a_source_that_does_not_exist_is_named_whatever_is_written(output: str, call: Any, tmp_path: Path) -> None:
+    code, _, err = call("quantize", tmp_path / "none", "--bits", "4", "-o", tmp_path / output)
+    assert code == 2 and f"SOURCE '{tmp_path / 'none'}': there is no such file or folder" in err
+
+
 def test_what_is_read_is_not_held(llama: Path, tmp_path: Path) -> None:
     """Also in a process of its own, from a checkpoint in half precision."""
     source = "tests/goldens/llama/bfloat16_sharded"

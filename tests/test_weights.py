@@ -225,6 +225,11 @@ def test_the_links_of_a_hub_cache_are_inside(tmp_path):
 def test_a_folder_without_weights_says_what_it_holds(tmp_path):
     with pytest.raises(weights.WeightsError, match=r"found none of these; download"):
         weights.load(tmp_path)
+    for file in (tmp_path / "onnx" / "model_q4.onnx", tmp_path / "model.onnx"):
+        file.parent.mkdir(exist_ok=True), file.touch()
+        with pytest.raises(weights.WeightsError, match=r"; its ONNX files are an export, .*; give the checkpoint that"):
+            weights.load(tmp_path)
+        file.unlink()
     weights.save(tmp_path / "adapter.safetensors", {})
     with pytest.raises(weights.WeightsError, match=r"adapter.safetensors"):
         weights.load(tmp_path)

@@ -120,6 +120,13 @@ def model_files(path: Path) -> list[Path]:
     return files
 
 
+def only_file(path: Path, files: Sequence[Path], option: str = "") -> Path:
+    """The one of these files of a folder; an error, which may begin with an option, that says how many there are."""
+    if len(files) > 1:
+        raise usage(f"{option}{path} holds {len(files)} ONNX files; give the path of one, such as {files[0]}")
+    return files[0]
+
+
 def check_known(sizes: Mapping[str, int], known: set[str]) -> None:
     """Raise an error for sizes that the model does not have."""
     unknown = sorted(sizes.keys() - known)

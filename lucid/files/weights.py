@@ -74,7 +74,12 @@ def _find_in(folder: Path) -> Path:
             return folder / name
     names = sorted(entry.name for entry in os.scandir(folder))
     other = [name for name in names if name.endswith((".safetensors", ".bin", ".pt", ".pth", ".ckpt"))]
-    hint = f"give the path of one of {show(other)}" if other else "download the model's safetensors files into it"
+    if other:
+        hint = f"give the path of one of {show(other)}"
+    elif any(name.endswith(".onnx") for name in names) or next(folder.glob("onnx/*.onnx"), None):
+        hint = "its ONNX files are an export, from which no weights are read; give the checkpoint that was exported"
+    else:
+        hint = "download the model's safetensors files into it"
     raise WeightsError(
         f"{show(folder)}: expected a folder with {SINGLE}, pytorch_model.bin or an index of shards, found none of "
         f"these; {hint}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lucid.cli import terminal
-from lucid.cli.errors import OK, usage
-from lucid.cli.model_inputs import check_known, model_files
+from lucid.cli.errors import OK
+from lucid.cli.model_inputs import check_known, model_files, only_file
 from lucid.cli.model_inputs import sizes as read_sizes
 from lucid.cli.options.commands import Bench, Inspect
 from lucid.cli.runtime_trials import loads_here
@@ -24,8 +24,7 @@ def run(options: Inspect) -> int:
     page, files = options.graph, model_files(options.model)
     if page is not None:
         terminal.check_apart(page, options.json)
-        if len(files) > 1:
-            raise usage(f"--graph: {options.model} holds {len(files)} ONNX files; give the path of one")
+        only_file(options.model, files, "--graph: ")
     inspections = []
     for file in files:
         with phase("reading the file"):

@@ -13,6 +13,7 @@ from lucid.cli import terminal
 from lucid.cli.errors import OK, CommandError, usage
 from lucid.cli.options.commands import Quantize
 from lucid.cli.parity import cost_json, print_cost
+from lucid.cli.python_source import is_import, no_such_source
 from lucid.cli.quantizing import measured_cost, only_rounds, quantize_arguments, text_calls
 from lucid.cli.source import checkpoint_in, load_model
 from lucid.export import to_onnx
@@ -38,7 +39,9 @@ def run(options: Quantize) -> int:
     terminal.check_apart(output, options.json)
     checkpoint = checkpoint_in(options)
     _check(options)
-    if output.suffix.lower() != _MODEL and (checkpoint is None or not checkpoint.exists()):
+    if checkpoint is None and not is_import(options.source):
+        raise no_such_source(options.source)
+    if output.suffix.lower() != _MODEL and checkpoint is None:
         raise usage(f"--output {output}: a folder needs a checkpoint as SOURCE; write an ONNX file, as -o model.onnx")
     if output.suffix.lower() == _MODEL:
         check_folder(output)

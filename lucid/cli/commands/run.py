@@ -9,6 +9,7 @@ import numpy as np
 
 from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
+from lucid.cli.model_inputs import model_files, only_file
 from lucid.cli.options.commands import Run
 from lucid.core.graph.types import Array
 from lucid.files.atomic import open_regular, write
@@ -22,14 +23,15 @@ def run(options: Run) -> int:
     if output is not None and not output.parent.is_dir():
         raise usage(f"--output: the folder {str(output.parent)!r} does not exist; create it first")
     arrays = read_arrays(options.data)
-    session = Session(options.model, options.providers or None, threads=options.threads)
+    file = only_file(options.model, model_files(options.model))
+    session = Session(file, options.providers or None, threads=options.threads)
     if output is not None:
         terminal.check_apart(output, options.json)
         check_names(session.outputs)
     results = session.run(arrays)
     if output is not None:
-        with write(output) as file:
-            write_npz(file, results)
+        with write(output) as written:
+            write_npz(written, results)
     described = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in results.items()}
     if options.json:
         values = None if output else {name: array.tolist() for name, array in results.items()}
