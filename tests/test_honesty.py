@@ -252,6 +252,19 @@ def test_sizes_that_the_inputs_do_not_have_are_an_error(sizes: Any) -> None:
         assert_parity(lambda x: x + 1, X, sizes=sizes)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"providers": "cpu"}, r"providers is 'cpu', expected a list, such as \['cpu'\]"),
+        ({"sizes": {"N": 3}}, r"sizes is {'N': 3}, expected a list, such as \[{'N': 2}\]"),
+        ({"sizes": [3]}, r"sizes is \[3\], expected a list, such as"),
+    ],
+)
+def test_what_parity_takes_in_lists_is_asked_for_in_lists(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        assert_parity(nn.Linear(3, 2), ("N", 3), **options)
+
+
 def test_no_providers_at_all_is_an_error() -> None:
     with pytest.raises(ValueError, match="providers is empty"):
         assert_parity(lambda x: x + 1, X, providers=[])

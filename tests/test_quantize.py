@@ -218,6 +218,14 @@ def test_options_that_do_not_exist(options: dict[str, Any], message: str, networ
         lucid.quantize(network, **options)
 
 
+def test_layers_of_a_small_model_are_named_in_full() -> None:
+    layer = nn.Linear(32, 32)
+    with pytest.raises(ValueError, match="which no layer has; there are first$"):
+        lucid.quantize(nn.ModuleDict({"first": layer}), 4, skip="x")
+    with pytest.raises(ValueError, match="which no layer has; the model is itself the only one, which [*] names$"):
+        lucid.quantize(layer, 4, skip="x")
+
+
 def test_calibration_that_cannot_be_learnt_from(network: Network) -> None:
     network.spare = nn.Linear(40, 16)  # type: ignore[attr-defined]  # nothing calls it
     with pytest.raises(ValueError, match=r"quantize: spare.weight \[16, 40\]: no call of the calibration reaches it"):

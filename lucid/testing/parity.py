@@ -115,6 +115,7 @@ def assert_parity(
         ParityError: if an output differs or holds NaN, or nothing could be compared.
         ValueError: for a tolerance that is not a finite number, or sizes that the inputs do not have; for a part or a
             cache.
+        TypeError: for providers or sizes that are no list of names and of values by name.
     """
     check_tolerance(rtol, atol)
     if given_parts := {"part", "cache", "capacity"} & export.keys():
@@ -284,6 +285,10 @@ def compare_nodes(
 
 
 def _check_runs(graph: Graph, providers: Sequence[str] | None, sizes: Sequence[Mapping[str, int]] | None) -> None:
+    for name, value, of, example in (("providers", providers, str, ["cpu"]), ("sizes", sizes, Mapping, [{"N": 2}])):
+        is_list = isinstance(value, Sequence) and not isinstance(value, str)
+        if value is not None and not (is_list and all(isinstance(each, of) for each in value)):
+            raise TypeError(f"assert_parity: {name} is {value!r}, expected a list, such as {example}")
     if providers is not None and not providers:
         raise ValueError("assert_parity: providers is empty; leave it out to run all that are available")
     if sizes is not None and not sizes:

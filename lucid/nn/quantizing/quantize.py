@@ -237,5 +237,7 @@ def _unmatched(pattern: str, layers: Sequence[LayerWeight], model: Module) -> st
         return f"and {others[0]} stays as it is, {reason}; leave out the pattern"
     if inside := [layer.path for layer in layers if layer.path.startswith(f"{pattern}.")]:
         return f"which no layer has; {pattern}.* names {inside[0]}"
-    some = ", ".join([layer.path for layer in layers][:5])
-    return f"which no layer has; there are {some}, ..."
+    paths = [layer.path for layer in layers if layer.path]
+    if not paths:
+        return "which no layer has; the model is itself the only one, which * names"
+    return f"which no layer has; there are {', '.join(paths[:5])}{', ...' if len(paths) > 5 else ''}"
