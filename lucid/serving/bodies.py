@@ -25,6 +25,7 @@ _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "array": (list, "a list"),
     "object": (dict, "an object"),
 }
+_LEAST, _MOST = ("minimum", "minItems", "minLength"), ("maximum", "maxItems")
 _LONGEST_NAME = 60  # of a field, for suggestions
 EMPTY: Schema = {"enum": [None, False, 0, "", [], {}]}
 """The table of a field that is not served: nothing of a request is left out in silence."""
@@ -33,8 +34,8 @@ EMPTY: Schema = {"enum": [None, False, 0, "", [], {}]}
 def checked(value: Any, schema: Schema, where: str) -> Any:
     """A value that fits a table: numbers as floats, objects without the fields that are null.
 
-    Of JSON Schema it knows `type`, `enum`, `minimum`, `maximum`, `items`, `minItems`, `maxItems`, `minLength`,
-    `properties`, `required`, `additionalProperties` and `anyOf`; `description` is what was expected.
+    Of JSON Schema it knows `type`, `enum`, `minimum`, `exclusiveMinimum`, `maximum`, `items`, `minItems`, `maxItems`,
+    `minLength`, `properties`, `required`, `additionalProperties` and `anyOf`; `description` is what was expected.
 
     Raises:
         RequestError: for a value that does not fit; the message names the field, by `where`, and what was expected.
@@ -52,9 +53,7 @@ def checked(value: Any, schema: Schema, where: str) -> Any:
     if "type" in schema and not _typed(value, schema):
         raise wrong(value, where, f"expected {_expected(schema)}")
     if not _bounded(value, schema):
-        least, most = schema.get("minimum"), schema.get("maximum")
-        bounds = f"{least} or more" if most is None else f"{least} to {most}"
-        raise wrong(value, where, f"expected {schema.get('description', bounds)}")
+        raise wrong(value, where, f"expected {schema.get('description') or _bounds(schema)}")
     kind = schema.get("type")
     if kind == "array":
         if "items" in schema:
@@ -79,9 +78,23 @@ def _typed(value: Any, schema: Schema) -> bool:
 def _bounded(value: Any, schema: Schema) -> bool:
     """Whether a value of the right type is within the bounds of a table."""
     size = len(value) if isinstance(value, str | list) else value
-    least = [schema[name] for name in ("minimum", "minItems", "minLength") if name in schema]
-    most = [schema[name] for name in ("maximum", "maxItems") if name in schema]
-    return all(size >= bound for bound in least) and all(size <= bound for bound in most)
+    least = [schema[name] for name in _LEAST if name in schema]
+    most = [schema[name] for name in _MOST if name in schema]
+    beyond = "exclusiveMinimum" not in schema or size > schema["exclusiveMinimum"]
+    return beyond and all(size >= bound for bound in least) and all(size <= bound for bound in most)
+
+
+def _bounds(schema: Schema) -> str:
+    """The bounds of a table, in words."""
+    least, most = (next((schema[name] for name in names if name in schema), None) for names in (_LEAST, _MOST))
+    beyond = schema.get("exclusiveMinimum")
+    if beyond is not None:
+        words = f"more than {beyond}" if most is None else f"more than {beyond} and at most {most}"
+    elif least is None:
+        words = f"at most {most}"
+    else:
+        words = f"{least} or more" if most is None else f"{least} to {most}"
+    return words + {"array": " items", "string": " characters"}.get(schema["type"], "")
 
 
 def _any_of(value: Any, schema: Schema, where: str) -> Any:

@@ -17,6 +17,8 @@ _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)  # as Qwen,
 CALLS = "[TOOL_CALLS]"
 """The token of Mistral's models before a list of calls, or before each: ``[TOOL_CALLS]name[ARGS]{...}``."""
 _NAMED = re.compile(r"\s*([\w.-]+)\s*(?:\[CALL_ID\]\w*)?\[ARGS\]\s*(.*)", re.DOTALL)
+_NONE = {"type": "object", "properties": {}, "additionalProperties": False}
+"""The schema of a function without parameters, which takes no arguments."""
 
 
 def messages_of(body: Fields) -> list[Message]:
@@ -28,7 +30,10 @@ def messages_of(body: Fields) -> list[Message]:
     messages: list[Message] = []
     for place, message in enumerate(body["messages"]):
         where = f"messages[{place}]"
-        calls = [_called(call["function"], where) for call in message.get("tool_calls", [])]
+        calls = [
+            _called(call["function"], f"{where}.tool_calls[{number}].function")
+            for number, call in enumerate(message.get("tool_calls", []))
+        ]
         content = message.get("content", "" if calls else None)
         if isinstance(content, list):
             content = "".join(part["text"] for part in content)
@@ -52,7 +57,7 @@ def _called(function: Fields, where: str) -> dict[str, Any]:
     try:
         return {"name": function["name"], "arguments": json_value(arguments, standard=True)}
     except ValueError:
-        raise wrong(arguments, f"{where}.tool_calls.arguments", "expected an object in JSON, as a string") from None
+        raise wrong(arguments, f"{where}.arguments", "expected an object in JSON, as a string") from None
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ def tools_of(body: Fields, template: str) -> Tools:
     if "tools" not in template:
         raise RequestError("tools are not served: the chat template of this model takes none; leave them out", "tools")
     functions = [tool["function"] for tool in definitions]
-    schemas = {function["name"]: function.get("parameters", {"type": "object"}) for function in functions}
+    schemas = {function["name"]: function.get("parameters", _NONE) for function in functions}
     if choice == "auto":
         return Tools(definitions, schemas)
     if choice == "required":

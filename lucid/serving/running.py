@@ -8,7 +8,8 @@ import logging
 import os
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -52,18 +53,35 @@ class Settings:
         return [*_LOCAL, f"[{_LOCAL[-1]}]"] if self.host in _LOCAL else ["*"]
 
 
-def check_address(host: str, port: int) -> None:
-    """Bind to the address and let go of it, so that a server which cannot listen there ends before it loads a model.
+@contextmanager
+def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """A socket for each address of the host, which does not listen yet: a server that cannot have its address ends
+    before it loads a model, and clients are refused until it listens.
 
     Raises:
         OSError: for a port that is taken or not permitted, or a host that is not an address of this machine.
     """
+    sockets: list[socket.socket] = []
+    errors: list[OSError] = []
+    with ExitStack() as opened:
+        with _naming(host, port):
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, kind, protocol, _, address in dict.fromkeys(addresses):
+                try:
+                    sockets.append(opened.enter_context(_bound(family, kind, protocol, address)))
+                except OSError as error:
+                    errors.append(error)
+            # A name such as localhost may also stand for an address of IPv6, which this machine may not have.
+            if errors and (not sockets or any(one.errno == errno.EADDRINUSE for one in errors)):
+                raise errors[0]
+        yield sockets
+
+
+@contextmanager
+def _naming(host: str, port: int) -> Iterator[None]:
+    """Errors of sockets name the address, and what to do."""
     try:
-        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        errors = [error for address in addresses if (error := _bind_error(*address))]
-        # A name such as localhost may also stand for an address of IPv6, which this machine may not have.
-        if errors and (len(errors) == len(addresses) or any(error.errno == errno.EADDRINUSE for error in errors)):
-            raise errors[0]
+        yield
     except OSError as error:
         raise OSError(
             f"cannot listen at {host}, port {port}: {error.strerror}; give another --port or --host, or stop the "
@@ -71,17 +89,16 @@ def check_address(host: str, port: int) -> None:
         ) from error
 
 
-def _bind_error(family: int, kind: int, protocol: int, _: str, address: Any) -> OSError | None:
-    try:
-        with socket.socket(family, kind, protocol) as probe:
-            if os.name == "posix":  # as uvicorn: a port that has only closing connections left is free
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, True)
-            probe.bind(address)
-    except OSError as error:
-        return error
-    return None
+def _bound(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
+    with ExitStack() as opened:
+        bound_socket = opened.enter_context(socket.socket(family, kind, protocol))
+        if os.name == "posix":  # a port that has only closing connections left is free
+            bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
+        if family == socket.AF_INET6:
+            bound_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, True)
+        bound_socket.bind(address)
+        opened.pop_all()
+    return bound_socket
 
 
 def make(settings: Settings) -> Starlette:
@@ -100,21 +117,23 @@ def configured() -> Starlette:
     return make(Settings(**settings | {"limits": Limits(**settings["limits"])}))
 
 
-def serve(settings: Settings, app: Starlette | None) -> None:
+def serve(
+    settings: Settings, app: Starlette | None, sockets: Sequence[socket.socket], announce: Callable[[], None]
+) -> None:
     """Serve until SIGINT or SIGTERM; requests that are being served are finished first.
 
     Args:
         settings: of the server.
         app: `make(settings)`; None for several workers, each of which makes its own.
+        sockets: of its address, as `bound` makes them.
+        announce: called once the server listens; the first clients may have to wait for workers to open the model.
 
     Raises:
-        SystemExit: if the address cannot be listened at; uvicorn says why.
+        OSError: if another program listens there by now.
     """
     ask_for_files()
     os.environ.setdefault(_PARALLELISM, "false")
     options: dict[str, Any] = {
-        "host": settings.host,
-        "port": settings.port,
         "log_level": "warning",
         "access_log": False,  # `Guard` writes one that has the time of an answer
         "server_header": False,
@@ -125,14 +144,19 @@ def serve(settings: Settings, app: Starlette | None) -> None:
         "timeout_keep_alive": 30,
         "timeout_graceful_shutdown": int(settings.limits.seconds) + 1,
     }
+    with _naming(settings.host, settings.port):  # another program may listen there meanwhile
+        for each in sockets:
+            each.listen(room().queue)
+    announce()
     if app is not None:
-        uvicorn.run(app, **options)
+        with suppress(KeyboardInterrupt):  # which uvicorn raises again when it has ended
+            uvicorn.Server(uvicorn.Config(app, **options)).run(list(sockets))
         return
     os.environ[_SETTINGS] = json.dumps(asdict(settings))
     with tempfile.TemporaryDirectory(prefix="lucid-serve-") as shared:
         os.environ[SHARED] = shared
         config = uvicorn.Config(f"{__name__}:configured", factory=True, workers=settings.workers, **options)
-        _Workers(config, [config.bind_socket()]).run()
+        _Workers(config, list(sockets)).run()
 
 
 class _Workers(Multiprocess):

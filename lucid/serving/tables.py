@@ -56,16 +56,19 @@ def maybe(schema: Schema) -> Schema:
 
 # Requests -------------------------------------------------------------------------------------------------------------
 
+_PROBABILITY: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 _IDS = items(whole(0), least=1)
 _SOME = {"type": "string", "minLength": 1, "description": "a string that is not empty"}
 OPTIONS: dict[str, Schema] = {
     "temperature": {"type": "number", "minimum": 0},
-    **dict.fromkeys(("top_p", "min_p", "typical_p"), NUMBER),
-    **dict.fromkeys(("repetition_penalty", "frequency_penalty", "presence_penalty"), NUMBER),
-    **dict.fromkeys(("top_k", "no_repeat_ngram_size", "seed"), whole()),
+    **dict.fromkeys(("top_p", "typical_p"), _PROBABILITY),
+    "min_p": {"type": "number", "minimum": 0, "maximum": 1},
+    "repetition_penalty": {"type": "number", "exclusiveMinimum": 0},
+    **dict.fromkeys(("frequency_penalty", "presence_penalty"), NUMBER),
+    "seed": whole(),
     **dict.fromkeys(("max_completion_tokens", "max_tokens", "max_new_tokens", "n", "num_return_sequences"), whole(1)),
-    "prompt_lookup_num_tokens": whole(1),
-    **dict.fromkeys(("min_tokens", "min_new_tokens"), whole(0)),
+    **dict.fromkeys(("top_k", "prompt_lookup_num_tokens"), whole(1)),
+    **dict.fromkeys(("min_tokens", "min_new_tokens", "no_repeat_ngram_size"), whole(0)),
     "stop": either(_SOME, items(_SOME, most=4), what="a string or a list of up to 4 strings"),
     "logit_bias": {
         "type": "object",

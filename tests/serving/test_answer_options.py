@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import lucid
+from lucid.generation.options import _RANGES
+from lucid.serving.bodies import checked
+from lucid.serving.responses import RequestError
 from lucid.serving.tables import OPTIONS as FIELDS
 from tests.chat.checkpoints import tokenizer as letters
 from tests.serving.servers import decoder, served
@@ -201,6 +204,38 @@ def test_a_forced_call_has_arguments_of_the_schema(server, choice):
     assert (streamed["index"], streamed["function"]) == (0, call["function"])
 
 
+def test_a_function_without_parameters_is_called_without_arguments(server):
+    tool = {"type": "function", "function": {"name": "find"}}
+    request = {
+        **ASKED,
+        "max_tokens": 50,
+        "tools": [tool],
+        "tool_choice": "required",
+        "temperature": 1,
+        "seed": 5,
+        "n": 4,
+    }
+    for choice in server.ask("POST", CHAT, request).json["choices"]:
+        (call,) = choice["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"]) == {}
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS.keys() & _RANGES.keys() - {"seed", "temperature"}))
+def test_a_field_may_have_the_numbers_that_its_option_may_be(name):
+    """Seeds may be negative and temperatures 0, as OpenAI's; any other number is refused by the name of the field."""
+    allowed = _RANGES[name]
+    for number in (-1e9, -2, -1, -0.5, 0, 1e-9, 0.5, 1, 1.5, 2, 1e9):
+        if allowed.whole and not float(number).is_integer():
+            continue
+        try:
+            checked(number, FIELDS[name], name)
+            served_number = True
+        except RequestError as error:
+            assert error.field == name
+            served_number = False
+        assert served_number == allowed.holds(number), number
+
+
 def test_functions_may_have_definitions_of_the_same_name(server):
     """References lead to the definitions of their own function, whichever comes last."""
     kinds = {"find": "b", "get": "c"}
@@ -293,6 +328,12 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
         assert server.ask("POST", CHAT, {**ASKED, "model": "plain"}).status == 404
 
 
+CALLING = {
+    "role": "assistant",
+    "tool_calls": [{"function": {"name": "find", "arguments": text}} for text in ('{"a": 1}', "{b")],
+}
+
+
 @pytest.mark.parametrize(
     ("path", "change", "message"),
     [
@@ -354,6 +395,10 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
         (CHAT, {"tools": [TOOL], "tool_choice": {"function": {"name": [1]}}}, "tool_choice.function.name is [1]"),
         (CHAT, {"tool_choice": "required"}, "but the request has no tools; add them"),
         (CHAT, {"tools": [TOOL], "tool_choice": "required", "regex": "a"}, "that must be a call; leave one out"),
+        (TEXT, {"stop": list("abcde")}, 'stop is ["a", "b", "c", "d", "e"], expected at most 4 items'),
+        (TEXT, {"top_p": 0}, "top_p is 0, expected more than 0 and at most 1"),
+        (TEXT, {"top_k": 0}, "top_k is 0, expected 1 or more"),
+        (CHAT, {"messages": [CALLING]}, 'messages[0].tool_calls[1].function.arguments is "{b", expected an object'),
         (TEXT, {"min_tokens": 9}, "min_tokens is 9, expected at most 6, as many tokens as the answer may have"),
         (TEXT, {"suppress_tokens": list(range(40))}, "suppress_tokens gave -inf as the largest of 40 logits"),
         (TEXT, {"regex": "a", "min_tokens": 3}, "constraint gave -inf as the largest of 40 logits"),

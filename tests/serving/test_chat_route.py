@@ -117,7 +117,7 @@ def test_an_answer_is_taken_as_a_message_and_names_go_to_the_template(server):
         (of_user(tool_calls=[{"function": {"name": "f", "args": "{}"}}]), "tool_calls[0].function.args is not served"),
         (
             of_user(tool_calls=[{"function": {"name": "f", "arguments": '{"x": NaN}'}}]),
-            'tool_calls.arguments is "{\\"x\\": NaN}", expected an object in JSON',
+            'tool_calls[0].function.arguments is "{\\"x\\": NaN}", expected an object in JSON',
         ),
         (
             {"tools": [{"function": {"name": "a"}}]},

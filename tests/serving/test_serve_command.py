@@ -7,8 +7,12 @@ import io
 import json
 import os
 import socket
+import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +26,9 @@ from tests.layout_checkpoints import whole
 from tests.serving.servers import decoder
 
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
+uvicorn = pytest.importorskip("uvicorn")
+Starlette = pytest.importorskip("starlette.applications").Starlette
+running = pytest.importorskip("lucid.serving.running")
 
 
 def test_a_port_that_is_taken_is_one_line_before_anything_is_served(
@@ -50,9 +57,56 @@ def test_a_host_that_is_no_address_of_this_machine_is_one_line(
 def served_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """The settings and the application of each start, which then ends."""
     starts: list[tuple] = []
-    monkeypatch.setattr("lucid.cli.commands.serve.check_address", lambda *_: None)
-    monkeypatch.setattr("lucid.cli.commands.serve.serve", lambda *start: starts.append(start))
+
+    def serve(settings: object, app: object, sockets: object, announce: Callable[[], None]) -> None:
+        starts.append((settings, app))
+        announce()
+
+    monkeypatch.setattr("lucid.cli.commands.serve.bound", lambda *_: nullcontext([]))
+    monkeypatch.setattr("lucid.cli.commands.serve.serve", serve)
     return starts
+
+
+@pytest.mark.parametrize("app", [Starlette(), None], ids=["one process", "workers"])
+def test_an_address_is_announced_once_clients_can_connect(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that start a server connect as soon as they have read its address."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # which workers read
+    monkeypatch.setattr(uvicorn.Server, "run", lambda *_: None)
+    monkeypatch.setattr(running._Workers, "run", lambda _: None)
+    announced = []
+    with running.bound("127.0.0.1", 0) as sockets:
+        address = sockets[0].getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        running.serve(
+            running.Settings("minilm"), app, sockets, lambda: announced.append(socket.create_connection(address))
+        )
+    (connection,) = announced
+    connection.close()
+
+
+def test_a_program_that_came_first_is_named_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address may be taken while the model is exported."""
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # which workers read
+    with running.bound("127.0.0.1", 0) as sockets, socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
+        other.bind(sockets[0].getsockname())
+        other.listen()
+        with pytest.raises(OSError, match="cannot listen at 127.0.0.1, port 8123: Address already in use; give"):
+            running.serve(running.Settings("minilm", port=8123), None, sockets, lambda: None)
+
+
+def test_the_process_that_starts_workers_keeps_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = weakref.WeakSet()
+    monkeypatch.setattr(
+        "lucid.cli.commands.serve.make", lambda settings: models.add(app := running.make(settings)) or app
+    )
+    kept = []
+    monkeypatch.setattr("lucid.cli.commands.serve.bound", lambda *_: nullcontext([]))
+    monkeypatch.setattr("lucid.cli.commands.serve.serve", lambda *_: kept.append(len(models)))
+    assert in_process(["serve", folder := decoder(tmp_path), "--workers", "2"], monkeypatch) == 0
+    assert in_process(["serve", folder], monkeypatch) == 0
+    assert kept == [0, 1]
 
 
 @pytest.mark.parametrize("command", ["serve minilm.onnx", "map minilm.onnx rows.csv -o out"])
