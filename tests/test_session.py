@@ -239,6 +239,10 @@ def test_what_names_no_provider_is_an_error(provider: Any) -> None:
 
 
 def test_a_provider_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(
+        ProviderError, match="provider 'cud' does not exist; available here: cpu.*; did you mean cuda.$"
+    ):
+        Session(to_onnx(nn.Linear(2, 2)), "cud")
     with pytest.raises(ProviderError, match="provider 'tpu' does not exist; available here: cpu"):
         Session(to_onnx(nn.Linear(2, 2)), "tpu")
 

@@ -105,6 +105,8 @@ def _print_error(message: object) -> None:
 def _told(error: typer.TyperException) -> str:
     """typer's message about a wrong command line, as one line with a suggestion and the command for help."""
     text = error.format_message().replace("\n", " ").replace("Value error, ", "")
+    value = re.search("input_value=(.*), input_type=", str(error.__cause__))  # which the message leaves out
+    text = text.replace("Input should", f"{value[1] if value else 'the value'} should", 1)
     choice = re.search("'([^']+)' is not one of ('.+')", text)
     suggestion = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2])) if choice else ""
     text = text.removesuffix(".")

@@ -6,6 +6,7 @@ The library llguidance (extra `structured`) compiles them and says after each to
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ _STACK = 256 << 20
 """Bytes of stack to compile on. llguidance descends from rule to rule, up to 13 kB each, and a stack that ends ends the
 process. As many rules as LONGEST leaves room for take a quarter of this."""
 _NOTHING = "NoExtensionBias"  # llguidance's word for a state after which no token may come
+_DRAWN = re.compile(r"\s*(\d+ \|.*|[\^~\s|]*)")  # lines of a message that only point at a place
 _STARTING = threading.Lock()  # the size of stacks is set for all threads that start
 _WHITESPACE = r"[ \n]?"  # between the parts of JSON; without a bound a model may write spaces until its tokens end
 
@@ -147,8 +149,9 @@ class Matcher:
 
 
 def _reason(matcher: Any) -> str:
-    """llguidance's error message, without its state."""
-    return visible(matcher.get_error().partition("\n<state>")[0].strip()[:300])
+    """llguidance's error message in one line, without its state and without drawings of the place."""
+    lines = matcher.get_error().partition("\n<state>")[0].strip().splitlines()
+    return visible(" ".join(line.strip() for line in lines if not _DRAWN.fullmatch(line))[:300])
 
 
 def _deeply(compute: Callable[[], Any]) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid.core.targets.runtimes import CPU, CUDA, RUNTIMES, WEBGPU
+from lucid.core.words.suggestions import did_you_mean
 from lucid.runtime.requirements import webgpu_plugin_path
 
 
@@ -70,7 +71,8 @@ def full_name(provider: str) -> str:
     name = by_short.get(provider.lower(), provider)
     if name not in known:
         shown = ", ".join(short_name(name) for name in available() if name != REMOTE)
-        raise ProviderError(f"provider {provider!r} does not exist; available here: {shown}")
+        similar = did_you_mean(provider, by_short)
+        raise ProviderError(f"provider {provider!r} does not exist; available here: {shown}{similar}")
     return str(name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -29,6 +30,7 @@ from lucid.serving.tables import HEALTH, OBJECT
 
 _PAGE = Path(__file__).with_name("page.html")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'"
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#A-Z]+|null")
 _CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST"],
     "allow_headers": ["*"],
@@ -78,8 +80,14 @@ def application(
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
-        ValueError: for a model of a task that is not served, and as `Session`.
+        ValueError: for a model of a task that is not served, an origin that no browser sends, and as `Session`.
     """
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise ValueError(
+                f"origins: {origin!r}, expected an origin as browsers send it, such as https://example.org or "
+                "http://localhost:3000, without a path; or * for all"
+            )
     limits, metrics, exported = limits or Limits(), Metrics(), servable(folder)
     session = Session(exported.model, providers, threads=threads, spinning=False, huge_pages=True, adapter=adapter)
     choices = Choices(max_characters=limits.body, prompt=prompt, pooling=pooling)

@@ -133,7 +133,10 @@ def read_header(path: str | os.PathLike[str]) -> Header:
 def _check_start(start: bytes, size: int, path: Path) -> None:
     if start[:4] != b"GGUF":
         got = f"one that begins with {start[:8]!r}" if start else "an empty one"
-        raise WeightsError(f"{show(str(path))}: expected a GGUF file, got {got}; give the path of a .gguf file")
+        raise WeightsError(
+            f"{show(str(path))}: expected a GGUF file, got {got}; give the path of a .gguf file, or the folder of a "
+            "checkpoint"
+        )
     if size < 24:
         raise broken(path, f"{size} bytes, expected at least 24: truncated")
     version = int.from_bytes(start[4:8], "little")

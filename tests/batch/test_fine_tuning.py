@@ -431,6 +431,13 @@ def test_two_processes_do_not_train_into_one_folder(
         ("encoder", ROWS, {"lora": 2, "target_modules": ["q_proj"]}, "'\\*.q_proj' matches no parameter"),
         (
             "encoder",
+            ROWS,
+            {"lora": 2, "target_modules": ["qury"]},
+            "'\\*.qury' .* parameter; did you mean query.; there",
+        ),
+        ("encoder", ROWS, {"freeze": ["encoderr.*"]}, "freeze: 'encoderr.\\*' .*; did you mean encoder.; there are"),
+        (
+            "encoder",
             DUETS,
             {"task": None, "batch_size": 1},
             "batch_size is 1, the .* from is 18, .* expected 2 or more of each",

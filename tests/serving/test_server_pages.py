@@ -135,6 +135,14 @@ def test_the_page_needs_nothing_from_elsewhere_and_no_key(path: str, folder: Pat
 # CORS -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("origin", ["example.org", "https://example.org/", "https://Example.org", "https://", ""])
+def test_an_origin_that_no_browser_sends_is_refused(folder: Path, origin: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"origins: '{origin}', expected an origin as browsers send it, such as https:"
+    ):
+        lucid.serving.application(folder, origins=[ORIGIN, origin])
+
+
 def test_pages_of_named_origins_may_ask_and_others_not(folder: Path) -> None:
     with served(folder, name="tiny", key="secret", origins=[ORIGIN]) as server:
         preflight = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "authorization"}

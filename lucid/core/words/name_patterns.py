@@ -20,6 +20,13 @@ def names(pattern: str, key: str) -> bool:
     return fnmatchcase(key.rpartition(".")[0], pattern) or fnmatchcase(key, pattern)
 
 
+def _parts_like(pattern: str, keys: Sequence[str]) -> str:
+    """The suggestion for a part of a pattern that no name has, such as ``encoderr`` in ``encoderr.*``."""
+    known = {part: None for key in keys for part in key.split(".")}
+    strange = [part for part in pattern.split(".") if part not in known and not {*part} & {*"*?["}]
+    return did_you_mean(strange[0], known) if strange else ""
+
+
 def named(option: str, patterns: str | Iterable[str], keys: Sequence[str]) -> dict[str, str]:
     """By key the first pattern that matches it; keys that match no pattern are left out.
 
@@ -35,10 +42,9 @@ def named(option: str, patterns: str | Iterable[str], keys: Sequence[str]) -> di
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         matched = [key for key in keys if names(pattern, key)]
         if not matched:
+            similar = did_you_mean(pattern, keys) or _parts_like(pattern, keys)
             some = ", ".join(keys[:_SHOWN]) + (", ..." if len(keys) > _SHOWN else "")
-            raise ValueError(
-                f"{option}: {pattern!r} matches no parameter{did_you_mean(pattern, keys)}; there are {some or 'none'}"
-            )
+            raise ValueError(f"{option}: {pattern!r} matches no parameter{similar}; there are {some or 'none'}")
         for key in matched:
             chosen.setdefault(key, pattern)
     return chosen
