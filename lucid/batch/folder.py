@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from lucid.core.words.suggestions import or_check
-from lucid.generation.models import CACHE, STATE
+from lucid.generation.models import CACHE, ENCODER, STATE
 from lucid.layouts.checkpoint_files import CONFIG, OTHER_FILES, PROMPTS, onnx_files, sha256
 from lucid.runtime.model_file import check_model_file, external_files
 
@@ -17,7 +17,7 @@ Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 """The name, size, time of change and inode of each file; equal stamps mean unchanged contents."""
 
 _MODEL = "model.onnx"
-_ENCODER, _DECODER = "encoder_model", "decoder_model_merged"
+_DECODER = "decoder_model_merged"
 
 
 class FolderChangedError(RuntimeError):
@@ -89,12 +89,12 @@ def _models_in(folder: Path) -> tuple[Path, Path | None]:
             f"{folder}: has no ONNX file, so it is no exported model; write one: "
             f"lucid export {folder} --for onnxruntime --external-data"
         )
-    if encoders := [file for file in files if file.name.startswith(_ENCODER)]:
-        pairs = [(file, file.with_name(file.name.replace(_ENCODER, _DECODER, 1))) for file in encoders]
+    if encoders := [file for file in files if file.name.startswith(ENCODER)]:
+        pairs = [(file, file.with_name(file.name.replace(ENCODER, _DECODER, 1))) for file in encoders]
         whole = [(encoder, decoder) for encoder, decoder in pairs if decoder.is_file()]
         if len(whole) != 1:
             raise ValueError(
-                f"{folder}: has {len(whole)} pairs of {_ENCODER} and {_DECODER}, expected one; got "
+                f"{folder}: has {len(whole)} pairs of {ENCODER} and {_DECODER}, expected one; got "
                 f"{', '.join(file.name for file in files)}"
             )
         return whole[0]

@@ -10,6 +10,7 @@ from lucid.runtime.session import Session
 
 CACHE = re.compile(r"past_key_values\.\d+\.(decoder\.)?(key|value)")
 STATE = re.compile(r"past_key_values\.\d+\.(conv|ssm|recurrent)")  # of a layer that carries a state of one size
+ENCODER = "encoder_model"  # how the file of an encoder begins, next to that of its decoder
 CROSS_CACHE = re.compile(r"past_key_values\.\d+\.encoder\.(key|value)")
 _FEWER = re.compile(r"min\(\w+, (\d+)\)")  # the size that `kept_positions` gives
 

@@ -179,6 +179,14 @@ def test_of_several_onnx_files_one_must_be_named(folder: Path, tmp_path: Path) -
         load_language_model(tmp_path)
 
 
+def test_an_encoder_with_its_decoder_is_named_as_such(tmp_path: Path) -> None:
+    """The decoder's file alone, which the error of several files asks for, would not continue texts."""
+    for name in ("encoder_model.onnx", "decoder_model_merged.onnx"):
+        (tmp_path / name).write_bytes(b"")
+    with pytest.raises(ValueError, match="has an encoder and a decoder, which do not continue texts; lucid map runs"):
+        load_language_model(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["../decoder.onnx", 3, ""])
 def test_a_config_cannot_name_a_file_elsewhere(name: object, tmp_path: Path) -> None:
     (tmp_path / "genai_config.json").write_text(json.dumps({"model": {"decoder": {"filename": name}}}))

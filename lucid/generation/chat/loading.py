@@ -17,6 +17,7 @@ from lucid.files.hub import local_checkpoint
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import decoder_name, load_tokenizer
 from lucid.generation.lookup import VERIFIED
+from lucid.generation.models import ENCODER
 from lucid.models import load
 from lucid.models.checkpoints.adapters import Adapters, weighted
 from lucid.nn import CausalDecoder
@@ -116,6 +117,11 @@ def _exported(path: Path) -> Path | None:
     files = [path / named] if named is not None else sorted(path.glob("*.onnx"))
     if len(files) > 1:
         files = [file for file in files if file.name == "model.onnx"] or files
+    if any(file.name.startswith(ENCODER) for file in files):
+        raise ValueError(
+            f"{path}: has an encoder and a decoder, which do not continue texts; lucid map runs them over rows, and "
+            "lucid.generation.EncoderDecoderGenerator in Python"
+        )
     if len(files) > 1:
         shown = ", ".join(file.name for file in files[:4])
         raise ValueError(f"{path}: holds {len(files)} ONNX files ({shown}), expected one; give the path of the decoder")
