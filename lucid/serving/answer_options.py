@@ -20,7 +20,7 @@ _SAME = (
     *("repetition_penalty", "frequency_penalty", "presence_penalty", "bad_words_ids", "suppress_tokens"),
 )
 """Options with the same name in Python."""
-_MAX = ("max_completion_tokens", "max_tokens", "max_new_tokens")  # the first that is there counts
+_MAX = ("max_completion_tokens", "max_tokens", "max_new_tokens")
 _DIGITS = 18  # of the id of a token
 _MIN, _COUNT = ("min_tokens", "min_new_tokens"), ("n", "num_return_sequences")
 
@@ -50,7 +50,8 @@ def asked(body: Fields, model: ServedModel, prompt: int, field: str, usual: int 
         usual: how many tokens are written where neither the request nor the checkpoint says; by default 512.
 
     Raises:
-        RequestError: for ids of no token, too many answers, and a prompt that leaves no room for an answer.
+        RequestError: for ids of no token, too many answers, options that contradict each other, and a prompt that
+            leaves no room for an answer.
     """
     language = model.language
     assert language is not None
@@ -77,8 +78,12 @@ def asked(body: Fields, model: ServedModel, prompt: int, field: str, usual: int 
             raise wrong(body[name], name, f"expected at most {most}, as many tokens as the answer may have")
     if options.get("do_sample"):
         options["seed"] = abs(body["seed"]) if "seed" in body else secrets.randbits(32)
-    usage = body.get("stream_options", {}).get("include_usage", False)
-    return Asked(options, count, body.get("stream", False), usage)
+    stream, usage = body.get("stream", False), body.get("stream_options", {}).get("include_usage", False)
+    if usage and not stream:
+        raise wrong(
+            body["stream_options"], "stream_options", 'which is for streams; add "stream": true, or leave it out'
+        )
+    return Asked(options, count, stream, usage)
 
 
 def constraint_of(body: Fields, tokenizer: Tokenizer) -> Constraint | None:
@@ -138,8 +143,16 @@ def _room(model: ServedModel, language: LanguageModel, prompt: int, most_asked: 
 
 
 def _first(body: Fields, names: tuple[str, ...], usual: int) -> int:
-    """The first of these fields that the body has."""
-    return next((body[name] for name in names if name in body), usual)
+    """The value of these names of one field.
+
+    Raises:
+        RequestError: for several that differ.
+    """
+    values = {name: body[name] for name in names if name in body}
+    if len({*values.values()}) > 1:
+        listed = " and ".join(f"{name} is {value}" for name, value in values.items())
+        raise RequestError(f"{listed}, which name one option; leave one out", list(values)[-1])
+    return next(iter(values.values()), usual)
 
 
 def _token(name: str) -> int:

@@ -381,6 +381,17 @@ CALLING = {
             "response_format.foo is not served; leave it out",
         ),
         (CHAT, {"stream_options": {"continuous_usage": True}}, "stream_options.continuous_usage is not served"),
+        (
+            CHAT,
+            {"stream_options": {"include_usage": True}},
+            'which is for streams; add "stream": true, or leave it out',
+        ),
+        (
+            TEXT,
+            {"max_tokens": 3, "max_new_tokens": 4},
+            "max_tokens is 3 and max_new_tokens is 4, which name one option; leave one out",
+        ),
+        (CHAT, {"n": 1, "num_return_sequences": 2}, "n is 1 and num_return_sequences is 2, which name one option"),
         (TEXT, {"temprature": 0.5}, "temprature is not served; did you mean temperature?"),
         (TEXT, {"json_schema": {"enum": []}}, "constraint: the JSON schema cannot be read: Unsatisfiable schema"),
         (TEXT, {"json_schema": {}, "regex": "a"}, "constraint: got json_schema and regex, expected one of them"),
