@@ -195,7 +195,7 @@ def _object(raw: bytes, line: int, file: str) -> Mapping[str, Any] | RowError:
             f"line {line} of {file} begins a JSON array, expected a line for each object, as jq -c '.[]' writes them"
         )
     try:
-        parsed = json_value(raw.decode("utf-8", "surrogateescape"))
+        parsed = json_value(raw.decode("utf-8", "surrogateescape"), unique=True)
     except json.JSONDecodeError as error:  # its own line is the only one
         return RowError(f"line {line} of {file} is not valid JSON: {error.msg} at character {error.pos + 1}")
     except ValueError as error:

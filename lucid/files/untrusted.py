@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -69,13 +70,15 @@ class DepthError(ValueError):
     """JSON of more lists and objects within each other than `MAX_DEPTH`."""
 
 
-def json_value(text: str | bytes, standard: bool = False) -> Any:
+def json_value(text: str | bytes, standard: bool = False, unique: bool = False) -> Any:
     """The value of a JSON text from anyone, which other code may walk through, and write again.
 
     Args:
         text: as it was read.
         standard: whether NaN, Infinity and -Infinity are errors. JSON lacks them, but Python and the configs of
             checkpoints write them.
+        unique: whether a name that occurs twice in one object is an error. Otherwise its last value counts, as
+            transformers reads a config.
 
     Raises:
         DepthError: for more lists and objects within each other than `MAX_DEPTH`.
@@ -88,7 +91,11 @@ def json_value(text: str | bytes, standard: bool = False) -> Any:
         return constants[-1]
 
     try:
-        value = json.loads(text, parse_constant=constant if standard else None)
+        value = json.loads(
+            text,
+            parse_constant=constant if standard else None,
+            object_pairs_hook=_unique if unique else None,
+        )
     except RecursionError:
         raise _too_deep() from None
     level = [value]
@@ -158,13 +165,18 @@ def _check_bounds(text: bytes, path: Path) -> None:
             raise broken(path, f"JSON of more than {_MOST_MEMBERS} members or {_MOST_VALUES} values")
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        (name, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the name {show(name)} occurs twice")
+    return members
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in members:
-            raise ValueError(f"the name {show(name)} occurs twice")
+    members = _unique(pairs)
+    for name in members:
         name.encode()  # half of a surrogate pair is not text
-        members[name] = value
     return members
 
 

@@ -170,7 +170,7 @@ def parsed(data: bytes, schema: Schema) -> Fields:
         RequestError: for anything else, and for an object that does not fit the table.
     """
     try:
-        value = json_value(data, standard=True)
+        value = json_value(data, standard=True, unique=True)
     except ValueError as error:
         raise RequestError(f"the body is not valid JSON: {error}") from error
     if not isinstance(value, dict):

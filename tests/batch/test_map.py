@@ -471,6 +471,7 @@ def test_wrong_input(predictor, tmp_path, columns, options, error, message):
         ({"a.csv": "text\r\na\r\n".encode("utf-16")}, ValueError, "a.csv: is text in UTF-16, expected UTF-8; save it"),
         ({"a.jsonl": '{"text": "a"}\r\n'.encode("utf-16")}, ValueError, "a.jsonl: is text in UTF-16, expected UTF-8"),
         ({"a.jsonl": b'{"text":\r\n'}, ValueError, "line 1 of .* is not valid JSON: Expecting value at character 11$"),
+        ({"a.jsonl": b'{"text": "a", "text": "b"}\n'}, ValueError, "line 1 of .*: the name 'text' occurs twice$"),
         ({"a.csv": b"text,text\na,b\n"}, ValueError, "a.csv: has two columns of the name 'text'; rename one of them"),
         ({"a.csv": b""}, ValueError, "is empty, expected a line with the names of columns"),
     ],

@@ -109,6 +109,7 @@ def test_many_clients_at_once_each_get_their_own_answer(server, folder):
         ([1], 400, "the body is [1], expected a JSON object"),
         (b"{", 400, "the body is not valid JSON: "),
         (b"\xff\xfe{", 400, "the body is not valid JSON: "),
+        (b'{"input": "a", "input": "b"}', 400, "the body is not valid JSON: the name 'input' occurs twice"),
         (b"[" * 100_000, 400, "the body is not valid JSON: "),
     ],
 )

@@ -108,7 +108,7 @@ def test_numbers_that_json_lacks_are_refused_with_their_place(server, number):
     place = f"the body is not valid JSON: inputs[0].data[0][1] is {number}, which JSON does not have; where {number} is"
     assert (reply.status, reply.message) == (400, f'{place} served, it is the text "{number}"')
     twice = server.ask("POST", INFER, f'{{"inputs": [], "id": {number}, "id": "a"}}'.encode())
-    assert twice.status == 400 and f"a value is {number}, which JSON" in twice.message
+    assert (twice.status, twice.message) == (400, "the body is not valid JSON: the name 'id' occurs twice")
 
 
 @pytest.mark.parametrize(
