@@ -409,6 +409,12 @@ def test_two_processes_do_not_train_into_one_folder(
         ),
         (
             "decoder",
+            [{"messages": '[{"role": "user", "role": "assistant"}]'}],
+            {"task": None},
+            "\\(the name 'role' occurs twice\\), expected a list",
+        ),
+        (
+            "decoder",
             [{"messages": '{"role": "user"}'}],
             {"task": None},
             "expected a list of them.* name the column text",
