@@ -175,6 +175,7 @@ def rows(table: Mapping[str, Function]) -> dict[str, Function]:
 
 _BY_PART = (
     *("aten.neg.default", "aten.clone.default", "aten.alias.default", "aten.detach.default", "aten.contiguous.default"),
+    "lucid.constant.default",
     *("aten.lift_fresh_copy.default", "aten.resolve_conj.default", "aten.view.default", "aten._unsafe_view.default"),
     *("aten.reshape.default", "aten.expand.default", "aten.permute.default", "aten.transpose.int"),
     *("aten.unsqueeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.flatten.using_ints"),

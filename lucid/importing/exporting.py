@@ -26,7 +26,7 @@ from lucid.core.words.other_libraries import type_name
 from lucid.importing.guards import past_ones
 from lucid.importing.table import PACKED
 from lucid.importing.torch_import import TorchImportError
-from lucid.importing.whole_operators import Whole, masks_as_given
+from lucid.importing.whole_operators import calls_replaced, masks_as_given
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -44,7 +44,7 @@ def exported(
             fewer axes than names.
         TypeError: for examples that `forward` does not take, or that are not torch's.
     """
-    with torch.no_grad(), Whole(), masks_as_given(module):
+    with torch.no_grad(), masks_as_given(module):
         return _exported(module, forward or module.forward, examples, kwargs, dynamic)
 
 
@@ -141,15 +141,22 @@ def _taken_apart(output: Any) -> Any:
 
 def _export(module: torch.nn.Module, examples: Any, shapes: Any) -> ExportedProgram:
     """The program of torch, compared with the module."""
-    args, named = examples
-    program = torch.export.export(module, args, named, dynamic_shapes=shapes, strict=False)
+    program = _program(module, examples, shapes)
     program = _past_ones(module, program, examples, shapes)
     if different := _difference(module, program, examples):
         raise TorchImportError(
             f"from_torch: what torch.export makes of {type(module).__name__} computes something else: {different}, for "
-            "inputs like the examples; a usual reason is a line that changes a tensor in place, such as x /= y"
+            "inputs like the examples; usual reasons are a line that changes a tensor in place, such as x /= y, and a "
+            "function of flex_attention that adds up several numbers of a place"
         )
     return program
+
+
+def _program(module: torch.nn.Module, examples: Any, shapes: Any) -> ExportedProgram:
+    """What torch makes of a module; compared with the module by itself, so replaced calls are compared as well."""
+    args, named = examples
+    with calls_replaced():
+        return torch.export.export(module, args, named, dynamic_shapes=shapes, strict=False)
 
 
 def _past_ones(module: torch.nn.Module, program: ExportedProgram, examples: Any, shapes: Any) -> ExportedProgram:
@@ -158,10 +165,10 @@ def _past_ones(module: torch.nn.Module, program: ExportedProgram, examples: Any,
     larger = past_ones(program, leaves)
     if larger is None:
         return program
-    args, named = pytree.tree_unflatten(larger, structure)
+    grown = pytree.tree_unflatten(larger, structure)
     try:
-        other = torch.export.export(module, args, named, dynamic_shapes=shapes, strict=False)
-        different = _difference(module, other, examples) or _difference(module, other, (args, named))
+        other = _program(module, grown, shapes)
+        different = _difference(module, other, examples) or _difference(module, other, grown)
     except REFUSALS:  # they are too long for the module
         return program
     return program if different else other

@@ -156,7 +156,7 @@ def steps(program: ExportedProgram) -> dict[str, tuple[int, int]]:
     environment, hints = _environment(program.graph), _hints(program)
     by_symbol: dict[Any, list[Any]] = {}
     for guard, condition in _conditions(environment, hints):
-        needed = not _is_torch(guard) or guard.sloc.framework_loc.name == "infer_size"  # others choose a way to reshape
+        needed = not _is_torch(guard) or guard.sloc.framework_loc.name in _COUNTS  # others choose a way to reshape
         if needed and condition.has(*_REMAINDERS):
             for symbol in condition.free_symbols:
                 by_symbol.setdefault(symbol, []).append(condition)
@@ -165,23 +165,29 @@ def steps(program: ExportedProgram) -> dict[str, tuple[int, int]]:
         others = set().union(*(condition.free_symbols for condition in conditions)) - {symbol}
         sizes = ({other: sympy.Integer(hints[other] + more) for other in others} for more in range(4))
         own = {_step(symbol, hints[symbol], [condition.xreplace(each) for condition in conditions]) for each in sizes}
-        step = own.pop()
-        if not own and step > 1:
+        different = [step for step in own if step is not None]  # for odd heights no width may do
+        if len(different) == 1 and (step := different[0]) > 1:
             steps[str(symbol)] = step, hints[symbol] % step
     return steps
 
 
+_COUNTS = ("infer_size", "__call__")
+"""What asks whether a shape has as many elements as another: with a size of -1, and without."""
 _REMAINDERS = (Mod, PythonMod, FloorDiv)
 _LARGEST_STEP = 64
 
 
-def _step(symbol: Any, size: int, conditions: Sequence[Any]) -> int:
-    """The distance of the sizes, from this one on, for which conditions hold; 1 if there is no such distance."""
+def _step(symbol: Any, size: int, conditions: Sequence[Any]) -> int | None:
+    """The distance of the sizes, from this one on, for which conditions hold; 1 if there is no such distance, None if
+    they hold for no size.
+    """
 
     def hold(more: int) -> bool:
         return all(_holds(condition, symbol, size + more) for condition in conditions)
 
-    step = next(filter(hold, range(1, _LARGEST_STEP + 1)), 1)
+    step = next(filter(hold, range(1, _LARGEST_STEP + 1)), None)
+    if step is None:
+        return None if not hold(0) else 1
     regular = step > 1 and all(hold(more) == (more % step == 0) for more in range(step + 1, 3 * step + 1))
     return step if regular else 1
 

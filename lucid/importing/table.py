@@ -87,6 +87,7 @@ _ROWS: dict[str, Function] = {
     "aten.one_hot.default": F.one_hot,
     # types and copies
     "aten.clone.default aten.alias.default aten.detach.default aten.detach_.default": f.unchanged,
+    "lucid.constant.default": Tensor.detach,
     "aten.contiguous.default aten.lift_fresh_copy.default aten.resolve_conj.default": f.unchanged,
     "aten.lift.default aten.lift_fresh.default": f.unchanged,
     "aten.item.default aten._local_scalar_dense.default": f.item,
@@ -254,7 +255,7 @@ _ROWS: dict[str, Function] = {
     "aten.einsum.default": lambda equation, operands, path=None: ops.einsum(equation, *operands),
     "aten.linear.default": F.linear,
     "aten._trilinear.default": f.trilinear,
-    "aten._grouped_mm.default transformers.grouped_mm_fallback.default": ops.grouped_mm,
+    "aten._grouped_mm.default lucid.grouped_mm.default transformers.grouped_mm_fallback.default": ops.grouped_mm,
     # layers
     "aten.layer_norm.default": layers.layer_norm,
     "aten.rms_norm.default": F.rms_norm,

@@ -296,7 +296,26 @@ def _dividing_line(node: Node, symbol: str) -> str:
 
 def _bodies(graph: Graph, owner: torch.fx.GraphModule, slots: Mapping[Node, Slot]) -> dict[int, Program]:
     """The branches of a cond and the steps of a scan, by slot: programs of their own, with inputs in their order."""
+    for node in graph.nodes:
+        if node.target is torch.ops.higher_order.flex_attention:
+            _check_functions(node, owner)
     return {slots[n].number: _body(getattr(owner, str(n.target))) for n in graph.nodes if n.op == "get_attr"}
+
+
+def _check_functions(node: Node, owner: torch.fx.GraphModule) -> None:
+    """Refuse functions of scores and masks that read several numbers at a place: Lucid calls them once, for all."""
+    for function, first in ((node.args[3], 5), (node.args[4][-1], 4)):
+        nodes = list(getattr(owner, str(function.target)).graph.nodes)
+        of_place = set(nodes[:first])
+        for call in nodes[first:]:
+            if call.op == "call_function" and not of_place.isdisjoint(call.all_input_nodes):
+                of_place.add(call)
+                if axes := call.meta["val"].ndim:
+                    raise TorchImportError(
+                        f"from_torch: flex_attention calls a function that computes with {axes} axes of numbers at a "
+                        f"place ({_line(call) or 'no line'}), but expected are single numbers: compute them before, in "
+                        "a table that the function reads"
+                    )
 
 
 def _body(part: torch.fx.GraphModule) -> Program:

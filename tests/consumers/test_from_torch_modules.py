@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import lucid
 from lucid.importing import TorchImportError
@@ -78,6 +78,60 @@ class Flex(nn.Module):
         return flex_attention(heads, heads[:, :1], heads[:, :1], score_mod=score, enable_gqa=True)
 
 
+class Documents(nn.Module):
+    """Attention within the documents of a row, by a mask of blocks that reads an input."""
+
+    def forward(self, x):
+        document = (x[..., 0] > 0).cumsum(1)
+
+        def seen(row, head, query, key):
+            return (query >= key) & (document[row, query] == document[row, key])
+
+        mask = create_block_mask(seen, x.shape[0], None, x.shape[1], x.shape[1], device="cpu")
+        heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+        output, sums = flex_attention(heads, heads, heads, block_mask=mask, return_lse=True)
+        return output, sums
+
+
+class Rows(Flex):
+    """Attention whose function adds up a row of a table."""
+
+    def forward(self, x):
+        heads = x.unflatten(-1, (2, 4)).transpose(1, 2)
+        table = self.slopes[:, None].expand(2, 3)
+        return flex_attention(heads, heads, heads, lambda score, row, head, query, key: score * table[head].sum())
+
+
+class Groups(nn.Module):
+    """Rows sorted by their experts, and multiplied in groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 8, 8))
+
+    def forward(self, x):
+        rows = x.flatten(0, 1)
+        chosen = rows[:, :3].argmax(1)
+        order = chosen.argsort(stable=True)
+        ends = (chosen == torch.arange(3)[:, None]).sum(1).cumsum(0).to(torch.int32)
+        products = F.grouped_mm(rows[order], self.weight, offs=ends)
+        return torch.zeros_like(rows).index_add(0, order, products).view_as(x)
+
+
+class Codes(nn.Module):
+    """Numbers rounded to a table's, with the gradient of what is rounded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.table = nn.Linear(8, 4), nn.Embedding(16, 4)
+
+    def forward(self, x):
+        x = self.up(x)
+        chosen = self.table(torch.cdist(x, self.table.weight.data[None]).argmin(-1))
+        scale = 1 / self.up.weight.detach().norm()
+        return (x + (chosen - x).detach()) * scale, F.mse_loss(chosen, x.detach()) + F.mse_loss(x, chosen.detach())
+
+
 class Mixture(nn.Module):
     """Experts, two of which compute each token: all of them, weighed, or the tokens of each alone."""
 
@@ -112,6 +166,8 @@ MODULES: dict[str, tuple[nn.Module, torch.Tensor, Any]] = {
     ),
     "bags of one length": (Bags(), torch.randint(0, 20, (3, 6)), AXES),
     "attention with functions": (Flex(), X, AXES),
+    "attention within documents": (Documents(), X, AXES),
+    "groups of rows": (Groups(), X, AXES),
     "a mixture of experts": (Mixture(alone=False), X, AXES),
     "a size among the outputs": (of(lambda x: {"sum": x.sum(1), "length": x.shape[1]}), X, AXES),
 }
@@ -127,6 +183,31 @@ def test_modules(name: str) -> None:
         assert imported(lucid.ones(2, 5, 8))["length"].item() == 5
     else:
         agree(module.eval(), example, axes=axes)
+
+
+def test_detached_tensors_are_constants_of_gradients() -> None:
+    module = Codes().eval()
+    imported = lucid.from_torch(module, X, dynamic=[AXES])
+    sum(map(torch.sum, module(X))).backward()
+    gradients = lucid.grad(lambda x: sum(each.sum() for each in imported(x)), wrt=imported)(lucid.tensor(X.numpy()))
+    for name, parameter in module.named_parameters():
+        np.testing.assert_allclose(gradients[name].numpy(), parameter.grad.numpy(), atol=1e-5)
+
+
+def test_attention_with_functions_of_one_length_leaves_the_next_one_open() -> None:
+    module = Flex().eval()
+    torch.export.export(module, (X,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    agree(module, X, axes=AXES)
+
+
+def test_functions_of_several_numbers_at_a_place_are_refused() -> None:
+    rows, flex = Rows().eval(), Flex().eval()
+    with pytest.raises(TorchImportError, match=r"computes something else: .* a function of flex_attention that adds"):
+        lucid.from_torch(rows, X, dynamic=[AXES])
+    with pytest.raises(TorchImportError, match=r"computes with 1 axes of numbers at a place \(.*py:\d+\)"):
+        lucid.from_torch(torch.export.export(rows, (X,)))
+    imported = lucid.from_torch(torch.export.export(flex, (X,)))
+    np.testing.assert_allclose(imported(lucid.tensor(X.numpy())).numpy(), flex(X).numpy(), atol=1e-5)
 
 
 def test_transformers_keep_their_classes() -> None:
@@ -147,6 +228,17 @@ def test_parts_of_a_dynamic_length_are_rounded_as_torch_does() -> None:
         for result in results:
             for own, theirs in zip(result, module(x), strict=True):
                 np.testing.assert_allclose(np.asarray(own), theirs.numpy(), atol=2e-6)
+
+
+def test_axes_that_have_steps_together_are_named_by_them() -> None:
+    module = of(lambda x: x.reshape(x.shape[0], x.shape[1] // 2, 2, x.shape[2] // 3, 3).sum(-1))
+    imported = lucid.from_torch(module, torch.randn(2, 6, 12))
+    assert list(map(str, imported.input_specs()["x"].shape)) == ["N", "2*L", "3*x_2"]
+    session = lucid.runtime.Session(lucid.export.to_onnx(imported))
+    for x in (torch.randn(1, 2, 3), torch.randn(3, 8, 9)):
+        np.testing.assert_allclose(session.run({"x": x.numpy()})["output"], module(x).numpy(), atol=1e-5)
+    with pytest.raises(TorchImportError, match=r"axis 2 of x is named 'W', .*: name it '3\*W'"):
+        lucid.from_torch(module, torch.randn(2, 6, 12), dynamic=[("N", "2*H", "W")])
 
 
 @dataclasses.dataclass
