@@ -63,9 +63,9 @@ def changed(row: str, measurement: str, **figures: Any) -> str:
 def test_what_is_worse_than_torchs_is_named() -> None:
     assert "`bert` (2.00)" not in types_page(Records(TYPES))
     twice = 2 * Records(TYPES).rows["bert"]["torch_onnx"]["nodes"]
-    assert "and more for `bert` (2.00)" in changed("bert", "lucid", nodes=twice)
+    assert "`bert` (2.00)" in changed("bert", "lucid", nodes=twice)
     assert "slower by more than 5 %: `bert`. " in changed("bert", "times", torch=1.06)
-    assert "torch.onnx alone passes bert." in changed("bert", "lucid", stage="differs")
+    assert "torch.onnx alone passes bert" in changed("bert", "lucid", stage="differs")
     assert "| `bert` | yes | differs: at 1e-3 | | | | 2030-01-01 |" in changed(
         "bert", "lucid", stage="differs", error="at 1e-3", date="2030-01-01"
     )

@@ -40,6 +40,7 @@ from tools.small_models import WIDE, inputs_of, outputs_of, small_model, types
 
 SIZES = ((2, 7), (3, 11), (1, 5))
 PACKAGES = ("torch", "transformers", "onnxruntime")
+LIMIT = 600  # seconds of the processor, for a type by one of the ways
 
 
 @contextmanager
@@ -72,13 +73,13 @@ def tried(kind: str) -> dict[str, Any]:
     """What happens to a type: the stage at which it ends, and figures."""
     stage, outcome = "build", dict[str, Any]()
     try:
-        signal.setitimer(signal.ITIMER_PROF, 60)
+        signal.setitimer(signal.ITIMER_PROF, LIMIT)
         model, way = small_model(kind, SIZES)
         runs = [inputs_of(kind, model, *sizes, way)[0] for sizes in SIZES]
         with torch.no_grad():
             expected = [outputs_of(model(**inputs)) for inputs in runs]
         inputs, axes = inputs_of(kind, model, *SIZES[0], way)
-        signal.setitimer(signal.ITIMER_PROF, 180)
+        signal.setitimer(signal.ITIMER_PROF, LIMIT)
         stage = "torch"
         start = time.process_time()
         with torch_timed() as seconds:
@@ -126,7 +127,7 @@ def tried(kind: str) -> dict[str, Any]:
 def by_torch(kind: str) -> dict[str, Any]:
     """The same by `torch.onnx.export`: whether the file agrees, its nodes, and the seconds that the export took."""
     try:
-        signal.setitimer(signal.ITIMER_PROF, 240)
+        signal.setitimer(signal.ITIMER_PROF, LIMIT)
         model, way = small_model(kind, SIZES)
         runs = [inputs_of(kind, model, *sizes, way)[0] for sizes in SIZES]
         with torch.no_grad():

@@ -8,6 +8,7 @@ the module is traced (`lucid.tracing.written_attention`).
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -64,7 +65,12 @@ def size_as_tensor(size: Any) -> Tensor:
     return scalar_tensor(size, int64)
 
 
-LARGER = (rms_norm, rotated, with_axes, strided, strided_scatter, size_as_tensor)
+def grouped(x: Tensor, weight: Tensor, counts: Tensor) -> Tensor:
+    """`ops.grouped_mm` by matrices (G, N, K) for as many rows each as `counts` (G) says."""
+    return ops.grouped_mm(x, weight.mT, counts.cumsum(0))
+
+
+LARGER = (rms_norm, rotated, with_axes, strided, strided_scatter, size_as_tensor, grouped)
 _STRIDED: dict[Any, Callable[..., Any]] = {
     aten.as_strided.default: strided,
     aten.as_strided_copy.default: strided,
@@ -84,7 +90,10 @@ def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
     for node in reversed(graph.nodes):
         if node.op == "call_function" and not node.users and any(check in str(node.target) for check in CHECKS):
             graph.erase_node(node)
-    rules = (_identity, _repeated_operands, _gelu, _norm, _weighted_norm, _rotation, _axes_of_one, _every_place)
+    rules = (
+        *(_identity, _repeated_operands, _gelu, _norm, _weighted_norm, _rotation, _axes_of_one, _every_place),
+        _groups,
+    )
     for rule in rules:
         for node in list(graph.nodes):
             if node.op == "call_function" and node.users:
@@ -359,3 +368,37 @@ def _halves_are_equal(node: Any, half: int) -> bool:
             return len(parts) == 2 and parts[0] is parts[1] and parts[0].meta["val"].shape[-1] == half
         else:
             return False
+
+
+# Rows of experts ------------------------------------------------------------------------------------------------------
+
+
+def _groups(graph: Graph, node: Node, sizes: Sizes) -> None:
+    """cat([linear(part, weight[i]) for i, part in enumerate(x.split(counts.tolist()))])."""
+    if not is_call(node, aten.cat.default) or node.args[1:] not in ((), (0,)):
+        return
+    products = node.args[0]
+    if not all(is_call(product, aten.linear.default) and len(product.args) == 2 for product in products):
+        return
+    parts, matrices = zip(*(product.args for product in products), strict=True)
+    split, weight = _whole(parts, operator.getitem), _whole(matrices, aten.select.int)
+    if not is_call(split, aten.split_with_sizes.default) or split.args[2:] not in ((), (0,)) or weight is None:
+        return
+    x, lengths = split.args[:2]
+    if not all(is_call(length, aten.item.default) for length in lengths):
+        return
+    unbound = _whole([length.args[0] for length in lengths], operator.getitem)
+    if is_call(unbound, aten.unbind.int) and unbound.args[1:] in ((), (0,)):
+        counts = unbound.args[0]
+        if len(products) == len(lengths) == weight.meta["val"].shape[0] and element_type(x) == element_type(weight):
+            replace(graph, node, grouped, (x, weight, counts))
+
+
+def _whole(parts: Sequence[Any], target: Callable[..., Any]) -> Any:
+    """What has these parts along its first axis, each at its place; None if nothing has."""
+    if not all(is_call(part, target) for part in parts):
+        return None
+    whole = parts[0].args[0]
+    axis = (0,) if target is aten.select.int else ()
+    in_order = all(part.args == (whole, *axis, place) for place, part in enumerate(parts))
+    return whole if in_order else None

@@ -398,6 +398,29 @@ def test_a_loop_of_unknown_length_runs_eagerly_and_is_named_in_a_graph() -> None
         lucid.export.to_onnx(imported)
 
 
+class Experts(nn.Module):
+    """Rows in the order of their experts, as JetMoE's code multiplies them."""
+
+    def __init__(self, order: tuple[int, ...] = (0, 1, 2)) -> None:
+        super().__init__()
+        self.order = order
+        self.weight = nn.Parameter(torch.randn(3, 4, 8))
+
+    def forward(self, x):
+        rows = x.flatten(0, 1)
+        expert, places = rows.argmax(-1).remainder(3).sort(stable=True)
+        counts = F.one_hot(expert, 3).sum(0)
+        parts = rows[places].split(counts.tolist())
+        outputs = torch.cat([F.linear(part, self.weight[i]) for part, i in zip(parts, self.order, strict=True)])
+        return torch.zeros_like(outputs).index_add(0, places, outputs).unflatten(0, x.shape[:2])
+
+
+def test_rows_of_experts_are_multiplied_in_groups() -> None:
+    agree(randomize(Experts()), X)
+    with pytest.raises(NotImplementedError, match="lengths are values of a tensor"):
+        lucid.export.to_onnx(lucid.from_torch(randomize(Experts((0, 2, 1))), X, dynamic=[AXES]))
+
+
 # Weights --------------------------------------------------------------------------------------------------------------
 
 
