@@ -220,6 +220,16 @@ def test_onnxruntime_does_not_fuse_a_sum_with_its_normalisation_on_a_cpu(tmp_pat
     lucid.testing.assert_parity(layer, ("N", "L", 16), target="cpu")
 
 
+def test_onnxruntime_joins_a_limit_with_its_convolution(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(8, 16, 3), nn.ReLU6(), nn.Conv2d(16, 8, 1), nn.Hardtanh(-2, 1)).eval()
+    exported = to_onnx(model, ("N", 8, 6, 6))
+    assert [node.op_type for node in exported.graph.node] == ["Conv", "Clip", "Conv", "Clip"]
+    assert optimised(exported, tmp_path).count("Conv") == 2 and "Clip" not in optimised(exported, tmp_path)
+    x = 3 * lucid.randn(2, 8, 6, 6).numpy()
+    x[0, 0, 2, 2], x[1, 3, 4, 4] = np.nan, np.inf
+    np.testing.assert_allclose(Session(exported)(x), model(lucid.tensor(x)).numpy(), atol=1e-6)
+
+
 def test_a_sum_that_is_read_again_is_left_alone() -> None:
     layer = nn.TransformerEncoderLayer(16, 2, 32, norm_first=True)
     assert "Reshape" not in ops(layer, ("N", "L", 16), target="cpu")

@@ -106,7 +106,7 @@ def _compared(records: Records) -> list[str]:
         f"After onnxruntime's optimization, Lucid's file for target \"cpu\" has {median(nodes.values()):.2f} times the nodes of torch's in the median, and {f'more for {more}' if more else 'never more'}. "
         "Lucid keeps a sum and the layer norm that follows it apart, by a reshape: onnxruntime would fuse them into a slower kernel, of fewer nodes.",
         "Where it has more, they find NaN in max pools and maxima, which onnxruntime loses (hiera, resnet); take norms by sums of squares, which its ReduceL2 takes up to 2.8 times as long for "
-        "(convnextv2, dac, swin2sr, swinv2); read images between points by gathers, for which torch's file has GridSample (rf_detr); are products with tables for DFT (fnet), or limit activations by Max and Min, which onnxruntime does not join with a convolution as it does Clip (mobilenet: 1.16 of the time).",
+        "(convnextv2, dac, swin2sr, swinv2); read images between points by gathers, for which torch's file has GridSample (rf_detr); or are products with tables for DFT (fnet).",
         f"At a width of 384, with 4 layers, length 128 and one thread, {len(ratios)} types run in {median(ratios.values()):.2f} times the time of torch's file in the median; {f'slower by more than 5 %: {slow}' if slow else 'none is slower by more than 5 %'}. "
         f"Times ({records.days('times')}) are of the processor, of the shortest of runs in turns.",
         f"optimum's files of {len(beside)} of them, where it exports the type, take as long as Lucid's within {largest:.0f} %, {median(result['optimum'] for result in beside.values()):.2f} times in the median: {shown}.",

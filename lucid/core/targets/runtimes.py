@@ -159,7 +159,7 @@ _CPU_LACKS = (
         "Squeeze Transpose Unsqueeze",
     ),
     # It casts these to float32 by itself; they are listed so that the guards against NaN are computed in float32, too.
-    Missing("ArgMax MaxPool ReduceMax ReduceMin Sign", "float16"),
+    Missing("ArgMax Clip MaxPool ReduceMax ReduceMin Sign", "float16"),
     Missing("AveragePool Conv Erf", "float64"),
     Missing("ConvTranspose", "float16 float64"),
     Missing("CumSum", "float32", "adds up in float32, but eager code in float64"),
@@ -216,9 +216,9 @@ _CUDA_LACKS = (
     Missing("Acos Acosh Asin Asinh Atan Atanh ConvTranspose Cosh ScatterND Sinh Tan", "float64"),
     Missing("Gelu HardSigmoid HardSwish LogSoftmax", "float64", "computes a part of it in float32"),
     Missing(
-        "Acos Acosh ArgMax Asin Asinh Atan Atanh BatchNormalization Ceil ConvTranspose Cosh CumSum Equal Floor Greater "
-        "GreaterOrEqual Less LessOrEqual Log LogSoftmax MaxPool Pad Reciprocal ReduceMax ReduceMin ReduceProd Resize "
-        "Round Sinh Tan",
+        "Acos Acosh ArgMax Asin Asinh Atan Atanh BatchNormalization Ceil Clip ConvTranspose Cosh CumSum Equal Floor "
+        "Greater GreaterOrEqual Less LessOrEqual Log LogSoftmax MaxPool Pad Reciprocal ReduceMax ReduceMin ReduceProd "
+        "Resize Round Sinh Tan",
         "bfloat16",
     ),
 )
@@ -287,7 +287,7 @@ OWN_OPS = ("FusedMatMul", "GatherBlockQuantized", "GroupQueryAttention", "MatMul
 
 # Each of them in every way that Lucid writes it: tests/test_openvino.py, tests/consumers/test_tract.py.
 _COMPARED = """
-    Abs Acos Acosh Add And ArgMax Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Cast Ceil Concat
+    Abs Acos Acosh Add And ArgMax Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Cast Ceil Clip Concat
     Constant ConstantOfShape Conv ConvTranspose Cos Cosh CumSum DequantizeLinear Div DynamicQuantizeLinear Equal Erf
     Exp Expand Floor Gather GatherElements GatherND Gelu Greater GreaterOrEqual GroupNormalization HardSigmoid
     HardSwish Identity If IsNaN LayerNormalization Less LessOrEqual Log LogSoftmax MatMul MatMulInteger Max MaxPool
