@@ -97,6 +97,7 @@ def test_an_interrupt_at_any_line_leaves_a_whole_step() -> None:
             return trace
 
         before, interrupted = sys.gettrace(), False
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # programs in the background ignore it
         try:
             sys.settrace(trace)
             training.step(**BATCH)
@@ -104,6 +105,7 @@ def test_an_interrupt_at_any_line_leaves_a_whole_step() -> None:
             interrupted = True
         finally:
             sys.settrace(before)
+            signal.signal(signal.SIGINT, handler)
         if len(states) <= training.steps:
             expected.step(**BATCH)
             states.append(expected.weights())

@@ -100,23 +100,24 @@ for message, code in (("é".encode("utf-8-sig"), 0), ("é".encode("cp1252"), 1))
     lucid("chat", home / "decoder", "--max-new-tokens", "2", code=code)
 assert sys.stdin.encoding == "utf-8-sig"
 
-import uvicorn
-def ask(app, host, port, **options):
-    config = uvicorn.Config(app, host=host, port=0, **options)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+import socket, uvicorn
+run = uvicorn.Server.run
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+def ask(server, sockets):
+    thread = threading.Thread(target=run, args=(server, sockets))
     thread.start()
     while not server.started:
         assert thread.is_alive()
-    port = server.servers[0].sockets[0].getsockname()[1]
     body = json.dumps({"model": "folder", "input": "ab"}).encode()
     address, json_body = f"http://127.0.0.1:{port}/v1/embeddings", {"content-type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(address, body, json_body)) as answer:
         print("served", len(json.load(answer)["data"]))
     server.should_exit = True
     thread.join()
-uvicorn.run = ask
-lucid("serve", folder)
+uvicorn.Server.run = ask
+lucid("serve", folder, "--port", port)
 """
 
 

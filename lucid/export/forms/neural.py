@@ -55,7 +55,10 @@ hardsigmoid, hardswish = _hard(neural.hardsigmoid, "HardSigmoid", alpha=1 / 6), 
 def hardtanh(build: Builder, node: Node) -> str:
     """One op for Max and Min, which onnxruntime joins with a convolution: MobileNet takes 0.86 of the time."""
     refuse_wrong(build, NAN_BETWEEN_TWO)
-    low, high = (np.asarray(node.attributes[name], operand(node).type.dtype.numpy) for name in ("low", "high"))
+    dtype = operand(node).type.dtype
+    if dtype.kind != "float":
+        refuse("its bounds may be outside of the integers' range")
+    low, high = (np.asarray(node.attributes[name], dtype.numpy) for name in ("low", "high"))
     return build.op("Clip", *node.inputs, low, high)
 
 
