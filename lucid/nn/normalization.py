@@ -135,7 +135,7 @@ class _BatchNorm(Module):
 class BatchNorm1d(_BatchNorm):
     """Batch normalisation (Ioffe & Szegedy 2015) of (N, C) or (N, C, L).
 
-    In evaluation mode, and while traced, it uses the running statistics; in training mode it uses those of the batch
+    In evaluation mode it uses the running statistics; in training mode, which is eager, it uses those of the batch
     and updates the running ones with `momentum`.
 
     State: ``weight``, ``bias``, ``running_mean``, ``running_var`` (C) and ``num_batches_tracked``.
