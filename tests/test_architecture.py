@@ -19,10 +19,10 @@ PAGE = ROOT / "docs" / "architecture.md"
 # Rooms from the lowest floor up; a module may import from its own floor and from those below it. A room is a package,
 # an inner room is on its own floor where it is named, and otherwise on that of the room around it.
 FLOORS = [
-    ["lucid.core.process", "lucid.core.sizes", "lucid.core.targets", "lucid.core.version"],
+    ["lucid.core.number_ranges", "lucid.core.process", "lucid.core.sizes", "lucid.core.targets", "lucid.core.version"],
     ["lucid.core.words"],
     ["lucid.core.graph"],
-    ["lucid.core.number_ranges", "lucid.core.torch_names", "lucid.quantization"],
+    ["lucid.core.torch_names", "lucid.quantization"],
     ["lucid.ops.kernels", "lucid.ops.tensor"],
     ["lucid.files", "lucid.losses", "lucid.ops"],
     ["lucid.nn", "lucid.optim", "lucid.runtime"],

@@ -21,7 +21,7 @@ from onnx import TensorProto, helper
 import lucid
 from lucid import nn
 from lucid.core.words import html
-from lucid.core.words.safe_text import encodable, encoded, visible, visible_lines
+from lucid.core.words.safe_text import cut, encodable, encoded, listed, visible, visible_lines
 from lucid.files.npz import check_names, write_npz
 from lucid.files.utf8_paths import PathError
 from lucid.inspection import inspect_model
@@ -178,6 +178,12 @@ class Half(nn.Module):
     def forward(self, x: lucid.Tensor) -> lucid.Tensor:
         """The layer's."""
         return self.layers["\ud800"](x)
+
+
+def test_long_lists_and_texts_say_that_they_are_cut() -> None:
+    assert listed(()) == "" and listed("ab", 2) == "a, b"
+    assert listed("abc", 2) == "a, b, and 1 more" and listed("abc", 1, "; ") == "a; and 2 more"
+    assert cut("abc", 3) == "abc" and cut("abcd", 3) == "abc..."
 
 
 def test_names_of_files_say_what_is_no_text(tmp_path):

@@ -80,6 +80,13 @@ def test_attributes_that_are_equal_but_of_other_types_are_other_calls() -> None:
         [ops.attention(x[None], x[None], x[None], heads=heads) for heads in (1, True)]
 
 
+def test_whole_numbers_of_numpy_are_options_like_those_of_python() -> None:
+    x = Tensor(np.arange(24.0, dtype=np.float32).reshape(1, 3, 8))
+    of_numpy = {"heads": np.int64(2), "kv_heads": np.int32(2), "window": np.int8(2), "window_after": np.uint8(0)}
+    expected = ops.attention(x, x, x, **{name: int(value) for name, value in of_numpy.items()})  # type: ignore[arg-type]
+    assert np.array_equal(ops.attention(x, x, x, **of_numpy).numpy(), expected.numpy())
+
+
 def test_types_that_are_gone_are_not_taken_for_new_ones() -> None:
     """A call is known by the identity of its types, which Python gives away again."""
     for rows in range(1, 40):

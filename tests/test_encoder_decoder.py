@@ -363,6 +363,8 @@ def test_more_tokens_than_there_is_room_for() -> None:
         ({"cache": "paged"}, "cache 'paged' does not exist: choose one of growing, fixed"),
         ({"part": "decoder_merged", "cache": "fixed"}, 'part "decoder_merged" has a growing cache, got cache="fixed"'),
         ({"part": "decoder", "capacity": 4}, 'capacity is 4, expected a whole number of 1 or more, and cache="fixed"'),
+        ({"cache": "fixed", "capacity": 2.5}, "capacity is 2.5, expected a whole number"),
+        ({"cache": "fixed", "capacity": "4"}, "capacity is '4', expected a whole number"),
     ],
 )
 def test_parts_that_do_not_exist(options: dict[str, Any], message: str) -> None:

@@ -395,9 +395,12 @@ def test_only_parameters_are_initialised(initialise: Any, x: Any) -> None:
         initialise(x)
 
 
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(ValueError, match="^manual_seed: seed is -1, expected a whole number of 0 or more$"):
+def test_seeds_that_are_refused() -> None:
+    with pytest.raises(ValueError, match="^manual_seed: seed is -1, expected 0 or more$"):
         lucid.manual_seed(-1)
+    for seed in (None, True, 2.0, [1, 2]):  # NumPy would seed with entropy of the system, or with a list
+        with pytest.raises(TypeError, match="^manual_seed: seed is .*, expected a whole number$"):
+            lucid.manual_seed(seed)  # type: ignore[arg-type]
 
 
 def test_the_same_seed_makes_the_same_model() -> None:

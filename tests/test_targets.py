@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lucid
@@ -140,6 +141,7 @@ def test_the_node_of_opset_25_is_not_taken(provider: str) -> None:
 )
 def test_an_opset_that_the_release_cannot_load_is_an_error(release: str, opset: int) -> None:
     assert Target(onnxruntime=release, opset=min(opset, OPSETS[-1])).opset == min(opset, OPSETS[-1])
+    assert type(Target(onnxruntime=release, opset=np.int64(18)).opset) is int
     assert Target(onnxruntime=release).opset == min(opset, 23)
     if opset < OPSETS[-1]:
         with pytest.raises(

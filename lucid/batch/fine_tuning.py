@@ -46,8 +46,9 @@ from lucid.core.graph.types import Array
 from lucid.core.process import random
 from lucid.core.process.interrupts import uninterrupted
 from lucid.core.version import __version__
-from lucid.core.words.name_patterns import listed, named
+from lucid.core.words.name_patterns import named
 from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import listed
 from lucid.export.training import evaluation_step, training_step
 from lucid.files.atomic import explaining
 from lucid.files.checksums import checked, with_checksum

@@ -20,6 +20,7 @@ import pyarrow as pa
 from lucid.batch.rows import RowError
 from lucid.batch.source import CHUNK, CHUNK_BYTES, COMMAS, Part, Rows, check_names, in_files, no_column, part_size
 from lucid.batch.storage import open_file
+from lucid.core.number_ranges import is_whole
 from lucid.core.words.progress import phase
 from lucid.files.untrusted import json_value
 from lucid.files.utf8_text import MARK, refuse_utf16
@@ -40,7 +41,7 @@ class _Long(int):
 
 def _kind(value: Any) -> type:
     """The type of a value, as far as it decides the type of its column."""
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) <= 1 << 53:
+    if not is_whole(value) or abs(value) <= 1 << 53:
         return type(value)
     return _Long if value in _INT64 else object
 

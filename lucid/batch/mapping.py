@@ -22,6 +22,7 @@ from lucid.batch.rows import result_schema
 from lucid.batch.source import Part, Source, check_ids
 from lucid.batch.storage import address, files_at, names_in
 from lucid.core.words.progress import Advance, phase
+from lucid.core.words.safe_text import listed
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _PARTS = 64  # at least about as many, so that workers have equal shares
@@ -207,7 +208,7 @@ def open_source(place: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
     readers = {_READERS.get(ending) for ending in kinds}
     if len(readers) > 1 or None in readers:
         known = ", ".join(_READERS)
-        raise ValueError(f"expected files of one kind ({known}), got {', '.join(sorted(kinds.values())[:4])}")
+        raise ValueError(f"expected files of one kind ({known}), got {listed(sorted(kinds.values()), 4)}")
     source = _READERS[_ending(files[0])](files, inputs)
     if not source.total:
         raise ValueError(f"{files[0]}: has no rows")

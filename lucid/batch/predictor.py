@@ -15,6 +15,7 @@ from lucid.batch.open_models import Plan, open_model
 from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects
 from lucid.batch.tasks import Choices
 from lucid.core.graph.types import Array
+from lucid.core.number_ranges import is_whole
 from lucid.core.words.progress import Advance, unheard
 from lucid.layouts.checkpoint_files import sha256
 
@@ -79,7 +80,7 @@ class Predictor:
         generation: Mapping[str, Any] | None = None,
     ) -> None:
         for name, number in (("batch_tokens", batch_tokens), ("threads", threads), ("max_length", max_length)):
-            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+            if number is not None and not (is_whole(number) and number >= 1):
                 raise ValueError(f"Predictor: {name} is {number!r}, expected a whole number of 1 or more")
         self.inputs = (input,) if isinstance(input, str) else tuple(input)
         if len({*self.inputs}) < len(self.inputs):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from lucid.batch.rows import Ready, RowError, missing
-from lucid.core.graph.types import Array, is_whole
+from lucid.core.graph.types import Array
+from lucid.core.number_ranges import is_whole
 from lucid.generation.chat.long_texts import tokenized, truncated
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.layouts.checkpoint_files import PROMPTS

@@ -16,6 +16,7 @@ from lucid.batch.rows import RowError, missing
 from lucid.batch.source import no_column
 from lucid.batch.texts import TextReader, checked_text
 from lucid.core.graph.types import Array, TensorType, int64, spec
+from lucid.core.words.safe_text import listed
 from lucid.core.words.suggestions import did_you_mean
 from lucid.files.untrusted import json_value
 from lucid.generation.chat.template import ChatTemplateError
@@ -223,9 +224,10 @@ class Labels:
             return self._numbers[name]
         if isinstance(label, int) and 0 <= label < len(self.names) and not all(map(str.isdecimal, self.names)):
             return label
-        known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
         near = did_you_mean(name, self.names)
-        raise RowError(f"the label is {value!r}, expected one of {known}, the labels of {self._owner}{near}")
+        raise RowError(
+            f"the label is {value!r}, expected one of {listed(self.names, 8)}, the labels of {self._owner}{near}"
+        )
 
     @staticmethod
     def key(value: Any) -> int | str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import traceback
 
+from lucid.core.words.safe_text import cut
+
 OK, FAILED, USAGE = 0, 1, 2  # success; failure, or results differ; what was asked is refused
 _ABSENT = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError)
 
@@ -75,5 +77,4 @@ def short(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:  # without "[Errno 2]"
         text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     lines = [line.strip() for line in plain(text).splitlines() if line.strip()]
-    text = "\n".join(lines[:2]) if lines else type(error).__name__
-    return text if len(text) <= 600 else text[:600] + "..."
+    return cut("\n".join(lines[:2]) if lines else type(error).__name__, 600)

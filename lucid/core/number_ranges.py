@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from lucid.core.graph.types import is_whole
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer of Python or NumPy, but not a boolean."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 class Range(NamedTuple):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self, TypeAlias, get_args
 
-from lucid.core.graph.types import DType, is_whole
+from lucid.core.graph.types import DType
+from lucid.core.number_ranges import is_whole
 from lucid.core.targets.record import Fault, Release, Runtime, release_of, release_text
 from lucid.core.targets.runtimes import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
 
@@ -69,12 +70,14 @@ class Target:
                 f"accuracy_level {self.accuracy_level!r} is not supported: choose 4, inputs of products rounded to 8 "
                 "bits, or 0, float32"
             )
+        object.__setattr__(self, "accuracy_level", int(self.accuracy_level))
         if self.lengths is not None:
             object.__setattr__(self, "lengths", _range(self.lengths))
         if self.opset == 0:
             object.__setattr__(self, "opset", min(self.runtime.opset, newest_opset(self.release)))
             object.__setattr__(self, "_by_default", True)
         _check_opset(self.opset)
+        object.__setattr__(self, "opset", int(self.opset))
         newest = newest_opset(self.release)
         if self.opset > newest:
             raise ExportError(
@@ -158,7 +161,7 @@ def newest_opset(release: Release) -> int:
 
 
 def _check_opset(opset: int) -> None:
-    if isinstance(opset, bool) or not isinstance(opset, int) or opset not in OPSETS:
+    if not is_whole(opset) or opset not in OPSETS:
         raise ExportError(f"opset {opset!r} is not supported: choose one from {OPSETS[0]} to {OPSETS[-1]}")
 
 

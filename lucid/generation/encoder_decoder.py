@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lucid.core.graph.types import Array
+from lucid.core.words.safe_text import listed
 from lucid.generation.encoder_output import BRANCH, EagerEncoded, Encoded, SessionEncoded
 from lucid.generation.generator import Generator, OnToken
 from lucid.generation.memory import BufferMemory, GrowingMemory, Memory
-from lucid.generation.models import CACHE, CROSS_CACHE, heads_of, is_fixed, positions_of, some_of, start_of
+from lucid.generation.models import CACHE, CROSS_CACHE, heads_of, is_fixed, positions_of, start_of
 from lucid.generation.options import GenerateOptions
 from lucid.generation.prompts import Ids, IdsLike, array_of, read_mask, read_prompt
 from lucid.generation.stops import Decode
@@ -169,15 +170,15 @@ class SessionEncoder:
         known = {"input_ids", "position_ids", BRANCH, *self._own, *self._cross, *_OF_ENCODER}
         if not self._own or not self._cross or not decoder.inputs.keys() <= known or set(others) - {_MASK}:
             raise ValueError(
-                f"EncoderDecoderGenerator: the encoder takes {some_of(encoder.inputs)}, the decoder "
-                f'{some_of(decoder.inputs)}; expected to_onnx(model, part="encoder", cache="growing") and '
+                f"EncoderDecoderGenerator: the encoder takes {listed(encoder.inputs)}, the decoder "
+                f'{listed(decoder.inputs)}; expected to_onnx(model, part="encoder", cache="growing") and '
                 'to_onnx(model, part="decoder", cache="growing"), cache="fixed", or part="decoder_merged"'
             )
         lacking = [name for name in self._wanted.values() if name != _MASK and name not in encoder.outputs]
         if lacking:
             raise ValueError(
                 f"EncoderDecoderGenerator: the decoder needs {lacking[0]}, the encoder gives "
-                f'{some_of(encoder.outputs)}; export it with part="encoder", cache="growing"'
+                f'{listed(encoder.outputs)}; export it with part="encoder", cache="growing"'
             )
 
     def run(self, inputs: Array, mask: Array | None) -> Memory:

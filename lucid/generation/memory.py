@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from lucid.core.words.other_libraries import check_model
+from lucid.core.words.safe_text import listed
 from lucid.generation.buffers import Buffers
 from lucid.generation.encoder_output import Encoded
 from lucid.generation.growing import Decoder, EagerDecoder, SessionDecoder
-from lucid.generation.models import CACHE, STATE, capacity_of, heads_of, is_fixed, logits_of, some_of, state_shape
+from lucid.generation.models import CACHE, STATE, capacity_of, heads_of, is_fixed, logits_of, state_shape
 from lucid.generation.slots import BufferSlots, Drafts, GrowingSlots, Slots
 from lucid.nn import CausalDecoder, EncoderDecoder
 from lucid.runtime.session import Session
@@ -122,12 +123,12 @@ def _caches_of(user: str, session: Session) -> dict[str, str]:
     inputs, outputs = session.inputs.keys(), session.outputs.keys()
     if "input_ids" in inputs and "logits" not in outputs:
         raise ValueError(
-            f"{user}: the model gives {some_of(session.outputs)} and no logits, so it writes no text; take a language "
+            f"{user}: the model gives {listed(session.outputs)} and no logits, so it writes no text; take a language "
             "model, one with ...ForCausalLM among the architectures of its config.json"
         )
     if not caches or not needed <= inputs <= known or not {"logits", *caches.values()} <= outputs:
         raise ValueError(
-            f"{user}: the session takes {some_of(session.inputs)} and gives {some_of(session.outputs)}; expected "
+            f"{user}: the session takes {listed(session.inputs)} and gives {listed(session.outputs)}; expected "
             "input_ids, attention_mask, position_ids, past_key_values.{i}.key and .value, and logits, "
             'present.{i}.key and .value; export with to_onnx(model, cache="growing") or "fixed"'
         )

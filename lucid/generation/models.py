@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from lucid.runtime.session import Session
@@ -53,11 +53,6 @@ def state_shape(name: str, shape: tuple[int | str | None, ...]) -> tuple[int, ..
             'export with to_onnx(model, cache="growing")'
         )
     return sizes
-
-
-def some_of(names: Mapping[str, object]) -> str:
-    """The first names of many."""
-    return ", ".join([*list(names)[:4], *(["..."] if len(names) > 4 else [])])
 
 
 @runtime_checkable

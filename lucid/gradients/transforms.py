@@ -19,7 +19,8 @@ from lucid.core.graph.scope import Read, Scope, entered, given_values, restored_
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Input, Value
 from lucid.core.process.cache_keys import value_key
-from lucid.core.words.name_patterns import listed, named
+from lucid.core.words.name_patterns import named
+from lucid.core.words.safe_text import listed
 from lucid.core.words.user_code import located_errors, warn
 from lucid.gradients.tape import GradientError, Tape, filled
 from lucid.nn.module import Module, Parameter

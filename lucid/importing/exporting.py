@@ -21,7 +21,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from lucid.core.graph.types import is_whole
+from lucid.core.number_ranges import is_whole
 from lucid.core.words.other_libraries import type_name
 from lucid.importing.guards import past_ones
 from lucid.importing.table import PACKED

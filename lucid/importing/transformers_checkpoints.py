@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from lucid.core.graph.types import TensorType
+from lucid.core.words.safe_text import listed
 from lucid.importing import exporting
 from lucid.importing.torch_import import TorchImportError
 from lucid.importing.transformers_classes import SPEECH, TEXT_TO_TEXT, TEXTS, Checkpoint, quiet, read
@@ -28,9 +29,8 @@ def imported_checkpoint(
         imported.take(checkpoint, inputs)
     lacking = sorted(imported.keys_read & set(checkpoint.missing))
     if lacking:
-        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
         raise TorchImportError(
-            f"{folder}: has no weights {', '.join(lacking[:3])}{more}, which {checkpoint.class_name} needs; give the "
+            f"{folder}: has no weights {listed(lacking, 3)}, which {checkpoint.class_name} needs; give the "
             "task or the architecture of the checkpoint"
         )
     return imported

@@ -12,6 +12,7 @@ from onnx import NodeProto
 from lucid.core.targets.file_readers import READERS
 from lucid.core.targets.record import Outcome, Release, Runtime, Trial, release_text
 from lucid.core.targets.runtimes import GENERAL, RELEASES, RUNTIMES
+from lucid.core.words.safe_text import listed
 from lucid.inspection.patterns import PATTERNS, Pattern, of_types
 from lucid.inspection.values import ORT_OWN, STANDARD, Values
 
@@ -111,8 +112,7 @@ def _other_loader(runtime: Runtime, opsets: Mapping[str, int], values: Values, d
         if here := [each for each in findings if each.outcome == outcome]:
             return _loader(trial, here[0])
     if unknown := _not_compared(trial, values):
-        reason = f"not compared: {', '.join(unknown[:4])}{' and more' if len(unknown) > 4 else ''}"
-        return Loader(trial.name, None, reason, unknown[0])
+        return Loader(trial.name, None, f"not compared: {listed(unknown, 4)}", unknown[0])
     return _loader(trial, findings[0]) if findings else Loader(trial.name, trial.run or None, trial.verdict)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from lucid.core.number_ranges import is_whole
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.hub import folder_name
 from lucid.files.weights import WeightsError, files_of
@@ -87,7 +88,7 @@ def max_tokens(checkpoint: Path) -> int | None:
     truncation = read_optional_json(file_of(checkpoint, TOKENIZER), MAX_TOKENIZER).get("truncation")
     limits.append(truncation.get("max_length") if isinstance(truncation, dict) else None)
     for count in limits:
-        if isinstance(count, int) and not isinstance(count, bool) and 2 < count < 1 << 20:
+        if is_whole(count) and 2 < count < 1 << 20:
             return count
     return None
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid.core.graph.graph import Graph
+from lucid.core.number_ranges import is_whole
 from lucid.core.targets.runtimes import CPU, OWN, PROCESSOR, targets_of
 from lucid.export import Target
 from lucid.files.atomic import write_atomically
@@ -69,7 +70,7 @@ def _check_options(target: str, options: Options) -> None:
         raise ValueError(f"dtype {options.dtype!r}: onnxruntime-genai's folders are float32; weights may be quantized")
     if options.cache is not None and options.cache not in CACHE_KINDS:
         raise ValueError(f"cache {options.cache!r} does not exist: choose one of {', '.join(CACHE_KINDS)}")
-    if options.capacity is not None and (isinstance(options.capacity, bool) or options.capacity < 1):
+    if options.capacity is not None and not (is_whole(options.capacity) and options.capacity >= 1):
         raise ValueError(f"capacity is {options.capacity!r}, expected a whole number of 1 or more")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucid.core.graph.types import is_whole
+from lucid.core.number_ranges import is_whole
 
 
 def check_positive(where: str, **sizes: int) -> None:

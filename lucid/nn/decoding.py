@@ -10,6 +10,7 @@ import numpy as np
 
 from lucid import ops
 from lucid.core.graph.types import Array, TensorType, int64, show_shape, spec
+from lucid.core.number_ranges import is_whole
 from lucid.core.process import random
 from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import Size, dim, evaluate, names_of, same, sym_min
@@ -212,8 +213,8 @@ def kept_positions(x: Tensor, keep: int | Tensor | None) -> Tensor:
                 f"logits_to_keep has shape {show_shape(keep.shape)}, expected ({x.shape[0]},): a position for each row"
             )
         return ops.take_along(x, ops.unsqueeze(keep, (1, 2)), axis=1)
-    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
+    if not is_whole(keep) or keep < 1:
         raise ValueError(
             f"logits_to_keep is {keep!r}, expected a whole number of 1 or more, one position for each row, or None"
         )
-    return x[:, -1:] if keep == 1 else x[:, x.shape[1] - sym_min(x.shape[1], keep) :]
+    return x[:, -1:] if keep == 1 else x[:, x.shape[1] - sym_min(x.shape[1], int(keep)) :]

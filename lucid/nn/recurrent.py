@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 from lucid import ops
 from lucid.core.graph.types import DTypeLike, TensorType, same_shape, show_shape, spec
+from lucid.core.number_ranges import is_whole
 from lucid.core.sizes.dims import same
 from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.nn import functional as F
@@ -61,7 +62,7 @@ class _Recurrent(Module):
         name = type(self).__name__
         check_positive(name, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         check_probability(name, "dropout", dropout)
-        if isinstance(proj_size, bool) or not isinstance(proj_size, int) or not 0 <= proj_size < hidden_size:
+        if not is_whole(proj_size) or not 0 <= proj_size < hidden_size:
             raise ValueError(f"{name}: proj_size is {proj_size!r}, expected 0 (none) to {hidden_size - 1}")
         if reverse and bidirectional:
             raise ValueError(

@@ -29,6 +29,7 @@ from lucid.core.graph.types import (
     show_shape,
     uint8,
 )
+from lucid.core.number_ranges import is_whole
 from lucid.core.process import random
 from lucid.core.sizes.dims import Dim, Shape, Size, as_size
 from lucid.core.torch_names.argument_names import Device, check_device, torch_names_and
@@ -213,9 +214,9 @@ def arange(
             return _fractions(float(low), float(high), float(by), dtype)
         low, high, by = (int(n) if isinstance(n, float) and n.is_integer() else n for n in (low, high, by))
     for name, size in (("start", low), ("stop", high)):
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer, Dim)):
+        if not isinstance(size, Dim) and not is_whole(size):
             raise TypeError(f"arange: {name} is {size!r}, expected a number or a size")
-    if isinstance(by, bool) or not isinstance(by, int) or by == 0:
+    if not is_whole(by) or by == 0:
         raise ValueError(f"arange: step is {by!r}, expected a whole number other than 0")
     type_ = int64 if dtype is None else dtype
     if by == 1:
@@ -508,7 +509,7 @@ class _Typed(Tensor):
     _kind: DType
 
     def __init__(self, *data: Any) -> None:
-        sizes = data and all(isinstance(size, int) and not isinstance(size, bool) for size in data)
+        sizes = data and all(map(is_whole, data))
         super().__init__(np.zeros(data) if sizes else data[0] if data else [], self._kind)
 
 

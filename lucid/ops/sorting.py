@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lucid.core.graph.scope import is_differentiated
-from lucid.core.graph.types import Array, TensorType, int32, int64, is_whole, show_shape
+from lucid.core.graph.types import Array, TensorType, int32, int64, show_shape
+from lucid.core.number_ranges import is_whole
 from lucid.core.sizes.dims import Size, as_size
 from lucid.ops.elementwise import isnan, maximum, minimum, neg
 from lucid.ops.indexing import take_along

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lucid.core.graph.types import Array, is_whole
+from lucid.core.graph.types import Array
+from lucid.core.number_ranges import is_whole
 
 BITS = (4, 8)
 BLOCKS = tuple(2**power for power in range(4, 12))  # the sizes of blocks that onnxruntime's kernels take

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import onnxruntime
 
 from lucid.core.graph.types import Array
+from lucid.core.words.safe_text import listed
 from lucid.files.atomic import write_atomically
 from lucid.files.utf8_paths import utf8_path
 from lucid.runtime.model_file import ModelError
@@ -89,7 +90,6 @@ def _read(path: Path, known: Container[str]) -> _Read:
     strange = [name for name in values if name not in known]
     if strange:
         raise ModelError(
-            f"{path}: has {', '.join(sorted(strange)[:5])}, which the model does not take; write the adapter for this "
-            "model"
+            f"{path}: has {listed(sorted(strange))}, which the model does not take; write the adapter for this model"
         )
     return _Read(adapter, {name: ort_value(numpy_of(value).copy()) for name, value in values.items()})

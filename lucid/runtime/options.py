@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import onnxruntime
 
-from lucid.core.graph.types import is_whole
+from lucid.core.number_ranges import is_whole
 from lucid.files.utf8_paths import utf8_path
 
 MOST_THREADS = 4096

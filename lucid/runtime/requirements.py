@@ -12,7 +12,8 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
-from lucid.core.graph.types import Array, is_whole
+from lucid.core.graph.types import Array
+from lucid.core.number_ranges import is_whole
 from lucid.core.sizes.bounds import Bound
 from lucid.core.sizes.dims import dim
 from lucid.core.targets.runtimes import ACCURACY_LEVEL, EXTENSIONS, SIZE_BOUNDS, SIZE_LIMITS

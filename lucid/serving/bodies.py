@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from starlette.requests import Request
 
-from lucid.core.graph.types import is_whole
+from lucid.core.number_ranges import is_whole
+from lucid.core.words.safe_text import cut
 from lucid.core.words.suggestions import did_you_mean, near
 from lucid.files.untrusted import json_value
 from lucid.serving.responses import RequestError
@@ -159,8 +160,7 @@ def wrong(value: Any, where: str, remedy: str) -> RequestError:
 
 def shown(value: Any) -> str:
     """The beginning of a value, for messages to who sent it."""
-    text = json.dumps(value, ensure_ascii=True, default=str)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    return cut(json.dumps(value, ensure_ascii=True, default=str), 60)
 
 
 def parsed(data: bytes, schema: Schema) -> Fields:

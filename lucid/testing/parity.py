@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import onnx
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype
 from lucid.core.graph.values import Result
+from lucid.core.number_ranges import is_whole
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
-from lucid.core.words.name_patterns import listed
 from lucid.core.words.progress import phase
-from lucid.core.words.safe_text import visible
+from lucid.core.words.safe_text import listed, visible
 from lucid.export.exporter import Lowered, export_graph, lower, to_onnx
 from lucid.export.half_precision import halved
 from lucid.export.onnx_file.writer import in_memory
@@ -294,7 +293,7 @@ def _check_runs(graph: Graph, providers: Sequence[str] | None, sizes: Sequence[M
     if sizes is not None and not sizes:
         raise ValueError("assert_parity: sizes is empty; leave it out for three runs with different sizes")
     for run in sizes or ():
-        if run.keys() != graph.sizes() or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in run.values()):
+        if run.keys() != graph.sizes() or not all(is_whole(n) and n >= 0 for n in run.values()):
             names = ", ".join(sorted(graph.sizes())) or "none"
             raise ValueError(
                 f"assert_parity: sizes {dict(run)}: expected a whole number of 0 or more for each of: {names}"

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from lucid.core.graph.types import Array
 from lucid.core.words import html
-from lucid.core.words.name_patterns import listed
-from lucid.core.words.safe_text import visible
+from lucid.core.words.safe_text import listed, visible
 from lucid.testing.tolerance import Comparison
 
 
@@ -160,7 +159,7 @@ class ParityReport:
     def __str__(self) -> str:
         lines = [str(comparison) for comparison in self.comparisons]
         for provider, nodes in self.elsewhere.items():
-            shown = ", ".join(f"{node} on {actual}" for node, actual in list(nodes.items())[:5])
+            shown = listed([f"{node} on {actual}" for node, actual in nodes.items()])
             lines.append(visible(f"note  {provider}: {len(nodes)} nodes are computed elsewhere: {shown}"))
         lines += [f"note  {provider} was not run: {why}" for provider, why in self.not_run.items()]
         lines += [f"note  {provider}: {text}" for provider, text in self.accuracy_levels.items()]

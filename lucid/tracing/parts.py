@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import TensorType
 from lucid.core.graph.values import Input
+from lucid.core.number_ranges import is_whole
 from lucid.core.sizes.dims import dim, same
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
@@ -84,8 +85,9 @@ def part_of(
     for name, value, choices in (("cache", cache, CACHE_KINDS), ("part", part, PART_NAMES)):
         if value is not None and value not in choices:
             raise ValueError(f"{name} {value!r} does not exist: choose one of {', '.join(choices)}")
-    if capacity is not None and (cache != "fixed" or isinstance(capacity, bool) or capacity < 1):
+    if capacity is not None and (cache != "fixed" or not is_whole(capacity) or capacity < 1):
         raise ValueError(f'capacity is {capacity!r}, expected a whole number of 1 or more, and cache="fixed"')
+    capacity = None if capacity is None else int(capacity)
     if part == "decoder_merged" and cache == "fixed":
         raise ValueError('part "decoder_merged" has a growing cache, got cache="fixed"; use part="decoder"')
     if isinstance(model, EncoderDecoder):

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from lucid import WeightsError
-from lucid.core.words.safe_text import show
+from lucid.core.words.safe_text import listed, show
 from lucid.files.hub import folder_name, local_checkpoint
 from lucid.files.weights import NAMES
 from lucid.models.checkpoints.adapter_experts import expert_changes
@@ -300,9 +300,8 @@ def _changes(
         lost += [] if some else [module]
         expert_pairs |= some
     if lost:
-        more = f" and {len(lost) - MAX_NAMED} more" if len(lost) > MAX_NAMED else ""
         raise WeightsError(
-            f"{adapter.folder}: {', '.join(map(show, lost[:MAX_NAMED]))}{more} fit no weight of {where}; expected an "
+            f"{adapter.folder}: {listed(map(show, lost), MAX_NAMED)} fit no weight of {where}; expected an "
             f"adapter of this base model (it names {show(adapter.base)}), whose layers have weights of their own"
         )
     changes = {name: Change(array, None) for name, array in saved.items()}

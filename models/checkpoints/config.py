@@ -31,7 +31,7 @@ from typing import Any, TypeVar, overload
 
 import lucid
 from lucid import Tensor
-from lucid.core.words.safe_text import cut, show
+from lucid.core.words.safe_text import cut, listed, show
 from lucid.models.checkpoints.config_file import MAX_CONFIG as MAX_CONFIG
 from lucid.models.checkpoints.config_file import MAX_NAMED, OptionError, by_torch, shown, without_options
 from lucid.models.checkpoints.config_file import ConfigError as ConfigError
@@ -434,9 +434,7 @@ class Config:
         return not self.reads.changes_nothing(name, value) if name in self.reads.read else self._strict
 
     def _shown(self, names: Sequence[str]) -> str:
-        listed = [f"{shown(name)} = {show(self.options[name])}" for name in names]
-        more = f"; and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
-        return f"{'; '.join(map(cut, listed[:MAX_NAMED]))}{more}"
+        return listed([cut(f"{shown(name)} = {show(self.options[name])}") for name in names], MAX_NAMED, "; ")
 
 
 def _is_whole(text: str) -> bool:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lucid.core.words.safe_text import cut, encoded, show
+from lucid.core.words.safe_text import cut, encoded, listed, show
 from lucid.files.atomic import NotAFileError, open_regular, write_atomically
 from lucid.files.untrusted import DepthError, json_value
 
@@ -112,8 +112,7 @@ def without_options(options: Mapping[str, Any], names: Sequence[str], where: str
 
 def names_of(options: Sequence[str]) -> str:
     """Untrusted names of options for a message; of many, only the first ones."""
-    more = f" and {len(options) - MAX_NAMED} more" if len(options) > MAX_NAMED else ""
-    return ", ".join(cut(shown(name)) for name in options[:MAX_NAMED]) + more
+    return listed((cut(shown(name)) for name in options), MAX_NAMED)
 
 
 def shown(name: str) -> str:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lucid.core.number_ranges import is_whole
 from lucid.core.words.safe_text import show
 from lucid.models.checkpoints.config import Array, Config, ConfigError
 from lucid.models.checkpoints.families import MODEL_TYPES
@@ -330,7 +331,7 @@ class _Source:
 
     def _count(self, name: str, default: int | None = None) -> int:
         value = self.header.metadata.get(f"{self.name}.{name}", default)
-        if not isinstance(value, int) or value < 1:
+        if not is_whole(value) or value < 1:
             raise ConfigError(
                 f"{self.header.path}: metadata {self.name}.{name} is {show(value)}, expected a whole number from 1; "
                 "get an intact copy of the file"

@@ -13,6 +13,7 @@ import numpy as np
 
 import lucid
 from lucid import nn
+from lucid.core.words.safe_text import listed
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.config import QUANTIZATION, Array, Config, ConfigError, write_json
 from lucid.models.checkpoints.load_into import building
@@ -132,7 +133,7 @@ def write_with_labels(
             loaded.add(name)
     new = [name for name in own if name not in loaded]
     if absent := sorted({*new} - head_names(model)):
-        raise KeyError(f"{options.where}: the checkpoint has no {', '.join(absent[:3])}, expected all of a model")
+        raise KeyError(f"{options.where}: the checkpoint has no {listed(absent, 3)}, expected all of a model")
     if options.model_type not in known and not all(name.startswith("score.") for name in new):
         raise ConfigError(f"{options.where}: how a new head of model_type {options.model_type} is stored is not known")
     random, deviation = np.random.default_rng(seed), reader.new_deviation(options)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 import lucid
 from lucid import nn
+from lucid.core.number_ranges import is_whole
 from lucid.core.words.safe_text import show
 from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json, read_optional_json
 from lucid.models.speech.log_mel import SAMPLE_RATE, checked_samples
@@ -60,7 +61,7 @@ class CTCProcessor:
         for text, number in numbers.items():
             if isinstance(number, dict):
                 raise ConfigError(f"{where}: has a vocabulary for each language, expected one")
-            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            if not is_whole(number) or number < 0:
                 raise ConfigError(f"{where}: the id of {show(text)} is {show(number)}, expected 0 or more")
         blank = _text_of(special.get("pad_token"), "<pad>")
         if blank not in numbers:

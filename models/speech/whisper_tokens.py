@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from lucid.core.number_ranges import is_whole
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.config import Config, read_json, read_optional_json
 
@@ -124,7 +125,7 @@ def _tokens(options: Config, name: str) -> dict[str, int]:
 def _ids(options: Config, name: str) -> tuple[int, ...]:
     """An option that lists ids."""
     ids = options.get(name, list, [])
-    if not all(isinstance(token, int) and not isinstance(token, bool) and token >= 0 for token in ids):
+    if not all(is_whole(token) and token >= 0 for token in ids):
         raise options.wrong(name, "expected token ids")
     return tuple(ids)
 

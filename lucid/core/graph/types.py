@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from lucid.core.number_ranges import is_whole
 from lucid.core.sizes.dims import Dim, Shape, Size, dim, evaluate, same
 from lucid.core.sizes.readings import readings
 from lucid.core.words.other_libraries import library_of
@@ -134,11 +135,6 @@ def convert(array: Array, dtype: DType, where: str) -> Array:
     return result
 
 
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether a value is an integer of Python or NumPy, but not a boolean."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
 def dtype_of_scalar(value: Scalar) -> DType:
     """The type that a Python number has when no tensor determines it."""
     return _BY_PYTHON[type(value)]
@@ -234,7 +230,7 @@ def spec(*shape: str | Size, dtype: DTypeLike = float32) -> TensorType:
     """
     sizes: list[Size] = []
     for size in shape:
-        if isinstance(size, bool) or not isinstance(size, (str, int, Dim, np.integer)):
+        if not isinstance(size, (str, Dim)) and not is_whole(size):
             raise TypeError(f'spec: size {size!r} is {type(size).__name__}; give a number or a name such as "N"')
         if isinstance(size, np.integer):
             size = int(size)
@@ -256,7 +252,7 @@ def normalize_axis(where: str, axis: int, rank: int) -> int:
         IndexError: if a tensor of this rank does not have the axis.
         TypeError: for anything but a whole number. Booleans are refused, so that a flag is not taken for an axis.
     """
-    if axis.__class__ is not int and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
+    if axis.__class__ is not int and not is_whole(axis):
         flag = "; give flags by name, such as keepdims=True" if isinstance(axis, (bool, np.bool_)) else ""
         raise TypeError(f"{where}: axis is {axis!r}, expected a whole number{flag}")
     if not -rank <= axis < rank:

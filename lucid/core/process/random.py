@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from lucid.core.number_ranges import at_least, check
+
 _local = threading.local()
 _lock = threading.Lock()
 _seed = 0
@@ -26,11 +28,9 @@ def manual_seed(seed: int) -> None:
         TypeError: for one that is no whole number.
     """
     global _seed, _streams, _epoch
-    if isinstance(seed, int) and seed < 0:
-        raise ValueError(f"manual_seed: seed is {seed}, expected a whole number of 0 or more")
-    np.random.SeedSequence(seed)  # raises an error for an invalid seed, before anything changes
+    check("manual_seed: seed", seed, at_least(0))
     with _lock:
-        _seed, _streams, _epoch = seed, 0, _epoch + 1
+        _seed, _streams, _epoch = int(seed), 0, _epoch + 1
     generator()
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
+from lucid.core.number_ranges import at_least, check
 from lucid.core.process.numpy_errstate import without_warnings
 
 Job = TypeVar("Job")
@@ -39,14 +40,11 @@ def set_num_threads(n: int) -> None:
     """Set how many threads Lucid's NumPy kernels use, including the calling one; running calls are not affected.
 
     Raises:
-        TypeError: `n` is not an int.
+        TypeError: `n` is no whole number.
         ValueError: `n` is below 1.
     """
-    if not isinstance(n, int) or isinstance(n, bool):
-        raise TypeError(f"set_num_threads: n must be an int, got {n!r}; pass a count such as 4")
-    if n < 1:
-        raise ValueError(f"set_num_threads: n must be at least 1, got {n}; 1 runs everything in the calling thread")
-    _workers.resize(n)
+    check("set_num_threads: n", n, at_least(1))
+    _workers.resize(int(n))
 
 
 def share(jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from lucid.core.words.safe_text import listed
 from lucid.core.words.suggestions import did_you_mean
-
-_SHOWN = 5
-
-
-def listed(items: Sequence[str]) -> str:
-    """The first items, and how many more there are."""
-    return ", ".join(items[:_SHOWN]) + (f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else "")
 
 
 def names(pattern: str, key: str) -> bool:
@@ -43,8 +37,7 @@ def named(option: str, patterns: str | Iterable[str], keys: Sequence[str]) -> di
         matched = [key for key in keys if names(pattern, key)]
         if not matched:
             similar = did_you_mean(pattern, keys) or _parts_like(pattern, keys)
-            some = ", ".join(keys[:_SHOWN]) + (", ..." if len(keys) > _SHOWN else "")
-            raise ValueError(f"{option}: {pattern!r} matches no parameter{similar}; there are {some or 'none'}")
+            raise ValueError(f"{option}: {pattern!r} matches no parameter{similar}; there are {listed(keys) or 'none'}")
         for key in matched:
             chosen.setdefault(key, pattern)
     return chosen

@@ -1,10 +1,11 @@
-"""Untrusted text made safe to show and to send: it cannot control a terminal, and it can always be encoded."""
+"""Text made short for messages, and untrusted text made safe: it controls no terminal, and can always be encoded."""
 
 from __future__ import annotations
 
 import os
 import re
 import reprlib
+from collections.abc import Iterable
 
 # Control characters, except line feeds and tabs, and characters that override the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -20,9 +21,15 @@ def show(value: object) -> str:
     return cut(_SHORT.repr(os.fspath(value) if isinstance(value, os.PathLike) else value))
 
 
-def cut(text: str) -> str:
-    """At most 300 characters of a text."""
-    return text if len(text) <= 300 else text[:300] + "..."
+def cut(text: str, most: int = 300) -> str:
+    """The first characters of a text; three dots show that it was longer."""
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def listed(items: Iterable[str], most: int = 5, separator: str = ", ") -> str:
+    """The first items, and how many more there are."""
+    every = list(items)
+    return separator.join(every[:most] + [f"and {len(every) - most} more"] * (len(every) > most))
 
 
 def encoded(text: str) -> bytes:

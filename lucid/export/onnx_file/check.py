@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from lucid.core.graph.types import Array, as_dtype
-from lucid.core.words.name_patterns import listed
+from lucid.core.words.safe_text import listed
 from lucid.core.words.user_code import warn
 from lucid.export.builder import SMALL
 from lucid.export.onnx_file.array_bytes import in_order

@@ -11,6 +11,7 @@ from typing import Any
 from lucid.core.targets.record import Runtime
 from lucid.core.targets.runtimes import CPU, tuned_for
 from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import listed
 from lucid.core.words.suggestions import or_check
 from lucid.export import Target, to_onnx
 from lucid.files.hub import local_checkpoint
@@ -123,7 +124,7 @@ def _exported(path: Path) -> Path | None:
             "lucid.generation.EncoderDecoderGenerator in Python"
         )
     if len(files) > 1:
-        shown = ", ".join(file.name for file in files[:4])
+        shown = listed([file.name for file in files], 4)
         raise ValueError(f"{path}: holds {len(files)} ONNX files ({shown}), expected one; give the path of the decoder")
     return files[0] if files else None
 

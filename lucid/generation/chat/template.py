@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lucid.core.words.safe_text import visible
+from lucid.core.words.safe_text import cut, visible
 
 _PROCESS = Path(__file__).with_name("template_process.py")
 _MEMORY = 1 << 29  # bytes
@@ -91,8 +91,7 @@ class ChatTemplate:
         return answer["text"]
 
     def _error(self, what: str) -> ChatTemplateError:
-        shown = what if len(what) <= _SHOWN else what[:_SHOWN] + "..."
-        return ChatTemplateError(f"{self.where}: the chat template {visible(shown)}")
+        return ChatTemplateError(f"{self.where}: the chat template {visible(cut(what, _SHOWN))}")
 
 
 class _Renderer:

@@ -10,6 +10,7 @@ from typing import Any
 
 import tokenizers
 
+from lucid.core.number_ranges import is_whole
 from lucid.core.words.safe_text import visible
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.hub import local_checkpoint
@@ -167,7 +168,7 @@ def _eos_ids(folder: Path, configs: list[dict[str, Any]]) -> tuple[int, ...]:
     for name, config in zip(_CONFIGS, configs, strict=True):
         value = config.get("eos_token_id")
         ids = value if isinstance(value, list) else [] if value is None else [value]
-        if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in ids):
+        if not all(is_whole(number) and number >= 0 for number in ids):
             raise ValueError(
                 f"{folder / name}: eos_token_id is {visible(str(value)[:80])}, expected an id or a list of ids"
             )
@@ -183,7 +184,7 @@ def _positions(configs: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31 else None
+    return value if is_whole(value) and 0 < value < 1 << 31 else None
 
 
 def _template(folder: Path, about: Mapping[str, Any], special: Mapping[str, str]) -> ChatTemplate | None:

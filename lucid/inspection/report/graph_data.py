@@ -12,6 +12,7 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.printing import show_attribute
 from lucid.core.graph.types import show_shape
 from lucid.core.graph.values import Constant, Input, Node, Result, Value
+from lucid.core.words.safe_text import cut
 from lucid.inspection.read import read
 from lucid.inspection.shapes import real_inputs, type_text
 from lucid.inspection.tree import place_of
@@ -120,5 +121,4 @@ def _attribute(attribute: onnx.AttributeProto) -> str:
     if attribute.type == onnx.AttributeProto.TENSOR:
         return _tensor_type(attribute.t)
     value = onnx.helper.get_attribute_value(attribute)
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return text if len(text) <= 200 else text[:200] + "..."
+    return cut(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value), 200)

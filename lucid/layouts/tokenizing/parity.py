@@ -9,6 +9,7 @@ import numpy as np
 
 from lucid.core.graph.types import DTypeLike
 from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import listed
 from lucid.export import Target
 from lucid.export.half_precision import halved
 from lucid.export.options import ExportOptions
@@ -30,11 +31,10 @@ def check_reads_text(inputs: Mapping[str, object], task: str = "") -> None:
     """
     others = [name for name in inputs if name not in INPUTS]
     if others or "input_ids" not in inputs:
-        shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         why = "; a decoder continues a text token by token, with its tokenizer outside"
         raise ValueError(
-            f"a tokenizer in the file is for models that read one text at once; this one takes {shown or 'nothing'}"
-            + why * ("position_ids" in others)
+            "a tokenizer in the file is for models that read one text at once; this one takes "
+            f"{listed(others, 3) or 'nothing'}" + why * ("position_ids" in others)
         )
     if task in ("reranking", "question-answering"):
         raise ValueError(f"a tokenizer in the file reads one text, and the task {task} has two; leave it outside")

@@ -10,6 +10,7 @@ from lucid.core.graph.types import Array, DTypeLike, as_dtype, show_shape
 from lucid.core.words.name_patterns import names
 from lucid.core.words.other_libraries import check_model
 from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import listed
 from lucid.nn.module import Module
 from lucid.nn.quantized import Activations, Int8Weight, QuantizedWeight, WeightModule
 from lucid.nn.quantizing.calibration import Call, Products, Seen, hessians
@@ -240,4 +241,4 @@ def _unmatched(pattern: str, layers: Sequence[LayerWeight], model: Module) -> st
     paths = [layer.path for layer in layers if layer.path]
     if not paths:
         return "which no layer has; the model is itself the only one, which * names"
-    return f"which no layer has; there are {', '.join(paths[:5])}{', ...' if len(paths) > 5 else ''}"
+    return f"which no layer has; there are {listed(paths)}"

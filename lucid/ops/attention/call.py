@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from lucid.core.graph.types import DType, float32
 from lucid.core.graph.values import Attributes
+from lucid.core.number_ranges import is_whole
 from lucid.core.sizes.dims import Size, same
 from lucid.ops.tensor.tensor import Tensor
 
@@ -37,13 +38,18 @@ class AttentionOptions:
     need_weights: bool = False
 
     def __post_init__(self) -> None:
-        for name, number in (("heads", self.heads), ("kv_heads", self.kv_heads), ("window", self.window)):
-            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+        for name, number, least in (
+            ("heads", self.heads, 1),
+            ("kv_heads", self.kv_heads, 1),
+            ("window", self.window, 1),
+            ("window_after", self.window_after, 0),
+        ):
+            if number is None:
+                continue
+            if not is_whole(number) or number < least:
                 why = ": a query sees at least itself" if name == "window" else ""
-                raise ValueError(f"attention: {name} is {number!r}, expected a whole number of 1 or more{why}")
-        after = self.window_after
-        if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
-            raise ValueError(f"attention: window_after is {after!r}, expected a whole number of 0 or more")
+                raise ValueError(f"attention: {name} is {number!r}, expected a whole number of {least} or more{why}")
+            object.__setattr__(self, name, int(number))
         if self.scale is not None:
             if not math.isfinite(self.scale):
                 raise ValueError(f"attention: scale is {self.scale}, expected a finite number")
