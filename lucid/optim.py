@@ -2,11 +2,14 @@
 
 ::
 
+    loss_and_gradients = lucid.value_and_grad(loss, wrt=model)
     optimizer = lucid.optim.AdamW(lucid.optim.cosine(1e-3, steps=1000, warmup=100), clip=1.0)
+    parameters = dict(model.named_parameters())
     state = optimizer.init(parameters)                                     # tensors by name, all zero
     for step in range(1000):
-        loss, gradients = loss_and_gradients(parameters, step)
+        value, gradients = loss_and_gradients(x, labels)
         parameters, state = optimizer.update(gradients, state, parameters, step)
+        model.load_state_dict(parameters, strict=False)                    # buffers stay
 
 Parameters, gradients and states are tensors or arrays by name. Nothing is changed in place, and an update may be traced
 and exported, with the step as an input.
@@ -21,13 +24,14 @@ from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
-from lucid.core.graph.types import float32, show_shape
+from lucid.core.graph.types import TensorType, float32, promote, show_shape
 from lucid.core.sizes.dims import Shape
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
 from lucid.core.words.name_patterns import named
+from lucid.nn.module import Module, Parameter
 from lucid.ops import creation
-from lucid.ops.elementwise import cos, expm1, maximum, minimum, pow_, rsqrt, sqrt, where
+from lucid.ops.elementwise import at_least_float32, cos, expm1, maximum, minimum, pow_, rsqrt, sqrt, where
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.reduction import sum_of_squares
 from lucid.ops.shaping import concat, split
@@ -112,8 +116,10 @@ def _number(step: TensorLike) -> Tensor:
 
 
 def global_norm(tensors: Tensors) -> Tensor:
-    """The Euclidean norm of all numbers of all tensors, ()."""
-    by_name = _tensors("global_norm", tensors)
+    """The Euclidean norm of all numbers of all tensors, (). Half precision is computed in float32."""
+    by_name = {name: at_least_float32(x) for name, x in _tensors("global_norm", tensors).items()}
+    if not by_name:
+        return creation.zeros()
     groups = _groups({name: (value,) for name, value in by_name.items()}, {})
     # The last gradients are computed first, so that what only they need is free again.
     return sqrt(sum_of_squares(*(_joined([by_name[name] for name in names]) for names in reversed(groups))))
@@ -132,11 +138,15 @@ def clip_by_global_norm(gradients: Tensors, limit: float) -> dict[str, Tensor]:
 class Optimizer(ABC):
     """The base of optimizers.
 
+    A parameter keeps its element type. The computation and the state are in float32 for half precision, else in its own
+    type.
+
     Args:
         learning_rate: a number, or a schedule.
         weight_decay: for all parameters, or by pattern of names, as ``{"*.bias": 0, "*LayerNorm*": 0, "*": 0.01}``: the
             first pattern that matches counts, and parameters without a match do not decay.
-        frozen: patterns of parameters that stay as they are; they have no state, and need no gradient.
+        frozen: patterns of parameters that stay as they are, as those after ``requires_grad_(False)`` do: they have no
+            state, and need no gradient.
         clip: the largest global norm of the gradients; None: they are taken as they are.
     """
 
@@ -149,8 +159,8 @@ class Optimizer(ABC):
     frozen: str | Sequence[str] = ()
     clip: float | None = None
 
-    def __new__(cls, *first: object, **options: object) -> Self:
-        if "lr" in options or (first and isinstance(first[0], (list, Iterator))):
+    def __new__(cls, learning_rate: object = None, *_: object, **options: object) -> Self:
+        if "lr" in options or isinstance(learning_rate, (Module, Mapping, list, tuple, Iterator)):
             raise TypeError(
                 f"{cls.__name__}: got parameters or lr=, expected the learning rate first and no parameters: write "
                 f"{cls.__name__}(1e-3); wrt= of value_and_grad and training_step names what is trained"
@@ -175,16 +185,20 @@ class Optimizer(ABC):
             raise ValueError(f"{type(self).__name__}: got {values}, expected {expected}")
 
     def init(self, parameters: Tensors) -> dict[str, Tensor]:
-        """The state before the first step: zeros, float32, under ``{parameter}.{part}``, with torch's names of parts.
+        """The state before the first step: zeros under ``{parameter}.{part}``, with torch's names of parts.
+
+        Args:
+            parameters: tensors or arrays by name, as ``dict(model.named_parameters())``.
 
         Raises:
-            TypeError: for a parameter that is not floating-point and not frozen.
+            TypeError: for a parameter that is not floating-point and not frozen; for a module or a list.
             ValueError: for a pattern that matches no parameter.
         """
-        return {name: creation.zeros(shape) for name, shape in self.state_shapes(parameters).items()}
+        types = self.state_types(parameters)
+        return {name: creation.zeros(type_.shape, dtype=type_.dtype) for name, type_ in types.items()}
 
-    def state_shapes(self, parameters: Tensors) -> dict[str, Shape]:
-        """The shapes of the tensors of `init`, by name; its errors."""
+    def state_types(self, parameters: Tensors) -> dict[str, TensorType]:
+        """The types of the tensors of `init`, by name; its errors."""
         return dict(part for name, value in self.trained(parameters).items() for part in self._named(name, value))
 
     def update(
@@ -193,13 +207,15 @@ class Optimizer(ABC):
         """One step.
 
         Args:
-            gradients: of the parameters that are not frozen, in their shapes; others are ignored.
+            gradients: of the parameters that are not frozen, in their shapes, as `value_and_grad` gives them; others
+                are ignored.
             state: of `init` or the step before.
             parameters: all parameters.
             step: the number of steps before this one, 0 for the first: an int, or an int64 tensor ().
 
         Returns:
-            The new parameters, frozen ones included, and the new state.
+            The new parameters, frozen ones included, and the new state. ``model.load_state_dict(parameters,
+            strict=False)`` puts them into a model.
 
         Raises:
             KeyError: for a gradient or a part of the state that is missing.
@@ -218,13 +234,15 @@ class Optimizer(ABC):
         results = dict[str, Sequence[Tensor]]()
         for names in _groups(operands, decays if self._elementwise else {name: name for name in trained}):
             value, gradient, *old = map(_joined, zip(*(operands[name] for name in names), strict=True))
+            value, dtype = value.astype(gradient.dtype), value.dtype
             kinds, decay = self._parts(trained[names[0]].shape), decays.get(names[0], 0.0)
             if decay and self._decay_in_gradient:
                 gradient = gradient + decay * value
             change, parts = change_of(value, gradient, dict(zip(kinds, old, strict=True)))
             kept = value * (1 - rate * decay) if decay and not self._decay_in_gradient else value
             shapes = [trained[name].shape for name in names]
-            each = [_apart(whole, shapes) for whole in (kept - change, *(parts[kind] for kind in kinds))]
+            new = (kept - change).astype(dtype), *(parts[kind].astype(gradient.dtype) for kind in kinds)
+            each = [_apart(whole, shapes) for whole in new]
             results.update(zip(names, zip(*each, strict=True), strict=True))
         updated = {**_tensors("parameters", parameters), **{name: new[0] for name, new in results.items()}}
         after = [
@@ -236,29 +254,32 @@ class Optimizer(ABC):
 
     def trained(self, parameters: Tensors) -> dict[str, Tensor]:
         """The parameters that are not frozen; the errors of `init`."""
-        frozen = named(f"{type(self).__name__}: frozen", self.frozen, list(parameters))
-        trained = {name: v for name, v in _tensors("parameters", parameters).items() if name not in frozen}
+        tensors = _tensors("parameters", parameters)
+        frozen = named(f"{type(self).__name__}: frozen", self.frozen, list(tensors))
+        frozen |= {name: "" for name, x in tensors.items() if isinstance(x, Parameter) and not x.requires_grad}
+        trained = {name: value for name, value in tensors.items() if name not in frozen}
         for name, value in trained.items():
             if value.dtype.kind != "float":
                 raise TypeError(
                     f"{type(self).__name__}: parameter {name} is {value.spec}, expected a floating-point one; "
-                    f"leave it out, or give frozen={name!r}"
+                    f"leave buffers out, as dict(model.named_parameters()) does, or give frozen={name!r}"
                 )
         return trained
 
     def _gradients(self, gradients: Tensors, trained: Mapping[str, Tensor]) -> dict[str, Tensor]:
         by_name = _tensors("gradients", gradients)
-        return {name: self._need(by_name, "gradients", name, value.shape) for name, value in trained.items()}
+        return {name: self._need(by_name, "gradients", name, _computed(value)) for name, value in trained.items()}
 
-    def _need(self, by_name: Mapping[str, Tensor], what: str, name: str, shape: Shape) -> Tensor:
+    def _need(self, by_name: Mapping[str, Tensor], what: str, name: str, type_: TensorType) -> Tensor:
         if name not in by_name:
             raise KeyError(
-                f"{type(self).__name__}: {what} lacks {name}; give one for each parameter that is not frozen"
+                f"{type(self).__name__}: {what} lacks {name}; give one for each parameter that is not frozen, and "
+                "leave buffers out of the parameters, as dict(model.named_parameters()) does"
             )
-        if by_name[name].shape != shape:
-            has, expected = show_shape(by_name[name].shape), show_shape(shape)
+        if by_name[name].shape != type_.shape:
+            has, expected = show_shape(by_name[name].shape), show_shape(type_.shape)
             raise ValueError(f"{type(self).__name__}: {what} has {name} of shape {has}, expected {expected}")
-        return by_name[name]
+        return by_name[name].astype(type_.dtype)
 
     def _decays(self, names: Sequence[str]) -> dict[str, float]:
         if not isinstance(self.weight_decay, Mapping):
@@ -266,9 +287,10 @@ class Optimizer(ABC):
         patterns = named(f"{type(self).__name__}: weight_decay", self.weight_decay, names)
         return {name: self.weight_decay[pattern] for name, pattern in patterns.items()}
 
-    def _named(self, name: str, value: Tensor) -> list[tuple[str, Shape]]:
-        """The names and shapes of the parts of the state of a parameter."""
-        return [(f"{name}.{part}", shape) for part, shape in self._parts(value.shape).items()]
+    def _named(self, name: str, value: Tensor) -> list[tuple[str, TensorType]]:
+        """The names and types of the parts of the state of a parameter."""
+        computed = _computed(value)
+        return [(f"{name}.{part}", computed.with_shape(shape)) for part, shape in self._parts(value.shape).items()]
 
     @abstractmethod
     def _parts(self, shape: Shape) -> dict[str, Shape]:
@@ -329,7 +351,8 @@ class AdamW(Optimizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("betas", "two numbers above 0 and below 1", all(0 < beta < 1 for beta in self.betas))
+        known = len(self.betas) == 2 and all(0 < beta < 1 for beta in self.betas)
+        self._check("betas", "two numbers above 0 and below 1", known)
         self._check("eps", "a number of 0 or more", self.eps >= 0)
 
     def _parts(self, shape: Shape) -> dict[str, Shape]:
@@ -401,6 +424,11 @@ class Adafactor(Optimizer):
         return change
 
 
+def _computed(parameter: Tensor) -> TensorType:
+    """The type in which the change of a parameter is computed, and of its gradient."""
+    return parameter.spec.with_dtype(promote(parameter.dtype, float32))
+
+
 def _root_mean_square(x: Tensor) -> Tensor:
     return sqrt((x * x).mean())
 
@@ -427,5 +455,6 @@ def _apart(whole: Tensor, shapes: Sequence[Shape]) -> Sequence[Tensor]:
 
 def _tensors(what: str, values: Tensors) -> dict[str, Tensor]:
     if not isinstance(values, Mapping):
-        raise TypeError(f"{what}: got {type(values).__name__}, expected tensors or arrays by name")
+        such = ", such as dict(model.named_parameters())" if what == "parameters" else ""
+        raise TypeError(f"{what}: got {type(values).__name__}, expected tensors or arrays by name{such}")
     return {name: as_tensor(name, value) for name, value in values.items()}

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import optim
+from lucid import nn, optim
+from lucid.nn import functional as F
 from lucid.runtime import Session
 
 STORED = lucid.load(Path(__file__).parent / "goldens" / "optimizers.safetensors")
@@ -166,6 +167,44 @@ def test_clipping_makes_large_gradients_smaller_by_one_factor() -> None:
     close(optim.clip_by_global_norm(gradients, 5.1), gradients)
 
 
+def test_parameters_keep_their_types_and_are_computed_in_float32_at_least() -> None:
+    gradient = np.array([1e-4, 300.0], np.float16)  # whose squares are beyond the type
+    for optimizer in (optim.AdamW(0.1, clip=1e3), optim.SGD(optim.constant(0.1), momentum=0.5), optim.Adafactor(0.1)):
+        changes = dict[Any, Any]()
+        for dtype in (np.float16, np.float32, np.float64):
+            parameters = {"w": np.ones(2, dtype)}
+            state = optimizer.init(parameters)
+            assert {x.dtype.numpy for x in state.values()} == {np.dtype(np.promote_types(dtype, np.float32))}
+            for step in range(3):
+                parameters, after = optimizer.update({"w": gradient}, state, parameters, step)
+                assert {n: x.spec for n, x in after.items()} == {n: x.spec for n, x in state.items()}
+                state = after
+            assert parameters["w"].dtype.numpy == dtype
+            changes[dtype] = parameters["w"].numpy()
+        np.testing.assert_allclose(changes[np.float16], changes[np.float32], rtol=2e-3)
+        np.testing.assert_allclose(changes[np.float32], changes[np.float64], rtol=1e-5)
+    assert float(optim.global_norm({"w": gradient})) == pytest.approx(300) and float(optim.global_norm({})) == 0
+
+
+def test_parameters_that_need_no_gradient_stay_and_a_model_takes_the_new_ones() -> None:
+    model: Any = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+    model[0].requires_grad_(False)
+    x, labels = lucid.randn(6, 3), lucid.tensor([0, 1, 0, 1, 1, 0])
+    step = lucid.value_and_grad(lambda: F.cross_entropy(model(x), labels), wrt=model)
+    before = {name: array.numpy().copy() for name, array in model.state_dict().items()}
+    optimizer, parameters = optim.AdamW(0.05), dict(model.named_parameters())
+    state, losses = optimizer.init(parameters), []
+    for number in range(20):
+        value, gradients = step()
+        parameters, state = optimizer.update(gradients, state, parameters, number)
+        model.load_state_dict(parameters, strict=False)
+        losses.append(value.item())
+    changed = [name for name, array in model.state_dict().items() if not np.array_equal(array.numpy(), before[name])]
+    assert changed == ["1.weight", "1.bias", "2.weight", "2.bias"] and losses[-1] < 0.95 * losses[0]
+    assert list(state) == [f"{name}.{part}" for name in changed for part in ("exp_avg", "exp_avg_sq")]
+
+
+LAYER = nn.Linear(2, 2)
 WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
 
 
@@ -188,6 +227,19 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
         (lambda: optim.SGD(0.1).init({"w": np.zeros(2, np.int64)}), TypeError, r"parameter w is int64\[2\], expected"),
         (lambda: optim.SGD(0.1).update({}, {}, WEIGHT, 0), KeyError, "gradients lacks head.weight"),
         (lambda: optim.AdamW(0.1).update(WEIGHT, {}, WEIGHT, 0), KeyError, "state lacks head.weight.exp_avg;"),
+        (lambda: optim.AdamW(LAYER), TypeError, r"AdamW: got parameters or lr=, .*: write AdamW\(1e-3\); wrt= of"),  # type: ignore[arg-type]
+        (lambda: optim.SGD(learning_rate=LAYER.state_dict()), TypeError, "SGD: got parameters or lr="),  # type: ignore[arg-type]
+        (lambda: optim.AdamW(1e-3, betas=(0.9,)), ValueError, r"betas=\(0.9,\), expected two numbers"),  # type: ignore[arg-type]
+        (
+            lambda: optim.SGD(0.1).init(nn.BatchNorm1d(2).state_dict()),
+            TypeError,
+            r"num_batches_tracked is int64\[\], .*; leave buffers out, as dict\(model\.named_parameters\(\)\) does",
+        ),
+        (
+            lambda: optim.SGD(0.1).init(LAYER),
+            TypeError,
+            r"Linear, expected .* by name, such as dict\(model.named_param",
+        ),  # type: ignore[arg-type]
         (
             lambda: optim.SGD(0.1).update({"head.weight": np.zeros(3, np.float32)}, {}, WEIGHT, 0),
             ValueError,

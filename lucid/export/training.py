@@ -95,7 +95,7 @@ def training_step(
     groups: dict[str, Any] = {
         "arguments": input_types(loss, *inputs, kwargs=kwargs),
         "weights": {name: value.spec for name, value in parameters.items()},
-        "state": {name: spec(*shape) for name, shape in optimizer.state_shapes(parameters).items()},
+        "state": optimizer.state_types(parameters),
         "step": spec(dtype=int64),
     }
     return _exported(MethodType(step, model), groups, target, opset).write(path, external_data)

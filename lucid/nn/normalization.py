@@ -109,7 +109,8 @@ class _BatchNorm(Module):
         if x.is_traced:
             raise TracedValueError(
                 f"{type(self).__name__}: in training mode it changes its running statistics, which a traced function, "
-                "such as that of value_and_grad, cannot: call eval() on it, to use the stored ones"
+                "such as that of value_and_grad, cannot: call eval() on it, to use the stored ones, or write "
+                "F.batch_norm(x, None, None, weight, bias, training=True), to use those of the batch"
             )
         values = x.numpy()
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
