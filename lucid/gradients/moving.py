@@ -6,13 +6,12 @@ import numpy as np
 
 from lucid import ops
 from lucid.core.graph.types import normalize_axis
-from lucid.core.graph.values import Attributes
 from lucid.core.sizes.dims import Shape, Size, product, same
 from lucid.gradients.tape import RULES, Rule, filled
 from lucid.ops.creation import size_op, zeros
-from lucid.ops.indexing import Cut, slice_op
+from lucid.ops.indexing import Cut, slice_op, take_along_op
 from lucid.ops.reduction import Reduction
-from lucid.ops.scattering import scatter_op
+from lucid.ops.scattering import cut_to, scatter_op
 from lucid.ops.tensor.tensor import Tensor
 
 Pair = tuple[Tensor, Tensor | None]
@@ -98,25 +97,27 @@ def _gather_nd(g: Tensor, y: Tensor, x: Tensor, indices: Tensor) -> Pair:
     return ops.reshape(_added(ops.reshape(g, (count, rest)), rows, places, 0), x.shape), None
 
 
-def _first_of(x: Tensor, other: Tensor, axis: int) -> Tensor:
-    """As many elements of each axis but one as another tensor has: those that its indices reach."""
-    cuts = [Cut(i, 0, size, 1) for i, size in enumerate(other.shape) if i != axis and not same(size, x.shape[i])]
-    return slice_op(x, cuts=tuple(cuts)) if cuts else x
-
-
 def _scatter(
     g: Tensor, y: Tensor, x: Tensor, indices: Tensor, values: Tensor, *, axis: int, reduction: str
 ) -> tuple[Tensor, None, Tensor]:
-    to_values = ops.take_along(_first_of(g, indices, axis), indices, axis=axis)
+    """Of equal extremes in one place, each gets an equal share."""
+
+    def there(x: Tensor) -> Tensor:
+        return take_along_op(cut_to(x, indices, axis), indices, axis=axis)
+
+    def joined(x: Tensor, values: Tensor, how: str) -> Tensor:
+        return scatter_op(x, indices, values, axis=axis, reduction=how)
+
+    if reduction == "none":
+        return joined(g, zeros(indices.shape, dtype=g.dtype), "none"), None, there(g)
     if reduction == "add":
-        return g, None, to_values
-    kept = scatter_op(g, indices, zeros(indices.shape, dtype=g.dtype), axis=axis)
-    return kept, None, to_values
-
-
-def _refused_reduction(attributes: Attributes) -> str:
-    reduction = attributes["reduction"]
-    return "" if reduction in ("none", "add") else f'reduction {reduction!r} has no rule, only "none" and "add" have'
+        return g, None, there(g)
+    if reduction == "mul":
+        totals = list(map(joined, _factors(x), _factors(values), ("mul", "add", "add")))
+        return g * _others(x, *totals), None, there(g) * _others(values, *map(there, totals))
+    hits = (x == y).astype(g.dtype), (values == there(y)).astype(g.dtype)
+    share = g / joined(*hits, "add")
+    return hits[0] * share, None, hits[1] * there(share)
 
 
 def _write_at(
@@ -159,13 +160,25 @@ def _extremum(extreme: Reduction) -> Rule:
 
 
 def _prod(g: Tensor, y: Tensor, x: Tensor, *, axis: tuple[int, ...] | None, keepdims: bool) -> Tensor:
-    """The product of the other elements: of those that are not 0, and of the only other one that is, if there is."""
-    axes = _reduced_axes(x, axis)
+    reductions, axes = (ops.prod, ops.sum, ops.sum), _reduced_axes(x, axis)
+    totals = (reduced(part, axis=axes, keepdims=True) for reduced, part in zip(reductions, _factors(x), strict=True))
+    return _kept(g, x, axis, keepdims) * _others(x, *totals)
+
+
+def _factors(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The factors of a product that are not 0, which are those, and the ones that are."""
     zero = x == 0
-    safe, null = ops.where(zero, 1.0, x), ops.where(zero, x, 0.0)
-    count, nulls = (ops.sum(each, axis=axes, keepdims=True) - each for each in (zero.astype(g.dtype), null))
-    others = ops.prod(safe, axis=axes, keepdims=True) / safe * ops.where(count == 0, 1.0, nulls)
-    return _kept(g, x, axis, keepdims) * ops.where(count > 1, 0.0, others)
+    return ops.where(zero, 1.0, x), zero.astype(x.dtype), ops.where(zero, x, 0.0)
+
+
+def _others(x: Tensor, product: Tensor, count: Tensor, nulls: Tensor) -> Tensor:
+    """The product of the factors besides each: of those that are not 0, and of the only other one that is, if there is.
+
+    `product`, `count` and `nulls` are the product of the first and the sums of the other two of `_factors`.
+    """
+    factor, zero, null = _factors(x)
+    others = product / factor * ops.where(count == zero, 1.0, nulls - null)
+    return ops.where(count - zero > 1, 0.0, others)
 
 
 RULES |= {
@@ -184,7 +197,7 @@ RULES |= {
     "take": Rule(_take),
     "take_along": Rule(lambda g, y, x, i, *, axis: (_added(g, x, i, axis), None)),
     "gather_nd": Rule(_gather_nd),
-    "scatter": Rule(_scatter, refuses=_refused_reduction),
+    "scatter": Rule(_scatter),
     "topk": Rule(lambda g, y, x, *, axis, **_: scatter_op(ops.zeros_like(x), y[1], g[0], axis=axis)),
     "write_at": Rule(_write_at),
     "sum": Rule(lambda g, y, x, *, axis, keepdims: ops.expand(_kept(g, x, axis, keepdims), x.shape)),

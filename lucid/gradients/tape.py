@@ -38,13 +38,11 @@ class Rule(NamedTuple):
             number, which may be infinite or NaN where an element has not been chosen; "linear" if it stays finite;
             else "".
         wanted: whether it takes `wanted=`, which says which inputs need gradients.
-        refuses: the reason why some attributes have no derivative, and the remedy; "" where there is one.
     """
 
     gradients: Callable[..., Gradients]
     elementwise: Literal["chosen", "scaled", "linear", ""] = ""
     wanted: bool = False
-    refuses: Callable[[Attributes], str] = lambda attributes: ""
 
 
 RULES: dict[str, Rule] = {}
@@ -132,9 +130,10 @@ class Tape:
                     return self.replay(values, traced, place)
             outputs = _tuple(op.apply(inputs, attributes)) if results is None else results
         real = [x for x in outputs if x.is_traced and x.dtype.kind == "float"] if flows else []
-        if real and (why := _refusal(op, attributes)):
+        if real and op.name not in RULES:
             error = GradientError(
-                f"{path + ': ' if path else ''}{op.name} has no derivative: {why}; or make a constant of what it is "
+                f"{path + ': ' if path else ''}{op.name} has no derivative: give it a body of other ops, or a rule: "
+                f"lucid.gradients.RULES[{op.name!r}] = lucid.gradients.Rule(...); or make a constant of what it is "
                 "given with lucid.stop_gradient(x)"
             )
             if place is not None:
@@ -189,13 +188,6 @@ class Tape:
         """The inputs of an op as its rule gets them."""
         traced = [None if x is None or not x.is_traced else id(x.to_value()) for x in inputs]
         return [x if i is None else self._again.get(i, [x])[0] for x, i in zip(inputs, traced, strict=True)]
-
-
-def _refusal(op: Op[..., Any], attributes: Attributes) -> str:
-    """The reason why an op has no derivative, and the remedy; "" if it has one."""
-    if op.name not in RULES:
-        return f"give it a body of other ops, or a rule: lucid.gradients.RULES[{op.name!r}] = lucid.gradients.Rule(...)"
-    return RULES[op.name].refuses(attributes)
 
 
 class _Flow:

@@ -205,11 +205,8 @@ class _Differentiated:
         state = {} if module is None else {name: tensor.numpy() for name, tensor in module.state_dict().items()}
         varied = {id(parameter.numpy()) for parameter in own.values()}
         fixed = [array for array in state.values() if id(array) not in varied]
-        modes = (
-            ()
-            if module is None
-            else tuple((type(inner), inner.training, inner.recomputed) for inner in module.modules())
-        )
+        modules = () if module is None else module.modules()
+        modes = tuple((type(inner), inner.training, inner.recomputed) for inner in modules)
         key = call.key(), tuple((name, parameter.spec) for name, parameter in own.items()), modes
         program = self._programs.get(key)
         if program is None or [*map(id, fixed)] != [*map(id, program.fixed)] or not program.read.is_current():

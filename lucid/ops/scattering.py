@@ -82,7 +82,7 @@ def _check_not_negative(where: str, picks: Tensor) -> None:
         raise IndexError(f"{where}: got the index {picks.numpy().min()}, expected 0 or more; write index % size")
 
 
-def _cut_to(x: Tensor, other: Tensor, axis: int | None = None) -> Tensor:
+def cut_to(x: Tensor, other: Tensor, axis: int | None = None) -> Tensor:
     """The first elements of each axis except `axis`, as many as another tensor has."""
     cuts = tuple(
         slice(None) if i == axis or same(a, b) else slice(b)
@@ -118,7 +118,7 @@ def gather(x: Tensor, axis: int, indices: TensorLike) -> Tensor:
         ValueError: for indices with another number of axes than x.
     """
     picks, axis = _placed("gather", x, axis, indices)
-    return take_along_op(_cut_to(x, picks, axis), picks, axis=axis)
+    return take_along_op(cut_to(x, picks, axis), picks, axis=axis)
 
 
 @function
@@ -135,7 +135,7 @@ def scatter(x: Tensor, axis: int, indices: TensorLike, src: TensorLike) -> Tenso
     picks, axis = _placed("scatter", x, axis, indices)
     if isinstance(src, (bool, int, float)):
         return scatter_op(x, picks, full(picks.shape, src, x.dtype), axis=axis)
-    return scatter_op(x, picks, _cut_to(as_tensor("scatter", src), picks), axis=axis)
+    return scatter_op(x, picks, cut_to(as_tensor("scatter", src), picks), axis=axis)
 
 
 @function
@@ -148,7 +148,7 @@ def scatter_add(x: Tensor, axis: int, indices: TensorLike, src: Tensor) -> Tenso
         ValueError: for indices with another number of axes than x.
     """
     picks, axis = _placed("scatter_add", x, axis, indices)
-    return scatter_op(x, picks, _cut_to(as_tensor("scatter_add", src), picks), axis=axis, reduction="add")
+    return scatter_op(x, picks, cut_to(as_tensor("scatter_add", src), picks), axis=axis, reduction="add")
 
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
@@ -176,7 +176,7 @@ def scatter_reduce(
         one = as_tensor("scatter_reduce", indices).reshape(1)
         return scatter_reduce(x.reshape(1), 0, one, values.reshape(1), reduce, include_self=include_self)[0]
     picks, axis = _placed("scatter_reduce", x, axis, indices)
-    values = _cut_to(values, picks)
+    values = cut_to(values, picks)
     start = x if include_self else scatter(x, axis, picks, _neutral(reduce, x.dtype))
     result = scatter_op(start, picks, values, axis=axis, reduction=_REDUCTIONS[reduce])
     if reduce == "mean":
