@@ -279,10 +279,7 @@ def _gradient(op: Op[..., Any]) -> str:
         return ""
     if name in CONSTANT:
         return "0"
-    reductions = [
-        f'"{each}"' for each in ("mul", "max", "min") if name in RULES and RULES[name].refuses({"reduction": each})
-    ]
-    return ("rule" if name in RULES else "body") + (f", not for {', '.join(reductions)}" if reductions else "")
+    return "rule" if name in RULES else "body"
 
 
 def _functions() -> str:
