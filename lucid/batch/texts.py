@@ -148,7 +148,7 @@ def _pad_id(tokenizer: Tokenizer, config: Mapping[str, Any]) -> int:
     return 0 if number is None else int(number)
 
 
-def _length(tokenizer: Tokenizer, config: Mapping[str, Any], asked: int | None) -> int | None:
+def _length(tokenizer: Tokenizer, config: Mapping[str, Any], max_length: int | None) -> int | None:
     """The length to which rows are truncated, as by sentence-transformers, or transformers with truncation=True."""
     positions = tokenizer.max_positions
     kind = str(config.get("model_type"))
@@ -156,10 +156,12 @@ def _length(tokenizer: Tokenizer, config: Mapping[str, Any], asked: int | None) 
     offset = family is not None and family.types[kind].offset_positions
     if offset and positions == config.get("max_position_embeddings"):
         positions = None if positions is None else positions - 2
-    if asked is not None:
-        if positions is not None and asked > positions:
-            raise ValueError(f"max_length is {asked}, and the model has {positions} positions; give at most as many")
-        return asked
+    if max_length is not None:
+        if positions is not None and max_length > positions:
+            raise ValueError(
+                f"max_length is {max_length}, and the model has {positions} positions; give at most as many"
+            )
+        return max_length
     truncation = tokenizer.library.truncation or {}
     limits = (
         read_optional_json(Path(tokenizer.where) / _SENTENCES).get("max_seq_length"),
@@ -170,18 +172,18 @@ def _length(tokenizer: Tokenizer, config: Mapping[str, Any], asked: int | None) 
     return min([*known[:1], *([] if positions is None else [positions])], default=None)
 
 
-def prompt_of(folder: Path, asked: str | None) -> str:
+def prompt_of(folder: Path, name: str | None) -> str:
     """The prompt in front of each text.
 
     Args:
         folder: the folder, which has no prompts if their file is missing.
-        asked: the name of a prompt, or "" for none; None means the checkpoint's default, which may be none.
+        name: the name of a prompt, or "" for none; None means the checkpoint's default, which may be none.
 
     Raises:
         ValueError: for a prompt that the checkpoint does not have, and a file with anything else.
     """
     section = read_optional_json(folder / PROMPTS)
-    prompts, name = section.get("prompts") or {}, section.get("default_prompt_name") if asked is None else asked
+    prompts, name = section.get("prompts") or {}, section.get("default_prompt_name") if name is None else name
     if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
         raise ValueError(f"{folder / PROMPTS}: prompts are {prompts!r}, expected an object of names and texts")
     if not name:

@@ -51,8 +51,8 @@ for options, name in COMMANDS.items():
     app.command(name, cls=CommandHelp)(options)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(version: bool) -> None:
+    if version:
         typer.echo(f"lucid {__version__}")
         raise typer.Exit()
 

@@ -43,7 +43,7 @@ def parity_json(report: ParityReport) -> dict[str, Any]:
 
 def _weights_json(weights: WeightReport) -> dict[str, Any]:
     different = [
-        {"name": w.name, "numbers": w.count, "at": list(w.where), "got": w.got, "expected": w.wanted}
+        {"name": w.name, "numbers": w.count, "at": list(w.where), "got": w.got, "expected": w.expected}
         for w in weights.different
     ]
     return {

@@ -127,7 +127,7 @@ class Form:
             refuse(f"needs opset {self.opset}, this export asks for {target.opset}")
         if self.takes is not None:
             _refuse_others(node, node.op, self.takes)
-        if not target.runtime.allows(self.domain, asked=insisted == self.kind):
+        if not target.runtime.allows(self.domain, by_name=insisted == self.kind):
             refuse(f'target "{target.name}" takes only standard ops')
         first = node.inputs[0] if node.inputs else None
         if self.kernel and node.op.body is not None and first is not None:  # primitives have been widened already

@@ -69,12 +69,12 @@ class Lowering:
         may need its transpose instead, and is widened outside of every branch.
         """
         for node in in_order(outputs, self.build.knows):
-            asked = any(result in outputs for result in node.results)
+            is_output = any(result in outputs for result in node.results)
             if wait and stored_narrow(node) is not None:
-                if asked:
+                if is_output:
                     with self.build.outside():
                         self._lower_node(node)
-            elif asked or not waits_for_use(node, self.build.target):
+            elif is_output or not waits_for_use(node, self.build.target):
                 self._lower_node(node)
 
     def _lower_node(self, node: Node) -> None:

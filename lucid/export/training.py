@@ -12,7 +12,7 @@ from typing import Any, Literal
 import onnx
 
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.scope import given_values
+from lucid.core.graph.scope import with_stand_ins
 from lucid.core.graph.types import int64, spec
 from lucid.export.exporter import Lowered, lower
 from lucid.export.onnx_file.element_codes import onnx_code
@@ -86,7 +86,7 @@ def training_step(
     def step(
         _: Any, arguments: dict[str, Tensor], weights: dict[str, Tensor], state: dict[str, Tensor], step: Tensor
     ) -> Any:
-        with given_values({id(parameters[name]): value.to_value() for name, value in weights.items()}):
+        with with_stand_ins({id(parameters[name]): value.to_value() for name, value in weights.items()}):
             value, gradients = _call(value_and_grad(loss, (model, *parameters)), loss, inputs, kwargs, arguments)
         after, state = optimizer.update(gradients, state, weights, step)
         new = {f"{NEW_WEIGHTS}{name}": tensor for name, tensor in after.items()}
@@ -128,7 +128,7 @@ def evaluation_step(
     parameters = _chosen(model, wrt)
 
     def step(_: Any, arguments: dict[str, Tensor], weights: dict[str, Tensor]) -> Any:
-        with given_values({id(parameters[name]): value.to_value() for name, value in weights.items()}):
+        with with_stand_ins({id(parameters[name]): value.to_value() for name, value in weights.items()}):
             return _call(function, function, inputs, kwargs, arguments)
 
     groups: dict[str, Any] = {

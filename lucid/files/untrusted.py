@@ -117,11 +117,11 @@ def _too_deep() -> DepthError:
     return DepthError(f"nested too deeply: expected at most {MAX_DEPTH} lists and objects within each other")
 
 
-def _place(outer: Any, wanted: object) -> str | None:
+def _place(outer: Any, member: object) -> str | None:
     """Where an object is in plain data, such as ``.inputs[0].data[2]``; None if it is not there."""
     entries = outer.items() if isinstance(outer, dict) else enumerate(outer) if isinstance(outer, list) else ()
     for key, value in entries:
-        inner = "" if value is wanted else _place(value, wanted)
+        inner = "" if value is member else _place(value, member)
         if inner is not None:
             return (f".{show(key)[1:-1]}" if isinstance(key, str) else f"[{key}]") + inner
     return None

@@ -91,10 +91,10 @@ def _rms_norm(
 # Attention -----------------------------------------------------------------------------------------------------------
 
 
-def _attention_body(wanted: Sequence[bool], *operands: Tensor | None, **attributes: Any) -> Any:
+def _attention_body(needs_grad: Sequence[bool], *operands: Tensor | None, **attributes: Any) -> Any:
     """Step by step where more than weights are needed."""
     options = AttentionOptions.from_attributes(attributes)
-    more = options.softcap or options.dropout_p or any(x is not None for x in operands[7:]) or any(wanted[3:5])
+    more = options.softcap or options.dropout_p or any(x is not None for x in operands[7:]) or any(needs_grad[3:5])
     return ops.attention.expand(operands, attributes) if more else None
 
 
@@ -136,8 +136,8 @@ def _attention(g: Any, y: Any, *operands: Tensor | None, **attributes: Any) -> A
     return [*(parts if counts is None else map(joined_heads, parts)), None, None, *to_past]
 
 
-def _rotary_body(wanted: Sequence[bool], *operands: Tensor | None, **attributes: Any) -> Any:
-    return ops.rotary_embedding.expand(operands, attributes) if any(wanted[1:]) else None
+def _rotary_body(needs_grad: Sequence[bool], *operands: Tensor | None, **attributes: Any) -> Any:
+    return ops.rotary_embedding.expand(operands, attributes) if any(needs_grad[1:]) else None
 
 
 def _rotary(g: Tensor, y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, *positions: Any, **attributes: Any) -> Tensor:
@@ -231,7 +231,9 @@ def _average(x: Tensor, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_
 # Loops ---------------------------------------------------------------------------------------------------------------
 
 
-def _scan_body(wanted: Sequence[bool], *operands: Tensor, body: Body, carries: int, slices: int, reverse: bool) -> Any:
+def _scan_body(
+    needs_grad: Sequence[bool], *operands: Tensor, body: Body, carries: int, slices: int, reverse: bool
+) -> Any:
     """A loop that also gives the carried values before each step, for the loop of its gradient."""
     before = body.inputs[:carries]
     if any(node.op is ops.dropout for node in with_bodies(in_order(body.outputs))):
@@ -246,12 +248,14 @@ def _scan_body(wanted: Sequence[bool], *operands: Tensor, body: Body, carries: i
     return results[: len(body.outputs)]
 
 
-def _scan(g: Any, y: Any, *operands: Tensor, body: Body, carries: int, slices: int, reverse: bool, wanted: Any) -> Any:
+def _scan(
+    g: Any, y: Any, *operands: Tensor, body: Body, carries: int, slices: int, reverse: bool, needs_grad: Any
+) -> Any:
     """A loop in the other order: each step computes the body once more and goes back through it."""
     g, y = ([g], [y]) if isinstance(y, Tensor) else (g, y)  # of one output alone
     own = carries + slices
     outputs, outer = body.outputs, operands[own:]
-    places = [i for i, x in enumerate(operands) if x.dtype.kind == "float" and (i < carries or wanted[i])]
+    places = [i for i, x in enumerate(operands) if x.dtype.kind == "float" and (i < carries or needs_grad[i])]
     stepwise, summed = [i for i in places if i < own], [i for i in places if i >= own]
     before = [i for i in places if i < carries]
     rows = [i for i in range(carries, len(outputs)) if g[i] is not None]
@@ -290,12 +294,14 @@ RULES |= {
     "conv_transpose": Rule(_conv_transpose),
     "max_pool": _through(_largest),
     "average_pool": _through(_average),
-    "scan": Rule(_scan, wanted=True),
+    "scan": Rule(_scan, selective=True),
 }
 AGAIN |= {op.name: op.expand for op in (ops.gelu, ops.silu, ops.layer_norm, ops.rms_norm)}
 AGAIN["attention"] = _attention_again
 BODIES |= {
-    "dropout": lambda wanted, x, *, p: x * ops.dropout(ops.ones_like(x), p=p),  # the same elements in both directions
+    "dropout": lambda needs_grad, x, *, p: (
+        x * ops.dropout(ops.ones_like(x), p=p)
+    ),  # the same elements in both directions
     "attention": _attention_body,
     "rotary_embedding": _rotary_body,
     "scan": _scan_body,

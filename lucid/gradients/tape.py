@@ -37,12 +37,12 @@ class Rule(NamedTuple):
         elementwise: "chosen" if some elements' gradients become 0, as in `where`; "scaled" if each is multiplied with a
             number, which may be infinite or NaN where an element has not been chosen; "linear" if it stays finite;
             else "".
-        wanted: whether it takes `wanted=`, which says which inputs need gradients.
+        selective: whether it takes `needs_grad=`, which says which inputs need gradients.
     """
 
     gradients: Callable[..., Gradients]
     elementwise: Literal["chosen", "scaled", "linear", ""] = ""
-    wanted: bool = False
+    selective: bool = False
 
 
 RULES: dict[str, Rule] = {}
@@ -163,7 +163,7 @@ class Tape:
 
     def _step_back(self, step: _Step, arrived: Sequence[Tensor | None], flow: _Flow) -> None:
         rule = RULES[step.op.name]
-        more = {"wanted": [self.depends(x) for x in step.inputs]} if rule.wanted else {}
+        more = {"needs_grad": [self.depends(x) for x in step.inputs]} if rule.selective else {}
         outputs = self._again.get(id(step.outputs[0].to_value()), step.outputs)
         gradient_of_output: Any = arrived if len(arrived) > 1 else arrived[0]
         results: Any = outputs if len(outputs) > 1 else outputs[0]

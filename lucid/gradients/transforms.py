@@ -15,7 +15,7 @@ import lucid.gradients.neural  # noqa: F401  # they fill in the rules
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import Names
 from lucid.core.graph.pytree import fill, flatten_tree
-from lucid.core.graph.scope import Read, Scope, entered, given_values, restored_attributes, scope
+from lucid.core.graph.scope import Read, Scope, entered, restored_attributes, scope, with_stand_ins
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Input, Value
 from lucid.core.process.cache_keys import value_key
@@ -233,7 +233,7 @@ class _Differentiated:
         sources = weights if self._parameters else [value for value in arguments if value.type.dtype.kind == "float"]
         tensors = {id(value): Tensor.from_value(value) for value in (*arguments, *weights)}
         args, kwargs = call.filled([tensors[id(value)] for value in arguments], others=True)
-        with self._placed(), given_values(dict(zip(map(id, own.values()), weights, strict=True))):
+        with self._placed(), with_stand_ins(dict(zip(map(id, own.values()), weights, strict=True))):
             with entered(cast(Scope, scope.get())._replace(placed=True)), restored_attributes():
                 structure, results = _results(self._f(*args, **kwargs), self._has_aux)
             tape = Tape(tensors[id(value)] for value in sources)

@@ -33,7 +33,7 @@ class Step(NamedTuple):
     """A run that continues from the previous one: the sizes, and arrays for some inputs by name."""
 
     sizes: Mapping[str, int]
-    given: Mapping[str, Array]
+    inputs: Mapping[str, Array]
 
 
 class Steps(NamedTuple):

@@ -98,9 +98,9 @@ class Parameter(_OfModule):
     def _given(self) -> Value | None:
         """The value that stands for this parameter while gradients are traced."""
         here = scope.get()
-        if here is None or here.given is None:
+        if here is None or here.stand_ins is None:
             return None
-        value = here.given.get(id(self))
+        value = here.stand_ins.get(id(self))
         if value is None and here.read is not None and self.spec.dtype.kind == "float":
             return here.read.value(self)
         return value
@@ -115,7 +115,7 @@ class Parameter(_OfModule):
 
     def _known(self, asked_for: str) -> Array:
         here = scope.get()
-        replaced = here and here.given and here.given.get(id(self))
+        replaced = here and here.stand_ins and here.stand_ins.get(id(self))
         return Tensor.from_value(replaced)._known(asked_for) if replaced else super()._known(asked_for)
 
     @property

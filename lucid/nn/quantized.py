@@ -75,9 +75,9 @@ class WeightModule(UnreadableOperand, Module):
             stop = max(start, stop)
         return self.rows(ops.arange(start, stop))
 
-    def refuse(self, asked: str, error: type[Exception] = TypeError) -> NoReturn:
+    def refuse(self, use: str, error: type[Exception] = TypeError) -> NoReturn:
         raise error(
-            f"{asked}: got {self!r}, which is not a tensor; use F.linear(x, weight), F.embedding(indices, weight) "
+            f"{use}: got {self!r}, which is not a tensor; use F.linear(x, weight), F.embedding(indices, weight) "
             'or weight[rows], or keep the parameter of this layer: lucid.quantize(..., skip="path of the layer")'
         )
 

@@ -33,9 +33,9 @@ class UnreadableOperand:
 
     __array_ufunc__ = None  # array + self is left to self.__radd__
 
-    def refuse(self, asked: str, error: type[Exception] = TypeError) -> NoReturn:
+    def refuse(self, use: str, error: type[Exception] = TypeError) -> NoReturn:
         """Raise an error that names the use and the remedy."""
-        raise error(f"{asked}: got {type(self).__name__}, expected a tensor")
+        raise error(f"{use}: got {type(self).__name__}, expected a tensor")
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_TENSORS:

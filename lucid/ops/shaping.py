@@ -44,7 +44,7 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
             f"reshape: got the element type {shape[0]}, expected sizes; x.to(lucid.{shape[0]}) converts numbers; "
             "their bits cannot be read as another type"
         )
-    shape = asked = [as_size("reshape", size) for size in shape]
+    shape = target = [as_size("reshape", size) for size in shape]
     unknown = [axis for axis, size in enumerate(shape) if same(size, -1)]
     total, known = product(x.shape), product(size for size in shape if not same(size, -1))
     fits = len(unknown) <= 1
@@ -56,10 +56,10 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
         fits = same(total, known)
     if not fits:
         raise ValueError(
-            f"reshape: {show_shape(x.shape)} has {total} elements, {show_shape(asked)} does not hold as many"
+            f"reshape: {show_shape(x.shape)} has {total} elements, {show_shape(target)} does not hold as many"
             + (f": {total} is no multiple of {known}" if len(unknown) == 1 else "")
             + (": only one size may be -1" if len(unknown) > 1 else "")
-            + as_multiples(asked)
+            + as_multiples(target)
         )
     return x if same_shape(shape, x.shape) else reshape_op(x, shape=tuple(shape))
 

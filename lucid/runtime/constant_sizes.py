@@ -39,7 +39,7 @@ def made_of_constants(model: onnx.ModelProto) -> int:
             known[entry.values.name] = _sparse(entry)
         elif entry.output and (value := _computed(entry, known, fixed)) is not None:
             known |= dict.fromkeys(filter(None, entry.output), value)
-            total += value.size * len(entry.output) if value.made else 0
+            total += value.size * len(entry.output) if value.grown else 0
             if total > MAX_MADE:
                 break
     return total
@@ -96,7 +96,7 @@ def _sparse(tensor: SparseTensorProto) -> Value:
             numbers[at] = held.numbers
         else:
             numbers = None
-    return Value(size, tuple(tensor.dims), numbers, made=True)
+    return Value(size, tuple(tensor.dims), numbers, grown=True)
 
 
 def _constant(node: NodeProto) -> Value | None:
@@ -152,7 +152,7 @@ def _computed(node: NodeProto, known: Mapping[str, Value], fixed: Mapping[str, t
         return None
     grown = result.size > max(value.size for value in operands)
     return Value(
-        result.size, result.shape, result.numbers, result.made or grown or any(value.made for value in operands)
+        result.size, result.shape, result.numbers, result.grown or grown or any(value.grown for value in operands)
     )
 
 
@@ -166,7 +166,7 @@ class Value:
     size: int  # how many elements it has
     shape: tuple[int, ...] | None = None  # None if it is not known
     numbers: Array | None = None  # a few numbers in float64, in their order; None of others
-    made: bool = False  # whether it has more elements than the constants of the file that it is made of
+    grown: bool = False  # whether it has more elements than the constants of the file that it is made of
 
 
 Rule = Callable[[NodeProto, Sequence[Value]], Value | None]
@@ -179,7 +179,7 @@ def as_large(node: NodeProto, operands: Sequence[Value]) -> Value:
 
 
 def _filled(count: float, shape: tuple[int, ...] | None = None) -> Value | None:
-    return Value(max(0, math.ceil(count)), shape, made=True) if math.isfinite(count) else None
+    return Value(max(0, math.ceil(count)), shape, grown=True) if math.isfinite(count) else None
 
 
 def _range(node: NodeProto, operands: Sequence[Value]) -> Value | None:
@@ -188,7 +188,7 @@ def _range(node: NodeProto, operands: Sequence[Value]) -> Value | None:
         return None
     start, limit, step = numbers
     result = _filled((limit - start) / step)
-    return None if result is None else Value(result.size, (result.size,), made=True)
+    return None if result is None else Value(result.size, (result.size,), grown=True)
 
 
 def _of_shape(node: NodeProto, operands: Sequence[Value]) -> Value | None:
@@ -204,7 +204,7 @@ def _of_shape(node: NodeProto, operands: Sequence[Value]) -> Value | None:
         return result
     filling = next((numpy_helper.to_array(a.t).reshape(-1) for a in node.attribute if a.HasField("t")), np.zeros(1))
     same = filling.size == 1 and filling.dtype.kind in "iuf" and math.prod(result.shape or ()) == result.size
-    return Value(result.size, result.shape, np.full(result.size, filling[0], np.float64) if same else None, made=True)
+    return Value(result.size, result.shape, np.full(result.size, filling[0], np.float64) if same else None, grown=True)
 
 
 def _pad(node: NodeProto, operands: Sequence[Value]) -> Value | None:
@@ -233,7 +233,7 @@ def _concat(node: NodeProto, operands: Sequence[Value]) -> Value:
     flat = all(value.shape is not None and len(value.shape) == 1 for value in operands)
     joined = np.concatenate([each for each in numbers if each is not None]) if flat and size <= FEW else None
     whole = joined is not None and joined.size == size
-    return Value(size, (size,) if flat else None, joined if whole else None, made=len(operands) > 1)
+    return Value(size, (size,) if flat else None, joined if whole else None, grown=len(operands) > 1)
 
 
 def _same_numbers(node: NodeProto, operands: Sequence[Value]) -> Value:
@@ -260,8 +260,8 @@ def _new_shape(node: NodeProto, operands: Sequence[Value]) -> tuple[int, ...] | 
     return None
 
 
-def _reshaped(old: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
-    sizes = [old[at] if size == 0 and at < len(old) else size for at, size in enumerate(asked)]
+def _reshaped(old: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
+    sizes = [old[at] if size == 0 and at < len(old) else size for at, size in enumerate(target)]
     rest = math.prod(size for size in sizes if size != -1)
     return tuple(math.prod(old) // max(rest, 1) if size == -1 else size for size in sizes)
 

@@ -30,13 +30,13 @@ class Range(NamedTuple):
 
 
 @contextmanager
-def in_huge_pages(wanted: bool = True) -> Iterator[None]:
+def in_huge_pages(enabled: bool = True) -> Iterator[None]:
     """Memory that the process maps inside is in large pages afterwards, as far as the system has some.
 
-    Nothing happens if they are not wanted, on another system than Linux, on an older one than 6.1, or where an
+    Nothing happens unless it is enabled, on another system than Linux, on an older one than 6.1, or where an
     administrator has switched large pages off. No call fails for lack of them.
     """
-    before = mapped() if wanted and are_allowed() else None
+    before = mapped() if enabled and are_allowed() else None
     yield
     if before is not None:
         for start, end in new_ranges(mapped(), before):

@@ -110,7 +110,7 @@ class Session:
     ) -> None:
         if unknown:
             raise TypeError(f"Session: option {', '.join(unknown)} does not exist; choose from {', '.join(_OPTIONS)}")
-        settings = _wanted(providers)
+        settings = _options_by_provider(providers)
         chosen = list(settings)
         options = session_options(
             threads=threads,
@@ -362,15 +362,15 @@ def _multiples(sizes: Iterable[int | str | None]) -> dict[str, Reading]:
     return by_text
 
 
-def _wanted(providers: str | Sequence[Provider] | None) -> dict[str, dict[str, str]]:
+def _options_by_provider(providers: str | Sequence[Provider] | None) -> dict[str, dict[str, str]]:
     """The full names of the providers, which are all available, each with its options."""
-    asked: Sequence[Provider] = (
+    requested: Sequence[Provider] = (
         ["cpu"] if providers is None else [providers] if isinstance(providers, str) else providers
     )
-    if not asked:
+    if not requested:
         raise _providers.ProviderError('Session: providers is empty; name at least one, such as "cpu"')
     chosen: dict[str, dict[str, str]] = {}
-    for one in asked:
+    for one in requested:
         match one:
             case str(name) | [str(name), {}]:
                 settings = {} if isinstance(one, str) else {key: str(value) for key, value in one[1].items()}

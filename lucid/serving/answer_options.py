@@ -25,7 +25,7 @@ _DIGITS = 18  # of the id of a token
 _MIN, _COUNT = ("min_tokens", "min_new_tokens"), ("n", "num_return_sequences")
 
 
-class Asked(NamedTuple):
+class RequestOptions(NamedTuple):
     """The options of a request's answers."""
 
     options: dict[str, Any]  # the arguments of `LanguageModel.answer`, of the first answer
@@ -39,7 +39,9 @@ class Asked(NamedTuple):
         return self.options if seed is None else {**self.options, "seed": seed + number}
 
 
-def asked(body: Fields, model: ServedModel, prompt: int, field: str, usual: int | None = None) -> Asked:
+def read_request_options(
+    body: Fields, model: ServedModel, prompt: int, field: str, usual: int | None = None
+) -> RequestOptions:
     """Read the options of a request.
 
     Args:
@@ -71,8 +73,8 @@ def asked(body: Fields, model: ServedModel, prompt: int, field: str, usual: int 
         if not all(0 <= token < size for token in tokens):
             raise wrong(body[name], name, f"expected ids of tokens below {size}")
     options = over(language.tokenizer.defaults, options)
-    most_asked = _first(body, _MAX, options.pop("max_new_tokens", usual or NEW_TOKENS))
-    options["max_new_tokens"] = most = _room(model, language, prompt, most_asked, count, field)
+    most_new = _first(body, _MAX, options.pop("max_new_tokens", usual or NEW_TOKENS))
+    options["max_new_tokens"] = most = _room(model, language, prompt, most_new, count, field)
     for name in _MIN:
         if body.get(name, 0) > most:
             raise wrong(body[name], name, f"expected at most {most}, as many tokens as the answer may have")
@@ -83,7 +85,7 @@ def asked(body: Fields, model: ServedModel, prompt: int, field: str, usual: int 
         raise wrong(
             body["stream_options"], "stream_options", 'which is for streams; add "stream": true, or leave it out'
         )
-    return Asked(options, count, stream, usage)
+    return RequestOptions(options, count, stream, usage)
 
 
 def constraint_of(body: Fields, tokenizer: Tokenizer) -> Constraint | None:
@@ -128,10 +130,10 @@ def made_constraint(tokenizer: Tokenizer, structure: Mapping[str, Any], field: s
         raise RequestError(f"{field} is not served here: {error}", field, 501) from error
 
 
-def _room(model: ServedModel, language: LanguageModel, prompt: int, most_asked: int, count: int, field: str) -> int:
+def _room(model: ServedModel, language: LanguageModel, prompt: int, most_new: int, count: int, field: str) -> int:
     """How many tokens an answer may have, of those that are wanted."""
     positions = language.max_positions
-    new = most_asked if positions is None else min(most_asked, positions - prompt)
+    new = most_new if positions is None else min(most_new, positions - prompt)
     if new < 1:
         raise RequestError(
             f"{field}: {prompt} tokens are given and the model has {positions} positions, which leaves none for an "

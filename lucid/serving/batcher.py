@@ -44,14 +44,14 @@ class Batcher:
             what `run` raises.
         """
         loop = asyncio.get_running_loop()
-        asked = [_Waiting(row, loop.create_future()) for row in rows]
-        self._waiting.extend(asked)
+        waiting = [_Waiting(row, loop.create_future()) for row in rows]
+        self._waiting.extend(waiting)
         if self._computing is None:
             self._computing = loop.create_task(self._compute())
         try:
-            return await asyncio.gather(*(one.result for one in asked))
+            return await asyncio.gather(*(one.result for one in waiting))
         finally:
-            for one in asked:
+            for one in waiting:
                 one.result.cancel()
 
     async def _compute(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from lucid.generation import TokenLogprob
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.tokenizer import Tokenizer
-from lucid.serving.answer_options import Asked, asked, constraint_of, made_constraint
+from lucid.serving.answer_options import RequestOptions, constraint_of, made_constraint, read_request_options
 from lucid.serving.bodies import Fields, wrong
 from lucid.serving.messages import CALLS, Tools, messages_of, tools_of
 from lucid.serving.responses import RequestError
@@ -16,7 +16,7 @@ from lucid.serving.served_model import ServedModel
 from lucid.serving.writing import reason
 
 
-def answers_of(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[ChatForm]]:
+def answers_of(model: ServedModel, body: Fields) -> tuple[list[Answer], RequestOptions, list[ChatForm]]:
     """The answers that a request asks for, not yet begun.
 
     Raises:
@@ -32,7 +32,7 @@ def answers_of(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, l
         ids = tokenizer.encode_chat(messages, tools.definitions or None)
     except ValueError as error:
         raise RequestError(f"messages: {error}", "messages") from error
-    request_options = asked(body, model, len(ids), "messages")
+    request_options = read_request_options(body, model, len(ids), "messages")
     constraint = constraint_of(body, tokenizer)
     if tools.schema is not None:
         if constraint is not None:

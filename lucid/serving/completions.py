@@ -9,7 +9,7 @@ from typing import Any
 from lucid.generation import TokenLogprob
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.tokenizer import Tokenizer
-from lucid.serving.answer_options import Asked, asked, constraint_of
+from lucid.serving.answer_options import RequestOptions, constraint_of, read_request_options
 from lucid.serving.bodies import Fields, wrong
 from lucid.serving.responses import RequestError
 from lucid.serving.served_model import ServedModel
@@ -18,7 +18,7 @@ from lucid.serving.writing import reason
 _NEW_TOKENS = 16  # as OpenAI's API says
 
 
-def answers_of(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, list[TextForm]]:
+def answers_of(model: ServedModel, body: Fields) -> tuple[list[Answer], RequestOptions, list[TextForm]]:
     """The continuations of one prompt or several, not yet begun.
 
     Raises:
@@ -28,7 +28,7 @@ def answers_of(model: ServedModel, body: Fields) -> tuple[list[Answer], Asked, l
     assert language is not None
     prompts = _prompts(model, body)
     longest = max(prompts, key=len)
-    request_options = asked(body, model, len(longest), "prompt", _NEW_TOKENS)
+    request_options = read_request_options(body, model, len(longest), "prompt", _NEW_TOKENS)
     model.check_answers(len(prompts) * request_options.times, "prompt")
     options: dict[str, Any] = {"constraint": constraint_of(body, language.tokenizer), "logprobs": body.get("logprobs")}
     try:

@@ -154,8 +154,8 @@ def _line(scope: Scope, came: time.struct_time, status: int, size: int, seconds:
     host = (scope.get("client") or ("-",))[0]
     path = quote(scope["path"].encode("utf-8", "surrogateescape"), safe="/:")
     when = time.strftime("%d/%b/%Y:%H:%M:%S %z", came)
-    asked = f"{scope['method']} {path} HTTP/{scope.get('http_version', '1.1')}"
-    return f'{host} - - [{when}] "{asked}" {status} {size} {seconds:.3f}'
+    line = f"{scope['method']} {path} HTTP/{scope.get('http_version', '1.1')}"
+    return f'{host} - - [{when}] "{line}" {status} {size} {seconds:.3f}'
 
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"

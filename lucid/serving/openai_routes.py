@@ -15,7 +15,7 @@ from lucid.batch.rows import Kind
 from lucid.batch.tasks import SENTENCES
 from lucid.generation.chat.language_model import Answer
 from lucid.serving import chat, completions, tables
-from lucid.serving.answer_options import Asked
+from lucid.serving.answer_options import RequestOptions
 from lucid.serving.bodies import Fields
 from lucid.serving.endpoints import Endpoint
 from lucid.serving.responses import JsonAnswer, RequestError, while_wanted
@@ -24,7 +24,7 @@ from lucid.serving.writing import Form, respond
 
 EMBEDDING = "embedding"
 
-_Answers: TypeAlias = Callable[[ServedModel, Fields], tuple[Sequence[Answer], Asked, Sequence[Form]]]
+_Answers: TypeAlias = Callable[[ServedModel, Fields], tuple[Sequence[Answer], RequestOptions, Sequence[Form]]]
 
 
 def endpoints(model: ServedModel) -> list[Endpoint]:

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from lucid.generation import EngineFull, LogitsError, TokenLogprob
 from lucid.generation.chat.language_model import Answer
-from lucid.serving.answer_options import Asked
+from lucid.serving.answer_options import RequestOptions
 from lucid.serving.responses import JsonAnswer, RequestError, json_bytes, openai_error, while_wanted
 from lucid.serving.served_model import ServedModel
 
@@ -51,7 +51,7 @@ class Piece(NamedTuple):
 
 
 async def respond(
-    model: ServedModel, request: Request, answers: Sequence[Answer], asked: Asked, forms: Sequence[Form]
+    model: ServedModel, request: Request, answers: Sequence[Answer], options: RequestOptions, forms: Sequence[Form]
 ) -> Response:
     """The response with these answers, each in its form; it begins them.
 
@@ -61,14 +61,14 @@ async def respond(
     writings = _begun(model, answers)
     route = forms[0]
     head = {"id": f"{route.identity}-{uuid.uuid4().hex}", "created": int(time.time()), "model": model.name}
-    if asked.stream:
+    if options.stream:
         head |= {"object": route.event}
-        return _Stream(writings, _events(writings, head, asked, forms))
+        return _Stream(writings, _events(writings, head, options, forms))
     await while_wanted(request, _all(writings), model.limits.seconds + 5)  # the answers end by themselves
     choices = [
         {"index": index, **form.whole(answer)} for index, (form, answer) in enumerate(zip(forms, answers, strict=True))
     ]
-    return JsonAnswer({**head, "object": route.kind, "choices": choices, "usage": _usage(answers, asked.times)})
+    return JsonAnswer({**head, "object": route.kind, "choices": choices, "usage": _usage(answers, options.times)})
 
 
 class Writing:
@@ -197,7 +197,7 @@ async def _merged(writings: Sequence[Writing]) -> AsyncIterator[tuple[int, Piece
 
 
 async def _events(
-    writings: Sequence[Writing], head: dict[str, Any], asked: Asked, forms: Sequence[Form]
+    writings: Sequence[Writing], head: dict[str, Any], options: RequestOptions, forms: Sequence[Form]
 ) -> AsyncIterator[str]:
     def event(index: int, fields: dict[str, Any]) -> str:
         return _event({**head, "choices": [{"index": index, "finish_reason": None, "logprobs": None, **fields}]})
@@ -220,8 +220,8 @@ async def _events(
     except RequestError as error:  # the status has been sent long ago
         yield _event({"error": openai_error(error)})
         return
-    if asked.usage:
-        yield _event({**head, "choices": [], "usage": _usage([one.answer for one in writings], asked.times)})
+    if options.usage:
+        yield _event({**head, "choices": [], "usage": _usage([one.answer for one in writings], options.times)})
     yield "data: [DONE]\n\n"
 
 

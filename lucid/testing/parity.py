@@ -136,8 +136,8 @@ def assert_parity(
     runs: Sequence[Mapping[str, int]] | None = sizes
     not_run: Sequence[str] = ()
     if runs is None:
-        asked = Target.of(target, export.get("opset"), export.get("attention"))
-        runs, not_run = _runs(graph, again or lower(TracedPart(graph), ExportOptions(asked)))
+        chosen_target = Target.of(target, export.get("opset"), export.get("attention"))
+        runs, not_run = _runs(graph, again or lower(TracedPart(graph), ExportOptions(chosen_target)))
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "dtype": dtype, "draw": draw, "times": times}
     with phase("checking parity"):
         loaded = load(file, graph, providers, target)

@@ -133,7 +133,7 @@ def _fit(ranges: IndexRanges, steps: Steps) -> bool:
         allowed = {name: use.allowed for name, use in uses.items() if use.allowed is not None}
         if not ranges.fits(step.sizes) or not all(
             allowed[name].low <= array.min() and array.max() <= allowed[name].high
-            for name, array in step.given.items()
+            for name, array in step.inputs.items()
             if name in allowed
         ):
             return False

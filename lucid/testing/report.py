@@ -26,14 +26,14 @@ class DifferentWeight:
     name: str  # the initializer's
     count: int  # how many of its numbers differ
     where: tuple[int, ...]  # the place of the first of these
-    # got, wanted: this number in the file and in the model.
+    # got, expected: this number in the file and in the model.
     got: str
-    wanted: str
+    expected: str
     max_abs: float = float("nan")  # the largest difference
 
     def __str__(self) -> str:
         numbers = _count(self.count, "number")
-        return f"{self.name}: {numbers}, the first at {list(self.where)}: {self.got}, expected {self.wanted}"
+        return f"{self.name}: {numbers}, the first at {list(self.where)}: {self.got}, expected {self.expected}"
 
 
 @dataclass(frozen=True)

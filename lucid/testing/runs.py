@@ -143,7 +143,7 @@ class _Eager(NamedTuple):
         draw: Draw | Mapping[str, Array] | None = self.draw
         if run.step is not None and run.steps is not None:
             first = run.step is run.steps.runs[0]
-            draw = {**run.step.given, **_carried(self.graph, run.steps, run.sizes, [] if first else before)}
+            draw = {**run.step.inputs, **_carried(self.graph, run.steps, run.sizes, [] if first else before)}
         arrays: list[Array] = []
         drawn = random_inputs(self.graph, run.sizes, number, draw)
         expected = run_eagerly(self.model, self.inputs, self.kwargs, drawn, arrays)

@@ -119,11 +119,11 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
     different = {job.tensor.name: result for job, result in results if isinstance(result, DifferentWeight)}
     compared = {(job.of_body, job.tensor.name): job for job, result in results if not isinstance(result, str)}
     left = [name for name in headers if (False, name) not in compared and name not in unlike]
-    held = {*headers, *(job.wanted for job in jobs)}
+    held = {*headers, *(job.counterpart for job in jobs)}
     return WeightReport(
         compared=len(compared),
         stored=len(headers) + len({job.tensor.name for job in jobs if job.of_body}),
-        numbers=sum(assembled.initializers[job.wanted].size for job in compared.values()),
+        numbers=sum(assembled.initializers[job.counterpart].size for job in compared.values()),
         different=tuple(different.values()),
         not_compared={**unlike, **{name: _OTHER_NODES if name in assembled.initializers else _ABSENT for name in left}},
         missing=tuple(name for name in assembled.initializers if name not in held),
@@ -139,7 +139,7 @@ class _Job(NamedTuple):
 
     tensor: onnx.TensorProto
     data: memoryview
-    wanted: str
+    counterpart: str
     of_body: bool = False
 
 
@@ -159,7 +159,7 @@ def _jobs(
     if nodes.same:  # constants that no node takes
         names = {job.tensor.name for job in jobs}
         jobs += [_Job(headers[n], data[n], n) for n in headers if n in assembled.initializers and n not in names]
-    return list({(job.of_body, job.tensor.name, job.wanted): job for job in jobs}.values())
+    return list({(job.of_body, job.tensor.name, job.counterpart): job for job in jobs}.values())
 
 
 def _run(jobs: Sequence[_Job], assembled: Assembled) -> list[DifferentWeight | str | None]:
@@ -170,14 +170,14 @@ def _run(jobs: Sequence[_Job], assembled: Assembled) -> list[DifferentWeight | s
         for number in numbers:
             results[number] = _compared(jobs[number], assembled)
 
-    share(sorted(range(len(jobs)), key=lambda number: -assembled.initializers[jobs[number].wanted].nbytes), work)
+    share(sorted(range(len(jobs)), key=lambda number: -assembled.initializers[jobs[number].counterpart].nbytes), work)
     return [results[number] for number in range(len(jobs))]
 
 
 def _compared(job: _Job, assembled: Assembled) -> DifferentWeight | str | None:
     """How an initializer of a file differs from the export's, or why they cannot be compared; None if equal."""
     header, data = job.tensor, job.data
-    array, expected = assembled.initializers[job.wanted], assembled.header(job.wanted)
+    array, expected = assembled.initializers[job.counterpart], assembled.header(job.counterpart)
     name, shape = header.name, list(header.dims)
     if header.data_type == expected.data_type and shape == list(expected.dims):
         if _equal(data, array):

@@ -104,8 +104,8 @@ class _Ranges:
 
     def _reached(self, node: Node, result: Result) -> Span | None:
         name, attributes = node.op.name, node.attributes
-        if name in _MADE:
-            return _MADE[name](self, attributes)
+        if name in _GENERATED:
+            return _GENERATED[name](self, attributes)
         if name == "argmax" or (name == "topk" and result.index == 1):
             operand = node.inputs[0]
             return None if operand is None else Span(0, self._size(operand.type.shape[attributes["axis"]]) - 1)
@@ -159,7 +159,7 @@ class _Ranges:
             ranges = [allowed[id(result)] for result in node.results if id(result) in allowed]
             others = [None if value is None else self.known.get(id(value)) for value in node.inputs]
             if ranges:
-                self._ask(node, ranges[0], others, allow)
+                self._allow_operands(node, ranges[0], others, allow)
             if node.op.name in _COMPARING and all(value is not None for value in node.inputs):
                 for value, other in zip(node.inputs, reversed(others), strict=True):
                     if other is not None and other.low == other.high:
@@ -181,7 +181,7 @@ class _Ranges:
             if value.type.dtype.kind == "int"
         }
 
-    def _ask(
+    def _allow_operands(
         self, node: Node, result: Span, others: Sequence[Span | None], allow: Callable[[Value | None, Span], None]
     ) -> None:
         """Derive the ranges of operands from the range that a result may have."""
@@ -192,7 +192,7 @@ class _Ranges:
         elif name in ("add", "sub", "mul", "minimum", "maximum"):
             for value, other, first in ((operands[0], others[1], True), (operands[1], others[0], False)):
                 if other is not None:
-                    allow(value, _ASKED[name](result, other, first))
+                    allow(value, _OPERAND_SPANS[name](result, other, first))
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
@@ -252,18 +252,18 @@ def _at_most(result: Span, other: Span, first: bool) -> Span:
     return Span(result.low, other.high + 1 if other.high <= result.high else result.high)
 
 
-_ASKED: dict[str, Callable[[Span, Span, bool], Span]] = {
-    "add": lambda wanted, other, first: Span(wanted.low - other.low, wanted.high - other.high),
+_OPERAND_SPANS: dict[str, Callable[[Span, Span, bool], Span]] = {
+    "add": lambda result, other, first: Span(result.low - other.low, result.high - other.high),
     "sub": _difference,
     "mul": _factor,
     "maximum": _at_least,
     "minimum": _at_most,
 }
 _COMPARING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-_MADE: dict[str, Callable[[_Ranges, Mapping[str, Any]], Span | None]] = {
-    "arange": lambda ranges, made: Span(ranges._size(made["start"]), ranges._size(made["stop"]) - 1),
-    "size": lambda ranges, made: Span(ranges._size(made["size"]), ranges._size(made["size"])),
-    "full": lambda ranges, made: Span(int(made["value"]), int(made["value"])),
+_GENERATED: dict[str, Callable[[_Ranges, Mapping[str, Any]], Span | None]] = {
+    "arange": lambda ranges, attributes: Span(ranges._size(attributes["start"]), ranges._size(attributes["stop"]) - 1),
+    "size": lambda ranges, attributes: Span(ranges._size(attributes["size"]), ranges._size(attributes["size"])),
+    "full": lambda ranges, attributes: Span(int(attributes["value"]), int(attributes["value"])),
 }
 _FIRST = slice(0, 1)
 MOVED = {
@@ -285,15 +285,15 @@ COMPUTED: dict[str, Callable[..., Span]] = {
 _Rows = Callable[[Sequence[Shape], Mapping[str, Any]], Sequence[Size]]
 # By op: which operand holds the indices, and how many rows they choose from, of which the fewest count.
 INDEXING: dict[str, tuple[int, _Rows]] = {
-    "embedding": (0, lambda shapes, made: shapes[1][:1]),
-    "quantized_embedding": (0, lambda shapes, made: shapes[1][:1]),
-    "int8_embedding": (0, lambda shapes, made: shapes[1][:1]),
-    "take": (1, lambda shapes, made: [shapes[0][made["axis"]]]),
-    "take_along": (1, lambda shapes, made: [shapes[0][made["axis"]]]),
-    "scatter": (1, lambda shapes, made: [shapes[0][made["axis"]]]),
-    "gather_nd": (1, lambda shapes, made: shapes[0][: shapes[1][-1]]),
-    "write_at": (2, lambda shapes, made: [shapes[0][made["axis"]] - shapes[1][made["axis"]] + 1]),
-    "buffered_attention": (5, lambda shapes, made: [shapes[3][2] - shapes[0][-2] + 1]),
+    "embedding": (0, lambda shapes, attributes: shapes[1][:1]),
+    "quantized_embedding": (0, lambda shapes, attributes: shapes[1][:1]),
+    "int8_embedding": (0, lambda shapes, attributes: shapes[1][:1]),
+    "take": (1, lambda shapes, attributes: [shapes[0][attributes["axis"]]]),
+    "take_along": (1, lambda shapes, attributes: [shapes[0][attributes["axis"]]]),
+    "scatter": (1, lambda shapes, attributes: [shapes[0][attributes["axis"]]]),
+    "gather_nd": (1, lambda shapes, attributes: shapes[0][: shapes[1][-1]]),
+    "write_at": (2, lambda shapes, attributes: [shapes[0][attributes["axis"]] - shapes[1][attributes["axis"]] + 1]),
+    "buffered_attention": (5, lambda shapes, attributes: [shapes[3][2] - shapes[0][-2] + 1]),
 }
 
 

@@ -133,25 +133,25 @@ def read_or_list_refusals(read: Callable[[tuple[str, ...]], T], ignore: str | Se
         ConfigError: for each refused option what was expected; then the `ignore` that leaves out those that have a
             default.
     """
-    asked = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    ignored = (ignore,) if isinstance(ignore, str) else tuple(ignore)
     try:
-        return read(asked)
+        return read(ignored)
     except OptionError as error:
-        refusals, optional = _all_refusals(read, asked, error)
+        refusals, optional = _all_refusals(read, ignored, error)
     where = refusals[0].where
     problems = [one.problem if one.where == where else str(one) for one in refusals]
-    raise ConfigError(f"{where}: {'; '.join(problems)}{_way_out(asked, optional)}")
+    raise ConfigError(f"{where}: {'; '.join(problems)}{_way_out(ignored, optional)}")
 
 
 def _all_refusals(
-    read: Callable[[tuple[str, ...]], object], asked: tuple[str, ...], first: OptionError
+    read: Callable[[tuple[str, ...]], object], ignored: tuple[str, ...], first: OptionError
 ) -> tuple[list[OptionError], list[str]]:
     """The refusals, and the names of the options without which the checkpoint is read further."""
     refusals, optional = [first], list[str]()
     while len(refusals) < MAX_NAMED:
         names = refusals[-1].names
         try:
-            read((*asked, *optional, *names))
+            read((*ignored, *optional, *names))
         except OptionError as error:
             if not set(error.names).isdisjoint((*names, *optional)):
                 return refusals, [name for name in optional if name not in error.names]
@@ -164,9 +164,9 @@ def _all_refusals(
     return refusals, optional
 
 
-def _way_out(asked: Sequence[str], optional: Sequence[str]) -> str:
+def _way_out(ignored: Sequence[str], optional: Sequence[str]) -> str:
     """The end of the message."""
-    names = [name for name in dict.fromkeys((*asked, *optional)) if name.replace(".", "_").isidentifier()]
+    names = [name for name in dict.fromkeys((*ignored, *optional)) if name.replace(".", "_").isidentifier()]
     if not optional or len(names) > MAX_NAMED:
         return ""
     listed = ", ".join(f'"{name}"' for name in names) + ("," if len(names) == 1 else "")

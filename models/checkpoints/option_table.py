@@ -119,7 +119,7 @@ def real(name: str, default: Any = MISSING, *, absent: Any = MISSING, low: float
 
 def flag(name: str, default: Any = MISSING, *, absent: Any = MISSING) -> Any:
     """A boolean."""
-    return row(lambda options, name, *given: options.get(name, bool, *given), name, default, absent)
+    return row(lambda options, name, *default: options.get(name, bool, *default), name, default, absent)
 
 
 def activation(name: str, default: Any = MISSING, *, absent: Any = MISSING) -> Any:
@@ -130,8 +130,8 @@ def activation(name: str, default: Any = MISSING, *, absent: Any = MISSING) -> A
 def choice(name: str, table: Mapping[str, Any], default: Any = MISSING, *, absent: Any = MISSING) -> Any:
     """The entry of a table under the name that the option gives; `absent` is a name too."""
 
-    def read(options: Config, name: str, *given: str) -> Any:
-        return options.choose(name, table, *given)
+    def read(options: Config, name: str, *default: str) -> Any:
+        return options.choose(name, table, *default)
 
     first = table[absent] if default is MISSING and absent is not MISSING else default
     return row(read, name, first, absent)

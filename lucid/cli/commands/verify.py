@@ -115,8 +115,10 @@ def _verify(
     options: Verify, model: Model, file: Path, proto: onnx.ModelProto, runs: Sequence[Mapping[str, int]]
 ) -> tuple[ModelPart, ParityReport, Divergence | None]:
     """The model that a file was compared with, the report, and the first node that differs."""
-    asked = bool(options.inputs or options.call or options.part or options.cache or options.capacity or options.outputs)
-    compared = None if asked else _part_of_file(model, proto)
+    customized = bool(
+        options.inputs or options.call or options.part or options.cache or options.capacity or options.outputs
+    )
+    compared = None if customized else _part_of_file(model, proto)
     if compared is None:
         compared = part(model, options)
     if takes_images(proto):
@@ -140,7 +142,7 @@ def _verify(
         raise usage(f"--size: {file} takes texts, whose sizes are those of their tokens; leave it out")
     how = replace(how, preprocessing=texts.preprocessing())
     stored = compare_weights(file, export_again(trace_part(compared), file, how))
-    if not asked and stored.note:  # exported with all that the tokenizer makes, as layouts are
+    if not customized and stored.note:  # exported with all that the tokenizer makes, as layouts are
         whole = compared._replace(inputs=known_inputs(model))
         full = compare_weights(file, export_again(trace_part(whole), file, how))
         compared, stored = (compared, stored) if full.note else (whole, full)

@@ -44,7 +44,7 @@ class Scope(NamedTuple):
     parameters: Names | None = None  # their names
     bounds: list[Bound] | None = None  # those of sizes that modules have added
     # While gradients are traced: the values that stand for parameters, by the identity of these.
-    given: Mapping[int, Value] | None = None
+    stand_ins: Mapping[int, Value] | None = None
     read: Read | None = None  # while gradients are traced: other values that may change before the graph runs again
     placed: bool = False  # whether nodes keep the line that made them
 
@@ -71,18 +71,18 @@ def is_tracing() -> bool:
 def is_differentiated() -> bool:
     """Whether this thread traces a function whose gradients are wanted."""
     here = scope.get()
-    return here is not None and here.given is not None
+    return here is not None and here.stand_ins is not None
 
 
 no_gradients: ContextVar[bool] = ContextVar("lucid_no_gradients", default=False)
 """Whether what is computed is a constant for gradients, as in torch's `no_grad`."""
 
 
-def given_values(values: Mapping[int, Value]) -> AbstractContextManager[None]:
+def with_stand_ins(values: Mapping[int, Value]) -> AbstractContextManager[None]:
     """Inside, these values stand for parameters, given by their identity; only while tracing."""
     here = scope.get()
     assert here is not None
-    return entered(here._replace(given={**(here.given or {}), **values}))
+    return entered(here._replace(stand_ins={**(here.stand_ins or {}), **values}))
 
 
 class _Assigned(NamedTuple):

@@ -128,9 +128,9 @@ class Runtime:
     # The ops it was compared with, for `lucid inspect`; None: no row of its own among the file readers.
     trial: Trial | None = None
 
-    def allows(self, domain: str, asked: bool = True) -> bool:
-        """Whether exports may use the operators of a domain; `asked`: also where the user asks for the form by name."""
-        return not domain or domain in self.domains or (asked and domain in self.asked_for)
+    def allows(self, domain: str, by_name: bool = True) -> bool:
+        """Whether exports may use the operators of a domain; `by_name`: also of forms that the user names."""
+        return not domain or domain in self.domains or (by_name and domain in self.asked_for)
 
     @lru_cache(maxsize=4096)  # noqa: B019  # records are never released
     def missing(self, kernel: str, dtype: str, release: Release, opset: int) -> str:

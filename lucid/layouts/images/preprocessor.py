@@ -233,7 +233,7 @@ def with_preprocessor(part: ModelPart, specs: Mapping[str, Any], preprocessor: P
     names = {str(size): 1 for kind in inputs.values() for size in kind.shape if not isinstance(size, int)}
     large = {"height": preprocessor.window[0] + 37, "width": 2 * preprocessor.window[1] + 11}
     sizes = [{**names, "height": 33, "width": 47}, {**dict.fromkeys(names, 2), **large}]
-    return part._replace(function=read, inputs=inputs, sizes=sizes, draw=lambda given: _drawn(given, str(batch)))
+    return part._replace(function=read, inputs=inputs, sizes=sizes, draw=lambda values: _drawn(values, str(batch)))
 
 
 def _drawn(sizes: Mapping[str, int], batch: str) -> dict[str, Array]:

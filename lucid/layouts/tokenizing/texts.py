@@ -66,7 +66,7 @@ def _preprocessing(reference: Reference) -> Preprocessing:
         check(reference)
     except NotExpressedError as error:
         raise NotExpressedError(f"the tokenizer cannot be part of the file: {error}") from None
-    return Preprocessing((TEXT,), tuple(INPUTS), lambda build, wanted: emit(build, TEXT, reference, wanted))
+    return Preprocessing((TEXT,), tuple(INPUTS), lambda build, names: emit(build, TEXT, reference, names))
 
 
 def _check(preprocessing: Preprocessing, reference: Reference, batches: Iterable[list[str]]) -> None:

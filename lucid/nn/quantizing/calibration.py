@@ -29,8 +29,8 @@ class Use(NamedTuple):
     """One use of a weight: the input and the result of a product, or indices and the rows read."""
 
     kind: Literal["product", "rows"]
-    given: Tensor | Array
-    found: Tensor
+    operand: Tensor | Array
+    result: Tensor
     first: int = 0  # the first of the weight's rows in a product, which has as many as its result has columns
 
 
@@ -109,8 +109,8 @@ class Products:
     def add(self, use: Use) -> None:
         """Add the inputs of a product."""
         if use.kind == "product":
-            reach = use.first, use.first + use.found.size(-1).__index__()
-            self._seen.setdefault(reach, Hessian(self.size)).add(np.asarray(use.given))
+            reach = use.first, use.first + use.result.size(-1).__index__()
+            self._seen.setdefault(reach, Hessian(self.size)).add(np.asarray(use.operand))
 
     @property
     def count(self) -> int:
@@ -147,7 +147,7 @@ def histograms(model: Module, chosen: Set[Identity], calibration: Iterable[Call]
 
     def add(histogram: Histogram, use: Use) -> None:
         if use.kind == "product":
-            histogram.add(np.asarray(use.given))
+            histogram.add(np.asarray(use.operand))
 
     return _observed(model, chosen, calibration, lambda layer: Histogram(), add)
 

@@ -96,8 +96,8 @@ class _Sums:
 
     def see_float(self, use: Use) -> None:
         """An output in the float model; the quantized weight's result for the same input is compared with it."""
-        expected = use.found.numpy()
-        rows = Tensor.from_array(use.given) if isinstance(use.given, np.ndarray) else use.given
+        expected = use.result.numpy()
+        rows = Tensor.from_array(use.operand) if isinstance(use.operand, np.ndarray) else use.operand
         quantized = self.after.rows(rows) if use.kind == "rows" else self._rows(use)(rows)
         self.uses += 1
         self.signal += squares(expected)
@@ -106,12 +106,12 @@ class _Sums:
 
     def _rows(self, use: Use) -> WeightModule:
         """The rows of the weight that a product takes: attention multiplies with parts of its joined projections."""
-        count = use.found.numpy().shape[-1]
+        count = use.result.numpy().shape[-1]
         return self.after if count == self.after.shape[0] else self.after.slice_rows(use.first, use.first + count, "")
 
     def see_after(self, use: Use) -> None:
         """The same output in the quantized model."""
-        self.in_model += squares(use.found.numpy(), self._kept.popleft())
+        self.in_model += squares(use.result.numpy(), self._kept.popleft())
 
 
 def _sums(model: Module, quantized: Module) -> dict[WeightPlace, _Sums]:
