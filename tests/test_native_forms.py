@@ -230,6 +230,28 @@ def test_onnxruntime_joins_a_limit_with_its_convolution(tmp_path: Path) -> None:
     np.testing.assert_allclose(Session(exported)(x), model(lucid.tensor(x)).numpy(), atol=1e-6)
 
 
+CLIPPED: dict[str, tuple[Callable[[lucid.Tensor], lucid.Tensor], list[str], list[str]]] = {
+    "two numbers": (lambda x: x.clamp(-1, 1), ["Clip"], ["Clip"]),
+    "in the wrong order": (lambda x: x.clamp(1, -1), ["Clip"], ["Clip"]),
+    "one number": (lambda x: x.clamp(min=-1), ["Max"], ["Clip"]),
+    "another one": (lambda x: x.clamp(max=1), ["Min"], ["Clip"]),
+    "a vector": (lambda x: x.clamp(lucid.tensor([-1.0, 0, 1, 2]), 3), ["Max", "Min"], ["Max", "Min"]),
+    "a number of the input": (lambda x: x.clamp(x[1, 3], 3), ["Max", "Min"], ["Max", "Min"]),
+    "NaN": (lambda x: x.clamp(float("nan"), 3), ["Max", "Min"], ["Max", "Min"]),
+}
+
+
+@pytest.mark.parametrize("name", CLIPPED)
+def test_a_limit_by_known_numbers_is_one_node(name: str) -> None:
+    """The WebGPU provider has Clip, but neither Max nor Min."""
+    function, usual, on_webgpu = CLIPPED[name]
+    x = np.array([[np.nan, np.inf, -np.inf, 0.5], [-2, 2, 3.5, -0.5]], np.float32)
+    for target, expected in (("any", usual), ("webgpu", on_webgpu)):
+        exported = to_onnx(function, ("N", 4), target=target)
+        assert [node.op_type for node in exported.graph.node if node.op_type not in ("Slice", "Squeeze")] == expected
+        np.testing.assert_array_equal(Session(exported)(x), function(lucid.tensor(x)).numpy())
+
+
 def test_a_sum_that_is_read_again_is_left_alone() -> None:
     layer = nn.TransformerEncoderLayer(16, 2, 32, norm_first=True)
     assert "Reshape" not in ops(layer, ("N", "L", 16), target="cpu")

@@ -18,6 +18,7 @@ import numpy as np
 
 from lucid.core.graph.types import bool_, uint8
 from lucid.core.graph.values import Constant, Node, Value, operand
+from lucid.core.targets.record import Fault
 from lucid.core.targets.runtimes import (
     BRANCHES,
     EXP_OF_NAN,
@@ -25,6 +26,7 @@ from lucid.core.targets.runtimes import (
     INFINITE_EXTREMES,
     NAN_BETWEEN_TWO,
     NAN_IS_GREATER,
+    NO_EXTREMES,
     PASSES_OVER_NAN,
     SOFTMAX_OF_NAN,
 )
@@ -35,6 +37,8 @@ from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.ops import elementwise, gelu, log_softmax, matmul, max_pool, reduction, softmax
 from lucid.ops.op import Op
 
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
 
 def _extreme(op: reduction.Reduction, onnx: str, least: float) -> tuple[Form, Form]:
     @form(op, takes="axis keepdims", name=f"ai.onnx {onnx}", kernel=onnx)
@@ -42,9 +46,8 @@ def _extreme(op: reduction.Reduction, onnx: str, least: float) -> tuple[Form, Fo
         _refuse_floats(build, node)
         return reduction_node(build, onnx, node.inputs[0], node)
 
-    @form(op, takes="axis keepdims", name=f"{onnx}, unless there is NaN", mends=PASSES_OVER_NAN)
+    @form(op, takes="axis keepdims", name=f"{onnx}, unless there is NaN", mends=PASSES_OVER_NAN, dtypes=_FLOATS)
     def guarded(build: Builder, node: Node) -> Taken:
-        _refuse_integers(node)
         x = operand(node)
 
         def reduced() -> str:
@@ -74,9 +77,10 @@ def argmax(build: Builder, node: Node) -> str:
     return build.op("ArgMax", *node.inputs, **_along(node))
 
 
-@form(reduction.argmax, takes="axis keepdims", name="ArgMax, unless there is NaN", mends=PASSES_OVER_NAN)
+@form(
+    reduction.argmax, takes="axis keepdims", name="ArgMax, unless there is NaN", mends=PASSES_OVER_NAN, dtypes=_FLOATS
+)
 def guarded_argmax(build: Builder, node: Node) -> Taken:
-    _refuse_integers(node)
     x, along = operand(node), _along(node)
 
     def restored() -> str:
@@ -133,11 +137,6 @@ def _refuse_floats(build: Builder, node: Node) -> None:
         refuse_wrong(build, PASSES_OVER_NAN)
 
 
-def _refuse_integers(node: Node) -> None:
-    if operand(node).type.dtype.kind != "float":
-        refuse("integers have no NaN")
-
-
 def _any_nan(build: Builder, x: Value) -> str:
     """Whether the sum is NaN, as it is with any NaN (and with infinities of both signs)."""
     return build.op("IsNaN", over_axes(build, "ReduceSum", x, None, False))
@@ -184,28 +183,30 @@ def _if_else(
 # One by one -------------------------------------------------------------------------------------------------------
 
 
-def _of_two(op: elementwise.Binary, is_second: Callable[[Builder, Value, Value], str]) -> Form:
+def _of_two(op: elementwise.Binary, is_largest: bool, mends: Fault, dtypes: tuple[str, ...]) -> Form:
     """The larger or smaller of two, as a comparison and a choice, whose operands no fusion exchanges."""
 
-    @form(op, name="Less, Where", kernel=op.onnx or "", mends=NAN_BETWEEN_TWO)
+    @form(op, name="Less, Where", mends=mends, dtypes=dtypes)
     def chosen(build: Builder, node: Node) -> str:
-        _refuse_integers(node)
         x, y = sorted((operand(node), operand(node, 1)), key=lambda value: isinstance(value, Constant))
-        second = build.op("Where", is_second(build, x, y), y, x)
-        is_number = isinstance(y, Constant) and not np.isnan(y.array).any()
-        return second if is_number else build.op("Where", build.op("IsNaN", y), y, second)
+        second = build.op("Where", build.op("Less", *((x, y) if is_largest else (y, x))), y, x)
+        if x.type.dtype.kind != "float" or (isinstance(y, Constant) and not np.isnan(y.array).any()):
+            return second
+        return build.op("Where", build.op("IsNaN", y), y, second)
 
     return chosen
 
 
-larger = _of_two(elementwise.maximum, lambda build, x, y: build.op("Less", x, y))
-smaller = _of_two(elementwise.minimum, lambda build, x, y: build.op("Less", y, x))
+_OF_TWO = [
+    _of_two(op, op is elementwise.maximum, *fault)
+    for op in (elementwise.maximum, elementwise.minimum)
+    for fault in ((NAN_BETWEEN_TWO, _FLOATS), (NO_EXTREMES, ("int32",)))
+]
 
 
 def _exchanged(op: elementwise.Binary, other: str) -> Form:
-    @form(op, name=f"{other} of exchanged operands", kernel=other, mends=NAN_IS_GREATER)
+    @form(op, name=f"{other} of exchanged operands", kernel=other, mends=NAN_IS_GREATER, dtypes=_FLOATS)
     def compared(build: Builder, node: Node) -> str:
-        _refuse_integers(node)
         return build.op(other, operand(node, 1), operand(node))
 
     return compared
@@ -261,6 +262,6 @@ def gelu_of_infinity(build: Builder, node: Node) -> str:
 # Best first, of each op.
 FORMS = (
     *(maximum, guarded_maximum, minimum, guarded_minimum, argmax, guarded_argmax, plain_max_pool, guarded_max_pool),
-    *(larger, smaller, greater, greater_equal, exp),
+    *(*_OF_TWO, greater, greater_equal, exp),
     *(softmax_of_rows, log_softmax_of_rows, gelu_of_infinity),
 )

@@ -55,6 +55,7 @@ _LARGEST = {bool_: 1, int8: 2**7, uint8: 2**8, int32: 2**31, int64: 2**63}
 # same parity, which gives the same powers of 0, 1, -1 and of even numbers.
 _BITS = 8
 _WIDE = ("int32", "int64")
+_INTEGERS = ("bool", "int8", "uint8", *_WIDE)
 Pair: TypeAlias = tuple[Operand, Operand]
 
 
@@ -69,9 +70,8 @@ def reduce_sum(build: Builder, node: Node) -> str:
     return reduction_node(build, "ReduceSum", counted, node)
 
 
-@form(reduction.sum_, takes="axis keepdims", name="products with ones", mends=INTEGERS_AS_FLOAT64)
+@form(reduction.sum_, takes="axis keepdims", name="products with ones", mends=INTEGERS_AS_FLOAT64, dtypes=_INTEGERS)
 def products_with_ones(build: Builder, node: Node) -> Tensor:
-    _refuse_floats(node)
     return _axis_by_axis(node, _sum)
 
 
@@ -96,9 +96,8 @@ def reduce_prod(build: Builder, node: Node) -> str:
     return reduction_node(build, "ReduceProd", node.inputs[0], node)
 
 
-@form(reduction.prod, takes="axis keepdims", name="halves multiplied", mends=INTEGERS_AS_FLOAT64)
+@form(reduction.prod, takes="axis keepdims", name="halves multiplied", mends=INTEGERS_AS_FLOAT64, dtypes=_INTEGERS)
 def halves_multiplied(build: Builder, node: Node) -> Tensor:
-    _refuse_floats(node)
     x = operand(node)
     axes = node.attributes["axis"]
     if not all(isinstance(x.type.shape[axis], int) for axis in (range(x.type.rank) if axes is None else axes)):
@@ -123,9 +122,8 @@ def pow_(build: Builder, node: Node) -> str:
     return build.op("Pow", *node.inputs)
 
 
-@form(elementwise.pow_, name="repeated squares", mends=INTEGERS_AS_FLOAT64)
+@form(elementwise.pow_, name="repeated squares", mends=INTEGERS_AS_FLOAT64, dtypes=_INTEGERS)
 def repeated_squares(build: Builder, node: Node) -> Tensor:
-    _refuse_floats(node)
     base, exponent = Tensor.from_value(operand(node)), Tensor.from_value(operand(node, 1))
     if exponent.is_traced:
         return _computed_power(base, exponent)
@@ -320,9 +318,8 @@ def _extremes(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
     return by_order, of_floats
 
 
-@form(reduction.sum_, takes="axis keepdims", name="ReduceSum of float32", mends=THREE_AXES)
+@form(reduction.sum_, takes="axis keepdims", name="ReduceSum of float32", mends=THREE_AXES, dtypes=_INTEGERS)
 def sum_of_floats(build: Builder, node: Node) -> str:
-    _refuse_floats(node)
     return _as_float32(build, "ReduceSum", node, sum_is_exact_as_float32(node))
 
 
@@ -336,9 +333,8 @@ def _as_float32(build: Builder, onnx: str, node: Node, is_exact: bool) -> str:
     return build.op("Cast", reduction_node(build, onnx, x, node), to=onnx_code(node.types[0].dtype))
 
 
-@form(reduction.sum_, takes="axis keepdims", name="running sums", mends=INTEGERS_AS_FLOAT32)
+@form(reduction.sum_, takes="axis keepdims", name="running sums", mends=INTEGERS_AS_FLOAT32, dtypes=_INTEGERS)
 def running_sums(build: Builder, node: Node) -> Tensor:
-    _refuse_floats(node)
     _refuse_held(sum_is_exact_as_float32(node))
     return _axis_by_axis(node, _last_sum)
 
@@ -356,11 +352,6 @@ def pad_of_differences(build: Builder, node: Node) -> Tensor:
     before, after, value = (node.attributes[name] for name in ("before", "after", "value"))
     _refuse_held(abs(value) < 2**24)
     return pad(Tensor.from_value(operand(node)) - int(value), before=before, after=after) + int(value)
-
-
-def _refuse_floats(node: Node) -> None:
-    if node.types[0].dtype.kind == "float":
-        refuse("it is for integers")
 
 
 def _exact_as_float64(x: Value, node: Node) -> bool:

@@ -9,9 +9,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from lucid.core.graph.types import DType, float16, float64
-from lucid.core.graph.values import Node, Result, operand
+from lucid.core.graph.values import Constant, Node, Result, operand
 from lucid.core.sizes.dims import Size, same
-from lucid.core.targets.runtimes import GELU_OF_ODD_HALVES, NAN_BETWEEN_TWO
+from lucid.core.targets.record import Fault
+from lucid.core.targets.runtimes import GELU_OF_ODD_HALVES, NAN_BETWEEN_TWO, NO_EXTREMES
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import Form, form, one_node, refuse, refuse_wrong
 from lucid.ops import elementwise, expand, interpolation, neural, rotary_embedding, take
@@ -51,15 +52,25 @@ def _hard(op: Op[..., Any], onnx: str, **options: Any) -> Form:
 hardsigmoid, hardswish = _hard(neural.hardsigmoid, "HardSigmoid", alpha=1 / 6), _hard(neural.hardswish, "HardSwish")
 
 
-@form(neural.hardtanh, takes="low high", name="ai.onnx Clip", kernel="Clip")
-def hardtanh(build: Builder, node: Node) -> str:
-    """One op for Max and Min, which onnxruntime joins with a convolution: MobileNet takes 0.86 of the time."""
-    refuse_wrong(build, NAN_BETWEEN_TWO)
-    dtype = operand(node).type.dtype
-    if dtype.kind != "float":
-        refuse("its bounds may be outside of the integers' range")
-    low, high = (np.asarray(node.attributes[name], dtype.numpy) for name in ("low", "high"))
-    return build.op("Clip", *node.inputs, low, high)
+def _clip(fewest: int, mends: Fault | None) -> Form:
+    """A form for so many known bounds, or more. Where only one is known, Max or Min is one op as well."""
+
+    def applies(node: Node) -> bool:
+        bounds = [bound for bound in node.inputs[1:] if bound is not None]
+        return len(bounds) >= fewest and all(
+            isinstance(bound, Constant) and bound.array.ndim == 0 and not np.isnan(bound.array) for bound in bounds
+        )
+
+    @form(elementwise.clip, takes="low high", name="ai.onnx Clip", kernel="Clip", mends=mends, applies=applies)
+    def clipped(build: Builder, node: Node) -> str:
+        """One op for Max and Min, which onnxruntime joins with a convolution: MobileNet takes 0.86 of the time."""
+        refuse_wrong(build, NAN_BETWEEN_TWO)
+        x, low, high = operand(node), *node.inputs[1:]
+        # The op's own bounds are the largest numbers, which are less than infinity.
+        least, most = (np.asarray(end, x.type.dtype.numpy) for end in (-np.inf, np.inf))
+        return build.op("Clip", x, least if low is None else low, most if high is None else high)
+
+    return clipped
 
 
 @form(
@@ -197,5 +208,6 @@ def _power(size: Size, target: Size, factor: float | None) -> Fraction:
 # Best first, of each op.
 FORMS = (
     *(layer_normalization_of_a_sum, layer_normalization, rms_normalization),
-    *(resize, dropout, relu, hardtanh, hardsigmoid, hardswish, softplus, log_softmax, gelu, rotary),
+    *(_clip(2, None), _clip(1, NO_EXTREMES)),
+    *(resize, dropout, relu, hardsigmoid, hardswish, softplus, log_softmax, gelu, rotary),
 )

@@ -16,16 +16,16 @@ import numpy as np
 
 from lucid.core.graph.scope import new_node
 from lucid.core.graph.types import int32, int64
-from lucid.core.graph.values import Constant, Node, Result, Value, operand
+from lucid.core.graph.values import Constant, Node, Result, Value
 from lucid.core.sizes.dims import Size
-from lucid.core.targets.runtimes import LONG_INTEGERS, NO_EXTREMES
+from lucid.core.targets.runtimes import LONG_INTEGERS
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Form, form
 from lucid.export.forms.integer_ranges import range_of
 from lucid.export.forms.primitives import scalar
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.target import Target
-from lucid.ops import elementwise, indexing, where
+from lucid.ops import elementwise, indexing
 from lucid.ops.creation import arange_op
 from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor
@@ -109,15 +109,6 @@ def _is_held(value: Value) -> bool:
     return value.type.dtype == int64 and low >= -(2**31) and high < 2**31
 
 
-def _extreme(op: elementwise.Binary, is_first: elementwise.Binary) -> Form:
-    @form(op, name="a comparison and a choice", mends=NO_EXTREMES, dtypes=("int32",))
-    def chosen(build: Builder, node: Node) -> Tensor:
-        x, y = Tensor.from_value(operand(node)), Tensor.from_value(operand(node, 1))
-        return where(is_first(x, y), x, y)
-
-    return chosen
-
-
 FORMS = (
     *(
         _in_32_bits(op, slice(0, 2))
@@ -132,6 +123,4 @@ FORMS = (
     ),
     _in_32_bits(elementwise.cast, slice(0, 1), "dtype"),
     _in_32_bits(indexing.take_op, slice(1, 2), "axis"),
-    _extreme(elementwise.maximum, elementwise.greater),
-    _extreme(elementwise.minimum, elementwise.less),
 )
