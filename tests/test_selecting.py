@@ -118,3 +118,7 @@ def test_scatter_reduce_combines_what_comes_to_a_place() -> None:
     assert_parity(lambda x, i, y: x.scatter_reduce(0, i * 0, y, "mean"), ("N",), lucid.spec("L", dtype="int64"), ("L",))
     with pytest.raises(ValueError, match="scatter_reduce: reduce is 'mul', expected one of sum, mean, prod"):
         x.scatter_reduce(0, index, source, "mul")
+
+
+def test_a_number_of_numpy_is_scattered_like_one_of_python() -> None:
+    assert lucid.zeros(3).scatter(0, lucid.tensor([1]), np.float32(2)).tolist() == [0, 2, 0]

@@ -587,6 +587,9 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
     assert [lucid.randn(3).tolist(), lucid.rand(2).tolist()] == first
     lucid.manual_seed(8)
     assert lucid.randn(3).tolist() != first[0]
+    mixed = lucid.normal(lucid.tensor([[1.0], [2.0]]), lucid.tensor([1.0, 0, 0]))
+    assert mixed[:, 1:].tolist() == [[1, 1], [2, 2]] and mixed[0, 0] - 1 != mixed[1, 0] - 2
+    assert len({*lucid.normal(lucid.tensor(0.0), lucid.ones(3)).tolist()}) == 3
 
 
 def test_a_thread_draws_its_own_numbers_and_disturbs_nobodys() -> None:

@@ -334,6 +334,28 @@ FORWARDS = [
     )
 ]
 
+EDGES = [
+    "torch.xlogy(half, int64)",
+    "torch.xlogy(double_number, int64)",
+    "torch.xlogy(single, double_number)",
+    "torch.logit(uint8 * 3)",
+    "torch.cummax(flags, 1)",
+    "torch.cummin(flags, 0)",
+    "torch.isinf(flags)",
+    "torch.isfinite(flags)",
+    "single[[]]",
+    "single[:, []]",
+    "torch.diff(single, 1, 5)",
+    "torch.diff(single_number)",
+    "torch.diff(single, -1)",
+    "torch.median(int64, 5)",
+    "torch.diag_embed(single_number)",
+    "torch.outer(single[0], 2)",
+    "torch.cdist(single[0], single)",
+    "torch.randint(3, 3, (2,))",
+]
+
+
 SECTIONS: dict[str, list[str]] = {
     "a number beside a tensor": PROMOTION,
     "masked_fill keeps the type": FILLING,
@@ -349,6 +371,7 @@ SECTIONS: dict[str, list[str]] = {
     "small results": SMALL_RESULTS,
     "divisions by 0, flags as axes and operands in another order": REFUSED,
     "the input of modules by name": FORWARDS,
+    "empty lists, booleans, and axes that are not there": EDGES,
 }
 
 # Lines that Lucid refuses although torch runs them, and what the error says.

@@ -18,6 +18,7 @@ from lucid.ops.loops import scan
 from lucid.ops.op import function
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.rearranging import movedim
+from lucid.ops.scattering import neutral
 from lucid.ops.shaping import concat, expand, flatten, normalize_axis, pad, permute, reshape, unsqueeze
 from lucid.ops.sorting import Ordered
 from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike, TracedValueError
@@ -62,13 +63,15 @@ def logaddexp(x: Tensor, other: TensorLike) -> Tensor:
 def xlogy(x: TensorLike, other: TensorLike) -> Tensor:
     """x * log(other), which is 0 where x is 0, unless `other` is NaN; in float32 for whole numbers."""
     x, y = as_tensor("xlogy", x), as_tensor("xlogy", other)
-    x, y = (each if each.dtype.kind == "float" else each.astype(float32) for each in (x, y))
+    common = common_dtype([x.spec, y.spec])
+    x, y = (each.astype(common if common.kind == "float" else float32) for each in (x, y))
     return x * log(where((x == 0) & ((y <= 0) | isinf(y)), 1, y))
 
 
 @function
 def logit(x: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), of numbers from `eps` to 1 - eps where it is given."""
+    x = x if x.dtype.kind == "float" else x.astype(float32)
     x = x if eps is None else x.clamp(eps, 1 - eps)
     return log(x / (1 - x))
 
@@ -154,7 +157,7 @@ def cumprod(x: Tensor, axis: int, *, dtype: DTypeLike | None = None) -> Tensor:
     return movedim(products, 0, axis)
 
 
-def _running_extreme(x: Tensor, axis: int, lowest: Any, ahead: Callable[[Tensor, Tensor], Tensor]) -> Ordered:
+def _running_extreme(x: Tensor, axis: int, first: Any, ahead: Callable[[Tensor, Tensor], Tensor]) -> Ordered:
     if not x.ndim:
         return Ordered(x, full((), 0, int64))
 
@@ -165,7 +168,7 @@ def _running_extreme(x: Tensor, axis: int, lowest: Any, ahead: Callable[[Tensor,
         return chosen, chosen
 
     rows = movedim(x, axis, 0)
-    start = full(rows.shape[1:], lowest, x.dtype), full(rows.shape[1:], 0, int64)
+    start = full(rows.shape[1:], first, x.dtype), full(rows.shape[1:], 0, int64)
     _, (values, indices) = scan(step, start, (rows, arange(rows.shape[0])))
     return Ordered(movedim(values, 0, axis), movedim(indices, 0, axis))
 
@@ -173,15 +176,13 @@ def _running_extreme(x: Tensor, axis: int, lowest: Any, ahead: Callable[[Tensor,
 @function
 def cummax(x: Tensor, axis: int) -> Ordered:
     """The largest element so far along an axis, the last of equal ones, and its index. Traced, it is a loop."""
-    lowest = -math.inf if x.dtype.kind == "float" else int(np.iinfo(x.dtype.numpy).min)
-    return _running_extreme(x, axis, lowest, lambda element, best: element >= best)
+    return _running_extreme(x, axis, neutral("amax", x.dtype), lambda element, best: element >= best)
 
 
 @function
 def cummin(x: Tensor, axis: int) -> Ordered:
     """The least element so far along an axis, the last of equal ones, and its index. Traced, it is a loop."""
-    largest = math.inf if x.dtype.kind == "float" else int(np.iinfo(x.dtype.numpy).max)
-    return _running_extreme(x, axis, largest, lambda element, best: element <= best)
+    return _running_extreme(x, axis, neutral("amin", x.dtype), lambda element, best: element <= best)
 
 
 @function
@@ -302,6 +303,8 @@ def cdist(
     `compute_mode` changes nothing: products are not used, as they lose digits.
     """
     y = as_tensor("cdist", x2)
+    for points in (x1, y):
+        normalize_axis("cdist", -2, points.ndim)
     power = 1.0 if same(x1.shape[-1], 0) else p  # of nothing every distance is 0, and there is no largest difference
     return (unsqueeze(x1, -2) - unsqueeze(y, -3)).norm(power, -1)
 
@@ -322,6 +325,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
 @function
 def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices with the last axis of x on a diagonal and 0 elsewhere; their axes are dim1 and dim2."""
+    normalize_axis("diag_embed", -1, x.ndim)
     length = x.shape[-1] + abs(offset)
     places = arange(length)
     before = [0] * (x.ndim - 1)

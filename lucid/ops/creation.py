@@ -18,6 +18,7 @@ from lucid.core.graph.types import (
     as_dtype,
     bfloat16,
     bool_,
+    broadcast,
     convert,
     dtype_of_scalar,
     float16,
@@ -426,11 +427,14 @@ def randint(low: Any = 0, high: Any = None, shape: Any = None, *, dtype: DTypeLi
 
     Raises:
         TracedValueError: while tracing, as they would be constants of the model.
+        ValueError: for a `low` that is not below `high`.
     """
     if shape is None:
         low, high, shape = 0, low, high
     elif high is None:
         low, high = 0, low
+    if low >= high:
+        raise ValueError(f"randint: got low {low} and high {high}, expected a low below high")
     return _as_tensor(generator("randint").integers(low, high, as_shape(shape)), dtype)
 
 
@@ -454,9 +458,9 @@ def randperm(n: int, *, dtype: DTypeLike = int64) -> Tensor:
 def normal(
     mean: float | Tensor, std: float | Tensor = 1.0, shape: Sequence[int] = (), *, dtype: DTypeLike = float32
 ) -> Tensor:
-    """Normal random numbers with a mean and a standard deviation, which may be tensors."""
-    sizes = next((x.shape for x in (mean, std) if isinstance(x, Tensor)), shape)
-    return randn(*sizes, dtype=dtype) * std + mean
+    """Normal random numbers with a mean and a standard deviation, which may be tensors that broadcast."""
+    shapes = [x.shape for x in (mean, std) if isinstance(x, Tensor)] or [as_shape((shape,))]
+    return randn(*broadcast("normal", *shapes), dtype=dtype) * std + mean  # type: ignore[arg-type]  # sizes are known
 
 
 def _window(n: int, periodic: bool, of: Callable[[int], Array], dtype: DTypeLike) -> Tensor:

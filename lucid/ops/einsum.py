@@ -146,15 +146,16 @@ def _joined(x: Tensor, names: str, groups: Sequence[Sequence[str]], sizes: dict[
 
 
 @function
-def outer(x: Tensor, other: Tensor) -> Tensor:
+def outer(x: Tensor, other: TensorLike) -> Tensor:
     """The products (n, m) of all elements of a vector (n) with all of another (m).
 
     Raises:
         ValueError: for tensors that are not vectors.
     """
-    if x.ndim != 1 or other.ndim != 1:
-        raise ValueError(f"outer: got {x.spec} and {other.spec}, expected two vectors")
-    return mul(unsqueeze(x, 1), unsqueeze(other, 0))
+    y = as_tensor("outer", other)
+    if x.ndim != 1 or y.ndim != 1:
+        raise ValueError(f"outer: got {x.spec} and {y.spec}, expected two vectors")
+    return mul(unsqueeze(x, 1), unsqueeze(y, 0))
 
 
 @function

@@ -415,13 +415,13 @@ def _real(x: Tensor) -> Tensor:
 @function
 def isinf(x: Tensor) -> Tensor:
     """Whether each element is infinite."""
-    return abs_(x) == math.inf
+    return abs_(_real(x)) == math.inf
 
 
 @function
 def isfinite(x: Tensor) -> Tensor:
     """Whether each element is a finite number."""
-    return abs_(x) < math.inf
+    return abs_(_real(x)) < math.inf
 
 
 @function

@@ -201,7 +201,8 @@ def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
     items: list[Any] = []
     for item in index:
         if isinstance(item, (list, np.ndarray)) or (isinstance(item, np.generic) and item.ndim):
-            item = Tensor(item)
+            array = np.asarray(item)
+            item = Tensor(array.astype(np.int64) if isinstance(item, list) and not array.size else array)
         if isinstance(item, bool):
             raise TypeError(
                 f"indexing: got bool: {item} adds an axis in torch; write x[None], or x[None][:0] for False"

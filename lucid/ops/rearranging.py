@@ -319,7 +319,13 @@ def diff(x: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None, a
     """The differences of neighbours along an axis, `n` times until none is left; of booleans whether they differ.
 
     `prepend` and `append` are joined to the axis before.
+
+    Raises:
+        ValueError: for an `n` below 0.
     """
+    if n < 0:
+        raise ValueError(f"diff: n is {n}, expected 0 or more")
+    axis = normalize_axis("diff", axis, x.ndim)
     parts = [part for part in (prepend, x, append) if part is not None]
     x = concat(parts, axis) if len(parts) > 1 else x
     size = x.shape[axis]

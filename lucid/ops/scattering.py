@@ -133,7 +133,7 @@ def scatter(x: Tensor, axis: int, indices: TensorLike, src: TensorLike) -> Tenso
         ValueError: for indices with another number of axes than x.
     """
     picks, axis = _placed("scatter", x, axis, indices)
-    if isinstance(src, (bool, int, float)):
+    if isinstance(src, (bool, int, float, np.generic)):
         return scatter_op(x, picks, full(picks.shape, src, x.dtype), axis=axis)
     return scatter_op(x, picks, cut_to(as_tensor("scatter", src), picks), axis=axis)
 
@@ -177,7 +177,7 @@ def scatter_reduce(
         return scatter_reduce(x.reshape(1), 0, one, values.reshape(1), reduce, include_self=include_self)[0]
     picks, axis = _placed("scatter_reduce", x, axis, indices)
     values = cut_to(values, picks)
-    start = x if include_self else scatter(x, axis, picks, _neutral(reduce, x.dtype))
+    start = x if include_self else scatter(x, axis, picks, neutral(reduce, x.dtype))
     result = scatter_op(start, picks, values, axis=axis, reduction=_REDUCTIONS[reduce])
     if reduce == "mean":
         ones = full(x.shape, 1, x.dtype)
@@ -187,10 +187,12 @@ def scatter_reduce(
     return result
 
 
-def _neutral(reduce: str, dtype: DType) -> int | float:
-    """The number that changes no result."""
+def neutral(reduce: str, dtype: DType) -> int | float:
+    """The number that changes no result of a reduction of `scatter_reduce`."""
     if reduce not in ("amax", "amin"):
         return int(reduce == "prod")
+    if dtype.kind == "bool":
+        return reduce == "amin"
     if dtype.kind == "float":
         return -math.inf if reduce == "amax" else math.inf
     limits = np.iinfo(dtype.numpy)

@@ -71,6 +71,7 @@ def median(x: Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
         middle = median(flatten(stop_gradient(x)), 0)[0]
         equals = where(x == middle, x, -math.inf)  # elements that are equal to it share the gradient, as in torch
         return where(isnan(middle), middle, max_(equals))
+    axis = normalize_axis("median", axis, max(x.ndim, 1))
     missing = any_(isnan(x), axis=(axis,) if x.ndim else None, keepdims=True) if x.dtype.kind == "float" else None
     return _ranked("median", x, (x.shape[axis] + 1) // 2 if x.ndim else 1, axis, keepdims, missing)
 
