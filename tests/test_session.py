@@ -16,6 +16,8 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
+from lucid.core.sizes.bounds import Bound
+from lucid.core.sizes.dims import dim
 from lucid.export import to_onnx
 from lucid.runtime import ModelError, Session, providers
 from lucid.runtime.ort_values import numpy_of, ort_value
@@ -155,6 +157,27 @@ def test_a_size_that_is_a_multiple_must_be_one(text: str, fits: int, does_not: i
     message = re.escape(f"input {name} axis 0 has size {does_not}, expected {text}, with a whole number L of 0 or more")
     with pytest.raises(ValueError, match=message):
         session.run({name: np.ones(does_not, np.float32)})
+
+
+def test_a_size_that_is_read_from_a_multiple_is_one_value_within_its_bounds() -> None:
+    """As of an imported module that branches by a size: its graph is right on one side of the bound alone."""
+    graph = lucid.trace(lambda x, y: (x + 1, y + 1), ("3*L",), ("L + 1",))
+    session = Session(
+        to_onnx(
+            graph.with_outputs(
+                dict(zip(graph.output_names, graph.outputs, strict=True)), bounds=[Bound(dim("3*L"), 0, 12)]
+            )
+        )
+    )
+
+    def run(x: int, y: int) -> Any:
+        return session.run({"x": np.ones(x, np.float32), "y": np.ones(y, np.float32)})
+
+    assert run(12, 5)
+    with pytest.raises(ValueError, match=r"Session: 3\*L is 15, expected at most 12: for others, the model may"):
+        run(15, 6)
+    with pytest.raises(ValueError, match=r"input y axis 0 has size 4, expected L \+ 1 with L = 4, as in x axis 0"):
+        run(12, 4)
 
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1.5])

@@ -137,7 +137,7 @@ class Session:
         self.optional = {value.name: read_type(value) for value in self._session.get_overridable_initializers()}
         self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
         self._names = list(self.outputs)
-        self._multiples = _multiples(size for _, shape in self.inputs.values() for size in shape)
+        self._readings = _readings(size for _, shape in self.inputs.values() for size in shape)
         self._adapters, self.adapter = Adapters(self.optional), adapter
         self._adapters.values(adapter)
         self.memory = _providers.memory(chosen[0])
@@ -340,24 +340,29 @@ class Session:
                     raise ValueError(
                         f"Session: input {name} has size {n} at axis {axis}, expected {size} = {known}, as in {where}"
                     )
-        for text, reading in self._multiples.items():
+        for text, reading in self._readings.items():
             n, where = sizes[text]
             try:
-                reading.value(n, {})
+                value = reading.value(n, {})
             except ValueError as error:
                 raise ValueError(f"Session: input {where} has size {n}, {error}") from None
+            known, other = sizes.setdefault(reading.name, (value, where))
+            if known != value:
+                raise ValueError(
+                    f"Session: input {where} has size {n}, expected {text} with {reading.name} = {known}, as in {other}"
+                )
         for bound in self._limits.refusing:
             if names_of(bound[:1]) <= sizes.keys():
                 bound.check("Session", evaluate(bound.size, {name: n for name, (n, _) in sizes.items()}))
 
 
-def _multiples(sizes: Iterable[int | str | None]) -> dict[str, Reading]:
-    """How sizes that are multiples of a name, such as ``2*L + 1``, are read, by their text."""
+def _readings(sizes: Iterable[int | str | None]) -> dict[str, Reading]:
+    """How the value of a name is read from sizes such as ``2*L + 1``, by their text."""
     by_text: dict[str, Reading] = {}
-    for text in {size for size in sizes if isinstance(size, str)}:
+    for text in dict.fromkeys(size for size in sizes if isinstance(size, str)):
         with suppress(ValueError):  # files of other exporters may have any text
             for reading in readings([(dim(text),)]):
-                if reading.times > 1 and isinstance(reading.rest, int):
+                if text != reading.name and isinstance(reading.rest, int):
                     by_text[text] = reading
     return by_text
 
