@@ -522,8 +522,8 @@ def metadata(key: str, value: str | None) -> Callable[[onnx.ModelProto], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (outputs_of_type, "output last_hidden_state: declared as FLOAT[N, L, 99], expected FLOAT[N, L, 16]"),
-        (renamed_axis, "output last_hidden_state: declared as FLOAT[M, L, 16], expected FLOAT[N, L, 16]"),
+        (outputs_of_type, "output last_hidden_state: declared as float32[N, L, 99], expected float32[N, L, 16]"),
+        (renamed_axis, "output last_hidden_state: declared as float32[M, L, 16], expected float32[N, L, 16]"),
         (metadata("lucid.limits", '{"L": 99}'), 'metadata lucid.limits: {"L": 99}, expected {"L": 24}'),
         (metadata("lucid.limits", None), 'metadata lucid.limits: nothing, expected {"L": 24}'),
         (metadata("lucid.onnxruntime", None), "metadata lucid.onnxruntime: nothing, expected "),

@@ -16,6 +16,7 @@ from lucid import nn
 from lucid.core.targets.file_readers import READERS
 from lucid.inspection import inspect_model
 from lucid.inspection.patterns import PATTERNS
+from lucid.inspection.shapes import shapes_of
 from lucid.inspection.tree import module_path
 
 
@@ -311,7 +312,7 @@ def test_other_runtimes_and_domains_that_they_have_not(tmp_path):
 @pytest.mark.parametrize(
     "op",
     ["Softmax", "ArgMax", "Attention", "DequantizeLinear", "Slice", "Split", "LessOrEqual", "Scan", "Loop", "If",
-     "MatMulNBits", "Cast", "BatchNormalization"],
+     "MatMulNBits", "Cast", "BatchNormalization", "Identity", "Einsum", "ReduceSum"],
 )  # fmt: skip
 def test_nodes_without_what_their_op_needs_are_no_error(op, tmp_path):
     """A file that does not run may be inspected all the same."""
@@ -321,6 +322,42 @@ def test_nodes_without_what_their_op_needs_are_no_error(op, tmp_path):
     nodes[0].attribute.append(odd)
     path = save(tmp_path / "m.onnx", nodes, {"x": [None, 4]}, {}, opsets={"": 23})
     assert {each.name.split()[0] for each in inspect_model(path).loaders} >= {"tract", "OpenVINO", "TensorRT"}
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes"),
+    [
+        ("Einsum", {"equation": 1}),
+        ("Einsum", {}),
+        ("Attention", {"num_heads": "two"}),
+        ("MaxPool", {"kernel_shape": "x"}),
+    ],
+)
+def test_attributes_of_another_type_than_their_op_takes_are_no_error(op, attributes, tmp_path):
+    """The checker lets operators of onnxruntime's own domain have any."""
+    node = helper.make_node(op, ["x"], ["y"], domain="com.microsoft", **attributes)
+    path = save(tmp_path / "m.onnx", [node], {"x": [2, 4, 8]}, {}, opsets={"": 23, "com.microsoft": 1})
+    assert inspect_model(path).operators == {f"com.microsoft.{op}": 1}
+
+
+@pytest.mark.parametrize("op", ["Identity", "Einsum", "MatMul"])
+def test_operators_of_other_libraries_do_not_cost_what_those_of_their_name_do(op, tmp_path):
+    nodes = [helper.make_node(op, [], [], domain="mine"), helper.make_node(op, ["x"], ["y"], domain="mine")]
+    path = save(tmp_path / "m.onnx", nodes, {"x": [2, 4]}, {}, opsets={"": 23, "mine": 1})
+    inspection = inspect_model(path)
+    assert (inspection.flops, inspection.modules.cost.unknown) == (0, 2)
+
+
+def test_constants_that_are_lists_have_one_axis():
+    """Where onnx infers no types, since the model contradicts itself."""
+    nodes = [
+        helper.make_node("Constant", [], ["texts"], value_strings=["a", "b"]),
+        helper.make_node("Constant", [], ["none"]),
+        helper.make_node("Constant", [], ["one"], value_float=1.0),
+    ]
+    nodes[1].attribute.append(onnx.AttributeProto(name="value_ints", type=onnx.AttributeProto.INTS))
+    shapes = shapes_of(helper.make_model(helper.make_graph(nodes, "g", [], [])))
+    assert shapes == {"texts": (2,), "one": (), "none": (0,)}
 
 
 def test_an_opset_that_others_were_not_tried_with(tmp_path):

@@ -158,7 +158,7 @@ def test_what_does_not_fit_is_an_error(tmp_path):
 
 
 def test_the_graph_of_any_file(tmp_path):
-    lucid.export.to_onnx(nn.Linear(3, 4), ("N", 3), path=tmp_path / "m.onnx")
+    lucid.export.to_onnx(nn.Linear(3, 4).to("float64"), lucid.spec("N", 3, dtype="float64"), path=tmp_path / "m.onnx")
     model = onnx.load(tmp_path / "m.onnx")
     model.producer_name = "another"
     for node in model.graph.node:
@@ -167,8 +167,10 @@ def test_the_graph_of_any_file(tmp_path):
     graph_page(tmp_path / "m.onnx", tmp_path / "g.html")
     graph = data_of(tmp_path / "g.html")["graph"]
     assert {node["module"] for node in graph["nodes"]} == {"block"}
-    assert graph["inputs"] == [{"id": "i:x", "name": "x", "type": "float32[N, 3]"}]
+    assert graph["inputs"] == [{"id": "i:x", "name": "x", "type": "float64[N, 3]"}]
     assert graph["outputs"][0]["from"] == "n1"
+    types = {read["type"] for node in graph["nodes"] for read in node["inputs"]}
+    assert {"float64[3, 4]", "float64[4]"} <= types, "weights too"
     assert "without running it; lucid report SOURCE" in data_of(tmp_path / "g.html")["missing"]["attention-section"]
 
 

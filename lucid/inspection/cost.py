@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-import onnx
-from onnx import NodeProto
+from onnx import AttributeProto, NodeProto
 
 from lucid.inspection.shapes import Known
+from lucid.inspection.values import attributes_of, is_known
 from lucid.runtime.subgraphs import subgraphs
 
 Shapes: TypeAlias = Mapping[str, Known]
 
 
-class UnknownShape(Exception):  # noqa: N818  # not an error: the node is counted as unknown
-    """A shape that the cost depends on is not known."""
+class UnknownCost(Exception):  # noqa: N818  # not an error: the node is counted as unknown
+    """A shape or an attribute that the cost depends on is not known."""
 
 
 @dataclass(frozen=True)
@@ -43,42 +43,58 @@ def cost_of(node: NodeProto, shapes: Shapes) -> Cost:
     inner = [sum((cost_of(n, shapes) for n in graph.node), NOTHING) for graph in subgraphs(node)]
     if inner:
         return max(inner, key=lambda cost: cost.flops)
+    if not is_known(node):  # what an op of another library computes is not known, whatever its name
+        return Cost(unknown=1)
     if node.op_type in _FREE:
         return NOTHING
     rule = _RULES.get(node.op_type, _arithmetic)
     try:
         return Cost(rule(_View(node, shapes)))
-    except (UnknownShape, IndexError, ValueError):  # the last two where a node has other axes than its op takes
+    except (UnknownCost, IndexError, ValueError):  # the last two where a node has other axes than its op takes
         return Cost(unknown=1)
 
 
 class _View:
-    """A node with the shapes of its inputs and outputs; each method raises UnknownShape where one is not known."""
+    """A node with the shapes of its inputs and outputs; each method raises UnknownCost for what is not known."""
 
     def __init__(self, node: NodeProto, shapes: Shapes) -> None:
         self._node, self._shapes = node, shapes
-        self.attributes: dict[str, Any] = {
-            a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.type and not a.ref_attr_name
-        }
+        self._attributes = attributes_of(node)
+
+    def number(self, name: str) -> int:
+        """A whole number among the attributes; 0 without it."""
+        value = self._attributes.get(name)
+        return value if isinstance(value, int) else 0
+
+    def numbers(self, name: str) -> list[int]:
+        """A list of whole numbers among the attributes; [] without it."""
+        value = self._attributes.get(name)
+        return value if isinstance(value, list) else []
+
+    def text(self, name: str) -> str:
+        for attribute in self._node.attribute:
+            if attribute.name == name and attribute.type == AttributeProto.STRING:
+                return attribute.s.decode()
+        raise UnknownCost
 
     def has(self, index: int) -> bool:
         return index < len(self._node.input) and bool(self._node.input[index])
 
     def input(self, index: int) -> tuple[int, ...]:
         if not self.has(index):
-            raise UnknownShape
+            raise UnknownCost
         return self._known(self._node.input[index])
 
     def output(self, index: int = 0) -> tuple[int, ...]:
         if index >= len(self._node.output):
-            raise UnknownShape
+            raise UnknownCost
         return self._known(self._node.output[index])
 
     def _known(self, name: str) -> tuple[int, ...]:
         shape = self._shapes.get(name, (None,))
         known = tuple(size for size in shape if size is not None)
         if len(known) != len(shape):
-            raise UnknownShape
+            raise UnknownCost
         return known
 
     def inputs(self) -> Sequence[tuple[int, ...]]:
@@ -95,15 +111,14 @@ def _matmul(node: _View) -> int:
 
 def _fused_matmul(node: _View) -> int:
     left = node.input(0)
-    inner: int = left[-2 if node.attributes.get("transA") else -1]
-    return 2 * math.prod(node.output()) * inner
+    return 2 * math.prod(node.output()) * left[-2 if node.number("transA") else -1]
 
 
 def _gemm(node: _View) -> int:
     rows, inner = node.input(0)
-    if node.attributes.get("transA"):
+    if node.number("transA"):
         rows, inner = inner, rows
-    return 2 * rows * inner * node.input(1)[0 if node.attributes.get("transB") else 1]
+    return 2 * rows * inner * node.input(1)[0 if node.number("transB") else 1]
 
 
 def _conv(weight: int) -> Callable[[_View], int]:
@@ -111,16 +126,15 @@ def _conv(weight: int) -> Callable[[_View], int]:
 
 
 def _pool(node: _View) -> int:
-    window: list[int] = node.attributes.get("kernel_shape", [1])
-    return math.prod(node.output()) * math.prod(window)
+    return math.prod(node.output()) * math.prod(node.numbers("kernel_shape"))
 
 
 def _einsum(node: _View) -> int:
-    terms = node.attributes["equation"].decode().replace(" ", "").split("->")[0].split(",")
+    terms = node.text("equation").replace(" ", "").split("->")[0].split(",")
     sizes: dict[str, int] = {}
     for term, shape in zip(terms, node.inputs(), strict=True):
         if "." in term:
-            raise UnknownShape
+            raise UnknownCost
         sizes |= zip(term, shape, strict=True)
     return len(terms) * math.prod(sizes.values())
 
@@ -137,12 +151,10 @@ def _recurrent(gates: int) -> Callable[[_View], int]:
 def _attention(node: _View) -> int:
     """ONNX Attention and com.microsoft's: scores, softmax and weighted sum."""
     query = node.input(0)
-    if "num_heads" in node.attributes and "kv_num_heads" not in node.attributes and not _has_keys(node):
+    if node.number("num_heads") and not node.number("kv_num_heads") and not _has_keys(node):
         n, length, width = query  # com.microsoft Attention: one packed projection inside
         return 2 * n * length * math.prod(node.input(1)) + (4 * width + 5) * n * length * length
-    heads = (
-        node.attributes.get("q_num_heads") or node.attributes.get("num_heads") or (query[1] if len(query) == 4 else 1)
-    )
+    heads = node.number("q_num_heads") or node.number("num_heads") or (query[1] if len(query) == 4 else 1)
     n, length = query[0], query[-2]
     width = query[-1] if len(query) == 4 else query[-1] // heads
     return n * heads * length * _length_of_keys(node) * (4 * width + 5)

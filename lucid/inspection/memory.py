@@ -9,7 +9,7 @@ from math import prod
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
 from lucid.inspection.shapes import Known, shapes_of
-from lucid.inspection.values import kinds_of
+from lucid.inspection.values import is_known, kinds_of
 from lucid.runtime.subgraphs import nodes_inside, subgraphs
 
 _VIEWS = ("Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
@@ -42,7 +42,7 @@ def _peak(graph: GraphProto, sizes: Mapping[str, int | None]) -> tuple[int, str]
     owner: dict[str, str] = {}  # of a view, what it is a view of
     last: dict[str, int] = {}  # of a value, the last node that needs its memory
     for at, node in enumerate(graph.node):
-        if node.op_type in _VIEWS:
+        if node.op_type in _VIEWS and is_known(node) and node.input and node.output:
             owner[node.output[0]] = owner.get(node.input[0], node.input[0])
         for name in (*node.output, *(name for inner in nodes_inside([node]) for name in inner.input)):
             last[owner.get(name, name)] = at

@@ -76,7 +76,8 @@ def _of_rows_read(node: NodeProto, values: Values) -> bool:
 def _fused_integers(node: NodeProto, values: Values) -> bool:
     """Whether integers of three axes are reduced, and arithmetic follows that onnxruntime fuses with it."""
     follows = _readers(node, values) & {"Add", "Sub", "Mul", "Neg", "Div"}
-    return bool(follows) and values.kind(node.output[0]) in _INTEGERS and len(values.shapes.get(node.input[0], ())) == 3
+    axes = len(values.shapes.get(_given(node, 0), ()))
+    return bool(follows) and values.kind(node.output[0]) in _INTEGERS and axes == 3
 
 
 def _places_read(node: NodeProto, values: Values) -> bool:

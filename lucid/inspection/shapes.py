@@ -7,15 +7,17 @@ from contextlib import suppress
 from typing import TypeAlias
 
 import onnx
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+from onnx import AttributeProto, GraphProto, ModelProto, ValueInfoProto
 
 from lucid.core.sizes.dims import Dim, SymbolicSizeError, dim, evaluate
+from lucid.export.onnx_file.element_codes import element_name
 from lucid.runtime.constant_sizes import made_of_constants
 from lucid.runtime.requirements import limits_of
 from lucid.runtime.subgraphs import graphs_inside
 
 Known: TypeAlias = tuple[int | None, ...]
 _MAX_PROPAGATED = 1 << 20
+_LISTS = (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS)
 _BATCH, _LENGTH = 1, 128  # default sizes: of the first axis of an input, of any other
 
 
@@ -108,8 +110,8 @@ def _constant_shape(node: onnx.NodeProto) -> Known:
     for attribute in node.attribute:
         if attribute.HasField("t"):
             return tuple(attribute.t.dims)
-        if attribute.ints or attribute.floats:
-            return (len(attribute.ints) + len(attribute.floats),)
+        if attribute.type in _LISTS:
+            return (len(attribute.ints) + len(attribute.floats) + len(attribute.strings),)
     return ()
 
 
@@ -118,8 +120,7 @@ def type_text(value: ValueInfoProto) -> str:
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
         return value.type.WhichOneof("value") or "unknown"
-    name = TensorProto.DataType.Name(tensor.elem_type).lower()
-    name = {"float": "float32", "double": "float64"}.get(name, name)
+    name = element_name(tensor.elem_type)
     if not tensor.HasField("shape"):
         return f"{name}[...]"
     sizes = [str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]

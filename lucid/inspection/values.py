@@ -99,9 +99,14 @@ def values_of(model: ModelProto, typed: ModelProto, sizes: Mapping[str, int]) ->
     )
 
 
-def attributes_of(node: NodeProto) -> dict[str, object]:
+def is_known(node: NodeProto) -> bool:
+    """Whether a node's op is of ONNX or onnxruntime; one of another library may have the name of theirs."""
+    return node.domain in STANDARD + ORT_OWN
+
+
+def attributes_of(node: NodeProto) -> dict[str, int | list[int]]:
     """The attributes of a node that are whole numbers or lists of these."""
-    integers: dict[str, object] = {a.name: a.i for a in node.attribute if a.type == AttributeProto.INT}
+    integers: dict[str, int | list[int]] = {a.name: a.i for a in node.attribute if a.type == AttributeProto.INT}
     return integers | {a.name: list(a.ints) for a in node.attribute if a.type == AttributeProto.INTS}
 
 

@@ -25,6 +25,7 @@ from lucid.core.words.safe_text import visible
 from lucid.export.exporter import Lowered, lower
 from lucid.export.onnx_file.array_bytes import byte_blocks, in_order
 from lucid.export.onnx_file.assemble import PRODUCER, TARGET, Assembled
+from lucid.export.onnx_file.element_codes import element_name
 from lucid.export.options import ExportOptions
 from lucid.export.target import ExportError, Target
 from lucid.runtime.model_file import bytes_of, check_model_file, check_stored_once, stored_tensors
@@ -224,7 +225,7 @@ def _bits(array: Array) -> Array:
 
 
 def _type(tensor: onnx.TensorProto) -> str:
-    return f"{onnx.TensorProto.DataType.Name(tensor.data_type)}{list(tensor.dims)}"
+    return f"{element_name(tensor.data_type)}{list(tensor.dims)}"
 
 
 def _bits_of_weights(model: onnx.ModelProto, types: Mapping[str, int]) -> set[int]:
@@ -312,4 +313,4 @@ def _declared_type(value: onnx.ValueInfoProto) -> tuple[int, int | str, *tuple[i
 
 
 def _shown_type(kind: Sequence[int | str]) -> str:
-    return f"{onnx.TensorProto.DataType.Name(int(kind[0]))}[{', '.join(map(str, kind[2:]))}]"
+    return f"{element_name(int(kind[0]))}[{', '.join(map(str, kind[2:]))}]"

@@ -1,4 +1,4 @@
-"""ONNX codes of the element types (onnx.proto, TensorProto.DataType)."""
+"""ONNX codes of the element types (onnx.proto, TensorProto.DataType), and the names of these in messages."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ _CODES = {
 def onnx_code(dtype: DTypeLike) -> int:
     """The code of an element type."""
     return int(_CODES[as_dtype(dtype).name])
+
+
+def element_name(code: int) -> str:
+    """The name of an element type of any file: as NumPy calls it, or ``type 99`` for a code that ONNX does not have."""
+    if code not in onnx.TensorProto.DataType.values():
+        return f"type {code}"
+    name = onnx.TensorProto.DataType.Name(code).lower()
+    return {"float": "float32", "double": "float64"}.get(name, name)

@@ -13,6 +13,7 @@ from lucid.core.graph.printing import show_attribute
 from lucid.core.graph.types import show_shape
 from lucid.core.graph.values import Constant, Input, Node, Result, Value
 from lucid.core.words.safe_text import cut
+from lucid.export.onnx_file.element_codes import element_name
 from lucid.inspection.read import read
 from lucid.inspection.shapes import real_inputs, type_text
 from lucid.inspection.tree import place_of
@@ -111,13 +112,12 @@ def file_data(path: Path) -> Data:
 
 
 def _tensor_type(tensor: onnx.TensorProto) -> str:
-    kind = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
-    return f"{'float32' if kind == 'float' else kind}{show_shape(list(tensor.dims))}"
+    return f"{element_name(tensor.data_type)}{show_shape(list(tensor.dims))}"
 
 
 def _attribute(attribute: onnx.AttributeProto) -> str:
     if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-        return f"a graph of {len(attribute.g.node)} nodes"
+        return f"a graph of {sum(len(graph.node) for graph in (attribute.g, *attribute.graphs))} nodes"
     if attribute.type == onnx.AttributeProto.TENSOR:
         return _tensor_type(attribute.t)
     value = onnx.helper.get_attribute_value(attribute)
