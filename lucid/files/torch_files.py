@@ -149,7 +149,7 @@ _WIDE = 0xFFFFFFFF  # in the place of a number that the extra field of 64 bits h
 def _read_archive(buffer: mmap.mmap, path: Path) -> _Contents:
     try:
         members = _members(buffer, path)
-    except struct.error:
+    except (struct.error, OverflowError):  # the second for an offset beyond 2^63
         raise broken(path, "a zip archive whose directory does not fit the file: truncated") from None
     data = [name for name in members if name.count("/") == 1 and name.endswith("/data.pkl")]
     if len(data) != 1:

@@ -99,7 +99,7 @@ def json_value(text: str | bytes, standard: bool = False, unique: bool = False) 
     except RecursionError:
         raise _too_deep() from None
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, (dict, list))]
         if not level:
             break

@@ -74,7 +74,7 @@ class _View:
     def text(self, name: str) -> str:
         for attribute in self._node.attribute:
             if attribute.name == name and attribute.type == AttributeProto.STRING:
-                return attribute.s.decode()
+                return str(attribute.s, "utf-8")
         raise UnknownCost
 
     def has(self, index: int) -> bool:

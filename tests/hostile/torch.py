@@ -275,6 +275,8 @@ case("zip_wide_without_field", "a member whose place needs 64 bits and has none"
 case("zip_entry_damaged", "an entry of the directory that is none", changed(ENTRY, b"QQ"))
 case("zip_many_members", "a directory of 65535 members", changed(-12, b"\xff\xff"))
 case("zip_directory_far", "a directory beyond the file", changed(-6, b"\xf0\xff\xff\xff"))
+END_64 = struct.pack("<4sLQL", b"PK\6\7", 0, 1 << 63, 1)
+case("zip_directory_of_64_bits_far", "a directory beyond 2^63", WHOLE[:-22] + END_64 + WHOLE[-22:])
 case("zip_name_twice", "one member twice", archive(GOOD, {"x/data/1": b""}).replace(b"x/data/1", b"x/data/0"))
 case("npz", "NumPy's archive", archive(None, {"a.npy": b"\x93NUMPY"}))
 

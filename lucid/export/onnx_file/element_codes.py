@@ -28,5 +28,5 @@ def element_name(code: int) -> str:
     """The name of an element type of any file: as NumPy calls it, or ``type 99`` for a code that ONNX does not have."""
     if code not in onnx.TensorProto.DataType.values():
         return f"type {code}"
-    name = onnx.TensorProto.DataType.Name(code).lower()
+    name: str = onnx.TensorProto.DataType.Name(code).lower()
     return {"float": "float32", "double": "float64"}.get(name, name)
