@@ -327,7 +327,7 @@ def test_a_cache_is_no_larger_than_2048_positions_unless_it_is_asked_for(tmp_pat
         ({"max_position_embeddings": None}, {}, "does not say how many positions the model has"),
         ({"eos_token_id": 40}, {}, r"the ids that end a text are \[40\], expected one or more below 40"),
         ({}, {"capacity": 65}, "capacity is 65, and the model has 64 positions"),
-        ({}, {"capacity": 0}, "capacity is 0, expected a whole number of 1 or more"),
+        ({}, {"capacity": 0}, "capacity is 0, expected 1 or more"),
         ({}, {"target": "cuda"}, "target 'cuda': onnxruntime-genai on a CPU takes models for any and cpu"),
         ({}, {"cache": "none"}, "cache 'none' does not exist: choose one of growing, fixed"),
         ({}, {"layout": "gena"}, "layout 'gena' does not exist: choose one of onnxruntime, "),

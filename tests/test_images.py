@@ -126,6 +126,7 @@ def test_one_number_is_the_shorter_side_where_clip_reads_it(tmp_path: Path) -> N
     [
         ({"resample": 1}, r"resample is 1, expected one of 2 \(bilinear\), 3 \(bicubic\)"),
         ({"resample": None}, "resample is None"),
+        ({"resample": [2]}, r"resample is \[2\]"),
         ({"do_pad": True}, "do_pad is not computed here; make the pixels outside, as transformers does"),
         ({"do_resize": False}, "do_resize false is not computed here"),
         ({"keep_aspect_ratio": True}, "keep_aspect_ratio is not computed here; make the pixels outside"),
@@ -135,6 +136,8 @@ def test_one_number_is_the_shorter_side_where_clip_reads_it(tmp_path: Path) -> N
         ({"size": {"longest_edge": 24}}, "size is .*, expected height and width, or shortest_edge"),
         ({"feature_extractor_type": "OtherExtractor"}, "size is 24, expected height and width"),
         ({"image_mean": [0.5]}, r"image_mean is \[0.5\], expected three numbers"),
+        ({"image_mean": [0.5, float("nan"), True]}, r"image_mean is \[0.5, nan, True\], expected three numbers"),
+        ({"image_std": [0.5, 0, 0.5]}, "image_std is .*, expected three numbers other than 0"),
         ({"rescale_factor": "x"}, "rescale_factor is 'x', expected a number above 0"),
     ],
 )

@@ -5,6 +5,7 @@ tests/consumers loads such folders with the runtimes themselves (`make test-cons
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import resource
@@ -289,6 +290,16 @@ def test_the_lines_of_a_card_are_python(layout: str, variant: str, tmp_path: Pat
     assert "made" in lines and not any(word in lines for word in ("FOLDER", "FILE", "ROWS", "CLASS", "RESULT", "START"))
 
 
+def test_the_lines_of_a_card_name_a_folder_of_any_name(tmp_path: Path) -> None:
+    source = whole(tmp_path / "tiny", "t5/v1_0")
+    folder = tmp_path / 'the SECOND "FOLDER" of FILE\\1'
+    write_folder(model("t5/v1_0"), source, folder, layout="onnxruntime", check=False)
+    lines = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    texts = {node.value for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Constant)}
+    files = ("encoder_model.onnx", "decoder_model_merged.onnx", "tokenizer.json")
+    assert {f"{folder.name}/{file}" for file in files} <= texts
+
+
 TAKEN = {
     ("sentence-transformers", "sentences"),
     *(("triton", kind) for kind in ("sentences", "llama", "vit")),
@@ -382,6 +393,20 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_folder_that_was_there(tmp_
         ("bert/base", "transformers.js", {"target": "cuda"}, "target 'cuda' is not for this layout; choose one of any"),
         ("bert/base", "transformers.js", {"dtype": "bfloat16"}, "no bfloat16 files; give dtype float16"),
         ("bert/base", "optimum", {"cache": "growing"}, "cache and capacity are for decoders, got a Bert"),
+        (
+            "llama/llama3",
+            "onnxruntime",
+            {"capacity": 8},
+            'capacity is 8, expected a .* of 1 or more, and cache="fixed"',
+        ),
+        ("t5/v1_0", "onnxruntime", {"cache": "growing", "capacity": 8}, 'capacity is 8, .* cache="fixed"'),
+        ("llama/llama3", "onnxruntime", {"cache": "fixed", "capacity": 0}, "capacity is 0, expected a whole number"),
+        (
+            "llama/llama3",
+            "onnxruntime",
+            {"cache": "sliding"},
+            "cache 'sliding' does not exist: choose one of growing, fixed",
+        ),
         ("bert/base", "sentence-transformers", {}, "takes sentence encoders, .* and cross-encoders; got a Bert"),
         ("t5/v1_0", "triton", {}, "Triton needs several models and a program between them for a T5"),
         ("t5/v1_0", "optimum", {"cache": "fixed"}, "the decoder in one file with its first step has a growing cache"),

@@ -32,6 +32,9 @@ def test_attention_weights_of_every_rank():
         assert len([axis for axis in figure.axes if axis.images]) == heads
     with pytest.raises(ValueError, match=r"got shape \[3\], expected \(L, S\)"):
         plot.attention(np.zeros(3))
+    for empty in ((0, 3, 3), (0, 2, 3, 3), (2, 0)):
+        with pytest.raises(ValueError, match=r"got shape \[.*\], expected at least one of each axis"):
+            plot.attention(np.zeros(empty))
     with pytest.raises(ValueError, match=r"tokens: got 2, expected as many as queries or keys \(3, 4\)"):
         plot.attention(np.zeros((3, 4)), tokens=["a", "b"])
 

@@ -60,7 +60,7 @@ def held(*scripts: Path) -> dict[str, bytes]:
 
 def about(task: str, **known: Any) -> dict[str, Any]:
     """The settings of a page about its model."""
-    return {"task": task, "labels": [], "several": False, **known}
+    return {"task": task, "labels": {}, "several": False, **known}
 
 
 def test_a_sentence_encoder_has_a_page_with_its_attention(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,25 +91,26 @@ def test_a_page_in_8_bits_is_verified_whole(place: Path, capsys: Any, monkeypatc
 @pytest.mark.parametrize(
     ("task", "labels"),
     [
-        ("text-classification", ["LABEL_0", "LABEL_1", "LABEL_2"]),
-        ("token-classification", ["LABEL_0", "LABEL_1", "LABEL_2", "LABEL_3", "LABEL_4"]),
-        ("fill-mask", []),
-        ("question-answering", []),
+        ("text-classification", 3),
+        ("token-classification", 5),
+        ("fill-mask", 0),
+        ("question-answering", 0),
     ],
 )
-def test_a_task_head_has_a_page_with_its_answers(task: str, labels: list[str], place: Path) -> None:
+def test_a_task_head_has_a_page_with_its_answers(task: str, labels: int, place: Path) -> None:
     page = written(place, f"tasks/bert_{task.replace('-', '_')}", task)
-    assert json.loads(held(page / "model" / "settings.js")["about"]) == about(task, labels=labels, max_length=24)
+    names = {str(number): f"LABEL_{number}" for number in range(labels)}
+    assert json.loads(held(page / "model" / "settings.js")["about"]) == about(task, labels=names, max_length=24)
     assert f'"{task}": {{' in (page / "answers.js").read_text()
     assert sorted(path.name for path in page.glob("*.js")) == ["answers.js", "opened-model.js", "text-model.js"]
 
 
-def image_page(place: Path, variant: str, task: str, preprocessor: dict[str, Any]) -> Path:
+def image_page(place: Path, variant: str, task: str, preprocessor: dict[str, Any], **options: Any) -> Path:
     source = whole(place / "source", variant)
     (source / "tokenizer.json").unlink()
     (source / "preprocessor_config.json").write_text(json.dumps(preprocessor))
     config = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification"}))
+    (source / "config.json").write_text(json.dumps({**config, "problem_type": "multi_label_classification", **options}))
     write_folder(lucid.models.load(source, task), source, place / "page", layout="web")
     return place / "page"
 
@@ -120,9 +121,9 @@ VIT = {"image_processor_type": "ViTImageProcessor", "size": 12}
 def test_a_classifier_of_images_has_a_page_without_a_tokenizer(place: Path) -> None:
     size = int(lucid.models.load(goldens.folder("vit/classifier")).input_specs()["pixel_values"].shape[2])
     shutil.rmtree(place.parent / "node_modules" / "@huggingface")
-    page = image_page(place, "vit/classifier", "image-classification", {**VIT, "size": size})
+    labels = {"0": "cat", "2": "dog"}  # others are LABEL_1, ...
+    page = image_page(place, "vit/classifier", "image-classification", {**VIT, "size": size}, id2label=labels)
     page_data = json.loads(held(page / "model" / "settings.js")["about"])
-    labels = [f"LABEL_{i}" for i in range(len(page_data["labels"]))]
     preprocessor = {
         "window": [size, size],
         "edge": None,

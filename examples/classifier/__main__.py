@@ -62,7 +62,16 @@ def build(folder: Path, table: Path, packages: Path) -> None:
 
     specs = dict.fromkeys(("input_ids", "attention_mask"), lucid.spec("N", "L", dtype=lucid.int64))
     part = ModelPart(lucid.quantize(model, bits=8), specs)
-    web.write_page(web.LABELS, "A classifier in the browser", part, checkpoint(), folder, Options(), packages, names)
+    web.write_page(
+        web.LABELS,
+        "A classifier in the browser",
+        part,
+        checkpoint(),
+        folder,
+        Options(),
+        packages,
+        dict(enumerate(names)),
+    )
 
 
 def main() -> None:

@@ -42,7 +42,8 @@ def attention(weights: Any, tokens: Sequence[str] = ()) -> Figure:
         tokens: labels of the positions.
 
     Raises:
-        ValueError: for weights of another rank, or a number of tokens that is neither that of queries nor of keys.
+        ValueError: for weights of another rank, without any element, or a number of tokens that is neither that of
+            queries nor of keys.
     """
     maps = _heads(weights, tokens)
     columns = min(len(maps), max(_COLUMNS, math.ceil(math.sqrt(len(maps)))))
@@ -50,8 +51,7 @@ def attention(weights: Any, tokens: Sequence[str] = ()) -> Figure:
     side = 3.0 if columns <= _COLUMNS else 12 / columns
     figure = Picture(figsize=(side * columns, side * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
-    top = float(maps.max(initial=0.0)) or 1.0
-    image = None
+    top = float(maps.max()) or 1.0
     queries, keys = maps.shape[1:]
     for number, axis in enumerate(axes.flat):
         if number >= len(maps):
@@ -64,8 +64,7 @@ def attention(weights: Any, tokens: Sequence[str] = ()) -> Figure:
             axis.set_xticks(*_thinned(tokens if lowest else [""] * keys, side), rotation=60, ha="right", fontsize=7)
         if len(tokens) == queries:
             axis.set_yticks(*_thinned(tokens if number % columns == 0 else [""] * queries, side), fontsize=7)
-    if image is not None:
-        figure.colorbar(image, ax=figure.axes, shrink=0.7, label="weight")
+    figure.colorbar(image, ax=figure.axes, shrink=0.7, label="weight")
     return figure
 
 
@@ -76,6 +75,8 @@ def _heads(weights: Any, tokens: Sequence[str]) -> Array:
         raise ValueError(
             f"attention weights: got shape {list(array.shape)}, expected (L, S), (H, L, S) or (N, H, L, S)"
         )
+    if 0 in array.shape:
+        raise ValueError(f"attention weights: got shape {list(array.shape)}, expected at least one of each axis")
     array = array[0] if array.ndim == 4 else array[None] if array.ndim == 2 else array
     if tokens and len(tokens) not in array.shape[1:]:
         raise ValueError(

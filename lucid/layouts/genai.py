@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid.core.graph.graph import Graph
-from lucid.core.number_ranges import is_whole
+from lucid.core.number_ranges import at_least, check
 from lucid.core.targets.runtimes import CPU, OWN, PROCESSOR, targets_of
 from lucid.export import Target
 from lucid.files.atomic import write_atomically
@@ -23,10 +23,10 @@ from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.models.whisper import Whisper
 from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
-from lucid.nn.model_parts import CACHE_KINDS, CacheKind, ModelPart
+from lucid.nn.model_parts import CacheKind, ModelPart
 from lucid.nn.module import Module
 from lucid.nn.recurrent_decoding import RecurrentDecoder
-from lucid.tracing.parts import trace_part
+from lucid.tracing.parts import check_cache, trace_part
 
 _ONNXRUNTIME = "1.31"
 _TARGETS = targets_of(CPU, domain=OWN)
@@ -68,10 +68,9 @@ def _check_options(target: str, options: Options) -> None:
         raise ValueError(f"target {target!r}: onnxruntime-genai on a CPU takes models for {' and '.join(_TARGETS)}")
     if options.dtype is not None:
         raise ValueError(f"dtype {options.dtype!r}: onnxruntime-genai's folders are float32; weights may be quantized")
-    if options.cache is not None and options.cache not in CACHE_KINDS:
-        raise ValueError(f"cache {options.cache!r} does not exist: choose one of {', '.join(CACHE_KINDS)}")
-    if options.capacity is not None and not (is_whole(options.capacity) and options.capacity >= 1):
-        raise ValueError(f"capacity is {options.capacity!r}, expected a whole number of 1 or more")
+    check_cache(options.cache, None)
+    if options.capacity is not None:
+        check("capacity", options.capacity, at_least(1))
 
 
 def _config(plan: Plan, tokenizer: Tokenizer, vocabulary: int, capacity: int | None) -> dict[str, Any]:

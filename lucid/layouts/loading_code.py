@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -50,12 +51,12 @@ class Subject(NamedTuple):
         token = read_optional_json(file_of(self.checkpoint, CONFIG)).get(name)
         return token if isinstance(token, int) else 0
 
-    def fill(self, lines: str) -> str:
-        """Lines with FOLDER, FILE and SECOND, which stand for the folder and the paths of its files."""
-        paths = [f"{self.folder}/{file.file}" for file in self.files]
-        for word, value in zip(("FILE", "SECOND"), paths, strict=False):
-            lines = lines.replace(word, value)
-        return lines.replace("FOLDER", self.folder).strip() + "\n"
+    @property
+    def words(self) -> dict[str, str]:
+        """FOLDER, FILE and SECOND: the folder and the paths of its files, as they are between quotation marks."""
+        paths = [self.folder, *(f"{self.folder}/{file.file}" for file in self.files)]
+        quoted = (json.dumps(path, ensure_ascii=False)[1:-1] for path in paths)
+        return dict(zip(("FOLDER", "FILE", "SECOND"), quoted, strict=False))
 
 
 def _shape(kind: TensorType) -> list[int]:
@@ -187,9 +188,9 @@ def lines_for(layout: str, about: Subject) -> tuple[str, str]:
     """The language of the lines that load a folder, as Markdown calls it, and the lines."""
     program = _BY_LAYOUT[layout](about)
     language, lines = _programs()[program.title]
-    for word, value in program.words.items():
-        lines = lines.replace(word, value)
-    return language, about.fill(lines)
+    words = {**about.words, **program.words}
+    # In one pass, since a folder may have the name of a word.
+    return language, re.sub(rf"\b({'|'.join(words)})\b", lambda word: words[word[1]], lines)
 
 
 _BY_LAYOUT: Mapping[str, Callable[[Subject], Program]] = {

@@ -23,7 +23,7 @@ from lucid.nn.module import Module
 from lucid.nn.published_model import PublishedModel
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.inner_outputs import part_with_outputs
-from lucid.tracing.parts import part_of
+from lucid.tracing.parts import check_cache, part_of
 from lucid.tracing.trace import Model, input_types
 
 MODEL = "model"
@@ -41,7 +41,8 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
         cached: whether a decoder has a cache where `options` do not ask for one.
 
     Raises:
-        ValueError: for a cache that the model does not have, and a preprocessor for one that takes no pixels.
+        ValueError: for a cache that the model does not have or that does not exist, a capacity of another cache than a
+            fixed one, and a preprocessor for a model that takes no pixels.
     """
     if options.preprocessor is not None:
         whole = replace(options, preprocessor=None)
@@ -53,6 +54,10 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
                 "cache='fixed': a model of several files has a growing cache; leave out cache and capacity"
             )
         return parts
+    if isinstance(model, (CausalDecoder, EncoderDecoder)):
+        check_cache(options.cache, options.capacity)
+    elif options.cache is not None or options.capacity is not None:
+        raise ValueError(f"cache and capacity are for decoders, got a {type(model).__name__}; leave them out")
     if isinstance(model, CausalDecoder) and (cached or options.cache is not None):
         part = model.part(options.cache or "growing", options.capacity)
         if options.logits_to_keep is not None and model.takes_logits_to_keep:
@@ -62,8 +67,6 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
         if options.cache == "fixed":
             raise ValueError("cache='fixed': the decoder in one file with its first step has a growing cache")
         return {"encoder_model": model.part("encoder"), "decoder_model_merged": model.part("decoder_merged")}
-    if options.cache is not None or options.capacity is not None:
-        raise ValueError(f"cache and capacity are for decoders, got a {type(model).__name__}; leave them out")
     inputs = with_known_axes(model.full_input_specs() if isinstance(model, PublishedModel) else model.input_specs())
     if isinstance(model, PooledEncoder) and states:
         return {MODEL: states_and_embedding(model, inputs)}

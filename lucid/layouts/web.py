@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def write_page(
     folder: Path,
     options: Options,
     packages: Path,
-    labels: Sequence[str] = (),
+    labels: Mapping[int, str] = MappingProxyType({}),
     *,
     several: bool = False,
 ) -> Exported:
@@ -84,14 +85,14 @@ def write_page(
         folder: where to write.
         options: `target` and `dtype` are obeyed.
         packages: npm's folder node_modules with `PACKAGES`.
-        labels: the names of the labels.
+        labels: the names of the labels by their numbers; others are called LABEL_0, LABEL_1, ...
         several: whether several labels may be right at once; their probabilities are sigmoids then.
 
     Raises:
         ValueError: for a target that is not for the CPU, and for a preprocessor that the page does not compute.
         OSError: for a file that cannot be read or written.
     """
-    about: dict[str, Any] = {"task": task, "labels": list(labels), "several": several}
+    about: dict[str, Any] = {"task": task, "labels": dict(labels), "several": several}
     if task in _IMAGES:
         about["preprocessor"] = _preprocessor(checkpoint, part)
     # In float32 onnxruntime's wasm is faster than in bytes, and exact.
@@ -133,11 +134,6 @@ def _write_runtime(folder: Path, packages: Path, page: str) -> None:
         code = (packages / "@huggingface/tokenizers/dist/tokenizers.min.cjs").read_text(encoding="utf-8")
         script = f"const lucidTokenizers = ((module) => {{\n{code}\nreturn module.exports;\n}})({{ exports: {{}} }});\n"
         (folder / "tokenizers.js").write_text(script, encoding="utf-8")
-
-
-def _labels(config: Mapping[str, Any]) -> list[str]:
-    names: Any = config.get("id2label")
-    return [str(names[str(i)]) for i in range(len(names))] if isinstance(names, dict) else []
 
 
 def write_script(path: Path, files: Mapping[str, bytes]) -> None:
@@ -199,7 +195,8 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
     title = f"{name_of(checkpoint)} in the browser"
     config = read_json(file_of(checkpoint, CONFIG))
     several = config.get("problem_type") == "multi_label_classification"
-    labels = _labels(config)
+    names = config.get("id2label")
+    labels = {int(number): str(name) for number, name in names.items()} if isinstance(names, dict) else {}
     return [write_page(model.task, title, part, checkpoint, folder, options, packages, labels, several=several)]
 
 

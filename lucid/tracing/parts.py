@@ -82,11 +82,9 @@ def part_of(
     Raises:
         ValueError: for a part or a kind of cache that does not exist, or that the model does not have.
     """
-    for name, value, choices in (("cache", cache, CACHE_KINDS), ("part", part, PART_NAMES)):
-        if value is not None and value not in choices:
-            raise ValueError(f"{name} {value!r} does not exist: choose one of {', '.join(choices)}")
-    if capacity is not None and (cache != "fixed" or not is_whole(capacity) or capacity < 1):
-        raise ValueError(f'capacity is {capacity!r}, expected a whole number of 1 or more, and cache="fixed"')
+    check_cache(cache, capacity)
+    if part is not None and part not in PART_NAMES:
+        raise ValueError(f"part {part!r} does not exist: choose one of {', '.join(PART_NAMES)}")
     capacity = None if capacity is None else int(capacity)
     if part == "decoder_merged" and cache == "fixed":
         raise ValueError('part "decoder_merged" has a growing cache, got cache="fixed"; use part="decoder"')
@@ -105,6 +103,18 @@ def part_of(
             "lucid.models.llama.Llama, or a lucid.nn.EncoderDecoder"
         )
     return chosen._replace(inputs={**chosen.inputs, **(kwargs or {})})
+
+
+def check_cache(cache: str | None, capacity: int | None) -> None:
+    """Check the options of a decoder's cache.
+
+    Raises:
+        ValueError: for a kind that does not exist, and for a capacity that is no number or not of a fixed cache.
+    """
+    if cache is not None and cache not in CACHE_KINDS:
+        raise ValueError(f"cache {cache!r} does not exist: choose one of {', '.join(CACHE_KINDS)}")
+    if capacity is not None and (cache != "fixed" or not is_whole(capacity) or capacity < 1):
+        raise ValueError(f'capacity is {capacity!r}, expected a whole number of 1 or more, and cache="fixed"')
 
 
 def trace_part(part: ModelPart) -> TracedPart:

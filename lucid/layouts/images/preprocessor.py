@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 
 import lucid
 from lucid import Tensor
 from lucid.core.graph.types import Array, TensorType
+from lucid.core.number_ranges import is_whole
 from lucid.core.process import random
 from lucid.core.sizes.dims import Size
 from lucid.core.words.safe_text import visible
@@ -91,7 +93,7 @@ class Preprocessor:
             raise NotExactError(f"{path}: {what} is not computed here; make the pixels outside, as transformers does")
         values = _PreprocessorOptions(options, path)
         resample = values.get("resample", 2)
-        if resample not in FILTERS:
+        if not is_whole(resample) or resample not in FILTERS:
             names = ", ".join(f"{number} ({name})" for number, (name, *_) in FILTERS.items())
             raise NotExactError(f"{path}: resample is {visible(repr(resample)[:80])}, expected one of {names}")
         height, width = values.size("size")
@@ -173,7 +175,7 @@ class _PreprocessorOptions:
         sides = option if isinstance(option, Mapping) else {"shortest_edge": option}
         lengths = [sides.get("shortest_edge")] * 2 if len(sides) == 1 else [sides.get("height"), sides.get("width")]
         known = isinstance(option, Mapping) or name == "crop_size" or self.kind
-        whole = [side for side in lengths if type(side) is int and 0 < side <= _LARGEST]
+        whole = [side for side in lengths if is_whole(side) and 0 < side <= _LARGEST]
         if not known or len(sides) > 2 or len(whole) != 2:
             shown = visible(repr(option)[:80])
             raise NotExactError(f"{self.path}: {name} is {shown}, expected height and width, or shortest_edge")
@@ -182,20 +184,22 @@ class _PreprocessorOptions:
     def number(self, name: str, default: float) -> float:
         """A number above 0."""
         value = self.options.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        if not _is_finite(value) or value <= 0:
             raise NotExactError(f"{self.path}: {name} is {visible(repr(value)[:80])}, expected a number above 0")
         return float(value)
 
     def channels(self, name: str) -> Array:
-        """A number for each channel."""
+        """A number for each channel; what numbers are divided by is not 0."""
         numbers = self.get(name, [0.5, 0.5, 0.5])
-        if (
-            not isinstance(numbers, list)
-            or len(numbers) != 3
-            or not all(isinstance(one, (int, float)) for one in numbers)
-        ):
-            raise NotExactError(f"{self.path}: {name} is {visible(repr(numbers)[:80])}, expected three numbers")
+        expected = "three numbers other than 0" if name == "image_std" else "three numbers"
+        allowed = isinstance(numbers, list) and len(numbers) == 3 and all(map(_is_finite, numbers))
+        if not allowed or (name == "image_std" and 0 in numbers):
+            raise NotExactError(f"{self.path}: {name} is {visible(repr(numbers)[:80])}, expected {expected}")
         return np.asarray(numbers, np.float32).reshape(3, 1, 1)
+
+
+def _is_finite(value: object) -> TypeGuard[float]:
+    return is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 IMAGES = "images"
