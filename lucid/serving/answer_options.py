@@ -88,13 +88,19 @@ def read_request_options(
     return RequestOptions(options, count, stream, usage)
 
 
-def constraint_of(body: Fields, tokenizer: Tokenizer) -> Constraint | None:
-    """The constraint of an answer: `response_format`, or the field `json_schema`, `regex` or `grammar`.
+def constraint_of(body: Fields, tokenizer: Tokenizer, call: Mapping[str, Any] | None = None) -> Constraint | None:
+    """The constraint of an answer: `response_format`, the field `json_schema`, `regex` or `grammar`, or a forced call.
+
+    Args:
+        body: the request.
+        tokenizer: of the model.
+        call: the schema of the call that the answer must be; None if it may be a text.
 
     Raises:
-        RequestError: for several, a schema and a type that do not belong together, and what cannot be met.
+        RequestError: for several constraints, a schema and a type that do not belong together, what cannot be met, and
+            if the server lacks llguidance.
     """
-    structure: dict[str, Any] = {name: body[name] for name in STRUCTURES if name in body}
+    structures: dict[str, dict[str, Any]] = {name: {name: body[name]} for name in STRUCTURES if name in body}
     form = body.get("response_format", {})
     kind = form.get("type", "text")
     if kind != "json_schema" and "json_schema" in form:
@@ -103,25 +109,23 @@ def constraint_of(body: Fields, tokenizer: Tokenizer) -> Constraint | None:
             "response_format.json_schema",
         )
     if kind == "json_object":
-        structure["json_schema"] = {"type": "object"}
+        structures["response_format"] = {"json_schema": {"type": "object"}}
     elif kind == "json_schema":
         if "json_schema" not in form:
             raise RequestError(
                 "response_format.json_schema is missing, expected an object with a name and a schema",
                 "response_format.json_schema",
             )
-        structure["json_schema"] = form["json_schema"]["schema"]
-    return made_constraint(
-        tokenizer, structure, "response_format" if kind != "text" else next(iter(structure), "response_format")
-    )
-
-
-def made_constraint(tokenizer: Tokenizer, structure: Mapping[str, Any], field: str) -> Constraint | None:
-    """A constraint of one kind.
-
-    Raises:
-        RequestError: for what cannot be met, and if the server lacks llguidance.
-    """
+        structures["response_format"] = {"json_schema": form["json_schema"]["schema"]}
+    if call is not None:
+        structures["tool_choice"] = {"json_schema": call}
+    if not structures:
+        return None
+    (field, structure), *others = structures.items()
+    if others:
+        raise RequestError(
+            f"{' and '.join(structures)} each say what the answer must be; leave all but one out", others[-1][0]
+        )
     try:
         return tokenizer.constraint(**structure)
     except (TypeError, ValueError) as error:

@@ -30,7 +30,10 @@ from lucid.serving.tables import HEALTH, OBJECT
 
 _PAGE = Path(__file__).with_name("page.html")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'"
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#A-Z]+|null")
+_ORIGIN = re.compile(
+    r"(?!http://.*:80\Z|https://.*:443\Z)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?|null"
+)
+"""A scheme, a host and perhaps a port, which is not the scheme's own."""
 _CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST"],
     "allow_headers": ["*"],
@@ -86,7 +89,7 @@ def application(
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise ValueError(
                 f"origins: {origin!r}, expected an origin as browsers send it, such as https://example.org or "
-                "http://localhost:3000, without a path; or * for all"
+                "http://localhost:3000, without a path, a pattern or the scheme's own port; or * for all"
             )
     limits, metrics, exported = limits or Limits(), Metrics(), servable(folder)
     session = Session(exported.model, providers, threads=threads, spinning=False, huge_pages=True, adapter=adapter)

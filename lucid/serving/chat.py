@@ -8,7 +8,7 @@ from typing import Any
 from lucid.generation import TokenLogprob
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.tokenizer import Tokenizer
-from lucid.serving.answer_options import RequestOptions, constraint_of, made_constraint, read_request_options
+from lucid.serving.answer_options import RequestOptions, constraint_of, read_request_options
 from lucid.serving.bodies import Fields, wrong
 from lucid.serving.messages import CALLS, Tools, messages_of, tools_of
 from lucid.serving.responses import RequestError
@@ -33,14 +33,7 @@ def answers_of(model: ServedModel, body: Fields) -> tuple[list[Answer], RequestO
     except ValueError as error:
         raise RequestError(f"messages: {error}", "messages") from error
     request_options = read_request_options(body, model, len(ids), "messages")
-    constraint = constraint_of(body, tokenizer)
-    if tools.schema is not None:
-        if constraint is not None:
-            raise RequestError(
-                "response_format is given for an answer that must be a call; leave one out", "tool_choice"
-            )
-        constraint = made_constraint(tokenizer, {"json_schema": tools.schema}, "tools")
-    options: dict[str, Any] = {"constraint": constraint, "logprobs": _logprobs(body)}
+    options: dict[str, Any] = {"constraint": constraint_of(body, tokenizer, tools.schema), "logprobs": _logprobs(body)}
     try:
         answers = [
             language.answer(ids, **request_options.of(number), **options) for number in range(request_options.times)

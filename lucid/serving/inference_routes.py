@@ -115,16 +115,15 @@ def _read(data: bytes, header: str | None) -> tuple[Fields, dict[str, Array]]:
         count = header[: 2 * _DIGITS]
         raise RequestError(f"the header {_HEADER} is {count!r}, expected at most the {len(data)} bytes of the body")
     length = len(data) if header is None else int(header)
-    body = parsed(data[:length], _TAKES)
+    body, left = parsed(data[:length], _TAKES), memoryview(data)[length:]
     arrays: dict[str, Array] = {}
     for place, entry in enumerate(body["inputs"]):
         if entry["name"] in arrays:
             raise wrong(entry["name"], f"inputs[{place}].name", "which an earlier input has; send it once")
-        array, size = tensors.read(entry, data[length:], f"inputs[{place}]")
-        length += size
-        arrays[entry["name"]] = array
-    if length != len(data):
-        raise RequestError(f"the body has {len(data) - length} bytes after the last input, expected none")
+        arrays[entry["name"]], size = tensors.read(entry, left, f"inputs[{place}]")
+        left = left[size:]
+    if left:
+        raise RequestError(f"the body has {len(left)} bytes after the last input, expected none")
     return body, arrays
 
 

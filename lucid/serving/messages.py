@@ -25,7 +25,7 @@ def messages_of(body: Fields) -> list[Message]:
     """The messages of a request, as chat templates read them.
 
     Raises:
-        RequestError: for one without content, and calls whose arguments are not JSON.
+        RequestError: for one without content, and calls whose arguments are no object in JSON.
     """
     messages: list[Message] = []
     for place, message in enumerate(body["messages"]):
@@ -53,11 +53,14 @@ def messages_of(body: Fields) -> list[Message]:
 
 def _called(function: Fields, where: str) -> dict[str, Any]:
     """A call of an earlier answer; templates take its arguments as an object."""
-    arguments = function.get("arguments", "{}")
+    arguments, expected = function.get("arguments", "{}"), "expected an object in JSON, as a string"
     try:
-        return {"name": function["name"], "arguments": json_value(arguments, standard=True)}
-    except ValueError:
-        raise wrong(arguments, f"{where}.arguments", "expected an object in JSON, as a string") from None
+        value = json_value(arguments, standard=True, unique=True)
+    except ValueError as error:
+        raise wrong(arguments, f"{where}.arguments", f"{expected} ({error})") from None
+    if not isinstance(value, dict):
+        raise wrong(arguments, f"{where}.arguments", expected)
+    return {"name": function["name"], "arguments": value}
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Tools:
 
     def _calls(self, text: str) -> list[dict[str, Any]]:
         try:
-            value = json_value(text, standard=True)
+            value = json_value(text, standard=True, unique=True)
         except ValueError:
             return []
         calls = []

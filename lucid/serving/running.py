@@ -82,10 +82,11 @@ def _naming(host: str, port: int) -> Iterator[None]:
     """Errors of sockets name the address, and what to do."""
     try:
         yield
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # of a name that no host has
+        reason = error.strerror if isinstance(error, OSError) else error
         raise OSError(
-            f"cannot listen at {host}, port {port}: {error.strerror}; give another --port or --host, or stop the "
-            "program that uses this one"
+            f"cannot listen at {host}, port {port}: {reason}; give another --port or --host, or stop the program that "
+            "uses this one"
         ) from error
 
 

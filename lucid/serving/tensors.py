@@ -38,7 +38,7 @@ def datatype(dtype: DType | None) -> str:
     return BYTES if dtype is None else _NAMES.get(np.dtype(dtype.numpy), BYTES)
 
 
-def read(entry: Fields, data: bytes, where: str) -> tuple[Array, int]:
+def read(entry: Fields, data: memoryview, where: str) -> tuple[Array, int]:
     """An input, and how many bytes of `data` it has; `where` it is in the request, for messages.
 
     Raises:
@@ -63,13 +63,13 @@ def read(entry: Fields, data: bytes, where: str) -> tuple[Array, int]:
         raise wrong(shape, f"{where}.shape", "expected sizes of an array") from error
 
 
-def _numbers(data: bytes, kind: np.dtype[Any], name: str) -> Array:
+def _numbers(data: memoryview, kind: np.dtype[Any], name: str) -> Array:
     if len(data) % kind.itemsize:
         raise RequestError(f"input {name} has {len(data)} bytes, no multiple of {kind.itemsize}")
     return np.frombuffer(data, kind)
 
 
-def _texts(data: bytes, name: str) -> Array:
+def _texts(data: memoryview, name: str) -> Array:
     """Elements that each have their length in front."""
     texts: list[bytes] = []
     place = 0
@@ -78,7 +78,7 @@ def _texts(data: bytes, name: str) -> Array:
         length = struct.unpack_from("<I", data, place)[0] if end <= len(data) else len(data)
         if end + length > len(data):
             raise RequestError(f"input {name} is cut off in element {len(texts)}")
-        texts.append(data[end : end + length])
+        texts.append(bytes(data[end : end + length]))
         place = end + length
     return objects(texts)
 

@@ -273,6 +273,7 @@ def test_calls_that_a_model_writes_by_itself_are_read():
         "[1]",
         '"find"',
         '{"name": ["find"], "arguments": {}}',
+        '{"name": "find", "arguments": {"a": 1, "a": 2}}',
     ):
         assert tools.read(text) == (text, [])
 
@@ -328,10 +329,9 @@ def test_a_decoder_without_a_chat_template_has_completions_only(folder, tmp_path
         assert server.ask("POST", CHAT, {**ASKED, "model": "plain"}).status == 404
 
 
-CALLING = {
-    "role": "assistant",
-    "tool_calls": [{"function": {"name": "find", "arguments": text}} for text in ('{"a": 1}', "{b")],
-}
+def calling(*texts: str) -> list[dict]:
+    """A conversation with calls of these arguments."""
+    return [{"role": "assistant", "tool_calls": [{"function": {"name": "find", "arguments": text}} for text in texts]}]
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,12 @@ CALLING = {
         (CHAT, {"n": 1, "num_return_sequences": 2}, "n is 1 and num_return_sequences is 2, which name one option"),
         (TEXT, {"temprature": 0.5}, "temprature is not served; did you mean temperature?"),
         (TEXT, {"json_schema": {"enum": []}}, "constraint: the JSON schema cannot be read: Unsatisfiable schema"),
-        (TEXT, {"json_schema": {}, "regex": "a"}, "constraint: got json_schema and regex, expected one of them"),
+        (TEXT, {"json_schema": {}, "regex": "a"}, "json_schema and regex each say what the answer must be; leave all"),
+        (
+            TEXT,
+            {"json_schema": SCHEMA, "response_format": {"type": "json_object"}},
+            "json_schema and response_format each say what the answer must be; leave all but one out",
+        ),
         (TEXT, {"json_schema": {"$ref": "#"}}, "nothing matches the JSON schema"),
         (CHAT, {"tools": [{"type": "web"}]}, 'tools[0].type is "web", served: "function"'),
         (CHAT, {"tools": [TOOL], "tool_choice": "find"}, "expected none, auto, required, or one of the functions"),
@@ -405,11 +410,13 @@ CALLING = {
         ),
         (CHAT, {"tools": [TOOL], "tool_choice": {"function": {"name": [1]}}}, "tool_choice.function.name is [1]"),
         (CHAT, {"tool_choice": "required"}, "but the request has no tools; add them"),
-        (CHAT, {"tools": [TOOL], "tool_choice": "required", "regex": "a"}, "that must be a call; leave one out"),
+        (CHAT, {"tools": [TOOL], "tool_choice": "required", "regex": "a"}, "regex and tool_choice each say what"),
         (TEXT, {"stop": list("abcde")}, 'stop is ["a", "b", "c", "d", "e"], expected at most 4 items'),
         (TEXT, {"top_p": 0}, "top_p is 0, expected more than 0 and at most 1"),
         (TEXT, {"top_k": 0}, "top_k is 0, expected 1 or more"),
-        (CHAT, {"messages": [CALLING]}, 'messages[0].tool_calls[1].function.arguments is "{b", expected an object'),
+        (CHAT, {"messages": calling('{"a": 1}', "{b")}, '[1].function.arguments is "{b", expected an object in JSON'),
+        (CHAT, {"messages": calling("[1]")}, 'arguments is "[1]", expected an object in JSON, as a string'),
+        (CHAT, {"messages": calling('{"a": 1, "a": 2}')}, "as a string (the name 'a' occurs twice)"),
         (TEXT, {"min_tokens": 9}, "min_tokens is 9, expected at most 6, as many tokens as the answer may have"),
         (TEXT, {"suppress_tokens": list(range(40))}, "suppress_tokens gave -inf as the largest of 40 logits"),
         (TEXT, {"regex": "a", "min_tokens": 3}, "constraint gave -inf as the largest of 40 logits"),

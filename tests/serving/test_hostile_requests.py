@@ -15,6 +15,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
+import lucid
 from lucid.core.graph.types import as_dtype
 from tests.batch.folders import exported
 from tests.serving.servers import Server, decoder, free_port, served
@@ -158,6 +159,20 @@ def test_sizes_beyond_those_of_arrays_are_refused(server, size):
 def test_an_input_that_comes_twice_is_refused(server):
     reply = server.ask("POST", INFER, {"inputs": [tensor("BYTES", ["a"]), tensor("BYTES", ["b"])]})
     assert (reply.status, reply.message) == (400, 'inputs[1].name is "text", which an earlier input has; send it once')
+
+
+def test_inputs_are_parts_of_the_body():
+    """With a copy of what follows for each, a body of many inputs kept the server busy for seconds."""
+    sizes = {"a": 3, "b": 0, "c": 2}
+    inputs = [
+        {"name": name, "datatype": "UINT8", "shape": [size], "parameters": {"binary_data_size": size}}
+        for name, size in sizes.items()
+    ]
+    head = json.dumps({"inputs": inputs}).encode()
+    data = head + b"vwxyz"
+    _, arrays = lucid.serving.inference_routes._read(data, str(len(head)))
+    assert {name: array.tobytes() for name, array in arrays.items()} == {"a": b"vwx", "b": b"", "c": b"yz"}
+    assert np.shares_memory(arrays["c"], np.frombuffer(data, np.uint8))
 
 
 def test_sizes_of_nothing_count_as_tokens(server):

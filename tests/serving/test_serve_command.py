@@ -47,11 +47,12 @@ def test_a_port_that_is_taken_is_one_line_before_anything_is_served(
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "a..b"])
 def test_a_host_that_is_no_address_of_this_machine_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert in_process(["serve", tmp_path, "--host", "192.0.2.1"], monkeypatch) == 1
-    assert capsys.readouterr().err.startswith("lucid: cannot listen at 192.0.2.1, port 8000: ")
+    assert in_process(["serve", tmp_path, "--host", host], monkeypatch) == 1
+    assert capsys.readouterr().err.startswith(f"lucid: cannot listen at {host}, port 8000: ")
 
 
 def served_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:

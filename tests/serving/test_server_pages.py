@@ -135,12 +135,26 @@ def test_the_page_needs_nothing_from_elsewhere_and_no_key(path: str, folder: Pat
 # CORS -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("origin", ["example.org", "https://example.org/", "https://Example.org", "https://", ""])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *("example.org", "https://example.org/", "https://Example.org", "https://", ""),
+        *("https://*.example.org", "https://a@b.org", "https://bücher.de", "https://b.org:443", "http://[::1]:80"),
+    ],
+)
 def test_an_origin_that_no_browser_sends_is_refused(folder: Path, origin: str) -> None:
     with pytest.raises(
-        ValueError, match=f"origins: '{origin}', expected an origin as browsers send it, such as https:"
+        ValueError, match=f"origins: '{re.escape(origin)}', expected an origin as browsers send it, such as https:"
     ):
         lucid.serving.application(folder, origins=[ORIGIN, origin])
+
+
+def test_origins_of_every_kind_of_browser_are_taken(folder: Path) -> None:
+    origins = [
+        *("http://localhost:3000", "http://[::1]:8080", "https://a_b.xn--bcher-kva.de:80", "http://10.0.0.1:443"),
+        *("chrome-extension://abc", "tauri://localhost", "null", "*"),
+    ]
+    assert lucid.serving.application(folder, origins=origins).state.model.task == "text-generation"
 
 
 def test_pages_of_named_origins_may_ask_and_others_not(folder: Path) -> None:
