@@ -25,6 +25,7 @@ import numpy as np
 
 from lucid.core.number_ranges import is_whole
 from lucid.core.words.safe_text import show
+from lucid.files.untrusted import broken
 from lucid.models.checkpoints.config import Array, Config, ConfigError
 from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.gguf_architectures import GGUF
@@ -33,6 +34,7 @@ from lucid.models.checkpoints.options_read import options_read
 from lucid.models.checkpoints.quantized_weights import as_array
 from lucid.models.checkpoints.registry import gguf_types, type_of
 from lucid.quantization import Blocks
+from lucid.quantization.blocks import first_wrong
 
 _OPTIONS = {  # metadata, after the architecture's name and a dot, to the option of config.json
     "embedding_length": "hidden_size",
@@ -201,8 +203,8 @@ class _Source:
             options[str(names["block_count"])] = self._layers
         options |= self._vocabulary(own.pop("vocab_size", None))
         options |= _scaling(own)
-        if self.name in _CONVERTED:
-            _CONVERTED[self.name](options, own)
+        if stored.convert is not None:
+            stored.convert(options, own)
         if isinstance(width, int) and isinstance(heads, int):  # else what reads the options says so
             self._check_heads(options, own, width, heads)
         options |= self._long_rope(own)
@@ -244,13 +246,19 @@ class _Source:
             else:
                 shape = self._shape(key, shape)
                 pieces[key] = _Piece(shape, partial(self.weight, name, shape))
-        for end, (first, second, shape_of, join) in _JOINED.items():
-            for key in [key for key in pieces if key.endswith(first)]:
-                stem = key.removesuffix(first)
-                if stem + second in pieces:
-                    parts = pieces.pop(key), pieces.pop(stem + second)
-                    read = partial(_join, partial(join, self.header.metadata), parts)
-                    pieces[stem + end] = _Piece(shape_of(*(part.shape for part in parts)), read)
+        for end, joint in _JOINTS.items():
+            for key in [key for key in pieces if key.endswith(joint.first)]:
+                stem = key.removesuffix(joint.first)
+                if (other := stem + joint.second) in pieces:
+                    parts = pieces.pop(key), pieces.pop(other)
+                    whole = joint.shape(self, *(part.shape for part in parts))
+                    if whole is None:
+                        first, second = (list(part.shape) for part in parts)
+                        raise ConfigError(
+                            f"{self.header.path}: {key} has shape {first} and {other} {second}, which make no {end} of "
+                            "this model; get an intact copy of the file"
+                        )
+                    pieces[stem + end] = _Piece(whole, partial(_joined, joint, self, parts))
         return pieces
 
     def _is_further(self, name: str) -> bool:
@@ -277,15 +285,17 @@ class _Source:
         layer = re.fullmatch(r"blk\.\d+(\.\w+?)(\.(?:weight|bias))?", name)
         order = None if layer is None else self._order(name, layer[1], weight.shape)
         columns = layer is not None and self.stored.rows.get(layer[1]) == "tiled columns"
-        if columns and isinstance(weight, Blocks) and self._count("ssm.state_size") % weight.block:
+        if columns and isinstance(weight, Blocks) and self.count("ssm.state_size") % weight.block:
             weight = weight.dequantized()
         if isinstance(weight, Blocks):
             return weight if order is None else weight.columns(order) if columns else weight.rows(order)
         if order is not None:
-            weight = weight[:, order] if columns else weight[order]
+            weight = weight[..., order] if columns else weight[order]
         if self.stored.norm_offset and name.endswith("norm.weight") and not name.endswith(".ssm_norm.weight"):
             weight = weight - np.float32(self.stored.norm_offset)
         if name.endswith(".ssm_a"):
+            if wrong := first_wrong(weight, weight < 0):
+                raise broken(self.header.path, f"tensor {show(name)} has {wrong}, expected numbers below 0")
             weight = np.log(-weight)
         return (weight.T if self._is_transposed(weight.shape, name) else weight).reshape(shape)
 
@@ -318,18 +328,19 @@ class _Source:
             self._share(name, heads, groups)
             parts = np.split(np.arange(size), [heads * width, (heads + groups) * width])
             return np.concatenate([part.reshape(groups, -1) for part in parts], 1).reshape(-1)
-        groups, heads = self._count("ssm.group_count"), self._count("ssm.time_step_rank")
-        values = min(size, self._count("ssm.inner_size"))  # they come last
+        groups, heads = self.count("ssm.group_count"), self.count("ssm.time_step_rank")
+        values = min(size, self.count("ssm.inner_size"))  # they come last
         self._share(name, values, heads)
         tiles = np.arange(size - values, size).reshape(self._share(name, heads, groups), groups, -1)
         return np.concatenate([np.arange(size - values), tiles.swapaxes(0, 1).reshape(-1)])
 
     def _heads(self) -> tuple[int, int]:
         """The numbers of heads of queries, and of keys and values."""
-        heads = self._count("attention.head_count")
-        return heads, self._count("attention.head_count_kv", heads)
+        heads = self.count("attention.head_count")
+        return heads, self.count("attention.head_count_kv", heads)
 
-    def _count(self, name: str, default: int | None = None) -> int:
+    def count(self, name: str, default: int | None = None) -> int:
+        """A number of heads or features in the metadata."""
         value = self.header.metadata.get(f"{self.name}.{name}", default)
         if not is_whole(value) or value < 1:
             raise ConfigError(
@@ -437,124 +448,76 @@ def _scaling(own: dict[str, object]) -> dict[str, object]:
     return {"rope_scaling": scaling if kind == "yarn" else {"rope_type": kind, "factor": factor}}
 
 
-# What is special of some architectures --------------------------------------------------------------------------------
+# Weights that the file has in two tensors -----------------------------------------------------------------------------
 
 
-def _lfm2(options: dict[str, Any], own: dict[str, object]) -> None:
-    """A layer without keys and values is a convolution."""
-    heads = options["num_key_value_heads"]
-    if isinstance(heads, list) and any(heads):
-        options["layer_types"] = ["full_attention" if count else "conv" for count in heads]
-        options["num_key_value_heads"] = max(heads)
+class _Joint(NamedTuple):
+    """How a weight is made of two that the file has: the ends of their keys, its shape, and its numbers.
+
+    The shape is None where theirs do not fit each other; the numbers are asked for only where they do.
+    """
+
+    first: str
+    second: str
+    shape: Callable[[_Source, tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None]
+    join: Callable[[_Source, Array, Array], Array]
 
 
-def _deepseek2(options: dict[str, Any], own: dict[str, object]) -> None:
-    """Widths of heads: newer files have the width of the one latent head, and those of all heads under other names."""
-    key, value = options.pop("head_dim", None), own.pop("attention.value_length", None)
-    key, value = own.pop("attention.key_length_mla", key), own.pop("attention.value_length_mla", value)
-    turned = options["qk_rope_head_dim"]
-    options["qk_nope_head_dim"] = key - turned if isinstance(key, int) and isinstance(turned, int) else key
-    options["v_head_dim"], options["num_key_value_heads"] = value, options["num_attention_heads"]
-    multiplier = own.pop("rope.scaling.yarn_log_multiplier", None)
-    if "rope_scaling" in options and isinstance(multiplier, float):
-        options["rope_scaling"] |= dict.fromkeys(("mscale", "mscale_all_dim"), 10 * multiplier)
-    if own.get("expert_gating_func") == (2 if options["model_type"] == "deepseek_v3" else 1):
-        del own["expert_gating_func"]
+def _joined(joint: _Joint, source: _Source, parts: tuple[_Piece, _Piece]) -> Array:
+    first, second = (as_array(part.read()) for part in parts)
+    return joint.join(source, first, second)
 
 
-def _mistral3(options: dict[str, Any], own: dict[str, object]) -> None:
-    """The growth of queries, and the option that cancels YaRN's factor of the scores."""
-    growth = own.pop("attention.temperature_scale", None)
-    if "rope_scaling" in options and growth is not None:
-        factors = dict.fromkeys(("mscale", "mscale_all_dim"), own.pop("rope.scaling.yarn_log_multiplier", 0.0))
-        options["rope_scaling"] |= {"llama_4_scaling_beta": growth, **factors}
+def _shape_of_heads(_: _Source, keys: tuple[int, ...], values: tuple[int, ...]) -> tuple[int, ...] | None:
+    if len(keys) != 3 or len(values) != 3 or keys[:2] != values[::2]:
+        return None
+    return keys[0] * (keys[2] + values[1]), keys[1]
 
 
-def _olmo2(options: dict[str, Any], own: dict[str, object]) -> None:
-    """OLMo 3: the layers with a window have positions that are not scaled."""
-    if options["model_type"] == "olmo3":
-        base = own.pop("rope.freq_base_swa", options.get("rope_theta"))
-        options["rope_parameters"] = {"sliding_attention": {"rope_theta": base, "rope_type": "default"}}
-        slides = own.pop("attention.sliding_window_pattern", None)
-        if isinstance(slides, list):
-            options["layer_types"] = ["sliding_attention" if each else "full_attention" for each in slides]
-
-
-def _gpt_oss(options: dict[str, Any], own: dict[str, object]) -> None:
-    """All published models have YaRN's bounds as they are, not as whole numbers."""
-    if "rope_scaling" in options:
-        options["rope_scaling"]["truncate"] = False
-
-
-def _width_of_one(total: str, count: str) -> Callable[[dict[str, Any], dict[str, object]], None]:
-    """The width of one head, where the file has the width of all heads."""
-
-    def convert(options: dict[str, Any], own: dict[str, object]) -> None:
-        width, heads = options.get(total), options.get(count)
-        if isinstance(width, int) and isinstance(heads, int) and heads and width % heads == 0:
-            options[total] = width // heads
-            if options["model_type"] == "mamba2" and options["hidden_size"]:
-                options["expand"] = width // options["hidden_size"]
-
-    return convert
-
-
-_DELTA_HEADS = _width_of_one("linear_value_head_dim", "linear_num_value_heads")
-_CONVERTED = {
-    "lfm2": _lfm2,
-    "deepseek2": _deepseek2,
-    "qwen3next": _DELTA_HEADS,
-    "qwen35": _DELTA_HEADS,
-    "mamba2": _width_of_one("head_dim", "num_heads"),
-    "mistral3": _mistral3,
-    "olmo2": _olmo2,
-    "gpt-oss": _gpt_oss,
-}
-
-
-def _join(join: Callable[..., Array], parts: Sequence[_Piece]) -> Array:
-    return join(*(as_array(part.read()) for part in parts))
-
-
-def _of_heads(_: Mapping[str, Value], keys: Array, values: Array) -> Array:
+def _join_heads(_: _Source, keys: Array, values: Array) -> Array:
     """The weights from latents to keys (heads, rank, width) and values (heads, width, rank), joined head by head."""
     return np.concatenate([keys.swapaxes(1, 2), values], 1).reshape(-1, keys.shape[1])
 
 
-def _of_key_heads(metadata: Mapping[str, Value], qkv: Array, gates: Array) -> Array:
+def _shape_of_key_heads(source: _Source, qkv: tuple[int, ...], gates: tuple[int, ...]) -> tuple[int, ...] | None:
+    heads = source.count("ssm.group_count")
+    values = qkv[0] - 2 * heads * source.count("ssm.state_size")
+    if len(qkv) != 2 or len(gates) != 2 or qkv[1] != gates[1] or values < 1 or values % heads or gates[0] % heads:
+        return None
+    return qkv[0] + gates[0], qkv[1]
+
+
+def _join_key_heads(source: _Source, qkv: Array, gates: Array) -> Array:
     """The rows for queries, keys, values and gates, in the order of the key heads."""
-    heads, width = metadata["qwen3next.ssm.group_count"], metadata["qwen3next.ssm.state_size"]
-    if not isinstance(heads, int) or not isinstance(width, int):
-        raise ConfigError("metadata qwen3next.ssm.group_count and state_size: expected whole numbers")
-    keys = heads * width
+    heads = source.count("ssm.group_count")
+    keys = heads * source.count("ssm.state_size")
     parts = (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], gates)
     return np.concatenate([part.reshape(heads, -1, part.shape[-1]) for part in parts], 1).reshape(-1, qkv.shape[-1])
 
 
-_JOINED: dict[str, tuple[str, str, Callable[..., tuple[int, ...]], Callable[..., Array]]] = {
-    "self_attn.kv_b_proj.weight": (
-        "self_attn.k_b_proj.weight",
-        "self_attn.v_b_proj.weight",
-        lambda keys, values: (keys[0] * (keys[-1] + values[1]), keys[1]),
-        _of_heads,
+def _shape_in_turn(_: _Source, gates: tuple[int, ...], ups: tuple[int, ...]) -> tuple[int, ...] | None:
+    return (gates[0], 2 * gates[1], *gates[2:]) if gates == ups and len(gates) > 1 else None
+
+
+def _join_in_turn(_: _Source, gates: Array, ups: Array) -> Array:
+    """The rows of both (experts, rows, ...) in turn."""
+    return np.stack([gates, ups], 2).reshape(len(gates), -1, *gates.shape[2:])
+
+
+_JOINTS = {
+    "self_attn.kv_b_proj.weight": _Joint(
+        "self_attn.k_b_proj.weight", "self_attn.v_b_proj.weight", _shape_of_heads, _join_heads
     ),
-    "self_attn.in_proj_qkvz.weight": (
+    "self_attn.in_proj_qkvz.weight": _Joint(
         "self_attn.in_proj_qkvz.qkv.weight",
         "self_attn.in_proj_qkvz.z.weight",
-        lambda qkv, gates: (qkv[0] + gates[0], qkv[-1]),
-        _of_key_heads,
+        _shape_of_key_heads,
+        _join_key_heads,
     ),
-    **{
-        f"mlp.gate_up{end}": (
-            f"mlp.gate_up.gate.{kind}",
-            f"mlp.gate_up.up.{kind}",
-            lambda gates, ups: (gates[0], gates[1] + ups[1], *gates[2:]),
-            lambda _, gates, ups: np.stack([gates, ups], 2).reshape(len(gates), -1, *gates.shape[2:]),
-        )
-        for end, kind in (("", "weight"), ("_bias", "bias"))
-    },
+    "mlp.gate_up": _Joint("mlp.gate_up.gate.weight", "mlp.gate_up.up.weight", _shape_in_turn, _join_in_turn),
+    "mlp.gate_up_bias": _Joint("mlp.gate_up.gate.bias", "mlp.gate_up.up.bias", _shape_in_turn, _join_in_turn),
 }
-"""Keys whose weights the file has in two tensors, by their ends, and the shape and the numbers of both as one."""
+"""By the ends of their keys."""
 
 
 def _is_zero(value: Value) -> bool:

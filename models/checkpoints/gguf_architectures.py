@@ -7,12 +7,15 @@ of model types in `families.py` name these rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from lucid.core.number_ranges import is_whole
 
 Pairs: TypeAlias = Literal["halves", "neighbours"]
 Order: TypeAlias = Literal["grouped", "tiled", "tiled columns"]
+Convert: TypeAlias = Callable[[dict[str, Any], dict[str, object]], None]
 SILU: Mapping[str, object] = {"hidden_act": "silu"}
 
 
@@ -42,6 +45,8 @@ class GGUF:
         partial: the option with the part of a head that is rotated, where rope.dimension_count may tell one.
         variants: other files of the type, each with its `when`.
         scalar_layers: of Gemma, the number of layers of the model whose scores are not scaled by the width of a head.
+        convert: what else makes options of the metadata: a function of the options and the metadata that is left, by
+            its name after the architecture's; it changes both.
     """
 
     architecture: str
@@ -60,7 +65,84 @@ class GGUF:
     partial: str | None = None
     scalar_layers: int | None = None
     variants: tuple[GGUF, ...] = ()
+    convert: Convert | None = None
 
+
+# What some of them convert --------------------------------------------------------------------------------------------
+
+
+def _kinds_of_layers(options: dict[str, Any], own: dict[str, object]) -> None:
+    """LFM2: a layer without keys and values is a convolution."""
+    heads = options["num_key_value_heads"]
+    if isinstance(heads, list) and any(heads):
+        options["layer_types"] = ["full_attention" if count else "conv" for count in heads]
+        options["num_key_value_heads"] = max(heads)
+
+
+def _latent_heads(gating: int) -> Convert:
+    """DeepSeek's widths of heads, and what makes weights of the router's scores: 1, a softmax, or 2, sigmoids.
+
+    Newer files have the width of the one latent head, and those of all heads under other names.
+    """
+
+    def convert(options: dict[str, Any], own: dict[str, object]) -> None:
+        key, value = options.pop("head_dim", None), own.pop("attention.value_length", None)
+        key, value = own.pop("attention.key_length_mla", key), own.pop("attention.value_length_mla", value)
+        turned = options["qk_rope_head_dim"]
+        options["qk_nope_head_dim"] = key - turned if is_whole(key) and is_whole(turned) else key
+        options["v_head_dim"], options["num_key_value_heads"] = value, options["num_attention_heads"]
+        multiplier = own.pop("rope.scaling.yarn_log_multiplier", None)
+        if "rope_scaling" in options and isinstance(multiplier, float):
+            options["rope_scaling"] |= dict.fromkeys(("mscale", "mscale_all_dim"), 10 * multiplier)
+        if own.get("expert_gating_func") == gating:
+            del own["expert_gating_func"]
+
+    return convert
+
+
+def _query_growth(options: dict[str, Any], own: dict[str, object]) -> None:
+    """Ministral 3: the growth of queries, and the option that cancels YaRN's factor of the scores."""
+    growth = own.pop("attention.temperature_scale", None)
+    if "rope_scaling" in options and growth is not None:
+        factors = dict.fromkeys(("mscale", "mscale_all_dim"), own.pop("rope.scaling.yarn_log_multiplier", 0.0))
+        options["rope_scaling"] |= {"llama_4_scaling_beta": growth, **factors}
+
+
+def _window_positions(options: dict[str, Any], own: dict[str, object]) -> None:
+    """OLMo 3: the layers with a window have positions that are not scaled."""
+    base = own.pop("rope.freq_base_swa", options.get("rope_theta"))
+    options["rope_parameters"] = {"sliding_attention": {"rope_theta": base, "rope_type": "default"}}
+    slides = own.pop("attention.sliding_window_pattern", None)
+    if isinstance(slides, list):
+        options["layer_types"] = ["sliding_attention" if each else "full_attention" for each in slides]
+
+
+def _exact_bounds(options: dict[str, Any], own: dict[str, object]) -> None:
+    """gpt-oss: all published models have YaRN's bounds as they are, not as whole numbers."""
+    if "rope_scaling" in options:
+        options["rope_scaling"]["truncate"] = False
+
+
+def _width_of_one(total: str, count: str) -> Convert:
+    """The width of one head, where the file has the width of all heads."""
+
+    def convert(options: dict[str, Any], own: dict[str, object]) -> None:
+        width, heads = options.get(total), options.get(count)
+        if is_whole(width) and is_whole(heads) and heads and width % heads == 0:
+            options[total] = width // heads
+
+    return convert
+
+
+def _expansion(options: dict[str, Any], own: dict[str, object]) -> None:
+    """Mamba-2: how much wider all heads are than the states, and the width of one."""
+    inner, outer = options.get("head_dim"), options["hidden_size"]
+    if is_whole(inner) and is_whole(outer) and outer:
+        options["expand"] = inner // outer
+    _width_of_one("head_dim", "num_heads")(options, own)
+
+
+# The rows -------------------------------------------------------------------------------------------------------------
 
 _EPSILON = "attention.layer_norm_epsilon"
 _AFTER = {".post_attention_norm": "post_attention_layernorm", ".post_ffw_norm": "post_feedforward_layernorm"}
@@ -99,7 +181,7 @@ _GELU = {"hidden_activation": "gelu_pytorch_tanh"}
 LLAMA = GGUF("llama", "neighbours", "rope_freqs.weight", flags=_BIASES)
 MIXTRAL = replace(LLAMA, when="expert_count", options=_LOCAL, flags={}, keys=_EXPERTS)
 MISTRAL3 = GGUF("mistral3", "neighbours")
-MINISTRAL3 = replace(MISTRAL3, when="attention.temperature_scale")
+MINISTRAL3 = replace(MISTRAL3, when="attention.temperature_scale", convert=_query_growth)
 SMOLLM3 = GGUF("smollm3", "neighbours", flags=_BIASES)
 GRANITE = GGUF("granite", "neighbours", options=_SCALES, flags=_BIASES)
 GRANITE_MOE = GGUF("granitemoe", "neighbours", options={**_SCALES, **_LOCAL}, keys=_EXPERTS)
@@ -118,6 +200,7 @@ OLMO3 = replace(
     OLMO2,
     when="attention.sliding_window",
     options={"attention.sliding_window": "sliding_window"},
+    convert=_window_positions,
 )
 SEED_OSS = GGUF(
     "seed_oss",
@@ -255,6 +338,7 @@ MAMBA2 = GGUF(
         ".ssm_out": "mixer.out_proj",
     },
     layers="backbone.layers",
+    convert=_expansion,
 )
 GPT_OSS = GGUF(
     "gpt-oss",
@@ -274,6 +358,7 @@ GPT_OSS = GGUF(
         ".ffn_down_exps.weight": "mlp.down",
         ".ffn_down_exps.bias": "mlp.down_bias",
     },
+    convert=_exact_bounds,
 )
 PHI2 = GGUF("phi2", eps=(_EPSILON, "layer_norm_eps"), implied={"hidden_act": "gelu_new"}, partial=_PARTIAL)
 PHI3 = GGUF(
@@ -300,6 +385,7 @@ LFM2 = GGUF(
         ".shortconv.in_proj": "conv.in_proj",
         ".shortconv.out_proj": "conv.out_proj",
     },
+    convert=_kinds_of_layers,
 )
 DEEPSEEK2 = GGUF(
     "deepseek2",
@@ -334,6 +420,7 @@ DEEPSEEK2 = GGUF(
         ".attn_k_b": "self_attn.k_b_proj",
         ".attn_v_b": "self_attn.v_b_proj",
     },
+    convert=_latent_heads(1),
 )
 DEEPSEEK3 = replace(
     DEEPSEEK2,
@@ -346,6 +433,7 @@ DEEPSEEK3 = replace(
     },
     required=(*DEEPSEEK2.required, "expert_group_count", "expert_group_used_count"),
     implied={**DEEPSEEK2.implied, "norm_topk_prob": False},
+    convert=_latent_heads(2),
 )
 _DELTA_NET = {
     ".post_attention_norm": "post_attention_layernorm",
@@ -376,6 +464,7 @@ QWEN35 = GGUF(
     },
     norm_offset=1.0,
     partial=_PARTIAL,
+    convert=_width_of_one("linear_value_head_dim", "linear_num_value_heads"),
 )
 QWEN3_NEXT = replace(
     QWEN35,

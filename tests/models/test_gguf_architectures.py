@@ -26,7 +26,7 @@ from gguf import (
 from gguf.quants import quantize
 
 import lucid
-from lucid import nn
+from lucid import WeightsError, nn
 from lucid.models.checkpoints.pretrained import ConfigError
 from tests.models import goldens
 from tests.models.test_gguf import write
@@ -301,6 +301,7 @@ def test_layers_that_predict_further_tokens_are_left_out(tmp_path: Path) -> None
         ("deepseek_v3/base", {"expert_group_count": 0}, "metadata deepseek2.expert_group_count is missing or 0"),
         ("gemma3/base", {"sliding_window": 0}, "metadata gemma3.attention.sliding_window is missing or 0"),
         ("olmo2/base", {"logit_scale": 2.0}, "olmo2.logit_scale = 2"),
+        ("qwen3_next/base", {"ssm_state_size": None}, "ssm.state_size is None, expected a whole number from 1; get"),
         ("qwen3_next/base", {"ssm_inner_size": 25}, r"in_proj_qkvz.weight has shape \[72, 16\], expected"),
     ],
 )
@@ -308,6 +309,47 @@ def test_what_the_type_cannot_be_is_refused(variant: str, wrong: dict[str, objec
     (case,) = (case for case in CASES if case.variant == variant)
     with pytest.raises((ConfigError, KeyError), match=error):
         lucid.models.load(as_gguf(case, tmp_path / "model.gguf", wrong))
+
+
+@pytest.mark.parametrize(
+    ("variant", "tensor", "array", "error"),
+    [
+        (
+            "gpt_oss/base",
+            "ffn_gate_exps.weight",
+            np.ones(4),
+            r"gate.weight has shape \[4\] and .* no mlp.gate_up of",
+        ),
+        (
+            "gpt_oss/base",
+            "ffn_up_exps.bias",
+            np.ones((1, 2)),
+            r"\[1, 2\], which make no mlp.gate_up_bias of this",
+        ),
+        (
+            "deepseek_v2/base",
+            "attn_k_b.weight",
+            np.ones(4),
+            r"k_b_proj.weight has shape \[4\] and .*v_b_proj.w.* \[",
+        ),
+        ("deepseek_v2/base", "attn_k_b.weight", np.ones((2, 3, 4)), r"which make no self_attn.kv_b_proj.weight"),
+        ("qwen3_next/base", "attn_qkv.weight", np.ones(9), r"which make no self_attn.in_proj_qkvz.weight"),
+        ("qwen3_5_text/base", "ssm_out.weight", np.ones(32), r"out_proj.weight has shape \[32\], expected"),
+        (
+            "mamba2/base",
+            "ssm_a",
+            np.ones((4, 1)),
+            r"'blk.0.ssm_a' has 1.0 at \[0, 0\], expected numbers below 0; get",
+        ),
+    ],
+)
+def test_tensors_of_other_shapes_or_numbers_are_refused(
+    variant: str, tensor: str, array: Array, error: str, tmp_path: Path
+) -> None:
+    (case,) = (case for case in CASES if case.variant == variant)
+    path = as_gguf(case, tmp_path / "model.gguf", more={f"blk.0.{tensor}": array.astype(np.float32)})
+    with pytest.raises((ConfigError, KeyError, WeightsError), match=error):
+        lucid.models.load(path)
 
 
 # As llama.cpp's converter does it ------------------------------------------------------------------------------------
@@ -331,16 +373,15 @@ def as_gguf(
     options, weights = prepared(case)
     writer = GGUFWriter(path, MODEL_ARCH_NAMES[case.arch])
     for name, value in {**metadata(case, options), **(wrong or {})}.items():
-        getattr(writer, f"add_{name}")(value)
+        if value is not None:
+            getattr(writer, f"add_{name}")(value)
     table = get_tensor_name_map(case.arch, options.get("num_hidden_layers", options.get("n_layer")))
-    for key, array in converted(case, options, weights):
-        name = table.get_name(key, try_suffixes=(".weight", ".bias"))
-        assert name is not None, key
+    names = {table.get_name(key, try_suffixes=(".weight", ".bias")): a for key, a in converted(case, options, weights)}
+    for name, array in (names | (more or {})).items():
+        assert name is not None
         blocks = quantized and array.ndim == 2 and array.shape[1] % 32 == 0 and name.startswith("blk.")
         kind = GGMLQuantizationType.Q8_0 if blocks else GGMLQuantizationType.F32
         writer.add_tensor(name, quantize(np.ascontiguousarray(array), kind), raw_dtype=kind)
-    for name, array in (more or {}).items():
-        writer.add_tensor(name, array)
     for name in ("long", "short"):
         if f"{name}_factor" in options.get("rope_parameters", ()):
             factors = options["rope_parameters"][f"{name}_factor"]
