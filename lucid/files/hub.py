@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
+from lucid.core.words.safe_text import show
 from lucid.core.words.suggestions import paths_near
 
 _PART = r"[A-Za-z0-9][\w.-]*"
@@ -50,10 +51,13 @@ def local_checkpoint(source: str | os.PathLike[str]) -> Path:
             this machine comes first.
 
     Raises:
+        TypeError: for what is neither.
         ModuleNotFoundError: for a name of the hub without the extra `hub`; the message has the commands that help.
         FileNotFoundError: for a model, revision or file that the hub does not have, that needs a licence or login, or
             that is not cached when the hub cannot be reached.
     """
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"got {show(source)}, expected the path of a checkpoint, or owner/name of Hugging Face's hub")
     name = hub_name(source)
     if name is None:
         return Path(source)

@@ -14,6 +14,7 @@ from typing import Any
 from lucid.core.graph.scope import is_tracing
 from lucid.core.graph.types import Array, TensorType
 from lucid.core.graph.values import Node, Result, Value, in_order
+from lucid.core.words.name_patterns import name_list
 from lucid.core.words.suggestions import did_you_mean
 from lucid.nn.model_parts import ModelPart
 from lucid.nn.module import Module
@@ -47,7 +48,7 @@ def with_outputs(model: Model, names: Sequence[str], own: Sequence[str] | None =
     Raises:
         ValueError: when it is traced, for a name that the model does not have.
     """
-    names, owner = checked_names(names), owner_of(model)
+    names, owner = name_list("outputs", names), owner_of(model)
 
     def compute(*args: Any, **kwargs: Any) -> dict[str, Tensor]:
         args = args if owner is None else args[1:]
@@ -64,17 +65,6 @@ def with_outputs(model: Model, names: Sequence[str], own: Sequence[str] | None =
     compute.__signature__ = signature.replace(parameters=[*before, *signature.parameters.values()])  # type: ignore[attr-defined]
     function: Callable[..., Any] = compute if owner is None else MethodType(compute, owner)
     return function
-
-
-def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of outputs as a tuple.
-
-    Raises:
-        TypeError: for a single text.
-    """
-    if isinstance(names, str):
-        raise TypeError(f"outputs: got the text {names!r}, expected a list of names")
-    return tuple(names)
 
 
 def further_outputs(model: object, names: Sequence[str] = ()) -> Sequence[str]:

@@ -18,7 +18,7 @@ from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.adapter_files import CONFIG, PREFIX, WEIGHTS, Adapter, LowRank, read_adapter
 from lucid.models.checkpoints.adapters import Adapters, weighted
 from lucid.models.checkpoints.config import Array, write_json
-from lucid.models.checkpoints.pretrained import Pretrained, read_options
+from lucid.models.checkpoints.pretrained import Pretrained, check_pretrained, read_options
 from lucid.models.checkpoints.sentence_files import TASKS, read_modules
 from lucid.nn.module import Module, Parameter
 from lucid.nn.quantized import WeightModule
@@ -151,10 +151,12 @@ def save_adapter(
         base: what the folder calls the base model; by default `source`.
 
     Raises:
+        TypeError: for a model that no checkpoint has.
         ValueError: for a model without adapters, and a pattern that matches no parameter.
         WeightsError: for a layer for which the checkpoint has no name.
         ConfigError, OSError: as `load`; also if a file cannot be written.
     """
+    check_pretrained("save_adapter", model)
     places = {place: (each, use) for place, (each, use) in declared_weights(model).items() if isinstance(each, LoRA)}
     if not places:
         raise ValueError(f"save_adapter: this {type(model).__name__} has no adapter: nn.LoRA.add(model, rank, targets)")

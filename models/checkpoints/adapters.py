@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from lucid import WeightsError
+from lucid.core.number_ranges import FINITE, check
 from lucid.core.words.safe_text import listed, show
 from lucid.files.hub import folder_name, local_checkpoint
 from lucid.files.weights import NAMES
@@ -63,17 +64,19 @@ def weighted(adapters: Adapters) -> dict[Path, float]:
     """The folders with the weight of each, 1 where none is given.
 
     Raises:
-        ConfigError: for a folder that is given twice, or a weight that is not finite.
+        TypeError: for another value, or a weight that is no number.
+        ValueError: for a folder that is given twice, or a weight that is not finite.
     """
     if adapters is None or isinstance(adapters, (str, os.PathLike)):
         adapters = [] if adapters is None else [adapters]
+    if not isinstance(adapters, (Sequence, Mapping)):
+        raise TypeError(f"adapters: got {show(adapters)}, expected a folder, a list of folders, or a dict with weights")
     weights = list(adapters.values()) if isinstance(adapters, Mapping) else [1.0 for _ in adapters]
     folders = [local_checkpoint(folder) for folder in adapters]
     for folder, weight in zip(folders, weights, strict=True):
         if sum(folder.resolve() == other.resolve() for other in folders) > 1:
             raise ConfigError(f"{folder}: is given twice as an adapter; give it once, with the sum of the weights")
-        if not np.isfinite(weight):
-            raise ConfigError(f"{folder}: the weight of this adapter is {weight}, expected a finite number")
+        check(f"{folder}: the weight of this adapter", weight, FINITE)
     return {folder: float(weight) for folder, weight in zip(folders, weights, strict=True)}
 
 

@@ -31,6 +31,7 @@ from typing import Any, TypeVar, overload
 
 import lucid
 from lucid import Tensor
+from lucid.core.words.name_patterns import name_list
 from lucid.core.words.safe_text import cut, listed, show
 from lucid.models.checkpoints.config_file import MAX_CONFIG as MAX_CONFIG
 from lucid.models.checkpoints.config_file import MAX_NAMED, OptionError, by_torch, shown, without_options
@@ -138,7 +139,7 @@ class Config:
         Raises:
             ConfigError: for one that it does not have.
         """
-        names = (names,) if isinstance(names, str) else names
+        names = name_list("ignore", names, alone=True)
         options = without_options(self.options, names, self.where)
         config = self.with_weights(self._weights, self._shapes, options)
         config.dropped = (*self.dropped, *names)

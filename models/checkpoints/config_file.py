@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+from lucid.core.words.name_patterns import name_list
 from lucid.core.words.safe_text import cut, encoded, listed, show
 from lucid.files.atomic import NotAFileError, open_regular, write_atomically
 from lucid.files.untrusted import DepthError, json_value
@@ -133,7 +134,7 @@ def read_or_list_refusals(read: Callable[[tuple[str, ...]], T], ignore: str | Se
         ConfigError: for each refused option what was expected; then the `ignore` that leaves out those that have a
             default.
     """
-    ignored = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    ignored = name_list("ignore", ignore, alone=True)
     try:
         return read(ignored)
     except OptionError as error:

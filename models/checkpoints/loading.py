@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from lucid import DType, float32
+from lucid.core.words.name_patterns import name_list
+from lucid.core.words.safe_text import show
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.adapters import Adapters
 from lucid.models.checkpoints.lucid_format import write_checkpoint
-from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
+from lucid.models.checkpoints.pretrained import Auto, Pretrained, check_pretrained, read_options
 from lucid.models.checkpoints.sentence_files import TASKS, first_folder, read_modules
 from lucid.models.checkpoints.tasks import reader_for, saved_options, with_architecture
 from lucid.nn.quantized import WeightModule
-from lucid.tracing.inner_outputs import checked_names
 
 
 def load(
@@ -53,7 +54,7 @@ def load(
             ``("hidden_states", "attentions", "encoder.layer.7")``; see `lucid.export.to_onnx`. A call has its own.
 
     Raises:
-        TypeError: for `outputs` that are a text.
+        TypeError: for an argument of another type, such as `outputs` that are a text.
         ConfigError: for an unknown type, listing those that are known; an option that is not supported; a class or code
             that is not transformers'; a task that is unknown or that the weights do not hold, listing those that there
             are; an adapter that is not LoRA, or has an option that cannot be merged.
@@ -62,6 +63,9 @@ def load(
         WeightsError: for an invalid weights file, or an adapter of another base model.
         OSError: if a file is missing.
     """
+    for name, text in (("task", task), ("architecture", architecture)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"load: {name} is {show(text)}, expected its name as text")
     source = local_checkpoint(source)
     modules = read_modules(source) if task in (None, *TASKS) else None
     source = first_folder(source) if modules is None else source
@@ -74,7 +78,7 @@ def load(
         options = with_architecture(options, architecture)
     reader = reader_for(task, options, None if modules is None else modules.task)
     model = reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore, adapters=adapters)
-    model.further_outputs = checked_names(outputs)
+    model.further_outputs = name_list("outputs", outputs)
     return model
 
 
@@ -90,10 +94,12 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
         folder: one that exists. It gets config.json and model.safetensors; copy the files of the tokenizer too.
 
     Raises:
+        TypeError: for a model that no checkpoint has.
         ValueError: for a weight that is stored in another way than as `nn.QuantizedWeight` or `nn.Int8Weight`.
         ConfigError, ModuleNotFoundError, WeightsError: as `load`.
         OSError: if a file is missing or cannot be written.
     """
+    check_pretrained("save", model)
     source = local_checkpoint(source)
     modules = read_modules(source) if model.checkpoint.task in TASKS else None
     encoder = first_folder(source) if modules is None else modules.encoder

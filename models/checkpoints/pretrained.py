@@ -263,6 +263,16 @@ class Pretrained(nn.PublishedModel, Generic[C]):
         return self.checkpoint.task
 
 
+def check_pretrained(user: str, model: object) -> None:
+    """Refuse what is no model of a checkpoint; `user` begins the message.
+
+    Raises:
+        TypeError: naming what it is.
+    """
+    if not isinstance(model, Pretrained):
+        raise TypeError(f"{user}: got a {type(model).__name__}, expected a model of a checkpoint (lucid.models.load)")
+
+
 def _say_what_is_merged(weights: AdaptedWeights, where: str) -> None:
     """One line in the log for each adapter, and a warning about quantized weights that it dequantized."""
     for adapter in weights.adapters:

@@ -56,6 +56,30 @@ def test_parameters_are_of_the_given_element_type(variant: str) -> None:
     assert kinds == {lucid.float16}
 
 
+_BERT = goldens.folder("bert/base")
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: lucid.models.load(3), "got 3, expected the path of a checkpoint, or owner/name of Hugging Face's hub"),
+        (lambda: lucid.models.load([_BERT]), "expected the path of a checkpoint, or owner/name"),
+        (lambda: lucid.models.load(_BERT, 3), "load: task is 3, expected its name as text"),
+        (lambda: lucid.models.load(_BERT, architecture=3), "load: architecture is 3, expected its name"),
+        (lambda: lucid.models.load(_BERT, ignore=3), "ignore: got 3, expected a name or a list of names"),
+        (lambda: lucid.models.load(_BERT, ignore=["hidden_act", 3]), "ignore: got .*3.*, expected a name or a list"),
+        (lambda: lucid.models.load(_BERT, outputs=[3]), r"outputs: got \[3\], expected a list of names"),
+        (lambda: lucid.models.load(_BERT, adapters=3), "adapters: got 3, expected a folder, a list of folders, or a d"),
+        (lambda: lucid.models.load(_BERT, adapters={"a": "b"}), "a: the weight of this adapter is 'b', expected a num"),
+        (lambda: lucid.models.save(lucid.nn.ReLU(), _BERT, "x"), "save: got a ReLU, expected a model of a checkpoint"),
+        (lambda: lucid.models.save_adapter(lucid.nn.ReLU(), _BERT, "x"), "save_adapter: got a ReLU, expected a model"),
+    ],
+)
+def test_an_argument_of_another_type_is_an_error_that_names_it(call: Any, expected: str) -> None:
+    with pytest.raises(TypeError, match=expected):
+        call()
+
+
 def test_only_the_file_of_the_model_is_imported() -> None:
     check = (
         "import sys, lucid; lucid.models.load(sys.argv[1]);"

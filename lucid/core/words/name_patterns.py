@@ -1,12 +1,28 @@
-"""Patterns of names, as in a shell: the parameters and layers that an option is about."""
+"""Names that an option lists, and patterns of names, as in a shell: the parameters and layers that it is about."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from lucid.core.words.safe_text import listed
+from lucid.core.words.safe_text import listed, show
 from lucid.core.words.suggestions import did_you_mean
+
+
+def name_list(option: str, names: str | Iterable[str], alone: bool = False) -> tuple[str, ...]:
+    """The names that an option lists; `alone` says that a text is one name.
+
+    Raises:
+        TypeError: for another value.
+    """
+    if isinstance(names, str) and alone:
+        return (names,)
+    if isinstance(names, Iterable) and not isinstance(names, (str, bytes)):
+        several = tuple(names)
+        if all(isinstance(name, str) for name in several):
+            return several
+    got = f"the text {show(names)}" if isinstance(names, str) else show(names)
+    raise TypeError(f"{option}: got {got}, expected {'a name or ' * alone}a list of names")
 
 
 def names(pattern: str, key: str) -> bool:
