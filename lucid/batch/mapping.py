@@ -126,6 +126,8 @@ class OpenRows:
         with (
             nullcontext(_Here()) if local else ray_engine().engine(predictor.plan, self.workers, self.cluster) as runner
         ):
+            if local:
+                predictor.open()  # a provider that does not run the model is known before there is a folder
             job = Job(predictor, rows, address(self.output), result_schema(rows.schema, predictor.columns))
             fewest, most = predictor.part_rows
             by_default = min(max(rows.total // _PARTS, fewest), most)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lucid.batch.batches import BUDGET
 from lucid.batch.folder import exported_folder
-from lucid.batch.open_models import Plan, open_model
-from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects
+from lucid.batch.open_models import OpenModel, Plan, open_model
+from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects, results_by_row
 from lucid.batch.tasks import Choices
 from lucid.core.graph.types import Array
-from lucid.core.number_ranges import is_whole
+from lucid.core.number_ranges import at_least, check_all
 from lucid.core.words.progress import Advance, unheard
 from lucid.layouts.checkpoint_files import sha256
 
-_SCHEMA = "json_schema"
 _SMALL = 256 << 20  # bytes of a model that every process may have a copy of
 
 
@@ -27,8 +26,9 @@ class Predictor:
     """A function of columns that adds an exported model's result for each row: an embedding, a label, a score, a text.
 
     It takes columns by name and returns all of them, with the results and the column `error` added. A row without a
-    result (null, empty, of another type, too long, an image that cannot be read) has NaN or None, and `error` says
-    why; the other rows are computed. Rows are sorted by length and computed in batches of `batch_tokens` tokens.
+    result (null, empty, of another type, too long, an image that cannot be read, one of which the model makes NaN) has
+    NaN or None, and `error` says why; the other rows are computed. Rows are sorted by length and computed in batches of
+    `batch_tokens` tokens.
 
     The model is opened on first use in each process. A pickle contains the path, the hash and the options, so the
     folder must have the same path and the same contents on every machine: anything else is an error.
@@ -79,15 +79,15 @@ class Predictor:
         adapter: str | os.PathLike[str] | None = None,
         generation: Mapping[str, Any] | None = None,
     ) -> None:
-        for name, number in (("batch_tokens", batch_tokens), ("threads", threads), ("max_length", max_length)):
-            if number is not None and not (is_whole(number) and number >= 1):
-                raise ValueError(f"Predictor: {name} is {number!r}, expected a whole number of 1 or more")
+        counts = {"batch_tokens": batch_tokens, "threads": threads, "max_characters": max_characters}
+        sizes = counts | {"max_length": max_length}
+        check_all(sizes, dict.fromkeys(sizes, at_least(1)), "Predictor: ")
         self.inputs = (input,) if isinstance(input, str) else tuple(input)
         if len({*self.inputs}) < len(self.inputs):
             raise ValueError(f"Predictor: input is {', '.join(self.inputs)}, expected each column once")
         self.batch_tokens = batch_tokens
         names = (providers,) if isinstance(providers, str) else tuple(providers)
-        chosen = Choices(output, task, max_length, max_characters, pooling, prompt, _frozen(generation or {}))
+        chosen = Choices(output, task, max_length, max_characters, pooling, prompt, deepcopy(dict(generation or {})))
         exported = exported_folder(folder)
         packed = exported.size() < _SMALL if prepack is None else prepack
         with_hash = None if adapter is None else (os.path.abspath(adapter), sha256(Path(adapter)))
@@ -127,14 +127,13 @@ class Predictor:
         on_cpu = self.plan.providers == ("cpu",)
         return open_model(self.plan if on_cpu else replace(self.plan, providers=("cpu",), prepack=False)).task
 
-    def predict(self, rows: Sequence[Sequence[Any] | RowError], advance: Advance = unheard) -> dict[str, Array]:
-        """The results and `error` for rows; a row is its values, or the reason why it has none.
-
-        `advance` is called after each batch, with its number of rows.
+    def open(self) -> OpenModel:
+        """The model, which is opened in this process once.
 
         Raises:
             ValueError: for more or fewer columns than the model reads.
             FolderChangedError: if the folder has changed.
+            ProviderError: for a provider that does not exist or does not run the model.
         """
         model = open_model(self.plan)
         model.check()
@@ -143,6 +142,17 @@ class Predictor:
                 f"{self.plan.folder}: its model reads {model.task.inputs} columns, got {len(self.inputs)}: "
                 f"{', '.join(self.inputs)}"
             )
+        return model
+
+    def predict(self, rows: Sequence[Sequence[Any] | RowError], advance: Advance = unheard) -> dict[str, Array]:
+        """The results and `error` for rows; a row is its values, or the reason why it has none.
+
+        `advance` is called after each batch, with its number of rows.
+
+        Raises:
+            ValueError, FolderChangedError, ProviderError: as `open`.
+        """
+        model = self.open()
         ready: list[tuple[int, Ready]] = []
         reasons: list[str | None] = [None] * len(rows)
         for place, row in enumerate(rows):
@@ -158,15 +168,12 @@ class Predictor:
         by_batch = model.run(batches, self.batch_tokens, advance)
         results: dict[str, list[Any]] = {name: [None] * len(rows) for name in model.task.columns}
         for batch, computed in zip(chosen, by_batch, strict=True):
-            for name, values in computed.items():
-                for each, value in zip(batch, values, strict=True):
-                    results[name][ready[each][0]] = value
+            for each, result in zip(batch, results_by_row(computed), strict=True):
+                place = ready[each][0]
+                if isinstance(result, RowError):
+                    reasons[place] = str(result)
+                else:
+                    for name, value in result.items():
+                        results[name][place] = value
         columns = {name: column.array(results[name]) for name, column in model.task.columns.items()}
         return {**columns, ERROR: objects(reasons)}
-
-
-def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Options as a hashable value, since a plan is a key; a JSON schema is its text."""
-    schema = options.get(_SCHEMA)
-    options = options if schema is None else {**options, _SCHEMA: json.dumps(schema)}
-    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(options.items()))

@@ -89,6 +89,19 @@ class Task(Protocol):
         """The results of rows by column, in the order of the rows."""
 
 
+def results_by_row(columns: Mapping[str, Results]) -> list[dict[str, Any] | RowError]:
+    """The results of the rows of a batch, each by column; an error for a row with NaN or infinity."""
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    wrong = "the model makes NaN or infinity of it"
+    return [row if all(map(_is_finite, row.values())) else RowError(wrong) for row in rows]
+
+
+def _is_finite(result: Any) -> bool:
+    """Whether a result, which may be a text or a sparse vector, has neither NaN nor infinity."""
+    numbers = result["values"] if isinstance(result, dict) else result
+    return isinstance(numbers, str) or bool(np.isfinite(numbers).all())
+
+
 def objects(values: Sequence[Any]) -> Array:
     """A one-dimensional array of objects, also of sequences."""
     array = np.empty(len(values), object)

@@ -32,12 +32,12 @@ def files_at(place: str) -> list[str]:
         FileNotFoundError: if there are none.
     """
     system, path = _system(place)
-    if any(mark in path for mark in "*?["):
-        paths = [each for each in system.glob(path) if system.isfile(each)]
-    elif system.isdir(path):
+    if system.isdir(path):
         paths = system.find(path)
+    elif system.exists(path):  # a name may have the characters of a pattern
+        paths = [path]
     else:
-        paths = [path] if system.exists(path) else []
+        paths = [each for each in system.glob(path) if system.isfile(each)]
     shown = sorted(each for each in paths if not os.path.basename(each).startswith((".", "_")))
     if not shown:
         hint = or_check(place) if isinstance(system, LocalFileSystem) else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Choices:
     max_characters: int = 1_000_000
     pooling: str | None = None
     prompt: str | None = None
-    generation: tuple[tuple[str, Any], ...] = ()
+    generation: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def task_name(session: Session, where: str) -> str:
@@ -137,9 +137,9 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices, decode
         tokenizer = load_tokenizer(folder.path)
         if decoder is not None:
             defaults = config | read_optional_json(folder.path / "generation_config.json")
-            options = dict(choices.generation)
+            options = choices.generation
             return Rewriting(session, decoder, tokenizer, defaults, output, options, choices.max_characters)
-        return Generation(session, tokenizer, output, dict(choices.generation), choices.max_characters)
+        return Generation(session, tokenizer, output, choices.generation, choices.max_characters)
     reader = _reader(folder, session, choices, config, name)
     if name == "reranking":
         return heads.ranking(reader, session, output, config)

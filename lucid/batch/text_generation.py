@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -84,7 +83,7 @@ class Generation(_TextTask):
         tokenizer, output, max_characters: as for `_TextTask`.
         options: of `Generator.generate`, such as ``{"max_new_tokens": 64}``, over those of the checkpoint; and
             ``chat``, whether a prompt is the message of a user, put into the chat template, and an argument of
-            `Tokenizer.constraint`, a schema as text.
+            `Tokenizer.constraint`.
 
     Raises:
         TypeError, ValueError: for an option that does not exist, or a value out of range.
@@ -96,8 +95,6 @@ class Generation(_TextTask):
         known = [count for count in (tokenizer.max_positions, capacity_of(session)) if count is not None]
         chosen = {name: value for name, value in options.items() if name not in ("chat", *STRUCTURES)}
         structure = {name: options[name] for name in STRUCTURES if name in options}
-        if "json_schema" in structure:
-            structure["json_schema"] = json.loads(structure["json_schema"])
         ends = tokenizer.eos_token_ids or None
         positions = min(known, default=None)
         usual = {"max_new_tokens": NEW_TOKENS, "eos_token_id": ends, **tokenizer.defaults}

@@ -92,8 +92,20 @@ def columns_of(task: str, names: Sequence[str], texts: Sequence[str], label: str
     columns = Columns(chosen, label)
     for name in columns.all:
         if name not in names:
+            fitting = next((other for other in _COLUMNS if _has_columns(names, other)), None)
+            if name != label and not texts and fitting is not None:
+                raise KeyError(
+                    f"{where}: its columns are {', '.join(names)}, of which {task} has no texts; give the task "
+                    f"{fitting} (--task), or name the columns of texts (--column)"
+                )
             raise no_column(name, where, names, "--label-column" if name == label else "--column")
     return columns
+
+
+def _has_columns(names: Sequence[str], task: str) -> bool:
+    """Whether rows have columns of the usual names of a task."""
+    label = {"label"} if task == CLASSES else set[str]()
+    return any({*each} | label <= {*names} for each in _COLUMNS[task])
 
 
 class TrainingTask(ABC):

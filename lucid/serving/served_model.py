@@ -6,10 +6,11 @@ import asyncio
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
 from typing import Any
 
 from lucid.batch.folder import ExportedFolder, exported_folder
-from lucid.batch.rows import Ready, RowError, Task
+from lucid.batch.rows import Ready, RowError, Task, results_by_row
 from lucid.batch.tasks import Choices, check_choices, open_task, task_name
 from lucid.batch.texts import CHARACTERS
 from lucid.generation.chat.language_model import LanguageModel
@@ -105,7 +106,11 @@ class ServedModel:
         """
         ready, tokens = await asyncio.to_thread(self._ready, values, field)
         self.metrics.tokens.labels("read").inc(tokens)
-        return await self._batcher.results(ready), tokens
+        rows = await self._batcher.results(ready)
+        for place, row in enumerate(rows):
+            if isinstance(row, RowError):
+                raise RequestError(f"{field}[{place}]: {row}", field, HTTPStatus.INTERNAL_SERVER_ERROR)
+        return rows, tokens
 
     def count_answers(self) -> None:
         """Update the numbers of answers that are written and that wait; call it whenever they may have changed."""
@@ -159,7 +164,6 @@ class ServedModel:
             self.check_tokens(tokens, field)
         return prepared, tokens
 
-    def _run(self, batch: Sequence[Any]) -> list[dict[str, Any]]:
+    def _run(self, batch: Sequence[Any]) -> list[dict[str, Any] | RowError]:
         assert self.rows is not None
-        columns = self.rows.run(batch)
-        return [{name: values[row] for name, values in columns.items()} for row in range(len(batch))]
+        return results_by_row(self.rows.run(batch))

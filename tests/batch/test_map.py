@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lucid
 from lucid.core.words.progress import listening
 from tests.batch.folders import exported
 from tests.console import in_process
@@ -482,6 +483,22 @@ def test_wrong_files(predictor, tmp_path, files, error, message):
         (tmp_path / "in" / name).write_bytes(content)
     with pytest.raises(error, match=message):
         batch.map_rows(predictor, tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["in [1]", "in?", "*"])
+def test_names_may_have_the_characters_of_patterns(predictor, tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "rows[a].jsonl").write_text('{"text": "a"}\n')
+    assert batch.map_rows(predictor, folder, tmp_path / "out").rows == 1
+    assert batch.map_rows(predictor, folder / "rows[a].jsonl", tmp_path / "again").rows == 1
+    assert batch.map_rows(predictor, tmp_path / "*" / "rows*l", tmp_path / "pattern").rows == 1
+
+
+def test_a_provider_that_is_not_there_leaves_no_folder(folder, parquet, tmp_path):
+    with pytest.raises(lucid.runtime.ProviderError, match="CUDAExecutionProvider is not in the installed"):
+        batch.map_rows(batch.Predictor(folder, providers="cuda"), parquet, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -15,9 +15,11 @@ import pytest
 import lucid
 from lucid.generation import EncoderDecoderGenerator, Generator
 from lucid.generation.chat.language_model import NEW_TOKENS
+from lucid.layouts import write_folder
 from lucid.runtime import Session
 from tests.batch.folders import exported
 from tests.chat.checkpoints import TEMPLATE, tokenizer
+from tests.layout_checkpoints import whole
 
 tokenizers = pytest.importorskip("tokenizers")
 processors = pytest.importorskip("tokenizers.processors")
@@ -49,6 +51,17 @@ def alone(folder: Path, text: str, pair: str | None = None) -> np.ndarray:
     known = {"input_ids": encoding.ids, "attention_mask": encoding.attention_mask, "token_type_ids": encoding.type_ids}
     (output,) = session.run({name: np.array([known[name]]) for name in session.inputs}).values()
     return output[0]
+
+
+def with_nan(folder: Path, variant: str) -> Path:
+    """The folder of a model that makes NaN of a text with the letter q."""
+    source, target = whole(folder / "checkpoint", variant), folder / "exported"
+    weights = {name: np.array(array) for name, array in lucid.load(source / "model.safetensors").items()}
+    (table,) = [name for name in weights if name.endswith("word_embeddings.weight")]
+    weights[table][tokenizer().token_to_id("q")] = np.nan
+    lucid.save(source / "model.safetensors", weights)
+    write_folder(lucid.models.load(source), source, target, layout="onnxruntime", check=False)
+    return target
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
@@ -87,6 +100,19 @@ def test_a_bad_row_says_why_and_the_others_are_computed(sentences, value, reason
     assert columns["error"].tolist() == [None, reason, None]
     assert np.isnan(columns["embedding"]).all(axis=1).tolist() == [False, True, False]
     np.testing.assert_allclose(columns["embedding"][2], alone(sentences, "b"), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:weights with NaN")
+def test_a_row_of_which_the_model_makes_nan_says_so_and_the_others_are_computed(tmp_path):
+    folder = with_nan(tmp_path, "sentences/cls")
+    columns = batch.Predictor(folder)({"text": ["a", "q", "b", "aq"]})
+    reason = "the model makes NaN or infinity of it"
+    assert columns["error"].tolist() == [None, reason, None, reason]
+    assert np.isnan(columns["embedding"]).all(axis=1).tolist() == [False, True, False, True]
+    (tmp_path / "labels").mkdir()
+    columns = batch.Predictor(with_nan(tmp_path / "labels", "tasks/bert_text_classification"))({"text": ["a", "q"]})
+    assert columns["error"].tolist() == [None, reason] and columns["label"][1] is None
+    assert np.isnan(columns["score"]).tolist() == [False, True]
 
 
 def test_no_rows_and_only_bad_rows_have_the_same_columns(sentences):
@@ -279,6 +305,17 @@ def test_answers_match_a_schema_or_an_expression(tmp_path):
     assert columns["answer"].tolist() == ["null"], columns["error"]
     with pytest.raises(ValueError, match="got json_schema and regex, expected one of them"):
         batch.Predictor(folder, generation={"json_schema": {}, "regex": "a"})({"text": ["a"]})
+
+
+def test_options_may_hold_lists_and_tables(tmp_path):
+    """A plan is a key of the open models, whatever the options are."""
+    predictor = batch.Predictor(
+        exported(tmp_path, "llama/llama3"),
+        generation=(options := {"max_new_tokens": 2, "bad_words_ids": [[5, 6]], "logit_bias": {7: 50.0}}),
+    )
+    options["logit_bias"][7] = -50.0
+    assert predictor({"text": ["ab"]})["answer"].tolist() == ["dd"]
+    assert pickle.loads(pickle.dumps(predictor)).plan == predictor.plan
 
 
 def test_prompts_may_be_messages_of_a_conversation(tmp_path):
@@ -535,8 +572,9 @@ def test_a_checkpoint_that_is_not_exported_names_the_command(sentences):
     [
         ({}, {"body": ["a"]}, KeyError, "there is no column text; the columns are body"),
         ({}, {"text": ["a"], "error": ["b"]}, ValueError, "there is a column error already"),
-        ({"batch_tokens": 0}, {}, ValueError, "batch_tokens is 0, expected a whole number of 1 or more"),
-        ({"threads": True}, {}, ValueError, "threads is True, expected a whole number"),
+        ({"batch_tokens": 0}, {}, ValueError, "Predictor: batch_tokens is 0, expected 1 or more"),
+        ({"threads": True}, {}, TypeError, "Predictor: threads is True, expected a whole number"),
+        ({"max_characters": -1}, {}, ValueError, "Predictor: max_characters is -1, expected 1 or more"),
         ({"input": ("text", "text")}, {}, ValueError, "input is text, text, expected each column once"),
         (
             {"task": "text-generation"},
