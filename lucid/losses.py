@@ -68,10 +68,13 @@ def _weighted(losses: Tensor, weight: Tensor | None) -> Tensor:
     return losses if weight is None else losses * weight
 
 
-def _check_alike(name: str, x: Tensor, target: Tensor) -> None:
-    check_tensors(name, x=x, target=target)
-    if not same_shape(x.shape, target.shape):
-        raise ValueError(f"{name}: target {show_shape(target.shape)} differs from the input {show_shape(x.shape)}")
+def _check_alike(name: str, **pair: Tensor) -> None:
+    check_tensors(name, **pair)
+    (first, x), (second, y) = pair.items()
+    if not same_shape(x.shape, y.shape):
+        raise ValueError(
+            f"{name}: {first} is {show_shape(x.shape)} and {second} {show_shape(y.shape)}, expected one shape"
+        )
 
 
 # Classes --------------------------------------------------------------------------------------------------------------
@@ -107,7 +110,7 @@ def cross_entropy(
     if target.dtype.kind != "float":
         losses, counted = _of_indices("cross_entropy", logs, target, weight, ignore_index, label_smoothing)
         return _reduced(losses, reduction, counted)
-    _check_alike("cross_entropy", x, target)
+    _check_alike("cross_entropy", x=x, target=target)
     if ignore_index >= 0:
         raise ValueError("cross_entropy: ignore_index is for class indices, and the target has probabilities")
     scaled = _scaled("cross_entropy", logs, weight)
@@ -134,14 +137,10 @@ def _of_indices(
 ) -> tuple[Tensor, Tensor]:
     """The loss at each class index, 0 where it is ignored, and the sum of the weights that count."""
     axis = min(1, logs.ndim - 1)
-    if target.dtype.kind == "float" or not same_shape(target.shape, (*logs.shape[:axis], *logs.shape[axis + 1 :])):
-        raise ValueError(
-            f"{name}: got a target {target.spec} of {logs.spec}, expected class indices (N, ...) of (N, C, ...)"
-        )
-    target = target.long()
+    target = _indices(name, logs, target, axis)
     ignored = target == ignore_index
     indices = ops.where(ignored, 0, target)
-    _check_indices(name, indices, logs.shape[axis])
+    _check_indices(name, indices, logs.shape[axis], "; ignore_index={} leaves such ones out")
     scaled = _scaled(name, logs, weight)
     losses = -ops.take_along(scaled, indices.unsqueeze(axis), axis=axis).squeeze(axis)
     if indices.is_traced:  # runtimes count negative indices from the last class
@@ -150,14 +149,21 @@ def _of_indices(
     return ops.where(ignored, 0, _smoothed(losses, scaled, smoothing)), counted
 
 
-def _check_indices(name: str, indices: Tensor, classes: Any) -> None:
+def _indices(name: str, x: Tensor, target: Tensor, axis: int) -> Tensor:
+    """Class indices as int64, one for each row of classes along an axis of x."""
+    if target.dtype.kind == "float" or not same_shape(target.shape, (*x.shape[:axis], *x.shape[axis + 1 :])):
+        raise ValueError(
+            f"{name}: got a target {target.spec} of {x.spec}, expected class indices (N, ...) of (N, C, ...)"
+        )
+    return target.long()
+
+
+def _check_indices(name: str, indices: Tensor, classes: Any, advice: str = "") -> None:
     if not indices.is_traced and isinstance(classes, int):
         known = indices.numpy()
         wrong = known[(known < 0) | (known >= classes)]
         if wrong.size:
-            raise IndexError(
-                f"{name}: target {wrong[0]} is none of {classes} classes; ignore_index={wrong[0]} leaves such ones out"
-            )
+            raise IndexError(f"{name}: target {wrong[0]} is none of {classes} classes{advice.format(wrong[0])}")
 
 
 def _scaled(name: str, logs: Tensor, weight: Tensor | None) -> Tensor:
@@ -186,7 +192,7 @@ def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None
     Raises:
         ValueError: for a target of another shape.
     """
-    _check_alike("binary_cross_entropy", x, target)
+    _check_alike("binary_cross_entropy", x=x, target=target)
     losses = -(target * ops.clip(ops.log(x), -100) + (1 - target) * ops.clip(log1p(-x), -100))
     return _reduced(_weighted(losses, weight), reduction)
 
@@ -209,7 +215,7 @@ def binary_cross_entropy_with_logits(
     Raises:
         ValueError: for a target of another shape.
     """
-    _check_alike("binary_cross_entropy_with_logits", x, target)
+    _check_alike("binary_cross_entropy_with_logits", x=x, target=target)
     losses = _weighted(ops.softplus(-x), None if pos_weight is None else (pos_weight - 1) * target + 1)
     losses = (1 - target) * x + losses
     return _reduced(_weighted(losses, weight), reduction)
@@ -233,9 +239,15 @@ def multi_margin_loss(
     Args:
         target: class indices (N,) or ().
         weight: (C,) a factor of each class as a target.
+
+    Raises:
+        ValueError: for a target of another shape.
+        IndexError: for a known index of no class.
     """
-    _check_indices("multi_margin_loss", target, x.shape[-1])
-    places = target.long().unsqueeze(-1)
+    check_tensors("multi_margin_loss", x=x, target=target)
+    places = _indices("multi_margin_loss", x, target, x.ndim - 1)
+    _check_indices("multi_margin_loss", places, x.shape[-1])
+    places = places.unsqueeze(-1)
     losses = ops.relu(margin - ops.take_along(x, places, axis=-1) + x) ** p
     losses = _weighted(losses, weight if weight is None else ops.take(weight, places, 0))
     return _reduced(ops.where(ops.arange(x.shape[-1]) == places, 0, losses).mean(-1), reduction)
@@ -335,8 +347,13 @@ def gaussian_nll_loss(
     Args:
         var: variances, at least `eps`: of the shape of x, of that without its last axis, or broadcast.
         full: whether log(2 pi) / 2 is added.
+
+    Raises:
+        ValueError: for a known variance below 0.
     """
     variance = as_tensor("gaussian_nll_loss", var, x.dtype)
+    if not variance.is_traced and (variance.numpy() < 0).any():
+        raise ValueError(f"gaussian_nll_loss: the least var is {variance.numpy().min()}, expected 0 or more")
     if variance.ndim == x.ndim - 1 and same_shape(variance.shape, x.shape[:-1]):
         variance = variance.unsqueeze(-1)
     variance = ops.clip(variance, eps)
@@ -432,12 +449,7 @@ def in_batch_contrastive_loss(
     Raises:
         ValueError: for positives of another shape than x.
     """
-    check_tensors("in_batch_contrastive_loss", x=x, positives=positives)
-    if not same_shape(x.shape, positives.shape):
-        shapes = show_shape(positives.shape), show_shape(x.shape)
-        raise ValueError(
-            "in_batch_contrastive_loss: positives {} differ from x {}, expected one for each".format(*shapes)
-        )
+    _check_alike("in_batch_contrastive_loss", x=x, positives=positives)
     x, positives = normalize(x, axis=-1), normalize(positives, axis=-1)
     others = [] if negatives is None else [normalize(negatives, axis=-1)]
     own = ops.arange(x.shape[0])

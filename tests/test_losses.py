@@ -27,12 +27,16 @@ X, IDS = lucid.ones(2, 3), lucid.tensor([0, 2])
             ValueError,
             r"int64\[3\] of float32\[2, 3\], expected",
         ),
-        (lambda: F.cross_entropy(X, lucid.ones(2)), ValueError, r"target \[2\] differs from the input \[2, 3\]"),
+        (lambda: F.cross_entropy(X, lucid.ones(2)), ValueError, r"x is \[2, 3\] and target \[2\], expected one shape"),
+        (lambda: F.multi_margin_loss(X, IDS + 1), IndexError, "multi_margin_loss: target 3 is none of 3 classes$"),
+        (lambda: F.multi_margin_loss(X, IDS[:1]), ValueError, r"got a target int64\[1\] of float32\[2, 3\], expected"),
+        (lambda: F.multi_margin_loss(X, IDS.float()), ValueError, r"got a target float32\[2\] of float32\[2, 3\]"),
+        (lambda: F.gaussian_nll_loss(X, X, -1.0), ValueError, r"the least var is -1\.0, expected 0 or more"),
         (lambda: F.cross_entropy(X, X, ignore_index=1), ValueError, "ignore_index is for class indices"),
         (lambda: F.cross_entropy(X, IDS, lucid.ones(2)), ValueError, r"weight \[2\], expected a number for each of 3"),
         (lambda: F.cross_entropy(X, IDS, label_smoothing=1.5), ValueError, "label_smoothing is 1.5, expected 0 to 1"),
         (lambda: F.cross_entropy(X, [0, 2]), TypeError, "target has type list, expected a tensor or an array"),
-        (lambda: F.binary_cross_entropy(X, X[0]), ValueError, r"target \[3\] differs from the input \[2, 3\]"),
+        (lambda: F.binary_cross_entropy(X, X[0]), ValueError, r"x is \[2, 3\] and target \[3\], expected"),
         (lambda: F.mse_loss(X, X, reduction="average"), ValueError, "reduction is 'average', expected 'none', 'mean'"),
         (lambda: F.mse_loss(X, X, reduce=False), TypeError, 'reduce= is not taken: write reduction="mean", "sum"'),
         (lambda: F.smooth_l1_loss(X, X, beta=-1.0), ValueError, "beta is -1.0, expected 0 or more"),
@@ -100,7 +104,7 @@ def test_each_vector_is_to_find_its_own_positive_in_the_batch(symmetric: bool) -
 
 def test_contrastive_losses_are_exported_with_an_open_batch() -> None:
     assert_parity(F.in_batch_contrastive_loss, ("N", 6), ("N", 6))
-    with pytest.raises(ValueError, match=r"positives \[3, 6\] differ from x \[2, 6\]"):
+    with pytest.raises(ValueError, match=r"x is \[2, 6\] and positives \[3, 6\], expected one shape"):
         F.in_batch_contrastive_loss(lucid.ones(2, 6), lucid.ones(3, 6))
 
 

@@ -47,6 +47,8 @@ SAME_AS_NUMPY: dict[str, Callable[[Any], Any]] = {
     "transpose of all axes": lambda x: np.transpose(x),
     "flip of all axes": lambda x: np.flip(x),
     "cumsum of all": lambda x: np.cumsum(x),
+    "sum in another type": lambda x: np.sum(x, axis=0, dtype=np.float64),
+    "clip by name": lambda x: np.clip(x, min=0.5, max=2) + np.clip(x, a_max=1, a_min=0),
     "take of all": lambda x: np.take(x, np.array([7, 0])),
 }
 
@@ -73,12 +75,21 @@ def test_shapes_are_known_while_tracing() -> None:
         (np.arctan, r"^np.arctan: Lucid has no op for it; write it with the ops of lucid.ops"),
         (np.add.reduce, r"^np.add.reduce: Lucid has no op for it"),
         (lambda x: np.exp(x, where=np.ones((3, 4), bool)), "^np.exp: got where with a tensor"),
+        (
+            lambda x: np.max(x, initial=3.0),
+            r"^np\.max: got initial with a tensor, which its op does not have; leave it",
+        ),
+        (lambda x: np.where(x > 1), r"^nonzero\(\) of a traced bool"),
         (np.median, r"^np.median\(\) of a traced float32\[3, 4\]: its value is known only"),
     ],
 )
 def test_what_has_no_op_says_what_to_write(function: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         lucid.trace(function, (3, 4))
+
+
+def test_where_without_choices_gives_indices() -> None:
+    assert [part.tolist() for part in np.where(Tensor(X) > 2)] == [part.tolist() for part in np.where(X > 2)]
 
 
 def test_a_function_without_an_op_computes_with_the_arrays_of_known_tensors() -> None:

@@ -55,7 +55,7 @@ def test_random_integers_have_their_bounds() -> None:
 
 TRACED: dict[str, Callable[[Tensor], Any]] = {
     r"masked_select\(x, mask, size=n\), or write lucid.where": lambda x: x.masked_select(x > 0),
-    r"argwhere of a traced .* lucid.argwhere\(x, size=n\)": lambda x: lucid.argwhere(x),
+    r"nonzero\(\) of a traced .* lucid.argwhere\(x, size=n\)": lambda x: lucid.argwhere(x),
     r"lucid.isclose\(x, y\).all\(\) is a tensor": lambda x: lucid.allclose(x, x),
     r"triu_indices: got the sizes N and 3.*lucid.ones\(rows, columns\).triu\(\)": lambda x: lucid.triu_indices(
         x.shape[0], 3

@@ -353,6 +353,23 @@ EDGES = [
     "torch.outer(single[0], 2)",
     "torch.cdist(single[0], single)",
     "torch.randint(3, 3, (2,))",
+    "torch.repeat_interleave(single, 1.5)",
+    "torch.index_select(single, 0, pairs)",
+    "torch.randperm(-1)",
+    "torch.hann_window(-1)",
+    "torch.eye(-1)",
+    "torch.rand(2, dtype=torch.int64)",
+    "torch.nonzero_static(single, size=-1)",
+    "torch.full((2,), 'a')",
+    "torch.hstack([])",
+    "single.norm('x')",
+    "single.tile(2)",
+    "torch.tile(single, (2,))",
+    "single.tile(2, 1, 2)",
+    "F.interpolate(single[None], size=0)",
+    "F.interpolate(single[None], scale_factor=0.2)",
+    "F.multi_margin_loss(single, torch.tensor([0]))",
+    "F.gaussian_nll_loss(single, single, -single)",
 ]
 
 

@@ -461,7 +461,7 @@ def batch_norm(
     Raises:
         ValueError: for statistics while training, which torch would change in place, or none otherwise.
     """
-    if training is not (running_mean is None or running_var is None):
+    if bool(training) is not (running_mean is None or running_var is None):
         raise ValueError(
             "batch_norm: expected running_mean and running_var without training=True; while training they are None: "
             "nn.BatchNorm1d and its kin also keep statistics"

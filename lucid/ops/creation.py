@@ -158,11 +158,14 @@ def full(shape: Size | Sequence[Size], value: Scalar | Tensor, dtype: DTypeLike 
 
     Raises:
         OverflowError: for a number that the element type cannot hold.
+        TypeError: for anything but a number.
     """
     if isinstance(value, Tensor):
         usual = {"bool": bool_, "int": int64, "float": float32}[value.dtype.kind]
         return expand(value.astype(usual if dtype is None else dtype), as_shape((shape,)))
     number: Scalar = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(number, (bool, int, float)):
+        raise TypeError(f"full: value is {value!r}, expected a number or a tensor of one")
     type_ = dtype_of_scalar(number) if dtype is None else as_dtype(dtype)
     convert(np.asarray(number), type_, "full")
     return full_op(shape=as_shape((shape,)), value=number, dtype=type_)
@@ -274,7 +277,7 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike | None = N
 @function
 def eye(rows: Size, columns: Size | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Ones on the diagonal of a matrix, zeros elsewhere; sizes may be symbolic while tracing."""
-    rows, columns = (as_size("eye", size) for size in (rows, rows if columns is None else columns))
+    rows, columns = as_shape((rows, rows if columns is None else columns))
     if isinstance(rows, Dim) or isinstance(columns, Dim):
         places = unsqueeze(arange(rows), 1) == arange(columns)
         return places.astype(float32 if dtype is None else dtype)
@@ -347,23 +350,20 @@ def new_tensor(x: Tensor, data: Any, dtype: DTypeLike | None = None, device: Any
     return Tensor(np.array(data), x.dtype if dtype is None else dtype)
 
 
-_UNUSED = ("device", "requires_grad", "layout", "memory_format")
-
-
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 def full_like(x: Tensor, value: Scalar, *, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of one number everywhere, of the shape of `x` and, unless another is given, its element type."""
     return full(x.shape, value, x.dtype if dtype is None else dtype)
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 @function
 def zeros_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of zeros, of the shape of `x` and, unless another is given, its element type."""
     return full_like(x, 0, dtype=dtype)
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 @function
 def ones_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of ones, of the shape of `x` and, unless another is given, its element type."""
@@ -394,8 +394,9 @@ def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
 
     Raises:
         TracedValueError: while tracing, as they would be constants of the model.
+        TypeError: for an element type that is not floating-point.
     """
-    return _as_tensor(generator("randn").standard_normal(as_shape(shape)), dtype)
+    return _as_reals("randn", generator("randn").standard_normal(as_shape(shape)), dtype)
 
 
 @torch_names_and(*UNUSED)
@@ -405,17 +406,26 @@ def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
 
     Raises:
         TracedValueError: while tracing, as they would be constants of the model.
+        TypeError: for an element type that is not floating-point.
     """
-    return _as_tensor(generator("rand").random(as_shape(shape)), dtype)
+    return _as_reals("rand", generator("rand").random(as_shape(shape)), dtype)
 
 
-@torch_names_and(*_UNUSED)
+def _as_reals(where: str, numbers: Any, dtype: DTypeLike) -> Tensor:
+    if as_dtype(dtype).kind != "float":
+        raise TypeError(
+            f"{where}: dtype is {as_dtype(dtype)}, expected a floating-point one; lucid.randint draws integers"
+        )
+    return _as_tensor(numbers, dtype)
+
+
+@torch_names_and(*UNUSED)
 def randn_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     """Standard normal random numbers, of the shape of `x` and, unless another is given, its element type."""
     return randn(*x.shape, dtype=x.dtype if dtype is None else dtype)  # type: ignore[arg-type]  # sizes are known
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 def rand_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
     """Uniform random numbers from 0 to 1, of the shape of `x` and, unless another is given, its element type."""
     return rand(*x.shape, dtype=x.dtype if dtype is None else dtype)  # type: ignore[arg-type]  # sizes are known
@@ -451,7 +461,7 @@ def randperm(n: int, *, dtype: DTypeLike = int64) -> Tensor:
     Raises:
         TracedValueError: while tracing, as they would be constants of the model.
     """
-    return _as_tensor(generator("randperm").permutation(n), dtype)
+    return _as_tensor(generator("randperm").permutation(np.arange(int(as_shape((n,))[0]))), dtype)
 
 
 @torch_names_and(*UNUSED)
@@ -465,6 +475,7 @@ def normal(
 
 def _window(n: int, periodic: bool, of: Callable[[int], Array], dtype: DTypeLike) -> Tensor:
     """A symmetric window (n); a periodic one is the longer one by one without its end."""
+    (n,) = map(int, as_shape((n,)))
     return _as_tensor(of(n + 1)[:-1] if periodic and n > 1 else of(n), dtype)
 
 

@@ -78,6 +78,10 @@ def interpolate(
         if size is None
         else [as_size("interpolate: size", n) for n in _each("size", size, axes)]
     )
+    if any(isinstance(n, int) and n < 1 for n in sizes):
+        raise ValueError(
+            f"interpolate: {show_shape(x.shape)} would get the sizes {show_shape(sizes)}, expected 1 or more"
+        )
     if mode == "area":
         return adaptive_average_pool(x, output_size=tuple(int(n) for n in sizes))
     if recompute_scale_factor:

@@ -22,7 +22,6 @@ from lucid.ops.shaping import (
     expand,
     normalize_axis,
     permute,
-    repeat,
     reshape,
     split,
     squeeze,
@@ -58,7 +57,7 @@ def roll(x: Tensor, shifts: Size | Sequence[Size], axis: int | Sequence[int] | N
     """
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shifts, 0), x.shape)
-    steps = tuple(shifts) if isinstance(shifts, Sequence) else (as_size("roll", shifts),)
+    steps = [as_size("roll", shift) for shift in (shifts if isinstance(shifts, (tuple, list)) else (shifts,))]
     axes = each_axis(axis)
     if len(steps) != len(axes):
         raise ValueError(f"roll: got {len(steps)} shifts for {len(axes)} axes, expected as many")
@@ -104,6 +103,7 @@ def repeat_interleave(
 
     Raises:
         TracedValueError: for numbers that are computed while tracing, without `output_size`.
+        TypeError: for numbers with fractions.
         ValueError: for another number of repeats than elements, and another `output_size` than their sum.
     """
     if axis is None:
@@ -120,6 +120,8 @@ def repeat_interleave(
         return take(x, bucketize(arange_op(start=0, stop=output_size), ends, right=True), axis)
     if not isinstance(repeats, (int, Dim)):
         counts = np.atleast_1d(np.asarray(repeats))
+        if counts.dtype.kind not in "iu":
+            raise TypeError(f"repeat_interleave: repeats have dtype {counts.dtype}, expected whole numbers")
         if counts.shape != (1,):
             if counts.ndim != 1 or not same(size, len(counts)):
                 raise ValueError(f"repeat_interleave: got repeats of shape {counts.shape}, expected ({size},)")
@@ -136,12 +138,6 @@ def repeat_interleave(
 def _check_total(total: Size, output_size: Size | None) -> None:
     if isinstance(total, int) and isinstance(output_size, int) and total != output_size:
         raise ValueError(f"repeat_interleave: output_size is {output_size}, but the repeats add up to {total}")
-
-
-@function
-def tiled(x: Tensor, repeats: Sequence[Size]) -> Tensor:
-    """The tensor repeated along each axis; missing leading numbers are 1."""
-    return repeat(x, (*[1] * (x.ndim - len(repeats)), *repeats))
 
 
 @function
@@ -239,7 +235,7 @@ def meshgrid(*parts: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 def hstack(parts: Sequence[TensorLike]) -> Tensor:
     """Join tensors along the second axis; vectors along their only one."""
     tensors = [x if x.ndim else reshape(x, (1,)) for x in (as_tensor("hstack", part) for part in parts)]
-    return concat(tensors, 0 if tensors[0].ndim < 2 else 1)
+    return concat(tensors, 1 if tensors and tensors[0].ndim > 1 else 0)
 
 
 @torch_names

@@ -180,7 +180,7 @@ def _every(where: str, x: Tensor, axis: Axes) -> tuple[int, ...]:
 def var(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = False) -> Tensor:
     """Squared distances from the mean, summed over axes and divided by their number less `correction`.
 
-    NaN where there are no more elements than that. Half precision is computed in float32.
+    Infinite or NaN where there are no more elements than that. Half precision is computed in float32.
     """
     axes = _every("var", x, axis)
     wide = at_least_float32(x)
@@ -229,8 +229,14 @@ def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Te
     """The p-norm over axes, all of them by default: (sum of |x|^p)^(1/p), or the largest or least |x| for p infinite.
 
     Half precision is computed in float32. The 2-norm is right where the squares overflow.
+
+    Raises:
+        TypeError: for anything but a floating-point tensor.
+        ValueError: for a norm of matrices, such as "nuc".
     """
     check_kind("norm", x.spec, ("float",))
+    if isinstance(p, str) and p != "fro":
+        raise ValueError(f"norm: p is {p!r}, expected a number or 'fro'")
     power = 2.0 if p in ("fro", None) else float(p)
     if power != 2:
         return norm_by_definition(x, power, axis, keepdims)

@@ -98,8 +98,11 @@ def index_select(x: Tensor, axis: int, indices: TensorLike) -> Tensor:
     Raises:
         IndexError: eagerly, for an index below 0 or out of range.
         TypeError: for indices that are not integers.
+        ValueError: for indices of more than one axis.
     """
     picks = as_tensor("index_select", indices)
+    if picks.ndim > 1:
+        raise ValueError(f"index_select: indices are {picks.spec}, expected a vector; lucid.ops.take has others")
     _check_not_negative("index_select", picks)
     if not x.ndim:
         return take(reshape(x, (1,)), reshape(picks, ()), axis)
@@ -258,8 +261,8 @@ def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
     if x.is_traced:
         raise TracedValueError(
             f"nonzero() of a traced {x.spec}: how many elements it finds is known only when the model runs. Choose by "
-            "a mask with lucid.where(mask, x, 0) or x.masked_scatter(mask, values), or make the indices outside of the "
-            "model and give them as an input"
+            "a mask with lucid.where(mask, x, 0) or x.masked_scatter(mask, values), give a number, "
+            "lucid.argwhere(x, size=n), or make the indices outside of the model and give them as an input"
         )
     if not as_tuple:
         return Tensor(np.argwhere(x.numpy()).astype(np.int64))

@@ -21,7 +21,7 @@ from lucid.ops.indexing import take
 from lucid.ops.op import function
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.reduction import any_, argmax, cumsum, max_
-from lucid.ops.scattering import scatter
+from lucid.ops.scattering import nonzero, scatter
 from lucid.ops.shaping import expand, flatten, normalize_axis, reshape, squeeze, stack, unsqueeze
 from lucid.ops.sorting import Ordered, bucketize, sort
 from lucid.ops.tensor.tensor import Tensor, TensorLike, TracedValueError
@@ -148,6 +148,8 @@ def searchsorted(
 
 def _first(values: Tensor, chosen: Tensor, size: Size, fill: Any) -> Tensor:
     """The first `size` of the values (n) that are chosen, and then a number."""
+    if isinstance(size, int) and size < 0:
+        raise ValueError(f"size is {size}, expected 0 or more")
     place = cumsum(chosen.astype(int64), axis=0) - 1
     place = where(chosen & (place < size), place, size)  # the last one is cut off
     return scatter(full((size + 1,), fill, values.dtype), 0, place, values)[:size]
@@ -198,14 +200,8 @@ def argwhere(x: Tensor, *, size: Size | None = None, fill_value: int = -1) -> Te
     Raises:
         TracedValueError: while tracing, without `size`.
     """
-    if size is not None:
-        return nonzero_static(x, size=size, fill_value=fill_value)
-    if x.is_traced:
-        raise TracedValueError(
-            f"argwhere of a traced {x.spec}: how many elements it finds is known only when the model runs; give a "
-            "number, lucid.argwhere(x, size=n), or choose by a mask with lucid.where(mask, x, 0)"
-        )
-    return Tensor(np.argwhere(x.numpy()).astype(np.int64))
+    indices: Tensor = nonzero(x) if size is None else nonzero_static(x, size=size, fill_value=fill_value)
+    return indices
 
 
 # Places ---------------------------------------------------------------------------------------------------------------

@@ -205,7 +205,7 @@ def tile(x: Tensor, *, repeats: tuple[Size, ...]) -> Tensor:  # type: ignore[emp
 
 @function
 def repeat(x: Tensor, repeats: Sequence[Size]) -> Tensor:
-    """Repeat the tensor along each axis; more numbers than axes add leading axes.
+    """Repeat the tensor along each axis; more numbers than axes add leading axes, missing leading numbers are 1.
 
     Raises:
         ValueError: for a negative number.
@@ -262,11 +262,11 @@ def concat(parts: Sequence[TensorLike], axis: int = 0) -> Tensor:
     Raises:
         ValueError: for no tensors, or shapes that differ in another axis.
     """
-    if not parts:
-        raise ValueError("concat: got no tensors, expected at least one")
     tensors = [as_tensor("concat", part) for part in parts]
+    if not tensors:
+        raise ValueError("concat: got no tensors, expected at least one")
     place = normalize_axis("concat", axis, tensors[0].ndim)
-    return concat_op(*tensors, axis=place) if len(parts) > 1 else tensors[0]
+    return concat_op(*tensors, axis=place) if len(tensors) > 1 else tensors[0]
 
 
 @function

@@ -108,7 +108,7 @@ class MovingMethods(TensorValue, Generic[T]):
     @torch_names
     def tile(self, *repeats: Any) -> T:
         """The tensor repeated along each axis; missing leading numbers are 1."""
-        return self._op("tiled", unpack(repeats))
+        return self._op("repeat", unpack(repeats))
 
     @torch_names
     def repeat_interleave(self, repeats: Any, axis: Whole | None = None, *, output_size: Size | None = None) -> T:

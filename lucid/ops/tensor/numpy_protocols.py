@@ -8,6 +8,7 @@ tensor; for known values, NumPy computes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,13 @@ def _reduction(method: str) -> Callable[..., Any]:
     return reduced
 
 
+def _total(method: str) -> Callable[..., Any]:
+    def reduced(ops: Table, x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+        return getattr(x, method)(axis=axis, keepdims=keepdims, dtype=dtype)
+
+    return reduced
+
+
 def _spread(method: str) -> Callable[..., Any]:
     def reduced(ops: Table, x: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
         return getattr(x, method)(axis=axis, keepdims=keepdims, correction=ddof)
@@ -112,16 +120,18 @@ def _spread(method: str) -> Callable[..., Any]:
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    np.sum: _reduction("sum"),
-    np.mean: _reduction("mean"),
+    np.sum: _total("sum"),
+    np.mean: _total("mean"),
     np.max: _reduction("max"),
     np.min: _reduction("min"),
-    np.prod: _reduction("prod"),
+    np.prod: _total("prod"),
     np.any: _reduction("any"),
     np.all: _reduction("all"),
     np.std: _spread("std"),
     np.var: _spread("var"),
-    np.clip: lambda ops, x, low=None, high=None: ops["clamp"](x, low, high),
+    np.clip: lambda ops, x, a_min=None, a_max=None, *, min=None, max=None: ops["clamp"](
+        x, min if a_min is None else a_min, max if a_max is None else a_max
+    ),
     np.cumsum: lambda ops, x, axis=None: x.flatten().cumsum(0) if axis is None else x.cumsum(axis),
     np.flip: lambda ops, x, axis=None: ops["flip"](x, tuple(range(x.ndim)) if axis is None else axis),
     np.roll: lambda ops, x, shift, axis=None: ops["roll"](x, shift, axis),
@@ -141,7 +151,9 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.concatenate: lambda ops, arrays, axis=0: ops["concat"](arrays, axis),
     np.stack: lambda ops, arrays, axis=0: ops["stack"](arrays, axis),
     np.split: _split,
-    np.where: lambda ops, condition, x, y: ops["where"](condition, x, y),
+    np.where: lambda ops, condition, *choices: (ops["where"] if choices else ops["nonzero"])(
+        condition, *(choices or (True,))
+    ),
     np.reshape: lambda ops, x, shape: ops["reshape"](x, shape),
     np.transpose: lambda ops, x, axes=None: ops["permute"](x, tuple(range(x.ndim))[::-1] if axes is None else axes),
     np.squeeze: lambda ops, x, axis=None: ops["squeeze"](x, axis),
@@ -159,10 +171,15 @@ def function(
     `known` returns the array of a tensor, and raises an error for a traced one.
 
     Raises:
-        TypeError: for a function without an op, if a tensor is traced.
+        TypeError: for a function without an op, if a tensor is traced; for an option that the op does not have.
     """
     ours = _FUNCTIONS.get(called)
     if ours is not None:
+        if unknown := [name for name in options if name not in signature(ours).parameters]:
+            raise TypeError(
+                f"np.{called.__name__}: got {', '.join(unknown)} with a tensor, which its op does not have; leave it "
+                "out, or use the array of a known tensor: x.numpy()"
+            )
         return ours(ops, *args, **options)
     return called(*_arrays(args, known), **{name: _arrays(value, known) for name, value in options.items()})
 
