@@ -198,6 +198,37 @@ def test_verify_passes_at_many_sizes(mha, data):
     assert [run["sizes"] for run in report["runs"]] == [{"L": 9, "N": 2, "S": 1}, {"L": 1, "N": 1, "S": 4}]
 
 
+OWN = """
+import lucid
+from lucid import nn
+
+
+class Bag(nn.Module):
+    def __init__(self):
+        self.table = nn.Embedding(9, 2)
+
+    def forward(self, ids, weights, scaled=False):
+        rows = self.table(ids) * weights[0] + weights[1]
+        return {"sum": 3 * rows.sum(1) if scaled else rows.sum(1), "ids": ids}
+"""
+
+
+def test_verify_takes_the_inputs_of_a_model_that_describes_none_from_its_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN, encoding="utf-8")
+    inputs = [f"--input=weights.{item}:float32:N,L,1" for item in range(2)]
+    export = ["export", "own.py:Bag", "-o", "bag.onnx", "-i", "ids:int64:N,2 <= L <= 5", *inputs, "--call=scaled=true"]
+    assert in_process(export, monkeypatch) == 0
+    capsys.readouterr()
+    assert in_process(["verify", "own.py:Bag", "bag.onnx", "--call", "scaled=true"], monkeypatch) == 0
+    *runs, weights = capsys.readouterr().out.splitlines()
+    assert all(line.startswith("ok") and line.endswith("; 1 more output agrees better") for line in runs)
+    assert "equal the model's" in weights
+    assert in_process(["verify", "own.py:Bag", "bag.onnx"], monkeypatch) == 1, "the file is scaled"
+    assert in_process(["verify", "nn.ReLU", "bag.onnx"], monkeypatch) == 2
+    assert "ids, weights: the model takes x" in capsys.readouterr().err
+
+
 def test_verify_names_the_first_difference(mha, tmp_path, shown):
     model = onnx.load(mha)
     weight = next(t for t in model.graph.initializer if t.name == "out_proj.bias")

@@ -121,7 +121,7 @@ WRONG_COMMAND_LINES = {
     "--input size": (["export", *LINEAR, "-o", "a.onnx", "-i", "x:float32:N;L,2"], "--input 'x:float32:N;L,2'"),
     "--input twice": (["export", *LINEAR, "-o", "a.onnx", "-i", "x:N,2", "-i", "x:N,2"], "given twice"),
     "--input unknown": (["export", *LINEAR, "-o", "a.onnx", "-i", "y:N,2"], "the model takes x"),
-    "no inputs": (["export", "net.py:Net", "-o", "a.onnx"], "as in --input x:float32:N,..."),
+    "no inputs": (["export", "net.py:Net", "-o", "a.onnx"], "as in --input x:float32:N,...; token ids are int64"),
     "weights missing": (["export", *LINEAR, "-o", "a.onnx", "-w", "none"], "no file or folder 'none'"),
     "--via and a class": (["export", *LINEAR, "--via", "torch", "-o", "a.onnx"], "--via torch: SOURCE 'nn.Linear'"),
     "--via and options": (["export", "sub.py", "--via", "torch", "--ignore-option", "x", "-o", "a.onnx"],

@@ -178,7 +178,7 @@ def test_extreme_values_give_no_nan() -> None:
         (lambda: nn.RMSNorm(3)(lucid.zeros(2, 4)), ValueError, r"rms_norm: input \[2, 4\] does not end with .*\[3\]"),
         (lambda: nn.LayerNorm(3)(lucid.zeros(2, 3, dtype="int64")), TypeError, "layer_norm: got int64"),
         (lambda: nn.Softmax()(lucid.arange(3)), TypeError, "softmax: got int64"),
-        (lambda: nn.Embedding(3, 2)(lucid.tensor([1, 3])), IndexError, "indices range from 1 to 3, expected 0 or"),
+        (lambda: nn.Embedding(3, 2)(lucid.tensor([1, 3])), IndexError, "from 1 to 3, expected 0 to 2; the t"),
         (lambda: nn.Embedding(3, 2)(lucid.tensor([-1])), IndexError, "from -1 to -1, .* the table has 3 rows"),
         (lambda: nn.Embedding(3, 2)(lucid.tensor([0.5])), TypeError, "expected integers"),
         (

@@ -177,7 +177,7 @@ def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
     ]
     if missing:
         example = " ".join(f"--input {name}:float32:N,..." for name in missing)
-        raise usage(f"the model does not know its inputs: describe them, as in {example}")
+        raise usage(f"the model does not know its inputs: describe them, as in {example}; token ids are int64")
     return {**specs, **plain}
 
 

@@ -125,6 +125,8 @@ def _print_runs(out: terminal.Output, report: ParityReport) -> None:
         runs.setdefault((comparison.provider, *comparison.sizes.items()), []).append(comparison)
     for run in runs.values():
         worst = max(run, key=lambda comparison: comparison.share)
-        out.line(str(worst), f"; {len(run) - 1} more outputs agree better" if len(run) > 1 else "")
+        others = len(run) - 1
+        better = f"; {others} more output{' agrees' if others == 1 else 's agree'} better" if others else ""
+        out.line(str(worst), better)
     for note in str(report).splitlines()[len(report.comparisons) :]:
         out.line(note)

@@ -135,7 +135,10 @@ def gather_nd(x: Tensor, indices: TensorLike) -> Tensor:  # type: ignore[empty-b
 
 def _check_integers(name: str, indices: TensorType) -> None:
     if indices.dtype.kind != "int":
-        raise TypeError(f"{name}: indices are {indices}, expected integers; use .astype(lucid.int64)")
+        raise TypeError(
+            f"{name}: indices are {indices}, expected integers; use .astype(lucid.int64), or for an input of the model "
+            "lucid.spec(..., dtype=lucid.int64)"
+        )
 
 
 @function

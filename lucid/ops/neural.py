@@ -204,9 +204,10 @@ def check_rows(what: str, indices: Tensor, table: Tensor) -> None:
     """
     if not indices.is_traced and not table.is_traced and indices.numpy().size:
         low, high = int(indices.numpy().min()), int(indices.numpy().max())
-        if low < 0 or high >= table.numpy().shape[0]:
+        rows = table.numpy().shape[0]
+        if low < 0 or high >= rows:
             raise IndexError(
-                f"{what}: indices range from {low} to {high}, expected 0 or more; the table has {table.shape[0]} rows"
+                f"{what}: indices range from {low} to {high}, expected 0 to {rows - 1}; the table has {rows} rows"
             )
 
 

@@ -21,6 +21,7 @@ from lucid.cli.quantizing import load_precisions
 from lucid.cli.source import export_of
 from lucid.core.words.safe_text import visible
 from lucid.export.onnx_file.assemble import TARGET
+from lucid.export.onnx_file.element_codes import element_name
 from lucid.export.options import ExportOptions
 from lucid.export.target import TARGET_NAMES
 from lucid.inspection.shapes import real_inputs
@@ -115,6 +116,7 @@ def _verify(
     options: Verify, model: Model, file: Path, proto: onnx.ModelProto, runs: Sequence[Mapping[str, int]]
 ) -> tuple[ModelPart, ParityReport, Divergence | None]:
     """The model that a file was compared with, the report, and the first node that differs."""
+    options = _with_inputs_of(proto, options, model)
     customized = bool(
         options.inputs or options.call or options.part or options.cache or options.capacity or options.outputs
     )
@@ -148,6 +150,19 @@ def _verify(
         compared, stored = (compared, stored) if full.note else (whole, full)
     report = texts.parity(compared, file, target=target, weights=stored, providers=providers, **of_file, **tolerance)
     return compared, report, None
+
+
+def _with_inputs_of(file: onnx.ModelProto, options: Verify, model: Model) -> Verify:
+    """The options with the inputs of a file as `--input`, where none is given and the model does not know its own."""
+    if options.inputs or known_inputs(model) or takes_images(file) or takes_texts(file):
+        return options
+    inputs = real_inputs(file.graph)
+    sizes = _sizes(inputs, _limited(file))
+    texts = [
+        f"{value.name}:{element_name(value.type.tensor_type.elem_type)}:{','.join(map(str, sizes[value.name]))}"
+        for value in inputs
+    ]
+    return replace(options, inputs=texts)
 
 
 def _part_of_file(model: Model, file: onnx.ModelProto) -> ModelPart | None:
