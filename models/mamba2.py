@@ -74,7 +74,8 @@ def _limits(options: Config) -> tuple[float, float]:
     """The least and the largest step of time. JSON has no infinity, so files spell it as a word or an object."""
     pair = options.get("time_step_limit", list, [0.0, float("inf")])
     numbers = [float("inf") if number in ("Infinity", {"__float__": "Infinity"}) else number for number in pair]
-    if len(numbers) != 2 or not all(type(n) in (int, float) and n >= 0 for n in numbers) or numbers[0] > numbers[1]:
+    known = all(type(n) in (int, float) and (0 <= n < 1e30 or n == float("inf")) for n in numbers)
+    if len(numbers) != 2 or not known or numbers[0] > numbers[1]:
         raise options.wrong("time_step_limit", "expected two numbers, the least and the largest step")
     return float(numbers[0]), float(numbers[1])
 

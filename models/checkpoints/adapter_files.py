@@ -63,6 +63,7 @@ _HARMLESS = [
     "target_modules|exclude_modules|layers_to_transform|layers_pattern|modules_to_save|fan_in_fan_out|megatron_core",
     "loftq_config|eva_config|corda_config|lora_ga_config|velora_config|qalora_group_size|ensure_weight_tying",
 ]
+_MAX_ALPHA = 1e9
 _MAX_NAME = 200  # letters of a layer's name: patterns of strangers are matched with it
 _MAX_REPEATS = 3  # in a pattern, for the same reason
 
@@ -253,7 +254,7 @@ def _read_scales(options: Config) -> _Scales:
     scales = _Scales(
         options,
         options.whole("r", 8),
-        options.real("lora_alpha", 8.0, low=-1e9, high=1e9),
+        options.real("lora_alpha", 8.0, low=-_MAX_ALPHA, high=_MAX_ALPHA),
         _read_patterns(options, "rank_pattern"),
         _read_patterns(options, "alpha_pattern"),
         options.get("use_rslora", bool, False),
@@ -271,7 +272,7 @@ def _read_patterns(options: Config, name: str) -> dict[str, Any]:
     patterns = options.get(name, dict, {})
     for pattern, value in patterns.items():
         whole = type(value) is int and 1 <= value < 1 << 31
-        if not (whole if name == "rank_pattern" else type(value) in (int, float) and math.isfinite(value)):
+        if not (whole if name == "rank_pattern" else type(value) in (int, float) and abs(value) <= _MAX_ALPHA):
             raise options.wrong(name, f"expected a number for {show(pattern)}")
         repeats = len(re.findall(r"[*+{]", pattern))
         try:

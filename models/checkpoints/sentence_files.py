@@ -35,7 +35,7 @@ from lucid.models.checkpoints.config import (
     read_optional_json,
     write_json,
 )
-from lucid.models.checkpoints.static_files import MODEL2VEC, SPARSE, STATIC, TOKENIZER, type_in
+from lucid.models.checkpoints.static_files import MODEL2VEC, SPARSE, STATIC, TOKENIZER, token_ids, type_in
 from lucid.nn import functional as F
 
 POOLING, DENSE, NORMALIZE = "Pooling", "Dense", "Normalize"
@@ -299,14 +299,15 @@ def _read_line(line: Any, where: str, first: bool) -> _Line:
 def _skipped(folder: Path, options: Config) -> tuple[int, ...]:
     """The ids of the words of documents that have no vector, by default those of punctuation."""
     words = options.get("skiplist_words", list, list(string.punctuation))
+    if not all(isinstance(word, str) for word in words):
+        raise options.wrong("skiplist_words", "expected a list of words")
     path = folder / TOKENIZER
-    if not words or not path.exists():
-        if words and options.has("skiplist_words"):
-            raise options.wrong("skiplist_words", f"expected {path}, which has their ids")
-        return ()
-    tokenizer = read_json(path)
-    ids: dict[str, int] = dict(tokenizer["model"]["vocab"]) if isinstance(tokenizer["model"]["vocab"], dict) else {}
-    ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens", [])}
+    if words and not path.exists():
+        raise ConfigError(
+            f"{path}: is missing, which has the ids of the words that documents leave out (skiplist_words, by default "
+            "punctuation); get the tokenizer of the checkpoint"
+        )
+    ids = token_ids(path) if words else {}
     return tuple(sorted({ids[word] for word in words if word in ids}))
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import lucid
+from lucid.core.number_ranges import is_whole
 from lucid.core.words.safe_text import show
 from lucid.files.weights import NAMES
-from lucid.models.checkpoints.config_file import MAX_TOKENIZER, read_json, read_optional_json
+from lucid.models.checkpoints.config_file import MAX_TOKENIZER, ConfigError, read_json, read_optional_json
 
 STATIC, MODEL2VEC, SPARSE = "static_embedding", "model2vec", "sparse_static_embedding"
 TYPES = (STATIC, MODEL2VEC, SPARSE)
@@ -104,6 +105,25 @@ def static_tokenizer(folder: Path) -> dict[str, dict[str, Any]]:
         return {TOKENIZER_CONFIG: about}
     tokenizer = read_json(folder / TOKENIZER, MAX_TOKENIZER)
     return {TOKENIZER: {**tokenizer, "post_processor": None, "padding": None}, TOKENIZER_CONFIG: about}
+
+
+def token_ids(path: Path) -> dict[str, int]:
+    """The ids of the tokens in a tokenizer.json, by their texts.
+
+    Raises:
+        ConfigError: for a file that has none, or of another form.
+    """
+    content = read_json(path, MAX_TOKENIZER)
+    model, added = content.get("model"), content.get("added_tokens")
+    vocabulary: object = model.get("vocab") if isinstance(model, dict) else None
+    pairs: list[tuple[Any, Any]] = list(vocabulary.items()) if isinstance(vocabulary, dict) else []
+    if isinstance(vocabulary, list):  # of a Unigram model: of each token its text and its score
+        pairs = [(token[0], number) for number, token in enumerate(vocabulary) if isinstance(token, list) and token]
+    tokens = [token for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    pairs += [(token.get("content"), token.get("id")) for token in tokens]
+    if not pairs or not all(isinstance(text, str) and is_whole(number) and number >= 0 for text, number in pairs):
+        raise ConfigError(f"{path}: expected texts of tokens and their ids as model.vocab; get an intact copy")
+    return dict(pairs)
 
 
 def unknown_token(folder: Path, tokens: int) -> int | None:

@@ -10,6 +10,7 @@ from lucid import Tensor, nn, ops
 from lucid.models.checkpoints.option_table import OptionTable
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts.on_model import OnModel
+from lucid.models.parts.sentences import Pooling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +62,4 @@ class SoundClassifier(OnSounds[C]):
 
     def classes(self, states: Sequence[Tensor], kept: Tensor | None = None) -> Tensor:
         """The logits, from the input of the first layer and the output of each; `kept` (N, frames): no padding."""
-        x = self.projector(self.summed(states))
-        if kept is None:
-            return self.classifier(x.mean(1))
-        counted = kept.astype(x.dtype).unsqueeze(2)
-        return self.classifier((x * counted).sum(1) / counted.sum(1))
+        return self.classifier(Pooling(("mean",))(self.projector(self.summed(states)), kept))

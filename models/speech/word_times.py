@@ -38,10 +38,12 @@ def token_ends(weights: Array, filter_width: int) -> Array:
         weights: of the heads, (H, L, positions).
         filter_width: positions over which a median is taken; odd.
     """
-    if weights.shape[1] < 2:
+    if weights.shape[1] < 2 or not weights.shape[2]:
         return np.zeros(weights.shape[1])
-    spread = weights.std(1, keepdims=True)
-    scores = _medians((weights - weights.mean(1, keepdims=True)) / spread, filter_width).mean(0)
+    weights = weights.astype(np.result_type(weights, np.float32))  # half precision rounds the squares to 0
+    centred, spread = weights - weights.mean(1, keepdims=True), weights.std(1, keepdims=True)
+    scores = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)  # equal weights tell nothing
+    scores = _medians(scores, filter_width).mean(0)
     rows, positions = _cheapest_path(-scores.astype(np.float64))
     ends: Array = positions[np.diff(rows, prepend=-1) > 0] * POSITION
     return ends

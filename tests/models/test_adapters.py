@@ -273,6 +273,7 @@ def test_the_encoder_of_a_sentence_folder_may_be_an_adapter(tmp_path: Path) -> N
         ({"r": 3}, "expected (3, inputs) and (outputs, 3) for r = 3"),
         ({"rank_pattern": {"q_proj": 1}}, "expected (1, inputs) and (outputs, 1) for r = 1"),
         ({"rank_pattern": {"q_proj": "2"}}, "expected a number for 'q_proj'"),
+        ({"alpha_pattern": {"q_proj": 10**400}}, "expected a number for 'q_proj'"),
         ({"alpha_pattern": {"(a+)+": 2}}, "expected regular expressions of at most 3 repetitions and none of a group"),
         ({"alpha_pattern": {"a*b*c*d*e": 2}}, "at most 3 repetitions and none of a group, found 'a*b*c*d*e'"),
         ({"alpha_pattern": {"(": 2}}, "at most 3 repetitions and none of a group, found '('"),

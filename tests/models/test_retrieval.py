@@ -180,9 +180,24 @@ def test_a_skip_list_needs_the_tokenizer(tmp_path: Path) -> None:
     model_folder = colbert(tmp_path, "pylate.models.Dense.Dense")
     (model_folder / "config_sentence_transformers.json").write_text(json.dumps({"skiplist_words": ["b"]}))
     np.testing.assert_array_equal(answer(lucid.models.load(model_folder))[1][0], [1, 1, 0, 1, 1])
-    (model_folder / "tokenizer.json").unlink()
-    with pytest.raises(ConfigError, match=r"skiplist_words is \['b'\], expected .*tokenizer\.json, which has"):
+    many = [["<unk>", 0.0], *([f"▁{'x' * 1000}{i}", -1.0] for i in range(4_200))]  # more than a config.json may have
+    unigram = {"model": {"type": "Unigram", "vocab": [*many[:7], ["b", -2.0], *many[7:]]}, "added_tokens": None}
+    (model_folder / "tokenizer.json").write_text(json.dumps(unigram, ensure_ascii=False))
+    np.testing.assert_array_equal(answer(lucid.models.load(model_folder))[1][0], [1, 1, 0, 1, 1])
+    for wrong in ({}, {"model": []}, {"model": {"vocab": {"b": "7"}}}, {"model": {"vocab": [[["b"], 0.0]]}}):
+        (model_folder / "tokenizer.json").write_text(json.dumps(wrong))
+        with pytest.raises(ConfigError, match=r"tokenizer\.json: expected texts of tokens and their ids as model"):
+            lucid.models.load(model_folder)
+    (model_folder / "config_sentence_transformers.json").write_text(json.dumps({"skiplist_words": [["b"]]}))
+    with pytest.raises(ConfigError, match=r"skiplist_words is \[\['b'\]\], expected a list of words"):
         lucid.models.load(model_folder)
+    for options in ({"skiplist_words": ["b"]}, {}):
+        (model_folder / "config_sentence_transformers.json").write_text(json.dumps(options))
+        (model_folder / "tokenizer.json").unlink(missing_ok=True)
+        with pytest.raises(ConfigError, match=r"tokenizer\.json: is missing, which has the ids .*; get the tokenizer"):
+            lucid.models.load(model_folder)
+    (model_folder / "config_sentence_transformers.json").write_text(json.dumps({"skiplist_words": []}))
+    np.testing.assert_array_equal(answer(lucid.models.load(model_folder))[1][0], [1, 1, 1, 1, 1])
 
 
 def test_what_a_folder_is_for_is_what_its_modules_say(tmp_path: Path) -> None:

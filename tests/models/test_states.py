@@ -168,6 +168,7 @@ def test_a_state_of_another_model_and_a_capacity_are_errors() -> None:
     ("variant", "changed", "message"),
     [
         ("mamba2/base", {"expand": 3}, r"expand is 3, expected num_heads \* head_dim = expand \* 16"),
+        ("mamba2/base", {"time_step_limit": [0.0, 10**400]}, r"time_step_limit is \[0.0, 10+.*, expected two numbers"),
         ("mamba2/base", {"time_step_limit": [1.0, 0.5]}, r"time_step_limit is \[1.0, 0.5\], expected two numbers"),
         ("mamba2/base", {"n_groups": 3}, "n_groups is 3"),
         ("lfm2/base", {"layer_types": ["conv"]}, "supported: 3 of full_attention or conv"),

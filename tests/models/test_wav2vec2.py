@@ -102,6 +102,16 @@ def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[
         Wav2Vec2ForSequenceClassification.from_pretrained(edited("wav2vec2/classifier", tmp_path, **changes))
 
 
+def test_a_sound_without_a_frame_has_the_classes_of_zeros_in_a_batch() -> None:
+    config = Wav2Vec2.from_pretrained(goldens.folder("wav2vec2/ctc")).config
+    model = Wav2Vec2ForSequenceClassification(replace(config, num_labels=3, projector_size=5))
+    mask = np.ones((2, 200), np.int64)
+    mask[1] = 0
+    logits = model(lucid.randn(2, 200), lucid.Tensor(mask)).numpy()
+    np.testing.assert_allclose(logits[1], model.classifier.bias.numpy(), atol=1e-6)
+    assert np.isfinite(logits).all()
+
+
 def test_the_vector_of_a_speaker_is_that_of_the_sound_alone_and_of_a_file() -> None:
     config = Wav2Vec2.from_pretrained(goldens.folder("wav2vec2/ctc")).config
     xvector = XVectorConfig((12, 8), (3, 2), (1, 1), 6)

@@ -51,6 +51,19 @@ def test_the_times_are_those_of_transformers(case: Any) -> None:
     assert transcribed_words(case, whisper(), True) == expected_words(case)
 
 
+def test_a_position_that_all_tokens_read_alike_tells_nothing() -> None:
+    """As where half precision rounds the weights to 0; transformers gives NaN, and the words after it no time."""
+    weights = np.full((2, 4, 40), 1e-4, np.float32)
+    for token in range(4):
+        weights[:, token, 10 * token : 10 * token + 10] = 3e-4 + 1e-4 * token
+    expected = token_ends(weights, 1)
+    np.testing.assert_allclose(expected, [0, 0.2, 0.4, 0.6])
+    np.testing.assert_array_equal(token_ends(weights.astype(np.float16), 1), expected)
+    weights[:, :, 25] = 0
+    np.testing.assert_array_equal(token_ends(weights, 1), expected)
+    np.testing.assert_array_equal(token_ends(weights[:, :, :0], 1), np.zeros(4))  # of a window of 10 ms
+
+
 def test_sessions_give_them_with_one_of_the_whole_model_that_shows_its_attention() -> None:
     case, parts = EXPECTED["times"][1], []
     for part in ("encoder", "decoder"):
