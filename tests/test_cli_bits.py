@@ -275,7 +275,8 @@ def test_what_is_not_understood_is_an_error_and_writes_nothing(
 
 
 @pytest.mark.parametrize(
-    "command", ["export --for genai -o OUT", "verify MODEL", "report -o OUT", "generate abc", "chat"]
+    "command",
+    ["export --for genai -o OUT", "verify MODEL", "report -o OUT", "generate abc", "generate --eager abc", "chat"],
 )
 def test_every_command_says_so(command: str, call: Any, llama: Path, tmp_path: Path) -> None:
     lucid.export.to_onnx(lucid.nn.ReLU(), ("N",), path=tmp_path / "model.onnx")
@@ -287,6 +288,16 @@ def test_every_command_says_so(command: str, call: Any, llama: Path, tmp_path: P
     ):
         code, _, err = call(name, llama, *others, *options)
         assert code in (1, 2) and message in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("command", ["export -o OUT", "verify MODEL", "generate abc", "generate --eager abc", "chat"])
+def test_texts_that_nothing_reads_are_refused(command: str, call: Any, llama: Path, text: Path, tmp_path: Path) -> None:
+    lucid.export.to_onnx(lucid.nn.ReLU(), ("N",), path=tmp_path / "model.onnx")
+    paths = {"OUT": tmp_path / "out", "MODEL": tmp_path / "model.onnx"}
+    name, *others = (paths.get(word, word) for word in command.split())
+    code, _, err = call(name, llama, *others, "--bits", "4", "--text", text)
+    assert (code, "--text is for --method gptq and --activations static, for quantize --targ" in err) == (2, True), err
     assert not (tmp_path / "out").exists()
 
 

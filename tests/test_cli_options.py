@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ import typer
 
 import lucid
 from lucid.batch import Predictor, map_rows
+from lucid.cli.app import parser
+from lucid.cli.commands.export import _checkpoint_for
+from lucid.cli.errors import CommandError
 from lucid.cli.options import commands, groups
 from lucid.cli.options.groups import whole_bytes
 from lucid.core.words.byte_sizes import bytes_of
@@ -58,6 +62,20 @@ def test_no_two_groups_of_a_command_declare_an_option() -> None:
             bases = [base for base in command.__mro__[1:] if base is not object]
             declared = [name for base in bases for name in inspect.get_annotations(base)]
             assert len(declared) == len(set(declared)), command
+
+
+def test_no_option_of_a_file_is_ignored_for_a_folder(tmp_path: Path) -> None:
+    """One that is declared later is refused as well, until folders take it."""
+    (tmp_path / "config.json").touch()
+    options = parser()(["export", str(tmp_path), "--for", "onnxruntime"], standalone_mode=False)
+    assert _checkpoint_for(options, "onnxruntime") == tmp_path
+    of_models = {*groups.names_of(groups.QuantizedModelOptions), *groups.names_of(groups.JsonCommand), "output"}
+    taken = {*inspect.signature(write_folder).parameters, *of_models}
+    of_files = {field.name for field in fields(options)} - taken
+    assert {"opset", "keep_io_types", "inputs", "attention"} <= of_files
+    for name in of_files:
+        with pytest.raises(CommandError, match=f"the layout decides {name.replace('_', '-')}; leave it out"):
+            _checkpoint_for(replace(options, **{name: ["another"]}), "onnxruntime")
 
 
 def test_items_of_a_list_are_inputs_by_number(tmp_path, monkeypatch, capsys):

@@ -133,7 +133,7 @@ def test_learnt_codes(call: Any, llama: Path, tmp_path: Path) -> None:
         (
             ["--bits", "4", "--text", "TEXTS"],
             2,
-            "--text is for --method gptq, --activations static and --target-error",
+            "--text is for --method gptq and --activations static, for quantize --target-error, and for report",
         ),
         (
             ["--target-error", "0.1", "--text", "TEXTS", "--activations", "dynamic"],

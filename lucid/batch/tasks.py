@@ -115,6 +115,8 @@ def check_choices(choices: Choices, name: str, where: str) -> None:
         raise ValueError(f"{where}: is exported for {name}, which writes no text; leave out the options of generation")
     if choices.pooling is not None and name not in ("sentence-similarity", "image-feature-extraction"):
         raise ValueError(f"{where}: is exported for {name}, which pools nothing; leave out pooling")
+    if choices.max_length is not None and (name == "text-generation" or name.startswith("image-")):
+        raise ValueError(f"{where}: is exported for {name}, which cuts off no rows; leave out max_length")
     if choices.prompt is not None and name not in SENTENCES:
         raise ValueError(f"{where}: is exported for {name}, which has no prompts by name; leave out prompt")
 

@@ -15,7 +15,7 @@ from lucid import models
 from lucid.cli.errors import usage
 from lucid.cli.kept_exports import cache_folder, make_room, room_of_cache, use
 from lucid.cli.options.groups import DeployedOptions, WeightOptions, values_of
-from lucid.cli.quantizing import quantize_arguments
+from lucid.cli.quantizing import check_quantization, quantize_arguments
 from lucid.cli.source import adapters_of, checkpoint_of, noting_second_rounding
 from lucid.cli.terminal import Output
 from lucid.core.version import __version__
@@ -57,11 +57,15 @@ def exported_source(
     Raises:
         ValueError: with `decoder`, for the checkpoint of a model that does not continue texts.
     """
+    check_quantization(options)
     path = options.folder
     checkpoint = checkpoint_of(str(path))
     if checkpoint is None or any(file.parent == path or not decoder for file in onnx_files(path)):
-        if quantize_arguments(options, None, decoder=False) is not None:
+        if options.bits is not None:
             raise usage(f"--bits {options.bits}: {path} is no checkpoint; the weights of an exported folder stay as is")
+        if options.ignore_option:
+            shown = f"--ignore-option {options.ignore_option[0]}"
+            raise usage(f"{shown}: {path} is no checkpoint, of which config.json would be read; leave it out")
         return ExportedSource(path, path.resolve().name, adapter_file(adapters_of(options), path))
     room, name, digest = room_of_cache(), name_of(path), _digest(options, path, task, providers)
     folder, notes = cache_folder() / f"{name}-{digest[:16]}", Output(error=True)

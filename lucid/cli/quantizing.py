@@ -37,6 +37,7 @@ def load_quantized(options: QuantizedModelOptions, mapped: bool = True) -> tuple
 
 
 def _load_quantized(options: QuantizedModelOptions, mapped: bool) -> tuple[Model, Module | None]:
+    check_quantization(options)
     rounded = options.bits is not None
     mapped = mapped and rounded and only_rounds(options) and checkpoint_of(options.source) is not None
     mapped = mapped and options.via is None
@@ -90,22 +91,36 @@ def only_rounds(options: QuantizationOptions) -> bool:
     return options.method != "gptq" and options.activations is None
 
 
-def quantize_arguments(options: WeightOptions, checkpoint: Path | None, decoder: bool) -> dict[str, Any] | None:
-    """The arguments of `lucid.quantize`; None without --bits. A decoder reads --text whole, other models by line."""
-    arguments = values_of(options, QuantizationOptions if isinstance(options, QuantizationOptions) else WeightOptions)
-    bits, activations = arguments.pop("bits"), arguments.get("activations")
-    if bits is None:
-        if others := [name for name, value in arguments.items() if value]:
+def check_quantization(options: WeightOptions) -> None:
+    """Refuse options of quantized weights without --bits, and --text where nothing reads it, or where it is missing."""
+    others = _values(options)
+    activations = others.get("activations")
+    if others.pop("bits") is None:
+        if unused := [name for name, value in others.items() if value]:
             example = 4 if activations is None else 8
-            raise usage(f"--{', --'.join(others)}: for quantized weights; give --bits {example} too")
-        return None
-    if options.learns and options.text is None:
+            raise usage(f"--{', --'.join(unused)}: for quantized weights; give --bits {example} too")
+    elif options.learns and options.text is None:
         what = "--method gptq" if activations is None else "--activations static"
         raise usage(f"{what} learns from texts: give a file of some hundred sentences, as --text texts.txt")
+    elif options.text is not None and not options.reads_texts:
+        raise usage(
+            "--text is for --method gptq and --activations static, for quantize --target-error, and for report; leave "
+            "it out"
+        )
+
+
+def quantize_arguments(options: WeightOptions, checkpoint: Path | None, decoder: bool) -> dict[str, Any] | None:
+    """The arguments of `lucid.quantize`; None without --bits. A decoder reads --text whole, other models by line."""
+    if options.bits is None:
+        return None
+    calibration = text_calls(options.text, checkpoint, decoder) if options.learns else None
+    arguments = _values(options) | {"bits": read_bits(options.bits), "calibration": calibration}
     del arguments["text"]
-    arguments["bits"] = read_bits(bits)
-    arguments["calibration"] = text_calls(options.text, checkpoint, decoder) if options.learns else None
     return {name: value for name, value in arguments.items() if value is not None and value != []}
+
+
+def _values(options: WeightOptions) -> dict[str, Any]:
+    return values_of(options, QuantizationOptions if isinstance(options, QuantizationOptions) else WeightOptions)
 
 
 def read_bits(text: str) -> Bits:

@@ -374,6 +374,8 @@ def test_what_an_encoder_and_a_decoder_do_not_take(tmp_path):
         batch.Predictor(folder, generation={"chat": True})({"text": ["a"]})
     with pytest.raises(ValueError, match="has an encoder and a decoder, which are not served; lucid map runs them"):
         pytest.importorskip("lucid.serving").application(folder)
+    with pytest.raises(ValueError, match="for text-generation, which cuts off no rows; leave out max_length"):
+        batch.Predictor(folder, max_length=5)({"text": ["a"]})
     with pytest.raises(ValueError, match="has an encoder, whose texts match no regex; leave it out"):
         batch.Predictor(folder, generation={"regex": "a"})({"text": ["a"]})
     config = json.loads((folder / "config.json").read_text())

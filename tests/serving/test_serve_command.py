@@ -225,6 +225,7 @@ def test_the_start_as_one_line_of_json(
         (["--bits", "4"], "--bits 4: {folder} is no checkpoint; the weights of an exported folder stay as is"),
         (["--task", "fill-mask"], "--task fill-mask: {folder} is for text-generation"),
         (["--method", "hqq"], "--method: for quantized weights; give --bits 4 too"),
+        (["--ignore-option", "a"], "--ignore-option a: {folder} is no checkpoint, of which config.json would be read"),
     ],
 )
 def test_options_of_checkpoints_are_refused_for_exported_folders(

@@ -17,7 +17,14 @@ from lucid.cli import terminal
 from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.model_inputs import part, target_of
 from lucid.cli.options.commands import Export, FolderOptions
-from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
+from lucid.cli.options.groups import (
+    FileOptions,
+    JsonCommand,
+    QuantizedModelOptions,
+    ToleranceOptions,
+    names_of,
+    values_of,
+)
 from lucid.cli.parity import cost_json, parity_json, print_cost, print_parity
 from lucid.cli.preprocessing import Texts, of_images
 from lucid.cli.python_source import is_import, no_such_source
@@ -227,14 +234,16 @@ def _export_folder(options: Export, layout: str) -> int:
     return OK if all(report.passed for report in reports) else FAILED
 
 
+_OF_FOLDERS = {"output", "target", "cache", "capacity", "dtype"}
+"""The options of folders that belong to no group of theirs."""
+
+
 def _checkpoint_for(options: Export, layout: str) -> Path:
     """The checkpoint whose folder is written; options of single files are refused."""
-    of_a_file = ("inputs", "call", "part", "opset", "onnxruntime", "lengths", "rows_apart", "outputs")
-    other = [name.replace("_", "-") for name in of_a_file if vars(options)[name]]
-    other += ["attention"] if options.attention != "auto" else []
-    other += [] if options.keep_io_types else ["half-io-types"]
-    if other:
-        raise usage(f"--for {layout}: the layout decides {', '.join(other)}; leave it out")
+    groups = (JsonCommand, FolderOptions, ToleranceOptions, QuantizedModelOptions)
+    if of_files := options.changed().difference(_OF_FOLDERS, *map(names_of, groups)):
+        shown = ", ".join(sorted(name.replace("_", "-") for name in of_files))
+        raise usage(f"--for {layout}: the layout decides {shown}; leave it out")
     checkpoint = checkpoint_in(options)
     if checkpoint is None:
         if not is_import(options.source):

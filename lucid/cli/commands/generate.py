@@ -22,7 +22,7 @@ from lucid.cli.options.commands import (
     SamplingOptions,
 )
 from lucid.cli.options.groups import values_of
-from lucid.cli.quantizing import quantize_arguments
+from lucid.cli.quantizing import check_quantization, quantize_arguments
 from lucid.cli.source import adapters_of
 from lucid.core.words.safe_text import harmless
 from lucid.generation.chat import Answer, LanguageModel, load_language_model
@@ -108,7 +108,6 @@ def structure_of(options: ConstraintOptions) -> dict[str, Any]:
 
 def load(options: AnswerCommand) -> LanguageModel:
     """The model, ready to run."""
-    quantization = quantize_arguments(options, options.folder, decoder=True)
     if not options.eager:
         source = exported_source(options, None, options.providers or ["cpu"], decoder=True)
         return load_language_model(
@@ -116,6 +115,8 @@ def load(options: AnswerCommand) -> LanguageModel:
         )
     if options.providers or options.threads:
         raise usage("--eager runs NumPy: leave out --provider and --threads")
+    check_quantization(options)
+    quantization = quantize_arguments(options, options.folder, decoder=True)
     return load_language_model(
         options.folder, eager=True, ignore=options.ignore_option, adapters=adapters_of(options), **(quantization or {})
     )

@@ -14,7 +14,7 @@ from lucid.cli.errors import OK, CommandError, usage
 from lucid.cli.options.commands import Quantize
 from lucid.cli.parity import cost_json, print_cost
 from lucid.cli.python_source import is_import, no_such_source
-from lucid.cli.quantizing import measured_cost, only_rounds, quantize_arguments, text_calls
+from lucid.cli.quantizing import check_quantization, measured_cost, only_rounds, quantize_arguments, text_calls
 from lucid.cli.source import checkpoint_in, load_model
 from lucid.export import to_onnx
 from lucid.export.exporter import check_folder
@@ -39,6 +39,8 @@ def run(options: Quantize) -> int:
     terminal.check_apart(output, options.json)
     checkpoint = checkpoint_in(options)
     _check(options)
+    weights = replace(options, bits=options.bits or "4")
+    check_quantization(weights)
     if checkpoint is None and not is_import(options.source):
         raise no_such_source(options.source)
     if output.suffix.lower() != _MODEL and checkpoint is None:
@@ -53,9 +55,7 @@ def run(options: Quantize) -> int:
     if not isinstance(model, Module):
         raise usage(f"SOURCE {options.source!r} is a function, expected a Module, whose weights can be quantized")
     before = _weight_bytes(model)
-    arguments = quantize_arguments(
-        replace(options, bits=options.bits or "4"), checkpoint, isinstance(model, CausalDecoder)
-    )
+    arguments = quantize_arguments(weights, checkpoint, isinstance(model, CausalDecoder))
     assert arguments is not None, "there are bits"
     search: dict[str, Any] = {}
     if options.target_error is None:
@@ -95,8 +95,6 @@ def _check(options: Quantize) -> None:
         raise usage("--target-error measures on texts: give a file of some hundred sentences, as --text texts.txt")
     if searches and options.activations is not None:
         raise usage("--target-error finds the bits of weights in blocks; leave out --activations")
-    if not searches and options.text is not None and not options.learns:
-        raise usage("--text is for --method gptq, --activations static and --target-error; leave it out")
 
 
 def _searched(

@@ -226,6 +226,11 @@ class Quantize(JsonCommand, QuantizedModelOptions):
     target: Annotated[TargetName, target_option()] = _ANY
     check: Annotated[bool, typer.Option(help="Show what quantizing costs, on random inputs.")] = True
 
+    @property
+    def reads_texts(self) -> bool:
+        """Whether anything reads --text."""
+        return self.learns or self.target_error is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run(JsonCommand, SessionOptions, ModelFile):
@@ -296,6 +301,11 @@ class Report(JsonCommand, SizeOptions, InputOptions):
         ),
     ]
     seconds: Annotated[float, typer.Option(min=0.01, max=86_400, help="How long to measure each target.")] = 0.5
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether anything reads --text: the page shows the errors on texts."""
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)

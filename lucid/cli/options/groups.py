@@ -5,7 +5,7 @@ typer reads the annotations as objects, so this module has no `from __future__ i
 """
 
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,11 @@ target_option = partial(
     "-t",
     help="Where the model will run: " + "; ".join(f"{r.name}: {r.about}" for r in RUNTIMES.values()) + ".",
 )
+
+
+def names_of(group: type) -> set[str]:
+    """The names of a group's options."""
+    return {field.name for field in fields(group)}
 
 
 def values_of(options: object, group: type) -> dict[str, Any]:
@@ -102,6 +107,11 @@ class Command:
     """The option of every command."""
 
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
+
+    def changed(self) -> set[str]:
+        """The names of the options that have another value than by default."""
+        defaults = {field.name: [] if field.default is MISSING else field.default for field in fields(self)}
+        return {name for name, default in defaults.items() if vars(self)[name] != default}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,6 +271,11 @@ class WeightOptions:
     def learns(self) -> bool:
         """Whether texts tell how weights or inputs are rounded."""
         return self.method == "gptq"
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether anything reads --text: to learn from, or to measure with."""
+        return self.learns
 
 
 @dataclass(frozen=True, kw_only=True)
