@@ -25,14 +25,13 @@ _SINGLE = {  # what checkpoints call the parts of one expert, in the order in wh
     "down_proj": (("w2",), ("down_proj",)),
 }
 _BLOCKS = ("mlp", "block_sparse_moe")
-_TRANSPOSED_TYPES = ("gpt_oss",)  # whose experts store (inputs, outputs)
 
 Named = Callable[[str], str | None]
 """A name of an adapter as that of a weight, if there is one."""
 
 
 def expert_changes(
-    module: str, pairs: Mapping[str, LowRank], shapes: Mapping[str, tuple[int, ...]], named: Named, model_type: object
+    module: str, pairs: Mapping[str, LowRank], shapes: Mapping[str, tuple[int, ...]], named: Named, transposed: bool
 ) -> dict[str, LowRank]:
     """The changes of weights, by their names; none if no parameter fits, or several do.
 
@@ -41,12 +40,12 @@ def expert_changes(
         pairs: what is added to each of its parameters, if it is the one.
         shapes: of the weights of the base model.
         named: finds these by names of an adapter.
-        model_type: of the base model.
+        transposed: whether the base model stores (inputs, outputs), where a square shape does not tell.
     """
     options = [changes for name, pair in pairs.items() if (changes := dict(_of(module, name, pair, shapes, named)))]
     changes = options[0] if len(options) == 1 else {}
     square = [name for name, pair in changes.items() if pair.experts > 1 and len(set(shapes[name][1:])) == 1]
-    return changes | {name: replace(changes[name], transposed=model_type in _TRANSPOSED_TYPES) for name in square}
+    return changes | {name: replace(changes[name], transposed=transposed) for name in square}
 
 
 def _of(

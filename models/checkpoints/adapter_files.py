@@ -39,6 +39,12 @@ from lucid.models.checkpoints.config import Array, Config, read_json
 
 CONFIG, WEIGHTS = "adapter_config.json", ("adapter_model.safetensors", "adapter_model.bin")
 
+PEFT_TASKS = {
+    "text-classification": "SEQ_CLS",
+    "token-classification": "TOKEN_CLS",
+    "question-answering": "QUESTION_ANS",
+}
+"""PEFT's task_type by the name of a task."""
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 PREFIX = "base_model.model."
 _PART = re.compile(r"(.+)\.(lora_(?:embedding_)?[AB]|lora_magnitude_vector|trainable_tokens_delta)(?:\.(weight|bias))?")

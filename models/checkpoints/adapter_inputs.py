@@ -15,7 +15,7 @@ from lucid.core.sizes.dims import bind
 from lucid.core.words.name_patterns import named
 from lucid.core.words.safe_text import show
 from lucid.files.hub import local_checkpoint
-from lucid.models.checkpoints.adapter_files import CONFIG, PREFIX, WEIGHTS, Adapter, LowRank, read_adapter
+from lucid.models.checkpoints.adapter_files import CONFIG, PEFT_TASKS, PREFIX, WEIGHTS, Adapter, LowRank, read_adapter
 from lucid.models.checkpoints.adapters import Adapters, weighted
 from lucid.models.checkpoints.config import Array, write_json
 from lucid.models.checkpoints.pretrained import Pretrained, check_pretrained, read_options
@@ -130,9 +130,6 @@ def with_adapter(model: M, folder: str | os.PathLike[str]) -> M:
     return result
 
 
-_TASKS = {"text-classification": "SEQ_CLS", "token-classification": "TOKEN_CLS", "question-answering": "QUESTION_ANS"}
-
-
 def save_adapter(
     model: Pretrained[Any],
     source: str | os.PathLike[str],
@@ -176,7 +173,7 @@ def save_adapter(
     alphas = {layer: weight.scale * weight.rank for layer, weight in layers.items()}
     config = {
         "peft_type": "LORA",
-        "task_type": _TASKS.get(model.task) if heads else None,
+        "task_type": PEFT_TASKS.get(model.task) if heads else None,
         "base_model_name_or_path": base or os.fspath(source),
         "r": first.rank,
         "lora_alpha": first.scale * first.rank,

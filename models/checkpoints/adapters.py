@@ -22,9 +22,11 @@ from lucid.core.words.safe_text import listed, show
 from lucid.files.hub import folder_name, local_checkpoint
 from lucid.files.weights import NAMES
 from lucid.models.checkpoints.adapter_experts import expert_changes
-from lucid.models.checkpoints.adapter_files import CONFIG, WEIGHTS, Adapter, LowRank, Rows, read_adapter
+from lucid.models.checkpoints.adapter_files import CONFIG, PEFT_TASKS, WEIGHTS, Adapter, LowRank, Rows, read_adapter
 from lucid.models.checkpoints.config import Array, Config, ConfigError, read_json, read_optional_json
 from lucid.models.checkpoints.config_file import MAX_NAMED
+from lucid.models.checkpoints.declarations import ModelType
+from lucid.models.checkpoints.families import HEADS
 from lucid.models.checkpoints.options_read import CLASSES
 from lucid.models.checkpoints.quantized_weights import Weight, as_array
 from lucid.models.checkpoints.registry import find_family
@@ -34,29 +36,8 @@ Adapters: TypeAlias = (
 )
 """The folder of an adapter, several, or folders with the weight of each; None: what SOURCE itself is or holds."""
 
-_PROJECTIONS = (("q", "query"), ("k", "key"), ("v", "value"))
-_BLOCK = [
-    (r"attention\.o_proj$", "attention.output.dense"),
-    (r"mlp\.fc1$", "intermediate.dense"),
-    (r"mlp\.fc2$", "output.dense"),
-]
-_VIT = [
-    (r"(^|\.)layers\.(?=\d)", r"\1encoder.layer."),
-    *((rf"attention\.{letter}_proj$", f"attention.attention.{name}") for letter, name in _PROJECTIONS),
-    *_BLOCK,
-]
-_NEWER_NAMES = {  # of layers in recent releases of transformers, and in checkpoints, by model_type
-    "vit": _VIT,
-    "deit": _VIT,
-    "dinov2": [*_VIT[1:4], _BLOCK[0]],
-    "swin": [*((rf"attention\.{letter}_proj$", f"attention.self.{name}") for letter, name in _PROJECTIONS), *_BLOCK],
-    "mixtral": [(r"\.mlp\.gate$", ".block_sparse_moe.gate")],
-}
-_HEADS = {  # how transformers' classes end, by PEFT's task_type
-    "SEQ_CLS": "ForSequenceClassification",
-    "TOKEN_CLS": "ForTokenClassification",
-    "QUESTION_ANS": "ForQuestionAnswering",
-}
+_HEADS = {name: HEADS[task] for task, name in PEFT_TASKS.items()}
+"""How transformers' classes end, by PEFT's task_type."""
 _LABELS = re.compile(r"(^|\.)(classifier|score|classification_head)(\.out_proj)?\.weight$")
 
 
@@ -240,15 +221,17 @@ def with_adapters(config: Config, adapters: Mapping[Path, float], rounded: bool)
     if not adapters:
         return config
     kind = str(config.options.get("model_type"))
-    family, renames = find_family(kind), _NEWER_NAMES.get(kind, ())
-    read = [_with_older_names(read_adapter(folder, weight), renames) for folder, weight in adapters.items()]
+    family = find_family(kind)
+    declared = ModelType() if family is None else family.types[kind]
+    read = [
+        _with_older_names(read_adapter(folder, weight), declared.newer_names) for folder, weight in adapters.items()
+    ]
     prefix = _prefix(read, config.weights)
     shapes = {f"{prefix}{key}": shape for key, shape in config.shapes.items()}
     changes: dict[str, list[Change]] = {}
     owners: dict[str, Adapter] = {}
-    conv1d = family is not None and family.types[kind].transposed
     for adapter in read:
-        for name, change in _changes(adapter, shapes, config, conv1d).items():
+        for name, change in _changes(adapter, shapes, config.where, declared).items():
             before = owners.setdefault(name, adapter)
             if before is not adapter and any(_replaces(each) for each in (change, *changes[name])):
                 raise WeightsError(
@@ -288,18 +271,18 @@ def _prefix(adapters: Sequence[Adapter], keys: Mapping[str, object]) -> str:
 
 
 def _changes(
-    adapter: Adapter, shapes: Mapping[str, tuple[int, ...]], config: Config, conv1d: bool
+    adapter: Adapter, shapes: Mapping[str, tuple[int, ...]], where: str, declared: ModelType
 ) -> dict[str, Change]:
-    """What an adapter does to a base model, by the names of weights; `conv1d`: its layers store (inputs, outputs)."""
-    outer, where = {name.partition(".")[0] for name in shapes}, config.where
+    """What an adapter does to the weights of a base model, by their names; `where` is in messages."""
+    outer = {name.partition(".")[0] for name in shapes}
     saved = {_name(name, shapes, outer) or name: array for name, array in adapter.saved.items()}
     shapes = {**shapes, **{name: array.shape for name, array in saved.items()}}
     names = {layer: _name(f"{layer}.weight", shapes, outer) for layer in adapter.layers}
     lost = [layer for layer, name in names.items() if name is None]
     expert_pairs: dict[str, LowRank] = {}
     for module, pairs in adapter.experts:
-        kind = config.options.get("model_type")
-        some = expert_changes(module, pairs, shapes, lambda name: _name(name, shapes, outer), kind)
+        transposed = declared.transposed_experts
+        some = expert_changes(module, pairs, shapes, lambda name: _name(name, shapes, outer), transposed)
         lost += [] if some else [module]
         expert_pairs |= some
     if lost:
@@ -311,7 +294,7 @@ def _changes(
     changes |= {name: Change(saved.get(name), pair) for name, pair in expert_pairs.items()}
     for layer, low_rank in adapter.layers.items():
         name = names[layer] or ""
-        placed = low_rank.placed(shapes[name], conv1d)
+        placed = low_rank.placed(shapes[name], declared.transposed)
         if placed is None:
             raise WeightsError(
                 f"{adapter.folder}: {show(layer)} has lora_A {list(low_rank.a.shape)} and lora_B "

@@ -118,6 +118,9 @@ class ModelType:
         offset_positions: whether positions begin after the number of the padding token, so that two of
             max_position_embeddings are not for tokens.
         transposed: whether layers store weights as (inputs, outputs), as transformers' Conv1D does.
+        transposed_experts: the same of joined experts.
+        newer_names: pairs (regular expression, replacement) from the names that recent releases of transformers, and so
+            adapters, have for layers to those in checkpoints.
         gguf: how llama.cpp stores the model; None where GGUF files are not read.
         genai: whether onnxruntime-genai knows the type and runs it as any other decoder; one of another type is its
             "decoder". Its "gpt2" is not so: that takes the keys and values of a layer as one tensor.
@@ -130,6 +133,8 @@ class ModelType:
     published_code: bool = False
     offset_positions: bool = False
     transposed: bool = False
+    transposed_experts: bool = False
+    newer_names: tuple[tuple[str, str], ...] = ()
     gguf: GGUF | None = None
     genai: bool = False
     parts: DecoderParts = LLAMA_PARTS

@@ -30,7 +30,7 @@ def _types(*names: str) -> dict[str, ModelType]:
     return dict.fromkeys(names, ModelType())
 
 
-_HEADS = {
+HEADS = {
     "text-classification": "ForSequenceClassification",
     "reranking": "ForReranking",
     "token-classification": "ForTokenClassification",
@@ -38,11 +38,12 @@ _HEADS = {
     "question-answering": "ForQuestionAnswering",
     "fill-mask": "ForMaskedLM",
 }
+"""How the names of classes end, by task; transformers has the same except for reranking."""
 
 
 def _heads(model: str, *without: str) -> dict[str, str]:
     """The heads of a model of texts, named after it: "albert.Albert" gives AlbertForReranking and so on."""
-    return {task: model + ending for task, ending in _HEADS.items() if task not in without}
+    return {task: model + ending for task, ending in HEADS.items() if task not in without}
 
 
 def _encoder(model: str) -> dict[str, str]:
@@ -65,6 +66,16 @@ def _decoder(model: str, *without: str) -> dict[str, str]:
     states = {"text-generation": model, "feature-extraction": f"{model}States"}
     return states | _heads(model, "fill-mask", "multiple-choice", *without)
 
+
+def _projections(attention: str) -> tuple[tuple[str, str], ...]:
+    """The `newer_names` of queries, keys, values and outputs; `attention` has the first three in checkpoints."""
+    names = (("q", f"{attention}.query"), ("k", f"{attention}.key"), ("v", f"{attention}.value"), ("o", "output.dense"))
+    return tuple((rf"attention\.{letter}_proj$", f"attention.{name}") for letter, name in names)
+
+
+_MLP = ((r"mlp\.fc1$", "intermediate.dense"), (r"mlp\.fc2$", "output.dense"))
+_VIT = ModelType(newer_names=((r"(^|\.)layers\.(?=\d)", r"\1encoder.layer."), *_projections("attention"), *_MLP))
+_DINOV2 = ModelType(newer_names=_projections("attention"))
 
 _OFFSET = ModelType(offset_positions=True)
 _KV_HEADS: tuple[Literal["num_key_value_heads"]] = ("num_key_value_heads",)
@@ -333,7 +344,9 @@ FAMILIES: dict[str, Family] = {
         tasks=_decoder("mixtral.Mixtral"),
         types={
             "mixtral": ModelType(
-                options=replace(_UNBIASED, windows="all", experts=ExpertOptions()), gguf=stored.MIXTRAL
+                options=replace(_UNBIASED, windows="all", experts=ExpertOptions()),
+                newer_names=((r"\.mlp\.gate$", ".block_sparse_moe.gate"),),
+                gguf=stored.MIXTRAL,
             ),
             "qwen2_moe": ModelType(
                 options=DecoderOptions(
@@ -364,6 +377,7 @@ FAMILIES: dict[str, Family] = {
             ),
             "gpt_oss": ModelType(
                 parts=DecoderParts(sinks=True),
+                transposed_experts=True,
                 gguf=stored.GPT_OSS,
                 optimum=("num_key_value_heads", "head_dim"),
                 options=DecoderOptions(
@@ -425,7 +439,7 @@ FAMILIES: dict[str, Family] = {
     "smolvlm": Family(tasks={"image-text-to-text": "smolvlm.SmolVLM"}, types=_types("smolvlm", "idefics3")),
     "swin": Family(
         tasks=_images("vision.swin.Swin") | {"masked-im": "vision.swin.SwinForMaskedImageModeling"},
-        types=_types("swin"),
+        types={"swin": ModelType(newer_names=(*_projections("self"), *_MLP))},
     ),
     "t5": Family(
         tasks={
@@ -440,7 +454,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "vit": Family(
         tasks=_images("vision.vit.ViT") | {"masked-im": "vision.vit.ViTForMaskedImageModeling"},
-        types=_types("vit", "deit", "dinov2", "dinov2_with_registers"),
+        types={"vit": _VIT, "deit": _VIT, "dinov2": _DINOV2, "dinov2_with_registers": _DINOV2},
     ),
     "wav2vec2": Family(
         tasks={

@@ -16,6 +16,7 @@ from lucid import nn
 from lucid.core.words.safe_text import listed
 from lucid.files.hub import local_checkpoint
 from lucid.models.checkpoints.config import QUANTIZATION, Array, Config, ConfigError, write_json
+from lucid.models.checkpoints.families import HEADS
 from lucid.models.checkpoints.load_into import building
 from lucid.models.checkpoints.options_read import CLASSES
 from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained, read_options
@@ -71,7 +72,7 @@ def with_labels(base: Checkpoint[C], task: str, key: str, expected: int | None =
 
 # New heads -----------------------------------------------------------------------------------------------------------
 
-TASK, _ENDING = "text-classification", "ForSequenceClassification"
+TASK = "text-classification"
 _BASES = ("text2text-generation", "feature-extraction")
 """The tasks without this head: the first that a family has is that of the whole model."""
 _OF_OTHERS = ("auto_map", "num_labels", "problem_type", QUANTIZATION)  # options of code, of a head before, of weights
@@ -141,7 +142,7 @@ def write_with_labels(
         layer, _, part = name.rpartition(".")
         stored[f"{names.get(layer, layer)}.{part}"] = _new(name, own[name].numpy().shape, random, deviation)
     written = {name: value for name, value in options.options.items() if name not in _OF_OTHERS}
-    classes = [name for name in CLASSES.get(options.model_type, ()) if name.endswith(_ENDING)]
+    classes = [name for name in CLASSES.get(options.model_type, ()) if name.endswith(HEADS[TASK])]
     written["architectures"] = classes[:1] or [reader.__name__]  # the second of a model from outside
     written["id2label"] = {str(number): label for number, label in enumerate(labels)}
     written["label2id"] = {label: number for number, label in enumerate(labels)}

@@ -62,6 +62,28 @@ def weights(base: Path, adapters: Any, rounded: bool = False) -> Any:
     return _read_options(base, tuple(MODEL_TYPES), (), adapters, rounded).weights
 
 
+@pytest.mark.parametrize(
+    ("variant", "newer", "stored"),
+    [
+        ("vit/base", "layers.0.attention.q_proj", "encoder.layer.0.attention.attention.query"),
+        ("vit/base", "layers.0.mlp.fc1", "encoder.layer.0.intermediate.dense"),
+        ("deit/base", "layers.1.attention.o_proj", "encoder.layer.1.attention.output.dense"),
+        ("dinov2/base", "encoder.layer.0.attention.v_proj", "encoder.layer.0.attention.attention.value"),
+        ("dinov2_with_registers/base", "encoder.layer.0.attention.k_proj", "encoder.layer.0.attention.attention.key"),
+        ("swin/base", "encoder.layers.0.blocks.0.mlp.fc2", "encoder.layers.0.blocks.0.output.dense"),
+    ],
+)
+def test_layers_have_their_names_of_recent_releases_of_transformers(
+    variant: str, newer: str, stored: str, tmp_path: Path
+) -> None:
+    base = goldens.folder(variant)
+    before = lucid.load(base)[f"{stored}.weight"]
+    adapter = write(tmp_path, pair(newer, before.shape[1], before.shape[0]))
+    merged = weights(base, adapter)[f"{stored}.weight"]
+    a, b = lucid.load(adapter / "adapter_model.safetensors").values()
+    np.testing.assert_allclose(merged, before + 2 * b @ a, rtol=1e-5, atol=1e-6)
+
+
 # As PEFT merges -------------------------------------------------------------------------------------------------------
 
 
