@@ -122,9 +122,39 @@ def test_layers_keep_the_type_of_their_input(make: Callable[[], nn.Module], dtyp
     module.load_state_dict(reference.state_dict())
     x = lucid.randn(3, 6)
     got = module(x.astype(dtype))
-    assert got.dtype.name == dtype
+    assert got.dtype.name == nn.Dropout2d().train()(got).dtype.name == dtype
     tolerance = {"float16": 5e-3, "bfloat16": 4e-2, "float64": 1e-5}[dtype]
     np.testing.assert_allclose(got.astype("float32").numpy(), reference(x).numpy(), rtol=tolerance, atol=tolerance)
+
+
+def test_sizes_may_be_numpys() -> None:
+    two, x = np.int64(2), lucid.ones(1, 4, 5, 5)
+    for layer in (nn.Conv2d(2, 4, two), nn.MaxPool2d(two), nn.LayerNorm(two), nn.Unfold(two)):
+        assert "int64" not in repr(layer)
+    assert nn.ReflectionPad2d(two)(x).shape == (1, 4, 9, 9)
+    assert F.max_pool2d(x, two, [], np.int64(1)).shape == (1, 4, 3, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_batches_in_half_precision_have_the_statistics_of_float32(dtype: str) -> None:
+    x = lucid.tensor(np.random.default_rng(0).normal(300, 200, (4000, 2)), dtype=dtype)
+    exact = wide(x)
+    module = nn.BatchNorm1d(2, dtype=dtype, momentum=1.0).train()
+    expected = (exact - exact.mean(0)) / exact.std(0)
+    for y in (module(x), F.batch_norm(x, None, None, training=True)):
+        assert y.dtype == x.dtype
+        np.testing.assert_allclose(wide(y), expected, atol=0.02)
+    np.testing.assert_allclose(wide(module.running_mean), exact.mean(0), rtol=0.01)
+    if dtype == "float16":
+        with pytest.raises(OverflowError, match="^BatchNorm1d: running_var.*float16"):
+            module(x * 5)
+
+
+def test_without_momentum_running_statistics_are_means_over_batches() -> None:
+    module = nn.BatchNorm1d(1, momentum=None).train()
+    for batch in ([1.0, 3.0], [5.0, 7.0], [9.0, 11.0]):
+        module(lucid.tensor(batch).unsqueeze(1))
+    assert module.running_mean.tolist() == [6.0] and module.running_var.tolist() == [2.0]
 
 
 def test_functions_take_their_weights_as_arguments() -> None:
@@ -160,6 +190,17 @@ def test_extreme_values_give_no_nan() -> None:
         (lambda: nn.RMSNorm(0), ValueError, "RMSNorm: normalized_shape is 0"),
         (lambda: nn.Dropout(1.5), ValueError, "Dropout: p is 1.5, expected a probability from 0 to 1"),
         (lambda: nn.Dropout(math.nan), ValueError, "Dropout: p is nan"),
+        (lambda: nn.Dropout(None), TypeError, "Dropout: p is None, expected a number"),  # type: ignore[arg-type]
+        (lambda: nn.Conv2d(1, 1, 0), ValueError, "^Conv2d: kernel_size is 0, expected 1 or more"),
+        (lambda: nn.Conv2d(1, 1, 1.5), TypeError, "^Conv2d: kernel_size is 1.5, expected a whole"),  # type: ignore[arg-type]
+        (lambda: nn.ConvTranspose1d(1, 1, 1, stride=0), ValueError, "^ConvTranspose1d: stride is 0, expected 1"),
+        (lambda: F.avg_pool1d(lucid.ones(1, 1, 4), 2, 0), ValueError, "^avg_pool1d: stride is 0, expected 1 or more"),
+        (lambda: F.adaptive_max_pool1d(lucid.ones(1, 1, 4), 0), ValueError, "^adaptive_max_pool1d: output_size is 0"),
+        (
+            lambda: F.batch_norm(lucid.ones(1, 3), None, None, training=True),
+            ValueError,
+            r"^batch_norm: got 1 value\(s\)",
+        ),
         (lambda: nn.GELU("fast"), ValueError, 'GELU: approximate is \'fast\', expected "none" or "tanh"'),
         (lambda: nn.MultiHeadAttention(10, 3), ValueError, "embed_dim 10 is not divisible by num_heads 3"),
         (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lucid.core.number_ranges import is_whole
+from lucid.core.number_ranges import Range, check, is_whole
+
+_PROBABILITY = Range("a probability from 0 to 1", lambda p: 0 <= p <= 1)
 
 
 def check_positive(where: str, **sizes: int) -> None:
@@ -25,6 +27,5 @@ def check_row(where: str, name: str, row: int | None, rows: int) -> int | None:
 
 
 def check_probability(where: str, name: str, p: float) -> None:
-    """Raise ValueError for a number outside [0, 1]."""
-    if not 0 <= p <= 1:
-        raise ValueError(f"{where}: {name} is {p!r}, expected a probability from 0 to 1")
+    """Raise ValueError for a number outside [0, 1], and TypeError for what is no number."""
+    check(f"{where}: {name}", p, _PROBABILITY)

@@ -16,7 +16,6 @@ from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import int64, show_shape
 from lucid.core.sizes.dims import Size, product, same
 from lucid.core.torch_names.argument_names import torch_names
-from lucid.nn._checks import check_positive
 from lucid.nn.convolution import Ints, per_axis
 from lucid.ops.creation import arange, size_op
 from lucid.ops.interpolation import cubic_weights
@@ -43,12 +42,9 @@ def unfold(x: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, 
     if x.ndim != 4:
         raise ValueError(f"unfold: got shape {show_shape(x.shape)}, expected images (N, C, H, W) or one (C, H, W)")
     options = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
-    kernel, dilations, pads, strides = (per_axis("unfold", name, value, 2) for name, value in options.items())
-    for name, values in (("kernel_size", kernel), ("dilation", dilations), ("stride", strides)):
-        for value in values:
-            check_positive("unfold", **{name: value})
-    if min(pads) < 0:
-        raise ValueError(f"unfold: padding is {pads}, expected 0 or more")
+    kernel, dilations, pads, strides = (
+        per_axis("unfold", name, value, 2, int(name != "padding")) for name, value in options.items()
+    )
     if any(pads):
         x = pad(x, (pads[1], pads[1], pads[0], pads[0]))
     n, c, height, width = x.shape
@@ -78,7 +74,7 @@ def fold(
     """
     if x.ndim == 2:
         return ops.squeeze(fold(ops.unsqueeze(x, 0), output_size, kernel_size, dilation, padding, stride), 0)
-    height, width = per_axis("fold", "output_size", output_size, 2)
+    height, width = per_axis("fold", "output_size", output_size, 2, None)
     pixels = arange(height * width).reshape(1, 1, height, width) + 1
     places = unfold(pixels, kernel_size, dilation, padding, stride)[0]  # 0 is outside
     window, count = places.shape

@@ -9,7 +9,7 @@ from typing import Any
 from lucid import ops
 from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import float32, show_shape
-from lucid.core.sizes.dims import Size, product
+from lucid.core.sizes.dims import Dim, Size, product
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.nn.convolution import Ints, over_batch, per_axis
 from lucid.ops.creation import size_op
@@ -17,6 +17,11 @@ from lucid.ops.rearranging import pad
 from lucid.ops.tensor.tensor import Tensor
 
 Pool = Callable[..., Any]
+
+
+def strides_of(where: str, stride: Ints | None, kernel: Sequence[int]) -> tuple[int, ...]:
+    """The steps of windows; without any, as None or (), windows do not overlap."""
+    return per_axis(where, "stride", kernel if stride is None or stride in ((), []) else stride, len(kernel), 1)
 
 
 def _ends(
@@ -58,8 +63,8 @@ def _average(axes: int) -> Pool:
         count_include_pad: bool = True,
         divisor_override: float | None = None,
     ) -> Tensor:
-        kernel, pads = per_axis(name, "kernel_size", kernel_size, axes), per_axis(name, "padding", padding, axes)
-        strides = per_axis(name, "stride", stride or kernel, axes)
+        kernel, pads = per_axis(name, "kernel_size", kernel_size, axes, 1), per_axis(name, "padding", padding, axes)
+        strides = strides_of(name, stride, kernel)
 
         def batch(x: Tensor) -> Tensor:
             sizes, before = _reaching(x.shape[2:], kernel, pads, ceil_mode), pads
@@ -130,9 +135,9 @@ def _maximum(axes: int) -> Pool:
         ceil_mode: bool = False,
         return_indices: bool = False,
     ) -> Any:
-        kernel, pads = per_axis(name, "kernel_size", kernel_size, axes), per_axis(name, "padding", padding, axes)
-        strides = per_axis(name, "stride", stride or kernel, axes)
-        gaps = per_axis(name, "dilation", dilation, axes)
+        kernel, pads = per_axis(name, "kernel_size", kernel_size, axes, 1), per_axis(name, "padding", padding, axes)
+        strides = strides_of(name, stride, kernel)
+        gaps = per_axis(name, "dilation", dilation, axes, 1)
 
         def batch(x: Tensor) -> Tensor:
             ends = _ends(name, x, kernel, strides, pads, gaps, ceil_mode)
@@ -164,12 +169,12 @@ def _cells(name: str, x: Tensor, output_size: Any, axes: int) -> tuple[int, ...]
     if x.ndim not in (axes + 1, axes + 2):
         raise ValueError(f"{name}: got shape {show_shape(x.shape)}, expected (N, C) and {axes} more axes, or without N")
     output_sizes: Any = (None,) if output_size is None else output_size
-    sizes = per_axis(name, "output_size", output_sizes, axes)
+    sizes = per_axis(name, "output_size", output_sizes, axes, None)
     cells = tuple(size if cells is None else cells for size, cells in zip(x.shape[-axes:], sizes, strict=True))
     for each in cells:
-        if not isinstance(each, int):
+        if isinstance(each, Dim):
             raise ValueError(f"{name}: output_size None keeps the size {each}, which is known only when the model runs")
-    return cells
+    return per_axis(name, "output_size", cells, axes, 1)
 
 
 def _adaptive(axes: int) -> Pool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from lucid.core.graph.types import DTypeLike
@@ -217,7 +217,7 @@ class _Pad(Module):
     mode: ClassVar[str]
 
     def __init__(self, padding: int | Sequence[int]) -> None:
-        self.padding = (padding,) * 2 * self.axes if isinstance(padding, int) else tuple(padding)
+        self.padding = tuple(padding) if isinstance(padding, Iterable) else (padding,) * 2 * self.axes
 
     def forward(self, x: Tensor) -> Tensor:
         return F.pad(x, self.padding, self.mode)
@@ -329,4 +329,6 @@ class Dropout2d(Dropout):
     """Zeroes whole channels of (N, C, H, W) with probability p while training; the identity in evaluation."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * F.dropout(ones(*x.shape[:2], *(1,) * (x.ndim - 2)), self.p) if self.training and self.p else x
+        if not self.training:
+            return x
+        return x * F.dropout(ones(*x.shape[:2], *(1,) * (x.ndim - 2), dtype=x.dtype), self.p)

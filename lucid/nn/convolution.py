@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from lucid import ops
 from lucid.core.graph.types import DTypeLike, TensorType, show_shape, spec
+from lucid.core.number_ranges import at_least, check
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
 from lucid.nn import init
 from lucid.nn._checks import check_positive
@@ -19,18 +20,23 @@ from lucid.ops.tensor.tensor import Tensor
 Ints: TypeAlias = int | Sequence[int]
 
 
-def per_axis(where: str, name: str, value: Ints, axes: int) -> tuple[int, ...]:
-    """One number for each spatial axis.
+def per_axis(where: str, name: str, value: Ints, axes: int, least: int | None = 0) -> tuple[int, ...]:
+    """One whole number of at least `least` for each spatial axis; None: anything, such as a symbolic size.
 
     Raises:
-        ValueError: for another count of numbers.
+        TypeError: for what is no whole number.
+        ValueError: for another count of numbers, and smaller ones.
     """
-    values = (value,) * axes if isinstance(value, int) else tuple(value)
+    values = tuple(value) if isinstance(value, Iterable) else (value,)
     if len(values) == 1:
         values *= axes
     if len(values) != axes:
         raise ValueError(f"{where}: {name} is {value!r}, expected one number or {axes}")
-    return values
+    if least is None or all(type(each) is int and each >= least for each in values):
+        return values
+    for each in values:
+        check(f"{where}: {name}", each, at_least(least))
+    return tuple(map(int, values))
 
 
 def pads_of(
@@ -83,7 +89,7 @@ def _convolution(axes: int) -> Convolution:
         dilation: Ints = 1,
         groups: int = 1,
     ) -> Tensor:
-        steps, gaps = per_axis(name, "stride", stride, axes), per_axis(name, "dilation", dilation, axes)
+        steps, gaps = per_axis(name, "stride", stride, axes, 1), per_axis(name, "dilation", dilation, axes, 1)
         pads = pads_of(name, padding, [int(size) for size in weight.shape[2:]], steps, gaps)
 
         def batch(x: Tensor) -> Tensor:
@@ -117,10 +123,10 @@ def _transposed(axes: int) -> Convolution:
                 x,
                 weight,
                 bias,
-                strides=per_axis(name, "stride", stride, axes),
+                strides=per_axis(name, "stride", stride, axes, 1),
                 pads=per_axis(name, "padding", padding, axes) * 2,
                 output_padding=per_axis(name, "output_padding", output_padding, axes),
-                dilations=per_axis(name, "dilation", dilation, axes),
+                dilations=per_axis(name, "dilation", dilation, axes, 1),
                 group=groups,
             )
 
@@ -180,9 +186,9 @@ class _Convolution(Spatial):
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.channels = in_channels
-        self.kernel_size = per_axis(name, "kernel_size", kernel_size, axes)
-        self.stride = per_axis(name, "stride", stride, axes)
-        self.dilation = per_axis(name, "dilation", dilation, axes)
+        self.kernel_size = per_axis(name, "kernel_size", kernel_size, axes, 1)
+        self.stride = per_axis(name, "stride", stride, axes, 1)
+        self.dilation = per_axis(name, "dilation", dilation, axes, 1)
 
     def _set_parameters(self, rows: int, columns: int, bias: bool, dtype: DTypeLike | None) -> None:
         """The weight (rows, columns / groups, *kernel_size), with one column for each input channel it reads."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from lucid import ops
 from lucid.core.graph.types import DTypeLike, float64, int64, same_shape, show_shape
-from lucid.core.sizes.dims import Size, same
+from lucid.core.sizes.dims import Size, product, same
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
@@ -70,7 +70,7 @@ from lucid.nn.decoding import kept_positions as kept_positions
 from lucid.nn.quantized import embedding as embedding
 from lucid.nn.quantized import linear as linear
 from lucid.nn.recurrent_decoding import mask_of_new_tokens as mask_of_new_tokens
-from lucid.ops.elementwise import expm1
+from lucid.ops.elementwise import at_least_float32, expm1
 from lucid.ops.indexing import from_front
 from lucid.ops.interpolation import interpolate as interpolate
 from lucid.ops.operand_conversion import check_tensors
@@ -459,7 +459,8 @@ def batch_norm(
     """Normalise each channel of (N, C, *spatial) with known statistics (C), or while training with those of the batch.
 
     Raises:
-        ValueError: for statistics while training, which torch would change in place, or none otherwise.
+        ValueError: for statistics while training, which torch would change in place, or none otherwise; while training
+            for a single value per channel.
     """
     if bool(training) is not (running_mean is None or running_var is None):
         raise ValueError(
@@ -468,8 +469,12 @@ def batch_norm(
         )
     if running_mean is not None and running_var is not None:
         return ops.batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
-    axes = (0, *range(2, x.ndim))
-    return ops.batch_norm(x, x.mean(axes), ops.variance(x, axes).flatten(), weight, bias, eps=eps)
+    wide, axes = at_least_float32(x), (0, *range(2, x.ndim))
+    count = product(x.shape[axis] for axis in axes)
+    if isinstance(count, int) and count < 2:
+        raise ValueError(f"batch_norm: got {count} value(s) per channel in training, expected 2 or more")
+    normal = ops.batch_norm(wide, wide.mean(axes), ops.variance(wide, axes).flatten(), weight, bias, eps=eps)
+    return normal if wide is x else normal.astype(x.dtype)
 
 
 @torch_names

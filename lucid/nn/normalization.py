@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from lucid import ops
-from lucid.core.graph.types import DTypeLike, TensorType, as_dtype, float32, show_shape, spec
+from lucid.core.graph.types import DTypeLike, TensorType, as_dtype, convert, float32, show_shape, spec
 from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.nn import functional as F
 from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.convolution import Spatial
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
+from lucid.ops.elementwise import at_least_float32
 from lucid.ops.tensor.tensor import Tensor, TracedValueError
 
 
 def _sizes(name: str, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    sizes = tuple(normalized_shape) if isinstance(normalized_shape, Iterable) else (normalized_shape,)
     for size in sizes:
         check_positive(name, normalized_shape=size)
     return sizes
@@ -81,14 +82,15 @@ class _BatchNorm(Module):
         self,
         num_features: int,
         eps: float = 1e-5,
-        momentum: float = 0.1,
+        momentum: float | None = 0.1,
         affine: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
         name = type(self).__name__
         check_positive(name, num_features=num_features)
         self.num_features = num_features
-        check_probability(name, "momentum", momentum)
+        if momentum is not None:
+            check_probability(name, "momentum", momentum)
         self.eps, self.momentum = eps, momentum
         self.weight = new_parameter(num_features, dtype=dtype, value=1.0) if affine else None
         self.bias = new_parameter(num_features, dtype=dtype) if affine else None
@@ -102,8 +104,11 @@ class _BatchNorm(Module):
         if x.ndim not in self.shapes or x.shape[1] != channels:
             expected = " or ".join(f"(N, {channels}{rest})" for rest in self.shapes.values())
             raise ValueError(f"{type(self).__name__}: got shape {show_shape(x.shape)}, expected {expected}")
-        mean, variance = self._batch_statistics(x) if self.training else (self.running_mean, self.running_var)
-        return ops.batch_norm(x, mean, variance, self.weight, self.bias, eps=self.eps)
+        if not self.training:
+            return ops.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        wide = at_least_float32(x)  # half precision does not hold sums and squares of a batch
+        normal = ops.batch_norm(wide, *self._batch_statistics(wide), self.weight, self.bias, eps=self.eps)
+        return normal if wide is x else normal.astype(x.dtype)
 
     def _batch_statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if x.is_traced:
@@ -117,12 +122,15 @@ class _BatchNorm(Module):
         mean, variance, count = values.mean(axes), values.var(axes), values.size // values.shape[1]
         if count < 2:
             raise ValueError(f"{type(self).__name__}: got {count} value(s) per channel in training, expected 2 or more")
-        m = self.momentum
-        old_mean, old_variance = self.running_mean.numpy(), self.running_var.numpy()
-        self.running_mean = Tensor(((1 - m) * old_mean + m * mean).astype(old_mean.dtype))
-        unbiased = variance * (count / (count - 1))
-        self.running_var = Tensor(((1 - m) * old_variance + m * unbiased).astype(old_variance.dtype))
-        self.num_batches_tracked = Tensor(self.num_batches_tracked.numpy() + 1)
+        batches = self.num_batches_tracked.numpy() + 1
+        m = 1 / batches if self.momentum is None else self.momentum
+        updated = {}
+        for name, new in (("running_mean", mean), ("running_var", variance * (count / (count - 1)))):
+            old: Tensor = getattr(self, name)
+            mixed = (1 - m) * old.numpy().astype(new.dtype) + m * new
+            updated[name] = Tensor(convert(mixed, old.dtype, f"{type(self).__name__}: {name}"))
+        self.running_mean, self.running_var = updated["running_mean"], updated["running_var"]
+        self.num_batches_tracked = Tensor(batches)
         return Tensor(mean), Tensor(variance)
 
     def input_specs(self) -> Mapping[str, TensorType]:
@@ -137,7 +145,8 @@ class BatchNorm1d(_BatchNorm):
     """Batch normalisation (Ioffe & Szegedy 2015) of (N, C) or (N, C, L).
 
     In evaluation mode it uses the running statistics; in training mode, which is eager, it uses those of the batch
-    and updates the running ones with `momentum`.
+    and updates the running ones with `momentum`; with None they are the means over all batches. A statistic that the
+    element type cannot hold is an OverflowError.
 
     State: ``weight``, ``bias``, ``running_mean``, ``running_var`` (C) and ``num_batches_tracked``.
     """
@@ -183,7 +192,7 @@ class _InstanceNorm(Spatial):
         return F.instance_norm(x, *statistics, self.weight, self.bias, own, self.momentum, self.eps)
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        return self.image_specs(self.channels or "C", float32)
+        return self.image_specs(self.channels or "C", float32 if self.weight is None else self.weight.dtype)
 
     def extra_repr(self) -> str:
         return f"{self.channels}, eps={self.eps}"
@@ -237,7 +246,7 @@ class GroupNorm(Module):
         return ops.group_norm(x, self.weight, self.bias, groups=self.num_groups, eps=self.eps)
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        return {"x": spec("N", self.num_channels, "L")}
+        return {"x": spec("N", self.num_channels, "L", dtype=float32 if self.weight is None else self.weight.dtype)}
 
     def extra_repr(self) -> str:
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"

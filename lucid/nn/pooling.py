@@ -8,6 +8,7 @@ from typing import Any
 from lucid.core.graph.types import TensorType, float32
 from lucid.nn import functional as F
 from lucid.nn._checks import check_positive
+from lucid.nn._pools import strides_of
 from lucid.nn.convolution import Ints, Spatial, per_axis
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
@@ -21,8 +22,8 @@ _MAXIMA_OF_CELLS = F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_
 class _Pool(Spatial):
     def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
         name = type(self).__name__
-        self.kernel_size = per_axis(name, "kernel_size", kernel_size, self.axes)
-        self.stride = per_axis(name, "stride", kernel_size if stride is None else stride, self.axes)
+        self.kernel_size = per_axis(name, "kernel_size", kernel_size, self.axes, 1)
+        self.stride = strides_of(name, stride, self.kernel_size)
         self.padding = per_axis(name, "padding", padding, self.axes)
 
     def input_specs(self) -> Mapping[str, TensorType]:
@@ -43,7 +44,7 @@ class _MaxPool(_Pool):
         ceil_mode: bool = False,
     ) -> None:
         super().__init__(kernel_size, stride, padding)
-        self.dilation = per_axis(type(self).__name__, "dilation", dilation, self.axes)
+        self.dilation = per_axis(type(self).__name__, "dilation", dilation, self.axes, 1)
         self.ceil_mode, self.return_indices = ceil_mode, return_indices
 
     def _pairs(self, x: Tensor) -> Any:
@@ -115,7 +116,7 @@ class AvgPool3d(_AveragePool):
 
 class _AdaptivePool(Spatial):
     def __init__(self, output_size: Any) -> None:
-        self.output_size = per_axis(type(self).__name__, "output_size", output_size, self.axes)
+        self.output_size = per_axis(type(self).__name__, "output_size", output_size, self.axes, None)
         for size in self.output_size:
             if size is not None:
                 check_positive(type(self).__name__, output_size=size)
@@ -181,7 +182,9 @@ class Unfold(Module):
 
     def __init__(self, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> None:
         options = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
-        self.sizes = {name: per_axis("Unfold", name, value, 2) for name, value in options.items()}
+        self.sizes = {
+            name: per_axis("Unfold", name, value, 2, int(name != "padding")) for name, value in options.items()
+        }
 
     def forward(self, x: Tensor) -> Tensor:
         return F.unfold(x, **self.sizes)
@@ -197,7 +200,7 @@ class Fold(Unfold):
         self, output_size: Ints, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1
     ) -> None:
         super().__init__(kernel_size, dilation, padding, stride)
-        self.output_size = per_axis("Fold", "output_size", output_size, 2)
+        self.output_size = per_axis("Fold", "output_size", output_size, 2, None)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.fold(x, self.output_size, **self.sizes)
