@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lucid import ops
-from lucid.core.graph.types import DType, float32
+from lucid.core.graph.types import DType, broadcast, float32
 from lucid.importing import functions as f
 from lucid.ops.creation import tensor as _tensor
 from lucid.ops.tensor.tensor import Tensor
@@ -43,8 +43,8 @@ def by_part(function: Function) -> Function:
     """A function that treats the two parts alike, such as a view."""
 
     def part(argument: Any, place: int) -> Any:
-        if isinstance(argument, Complex):
-            return argument[place]
+        if not _is_real(argument):
+            return _pair(argument)[place]
         return [part(item, place) for item in argument] if isinstance(argument, (list, tuple)) else argument
 
     def function_of_parts(*arguments: Any, **options: Any) -> Any:
@@ -80,6 +80,11 @@ def _quotient(x: Any, y: Any) -> Any:
         c, d = _pair(y)
         x, y = _product(operator.mul)(x, Complex(c, -d)), c * c + d * d
     return by_part(operator.truediv)(x, y)
+
+
+def _of_parts(real: Tensor, imaginary: Tensor) -> Complex:
+    shape = broadcast("complex", real.shape, imaginary.shape)
+    return Complex(real.expand(shape), imaginary.expand(shape))
 
 
 def _polar(length: Tensor, angle: Tensor) -> Complex:
@@ -152,7 +157,7 @@ def rows(table: Mapping[str, Function]) -> dict[str, Function]:
     own: dict[str, Function] = {
         "aten.view_as_complex.default": lambda x: Complex(x[..., 0], x[..., 1]),
         "aten.view_as_real.default": lambda x: ops.stack(x, -1),
-        "aten.complex.default": Complex,
+        "aten.complex.default": _of_parts,
         "aten.polar.default": _polar,
         "aten._conj.default": lambda x: Complex(x.real, -x.imaginary),
         "aten.conj_physical.default": lambda x: Complex(x.real, -x.imaginary),

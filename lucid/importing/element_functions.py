@@ -8,6 +8,7 @@ from typing import Any
 
 from lucid import ops
 from lucid.core.graph.types import float32, int32, int64
+from lucid.nn import functional as F
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -55,6 +56,12 @@ def past_nan(extreme: Function) -> Function:
     return chosen
 
 
+def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """torch's elu with the scales of selu and celu, which exported programs write with it."""
+    result = F.elu(x, alpha) if input_scale == 1 else ops.where(x > 0, x, F.elu(x * input_scale, alpha))
+    return result if scale == 1 else result * scale
+
+
 # Along an axis --------------------------------------------------------------------------------------------------------
 
 
@@ -82,10 +89,10 @@ def nanmedian(x: Tensor, axis: int, keepdim: bool = False) -> Any:
     """The lower of the two numbers in the middle of those that are not NaN, and its place."""
     if x.dtype.kind != "float":
         return ops.median(x, axis, keepdim)
-    places = ops.where(ops.isnan(x), math.inf, x).argsort(axis)
+    ordered = ops.where(ops.isnan(x), math.inf, x).sort(axis)[0]  # infinity among the numbers is before all that is NaN
     count = (~ops.isnan(x)).sum(axis, True)
-    place = places.gather(axis, ops.maximum(count - 1, 0) // 2)
-    value = ops.where(count == 0, math.nan, x.gather(axis, place))
+    value = ops.where(count == 0, math.nan, ordered.gather(axis, ops.maximum(count - 1, 0) // 2))
+    place = (x == value).astype(int32).argmax(axis, True)
     return (value, place) if keepdim else (value.squeeze(axis), place.squeeze(axis))
 
 
@@ -98,7 +105,3 @@ def mode(x: Tensor, axis: int = -1, keepdim: bool = False) -> tuple[Tensor, Tens
     place = x.shape[axis] - 1 - (moved == value).astype(int32).flip(-1).argmax(-1, True)
     value, place = value.movedim(-1, axis), place.movedim(-1, axis)
     return (value, place) if keepdim else (value.squeeze(axis), place.squeeze(axis))
-
-
-def nanmedian_of_all(x: Tensor) -> Any:
-    return nanmedian(x.flatten(), 0)[0]

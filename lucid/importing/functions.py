@@ -125,6 +125,8 @@ def fmod(x: Tensor, y: Any) -> Tensor:
 
 
 def addmm(x: Tensor, a: Tensor, b: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    if x.dtype.kind != "float":
+        beta, alpha = int(beta), int(alpha)
     product = a @ b
     product = product if alpha == 1 else product * alpha
     return (product if beta == 0 else product + (x if beta == 1 else x * beta)).astype(x.dtype)
@@ -258,6 +260,9 @@ def slice_scatter(
         return ops.concat([x, source.astype(x.dtype)], axis).index_select(axis, _tensor(table))
     start = 0 if start is None else start
     end = size if end is None or (isinstance(end, int) and end == END) else end
+    if all(isinstance(each, int) for each in (start, end, size)):
+        start, end, _ = slice(start, end).indices(size)
+        end = max(start, end)  # an empty slice changes nothing
     parts = [
         slice_axis(x, axis, 0, start),
         source.expand(slice_axis(x, axis, start, end).shape).astype(x.dtype),
@@ -350,8 +355,9 @@ def histc(x: Tensor, bins: int = 100, low: float = 0, high: float = 0) -> Tensor
     """The count of numbers in each of `bins` equal parts from low to high."""
     if not low < high:
         raise NotImplementedError("histc without a range, which is that of the numbers: give min and max")
-    place = ops.floor((x.flatten() - low) / (high - low) * bins)
-    place = ops.where(x.flatten() == high, ops.full_like(place, bins - 1), place)
+    x = x.flatten()
+    place = ops.floor((x - low) * bins / (high - low))
+    place = ops.where(x <= high, ops.minimum(place, bins - 1), bins)
     return (place.unsqueeze(1) == ops.arange(bins)).sum(0).astype(x.dtype)
 
 

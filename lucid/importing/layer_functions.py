@@ -13,6 +13,7 @@ from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.recurrent import GRU, LSTM, RNN
 from lucid.ops.creation import tensor as _tensor
+from lucid.ops.interpolation import resized
 from lucid.ops.tensor.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -30,10 +31,6 @@ def layer_norm(
     cudnn: bool = True,
 ) -> Tensor:
     return F.layer_norm(x, tuple(shape), weight, bias, eps)
-
-
-def rms_norm(x: Tensor, shape: Sequence[Size], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    return F.rms_norm(x, tuple(shape), weight, eps)
 
 
 def group_norm(
@@ -157,10 +154,6 @@ def flex_attention(
     return (weights @ value,)
 
 
-def ints(value: Any) -> Any:
-    return tuple(value) if isinstance(value, (list, tuple)) else value
-
-
 def pair(value: Any, rank: int) -> tuple[int, ...]:
     items = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     return items * rank if len(items) == 1 else items
@@ -204,21 +197,13 @@ def upsample(mode: str, align: bool, antialias: bool = False) -> Function:
 
 
 def upsample_size(mode: str, align: bool, antialias: bool = False) -> Function:
-    """The plain overloads: the size and, for a few, the corners; factors that follow give the same size."""
+    """The plain overloads: the size, for a few the corners, and perhaps the factors by which positions are divided."""
 
     def upsample(x: Tensor, size: Sequence[Size], *options: Any) -> Tensor:
-        corners = options[0] if align else None
-        return F.interpolate(x, tuple(size), None, mode, corners, antialias=antialias)
+        corners, *factors = options if align else (False, *options)
+        return resized(x, tuple(size), tuple(factors) or (None,) * len(size), mode, corners, antialias)
 
     return upsample
-
-
-def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    return x  # imported modules are in evaluation mode
-
-
-def im2col(x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
-    return F.unfold(x, ints(kernel), ints(dilation), ints(padding), ints(stride))
 
 
 # Recurrent layers -----------------------------------------------------------------------------------------------------

@@ -63,11 +63,11 @@ AND = (aten.__and__.Tensor, aten.bitwise_and.Tensor, aten.logical_and.default)
 
 
 def is_true(node: Any) -> bool:
-    """Whether a condition holds everywhere."""
-    if is_call(node, aten.new_ones.default, aten.ones.default, aten.ones_like.default):
-        return bool(element_type(node) == torch.bool)
+    """Whether a node is a condition that holds everywhere."""
+    if element_type(node) != torch.bool:
+        return False
     if is_call(node, aten.full.default, aten.scalar_tensor.default):
-        return bool(node.args[-1] is True)
+        return node.args[-1] is True
     if is_call(node, aten.expand.default):
         return is_true(node.args[0])
-    return False
+    return is_call(node, aten.new_ones.default, aten.ones.default, aten.ones_like.default)

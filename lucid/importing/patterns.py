@@ -105,7 +105,7 @@ def with_larger_operations(graph: Graph, names: Mapping[str, str]) -> None:
 
 
 def _identity(graph: Graph, node: Node, sizes: Sizes) -> None:
-    if node.target in _STRIDED and node.args[0].meta["val"].is_contiguous():
+    if node.target in _STRIDED and _has_its_memory(node):
         replace(graph, node, _STRIDED[node.target], node.args)
         return
     if is_call(node, aten.permute.default) and list(node.args[1]) == [0, 2, 1, 3]:
@@ -141,6 +141,13 @@ def _identity(graph: Graph, node: Node, sizes: Sizes) -> None:
     )
     if nothing:
         node.replace_all_uses_with(source)
+
+
+def _has_its_memory(node: Node) -> bool:
+    """Whether strides count the elements of a tensor in their order, from its first one on, and not of a larger one."""
+    value = node.args[0].meta["val"]
+    offset = node.kwargs.get("storage_offset", node.args[-1] if isinstance(node.args[-1], (int, Node)) else None)
+    return bool(value.is_contiguous() and (offset is None or value.storage_offset() == 0))
 
 
 _ELEMENTWISE = (
@@ -390,7 +397,8 @@ def _groups(graph: Graph, node: Node, sizes: Sizes) -> None:
     unbound = _whole([length.args[0] for length in lengths], operator.getitem)
     if is_call(unbound, aten.unbind.int) and unbound.args[1:] in ((), (0,)):
         counts = unbound.args[0]
-        if len(products) == len(lengths) == weight.meta["val"].shape[0] and element_type(x) == element_type(weight):
+        whole = len(products) == len(lengths) == weight.meta["val"].shape[0] and len(sizes.of(x)) == 2
+        if whole and element_type(x) == element_type(weight):
             replace(graph, node, grouped, (x, weight, counts))
 
 

@@ -10,6 +10,7 @@ from lucid.core.graph.scope import entered, scope
 from lucid.core.graph.types import show_shape
 from lucid.core.sizes.bounds import Bound
 from lucid.core.sizes.dims import Dim, Shape, same
+from lucid.core.words.other_libraries import type_name
 from lucid.importing.complex_numbers import Complex
 from lucid.nn.module import Module
 from lucid.ops.operand_conversion import as_tensor
@@ -111,7 +112,8 @@ def _put(values: list[Any], places: Any, value: Any, specs: Any, path: str) -> N
     """Put the tensors of an input, which may be nested, into their slots.
 
     Raises:
-        ValueError: for another size than torch took as a constant: the program may compute something else for it.
+        ValueError: for other parts, and for another size than torch took as a constant: the program may compute
+            something else for it.
     """
     if isinstance(places, Slot):  # the body of a loop takes sizes as well
         values[places.number] = value = value if isinstance(value, Dim) else as_tensor(f"input {path}", value)
@@ -120,12 +122,20 @@ def _put(values: list[Any], places: Any, value: Any, specs: Any, path: str) -> N
                 f"input {path} has shape {show_shape(value.shape)}, expected {show_shape(specs.shape)}: torch exported "
                 "the module for these sizes; name an axis in from_torch(dynamic=...) to make it dynamic"
             )
-    elif isinstance(places, Mapping):
-        for key, place in places.items():
-            _put(values, place, value[key], specs and specs[key], f"{path}.{key}")
-    elif isinstance(places, (list, tuple)):
-        for number, (place, item) in enumerate(zip(places, value, strict=True)):
-            _put(values, place, item, specs and specs[number], f"{path}.{number}")
+    elif isinstance(places, (Mapping, list, tuple)):
+        parts, items = _by_key(places), _by_key(value)
+        if items.keys() != parts.keys():
+            shown, expected = (", ".join(map(str, each)) or "none" for each in (items, parts))
+            raise ValueError(f"input {path} is a {type_name(value)} with the parts {shown}, expected {expected}")
+        for key, place in parts.items():
+            _put(values, place, items[key], specs and specs[key], f"{path}.{key}")
+
+
+def _by_key(value: Any) -> Mapping[Any, Any]:
+    """The parts of a nested value; none of anything else."""
+    if isinstance(value, Mapping):
+        return value
+    return dict(enumerate(value)) if isinstance(value, (list, tuple)) else {}
 
 
 def _fits(shape: Shape, expected: Shape) -> bool:

@@ -317,11 +317,11 @@ _ROWS: dict[str, Function] = {
     "aten.relu6.default": F.relu6,
     "aten.gelu.default": lambda x, approximate="none": F.gelu(x, approximate),
     "aten.mish.default": F.mish,
-    "aten.elu.default": lambda x, alpha=1, scale=1, input_scale=1: F.elu(x, alpha),
+    "aten.elu.default": elements.elu,
     "aten.leaky_relu.default": F.leaky_relu,
     "aten.selu.default": F.selu,
     "aten.celu.default": F.celu,
-    "aten.threshold.default": lambda x, threshold, value: ops.where(x > threshold, x, value),
+    "aten.threshold.default": lambda x, threshold, value: ops.where(x <= threshold, value, x),
     "aten.hardtanh.default": F.hardtanh,
     "aten.hardsigmoid.default": F.hardsigmoid,
     "aten.hardswish.default": F.hardswish,
@@ -388,6 +388,8 @@ PACKED = (
 )
 _REMEDIES = {
     r"aten\._pack_padded_sequence\.": PACKED,
+    r"aten\.as_strided\w*\.": "counts in the memory of another tensor than its operand, as of a slice: call it for the "
+    "whole, contiguous tensor, or index",
     r"aten\.(_?unique\w*|nonzero|masked_select|argwhere|bincount|repeat_interleave)\.": _BY_VALUES,
     r"aten\.(_?linalg_(det|slogdet|solve\w*|lu\w*|ldl\w*|cholesky\w*|eig\w*|svd\w*|qr|pinv|matrix_exp|lstsq|householder\w*)"
     r"|cholesky\w*|lu_\w+|geqrf|ormqr|triangular_solve)\.": _OF_MATRICES,

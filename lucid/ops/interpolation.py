@@ -84,15 +84,24 @@ def interpolate(
         )
     if mode == "area":
         return adaptive_average_pool(x, output_size=tuple(int(n) for n in sizes))
-    if recompute_scale_factor:
-        factors = [None] * axes
+    factors = [None] * axes if recompute_scale_factor else factors
+    return resized(x, tuple(sizes), tuple(factors), mode, bool(align_corners), antialias)
+
+
+def resized(
+    x: Tensor, sizes: Shape, factors: tuple[float | None, ...], mode: str, align_corners: bool, antialias: bool
+) -> Tensor:
+    """`resize` by one op where there is something to do, and by products with `antialias`."""
+    if mode == "nearest":  # torch's rule for sizes that stay or double
+        pairs = zip(x.shape[2:], sizes, factors, strict=True)
+        factors = tuple(None if same(old, new) or same(2 * old, new) else factor for old, new, factor in pairs)
     if all(map(same, x.shape[2:], sizes)) and all(factor in (None, 1) for factor in factors):
         return x
     if antialias:
         for axis, (length, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
-            x = _smoothed(x, axis, length, factor, mode, bool(align_corners))
+            x = _smoothed(x, axis, length, factor, mode, align_corners)
         return x
-    return resize(x, sizes=tuple(sizes), factors=tuple(factors), mode=mode, align_corners=bool(align_corners))
+    return resize(x, sizes=sizes, factors=factors, mode=mode, align_corners=align_corners)
 
 
 @composite

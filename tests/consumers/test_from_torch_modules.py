@@ -316,6 +316,35 @@ def test_a_slice_whose_length_is_a_value_is_refused_with_the_way_out() -> None:
         lucid.export.to_onnx(imported)
 
 
+@pytest.mark.parametrize(
+    "function", [F.selu, lambda x: F.celu(x, 2.0), lambda x: F.interpolate(x[None], scale_factor=1.3)]
+)
+def test_programs_of_core_operators(function: Callable[..., Any]) -> None:
+    module = of(function)
+    imported = lucid.from_torch(torch.export.export(module, (X,)).run_decompositions())
+    np.testing.assert_allclose(imported(lucid.tensor(X.numpy())).numpy(), module(X).numpy(), atol=1e-6)
+
+
+def test_strides_of_a_slice_are_refused_where_they_count_from_the_whole_tensor() -> None:
+    agree(of(lambda x: x[1:].as_strided((2, 3), (3, 1))), X, axes=(3, 6, 8))
+    with pytest.raises(TorchImportError, match=r"as_strided.* counts in the memory of another tensor .*, or index$"):
+        lucid.from_torch(of(lambda x: x[1:].as_strided((2, 3), (3, 1), 0)), X)
+
+
+@pytest.mark.parametrize(
+    ("pair", "shown"),
+    [([1.0], "list with the parts 0"), ({"a": 1.0, "b": 2.0}, "dict with the parts a, b"), (1.0, "float with")],
+)
+def test_inputs_of_other_parts_are_refused(pair: Any, shown: str) -> None:
+    class Sum(nn.Module):
+        def forward(self, pair):
+            return pair[0] + pair[1]
+
+    imported = lucid.from_torch(Sum().eval(), [X, X])
+    with pytest.raises(ValueError, match=f"input pair is a {shown}.*, expected 0, 1"):
+        imported(pair)
+
+
 CORE_WITHOUT_ROWS = {  # of training and of memory
     "aten._native_batch_norm_legit.default",
     "aten.resize_.default",
@@ -393,7 +422,18 @@ def test_places_in_another_order_are_looked_up() -> None:
     agree(of(lambda x: torch.ones(1, 1, 8).expand(x.shape) / x[:1, :1].expand(x.shape)), X)
 
 
+RARE = torch.tensor([[math.nan, math.inf, math.inf], [1, math.nan, 2], [math.nan] * 3])
 FUNCTIONS = {
+    "elu with scales": lambda x: torch.ops.aten.elu(x, 1.2, 1.5, 0.5),
+    "a threshold of NaN": lambda x: F.threshold(torch.log(x), 0.1, 20.0),
+    "the median of infinity beside NaN": lambda x: torch.nanmedian(x[0, :3, :3] * 0 + RARE, 1),
+    "counts of tenths": lambda x: torch.histc((10 * x).round() / 10, 30, 0, 3),
+    "an empty slice": lambda x: torch.slice_scatter(x, x[:, :0], 1, 3, 1),
+    "parts of other shapes": lambda x: torch.view_as_real(torch.complex(x, x[0, :1])),
+    "an imaginary number": lambda x: torch.view_as_real(x * 2j),
+    "sizes with factors": lambda x: torch.ops.aten.upsample_nearest2d(x[None], [7, 10], 1.3, 1.3),
+    "a size that a factor doubles": lambda x: F.interpolate(x[None], scale_factor=2.1),
+    "integers with factors": lambda x: torch.addmv(x[0, :3, 0].long(), x[0, :3].long(), x[1, 2].long(), beta=0.5),
     "addmv": lambda x: torch.addmv(x[0, :3, 0], x[0, :3], x[1, 2], beta=2),
     "native_layer_norm": lambda x: torch.native_layer_norm(x, [6, 8], None, None, 1e-5),
     "numbers along an axis": lambda x: (x[0, 0, 0].softmax(-1), *x[0, 0, 0].topk(1), x[0, 0, 0].norm(dim=0)),
