@@ -252,6 +252,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("add", "number second"),
         ("attention", "float32 between casts"),
         ("attention", "groups as queries"),
+        ("clip", "ai.onnx Clip"),
         ("conv", "convolution over images of one line"),
         ("attention", "MultiHeadAttention, in tiles"),
         ("attention", "query blocks, keys handed on"),

@@ -522,7 +522,7 @@ def test_a_triangular_system_has_one_floating_point_type() -> None:
     solve, ones = lucid.linalg.solve_triangular, np.ones((3, 1))
     for a, b in ((np.eye(3), lucid.ones(3, 1)), (lucid.eye(3), ones), (lucid.eye(3, dtype=lucid.float64), ones)):
         assert solve(a, b, upper=True).dtype == lucid.float64
-    with pytest.raises(TypeError, match=r"solve_triangular: got int64\[3, 3\], expected a tensor of float"):
+    with pytest.raises(TypeError, match=r"solve_triangular: got int64\[3, 3\], expected a floating-point tensor"):
         solve(lucid.eye(3).long(), ones, upper=True)
 
 

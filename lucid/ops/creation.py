@@ -37,9 +37,7 @@ from lucid.core.torch_names.argument_names import Device, check_device, torch_na
 from lucid.ops.elementwise import maximum, where
 from lucid.ops.op import function, primitive
 from lucid.ops.shaping import concat, expand, unsqueeze
-from lucid.ops.tensor.tensor import Tensor, TracedValueError
-
-UNUSED = ("device", "requires_grad", "pin_memory", "layout", "memory_format")  # of torch's arguments
+from lucid.ops.tensor.tensor import UNUSED, Tensor, TracedValueError
 
 
 @primitive(

@@ -117,7 +117,8 @@ def at_least_float32(x: Tensor) -> Tensor:
 def check_kind(name: str, x: TensorType, kinds: tuple[str, ...]) -> None:
     """Raise TypeError for an element type of another kind."""
     if x.dtype.kind not in kinds:
-        raise TypeError(f"{name}: got {x}, expected a tensor of {' or '.join(kinds)}; convert it with .astype(...)")
+        expected = "a floating-point tensor" if kinds == ("float",) else f"a tensor of {' or '.join(kinds)}"
+        raise TypeError(f"{name}: got {x}, expected {expected}; convert it with .astype(...)")
 
 
 def _float(name: str, kernel: Callable[[Array], Any], onnx: str) -> Unary:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid.core.graph.types import DType, float32, float64, int8, show_shape, uint8
+from lucid.core.graph.types import int8, show_shape, uint8
 from lucid.core.sizes.dims import Shape, same
-from lucid.ops.elementwise import clip, maximum, round_, where
+from lucid.ops.elementwise import at_least_float32, clip, maximum, round_, where
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
 from lucid.ops.neural import check_rows
@@ -114,14 +114,8 @@ def int8_embedding(indices: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
     """
     _check("int8_embedding", weight, scales)
     check_rows("int8_embedding", indices, weight)
-    wide = compute_dtype(scales.dtype)
-    rows = take(weight, indices).astype(wide) * take(scales, indices).astype(wide).unsqueeze(-1)
-    return rows.astype(scales.dtype)
-
-
-def compute_dtype(dtype: DType) -> DType:
-    """The element type of the computation for inputs of an element type."""
-    return float64 if dtype == float64 else float32
+    factors = at_least_float32(take(scales, indices)).unsqueeze(-1)
+    return (take(weight, indices).astype(factors.dtype) * factors).astype(scales.dtype)
 
 
 def row_ranges(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,8 +149,8 @@ def _operands(what: str, x: Tensor, weight: Tensor, scales: Tensor) -> tuple[Ten
             f"{what}: the input is {show_shape(x.shape)} and the weight {show_shape(weight.shape)}, expected the same "
             "last axis"
         )
-    wide = compute_dtype(x.dtype)
-    return x.astype(wide), scales.astype(wide)
+    wide = at_least_float32(x)
+    return wide, scales.astype(wide.dtype)
 
 
 def _check(what: str, weight: Tensor, scales: Tensor) -> None:

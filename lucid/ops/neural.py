@@ -12,6 +12,7 @@ from lucid.core.sizes.dims import product, same
 from lucid.ops.elementwise import (
     abs_,
     at_least_float32,
+    check_kind,
     clip,
     erf,
     exp,
@@ -33,13 +34,8 @@ from lucid.ops.shaping import normalize_axis, reshape, unsqueeze
 from lucid.ops.tensor.tensor import Tensor
 
 
-def _check_real(name: str, x: TensorType) -> None:
-    if x.dtype.kind != "float":
-        raise TypeError(f"{name}: got {x}, expected a floating-point tensor; convert it with .astype(...)")
-
-
 def _softmax_rule(x: TensorType, *, axis: int) -> TensorType:
-    _check_real("softmax", x)
+    check_kind("softmax", x, ("float",))
     normalize_axis("softmax", axis, x.rank)
     return x
 
@@ -52,7 +48,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:  # type: ignore[empty-body]
 @composite
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """The logarithm of softmax, accurate where softmax underflows. Half precision is computed in float32."""
-    _check_real("log_softmax", x.spec)
+    check_kind("log_softmax", x.spec, ("float",))
     if same(x.shape[normalize_axis("log_softmax", axis, x.ndim)], 0):
         return x  # an empty axis has no maximum
     wide = at_least_float32(x)
@@ -75,7 +71,7 @@ def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 @composite_with(kernel=neural_kernels.silu)
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x), also called swish (Elfwing et al. 2017)."""
-    _check_real("silu", x.spec)
+    check_kind("silu", x.spec, ("float",))
     return x * sigmoid(x)
 
 
@@ -88,14 +84,14 @@ def hardtanh(x: Tensor, *, low: float = -1, high: float = 1) -> Tensor:
 @composite
 def hardsigmoid(x: Tensor) -> Tensor:
     """min(max(x + 3, 0), 6) / 6. Half precision is computed in float32."""
-    _check_real("hardsigmoid", x.spec)
+    check_kind("hardsigmoid", x.spec, ("float",))
     return (hardtanh(at_least_float32(x) + 3, low=0, high=6) / 6).astype(x.dtype)
 
 
 @composite
 def hardswish(x: Tensor) -> Tensor:
     """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019). Half precision is computed in float32."""
-    _check_real("hardswish", x.spec)
+    check_kind("hardswish", x.spec, ("float",))
     wide = at_least_float32(x)
     return (wide * (hardtanh(wide + 3, low=0, high=6) / 6)).astype(x.dtype)
 
@@ -108,7 +104,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
         TypeError: for a tensor that is not floating-point.
         ValueError: for another approximation.
     """
-    _check_real("gelu", x.spec)
+    check_kind("gelu", x.spec, ("float",))
     if approximate not in ("none", "tanh"):
         raise ValueError(f'gelu: approximate is {approximate!r}, expected "none" or "tanh"')
     wide = at_least_float32(x)
@@ -122,7 +118,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
 @composite_with(kernel=neural_kernels.softplus)
 def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x)), accurate where it is small, and without overflow. Half precision is computed in float32."""
-    _check_real("softplus", x.spec)
+    check_kind("softplus", x.spec, ("float",))
     wide = at_least_float32(x)
     e = exp(-abs_(wide))
     rounded = 1 + e
@@ -173,7 +169,7 @@ def check_eps(name: str, eps: float) -> None:
 
 
 def _check_norm(name: str, x: Tensor, axes: int, **vectors: Tensor | None) -> None:
-    _check_real(name, x.spec)
+    check_kind(name, x.spec, ("float",))
     for what, vector in vectors.items():
         if vector is not None and not same_shape(vector.shape, x.shape[-axes:]):
             raise ValueError(
@@ -221,7 +217,7 @@ def _dropout_kernel(x: Array, *, p: float) -> Array:
 def _dropout_rule(x: TensorType, *, p: float) -> TensorType:
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: p is {p}, expected a probability from 0 to 1")
-    _check_real("dropout", x)
+    check_kind("dropout", x, ("float",))
     return x
 
 

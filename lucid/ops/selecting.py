@@ -15,7 +15,7 @@ from lucid.core.graph.types import bool_, broadcast, int32, int64
 from lucid.core.sizes.dims import Size, as_size, product, same, sym_max
 from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.ops.composed import lerp
-from lucid.ops.creation import UNUSED, arange, full
+from lucid.ops.creation import arange, full
 from lucid.ops.elementwise import ceil, floor, isfinite, isnan, minimum, round_, stop_gradient, where
 from lucid.ops.indexing import take
 from lucid.ops.op import function
@@ -24,7 +24,7 @@ from lucid.ops.reduction import any_, argmax, cumsum, max_
 from lucid.ops.scattering import nonzero, scatter
 from lucid.ops.shaping import expand, flatten, normalize_axis, reshape, squeeze, stack, unsqueeze
 from lucid.ops.sorting import Ordered, bucketize, sort
-from lucid.ops.tensor.tensor import Tensor, TensorLike, TracedValueError
+from lucid.ops.tensor.tensor import UNUSED, Tensor, TensorLike, TracedValueError
 
 # By rank --------------------------------------------------------------------------------------------------------------
 

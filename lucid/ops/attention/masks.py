@@ -20,7 +20,7 @@ import numpy as np
 from lucid.core.graph.types import Array, DType, as_dtype, bool_, broadcast, float32, int64, same_shape, show_shape
 from lucid.core.sizes.dims import Shape, Size
 from lucid.ops.attention.call import AttentionCall
-from lucid.ops.attention.mask_bounds import may_exclude
+from lucid.ops.attention.mask_bounds import may_exclude, next_to_lowest
 from lucid.ops.creation import arange_op, full
 from lucid.ops.elementwise import logical_and, logical_not, logical_or, where
 from lucid.ops.neural import softmax
@@ -234,5 +234,4 @@ def _cast_numbers(mask: Tensor, dtype: DType) -> Tensor:
     cast = mask.astype(dtype)
     if _fits(mask, dtype):
         return cast
-    least = float(np.nextafter(dtype.numpy.type(dtype.lowest), dtype.numpy.type(0)))
-    return where(excluded(cast), least, cast)
+    return where(excluded(cast), next_to_lowest(dtype), cast)

@@ -15,52 +15,28 @@ import numpy as np
 
 Table = Mapping[str, Callable[..., Any]]
 
-# The op for each ufunc, by name.
-_UFUNCS: dict[np.ufunc, str] = {
-    np.add: "add",
-    np.subtract: "sub",
-    np.multiply: "mul",
-    np.true_divide: "div",
-    np.floor_divide: "floor_div",
-    np.remainder: "mod",
-    np.power: "pow",
-    np.matmul: "matmul",
-    np.maximum: "maximum",
-    np.minimum: "minimum",
-    np.equal: "equal",
-    np.not_equal: "not_equal",
-    np.less: "less",
-    np.less_equal: "less_equal",
-    np.greater: "greater",
-    np.greater_equal: "greater_equal",
-    np.logical_and: "logical_and",
-    np.logical_or: "logical_or",
-    np.logical_xor: "logical_xor",
-    np.logical_not: "logical_not",
-    np.bitwise_and: "bitwise_and",
-    np.bitwise_or: "bitwise_or",
-    np.bitwise_xor: "bitwise_xor",
-    np.left_shift: "bitwise_left_shift",
-    np.right_shift: "bitwise_right_shift",
-    np.invert: "bitwise_not",
-    np.negative: "neg",
-    np.absolute: "abs",
-    np.sign: "sign",
-    np.exp: "exp",
-    np.log: "log",
-    np.sqrt: "sqrt",
-    np.reciprocal: "reciprocal",
-    np.sin: "sin",
-    np.cos: "cos",
-    np.tanh: "tanh",
-    np.floor: "floor",
-    np.ceil: "ceil",
-    np.rint: "round",
-    np.isnan: "isnan",
-    np.isinf: "isinf",
-    np.isfinite: "isfinite",
-    np.square: "square",
-    np.log2: "log2",
+_UFUNCS = {called for called in vars(np).values() if isinstance(called, np.ufunc)}
+# The op has the ufunc's name, but for these.
+_OPS_OF = {
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "floor_divide": "floor_div",
+    "remainder": "mod",
+    "power": "pow",
+    "left_shift": "bitwise_left_shift",
+    "right_shift": "bitwise_right_shift",
+    "invert": "bitwise_not",
+    "negative": "neg",
+    "absolute": "abs",
+    "rint": "round",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
 }
 
 
@@ -70,16 +46,17 @@ def ufunc(ops: Table, called: np.ufunc, method: str, inputs: Sequence[Any], opti
     Raises:
         TypeError: for a ufunc without an op, methods such as `reduce`, and options such as `out`.
     """
-    name = _UFUNCS.get(called)
-    shown = f"np.{called.__name__}" if method == "__call__" else f"np.{called.__name__}.{method}"
-    if name is None or method != "__call__":
+    name = called.__name__
+    op = ops.get(_OPS_OF.get(name, name)) if called in _UFUNCS else None
+    shown = f"np.{name}" if method == "__call__" else f"np.{name}.{method}"
+    if op is None or method != "__call__":
         raise TypeError(
             f"{shown}: Lucid has no op for it; write it with the ops of lucid.ops, or use the array of a known tensor: "
             "x.numpy()"
         )
     if options:
         raise TypeError(f"{shown}: got {', '.join(options)} with a tensor, expected no options; tensors are immutable")
-    return ops[name](*inputs)
+    return op(*inputs)
 
 
 def _split(ops: Table, x: Any, sections: Any, axis: int = 0) -> list[Any]:

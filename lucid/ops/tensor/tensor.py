@@ -44,7 +44,7 @@ from lucid.ops.tensor.value import TracedValueError as TracedValueError
 TensorLike: TypeAlias = Union["Tensor", Array, Scalar, Dim]
 M = TypeVar("M", bound=Callable[..., Any])
 
-_UNUSED = ("device", "requires_grad", "layout", "pin_memory")  # of torch's arguments
+UNUSED = ("device", "requires_grad", "pin_memory", "layout", "memory_format")  # of torch's arguments
 
 
 def _call(name: str, *arguments: Any, **attributes: Any) -> Tensor:
@@ -373,71 +373,71 @@ class Tensor(FunctionMethods, MovingMethods["Tensor"]):
     # Creation: the functions of the same names in `lucid`, and tensors like this one ------------------------------
 
     @staticmethod
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
         """A tensor of zeros."""
         return _call("zeros", *shape, dtype=dtype)
 
     @staticmethod
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
         """A tensor of ones."""
         return _call("ones", *shape, dtype=dtype)
 
     @staticmethod
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
         """A tensor whose elements are yet to be set."""
         return _call("empty", *shape, dtype=dtype)
 
     @staticmethod
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def full(shape: Size | Sequence[Size], value: Scalar | Tensor, dtype: DTypeLike | None = None) -> Tensor:
         """A tensor of one number everywhere."""
         return _call("full", shape, value, dtype)
 
     @staticmethod
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def arange(start: Size, stop: Size | None = None, step: Whole = 1) -> Tensor:
         """The int64 numbers from start up to, not including, stop."""
         return _call("arange", start, stop, step)
 
     @staticmethod
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def eye(rows: Whole, columns: Whole | None = None, dtype: DTypeLike = float32) -> Tensor:
         """Ones on the diagonal of a matrix."""
         return _call("eye", rows, columns, dtype)
 
     @staticmethod
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def randn(*shape: Whole | Sequence[Whole], dtype: DTypeLike = float32) -> Tensor:
         """Standard normal random numbers."""
         return _call("randn", *shape, dtype=dtype)
 
     @staticmethod
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def rand(*shape: Whole | Sequence[Whole], dtype: DTypeLike = float32) -> Tensor:
         """Uniform random numbers from 0 to 1."""
         return _call("rand", *shape, dtype=dtype)
 
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def new_zeros(self, *shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """Zeros of another shape, in this tensor's element type."""
         return _call("new_full", self, unpack(shape), 0, dtype, device)
 
     new_empty = new_zeros
 
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def new_ones(self, *shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """Ones of another shape, in this tensor's element type."""
         return _call("new_full", self, unpack(shape), 1, dtype, device)
 
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def new_full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """One number everywhere, in another shape and this tensor's element type."""
         return _call("new_full", self, shape, value, dtype, device)
 
-    @torch_names_and(*_UNUSED)
+    @torch_names_and(*UNUSED)
     def new_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """A tensor from numbers, in this tensor's element type."""
         return _call("new_tensor", self, data, dtype, device)
