@@ -181,12 +181,16 @@ REFUSED = {
     "another model": (["verify", LINEAR[0], "good.onnx", *LINEAR[1:], "-i", "x:N,2,2"], "input x has shape [1, 2, 2]"),
     "input name": (["run", "good.onnx", "wrong_name.npz"], "inputs missing: x; unknown: y"),
     "input type": (["run", "good.onnx", "wrong_type.npz"], "input x has dtype float64, expected float32"),
+    "provider": (["run", "good.onnx", "wrong_type.npz", "-p", "gpu"], "provider 'gpu' does not exist"),
+    "no literal": (["export", "nn.Linear", "--set", "in_features={[]: 1}", "--set", "out_features=2", "-o", "a.onnx"],
+                   "in_features is '{[]: 1}'"),
+    "no tokenizer": (["generate", "good.onnx", "a"], "/errors0: has no tokenizer.json and no GGUF file"),
     "one array": (["run", "good.onnx", "one.npy"], "one array without a name"),
     "no archive": (["run", "good.onnx", "text.npz"], "is not an .npz file"),
 }  # fmt: skip
 
 FAILURES = {
-    "provider": (["run", "good.onnx", "wrong_type.npz", "-p", "gpu"], "provider 'gpu' does not exist"),
+    "provider": (["run", "good.onnx", "wrong_type.npz", "-p", "cuda"], "CUDAExecutionProvider is not in the installed"),
     "module raises": (["export", "raises.py:f", "-o", "a.onnx"], "division by zero"),
     "symbolic size": (["export", "net.py:Net", "-i", "x:N", "-o", "a.onnx"], "N == 4 is known only at run time"),
 }  # fmt: skip

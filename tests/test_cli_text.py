@@ -102,6 +102,9 @@ def test_an_answer_is_json_of_a_schema_or_a_line_says_that_it_is_cut(call: Any, 
     grammar.write_text('start: "ab" "cd"', encoding="utf-16")
     code, _, err = call("generate", folder, "abc", "--grammar", grammar)
     assert code == 2 and "--grammar " in err and "grammar.lark: is text in UTF-16, expected UTF-8; save it" in err
+    schema.write_text('{"enum": ["abc"], "enum": ["abd"]}')
+    code, _, err = call("generate", vocabulary, "abc", "--json-schema", schema)
+    assert code == 2 and "is not valid JSON: the name 'enum' occurs twice" in err
     schema.write_text("{")
     code, _, err = call("generate", vocabulary, "abc", "--json-schema", schema)
     assert code == 2 and "--json-schema: " in err and "is not valid JSON" in err

@@ -172,11 +172,13 @@ def test_a_command_that_aborts_says_so(tmp_path):
 @LINUX
 def test_a_budget_that_is_no_number_is_refused():
     done = command("inspect", "m.onnx", seconds="ten")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "LUCID_MAX_SECONDS is 'ten', expected a number of seconds; 0 for no limit" in done.stderr
     done = command("inspect", "m.onnx", memory="4 GHz")
     expected = "LUCID_MAX_MEMORY is '4 GHz', expected a number of GiB, or one with a unit, such as 4MiB or 1.5GB; 0 for"
-    assert done.returncode == 1 and expected in done.stderr
+    assert done.returncode == 2 and expected in done.stderr
+    done = command("inspect", "m.onnx", seconds="nan")
+    assert done.returncode == 2 and "LUCID_MAX_SECONDS is 'nan', expected 0 or more; 0 for no limit" in done.stderr
 
 
 @LINUX

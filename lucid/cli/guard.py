@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from lucid.cli.errors import FAILED, USAGE
 from lucid.core.words.byte_sizes import bytes_of
 
 COMMANDS = ("inspect", "verify", "run", "bench", "report", "generate", "chat")
@@ -34,9 +35,12 @@ def supervise(report: Callable[[str, int], int]) -> None:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if command not in COMMANDS or sys.platform != "linux" or "numpy" in sys.modules:
         return
-    seconds = _limit(SECONDS, _OWN.get(command, _RUNNING), _seconds)
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
-    memory = _limit(MEMORY, half, partial(bytes_of, unit="GiB"))
+    try:
+        seconds = _limit(SECONDS, _OWN.get(command, _RUNNING), _seconds)
+        memory = _limit(MEMORY, half, partial(bytes_of, unit="GiB"))
+    except ValueError as error:
+        sys.exit(report(str(error), USAGE))
     watched = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     parent = os.getpid()
@@ -64,11 +68,12 @@ def supervise(report: Callable[[str, int], int]) -> None:
     code = os.waitstatus_to_exitcode(done[1])
     if excess:
         _show_cursor()
-        code = report(f"{command}: the model needs {excess}. Raise the limit only for a model that you trust", 1)
+        code = report(f"{command}: the model needs {excess}. Raise the limit only for a model that you trust", FAILED)
     elif code in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
         name = signal.Signals(-code).name
         _show_cursor()
-        code = report(f"{command}: the model crashed onnx or onnxruntime ({name}); do not use it, or report this", 1)
+        message = f"{command}: the model crashed onnx or onnxruntime ({name}); do not use it, or report this"
+        code = report(message, FAILED)
     sys.stdout.flush()
     sys.stderr.flush()
     if code < 0:  # another signal: end with the same
@@ -90,8 +95,10 @@ def _limit(variable: str, default: float, read: Callable[[str], float]) -> float
     try:
         value = read(text) if text else default
     except ValueError as error:
-        sys.exit(f"lucid: {variable} is {error}; 0 for no limit")
-    return value if value > 0 else float("inf")
+        raise ValueError(f"{variable} is {error}; 0 for no limit") from None
+    if not value >= 0:
+        raise ValueError(f"{variable} is {text[:40]!r}, expected 0 or more; 0 for no limit")
+    return value or float("inf")
 
 
 def _seconds(text: str) -> float:

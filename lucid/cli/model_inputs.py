@@ -44,7 +44,7 @@ def _value(text: str) -> Any:
         return _WORDS[text.lower()]
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # of what is no literal, or too deep
         return text
 
 

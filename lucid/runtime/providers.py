@@ -18,6 +18,10 @@ class ProviderError(RuntimeError):
     """onnxruntime, or one of its providers, is missing or does not work."""
 
 
+class UnknownProviderError(ProviderError, ValueError):
+    """No onnxruntime has a provider of this name."""
+
+
 _WHEELS = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-webgpu")
 _PLUGIN = "onnxruntime-ep-webgpu"  # a library with the WebGPU provider, for a wheel without it
 
@@ -64,7 +68,7 @@ def full_name(provider: str) -> str:
     """onnxruntime's name of a provider: "cpu" is "CPUExecutionProvider".
 
     Raises:
-        ProviderError: for a name that onnxruntime does not know; the message lists those that are available.
+        UnknownProviderError: for a name that onnxruntime does not know; the message lists those that are available.
     """
     known = onnxruntime.get_all_providers()
     by_short = {short_name(full): full for full in known}
@@ -72,7 +76,7 @@ def full_name(provider: str) -> str:
     if name not in known:
         shown = ", ".join(short_name(name) for name in available() if name != REMOTE)
         similar = did_you_mean(provider, by_short)
-        raise ProviderError(f"provider {provider!r} does not exist; available here: {shown}{similar}")
+        raise UnknownProviderError(f"provider {provider!r} does not exist; available here: {shown}{similar}")
     return str(name)
 
 

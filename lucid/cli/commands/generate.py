@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import sys
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from lucid.cli.options.groups import values_of
 from lucid.cli.quantizing import check_quantization, quantize_arguments
 from lucid.cli.source import adapters_of
 from lucid.core.words.safe_text import harmless
+from lucid.files.untrusted import json_value
 from lucid.generation.chat import Answer, LanguageModel, load_language_model
 from lucid.generation.constraints import LONGEST
 from lucid.generation.defaults import over, shown
@@ -100,8 +100,8 @@ def structure_of(options: ConstraintOptions) -> dict[str, Any]:
             structure[name] = text_of(structure[name], f"--{name.replace('_', '-')}", 4 * LONGEST)
     if structure["json_schema"] is not None:
         try:
-            structure["json_schema"] = json.loads(structure["json_schema"])
-        except (ValueError, RecursionError) as error:
+            structure["json_schema"] = json_value(structure["json_schema"], standard=True, unique=True)
+        except ValueError as error:
             raise usage(f"--json-schema: {str(options.json_schema)!r} is not valid JSON: {error}") from None
     return structure
 

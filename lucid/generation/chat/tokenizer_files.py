@@ -59,8 +59,9 @@ def check_tokenizer(path: Path) -> Path:
     files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
     if len(files) == 1:
         return files[0]
+    where = path if path.name else Path(os.path.abspath(path))  # such as "."
     raise FileNotFoundError(
-        f"{path}: has no tokenizer.json and no GGUF file; expected one of them: a tokenizer of another kind is "
+        f"{where}: has no tokenizer.json and no GGUF file; expected one of them: a tokenizer of another kind is "
         "converted by transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
     )
 
