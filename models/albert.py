@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from lucid import Tensor, nn, ops
+from lucid.models.bert import BertConfig, Embeddings
 from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
@@ -28,21 +29,14 @@ from lucid.models.parts.sentences import PooledEncoder
 
 
 @dataclass(frozen=True)
-class AlbertConfig(text.TextConfig):
+class AlbertConfig(BertConfig):
     """The sizes and options of a model."""
 
-    vocab_size: int = option.size("vocab_size")
-    embedding_size: int = option.size("embedding_size")
-    hidden_size: int = option.size("hidden_size")
     num_layers: int = option.layers("num_hidden_layers", numbered=False)
-    num_heads: int = option.heads("num_attention_heads")
-    intermediate_size: int = option.size("intermediate_size")
-    max_positions: int = option.size("max_position_embeddings")
-    type_vocab_size: int = option.size("type_vocab_size", 2)
+    activation: str = option.activation("hidden_act", "gelu_new")
+    embedding_size: int | None = option.size("embedding_size", 128)
     num_groups: int = 1  # of layers that share their weights
     inner_layers: int = option.layers("inner_group_num", 1, numbered=False)  # of a group; each of num_layers is all
-    activation: str = option.activation("hidden_act", "gelu_new")
-    eps: float = option.real("layer_norm_eps", 1e-12)
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -77,31 +71,11 @@ class Albert(text.TextEncoder[AlbertConfig]):
         return self.encoder(x, key_mask)
 
 
-class Embeddings(nn.Module):
-    """Word + position + token type, normalised: (N, L) to (N, L, embedding_size)."""
-
-    def __init__(self, c: AlbertConfig) -> None:
-        self.word_embeddings = nn.Embedding(c.vocab_size, c.embedding_size)
-        self.position_embeddings = nn.Embedding(c.max_positions, c.embedding_size)
-        self.token_type_embeddings = nn.Embedding(c.type_vocab_size, c.embedding_size)
-        self.LayerNorm = nn.LayerNorm(c.embedding_size, c.eps)
-        self.max_positions = c.max_positions
-
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
-        length, most, types = input_ids.shape[1], self.max_positions, self.token_type_embeddings
-        if isinstance(length, int) and length > most:
-            raise ValueError(f"Albert: {length} tokens, but the checkpoint has {most} positions; truncate the input")
-        x = self.word_embeddings(input_ids) + (
-            text.first_row(types) if token_type_ids is None else types(token_type_ids)
-        )
-        return self.LayerNorm(x + self.position_embeddings.weight[:length])
-
-
 class Encoder(nn.Module):
     """A linear layer that widens the embeddings, then the groups of layers; each group is repeated."""
 
     def __init__(self, c: AlbertConfig) -> None:
-        self.embedding_hidden_mapping_in = nn.Linear(c.embedding_size, c.hidden_size)
+        self.embedding_hidden_mapping_in = nn.Linear(c.embedding_size or c.hidden_size, c.hidden_size)
         inner = range(c.inner_layers)
         self.albert_layer_groups = [{"albert_layers": [Layer(c) for _ in inner]} for _ in range(c.num_groups)]
         self.num_layers = c.num_layers

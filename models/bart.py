@@ -41,6 +41,7 @@ from lucid.models.parts.seq2seq_layers import (
     Step,
     TwoStacks,
     key_mask_of,
+    text_to_text_specs,
 )
 from lucid.nn import functional as F
 
@@ -182,9 +183,7 @@ class Bart(TwoStacks[BartConfig]):
         return self.model.shared.weight
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        source = lucid.spec("N", "L", dtype=lucid.int64)
-        target = lucid.spec("N", "T", dtype=lucid.int64)
-        return {"input_ids": source, "decoder_input_ids": target, "attention_mask": source}
+        return text_to_text_specs()
 
 
 class BartStates(Head[BartConfig], on=Bart):
@@ -203,7 +202,7 @@ class BartStates(Head[BartConfig], on=Bart):
         return self.model(input_ids, decoder_input_ids, attention_mask)
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        return Bart.input_specs(self)  # type: ignore[arg-type]  # those of any
+        return text_to_text_specs()
 
 
 class BartOnTexts(decoder_heads.States[BartConfig]):

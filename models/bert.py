@@ -278,7 +278,7 @@ class Embeddings(nn.Module):
         self,
         input_ids: Tensor,
         token_type_ids: Tensor | None,
-        key_mask: Tensor | None,
+        key_mask: Tensor | None = None,
         further: Tensor | None = None,
     ) -> Tensor:
         """`further` is added to the vectors before their norm."""
@@ -316,7 +316,7 @@ def _without_masked(x: Tensor, masked: Tensor, key_mask: Tensor | None) -> Tenso
 
 def _check_length(length: Size, most: int) -> None:
     if isinstance(length, int) and length > most:
-        raise ValueError(f"Bert: {length} tokens, but the checkpoint has {most} positions; truncate the input")
+        raise ValueError(f"got {length} tokens, but the checkpoint has {most} positions; truncate the input")
 
 
 class Encoder(nn.Module):

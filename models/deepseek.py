@@ -25,7 +25,7 @@ from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import EXPERTS, PREFIXED, TIED, Angles, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.on_model import Reranker
-from lucid.models.parts.options import check_pairs, rope
+from lucid.models.parts.options import check_pairs, declared_flag, rope
 from lucid.nn import functional as F
 from lucid.nn.rope_scaling import RopeScaling, YarnScaling
 
@@ -82,7 +82,7 @@ class DeepseekConfig(DecoderConfig):
             rope=positions,
             parts=type(parts)(interleaved=interleaved),
             o_bias=bias,
-            mlp_bias=options.get(rules.mlp_bias, bool) if isinstance(rules.mlp_bias, str) else rules.mlp_bias,
+            mlp_bias=declared_flag(options, rules.mlp_bias),
             attention_multiplier=_score_factor(positions.scaling) / (plain_dim + head_dim) ** 0.5,
             query_rank=None if options.is_null("q_lora_rank") else options.size("q_lora_rank"),
             rank=options.size("kv_lora_rank"),
@@ -264,7 +264,7 @@ def _routing(options: Config) -> Routing:
     rules = type_of(options.model_type).options.experts
     assert rules is not None
     options.only("hidden_act", "silu")
-    sigmoid, normalized = rules.scores == "sigmoid", rules.normalized
+    sigmoid = rules.scores == "sigmoid"
     count, width = options.size("n_routed_experts"), options.size(rules.width)
     groups = kept = 1
     grouped: dict[str, bool] = {"greedy": False, "group_limited_greedy": True}
@@ -286,7 +286,7 @@ def _routing(options: Config) -> Routing:
         sigmoid=sigmoid,
         groups=groups,
         kept=kept,
-        normalized=options.get(normalized, bool) if isinstance(normalized, str) else normalized,
+        normalized=declared_flag(options, rules.normalized),
         factor=options.real("routed_scaling_factor"),
     )
 

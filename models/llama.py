@@ -34,6 +34,7 @@ from lucid.models.parts.on_model import Reranker
 from lucid.models.parts.options import (
     FULL,
     SLIDING,
+    declared_flag,
     layer_types,
     read_head_dim,
     rope,
@@ -76,9 +77,9 @@ class LlamaConfig(DecoderConfig):
             **_positions(options, head_dim, rules) | _multipliers(options, rules.multipliers) | fixed,
             eps=options.real(rules.eps) if isinstance(rules.eps, str) else rules.eps,
             parts=parts,
-            qkv_bias=_flag(options, rules.qkv_bias),
-            o_bias=_flag(options, rules.o_bias),
-            mlp_bias=_flag(options, rules.mlp_bias),
+            qkv_bias=declared_flag(options, rules.qkv_bias),
+            o_bias=declared_flag(options, rules.o_bias),
+            mlp_bias=declared_flag(options, rules.mlp_bias),
             rotated=rotated,
             qkv_clip=options.real("clip_qkv", None) if rules.clipped else None,
         )
@@ -162,11 +163,6 @@ def _multipliers(options: Config, names: Sequence[str]) -> dict[str, float]:
     if "logit_scale" in multipliers:
         multipliers["logits_scaling"] = 1 / multipliers.pop("logit_scale")
     return multipliers
-
-
-def _flag(options: Config, flag: bool | str) -> bool:
-    """A flag that is the same for all models of a type, or the value of the option of this name."""
-    return options.get(flag, bool) if isinstance(flag, str) else flag
 
 
 def _windows(options: Config, layers: int, rotated: tuple[bool, ...], rule: Windows) -> tuple[int | None, ...]:

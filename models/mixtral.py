@@ -27,6 +27,7 @@ from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import EXPERTS, PREFIXED, TIED, Experts
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.on_model import Reranker
+from lucid.models.parts.options import declared_flag
 from lucid.ops.experts import ALPHA, LIMIT
 
 
@@ -54,12 +55,11 @@ def read_experts(options: Config, layers: int) -> Experts:
     if rules.clamped:
         options.only("swiglu_alpha", ALPHA)
         options.only("swiglu_limit", LIMIT)
-    normalized = rules.normalized
     return Experts(
         count=count,
         per_token=options.whole("num_experts_per_tok", high=count, why=", the number of experts"),
         width=options.size(rules.width),
-        normalized=options.get(normalized, bool) if isinstance(normalized, str) else normalized,
+        normalized=declared_flag(options, rules.normalized),
         layers=tuple((i + 1) % step == 0 and i not in dense for i in range(layers)),
         shared=options.size("shared_expert_intermediate_size") if rules.shared else 0,
         clamped=rules.clamped,

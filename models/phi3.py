@@ -21,7 +21,7 @@ from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import continue_text
 from lucid.models.parts.on_model import Reranker
-from lucid.models.parts.options import Rope, rope_theta, rotary_dim
+from lucid.models.parts.options import Rope, rope_theta, rope_type, rotary_dim
 from lucid.nn.rope_scaling import LongRopeScaling
 
 
@@ -79,19 +79,17 @@ class Phi3ForTokenClassification(decoder_heads.TokenClassifier[Phi3Config], Phi3
 def _rope(options: Config, head_dim: int) -> tuple[Rope, int]:
     """Base and scaling of the rotary positions, as transformers spells them, and how many features turn."""
     rope = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
-    rope.not_null(*([] if rope.has("rope_type") else ["rope_type", "type"]))
+    kind, name = rope_type(rope)
     theta, turned = rope_theta(rope, options), rotary_dim(options, rope, head_dim)
     longest = options.whole("max_position_embeddings")
     rope.has("original_max_position_embeddings")  # that of the model comes first, and has a default
     trained = options.whole("original_max_position_embeddings", low=2)
-    spelled = "rope_type" if rope.has("rope_type") else "type"
-    kind = rope.get("rope_type", str, rope.get("type", str, "default"))  # transformers 5 writes both
     if kind == "default":
         return Rope(theta), turned
     if kind not in ("longrope", "su"):  # the second: in the first published files
-        raise rope.wrong(spelled, "supported: default, longrope")
+        raise rope.wrong(name, "supported: default, longrope")
     factor = max(1.0, rope.real("factor", longest / trained))
-    short, long = (_factors(rope, name, turned // 2) for name in ("short_factor", "long_factor"))
+    short, long = (_factors(rope, each, turned // 2) for each in ("short_factor", "long_factor"))
     scaling = LongRopeScaling(factor, short, long, trained, rope.real("attention_factor", None, low=1e-3))
     return Rope(theta, scaling), turned
 

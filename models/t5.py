@@ -32,7 +32,7 @@ from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import answer_text
 from lucid.models.parts.on_model import Head
 from lucid.models.parts.sentences import PooledEncoder
-from lucid.models.parts.seq2seq_layers import key_mask_of
+from lucid.models.parts.seq2seq_layers import key_mask_of, text_to_text_specs
 from lucid.nn import functional as F
 
 
@@ -148,12 +148,7 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
         return self.config.hidden_size
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        source = lucid.spec("N", "L", dtype=lucid.int64)
-        return {
-            "input_ids": source,
-            "decoder_input_ids": lucid.spec("N", "T", dtype=lucid.int64),
-            "attention_mask": source,
-        }
+        return text_to_text_specs()
 
 
 class Stack(nn.Module):

@@ -210,8 +210,8 @@ def _place(model: Module, adapter: Adapter, layer: str, places: Mapping[WeightPl
             f"{adapter.folder}: {show(layer)} is no layer of this {type(model).__name__} that takes adapters when it "
             "runs; expected an adapter of this model, with products and tables alone, or merge it: load(..., adapters=)"
         )
-    own, tied = model.state_dict(), model.checkpoint.tied_keys.items()
-    shared = [copy for copy, name in tied if name == f"{place.path}.{place.name}" and copy not in own]
+    tied = model.checkpoint.tied(model.state_dict()).items()
+    shared = [copy for copy, name in tied if name == f"{place.path}.{place.name}"]
     if shared and not adapter.tied:
         raise WeightsError(
             f"{adapter.folder}: changes {show(layer)}, whose weight is also {shared[0]}; its change was trained "

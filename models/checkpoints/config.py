@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -352,20 +352,24 @@ class Config:
     def _refused(self, problem: str, *names: str) -> OptionError:
         return OptionError(self.where, problem, [self._path + name for name in names])
 
-    def choose(self, name: str, table: Mapping[str, T], default: str | None = None) -> T:
-        """The entry of a table under the name that the option gives.
+    def one_of(self, name: str, known: Collection[str], default: str | None = None) -> str:
+        """The name that the option gives.
 
         Raises:
-            ConfigError: for a name that is not in the table; the message lists those that are.
+            ConfigError: for one that is not known; the message lists those that are.
         """
         value = self.get(name, str, default) if default is not None else self.get(name, str)
-        if value not in table:
-            raise self.wrong(name, f"supported: {', '.join(table)}")
-        return table[value]
+        if value not in known:
+            raise self.wrong(name, f"supported: {', '.join(known)}")
+        return value
+
+    def choose(self, name: str, table: Mapping[str, T], default: str | None = None) -> T:
+        """The entry of a table under the name that the option gives. Raises as `one_of`."""
+        return table[self.one_of(name, table, default)]
 
     def activation(self, name: str, default: str | None = None) -> str:
         """The name of an activation function, one of ACTIVATIONS."""
-        return self.choose(name, {known: known for known in ACTIVATIONS}, default)
+        return self.one_of(name, ACTIVATIONS, default)
 
     def only(self, name: str, *values: Any) -> None:
         """Require that an option, if it is given, has one of these values; null counts as not given."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -117,6 +117,14 @@ class Checkpoint(Generic[C]):
         weights = options.weights if self.converted is None else self.converted(options.weights)
         return ExpertWeights(weights, self.stacked) if self.stacked else weights
 
+    def tied(self, own: Collection[str]) -> dict[str, str]:
+        """The `tied_keys` of a model that has these parameters, without copies that are parameters too."""
+        return {copy: original for copy, original in self.tied_keys.items() if copy not in own}
+
+    def sources(self, model: str, own: Collection[str], weights: Mapping[str, Weight]) -> dict[str, str]:
+        """The keys of `weights` by the names of a model's parameters; `model` is its name in messages."""
+        return parameter_keys(model, own, weights, self.renames, self.ignored_keys, self.tied(own))
+
     def renamed(self, key: str) -> str:
         """A key of the checkpoint as the model's name."""
         return renamed(key, self.renames)
@@ -207,8 +215,7 @@ class Pretrained(nn.PublishedModel, Generic[C]):
         weights = ChainMap(dict(source.more), weights) if source.more else weights  # type: ignore[arg-type]
         with building(options.where, weights):
             model = cls(config)
-        own = model.state_dict()
-        tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
+        tied = known.tied(model.state_dict())
         if isinstance(options.weights, AdaptedWeights):
             options.weights.check_shared(tied, known.renamed)
             model.adapters = {adapter.folder: adapter.weight for adapter in options.weights.adapters}
@@ -244,19 +251,16 @@ class Pretrained(nn.PublishedModel, Generic[C]):
             weights = known.weights(options)
             with building(options.where, weights):
                 own = cls(config).state_dict()
-            tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
-            sources = parameter_keys(cls.__name__, own, weights, known.renames, known.ignored_keys, tied)
+            sources = known.sources(cls.__name__, own, weights)
         except (KeyError, ValueError):
             return False
+        tied = known.tied(own)
         return {tied.get(name, name) for name in sources} == own.keys()
 
     def checkpoint_keys(self, options: Config) -> dict[str, str]:
         """The checkpoint's key for each parameter of this model; `options` are those of the checkpoint."""
-        known = self.checkpoint
         own = {*self.state_dict(), *(place.key for place in declared_weights(self))}
-        tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
-        weights = known.weights(options)
-        return parameter_keys(type(self).__name__, own, weights, known.renames, known.ignored_keys, tied)
+        return self.checkpoint.sources(type(self).__name__, own, self.checkpoint.weights(options))
 
     @property
     def task(self) -> str:

@@ -324,8 +324,8 @@ def _read_layer(folder: Path, kind: str, name: str, task: str) -> SentenceLayer:
         options.get("word_embedding_dimension", int, 0)
         options.get("embedding_dimension", int, 0)
         options.get("chunk_size", int, 0)
-        modes = options.choose("pooling_strategy", {"max": "max", "sum": "sum"}, "max")
-        twice = options.choose("activation_function", {"relu": "relu", "log1p_relu": "log1p_relu"}, "relu")
+        modes = options.one_of("pooling_strategy", ("max", "sum"), "max")
+        twice = options.one_of("activation_function", ("relu", "log1p_relu"), "relu")
         layer = SentenceLayer(name, kind, (modes,), activation=twice)
     elif kind == SCORE:
         options.only("module_input_name", "causal_logits")
@@ -346,9 +346,7 @@ def _read_layer(folder: Path, kind: str, name: str, task: str) -> SentenceLayer:
             in_features=options.whole("in_features", high=1 << 16),
             out_features=options.whole("out_features", high=1 << 16),
             bias=options.get("bias", bool, True),
-            activation=options.choose(
-                "activation_function", {known: known for known in DENSE_ACTIVATIONS}, "torch.nn.modules.activation.Tanh"
-            ),
+            activation=options.one_of("activation_function", DENSE_ACTIVATIONS, "torch.nn.modules.activation.Tanh"),
         )
     options.done()
     return layer

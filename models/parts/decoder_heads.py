@@ -17,35 +17,25 @@ from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts.decoders import Decoder, DecoderConfig, WithOutputLayer
 from lucid.models.parts.on_model import Head
 from lucid.models.parts.sentences import OfModules
-from lucid.models.parts.text_encoders import start_and_end, text_specs
+from lucid.models.parts.text_encoders import HeadSizes, start_and_end, text_specs
 from lucid.nn import functional as F
 
 
-class Sizes(Protocol):
-    """The sizes that a head reads from its decoder's config, a dataclass."""
-
-    @property
-    def hidden_size(self) -> int: ...
-
-    @property
-    def num_labels(self) -> int: ...
-
-
-class PaddedSizes(Sizes, Protocol):
-    """The same with the token of padding."""
+class PaddedSizes(HeadSizes, Protocol):
+    """Sizes with the token of padding."""
 
     @property
     def pad_token_id(self) -> int | None: ...
 
 
-class EndedSizes(Sizes, Protocol):
-    """The same with the token that ends a text."""
+class EndedSizes(HeadSizes, Protocol):
+    """Sizes with the token that ends a text."""
 
     @property
     def eos_token_id(self) -> int: ...
 
 
-C = TypeVar("C", bound=Sizes)
+C = TypeVar("C", bound=HeadSizes)
 P = TypeVar("P", bound=PaddedSizes)
 E = TypeVar("E", bound=EndedSizes)
 M = TypeVar("M")

@@ -26,6 +26,11 @@ class Rope(NamedTuple):
 USUAL_ROPE = Rope(10000.0)
 
 
+def declared_flag(options: Config, flag: bool | str) -> bool:
+    """A flag that is the same for all models of a type, or the value of the option of this name."""
+    return options.get(flag, bool) if isinstance(flag, str) else flag
+
+
 def layer_types(
     options: Config, layers: int, default: Sequence[str], known: Sequence[str] = (FULL, SLIDING)
 ) -> tuple[str, ...]:
@@ -38,7 +43,7 @@ def layer_types(
 
 def tied_output(
     options: Config,
-    head: str = r"(?:language_model\.)?lm_head\.weight",
+    head: str = r"(?:language_model\.)?(?:lm_head|embed_out)\.weight",
     table: str = r"(?:(?:model|language_model)\.){0,2}embed_tokens\.weight",
 ) -> bool:
     """Whether the output layer is the table of token vectors: as the config says, unless the checkpoint has both.
@@ -50,9 +55,14 @@ def tied_output(
     """
     if not options.get("tie_word_embeddings", bool):
         return False
+    keys = (next((key for key in options.weights if re.fullmatch(each, key)), None) for each in (head, table))
+    return equal_weights(options, *keys)
+
+
+def equal_weights(options: Config, first: str | None, second: str | None) -> bool:
+    """Whether the checkpoint's weights of two keys have the same numbers, or one of them is None."""
     weights = options.weights
-    first, second = (next((key for key in weights if re.fullmatch(each, key)), None) for each in (head, table))
-    return first is None or second is None or bool(np.array_equal(as_array(weights[first]), as_array(weights[second])))
+    return first is None or second is None or np.array_equal(as_array(weights[first]), as_array(weights[second]))
 
 
 def tied(default: bool = False, **keys: str) -> Any:
@@ -153,9 +163,7 @@ def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scal
         longest: the number of positions of the model.
         trained: the number that it was first trained for, if the config says so outside the object.
     """
-    if not rope.has("rope_type"):
-        rope.not_null("rope_type", "type")
-    kind = rope.get("rope_type", str, rope.get("type", str, "default"))
+    kind, name = rope_type(rope)
     if kind == "default":
         return None
     factor = rope.real("factor", low=1.0)
@@ -174,12 +182,18 @@ def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scal
     if kind == "yarn":
         names = ("beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim")
         chosen = {
-            name: rope.real(name, low=1e-3 if name.startswith("beta") else 0.0) for name in names if rope.has(name)
+            each: rope.real(each, low=1e-3 if each.startswith("beta") else 0.0) for each in names if rope.has(each)
         }
         return scalings.YarnScaling(factor, trained, truncate=rope.get("truncate", bool, True), **chosen)
-    raise rope.wrong(
-        "rope_type" if rope.has("rope_type") else "type", "supported: default, linear, dynamic, llama3, yarn"
-    )
+    raise rope.wrong(name, "supported: default, linear, dynamic, llama3, yarn")
+
+
+def rope_type(rope: Config) -> tuple[str, str]:
+    """The kind of a scaling, and the option that says it: newer releases of transformers write both names."""
+    name = "rope_type" if rope.has("rope_type") else "type"
+    if name == "type":
+        rope.not_null("rope_type", "type")
+    return rope.get("rope_type", str, rope.get("type", str, "default")), name
 
 
 def read_image_size(options: Config, name: str) -> tuple[int, int]:

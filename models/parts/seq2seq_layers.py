@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import lucid
-from lucid import DType, Tensor, nn
+from lucid import DType, Tensor, TensorType, nn
 from lucid.models.checkpoints.config import ACTIVATIONS, Config
 from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn import functional as F
@@ -53,6 +53,12 @@ class StackConfig:
 def key_mask_of(attention_mask: Tensor | None) -> Tensor | None:
     """Which keys may be attended to, from a mask (N, S) that is 0 for padding."""
     return None if attention_mask is None else attention_mask.astype(lucid.bool_)
+
+
+def text_to_text_specs() -> dict[str, TensorType]:
+    """The inputs of a model of text to text: ids of the source and which to keep (N, L), ids of the target (N, T)."""
+    source, target = (lucid.spec("N", length, dtype=lucid.int64) for length in "LT")
+    return {"input_ids": source, "decoder_input_ids": target, "attention_mask": source}
 
 
 class Stacks(Protocol):

@@ -16,29 +16,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
-import numpy as np
-
 import lucid
 from lucid import Tensor, nn
 from lucid.models.checkpoints.option_table import OptionTable
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.checkpoints.quantized_weights import as_array
 from lucid.models.checkpoints.sentence_files import USUAL_LAYERS, SentenceLayer
 from lucid.models.parts.on_model import Head
+from lucid.models.parts.options import equal_weights
 from lucid.nn import functional as F
 
 
-class Sizes(Protocol):
-    """The sizes that an encoder and its heads read from a config, a dataclass."""
+class HeadSizes(Protocol):
+    """The sizes that a head reads from the config of its model, a dataclass."""
 
     @property
     def hidden_size(self) -> int: ...
 
     @property
-    def type_vocab_size(self) -> int: ...  # 0 or 1: texts have no segments
+    def num_labels(self) -> int: ...
+
+
+class Sizes(HeadSizes, Protocol):
+    """The same of an encoder with segments."""
 
     @property
-    def num_labels(self) -> int: ...
+    def type_vocab_size(self) -> int: ...  # 0 or 1: texts have no segments
 
 
 C = TypeVar("C", bound=Sizes)
@@ -281,10 +283,8 @@ class MaskedLM(WithHead[C]):
     @classmethod
     def read_config(cls, options: Config, base: Checkpoint[Any]) -> Any:
         keys = {cls.checkpoint.renamed(key): key for key in options.weights}
-        names = (_OUTPUT, cls.table_key)
-        first, second = (options.weights[keys[name]] if name in keys else None for name in names)
-        own = first is not None and second is not None and not np.array_equal(as_array(first), as_array(second))
-        return replace(super().read_config(options, base), own_output=own)
+        shared = equal_weights(options, keys.get(_OUTPUT), keys.get(cls.table_key))
+        return replace(super().read_config(options, base), own_output=not shared)
 
     @classmethod
     def head_checkpoint(cls, base: Checkpoint[Any]) -> Checkpoint[Any]:

@@ -64,7 +64,7 @@ def _backbone(options: Config) -> ResNetConfig:
 
 
 def _of_timm(options: Config) -> ResNetConfig:
-    name = options.choose("backbone", {name: name for name in TIMM_DEPTHS}, "resnet50")
+    name = options.one_of("backbone", TIMM_DEPTHS, "resnet50")
     return timm_config(name, options.size("num_channels", 3))
 
 

@@ -22,22 +22,18 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
 from lucid.models.parts.decoders import Angles, PlainMLP
 from lucid.models.parts.demonstration import read_images
-from lucid.models.parts.images import ImageModel
-from lucid.models.parts.options import read_image_size, read_patch_size
+from lucid.models.parts.images import ImageModel, PatchConfig
 from lucid.models.vision.vit import LayerScale
 
 
 @dataclass(frozen=True)
-class DINOv3Config(option.OptionTable):
+class DINOv3Config(PatchConfig):
     """The sizes of a model; the defaults are those of DINOv3 ViT-S/16."""
 
     hidden_size: int = option.size("hidden_size", 384)
     intermediate_size: int = option.size("intermediate_size", 1536)
     num_layers: int = option.layers("num_hidden_layers", 12)
     num_heads: int = option.heads("num_attention_heads", 6)
-    image_size: tuple[int, int] = option.row(read_image_size, "image_size", (224, 224))
-    patch_size: int = option.row(read_patch_size, "patch_size", 16, of="image_size")
-    num_channels: int = option.size("num_channels", 3)
     registers: int = option.size("num_register_tokens", 0, low=0)
     activation: str = option.activation("hidden_act", "gelu")
     eps: float = option.real("layer_norm_eps", 1e-5)

@@ -206,6 +206,15 @@ def test_an_output_layer_of_its_own_counts_whatever_the_config_says(tmp_path: Pa
     assert head in own.state_dict()
 
 
+def test_an_output_layer_under_the_name_of_gpt_neox_counts_too(tmp_path: Path) -> None:
+    inputs = {name: lucid.tensor(array) for name, array in goldens.cases("gpt_neox/sequential")[0].inputs.items()}
+    models: list[Any] = [
+        lucid.models.load(copy_of("gpt_neox/sequential", tmp_path / str(tied), tie_word_embeddings=tied))
+        for tied in (True, False)
+    ]
+    np.testing.assert_array_equal(*(model(**inputs).numpy() for model in models))
+
+
 def test_a_table_of_its_own_that_a_model_cannot_have_is_an_error(tmp_path: Path) -> None:
     source = copy_of("bart/base", tmp_path)
     stored = dict(lucid.load(source))
