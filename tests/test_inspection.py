@@ -415,6 +415,14 @@ def test_sizes_without_a_name_are_called_after_their_axis(tmp_path):
         inspect_model(path, {"K": 5})
 
 
+def test_sizes_that_are_sums_and_products_are_chosen_by_their_names(tmp_path):
+    """Names of other tools too, which are no sums."""
+    tanh = [helper.make_node("Tanh", ["x"], ["y"])]
+    path = save(tmp_path / "m.onnx", tanh, {"x": ["batch size", "3*L", "2*L + K", "seq-len"]}, {})
+    assert inspect_model(path).sizes == {"batch size": 1, "K": 128, "L": 128, "seq-len": 128}
+    assert inspect_model(path, {"batch size": 2, "L": 1, "K": 0, "seq-len": 5}).flops == 2 * 3 * 2 * 5
+
+
 def test_the_memory_of_values_is_counted_from_node_to_node(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Neg", ["x"], ["a"], "first"),  # a: 400 bytes

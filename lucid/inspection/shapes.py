@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TypeAlias
@@ -9,7 +10,7 @@ from typing import TypeAlias
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, ValueInfoProto
 
-from lucid.core.sizes.dims import Dim, SymbolicSizeError, dim, evaluate
+from lucid.core.sizes.dims import Dim, SymbolicSizeError, dim, evaluate, names_of
 from lucid.export.onnx_file.element_codes import element_name
 from lucid.runtime.constant_sizes import made_of_constants
 from lucid.runtime.requirements import limits_of
@@ -28,8 +29,7 @@ def free_sizes(model: ModelProto) -> dict[str, int]:
     for value in real_inputs(model.graph):
         for axis, size in enumerate(value.type.tensor_type.shape.dim):
             if not size.HasField("dim_value"):
-                name = _name(value, axis)
-                if _is_name(name):
+                for name in _names_in(_name(value, axis)):
                     free.setdefault(name, min(_LENGTH, most.get(name, _LENGTH)) if axis else _BATCH)
     return free
 
@@ -45,9 +45,12 @@ def _name(value: ValueInfoProto, axis: int) -> str:
     return name or f"{value.name}.{axis}"
 
 
-def _is_name(text: str) -> bool:
-    """Whether a size is a name; others are sums and products of names."""
-    return not any(sign in text for sign in "+-*/%() ")
+def _names_in(text: str) -> list[str]:
+    """The names in a size such as ``3*L``. A text in another notation is a name itself, and so is ``seq-len``."""
+    if not re.search(r"\w-\w", text):
+        with suppress(ValueError):
+            return sorted(names_of([dim(text)]))
+    return [text]
 
 
 def inferred(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
