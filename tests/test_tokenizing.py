@@ -138,6 +138,15 @@ def test_cased_letters_stay(tmp_path: Path, few_texts: None) -> None:
     assert inputs_of(preprocessing, ["ab Ab é"])["ids"] == [[2, 13, 1, 17, 3]]
 
 
+def test_a_tokenizer_without_special_tokens_looks_for_none(tmp_path: Path, few_texts: None, capfd: Any) -> None:
+    """RE2 refuses a class without characters, in a line for each text, and replaces nothing."""
+    place = folder(tmp_path / "plain", bert())
+    content = json.loads((place / "tokenizer.json").read_text())
+    (place / "tokenizer.json").write_text(json.dumps(content | {"added_tokens": []}))
+    assert inputs_of(text_preprocessing(place), ["a [MASK]"])["ids"] == [[2, 5, 1, 1, 1, 3]]
+    assert "Error parsing" not in capfd.readouterr().err
+
+
 def test_robertas_tokens_are_those_of_its_own_tokenizer(tmp_path: Path) -> None:
     tokenizer = roberta()
     preprocessing = text_preprocessing(folder(tmp_path / "roberta", tokenizer))
@@ -168,6 +177,12 @@ def greedy() -> Tokenizer:
     return tokenizer
 
 
+def without_unknown() -> Tokenizer:
+    tokenizer = bert()
+    tokenizer.model.unk_token = "[NONE]"
+    return tokenizer
+
+
 def unigram() -> Tokenizer:
     return Tokenizer(models.Unigram([("<unk>", 0.0), ("a", -1.0)], 0, False))
 
@@ -194,6 +209,7 @@ def test_static_embeddings_say_their_length_in_tokenizer_json(
         (unigram, {}, "its model is Unigram; onnxruntime-extensions 0.15 gives no mask for such models"),
         (composed, {}, "its normalizer is NFKC, and a WordPiece tokenizer is written with BertNormalizer only"),
         (greedy, {}, r"its added token '\[E\]' is not found as BERT's special tokens are"),
+        (without_unknown, {}, r"its unk_token '\[NONE\]' is not in its vocabulary"),
         (
             prefixed,
             {},

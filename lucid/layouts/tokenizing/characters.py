@@ -8,6 +8,7 @@ running them, describes them.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -118,14 +119,15 @@ def _words(library: tokenizers.Tokenizer, text: str) -> list[str]:
 
 
 def pattern_of(characters: Iterable[str]) -> str:
-    """A regular expression of RE2 for one of these characters."""
+    """A regular expression of RE2 for one of these characters; without any it finds nothing."""
     ranges: list[list[int]] = []
     for code in sorted(map(ord, characters)):
         if ranges and code == ranges[-1][1] + 1:
             ranges[-1][1] = code
         else:
             ranges.append([code, code])
-    return "[" + "".join(f"{_escaped(first)}-{_escaped(last)}" for first, last in ranges) + "]"
+    listed = "".join(f"{_escaped(first)}-{_escaped(last)}" for first, last in ranges)
+    return f"[{listed}]" if listed else rf"[^{_escaped(0)}-{_escaped(sys.maxunicode)}]"  # RE2 has no empty class
 
 
 def literally(text: str) -> str:

@@ -29,7 +29,9 @@ def check_wordpiece(reference: Reference) -> None:
         kind = (parts[name] or {}).get("type")
         if kind != expected:
             raise NotExpressedError(f"its {name} is {kind}, and a WordPiece tokenizer is written with {expected} only")
-    vocabulary = parts["model"]["vocab"]
+    vocabulary, unknown = parts["model"]["vocab"], parts["model"]["unk_token"]
+    if unknown not in vocabulary:
+        raise NotExpressedError(f"its unk_token {unknown!r} is not in its vocabulary")
     if not reference.before or not all(
         reference.token(one) in vocabulary for one in reference.before + reference.after
     ):
