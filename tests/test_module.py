@@ -173,6 +173,25 @@ def test_a_deep_copy_is_independent() -> None:
     assert list(other.state_dict()) == KEYS
 
 
+def test_arrays_in_a_call_become_tensors_for_forward(tmp_path: Any) -> None:
+    class Inner(nn.Module):
+        def forward(self, x: Any, table: Any) -> Tensor:
+            return x.unsqueeze(-1) * len(table.tolist()) + isinstance(table, Tensor)
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            self.inner = Inner()
+
+        def forward(self, x: Tensor, *, mask: Tensor, scale: float = 1.0) -> Tensor:
+            return self.inner(x, np.arange(2)) * mask.astype(x.dtype) * scale
+
+    x, mask = np.ones((2, 3), np.float32), np.array([[[1], [0], [1]]])
+    y = Outer()(x, mask=mask, scale=2.0)
+    assert y.tolist() == [[[4.0], [0.0], [4.0]]] * 2, "an array of forward's own stays one"
+    np.save(tmp_path / "x.npy", x)
+    assert isinstance(nn.Identity()(np.load(tmp_path / "x.npy", mmap_mode="r")), Tensor)
+
+
 def test_a_module_without_forward_says_so() -> None:
     with pytest.raises(NotImplementedError, match=r"Module has no forward\(\)"):
         nn.Module()()

@@ -23,6 +23,7 @@ from lucid.core.words.package_names import unknown
 from lucid.nn._state_keys import OtherKeys, differences
 from lucid.ops.creation import wanted_type
 from lucid.ops.loops import scan
+from lucid.ops.operand_conversion import are_tensors, arrays_as_tensors
 from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 P = ParamSpec("P")
@@ -191,9 +192,11 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward(): define it with the module's computation")
 
     def __call__(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `forward`, with its signature; torch's names of the arguments also work."""
+        """Run `forward`; torch's names of arguments also work. Outside of `forward`, NumPy's arrays become tensors."""
         if kwargs:
             kwargs = forward_arguments(type(self).forward, kwargs)  # type: ignore[assignment]  # of the same forward
+        if _running.get() is None and (kwargs or not are_tensors(args)):
+            args, kwargs = arrays_as_tensors(args, kwargs)  # type: ignore[assignment]  # of the same forward
         with holding(_running, self), _inside(self):
             if isinstance(self, Module) and is_differentiated():
                 if read := cast(Scope, scope.get()).read:
@@ -346,8 +349,7 @@ class Module:
 
     def state_dict(self) -> dict[str, Tensor]:
         """All parameters and persistent buffers by dotted path; a shared one appears under each of its names."""
-        named = self._named_tensors()
-        return {name: tensor for name, tensor in named if not isinstance(tensor, Buffer) or tensor.persistent}
+        return {name: t for name, t in self._named_tensors() if not isinstance(t, Buffer) or t.persistent}
 
     def renamed_keys(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hook for modules that also read other state keys: convert this module's entries of a state dict to its own.
@@ -401,7 +403,7 @@ class Module:
         problems += differences(own.keys(), arrays.keys()) if strict else []
         renewed = {key: tensor for key, tensor in own.items() if key in arrays}
         for key, tensor in renewed.items():
-            if arrays[key].dtype.kind in _NOT_NUMBERS:
+            if arrays[key].dtype.kind in "cmMOSU":  # complex numbers, times, objects, text
                 problems.append(f"{key} has dtype {arrays[key].dtype}, expected real numbers")
             elif arrays[key].shape != tensor.shape:
                 problems.append(f"{key} has shape {show_shape(arrays[key].shape)}, expected {show_shape(tensor.shape)}")
@@ -532,9 +534,6 @@ def _in_one_step(forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
     outline, results = flatten_tree(scan(step, (), tensors, length=1)[1], lambda x: isinstance(x, Tensor))
     return fill(outline, [result.squeeze(0) for result in results.values()])
-
-
-_NOT_NUMBERS = "cmMOSU"  # kinds of NumPy types: complex numbers, times, objects, text
 
 
 class _Children(MutableMapping[str, Module]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -168,6 +168,15 @@ def are_tensors(args: Sequence[Any]) -> bool:
         if not isinstance(value, Tensor):
             return False
     return True
+
+
+def arrays_as_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, with tensors that share their memory in the places of arrays."""
+    return tuple(map(_tensor_of, args)), {name: _tensor_of(value) for name, value in kwargs.items()}
+
+
+def _tensor_of(value: Any) -> Any:
+    return Tensor.from_array(value) if isinstance(value, np.ndarray) else value
 
 
 def arrays_of(tensors: Sequence[Tensor | None]) -> list[Array | None] | None:
