@@ -252,6 +252,25 @@ def test_a_limit_by_known_numbers_is_one_node(name: str) -> None:
         np.testing.assert_array_equal(Session(exported)(x), function(lucid.tensor(x)).numpy())
 
 
+@pytest.mark.parametrize(
+    ("size", "kinds"),
+    [
+        (lambda n: n // 2, {"Div"}),
+        (lambda n: lucid.sym_max(n, 4) // 3, {"Max", "Div"}),
+        (lambda n: (lucid.sym_max(n, 4) - 4) // 3, {"Max", "Div"}),
+        (lambda n: 5 + (n - 5) // 2, {"Add", "Div"}),
+        (lambda n: 9 + (n * n - 9) // (n + 1), {"Mod", "Div"}),
+    ],
+)
+def test_a_quotient_of_sizes_is_one_node_where_none_is_negative(size: Callable[[Any], Any], kinds: set[str]) -> None:
+    """ONNX's Div rounds towards 0, and sizes are rounded down."""
+    exported = to_onnx(lambda x: lucid.arange(size(x.shape[0])), ("N",))
+    others = {"Shape", "Add", "Sub", "Mul", "Range", "Squeeze"}
+    assert kinds <= {node.op_type for node in exported.graph.node} <= kinds | others
+    for n in range(9):
+        assert Session(exported)(np.zeros(n, np.float32)).shape == (max(size(n), 0),)
+
+
 def test_a_sum_that_is_read_again_is_left_alone() -> None:
     layer = nn.TransformerEncoderLayer(16, 2, 32, norm_first=True)
     assert "Reshape" not in ops(layer, ("N", "L", 16), target="cpu")

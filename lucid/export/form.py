@@ -12,9 +12,9 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 
 import onnx
 
+from lucid.core.graph.loop_bodies import has_symbolic_size
 from lucid.core.graph.printing import show_attribute
 from lucid.core.graph.values import Node, Operation
-from lucid.core.sizes.dims import Dim
 from lucid.core.targets.record import Fault, Strategy
 from lucid.core.targets.runtimes import OWN
 from lucid.export.builder import Builder, Operands
@@ -151,11 +151,7 @@ _NOTHING = object()
 
 def _is_default(attribute: Any, default: Any) -> bool:
     """Whether an attribute has its default value; a symbolic size never has."""
-    return attribute is default or (not _mentions_size(attribute) and attribute == default)
-
-
-def _mentions_size(value: Any) -> bool:
-    return any(map(_mentions_size, value)) if isinstance(value, tuple) else isinstance(value, Dim)
+    return attribute is default or (not has_symbolic_size(attribute) and attribute == default)
 
 
 def insisted_on(op: str, kind: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lucid.core.sizes.dims import Dim, Shape, Size, as_written, same
-from lucid.core.sizes.operations import Operation, Terms, is_counted, plain
+from lucid.core.sizes.operations import Operation, Terms, plain, range_of
 from lucid.core.sizes.readings import Reading, readings
 from lucid.export.builder import Builder, Operand
 from lucid.export.target import ExportError
@@ -66,7 +66,7 @@ def _count(terms: Terms) -> int:
 
 def _truncates(quotient: Operation) -> bool:
     """Whether neither side of a quotient can be negative, so that ONNX Div, which truncates, rounds down."""
-    return all(is_counted(side) and min(side.values(), default=0) >= 0 for side in (quotient.left, quotient.right))
+    return all(range_of(plain(side))[0] >= 0 for side in (quotient.left, quotient.right))
 
 
 def _atom(build: Builder, atom: str | Operation) -> str:

@@ -103,17 +103,6 @@ def extreme(operator: str, a: Terms, b: Terms) -> Terms:
     return {(Operation(operator, in_order(a), in_order(b)),): 1}
 
 
-def is_counted(terms: Terms) -> bool:
-    """Whether all atoms are certainly 0 or more: names, maxima with 0, and quotients of what is."""
-    return all(isinstance(atom, str) or _is_count(atom) for product in terms for atom in product)
-
-
-def _is_count(atom: Operation) -> bool:
-    if atom.operator == "//":
-        return all(is_counted(part) and min(part.values(), default=0) >= 0 for part in (atom.left, atom.right))
-    return atom.operator == "max" and not atom.right
-
-
 def range_of(terms: Terms) -> Bounds:
     """The least and the largest value of plain terms for all sizes within their limits, by default of 0 or more."""
     low = high = float(terms.get((), 0))

@@ -21,7 +21,8 @@ from lucid.export.forms.attention.fill import fill_value, filled_mask, sees_a_ke
 from lucid.export.forms.attention.plan import BLOCKS, IN_PRODUCTS, Plan
 from lucid.export.forms.attention.products import as_given, biased, in_products, split
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.ops import attention, concat, expand, minimum, unsqueeze
+from lucid.ops import attention, concat, expand, logical_not, minimum, unsqueeze
+from lucid.ops.attention.masks import causal_mask
 from lucid.ops.attention.op import split_heads
 from lucid.ops.shaping import pad
 from lucid.ops.tensor.tensor import Tensor
@@ -137,7 +138,7 @@ def _stored(build: Builder, array: Array) -> Tensor:
 @cache
 def _triangle(rows: int) -> Array:
     """1 where causality hides a key of a block from one of its queries; one array for all layers, as the next."""
-    return np.triu(np.ones((rows, rows), np.float32), 1)
+    return logical_not(causal_mask(rows, rows)).astype(float32).numpy()
 
 
 @cache

@@ -22,7 +22,7 @@ from lucid.export.forms.attention.open_lengths import by_length
 from lucid.export.forms.attention.plan import Plan
 from lucid.export.forms.attention.products import at_once
 from lucid.ops import expand, logical_and, maximum, permute, reshape, take, unsqueeze
-from lucid.ops.attention.masks import combined_mask
+from lucid.ops.attention.masks import causal_mask, combined_mask
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.tensor.tensor import Tensor
 
@@ -60,7 +60,8 @@ class _Blocks:
 
 def _blocks(call: Call, rows: int, before: int, after: int) -> _Blocks:
     """Blocks of so many queries, which see so many keys before and after themselves."""
-    count, keys = -(-call.queries // rows), rows + before + after
+    band = _band(rows, before, after)
+    count, keys = -(-call.queries // rows), band.shape[1]
     starts = unsqueeze(arange_op(start=0, stop=count), 1) * rows
     own, near = starts + np.arange(rows), starts + np.arange(-before, rows + after)
     # What lies outside of the text is hidden. It is read from the other end of the text, so nothing has to be padded.
@@ -71,7 +72,7 @@ def _blocks(call: Call, rows: int, before: int, after: int) -> _Blocks:
     shown = None if call.key_mask is None else take(call.key_mask, near, 1)
     if shown is not None and shown.dtype.kind == "bool":
         seen = logical_and(seen, shown)
-    visible = logical_and(unsqueeze(seen, 2), _band(rows, keys))
+    visible = logical_and(unsqueeze(seen, 2), band)
     mask = reshape(expand(visible, (call.batch, count, rows, keys)), (call.batch * count, 1, rows, keys))
     if shown is not None and shown.dtype.kind == "float":
         joined = combined_mask(replace(call, key_mask=reshape(shown, (call.batch * count, keys))), mask)
@@ -81,10 +82,9 @@ def _blocks(call: Call, rows: int, before: int, after: int) -> _Blocks:
 
 
 @cache
-def _band(rows: int, keys: int) -> Array:
+def _band(rows: int, before: int, after: int) -> Array:
     """Which of a block's keys each of its queries may see; one array for all layers, which the exporter then shares."""
-    distance = np.arange(keys) - np.arange(rows)[:, None]
-    return (distance >= 0) & (distance <= keys - rows)
+    return causal_mask(rows, before + rows + after, before, ahead=after, window=before + 1).numpy()
 
 
 def _in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
