@@ -216,7 +216,7 @@ def test_make_chat_answers_one_question_where_there_is_no_terminal(
         (["--top-p", "3"], "top_p is 3.0, expected more than 0 and at most 1"),
         (["--temperature", "-1"], "temperature is -1.0, expected at least 1e-6"),
         (["--top-k", "0"], "greater than or equal to 1"),
-        (["--repetition-penalty", "nan"], "repetition_penalty is nan, expected more than 0"),
+        (["--repetition-penalty", "nan"], "repetition_penalty is nan, expected a finite number"),
         (["--stop", ""], "stop has an empty string"),
         (["--eager", "--threads", "2"], "--eager runs NumPy: leave out --provider and --threads"),
         (["-n", "0"], "greater than or equal to 1"),

@@ -339,6 +339,8 @@ def test_a_request_that_cannot_be_answered_is_refused_at_once(
 def test_sizes_are_above_zero(size: str) -> None:
     with pytest.raises(ValueError, match=f"Engine: {size} is 0, expected 1 or more"):
         Engine(model("fixed"), **{size: 0})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"Engine: {size} is 2.5, expected a whole number"):
+        Engine(model("fixed"), **{size: 2.5})  # type: ignore[arg-type]
 
 
 def test_what_is_no_decoder_is_refused() -> None:
@@ -392,6 +394,23 @@ def test_nan_behind_a_first_token_fails_that_request_only() -> None:
         list(requests[0])
     assert (len(requests[0].ids), requests[0].ended_by) == (2, "error")
     assert list(requests[1]) == alone("fixed", asked[1], max_new_tokens=9)
+
+
+def test_the_second_run_of_prompts_that_are_read_together_may_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, asked = build_engine(chunk=64), prompts(3, 5)
+    requests = [engine.submit(prompt, max_new_tokens=5) for prompt in asked]
+    run: Callable[..., Any] = engine._memory.buffers.run  # type: ignore[attr-defined]
+    calls = itertools.count()
+
+    def cancelled(*arguments: Any) -> Any:
+        if next(calls) == 1:
+            raise RunCancelled("the run was cancelled")
+        return run(*arguments)
+
+    monkeypatch.setattr(engine._memory.buffers, "run", cancelled)  # type: ignore[attr-defined]
+    with pytest.raises(RunCancelled):
+        steps(engine)
+    assert [list(one) for one in requests] == [alone("fixed in place", one, max_new_tokens=5) for one in asked]
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -27,6 +27,8 @@ def test_numbers_of_every_type_are_compared_as_numbers_of_python(value: Any) -> 
 def test_what_is_not_finite_is_in_no_range(dtype: Any, text: str) -> None:
     with pytest.raises(ValueError, match=f"x is {text}, expected a finite number"):
         check("x", dtype(text), FINITE)
+    with pytest.raises(ValueError, match=f"x is {text}, expected a finite number"):
+        check("x", dtype(text), Range("more than 0", lambda x: x > 0))
 
 
 @pytest.mark.parametrize("value", [True, np.True_, "1", None, 1j, np.array(1)])

@@ -47,8 +47,9 @@ def check(name: str, value: Any, allowed: Range) -> None:
     if not whole and (allowed.whole or not isinstance(value, (float, np.floating))):
         raise TypeError(f"{name} is {value!r}, expected a {'whole ' * allowed.whole}number")
     number = int(value) if whole else float(value)  # of Python, which has room for the ends of ranges
-    if not (abs(number) <= sys.float_info.max and allowed.holds(number)):
-        raise ValueError(f"{name} is {value}, expected {allowed.expected}")
+    finite = abs(number) <= sys.float_info.max
+    if not (finite and allowed.holds(number)):
+        raise ValueError(f"{name} is {value}, expected {allowed.expected if finite else FINITE.expected}")
 
 
 def check_all(options: Mapping[str, object], ranges: Mapping[str, Range], user: str = "") -> None:

@@ -19,11 +19,12 @@ from typing import Any, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 
+from lucid.core.number_ranges import at_least, check_all
 from lucid.generation.choice import Chooser, TokenLogprob
 from lucid.generation.logits import StepLogits
 from lucid.generation.lookup import draft
 from lucid.generation.memory import memory_of
-from lucid.generation.models import capacity_of, positions_of
+from lucid.generation.models import positions_of
 from lucid.generation.options import GenerateOptions, Options, of_one_sequence
 from lucid.generation.prompts import Ids, IdsLike, check_positions, read_prompt
 from lucid.generation.slots import Slots
@@ -33,6 +34,7 @@ from lucid.runtime.runs import RunCancelled
 from lucid.runtime.session import Session
 
 R = TypeVar("R")
+_SIZES = {**dict.fromkeys(("slots", "capacity", "chunk"), at_least(1)), "queue": at_least(0)}
 
 
 class EngineFull(RuntimeError):  # noqa: N818  # not an error of the request: a later one may be taken
@@ -168,8 +170,8 @@ class Engine:
             NTK scaling and LongRoPE compute other angles in later parts: give as many tokens as their prompts have.
 
     Raises:
-        TypeError: for anything but a decoder or a session.
-        ValueError: for a session without a cache, and for a size below 1.
+        TypeError: for anything but a decoder or a session, and a size that is no whole number.
+        ValueError: for a session without a cache, a size below 1, and a queue below 0.
     """
 
     def __init__(
@@ -182,10 +184,9 @@ class Engine:
         queue: int = 64,
         chunk: int = 64,
     ) -> None:
-        for name, size in {"slots": slots, "capacity": capacity, "chunk": chunk}.items():
-            if size is not None and size < 1:
-                raise ValueError(f"Engine: {name} is {size}, expected 1 or more")
-        known = [positions_of(model), capacity, capacity_of(model) if isinstance(model, Session) else None]
+        sizes = {"slots": slots, "capacity": capacity, "queue": queue, "chunk": chunk}
+        check_all(sizes, _SIZES, "Engine: ")
+        known = [positions_of(model), capacity]
         self.capacity = min((size for size in known if size is not None), default=None)
         self._memory = model if isinstance(model, Slots) else memory_of("Engine", model).slots(slots, self.capacity)
         self._decode, self._limit, self._chunk = decode, queue, chunk

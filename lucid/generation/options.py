@@ -12,6 +12,7 @@ from lucid.core.number_ranges import FINITE, Range, at_least, check, check_all
 from lucid.core.process import random
 from lucid.generation.constraints import Constraint
 from lucid.generation.logits import LogitsProcessor
+from lucid.generation.stops import stop_strings
 
 _COUNTS = ("max_new_tokens", "num_beams", "num_return_sequences", "top_k", "prompt_lookup_num_tokens")
 _TOKENS = ("pad_token_id", "forced_bos_token_id", "forced_eos_token_id")
@@ -115,11 +116,7 @@ class Options:
                 f"max_new_tokens={self.max_new_tokens}"
             )
         self._check_tokens()
-        for text in self.stop_strings:
-            if not isinstance(text, str):
-                raise TypeError(f"generate: stop has a {type(text).__name__}, expected strings")
-            if not text:
-                raise ValueError("generate: stop has an empty string, expected at least one character")
+        stop_strings(self.stop)
         ends = () if self.constraint is None else self.constraint.eos_token_ids
         if ends and not set(ends) & set(self.eos_tokens):
             raise ValueError(
@@ -182,7 +179,7 @@ class Options:
     @property
     def stop_strings(self) -> tuple[str, ...]:
         """The strings that end a sequence."""
-        return () if self.stop is None else (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        return stop_strings(self.stop)
 
     def random(self, row: int = 0) -> np.random.Generator | None:
         """The random numbers of a row; None where nothing is drawn.

@@ -81,7 +81,7 @@ class BufferSlots:
     def read(self, slots: Sequence[int], parts: Sequence[Ids], last: int = 1) -> StepLogits:
         if len(slots) == 1:  # a lone request waits for what Python does in each step
             row, ids = self._row[slots[0]], parts[0][None]
-            logits = self._run(row, ids)
+            logits = self._run(row, ids, self._filled)
             self._filled[row] += ids.shape[1]
             return logits
         rows, lengths = self._together(slots), list(map(len, parts))
@@ -90,17 +90,18 @@ class BufferSlots:
         ids = np.zeros((max(places) + 1, longest), np.int64)
         for place, part in zip(places, parts, strict=True):
             ids[place, : len(part)] = part  # padding, on the right, is written over by what follows
+        filled = list(self._filled)
         if min(lengths) < longest:  # the last column is padding for some: a step reads their last tokens
-            self._run(first, ids[:, :-1])
-            self._advance(rows, [length - 1 for length in lengths])
-            ids, longest = ids[np.arange(len(ids)), self._filled[first : first + len(ids)]][:, None], 1
-        logits = self._run(first, ids)
-        self._advance(rows, [longest] * len(rows))
+            self._run(first, ids[:, :-1], filled)
+            ids = ids[:, -1:]
+            for row, place, part in zip(rows, places, parts, strict=True):
+                filled[row] += len(part) - 1
+                ids[place] = part[-1]
+        logits = self._run(first, ids, filled)
+        for row in rows:
+            filled[row] += ids.shape[1]
+        self._filled = filled  # not before: a run that another thread cancels is repeated from its start
         return logits if places == list(range(len(ids))) else logits[places]
-
-    def _advance(self, rows: Sequence[int], counts: Sequence[int]) -> None:
-        for row, count in zip(rows, counts, strict=True):
-            self._filled[row] += count
 
     def keep(self, slot: int, source: int, count: int) -> int:
         row, other = self._row[slot], self._row[source]
@@ -128,14 +129,14 @@ class BufferSlots:
         self.buffers.change(zero)
         self._filled[row] = 0
 
-    def _run(self, first: int, ids: Ids) -> StepLogits:
-        filled = self._filled[first : first + len(ids)]
-        needed = max(filled) + ids.shape[1]
+    def _run(self, first: int, ids: Ids, filled: Sequence[int]) -> StepLogits:
+        before = filled[first : first + len(ids)]
+        needed = max(before) + ids.shape[1]
         capacity = self.buffers.capacity
         if needed > capacity:
             doubled = 2 * capacity if self._most is None else min(2 * capacity, self._most)
-            self.buffers.enlarge(max(needed, doubled), self._filled)
-        return self.buffers.run(first, ids, filled)
+            self.buffers.enlarge(max(needed, doubled), filled)
+        return self.buffers.run(first, ids, before)
 
     def _together(self, slots: Sequence[int]) -> list[int]:
         """The rows of slots, as neighbours."""

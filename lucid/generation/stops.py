@@ -9,6 +9,21 @@ Decode: TypeAlias = Callable[[list[int]], str]
 """Token ids to text, as `tokenizers.Tokenizer.decode` does."""
 
 
+def stop_strings(stop: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The strings that end a text, of which one may be given by itself.
+
+    Raises:
+        TypeError: for anything but strings. ValueError: for an empty one.
+    """
+    strings = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    for text in strings:
+        if not isinstance(text, str):
+            raise TypeError(f"generate: stop has a {type(text).__name__}, expected strings")
+        if not text:
+            raise ValueError("generate: stop has an empty string, expected at least one character")
+    return strings
+
+
 class Stops:
     """The conditions that end a sequence.
 

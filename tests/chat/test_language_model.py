@@ -102,6 +102,10 @@ def test_a_stop_string_ends_an_answer(model: LanguageModel) -> None:
     answer = model.answer([1], stop=["\n", "d.x"], logits_processors=[saying(1, tokens)])
     assert "".join(answer) == answer.text == "ab. cd."
     assert (len(answer.ids), answer.ended_by) == (8, "stop")
+    answer = model.answer([1], stop="d.", logits_processors=[saying(1, tokens)])
+    assert "".join(answer) == "ab. c"
+    with pytest.raises(ValueError, match="stop has an empty string"):
+        model.answer([1], stop=[""])
 
 
 def test_characters_of_several_tokens_come_whole(model: LanguageModel) -> None:

@@ -36,7 +36,7 @@ class Conversation:
         return self._told(self._turns)
 
     def ask(
-        self, question: str, *, max_new_tokens: int | None = None, stop: Sequence[str] = (), **options: Any
+        self, question: str, *, max_new_tokens: int | None = None, stop: str | Sequence[str] = (), **options: Any
     ) -> Answer:
         """The answer to a question, which is computed as it is iterated over.
 

@@ -11,6 +11,7 @@ from lucid.generation.choice import TokenLogprob
 from lucid.generation.defaults import over
 from lucid.generation.engine import Completion, Engine
 from lucid.generation.models import capacity_of
+from lucid.generation.stops import stop_strings
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session
 
@@ -58,7 +59,12 @@ class LanguageModel:
         return self._engine.waiting
 
     def answer(
-        self, prompt_ids: Sequence[int], *, max_new_tokens: int | None = None, stop: Sequence[str] = (), **options: Any
+        self,
+        prompt_ids: Sequence[int],
+        *,
+        max_new_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
+        **options: Any,
     ) -> Answer:
         """The continuation of a prompt, computed as it is iterated over.
 
@@ -66,7 +72,7 @@ class LanguageModel:
             prompt_ids: the ids that `tokenizer.encode` or `encode_chat` gives.
             max_new_tokens: the most tokens to write; by default as many as the checkpoint says, or 512, or as many as
                 the model has positions for.
-            stop: strings that end the text, and are not part of it.
+            stop: the string or strings that end the text, and are not part of it.
             options: of `Engine.submit`, such as ``temperature=0.7, seed=1``, which take the place of the
                 checkpoint's (`tokenizer.defaults`). A temperature of 0 takes the likeliest token; another one, or
                 `top_k`, `top_p`, `min_p` or `typical_p`, draws tokens.
@@ -86,7 +92,7 @@ class LanguageModel:
             max_new_tokens = usual if positions is None else min(usual, positions - prompt)
         ends = self.tokenizer.eos_token_ids
         tokens = self._engine.prepare(prompt_ids, max_new_tokens=max_new_tokens, eos_token_id=ends or None, **options)
-        return Answer(tokens, self.tokenizer, stop, constrained=options.get("constraint") is not None)
+        return Answer(tokens, self.tokenizer, stop_strings(stop), constrained=options.get("constraint") is not None)
 
     def cancel(self) -> None:
         """End the step of a session that is running in another thread; its answer raises `RunCancelled` there."""

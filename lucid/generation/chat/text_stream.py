@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from lucid.generation.stops import stop_strings
+
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what bytes that are not (yet) a character decode to
 _LONGEST_CHARACTER = 8  # tokens; a character has at most 4 bytes, so more of them are no character
 
@@ -17,11 +19,14 @@ class TextStream:
 
     Args:
         decode: token ids to text, as `tokenizers.Tokenizer.decode`.
-        stop: strings that end the text; neither they nor what follows is part of it.
+        stop: the string or strings that end the text; neither they nor what follows is part of it.
+
+    Raises:
+        TypeError, ValueError: for a stop string that is no text, or empty.
     """
 
-    def __init__(self, decode: Callable[[list[int]], str], stop: Sequence[str] = ()) -> None:
-        self._decode, self._stop = decode, tuple(stop)
+    def __init__(self, decode: Callable[[list[int]], str], stop: str | Sequence[str] = ()) -> None:
+        self._decode, self._stop = decode, stop_strings(stop)
         self._before: list[int] = []  # the tokens of the last piece
         self._fresh: list[int] = []  # those after it
         self._held = ""  # text that may be the start of a stop string

@@ -89,8 +89,8 @@ class Tokenizer:
         known = all(character in _BYTE_LEVEL for character in name)
         return bytes(map(_BYTE_LEVEL.__getitem__, name)) if known else text.encode()
 
-    def stream(self, stop: Sequence[str] = ()) -> TextStream:
-        """The text of ids that come one by one, up to a stop string."""
+    def stream(self, stop: str | Sequence[str] = ()) -> TextStream:
+        """The text of ids that come one by one, up to a stop string; raises as `TextStream`."""
         return TextStream(self.decode, stop)
 
     @cached_property
