@@ -14,7 +14,9 @@ import onnx
 import pytest
 
 import lucid
+from lucid.export import Target
 from lucid.generation.chat import load_tokenizer, text_calls
+from lucid.layouts import write_folder
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
 from tests.layout_checkpoints import whole
@@ -60,6 +62,27 @@ def test_export_and_verify(call: Any, llama: Path, tmp_path: Path) -> None:
     assert code == 0 and "compared at accuracy level 0; level 4 adds up to" in out
     code, out, _ = call("verify", llama, path, "--bits", "8", "--block", "16", "--target", "cpu")
     assert code == 1 and "FAIL" in out
+
+
+def levels(path: Path) -> set[int]:
+    """The accuracy levels of a file's products."""
+    nodes = [node for node in onnx.load(path).graph.node if node.op_type == "MatMulNBits"]
+    return {next((a.i for a in node.attribute if a.name == "accuracy_level"), 0) for node in nodes}
+
+
+def test_the_accuracy_level_is_that_of_files_and_folders(call: Any, llama: Path, tmp_path: Path) -> None:
+    path, folder, bits = tmp_path / "small.onnx", tmp_path / "genai", ("--bits", "4", "--block", "16")
+    assert call("export", llama, *bits, "--target", "cpu", "--accuracy-level", "0", "-o", path)[0] == 0
+    assert levels(path) == {0}
+    code, out, _ = call("verify", llama, path, *bits, "--target", "cpu")
+    assert code == 0 and "level 4 adds" not in out
+    assert call("export", llama, "--for", "genai", *bits, "--accuracy-level", "0", "-o", folder)[0] == 0
+    assert levels(folder / "model.onnx") == {0}
+    code, _, error = call("export", llama, *bits, "--accuracy-level", "3", "-o", tmp_path / "other.onnx")
+    assert code == 2 and "accuracy_level 3 is not supported: choose 4" in error
+    model = lucid.quantize(lucid.models.load(llama), bits=4)
+    with pytest.raises(ValueError, match="accuracy_level is given next to a Target"):
+        write_folder(model, llama, folder, layout="genai", target=Target("cpu"), accuracy_level=0)
 
 
 def test_agreement_with_the_quantised_model_and_the_cost_against_the_source_are_two_lines(

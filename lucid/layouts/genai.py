@@ -14,7 +14,6 @@ from typing import Any
 from lucid.core.graph.graph import Graph
 from lucid.core.number_ranges import at_least, check
 from lucid.core.targets.runtimes import CPU, OWN, PROCESSOR, targets_of
-from lucid.export import Target
 from lucid.files.atomic import write_atomically
 from lucid.generation.chat import Tokenizer, load_tokenizer, save_tokenizer
 from lucid.layouts.layout import Exported, Options, export_file
@@ -47,7 +46,7 @@ def write(model: Module, checkpoint: Path, folder: Path, options: Options) -> li
         with write_atomically(folder / name) as file:
             file.write(data)
     save_tokenizer(tokenizer, folder)
-    release = Target(target, onnxruntime=_ONNXRUNTIME, rows_apart=True)
+    release = options.target_named(target, onnxruntime=_ONNXRUNTIME, rows_apart=True)
     return [export_file(part, folder, name, release, options, traced=traced[name]) for name, part in plan.parts.items()]
 
 

@@ -97,7 +97,7 @@ def target_of(options: Options, known: tuple[str, ...], default: str) -> Target:
     target = options.target_name or default
     if target not in known:
         raise ValueError(f"target {target!r} is not for this layout; choose one of {', '.join(known)}")
-    return options.target if isinstance(options.target, Target) else Target(target)
+    return options.target if isinstance(options.target, Target) else options.target_named(target)
 
 
 def _plain(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:

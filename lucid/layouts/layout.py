@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import TensorType
@@ -34,6 +35,7 @@ class Options:
         dtype: "float16" or "bfloat16", in which weights are stored.
         external_data: whether weights are in a side file; beyond 2 GiB they always are.
         logits_to_keep: of how many of the last tokens a decoder gives logits, or of all.
+        accuracy_level: of a target that is given by name: how products with quantized weights are computed.
         preprocessing: what computes inputs within the file, such as a tokenizer.
         preprocessor: the preprocessor of images within the file.
     """
@@ -44,6 +46,7 @@ class Options:
     dtype: str | None = None
     external_data: bool = False
     logits_to_keep: int | None = None
+    accuracy_level: int | None = None
     preprocessing: Preprocessing | None = None
     preprocessor: Preprocessor | None = None
 
@@ -51,6 +54,11 @@ class Options:
     def target_name(self) -> str | None:
         """The name of the target."""
         return self.target.name if isinstance(self.target, Target) else self.target
+
+    def target_named(self, name: str, **settings: Any) -> Target:
+        """A target with these settings, unless the options have others."""
+        level = {} if self.accuracy_level is None else {"accuracy_level": self.accuracy_level}
+        return Target(name, **{**settings, **level})
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from lucid.core.targets.runtimes import CPU, PROCESSOR, targets_of
-from lucid.export import Target
 from lucid.layouts.checkpoint_files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, file_of, files_home, max_tokens, name_of
 from lucid.layouts.hub import target_of
 from lucid.layouts.images.preprocessor import PIXELS, Preprocessor
@@ -96,7 +95,8 @@ def write_page(
     if task in _IMAGES:
         about["preprocessor"] = _preprocessor(checkpoint, part)
     # In float32 onnxruntime's wasm is faster than in bytes, and exact.
-    target = target_of(options, targets_of(CPU), PROCESSOR) if options.target else Target(PROCESSOR, accuracy_level=0)
+    usual = options.target_named(PROCESSOR, accuracy_level=0)
+    target = target_of(options, targets_of(CPU), PROCESSOR) if options.target else usual
     exported = export_file(part, folder, "model/model.onnx", target, options)
     model = folder / exported.file
     settings: dict[str, bytes] = {}

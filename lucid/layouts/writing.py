@@ -61,6 +61,7 @@ def write_folder(
     dtype: str | None = None,
     external_data: bool = False,
     logits_to_keep: int | None = None,
+    accuracy_level: int | None = None,
     with_tokenizer: bool = False,
     with_preprocessor: bool = False,
     check: bool = True,
@@ -81,7 +82,8 @@ def write_folder(
         folder: where to write. An existing folder is replaced as a whole, if it is empty or holds only what Lucid wrote
             there; it stays as it is until the new one is complete.
         layout: a name in `LAYOUTS`, such as "transformers.js".
-        target, cache, capacity, dtype, external_data, logits_to_keep: as `Options`; the defaults suit the runtime best.
+        target, cache, capacity, dtype, external_data, logits_to_keep, accuracy_level: as `Options`; the defaults suit
+            the runtime best.
         with_tokenizer: whether the file takes texts: it contains the checkpoint's tokenizer as operators of
             onnxruntime-extensions. For layout "onnxruntime" and models that read one text at once.
         with_preprocessor: whether the file takes decoded images, (N, height, width, 3) uint8, and resizes and scales
@@ -109,7 +111,9 @@ def write_folder(
     source, output = local_checkpoint(checkpoint), Path(folder)
     _check_apart(source, output)
     chosen = LAYOUTS[layout]
-    options = Options(target, cache, capacity, dtype, external_data, logits_to_keep)
+    if accuracy_level is not None and isinstance(target, Target):
+        raise ValueError("write_folder: accuracy_level is given next to a Target, which has its own; leave it out")
+    options = Options(target, cache, capacity, dtype, external_data, logits_to_keep, accuracy_level)
     if also and not chosen.takes_precisions:
         names = ", ".join(repr(name) for name, known in LAYOUTS.items() if known.takes_precisions)
         raise ValueError(f"{chosen.about} loads one precision of a model; several are for layout {names}")

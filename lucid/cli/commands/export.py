@@ -116,8 +116,10 @@ def _is_as_read(options: Export) -> bool:
 
 
 def _target(options: Export) -> Target:
-    """The target, with the release, lengths and rows that it expects."""
+    """The target, with the release, lengths and rows that it expects, and the accuracy level."""
     target = target_of(options)
+    if options.accuracy_level is not None:
+        target = replace(target, opset=0, accuracy_level=options.accuracy_level)
     if options.onnxruntime is not None:
         target = replace(target, opset=0, onnxruntime=options.onnxruntime)
     if options.rows_apart:
@@ -219,6 +221,7 @@ def _export_folder(options: Export, layout: str) -> int:
         target=options.target and str(options.target),
         cache=options.cache,
         capacity=options.capacity,
+        accuracy_level=options.accuracy_level,
         dtype=precisions[0][2],
         also=[(one, dtype) for one, (_, _, dtype) in zip(models[1:], precisions[1:], strict=True)],
         **values_of(options, FolderOptions),
@@ -234,7 +237,7 @@ def _export_folder(options: Export, layout: str) -> int:
     return OK if all(report.passed for report in reports) else FAILED
 
 
-_OF_FOLDERS = {"output", "target", "cache", "capacity", "dtype"}
+_OF_FOLDERS = {"output", "target", "cache", "capacity", "dtype", "accuracy_level"}
 """The options of folders that belong to no group of theirs."""
 
 

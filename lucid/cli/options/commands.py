@@ -129,6 +129,14 @@ class Export(JsonCommand, FolderOptions, ExportedModelOptions):
             help="The oldest onnxruntime that must compute the file correctly, such as 1.23.  [default: 1.28]",
         ),
     ] = None
+    accuracy_level: Annotated[
+        int | None,
+        of_export(
+            metavar="4|0",
+            help="How products with quantized weights are computed: 4 rounds their inputs to 8 bits, 0 computes in "
+            "float32, which is exact and slower.  [default: 4]",
+        ),
+    ] = None
     lengths: Annotated[
         str | None,
         of_export(
