@@ -15,8 +15,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,10 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lucid import models, optim
-from lucid.batch.job import difference, input_files
+from lucid.batch.job import input_files
 from lucid.batch.mapping import open_source
 from lucid.batch.rows import RowError
 from lucid.batch.texts import TextReader, prompt_of
+from lucid.batch.training_folder import CHECKPOINT, RECORD, RUN, History, finished, working
 from lucid.batch.training_options import SCHEDULES, TrainingOptions
 from lucid.batch.training_tasks import (
     CLASSES,
@@ -54,7 +54,7 @@ from lucid.files.atomic import explaining
 from lucid.files.checksums import checked, with_checksum
 from lucid.files.folders import check_place, new_folder, sole_writer
 from lucid.files.hub import local_checkpoint, published_name
-from lucid.files.weights import WeightsError, load, save
+from lucid.files.weights import load, save
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.gradients.transforms import chosen_parameters
 from lucid.layouts.checkpoint_files import CONFIG, PROMPTS, copy_files, files_home, sources, write_tokenizer
@@ -74,9 +74,7 @@ from lucid.nn.weights.layer_weights import declared_weights
 from lucid.nn.weights.low_rank import LoRA
 from lucid.runtime import Session, Training, TrainingError
 
-RECORD = "lucid_training.json"
-"""The file of a trained folder that says how it was trained."""
-_RUN, _CHECKPOINT, _START = "run.json", "checkpoint.safetensors", "start"
+_START = "start"  # the folder of a checkpoint with a new head
 _HELD = 1 << 32  # in the place of an epoch: the order in which rows are held out
 _PART = 1 << 16  # rows that are read at a time
 _LONGEST = 1 << 20  # characters of a text
@@ -113,11 +111,6 @@ class Begun(NamedTuple):
     trained: int
     parameters: int
     replaces_head: bool
-
-
-History = list[dict[str, float]]
-"""For each evaluation its step, epoch, train_loss, the mean of the losses of the steps since the last one, and, with
-rows to evaluate, eval_loss and an eval_{metric} for each metric of the task, over each row or learned token once."""
 
 
 def fine_tune(
@@ -168,8 +161,8 @@ def fine_tune(
             }
         )
     )
-    if (done := _finished(output, record)) is not None:
-        if (work / _RUN).exists():
+    if (done := finished(output, record)) is not None:
+        if (work / RUN).exists():
             shutil.rmtree(work, ignore_errors=True)
         return done
     check_place(output)
@@ -184,63 +177,11 @@ def fine_tune(
             write_json(folder / RECORD, {**record, "history": history})
         return history
 
-    with sole_writer(work), _working(work, record):
+    with sole_writer(work), working(work, record):
         history = trained()
         gc.collect()  # the model, which refers to itself and maps a file of the folder: Windows removes none of these
         shutil.rmtree(work, ignore_errors=True)
     return history
-
-
-# The folder of a run --------------------------------------------------------------------------------------------------
-
-
-def _finished(output: Path, record: Mapping[str, Any]) -> History | None:
-    """The history of a folder that was trained exactly so: the run was killed, or called again, at its very end."""
-    there = read_optional_json(output / RECORD)
-    history: History | None = there.pop("history", None)
-    return history if there == record else None
-
-
-@contextmanager
-def _working(work: Path, record: Mapping[str, Any]) -> Iterator[None]:
-    """Begin a run in its folder, or go on with it; without a checkpoint nothing of it stays after an error.
-
-    Raises:
-        FileExistsError: for a folder of something else.
-        ValueError: for that of another run.
-    """
-    if any(work.iterdir()) and not (work / _RUN).exists():
-        raise FileExistsError(f"{work}: has other files, and checkpoints would be written there; give another output")
-    if (work / _RUN).exists():
-        before = read_json(work / _RUN)
-        for name, now in record.items():
-            if before.get(name) != now:
-                raise ValueError(
-                    f"{work}: holds a training that was interrupted, whose {name} differed, so this one cannot go on "
-                    f"with it; repeat its options, or remove the folder{_difference(name, before.get(name), now)}"
-                )
-    try:
-        write_json(work / _RUN, record)
-        yield
-    except (TrainingError, WeightsError, OSError, KeyboardInterrupt) as error:
-        if (work / _CHECKPOINT).exists():
-            if isinstance(error, WeightsError):
-                error.add_note(f"to begin again, remove {work}")
-            elif isinstance(error, TrainingError):
-                error.add_note(f"to begin again with other options, such as a lower learning rate, remove {work}")
-            else:
-                error.add_note(f"{work} has its last checkpoint; the same command goes on from there")
-        raise
-    finally:
-        if not (work / _CHECKPOINT).exists():
-            shutil.rmtree(work, ignore_errors=True)
-
-
-def _difference(name: str, before: Any, now: Any) -> str:
-    if name == "source":
-        files = [file for file, digest in now.items() if not isinstance(before, dict) or before.get(file) != digest]
-        return f" ({files[0]} is new or has changed)" if files else " (there are fewer files)"
-    return difference("input" if name in ("data", "eval_dataset") else name, before, now)
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
@@ -369,33 +310,50 @@ class _Run:
 
     def train(self, begun: Callable[[Begun], object], evaluated: Callable[[Mapping[str, float]], object]) -> History:
         """Make the steps that are missing; returns the history."""
-        options, file, checkpoint = self._options, self._work / "step.onnx", self._work / _CHECKPOINT
         names = self._trained()
-        with phase("exporting the step"):
-            how: Any = {"kwargs": self._task.specs, "target": "cpu"}
-            training_step(self._model, self._task.loss, self._optimizer(names), **how, wrt=tuple(names), path=file)
-            session = None
-            if self._held:
-                place = self._work / "evaluation.onnx"
-                evaluation_step(self._model, self._task.results, **how, wrt=tuple(names), path=place)
-                session = Session(place)
-        training = Training(file, checkpoint if checkpoint.exists() else self._model.state_dict())
-        history, total, counted = json.loads(training.notes or "[[], 0.0, 0]")
+        training, session = self._exported(names)
         sizes = {name: value.numpy().size for name, value in self._model.state_dict().items()}
         begun(
             Begun(
-                *(options, self._columns, len(self._examples), len(self._held)),
+                *(self._options, self._columns, len(self._examples), len(self._held)),
                 self._task.labels([*self._examples, *self._held]),
                 *(self._task.truncated, self._task.max_length, self._total, training.steps),
                 *(sum(sizes[name] for name in names), sum(sizes.values()), self._replaces_head),
             )
         )
-        every, saved, last = options.eval_steps or self._per_epoch, history, time.monotonic()
+        history = self._steps(training, session, evaluated)
+        best = self._best(history)
+        self._weights: Mapping[str, Array] = training.weights() if best is None else self._stored(best)
+        losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry and best in (None, entry["step"])]
+        numbers = [*self._weights.values(), np.array(losses[-1:])]
+        if not all(np.isfinite(each).all() for each in numbers):
+            raise TrainingError("the last step has given weights of NaN, infinity or near it; take a lower rate")
+        return history
+
+    def _exported(self, names: Sequence[str]) -> tuple[Training, Session | None]:
+        """The step over the parameters of these names, and what evaluates; from the checkpoint, if there is one."""
+        file, checkpoint, session = self._work / "step.onnx", self._work / CHECKPOINT, None
+        how: Any = {"kwargs": self._task.specs, "target": "cpu", "wrt": tuple(names)}
+        with phase("exporting the step"):
+            training_step(self._model, self._task.loss, self._optimizer(names), **how, path=file)
+            if self._held:
+                place = self._work / "evaluation.onnx"
+                evaluation_step(self._model, self._task.results, **how, path=place)
+                session = Session(place)
+        return Training(file, checkpoint if checkpoint.exists() else self._model.state_dict()), session
+
+    def _steps(
+        self, training: Training, session: Session | None, evaluated: Callable[[Mapping[str, float]], object]
+    ) -> History:
+        """Make steps, evaluations and checkpoints to the end; returns the history."""
+        checkpoint, every, often = self._work / CHECKPOINT, self._options.eval_steps, self._options.save_steps
+        history, total, counted = json.loads(training.notes or "[[], 0.0, 0]")
+        saved, last = history, time.monotonic()
         with phase("training", self._total - training.steps, "steps") as advance:
             try:
                 while True:  # what is due follows from what a checkpoint has
                     step = training.steps
-                    due = step > 0 and (step % every == 0 or step == self._total)
+                    due = step > 0 and (step % (every or self._per_epoch) == 0 or step == self._total)
                     if due and (not history or history[-1]["step"] < step):
                         entry = {"step": step, "epoch": step / self._per_epoch, "train_loss": total / max(counted, 1)}
                         longer = [*history, entry | self._evaluation(training, session)]
@@ -404,25 +362,18 @@ class _Run:
                         self._drop_others(saved, history)
                         evaluated(history[-1])
                     ended = step == self._total or self._exhausted(history)
-                    often = options.save_steps
                     if ended or (step > 0 and step % often == 0 if often else time.monotonic() - last > _SECONDS):
                         training.save(checkpoint, json.dumps([history, total, counted]))
                         saved, last = history, time.monotonic()
                         self._drop_others(saved, history)
                     if ended:
-                        break
+                        return list(history)
                     with uninterrupted():  # a checkpoint has the loss of each of its steps
                         total, counted = total + training.step(**self._batch(step)), counted + 1
                     advance(1)
             except KeyboardInterrupt:
                 training.save(checkpoint, json.dumps([history, total, counted]))
                 raise
-        best = self._best(history)
-        self._weights: Mapping[str, Array] = training.weights() if best is None else self._stored(best)
-        losses = [entry["eval_loss"] for entry in history[-1:] if "eval_loss" in entry]
-        if best is None and not all(np.isfinite(each).all() for each in (*self._weights.values(), *losses)):
-            raise TrainingError("the last step has given weights of NaN, infinity or near it; take a lower rate")
-        return list(history)
 
     def _trained(self) -> list[str]:
         """The names of the parameters that are trained."""

@@ -322,12 +322,12 @@ def test_a_loss_that_is_not_finite_names_the_step_and_the_layer(encoder: Path, d
     ]
 
 
-@pytest.mark.parametrize("share", [0, 0.1])
+@pytest.mark.parametrize(("share", "patience"), [(0, 0), (0.1, 0), (0.1, 1)])
 def test_weights_that_are_not_finite_after_the_last_step_are_not_written(
-    encoder: Path, data: Path, tmp_path: Path, share: float
+    encoder: Path, data: Path, tmp_path: Path, share: float, patience: int
 ) -> None:
     options = {"freeze": FROZEN, "learning_rate": 3.4e38, "max_grad_norm": 0, "warmup_ratio": 0, "batch_size": 20}
-    options |= {"num_train_epochs": 1, "val_set_size": share, "weight_decay": 10.0}
+    options |= {"num_train_epochs": 1, "val_set_size": share, "weight_decay": 10.0, "early_stopping_patience": patience}
     with pytest.raises(TrainingError, match="the last step has given weights of NaN, infinity or near it"):
         fine_tune(encoder, data, tmp_path / "out", TrainingOptions(**QUICK | options))
     assert not (tmp_path / "out").exists()
