@@ -21,10 +21,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from lucid.core.graph.types import TensorType, float32, promote, show_shape
+from lucid.core.number_ranges import Range, at_least, check, check_all
 from lucid.core.sizes.dims import Shape
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
@@ -64,6 +64,7 @@ Schedule: TypeAlias = Callable[[Tensor], "Tensor | float"]
 """From the number of steps before this one, a float32 tensor (), to the learning rate."""
 Rule: TypeAlias = Callable[[Tensor, Tensor, dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 """From a parameter, its gradient and the parts of its state to what is subtracted from it, and the new parts."""
+_NOT_NEGATIVE, _POSITIVE = Range("0 or more", lambda x: x >= 0), Range("a number above 0", lambda x: x > 0)
 _TOGETHER = 6
 """So many vectors, such as biases, are computed as one: joining them takes less time than calls of each op. A shader of
 WebGPU reads and writes 8 buffers."""
@@ -84,6 +85,7 @@ def linear(peak: float, steps: int, *, warmup: int = 0) -> Schedule:
 
 def cosine(peak: float, steps: int, *, warmup: int = 0, end: float = 0.0) -> Schedule:
     """Up from 0 to the peak during the warm-up, then down to `end` as half a cosine (Loshchilov and Hutter 2017)."""
+    check("schedule: end", end, _NOT_NEGATIVE)
 
     def after(step: Tensor) -> Tensor:
         return end + (peak - end) * 0.5 * (1 + cos(math.pi * _progress(step, steps, warmup)))
@@ -92,9 +94,10 @@ def cosine(peak: float, steps: int, *, warmup: int = 0, end: float = 0.0) -> Sch
 
 
 def _warmed(peak: float, warmup: int, after: Callable[[Tensor], Tensor], steps: int | None = None) -> Schedule:
-    if warmup < 0 or (steps is not None and steps <= warmup):
-        what = f"warmup={warmup}" if steps is None else f"steps={steps} and warmup={warmup}"
-        raise ValueError(f"schedule: got {what}, expected a warm-up of 0 or more steps and more steps than that")
+    check("schedule: the learning rate", peak, _NOT_NEGATIVE)
+    check("schedule: warmup", warmup, at_least(0))
+    if steps is not None:
+        check("schedule: steps", steps, Range(f"more than the warm-up of {warmup}", lambda n: n > warmup, whole=True))
 
     def rate(step: TensorLike) -> Tensor:
         number = _number(step)
@@ -127,6 +130,7 @@ def global_norm(tensors: Tensors) -> Tensor:
 
 def clip_by_global_norm(gradients: Tensors, limit: float) -> dict[str, Tensor]:
     """The gradients, made smaller by one factor if their global norm is above a limit, as torch's `clip_grad_norm_`."""
+    check("clip_by_global_norm: limit", limit, _POSITIVE)
     factor = minimum(limit / (global_norm(gradients) + 1e-6), 1.0)
     return {name: value * factor for name, value in _tensors("clip_by_global_norm", gradients).items()}
 
@@ -148,10 +152,16 @@ class Optimizer(ABC):
         frozen: patterns of parameters that stay as they are, as those after ``requires_grad_(False)`` do: they have no
             state, and need no gradient.
         clip: the largest global norm of the gradients; None: they are taken as they are.
+
+    Raises:
+        TypeError: for anything but numbers, such as a model: parameters are given to `init` and `update`.
+        ValueError: for a number outside of its range.
     """
 
     _decay_in_gradient: ClassVar = False
     _elementwise: ClassVar = False  # whether a number changes by its own gradient and state alone
+    _ranges: ClassVar[Mapping[str, Range]] = {}  # of options that only some optimizers have
+    _pairs: ClassVar[Sequence[str]] = ()  # options of two numbers
 
     learning_rate: float | Schedule
     _: KW_ONLY
@@ -173,16 +183,17 @@ class Optimizer(ABC):
             raise package_names.unknown(f"{type(self).__name__!r} object", name, [], why_absent("Optimizer", name))
 
     def __post_init__(self) -> None:
-        decays = self.weight_decay.values() if isinstance(self.weight_decay, Mapping) else [self.weight_decay]
-        rates = [] if callable(self.learning_rate) else [self.learning_rate]
-        known = all(isinstance(n, Real) and float(n) >= 0 for n in (*rates, *decays))
-        self._check("learning_rate and weight_decay", "numbers of 0 or more", known)
-        self._check("clip", "None or a number above 0", self.clip is None or self.clip > 0)
-
-    def _check(self, options: str, expected: str, good: bool) -> None:
-        if not good:
-            values = ", ".join(f"{name}={getattr(self, name)!r}" for name in options.split(" and "))
-            raise ValueError(f"{type(self).__name__}: got {values}, expected {expected}")
+        user, options = f"{type(self).__name__}: ", vars(self)
+        for name in self._pairs:
+            if not isinstance(options[name], (tuple, list)) or len(options[name]) != 2:
+                raise TypeError(f"{user}{name} is {options[name]!r}, expected two numbers")
+        always = {} if callable(self.learning_rate) else {"learning_rate": _NOT_NEGATIVE}
+        for name, allowed in {**always, "weight_decay": _NOT_NEGATIVE, **self._ranges}.items():
+            value = options[name]
+            numbers = value.values() if isinstance(value, Mapping) else value if name in self._pairs else (value,)
+            for number in numbers:
+                check(user + name, number, allowed)
+        check_all(options, {"clip": _POSITIVE}, user)
 
     def init(self, parameters: Tensors) -> dict[str, Tensor]:
         """The state before the first step: zeros under ``{parameter}.{part}``, with torch's names of parts.
@@ -311,14 +322,15 @@ class SGD(Optimizer):
     """
 
     _decay_in_gradient, _elementwise = True, True
+    _ranges: ClassVar = {"momentum": Range("at least 0 and below 1", lambda x: 0 <= x < 1)}
 
     momentum: float = 0.0
     nesterov: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check("momentum", "a number of at least 0, below 1", 0 <= self.momentum < 1)
-        self._check("nesterov and momentum", "a momentum above 0", not self.nesterov or self.momentum > 0)
+        if self.nesterov and not self.momentum:
+            raise ValueError("SGD: nesterov is True and momentum 0, expected a momentum above 0")
 
     def _parts(self, shape: Shape) -> dict[str, Shape]:
         return {"momentum_buffer": shape} if self.momentum else {}
@@ -344,16 +356,12 @@ class AdamW(Optimizer):
     """
 
     _elementwise = True
+    _ranges: ClassVar = {"betas": Range("above 0 and below 1", lambda x: 0 < x < 1), "eps": _NOT_NEGATIVE}
+    _pairs = ("betas",)
 
     weight_decay: float | Mapping[str, float] = 0.01
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        known = len(self.betas) == 2 and all(0 < beta < 1 for beta in self.betas)
-        self._check("betas", "two numbers above 0 and below 1", known)
-        self._check("eps", "a number of 0 or more", self.eps >= 0)
 
     def _parts(self, shape: Shape) -> dict[str, Shape]:
         return {"exp_avg": shape, "exp_avg_sq": shape}
@@ -385,16 +393,17 @@ class Adafactor(Optimizer):
         limit: the largest root mean square of a change before the step's size; larger ones are scaled down.
     """
 
+    _ranges: ClassVar = {
+        "beta2_decay": Range("0 or less", lambda x: x <= 0),
+        "eps": _POSITIVE,
+        "limit": Range("1 or more", lambda x: x >= 1),
+    }
+    _pairs = ("eps",)
+
     learning_rate: float | Schedule = 0.01
     beta2_decay: float = -0.8
     eps: tuple[float, float] = (2.0**-23, 1e-3)
     limit: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("beta2_decay", "a number of 0 or less", self.beta2_decay <= 0)
-        self._check("eps", "two numbers above 0", min(self.eps) > 0)
-        self._check("limit", "a number of 1 or more", self.limit >= 1)
 
     def _parts(self, shape: Shape) -> dict[str, Shape]:
         if len(shape) < 2:

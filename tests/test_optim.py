@@ -211,14 +211,28 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        (lambda: optim.AdamW(-1.0), ValueError, r"AdamW: got learning_rate=-1.0, weight_decay=0.01, expected numbers"),
-        (lambda: optim.AdamW(1e-3, weight_decay={"*": math.nan}), ValueError, "expected numbers of 0 or more"),
-        (lambda: optim.AdamW(1e-3, betas=(0.9, 1.0)), ValueError, r"betas=\(0.9, 1.0\), expected two numbers above 0"),
-        (lambda: optim.AdamW(1e-3, clip=0.0), ValueError, "clip=0.0, expected None or a number above 0"),
-        (lambda: optim.SGD(0.1, nesterov=True), ValueError, "nesterov=True, momentum=0.0, expected a momentum above 0"),
-        (lambda: optim.Adafactor(limit=0.5), ValueError, "limit=0.5, expected a number of 1 or more"),
-        (lambda: optim.SGD("fast"), ValueError, "SGD: got learning_rate='fast', weight_decay=0.0, expected numbers of"),
-        (lambda: optim.linear(0.1, 5, warmup=5), ValueError, "steps=5 and warmup=5, expected"),
+        (lambda: optim.AdamW(-1.0), ValueError, r"AdamW: learning_rate is -1\.0, expected 0 or more"),
+        (lambda: optim.AdamW(1e-3, weight_decay={"*": math.nan}), ValueError, "AdamW: weight_decay is nan, expected 0"),
+        (
+            lambda: optim.AdamW(1e-3, betas=(0.9, 1.0)),
+            ValueError,
+            r"AdamW: betas is 1\.0, expected above 0 and below 1",
+        ),
+        (lambda: optim.AdamW(1e-3, clip=0.0), ValueError, "AdamW: clip is 0.0, expected a number above 0"),
+        (
+            lambda: optim.SGD(0.1, nesterov=True),
+            ValueError,
+            "nesterov is True and momentum 0, expected a momentum above 0",
+        ),
+        (lambda: optim.Adafactor(limit=0.5), ValueError, "Adafactor: limit is 0.5, expected 1 or more"),
+        (lambda: optim.Adafactor(eps=1e-3), TypeError, "Adafactor: eps is 0.001, expected two numbers"),  # type: ignore[arg-type]
+        (lambda: optim.SGD("fast"), TypeError, "SGD: learning_rate is 'fast', expected a number"),
+        (lambda: optim.SGD(0.1, weight_decay=None), TypeError, "SGD: weight_decay is None, expected a number"),  # type: ignore[arg-type]
+        (lambda: optim.linear(0.1, 100, warmup=0.1), TypeError, "schedule: warmup is 0.1, expected a whole number"),  # type: ignore[arg-type]
+        (lambda: optim.constant(-1), ValueError, "schedule: the learning rate is -1, expected 0 or more"),
+        (lambda: optim.cosine(0.1, 9, end=-1), ValueError, "schedule: end is -1, expected 0 or more"),
+        (lambda: optim.clip_by_global_norm(WEIGHT, -1), ValueError, "limit is -1, expected a number above 0"),
+        (lambda: optim.linear(0.1, 5, warmup=5), ValueError, "steps is 5, expected more than the warm-up of 5"),
         (
             lambda: optim.SGD(0.1, frozen="head.wieght").init(WEIGHT),
             ValueError,
@@ -229,7 +243,7 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
         (lambda: optim.AdamW(0.1).update(WEIGHT, {}, WEIGHT, 0), KeyError, "state lacks head.weight.exp_avg;"),
         (lambda: optim.AdamW(LAYER), TypeError, r"AdamW: got parameters or lr=, .*: write AdamW\(1e-3\); wrt= of"),  # type: ignore[arg-type]
         (lambda: optim.SGD(learning_rate=LAYER.state_dict()), TypeError, "SGD: got parameters or lr="),  # type: ignore[arg-type]
-        (lambda: optim.AdamW(1e-3, betas=(0.9,)), ValueError, r"betas=\(0.9,\), expected two numbers"),  # type: ignore[arg-type]
+        (lambda: optim.AdamW(1e-3, betas=(0.9,)), TypeError, r"betas is \(0.9,\), expected two numbers"),  # type: ignore[arg-type]
         (
             lambda: optim.SGD(0.1).init(nn.BatchNorm1d(2).state_dict()),
             TypeError,
