@@ -405,6 +405,9 @@ def test_an_open_length_is_one_that_the_model_has_positions_for(tmp_path):
     assert inspect_model(short).sizes == {"N": 1, "L": 24}
     lucid.export.to_onnx(nn.Linear(4, 4), ("N", "L", 4), path=short)
     assert inspect_model(short).sizes == {"N": 1, "L": 128}
+    limited = lucid.spec("4 <= N", "200 <= L", "2 <= K <= 64")
+    lucid.export.to_onnx(lambda x: x * 2, limited, path=short)
+    assert inspect_model(short).sizes == {"N": 4, "L": 200, "K": 64}, "which Session takes"
 
 
 def test_sizes_without_a_name_are_called_after_their_axis(tmp_path):
@@ -413,6 +416,11 @@ def test_sizes_without_a_name_are_called_after_their_axis(tmp_path):
     assert inspect_model(path, {"x.0": 5}).flops == 15
     with pytest.raises(ValueError, match=r"size K: the model's symbolic sizes are x\.0"):
         inspect_model(path, {"K": 5})
+    for size in (-1, 1 << 31):
+        with pytest.raises(ValueError, match=f"size x.0 is {size}, expected 0 to 2147483647"):
+            inspect_model(path, {"x.0": size})
+    with pytest.raises(TypeError, match="size x.0 is 1.5, expected a whole number"):
+        inspect_model(path, {"x.0": 1.5})
 
 
 def test_sizes_that_are_sums_and_products_are_chosen_by_their_names(tmp_path):

@@ -111,6 +111,14 @@ def test_long_inputs_are_cut_and_it_is_said(tmp_path):
     assert (tmp_path / "r.html").stat().st_size < 6_500_000
 
 
+def test_random_inputs_are_as_long_as_the_model_takes(tmp_path):
+    table = nn.Embedding(7, 4)
+    for size, shape in (("L", [1, 7]), ("2 <= L <= 5", [1, 5]), ("20 <= L", [1, 48])):
+        model = (lambda x: x + table.weight[: x.shape[1], 0]) if size == "L" else (lambda x: x * 2)
+        report(model, lucid.spec("N", size), path=tmp_path / "r.html", targets=())
+        assert data_of(tmp_path / "r.html")["shapes"] == {"x": shape}
+
+
 def test_targets_are_measured_in_their_own_process(page):
     targets = {target["target"]: target for target in data_of(page)["targets"]}
     assert targets["any"]["opset"] == 23
@@ -118,6 +126,14 @@ def test_targets_are_measured_in_their_own_process(page):
     for target in targets.values():
         assert 0 < target["p50"] <= target["p90"] <= target["p99"]
         assert target["model_memory"] > 0
+
+
+def test_a_target_that_takes_too_long_is_a_problem_of_that_target(tmp_path, monkeypatch):
+    monkeypatch.setattr("lucid.inspection.report.targets._TIMEOUT", 0)
+    report(nn.Linear(3, 4), ("N", 3), path=tmp_path / "r.html", targets=["any"], seconds=0.01)
+    page = data_of(tmp_path / "r.html")
+    assert page["targets"][0]["problem"] == "its runs took more than 0.01 seconds, and were ended"
+    assert page["cost"] is None
 
 
 def test_each_file_is_compared_with_numpy_and_the_first_is_measured_by_module(page):

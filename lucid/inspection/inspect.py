@@ -11,15 +11,18 @@ from typing import Any
 
 import onnx
 
+from lucid.core.number_ranges import Range, check
 from lucid.core.targets.record import Release, release_of
 from lucid.core.targets.runtimes import OLDEST_RELEASE
 from lucid.inspection.loaders import Loader, loaders, other_loaders
 from lucid.inspection.memory import PeakMemory, peak_memory_of
 from lucid.inspection.read import read
-from lucid.inspection.shapes import free_sizes, inferred, real_inputs, shapes_of, type_text
+from lucid.inspection.shapes import MAX_SIZE, free_sizes, inferred, real_inputs, shapes_of, type_text
 from lucid.inspection.tree import ModuleCost, tree_of
 from lucid.inspection.values import values_of
 from lucid.runtime.subgraphs import nodes_inside
+
+_SIZES = Range(f"0 to {MAX_SIZE}", lambda size: 0 <= size <= MAX_SIZE, whole=True)
 
 
 @dataclass(frozen=True)
@@ -99,14 +102,15 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
     Args:
         path: the file; its external data must be in its folder.
         sizes: values of symbolic sizes, for which operations are counted; by default 1 for the first axis of an
-            input, and for others 128 or the most that the model has positions for. A size without a name is named after
-            its input and axis, `x.1`.
+            input, and for others 128, or what is nearest within the model's positions and limits. A size without a name
+            is named after its input and axis, `x.1`.
 
     Raises:
         ModelError: for a file that is broken, newer than the installed onnx, lacks its data, or demands more than any
             real model.
         OSError: for a file that is missing or may not be read.
-        ValueError: for a size that the model does not have.
+        ValueError: for a size that the model does not have, or that is not from 0 to 2147483647.
+        TypeError: for a size that is no whole number.
     """
     path = Path(path)
     slim = read(path)
@@ -117,6 +121,8 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
         raise ValueError(
             f"size {', '.join(unknown)}: the model's symbolic sizes are {', '.join(sorted(defaults)) or 'none'}"
         )
+    for name, size in (sizes or {}).items():
+        check(f"size {name}", size, _SIZES)
     bound = {**defaults, **(sizes or {})}
     nodes = nodes_inside(model.graph.node)
     opsets = {entry.domain: entry.version for entry in model.opset_import}

@@ -17,6 +17,7 @@ from lucid.runtime.requirements import limits_of
 from lucid.runtime.subgraphs import graphs_inside
 
 Known: TypeAlias = tuple[int | None, ...]
+MAX_SIZE = (1 << 31) - 1  # of one axis
 _MAX_PROPAGATED = 1 << 20
 _LISTS = (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS)
 _BATCH, _LENGTH = 1, 128  # default sizes: of the first axis of an input, of any other
@@ -25,12 +26,15 @@ _BATCH, _LENGTH = 1, 128  # default sizes: of the first axis of an input, of any
 def free_sizes(model: ModelProto) -> dict[str, int]:
     """The symbolic sizes of the inputs with a default value each; one without a name is named after its axis."""
     free: dict[str, int] = {}
-    most = limits_of(model).explaining
+    limits = limits_of(model)
+    least = {str(size): min(least, MAX_SIZE) for size, least, _ in limits.refusing}
+    most = {**limits.explaining, **{str(size): most for size, _, most in limits.refusing if most is not None}}
     for value in real_inputs(model.graph):
         for axis, size in enumerate(value.type.tensor_type.shape.dim):
             if not size.HasField("dim_value"):
                 for name in _names_in(_name(value, axis)):
-                    free.setdefault(name, min(_LENGTH, most.get(name, _LENGTH)) if axis else _BATCH)
+                    usual = _LENGTH if axis else _BATCH
+                    free.setdefault(name, max(min(usual, most.get(name, usual)), least.get(name, 0)))
     return free
 
 

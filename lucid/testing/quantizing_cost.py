@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lucid.core.graph.graph import Graph
 from lucid.core.process import random
 from lucid.core.sizes.dims import bind
 from lucid.core.words.progress import phase
@@ -16,8 +15,7 @@ from lucid.nn.weights.layer_weights import parameter_count
 from lucid.testing.precision.outputs import OutputSums
 from lucid.testing.precision.report import OutputError
 from lucid.testing.random_inputs import random_inputs, run_eagerly
-from lucid.testing.run_sizes import large_enough, short_sizes
-from lucid.tracing.index_ranges import IndexRanges
+from lucid.testing.run_sizes import usual_sizes
 from lucid.tracing.parts import trace_part, with_ranks
 
 MOST = 1 << 30
@@ -68,7 +66,7 @@ def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
     """
     quantized = with_ranks(quantized)
     traced = trace_part(quantized)
-    sizes = _sizes(traced.graph) if quantized.sizes is None else dict(quantized.sizes[-1])
+    sizes = usual_sizes(traced.graph, _ROWS, _LENGTH) if quantized.sizes is None else dict(quantized.sizes[-1])
     with random.seeded(_SEED):
         drawn = {} if quantized.draw is None else dict(quantized.draw(sizes))
         for value in traced.graph.inputs:
@@ -85,10 +83,3 @@ def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
             sums.add(0, expected, got)
             errors.append(sums.error(name))
     return QuantizingCost(tuple(errors), sizes)
-
-
-def _sizes(graph: Graph) -> dict[str, int]:
-    """Some rows of some length, or what the tables of the model have room for."""
-    first = {str(value.type.shape[0]) for value in graph.inputs if value.type.rank}
-    sizes = {name: _ROWS if name in first else _LENGTH for name in sorted(graph.sizes())}
-    return large_enough(graph, sizes) if IndexRanges(graph).fits(sizes) else short_sizes(graph)[-1]

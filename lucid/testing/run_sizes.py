@@ -100,6 +100,18 @@ def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     return enough
 
 
+def usual_sizes(graph: Graph, rows: int, length: int) -> dict[str, int]:
+    """Some rows, which the first axis of an input has, of some length, or of what tables and bounds have room for."""
+    names = sorted(graph.sizes())
+    of_rows = names_of(value.type.shape[0] for value in graph.inputs if value.type.rank)
+    ranges = IndexRanges(graph)
+
+    def sizes(longest: int) -> dict[str, int]:
+        return large_enough(graph, {name: rows if name in of_rows else longest for name in names})
+
+    return sizes(largest(length, lambda longest: ranges.fits(sizes(longest))))
+
+
 class Branches(NamedTuple):
     """Values of the sizes that reach a branch, just above its threshold, and the branches that would take too long."""
 

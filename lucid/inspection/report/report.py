@@ -13,7 +13,6 @@ from lucid.core.graph.scope import keeping_lines
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Result
 from lucid.core.process.context import holding
-from lucid.core.sizes.dims import names_of
 from lucid.core.targets.runtimes import CPU, targets_of
 from lucid.core.version import __version__
 from lucid.core.words.user_code import user_place
@@ -29,7 +28,7 @@ from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.parity import compare_nodes
 from lucid.testing.precision import PrecisionReport, precision_report
 from lucid.testing.random_inputs import random_inputs
-from lucid.testing.run_sizes import large_enough
+from lucid.testing.run_sizes import usual_sizes
 from lucid.testing.tolerance import Comparison
 from lucid.tracing.trace import Model, arguments_of, trace
 
@@ -57,7 +56,8 @@ def report(
         model, inputs, kwargs: as for `lucid.export.to_onnx`.
         path: the HTML file. It appears whole or not at all.
         data: arrays by input name; random ones otherwise.
-        sizes: values of the symbolic sizes for random inputs; by default 1 for the first axis of an input, else 16.
+        sizes: values of the symbolic sizes for random inputs; by default 1 for the first axis of an input, else 16, or
+            what the model has room for.
         tokens: labels of the positions, for the attention maps.
         targets: the targets to export for.
         seconds: how long to measure each target.
@@ -192,13 +192,7 @@ def _random(graph: Graph, chosen: Mapping[str, int]) -> list[Array]:
             f"report: size {', '.join(unknown)}: the model's symbolic sizes are "
             f"{', '.join(sorted(graph.sizes())) or 'none'}"
         )
-    sizes: dict[str, int] = {}
-    for value in graph.inputs:
-        for axis, size in enumerate(value.type.shape):
-            for name in sorted(names_of([size])):
-                sizes.setdefault(name, chosen.get(name, _BATCH if axis == 0 else _LENGTH))
-    sizes = {**large_enough(graph, sizes), **chosen}
-    return list(random_inputs(graph, sizes).values())
+    return list(random_inputs(graph, {**usual_sizes(graph, _BATCH, _LENGTH), **chosen}).values())
 
 
 def _name(model: Model | Graph) -> str:

@@ -30,7 +30,7 @@ from lucid.testing import compare_file
 from lucid.testing.runs import rounded_values
 from lucid.tracing.parts import TracedPart
 
-_TIMEOUT = 600  # seconds for one target
+_TIMEOUT = 600  # seconds for one target, besides the runs that are measured
 
 
 def compare_targets(
@@ -117,7 +117,11 @@ def _worst(numbers: Sequence[float]) -> float | None:
 
 def _measure(path: Path, data: Path, provider: str, seconds: float, *, nodes: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "lucid.inspection.measure", str(path), str(data), provider, str(seconds)]
-    done = subprocess.run([*command, *["nodes"] * nodes], capture_output=True, encoding="utf-8", timeout=_TIMEOUT)
+    limit = seconds + _TIMEOUT
+    try:
+        done = subprocess.run([*command, *["nodes"] * nodes], capture_output=True, encoding="utf-8", timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"problem": f"its runs took more than {limit:g} seconds, and were ended"}
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         return {"problem": lines[-1] if lines else f"ended with {done.returncode}"}
