@@ -190,7 +190,7 @@ _OF_DISTILBERT = {  # what it calls the options
 }
 
 RENAMES = [
-    (r"^(bert|roberta|distilbert|electra|ernie|mpnet|roformer|nomic_bert|jina_embeddings_v3|esm)\.", ""),
+    (FAMILIES["bert"].prefixes, ""),
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),  # names of the first published checkpoints
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
     # DistilBERT's names

@@ -98,7 +98,7 @@ class Wav2Vec2(Pretrained[Wav2Vec2Config]):
             "tie_word_embeddings",
         ],
         renames=[
-            (r"^(wav2vec2|hubert|wavlm)\.", ""),
+            (FAMILIES["wav2vec2"].prefixes, ""),
             # What older checkpoints call the length and the direction of each filter.
             (r"\.conv\.weight_g$", ".conv.parametrizations.weight.original0"),
             (r"\.conv\.weight_v$", ".conv.parametrizations.weight.original1"),
@@ -335,7 +335,7 @@ class FeedForward(nn.Module):
 
 # Heads ----------------------------------------------------------------------------------------------------------------
 
-_RENAMES = ((r"^(hubert|wavlm)\.", "wav2vec2."), *Wav2Vec2.checkpoint.renames[1:])
+_RENAMES = ((FAMILIES["wav2vec2"].prefixes, "wav2vec2."), *Wav2Vec2.checkpoint.renames[1:])
 
 
 class Wav2Vec2ForCTC(OnModel[Wav2Vec2Config], on=Wav2Vec2):

@@ -158,6 +158,13 @@ class Family:
     types: Mapping[str, ModelType]
 
     @property
+    def prefixes(self) -> str:
+        """A regular expression for the beginning of the names that checkpoints of classes with a head have for the
+        model's weights: the name of the type, and a dot.
+        """
+        return rf"^(?:{'|'.join(name.replace('-', '_') for name in self.types)})\."
+
+    @property
     def task(self) -> str:
         """The task of the model itself."""
         return next(iter(self.tasks))

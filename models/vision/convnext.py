@@ -49,7 +49,7 @@ class ConvNext(ImageModel[ConvNextConfig]):
         family=FAMILIES["convnext"],
         read=ConvNextConfig.read,
         ignored_options=["out_features|out_indices|stage_names"],  # of use as a backbone
-        renames=[(r"^convnext(v2)?\.", "")],
+        renames=[(FAMILIES["convnext"].prefixes, "")],
         ignored_keys=[r"^classifier\."],
     )
 
@@ -69,7 +69,7 @@ class ConvNext(ImageModel[ConvNextConfig]):
 class ConvNextForImageClassification(ImageClassifier[ConvNextConfig], on=ConvNext):
     """ConvNext and a linear layer on the mean: (N, num_channels, H, W) to the logits (N, num_labels)."""
 
-    head_renames = ((r"^convnextv2\.", "convnext."),)
+    head_renames = ((FAMILIES["convnext"].prefixes, "convnext."),)
 
     def __init__(self, config: ConvNextConfig) -> None:
         super().__init__(config)

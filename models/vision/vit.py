@@ -78,7 +78,7 @@ class ViT(ImageModel[ViTConfig]):
             "pooler_.*|encoder_stride|use_mask_token|layerscale_value",
             "apply_layernorm|reshape_hidden_states|out_features|out_indices|stage_names",
         ],
-        renames=[(r"^(vit|deit|dinov2|dinov2_with_registers)\.", "")],
+        renames=[(FAMILIES["vit"].prefixes, "")],
         ignored_keys=[r"^(cls_|distillation_)?classifier\.", r"^pooler\.", r"embeddings\.mask_token$"],
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
@@ -116,7 +116,7 @@ class ViTForImageClassification(ImageClassifier[ViTConfig], on=ViT):
     """
 
     label_key = r"(?:cls_)?classifier\.weight"
-    head_renames = ((r"^(deit|dinov2|dinov2_with_registers)\.", "vit."),)
+    head_renames = ((FAMILIES["vit"].prefixes, "vit."),)
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)
@@ -138,7 +138,7 @@ class ViTForImageClassification(ImageClassifier[ViTConfig], on=ViT):
 
 
 class ViTForMaskedImageModeling(MaskedImages[ViTConfig], on=ViT):
-    head_renames = ((r"^deit\.", "vit."),)
+    head_renames = ((FAMILIES["vit"].prefixes, "vit."),)
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)
