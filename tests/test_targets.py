@@ -11,6 +11,7 @@ import pytest
 
 import lucid
 from lucid import nn, ops
+from lucid.core.targets import runtimes
 from lucid.core.targets.record import release_text
 from lucid.core.targets.runtimes import OLDEST, RELEASES, RUNTIMES
 from lucid.export import ExportError, Target, explain, to_onnx
@@ -96,6 +97,14 @@ def test_the_reason_names_the_release_that_is_too_old() -> None:
     _, refused = taken("key mask", Target(onnxruntime="1.23.2"))
     assert refused[STANDARD].startswith("onnxruntime's CPU provider before 1.28 gives NaN")
     assert refused[STANDARD].endswith("; this export is also for 1.23.2")
+
+
+def test_the_reason_names_the_runtime_among_those_of_a_target() -> None:
+    target = Target("portable")
+    assert target.wrong(runtimes.OUTER_VALUES) == "OpenVINO does not load one"
+    assert target.wrong(runtimes.REGIONS_OF_POSITIONS).startswith("tract computes")
+    assert target.wrong(runtimes.PASSES_OVER_NAN) == "onnxruntime's CPU provider ignores NaN"
+    assert target.missing("Add", lucid.int8).startswith("OpenVINO has no int8 kernel for Add")
 
 
 def test_causal_attention_is_kept_where_no_single_query_can_come() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
+import numpy as np
 import pytest
 
 import lucid
+import lucid.nn.functional as F
 from tools.make_torch_names import COUNTS, INSTEAD, PAGE, PORTED, ROOMS, ours, page
 
 
@@ -39,6 +42,34 @@ def test_every_name_that_torch_documents_is_there_or_says_what_to_write(place: s
                 silent.append(name)
     assert silent == []
     assert len(PUBLIC[place].split()) > 15
+
+
+ADVICE = {  # with what torch's function gives
+    "hardshrink": [-2.0, 0.0, 0.0, math.nan, 3.0],
+    "softshrink": [-1.0, 0.0, 0.0, math.nan, 2.0],
+    "threshold": [7.0, 7.0, 7.0, math.nan, 3.0],
+    "lp_pool1d": [2.0, 4.0],
+}
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_what_is_to_write_gives_what_torch_does(name: str) -> None:
+    with pytest.raises(AttributeError, match="write") as caught:
+        getattr(F, name)
+    code = str(caught.value).partition("write ")[2].partition(", count being")[0].replace("avg_pool2d", "avg_pool1d")
+    x = lucid.tensor([-2.0, -0.5, 0.5, math.nan, 3.0])
+    if name == "lp_pool1d":  # a sum of x ** p, whatever the sign of x
+        x = lucid.tensor([[[1.0, 1.0, 5.0, -1.0]]])
+    got = eval(code, {"lucid": lucid, "F": F, "x": x, "bound": 1, "value": 7, "p": 1, "size": 2, "count": 2})
+    np.testing.assert_array_equal(got.numpy().reshape(-1), np.asarray(ADVICE[name], np.float32))
+
+
+def test_signed_types_are_told_by_what_the_advice_says() -> None:
+    with pytest.raises(AttributeError, match="write") as caught:
+        lucid.is_signed  # noqa: B018
+    code = str(caught.value).partition("write ")[2]
+    signed = {name: eval(code, {"lucid": lucid, "x": lucid.zeros(2, dtype=name)}) for name in ("int8", "uint8", "bool")}
+    assert signed == {"int8": True, "uint8": False, "bool": False}
 
 
 def test_what_is_written_instead_is_counted() -> None:

@@ -308,7 +308,7 @@ def test_gradients_that_are_not_finite_stop_too() -> None:
         training.step(x=np.ones((2, 1), np.float32))
 
 
-MODEL = network()
+MODEL, LAYERS = network(), nn.ModuleDict({"x": nn.Linear(4, 3)})
 
 
 def half() -> Any:
@@ -323,7 +323,12 @@ def half() -> Any:
         (
             lambda: training_step(MODEL, lambda step: MODEL(step).sum(), optim.SGD(0.1), ("N", 4)),
             ExportError,
-            "step is the name of an input of the loss, and of something else",
+            "training_step: step is the name of an input, and of something else",
+        ),
+        (
+            lambda: evaluation_step(LAYERS, lambda x: {"y": LAYERS.x(x["weight"])}, {"weight": lucid.spec("N", 4)}),
+            ExportError,
+            "evaluation_step: x.weight is the name of an input, and of something else",
         ),
         (
             lambda: training_step(MODEL, MODEL, optim.SGD(0.1), ("N", 4)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MethodType
@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import onnx
 
-from lucid.core.graph.graph import Graph
 from lucid.core.graph.scope import with_stand_ins
 from lucid.core.graph.types import int64, spec
 from lucid.export.exporter import Lowered, lower
@@ -98,7 +97,8 @@ def training_step(
         "state": optimizer.state_types(parameters),
         "step": spec(dtype=int64),
     }
-    return _exported(MethodType(step, model), groups, target, opset).write(path, external_data)
+    lowered = _exported("training_step", MethodType(step, model), groups, target, opset, reserved=(LOSS, NORM))
+    return lowered.write(path, external_data)
 
 
 def evaluation_step(
@@ -135,7 +135,7 @@ def evaluation_step(
         "arguments": input_types(function, *inputs, kwargs=kwargs),
         "weights": {name: value.spec for name, value in parameters.items()},
     }
-    lowered = _exported(MethodType(step, model), groups, target, opset)
+    lowered = _exported("evaluation_step", MethodType(step, model), groups, target, opset)
     if weights is not None:
         _read_from(Path(weights), path, parameters, lowered.assembled.skeleton.graph)
     return lowered.write(path, external_data)
@@ -184,18 +184,21 @@ def _call(
     return call(*arguments, **named)
 
 
-def _exported(step: Model, groups: Mapping[str, Any], target: Target | str, opset: int | None) -> Lowered:
+def _exported(
+    where: str,
+    step: Model,
+    groups: Mapping[str, Any],
+    target: Target | str,
+    opset: int | None,
+    reserved: Collection[str] = (),
+) -> Lowered:
+    """The step with the names of its inputs, none of which is `reserved`."""
     graph = trace_all([step], kwargs=groups)[0]
-    options = ExportOptions(Target.of(target, opset, "auto"), input_names=_input_names(graph))
-    return lower(TracedPart(graph), options)
-
-
-def _input_names(graph: Graph) -> list[str]:
     names = [value.name.partition(".")[2] or value.name for value in graph.inputs]
-    repeated = sorted({name for name in names if names.count(name) > 1} | {LOSS, NORM} & set(names))
+    repeated = sorted({name for name in names if names.count(name) > 1 or name in reserved})
     if repeated:
         raise ExportError(
-            f"training_step: {', '.join(repeated)} is the name of an input of the loss, and of something else in the "
-            "file; call this argument of the loss otherwise"
+            f"{where}: {', '.join(repeated)} is the name of an input, and of something else in the file; call the "
+            "argument of your function otherwise"
         )
-    return names
+    return lower(TracedPart(graph), ExportOptions(Target.of(target, opset, "auto"), input_names=names))

@@ -18,7 +18,7 @@ import numpy as np
 from lucid.core.graph.scope import new_node
 from lucid.core.graph.types import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
 from lucid.core.graph.values import Body, Constant, Node, Origin, Result, Value, in_order
-from lucid.core.targets.runtimes import WIDE_INTEGERS
+from lucid.core.targets.runtimes import PROCESSOR, WIDE_INTEGERS
 from lucid.export.target import ExportError, Target
 from lucid.ops.elementwise import cast
 from lucid.ops.shaping import permute_op
@@ -84,7 +84,7 @@ def refuse_wide_integers(outputs: Sequence[Value], target: Target) -> None:
             if beyond.size:
                 raise ExportError(
                     f"{node.scope or node.op.name}: the integer {beyond[0]} does not fit, because {how}; use "
-                    'integers from -2**31 to 2**31 - 1, or another target, such as target="cpu"'
+                    f'integers from -2**31 to 2**31 - 1, or another target, such as target="{PROCESSOR}"'
                 )
         for body in node.attributes.values():
             if isinstance(body, Body):

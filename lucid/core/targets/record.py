@@ -61,6 +61,7 @@ class KnownFault:
     how: str
     until: Release | None = None
     outcome: Outcome = ""
+    engine: str = ""  # the runtime that has the fault, in a record for several
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Missing:
     reason: str = ""  # the whole reason, instead of one composed of `types`, `kernels` and `instead`
     opset: int = 0  # the first that lacks them, where a newer version of an ONNX op has no kernel
     outcome: Outcome = ""  # what happens to a file that has such nodes
+    engine: str = ""  # the runtime that lacks them, in a record for several
 
     def covers(self, kernel: str, dtype: str) -> bool:
         """Whether a kernel is among these for an element type."""
@@ -140,7 +142,7 @@ class Runtime:
                 has_none = f"has no {dtype} kernel for {kernel}" + (
                     f" that is correct: it {gap.instead}" if gap.instead else ""
                 )
-                return gap.reason or self._reason(has_none, gap.until, release)
+                return gap.reason or self._reason(gap.engine, has_none, gap.until, release)
         return ""
 
     def wrong(self, fault: Fault, release: Release) -> str:
@@ -148,9 +150,10 @@ class Runtime:
         known = self.faults.get(fault)
         if known is None or (known.until is not None and release >= known.until):
             return ""
-        return self._reason(known.how, known.until, release)
+        return self._reason(known.engine, known.how, known.until, release)
 
-    def _reason(self, what: str, until: Release | None, release: Release) -> str:
+    def _reason(self, engine: str, what: str, until: Release | None, release: Release) -> str:
+        engine = engine or self.engine
         if until is None:
-            return f"{self.engine} {what}"
-        return f"{self.engine} before {release_text(until)} {what}; this export is also for {release_text(release)}"
+            return f"{engine} {what}"
+        return f"{engine} before {release_text(until)} {what}; this export is also for {release_text(release)}"

@@ -9,6 +9,7 @@ source (the page "GPUs with CUDA" says which).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from lucid.core.targets.record import Difference, Fault, KnownFault, Missing, Release, Runtime, Trial
@@ -343,10 +344,15 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 engine="onnxruntime's CPU provider",
                 lacks=(
                     *_CPU_LACKS,
-                    *_OPENVINO_LACKS,
+                    *(replace(lack, engine="OpenVINO") for lack in _OPENVINO_LACKS),
                     Missing("Attention", "*", reason="the target is for runtimes without this op"),
                 ),
-                faults={**_CPU_FAULTS, **_OPENVINO_FAULTS, **TRACT_FAULTS, **_INEXACT_GROUPS},
+                faults={
+                    **_CPU_FAULTS,
+                    **{fault: replace(known, engine="OpenVINO") for fault, known in _OPENVINO_FAULTS.items()},
+                    **{fault: replace(known, engine="tract") for fault, known in TRACT_FAULTS.items()},
+                    **_INEXACT_GROUPS,
+                },
             ),
             # Runs on OpenVINO 2026.4 in tests/test_openvino.py. It computes int64 as int32.
             Runtime(

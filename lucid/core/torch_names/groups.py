@@ -78,7 +78,7 @@ GROUPS: tuple[tuple[str, str], ...] = (
         "it is not offered; compute it in torch, or write nn.MaxPool2d and nn.Upsample",
     ),
     (r"(\w+)_with_indices", "write F.{1}(x, ..., return_indices=True)"),
-    (r"LPPool\dd|lp_pool\dd", "write (F.avg_pool2d(x.abs() ** p, size) * count) ** (1 / p), count being size * size"),
+    (r"LPPool\dd|lp_pool\dd", "write (F.avg_pool2d(x**p, size) * count) ** (1 / p), count being size * size"),
     (
         r"Alpha[dD]ropout|alpha_dropout|FeatureAlphaDropout|feature_\w*dropout|RReLU|rrelu|Dropout[13]d|dropout[123]d",
         "while training only; nn.Dropout is here, which does nothing in an exported model",
@@ -88,10 +88,9 @@ GROUPS: tuple[tuple[str, str], ...] = (
         r"AdaptiveLogSoftmaxWithLoss|[lL]inear_?[cC]ross_?[eE]ntropy\w*",
         "write the loss in ops, as F.triplet_margin_loss and F.cross_entropy are",
     ),
-    (
-        r"(hard|soft)shrink|(Hard|Soft)shrink|threshold|Threshold",
-        "write lucid.where(x.abs() > bound, x, 0), and of threshold lucid.where(x > bound, x, value)",
-    ),
+    (r"[hH]ardshrink", "write lucid.where(x.abs() <= bound, 0, x)"),
+    (r"[tT]hreshold", "write lucid.where(x <= bound, value, x)"),
+    (r"[sS]oftshrink", "write x - x.clamp(-bound, bound)"),
     (r"Softmax2d", "write nn.Softmax(dim=-3)"),
     (r"Upsampling(Bilinear|Nearest)2d|upsample_(bilinear|nearest)", "write F.interpolate(x, size, mode=...)"),
     (

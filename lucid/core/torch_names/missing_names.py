@@ -44,7 +44,7 @@ _SAME = {  # of torch's names that are both functions and methods: what to write
     "index_fill": "write lucid.where(mask, value, x), with a mask that is true at the indices",
     "index_reduce": "write lucid.scatter_reduce(x, dim, indices, values, reduce), with indices as large as values",
     "is_nonzero": "write bool(x.item())",
-    "is_signed": 'write x.dtype.kind != "uint"',
+    "is_signed": "write x.dtype not in (lucid.uint8, lucid.bool_)",
     "isneginf": "write x == -math.inf",
     "isposinf": "write x == math.inf",
     "isreal": "it is true of all: there are no complex numbers",

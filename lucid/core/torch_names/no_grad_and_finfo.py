@@ -33,7 +33,7 @@ class iinfo:  # noqa: N801  # NumPy's and torch's name
 
     def __init__(self, dtype: DTypeLike) -> None:
         type_ = as_dtype(dtype)
-        if type_.kind not in ("int", "uint"):
+        if type_.kind != "int":
             raise TypeError(f"iinfo: got {type_}, expected a type of integers")
         self.dtype, limits = type_, np.iinfo(type_.numpy)
         self.bits, self.min, self.max = limits.bits, int(limits.min), int(limits.max)

@@ -20,7 +20,7 @@ from lucid.core.graph.loop_bodies import with_bodies, with_inputs
 from lucid.core.graph.types import TensorType, int64
 from lucid.core.graph.values import Body, Input, Node, Value, in_order
 from lucid.core.sizes.dims import Dim, Size, SymbolicSizeError, dim, sym_max
-from lucid.core.targets.runtimes import ELEMENTS_IN_PLACE, LOOP_WITHIN, OUTER_VALUES, SCAN_OF_NOTHING
+from lucid.core.targets.runtimes import ELEMENTS_IN_PLACE, LOOP_WITHIN, OUTER_VALUES, PROCESSOR, SCAN_OF_NOTHING
 from lucid.export.builder import Block, Builder, Emitted, computed
 from lucid.export.form import Taken, form, refuse
 from lucid.export.run_time_sizes import size_vector
@@ -139,7 +139,7 @@ def _scanned(build: Builder, node: Node) -> tuple[str, ...]:
     if (how := build.target.wrong(LOOP_WITHIN)) and any(inner.op is scan_op for inner in in_order(body.outputs)):
         raise ExportError(
             f"{node.scope or 'scan'}: a loop within a loop: {how}. Write the inner loop as a Python loop over a fixed "
-            'length, or export with target="cpu" for onnxruntime'
+            f'length, or export with target="{PROCESSOR}" for onnxruntime'
         )
     own = carries + slices
     # A runtime that does not load a body that reads values around it gets them as carries that no step changes.

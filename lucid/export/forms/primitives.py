@@ -328,7 +328,7 @@ def not_greater(build: Builder, node: Node) -> Taken:
     left, right = operand(node, 0), operand(node, 1)
     if not (_are_positions(left) and _are_positions(right)):
         refuse("it is for positions")
-    return Taken(build.op("Not", build.op("Greater", left, right)), "tract computes LessOrEqual of positions wrongly")
+    return Taken(build.op("Not", build.op("Greater", left, right)), build.target.wrong(REGIONS_OF_POSITIONS))
 
 
 def _are_positions(value: Value) -> bool:
