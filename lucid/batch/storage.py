@@ -68,10 +68,16 @@ def size_and_version(place: str) -> tuple[int, str]:
 
 
 def names_in(folder: str) -> set[str]:
-    """The names of the files in a folder; none for a folder that does not exist."""
+    """The names of the files in a folder; none for a folder that does not exist.
+
+    Raises:
+        FileExistsError: for a file.
+    """
     system, path = _system(folder)
     if not system.exists(path):
         return set()
+    if system.isfile(path):
+        raise FileExistsError(f"{folder}: is a file, expected a folder; give the name of a new one")
     return {os.path.basename(each) for each in system.ls(path, detail=False)}
 
 
@@ -104,5 +110,11 @@ def writing(place: str) -> Iterator[BinaryIO]:
 
 
 def _system(place: str) -> tuple[Any, str]:
-    system, path = fsspec.core.url_to_fs(place)
+    """The file system of an address, and the path in it; errors about other addresses name them."""
+    try:
+        system, path = fsspec.core.url_to_fs(place)
+    except ImportError as error:  # of the package for a kind of store, which the error names
+        raise ModuleNotFoundError(f"{place}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}; give a path, or an address that fsspec knows") from error
     return system, str(path)

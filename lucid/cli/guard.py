@@ -51,6 +51,29 @@ def supervise(report: Callable[[str, int], int]) -> None:
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
+    code, excess = _watch(child, seconds, memory, watched)
+    problem = ""
+    if excess:
+        problem = f"the model needs {excess}. Raise the limit only for a model that you trust"
+    elif code in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
+        name = signal.Signals(-code).name
+        problem = f"the model crashed onnx or onnxruntime ({name}); do not use it, or report this"
+    if problem:
+        _show_cursor()
+        code = report(f"{command}: {problem}", FAILED)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code < 0:  # another signal: end with the same
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _watch(child: int, seconds: float, memory: float, watched: tuple[int, ...]) -> tuple[int, str]:
+    """Wait for the child, and end it if it exceeds its budget: its exit code, and what it exceeded."""
+    assert sys.platform == "linux", "elsewhere there is no child"
     end, excess = time.monotonic() + seconds, ""
     while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
         if excess:
@@ -65,23 +88,7 @@ def supervise(report: Callable[[str, int], int]) -> None:
         # Ctrl-C reaches both processes by itself; a signal that another process sends to this one is passed on.
         if received is not None and received.si_signo != signal.SIGCHLD and received.si_code <= 0:
             os.kill(child, received.si_signo)
-    code = os.waitstatus_to_exitcode(done[1])
-    if excess:
-        _show_cursor()
-        code = report(f"{command}: the model needs {excess}. Raise the limit only for a model that you trust", FAILED)
-    elif code in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
-        name = signal.Signals(-code).name
-        _show_cursor()
-        message = f"{command}: the model crashed onnx or onnxruntime ({name}); do not use it, or report this"
-        code = report(message, FAILED)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if code < 0:  # another signal: end with the same
-        if code != -signal.SIGKILL:
-            signal.signal(-code, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.kill(os.getpid(), -code)
-    os._exit(code)
+    return os.waitstatus_to_exitcode(done[1]), excess
 
 
 def _show_cursor() -> None:

@@ -54,43 +54,15 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, body, coming, came = time.perf_counter(), 0, True, time.localtime()
-        patience = max(self._limits.seconds, _PATIENCE)
-        status: int | None = None
-        sent, whole = 0, False
+        exchange = _Exchange(receive, send, self._limits)
         unanswered = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # what an error in the app is answered with, outside of here
-
-        async def counted() -> Message:
-            nonlocal body, coming
-            try:  # afterwards the app waits for the client to go, as long as it likes
-                left = start + patience - time.perf_counter()
-                message = await (asyncio.wait_for(receive(), max(left, 0.0)) if coming else receive())
-            except TimeoutError as error:
-                raise RequestError(
-                    f"the body did not come within {patience:g} s; send less at a time", status=408
-                ) from error
-            coming = message.get("more_body", False)
-            body += len(message.get("body", b""))
-            if body > self._limits.body:
-                raise self._too_large(body)
-            return message
-
-        async def noted(message: Message) -> None:
-            nonlocal status, sent, whole
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            else:
-                whole = not message.get("more_body", False)
-            sent += len(message.get("body", b""))
-            await send(message)
-
         self._now += 1
         self._metrics.open.inc()
         try:
             if (refused := self._refused(scope)) is not None:
-                await response(scope["path"], refused)(scope, receive, noted)
+                await response(scope["path"], refused)(scope, receive, exchange.send)
             else:
-                await self._app(scope, counted, noted)
+                await self._app(scope, exchange.receive, exchange.send)
             unanswered = GONE
         except asyncio.CancelledError:
             unanswered = GONE
@@ -99,13 +71,13 @@ class Guard:
             self._now -= 1
             self._metrics.open.dec()
             route = getattr(scope.get("route"), "path", "none")  # of Starlette's router; without one nothing was found
-            seconds = time.perf_counter() - start
-            if status is None or (unanswered == GONE and not whole):
+            seconds, status = time.perf_counter() - exchange.start, exchange.status
+            if status is None or (unanswered == GONE and not exchange.whole):
                 status = unanswered
             self._metrics.requests.labels(route, str(status)).inc()
             self._metrics.seconds.labels(route).observe(seconds)
             if LOG.isEnabledFor(logging.INFO):
-                LOG.info(_line(scope, came, status, sent, seconds))
+                LOG.info(_line(scope, exchange.came, status, exchange.sent, seconds))
 
     def _refused(self, scope: Scope) -> RequestError | None:
         headers, path = Request(scope).headers, scope["path"]
@@ -128,13 +100,59 @@ class Guard:
             )
         length = headers.get("content-length", "0")
         if length.isascii() and length.isdigit() and int(length) > self._limits.body:
-            return self._too_large(int(length))
+            return _too_large(int(length), self._limits.body)
         return None
 
-    def _too_large(self, size: int) -> RequestError:
-        return RequestError(
-            f"the body has {size} bytes or more, at most {self._limits.body} are read; send less at a time", status=413
-        )
+
+class _Exchange:
+    """What an application receives and sends for a request, within the limits.
+
+    Attributes:
+        start, came: when the request came, for differences and as a time of day.
+        status: of the answer; None before it.
+        sent: how many bytes the answer has so far.
+        whole: whether it has ended.
+    """
+
+    def __init__(self, receive: Receive, send: Send, limits: Limits) -> None:
+        self._receive, self._send, self._limits = receive, send, limits
+        self.start, self.came = time.perf_counter(), time.localtime()
+        self.status: int | None = None
+        self.sent, self.whole = 0, False
+        self._body, self._coming = 0, True
+
+    async def receive(self) -> Message:
+        """The next part of the body, and after the last one that the client has gone.
+
+        Raises:
+            RequestError: for a body that is too large, or does not come in time.
+        """
+        patience = max(self._limits.seconds, _PATIENCE)
+        try:  # afterwards the app waits for the client to go, as long as it likes
+            left = max(self.start + patience - time.perf_counter(), 0.0)
+            message = await (asyncio.wait_for(self._receive(), left) if self._coming else self._receive())
+        except TimeoutError as error:
+            raise RequestError(
+                f"the body did not come within {patience:g} s; send less at a time", status=408
+            ) from error
+        self._coming = message.get("more_body", False)
+        self._body += len(message.get("body", b""))
+        if self._body > self._limits.body:
+            raise _too_large(self._body, self._limits.body)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self.whole = not message.get("more_body", False)
+        self.sent += len(message.get("body", b""))
+        await self._send(message)
+
+
+def _too_large(size: int, most: int) -> RequestError:
+    return RequestError(f"the body has {size} bytes or more, at most {most} are read; send less at a time", status=413)
 
 
 _HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^:]+)(?::\d+)?\Z")  # a name or an address, and perhaps a port

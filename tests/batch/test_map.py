@@ -502,6 +502,16 @@ def test_a_provider_that_is_not_there_leaves_no_folder(folder, parquet, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+def test_addresses_that_lead_to_no_folder_are_named(predictor, parquet, tmp_path, monkeypatch):
+    with pytest.raises(FileExistsError, match=f"^{parquet}: is a file, expected a folder; give the name of a new one"):
+        batch.map_rows(predictor, parquet, parquet)
+    with pytest.raises(ValueError, match="^nowhere://rows: .*nowhere; give a path, or an address that fsspec knows"):
+        batch.map_rows(predictor, "nowhere://rows", tmp_path / "out")
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(ModuleNotFoundError, match="^s3://rows: Install s3fs to access S3"):
+        batch.map_rows(predictor, "s3://rows", tmp_path / "out")
+
+
 def test_two_columns_of_one_name_in_parquet(predictor, tmp_path):
     both = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
     pq.write_table(both, tmp_path / "in.parquet")
