@@ -75,7 +75,7 @@ COMMANDS = {
     "run": (["run", "evil.onnx", "in.npz"], 0),
     "run on other inputs": (["run", "evil.onnx", "other.npz"], 2),
     "run to a file": (["run", "evil.onnx", "in.npz", "-o", "out.npz"], 2),
-    "bench": (["bench", "evil.onnx", "--seconds", "0.01", "--no-peak"], 2),
+    "bench": (["bench", "evil.onnx", "--seconds", "0.01", "--no-peak"], 0),
     "bench of a broken one": (["bench", "broken.onnx"], 2),
     "verify": (["verify", "nn.ReLU", "evil.onnx", "-i", "x:float32:N"], 1),
     "no such option": (["inspect", "--" + EVIL], 2),

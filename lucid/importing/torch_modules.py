@@ -353,7 +353,7 @@ def _calls(graph: Graph, slots: Mapping[Node, Slot]) -> list[Call]:
     last = {used: node for node in nodes for used in node.all_input_nodes}
     kept = {node for output in graph.nodes if output.op == "output" for node in output.all_input_nodes}
     missing = {
-        operator_name(node): _line(node)
+        operator_name(node): node
         for node in reversed(nodes)
         if node.target not in LARGER and operator_name(node) not in TABLE
     }
@@ -369,11 +369,11 @@ def _calls(graph: Graph, slots: Mapping[Node, Slot]) -> list[Call]:
                 "it for floating-point numbers alone; convert its operands with .float(), which holds integers up to "
                 "2**24 exactly"
             )
-    for name, line in missing.items():
-        if reason := remedy(name):
-            raise TorchImportError(f"from_torch: {name} ({line or 'no line'}) {reason}")
+    for name, node in missing.items():
+        if reason := _kept_parameter(_path(node)) or remedy(name):
+            raise TorchImportError(f"from_torch: {name} ({_line(node) or 'no line'}) {reason}")
     if missing:
-        listed = "; ".join(f"{name} ({line or 'no line'})" for name, line in missing.items())
+        listed = "; ".join(f"{name} ({_line(node) or 'no line'})" for name, node in missing.items())
         raise TorchImportError(
             f"from_torch: no function for {listed}: write one of Lucid's tensors and add it with "
             f'lucid.importing.register("{next(iter(missing))}", function)'
@@ -391,6 +391,18 @@ def _calls(graph: Graph, slots: Mapping[Node, Slot]) -> list[Call]:
         )
         for node in nodes
     ]
+
+
+def _kept_parameter(path: str) -> str:
+    """Advice for an operator of a parametrization, which computes the same in each call; empty for others."""
+    match = re.fullmatch(r"(?:(.+)\.)?parametrizations\.(\w+)\.\d+", path)
+    if match is None:
+        return ""
+    owner = f'module.get_submodule("{match[1]}")' if match[1] else "module"
+    return (
+        f"computes the parametrized {match[2]} of a layer, which is the same in each call: keep its value by "
+        f'torch.nn.utils.parametrize.remove_parametrizations({owner}, "{match[2]}")'
+    )
 
 
 _PLACES = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "generator")

@@ -345,6 +345,18 @@ def test_inputs_of_other_parts_are_refused(pair: Any, shown: str) -> None:
         imported(pair)
 
 
+def test_an_orthogonal_weight_is_kept_as_the_error_says() -> None:
+    module = nn.Sequential(nn.utils.parametrizations.orthogonal(nn.Linear(8, 8))).eval()
+    with pytest.raises(
+        TorchImportError, match=r"matrix_exp.* computes the parametrized weight of a layer.*: keep "
+    ) as error:
+        lucid.from_torch(module, X)
+    remedy = str(error.value).rpartition(" by ")[2]
+    assert remedy == 'torch.nn.utils.parametrize.remove_parametrizations(module.get_submodule("0"), "weight")'
+    nn.utils.parametrize.remove_parametrizations(module.get_submodule("0"), "weight")
+    agree(module, X)
+
+
 CORE_WITHOUT_ROWS = {  # of training and of memory
     "aten._native_batch_norm_legit.default",
     "aten.resize_.default",
