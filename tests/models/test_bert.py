@@ -1,59 +1,27 @@
-"""BERT and its variations against transformers, eagerly and exported once: see goldens/README.md."""
+"""BERT and its variations, exported once, against transformers; test_every_target.py has the rest of that."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 import lucid
-from lucid import Tensor
 from lucid.export import to_onnx
 from lucid.models.bert import Bert, SentenceEncoder
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.runtime import Session
-from tests.cases import in_one_test
+from tests.models import goldens
 
-Array = np.ndarray[Any, Any]
 GOLDENS = Path(__file__).parents[1] / "goldens"
 FAMILIES = ("bert", "roberta", "distilbert", "xlm_roberta", "camembert", "electra", "ernie", "mpnet")
 FAMILIES += ("roformer", "nomic_bert", "jina_embeddings_v3", "esm")
 FOLDERS = [folder for family in FAMILIES for folder in sorted((GOLDENS / family).iterdir())]
-
-
-class Case(NamedTuple):
-    """One call of transformers' model: its inputs by name and its outputs."""
-
-    folder: Path
-    name: str
-    inputs: dict[str, Array]
-    outputs: dict[str, Array]
-    kept: Array | None  # the compared positions; all of them without one
-
-    def __repr__(self) -> str:
-        return f"{self.folder.parent.name}/{self.folder.name}/{self.name}"
-
-    def close(self, output: Array, name: str = "last_hidden_state") -> None:
-        expected = self.outputs[name]
-        assert output.shape == expected.shape
-        keep = np.ones(output.shape[:2], bool) if self.kept is None else self.kept != 0
-        np.testing.assert_allclose(output[keep], expected[keep], rtol=1e-4, atol=2e-5)
-
-
-def read(folder: Path) -> Iterator[Case]:
-    arrays = lucid.load(folder / "io.safetensors")
-    for name, case in json.loads((folder / "cases.json").read_text())["cases"].items():
-        own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
-        inputs = {key: own.pop(key) for key in case["inputs"]}
-        yield Case(folder, name, inputs, own, inputs["attention_mask"] if case["compare"] == "kept" else None)
-
-
-CASES = [case for folder in FOLDERS for case in read(folder)]
 
 
 @cache
@@ -74,32 +42,18 @@ def specs(inputs: Iterable[str]) -> list[lucid.TensorType]:
     return [lucid.spec("N", "L", dtype=lucid.int64) for _ in inputs]
 
 
-@in_one_test(CASES)
-def test_eager(case: Case) -> None:
-    tensors = {name: Tensor(array) for name, array in case.inputs.items()}
-    case.close(model(case.folder)(**tensors).numpy())
-
-
-@in_one_test(CASES)
-def test_every_hidden_state(case: Case) -> None:
-    states = model(case.folder).hidden_states(**{name: Tensor(array) for name, array in case.inputs.items()})
-    assert len(states) == len([name for name in case.outputs if name.startswith("hidden_states.")])
-    for index, state in enumerate(states):
-        case.close(state.numpy(), f"hidden_states.{index}")
-
-
-@in_one_test(CASES)
-def test_exported(case: Case) -> None:
-    results = exported(case.folder, tuple(case.inputs)).run(case.inputs)
-    case.close(results["last_hidden_state"])
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+def test_one_export_with_the_inputs_of_a_call_serves_all_its_sizes(folder: Path) -> None:
+    for case in goldens.cases(f"{folder.parent.name}/{folder.name}"):
+        results = exported(folder, tuple(case.inputs)).run(case.inputs)
+        case.close("last_hidden_state", results["last_hidden_state"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [17, 18])
 def test_exported_for_older_runtimes(opset: int) -> None:
-    case = next(case for case in CASES if case.name == "right_padding")
-    case.close(
-        Session(to_onnx(model(case.folder), *specs(case.inputs), opset=opset)).run(case.inputs)["last_hidden_state"]
-    )
+    case = next(case for case in goldens.cases("bert/base") if case.name == "right_padding")
+    session = Session(to_onnx(model(GOLDENS / "bert" / "base"), *specs(case.inputs), opset=opset))
+    case.close("last_hidden_state", session.run(case.inputs)["last_hidden_state"], rtol=1e-5)
 
 
 def test_the_exported_model_has_the_checkpoints_names() -> None:

@@ -65,14 +65,6 @@ def test_a_model_exported_once_gives_the_same_at_all_sizes(variant: str, target:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_both_spellings_of_a_config_mean_the_same(variant: str, tmp_path: Path) -> None:
-    folder = shutil.copytree(goldens.folder(variant), tmp_path / "model")
-    (folder / "legacy_config.json").replace(folder / "config.json")
-    here, there = Llama.from_pretrained(goldens.folder(variant)).config, Llama.from_pretrained(folder).config
-    assert here == there
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
 def test_the_exported_model_carries_the_names_of_the_checkpoint(variant: str) -> None:
     model = to_onnx(Llama.from_pretrained(goldens.folder(variant)))
     names = {initializer.name.removesuffix(".T") for initializer in model.graph.initializer}

@@ -12,7 +12,6 @@ import pytest
 import lucid
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.t5 import T5
-from lucid.runtime import Session
 from tests.models import goldens
 
 VARIANTS = ["t5/v1_0", "t5/v1_1"]
@@ -29,22 +28,6 @@ def test_hidden_states_and_logits_are_those_of_transformers(variant: str) -> Non
         decoded = model.decoder(model.shared(inputs["decoder_input_ids"]), memory, keep)
         case.close("decoder.last_hidden_state", decoded, rtol=1e-5)
         case.close("logits", model(**inputs), rtol=2e-5)
-
-
-@pytest.mark.parametrize("target", goldens.TARGETS)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_exported_model_gives_the_same_at_all_sizes(variant: str, target: str) -> None:
-    session = Session(lucid.export.to_onnx(T5.from_pretrained(goldens.folder(variant)), target=target))
-    for case in goldens.cases(variant):
-        case.close("logits", session(**goldens.with_mask(case.inputs)), rtol=2e-5)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_configs_from_before_transformers_5_say_the_same(variant: str, tmp_path: Path) -> None:
-    folder = goldens.folder(variant)
-    shutil.copy(folder / "legacy_config.json", tmp_path / "config.json")
-    shutil.copy(folder / "model.safetensors", tmp_path)
-    assert T5.from_pretrained(tmp_path).config == T5.from_pretrained(folder).config
 
 
 def test_mt5_never_scales_its_outputs(tmp_path: Path) -> None:
