@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from lucid.core.graph.graph import Graph, Remark
 from lucid.core.graph.types import DType, float64
@@ -25,7 +25,8 @@ class Promotion:
     instead: str
 
 
-_Entry = TypeVar("_Entry", Decision, Promotion, Remark)
+_Entry: TypeAlias = Decision | Promotion | Remark
+E = TypeVar("E", bound=_Entry)
 
 
 @dataclass(frozen=True)
@@ -54,29 +55,21 @@ class Explanation:
         return tuple(decision for decision in self.decisions if decision.op in _ATTENTION)
 
     def __str__(self) -> str:
-        shown = self._shown()
-        head = self._head()
         if not self.tells:
-            return f"{head}\n{_NOTHING}"
-        titles = [*map(title, shown), *map(title, self.promotions), *map(title, self.remarks)]
-        width = max(map(len, titles), default=0) + 2
-        lines = [head]
-        for decision, count in _grouped(shown):
-            nodes = f"{decision.nodes} node{'' if decision.nodes == 1 else 's'}"
-            lines.append(f"{title(decision):<{width}}{decision.taken}: {nodes}{_alike(count)}")
-            lines += [f"{'':<{width}}{label:<10}{text}" for label, text in _reasons(decision)]
-        for promotion, count in _grouped(self.promotions):
-            lines.append(f"{title(promotion):<{width}}in float64, with {promotion.narrow} operands{_alike(count)}")
-            lines += [f"{'':<{width}}{label:<10}{text}" for label, text in _reasons(promotion)]
-        for remark, count in _grouped(self.remarks):
-            lines.append(f"{title(remark):<{width}}{remark.decision}{_alike(count)}")
-            lines += [f"{'':<{width}}{label:<10}{text}" for label, text in _reasons(remark)]
+            return f"{self._head()}\n{_NOTHING}"
+        entries, lines = self._entries(), [self._head()]
+        width = max(map(len, map(title, entries)), default=0) + 2
+        for entry, count in _grouped(entries):
+            nodes = f": {entry.nodes} node{'s' * (entry.nodes != 1)}" if isinstance(entry, Decision) else ""
+            lines.append(f"{title(entry):<{width}}{_outcome(entry)}{nodes}{_alike(count)}")
+            lines += [f"{'':<{width}}{label:<10}{text}" for label, text in _reasons(entry)]
         return "\n".join([*lines, *(f"limit     {limit}" for limit in self.limits)])
 
     def _repr_html_(self) -> str:
-        rows: list[tuple[object, ...]] = [(title(d), d.taken, d.nodes, _cell(d)) for d in self._shown()]
-        rows += [(title(p), f"in float64, with {p.narrow} operands", "", _cell(p)) for p in self.promotions]
-        rows += [(title(r), r.decision, "", _cell(r)) for r in self.remarks]
+        rows = [
+            (title(entry), _outcome(entry), entry.nodes if isinstance(entry, Decision) else "", _cell(entry))
+            for entry in self._entries()
+        ]
         table = html.table(("node", "form", "ONNX nodes", "why"), rows) if rows else html.paragraph(_NOTHING)
         return "".join(
             [html.paragraph(self._head()), table, *(html.paragraph(f"limit: {each}") for each in self.limits)]
@@ -85,11 +78,12 @@ class Explanation:
     @property
     def tells(self) -> bool:
         """Whether there is anything to report: a choice of forms, a wider or narrower type, a remark, or a limit."""
-        return bool(self._shown() or self.promotions or self.weights or self.remarks or self.limits)
+        return bool(self._entries() or self.weights or self.limits)
 
-    def _shown(self) -> list[Decision]:
+    def _entries(self) -> list[_Entry]:
         others = [d for d in self.decisions if d.op not in _ATTENTION]
-        return [*self.attention, *(d for d in others if d.refused or d.note or d.op in FEW_BITS)]
+        shown = (d for d in others if d.refused or d.note or d.op in FEW_BITS)
+        return [*self.attention, *shown, *self.promotions, *self.remarks]
 
     def _head(self) -> str:
         target = self.target
@@ -102,7 +96,14 @@ FEW_BITS = ("quantized_linear", "quantized_embedding", "int8_linear_dynamic", "i
 _NOTHING = "no form was refused: each node has the form that is best for the target"
 
 
-def _reasons(entry: Decision | Promotion | Remark) -> list[tuple[str, str]]:
+def _outcome(entry: _Entry) -> str:
+    """The form, the type or the decision that an entry reports."""
+    if isinstance(entry, Decision):
+        return entry.taken
+    return entry.decision if isinstance(entry, Remark) else f"in float64, with {entry.narrow} operands"
+
+
+def _reasons(entry: _Entry) -> list[tuple[str, str]]:
     """The lines below an entry, each with its label."""
     if not isinstance(entry, Decision):
         return [(label, text) for label, text in (("because", entry.because), ("instead", entry.instead)) if text]
@@ -113,7 +114,7 @@ def _reasons(entry: Decision | Promotion | Remark) -> list[tuple[str, str]]:
     ]
 
 
-def _cell(entry: Decision | Promotion | Remark) -> str:
+def _cell(entry: _Entry) -> str:
     return "\n".join(f"{label}: {text}" for label, text in _reasons(entry))
 
 
@@ -130,7 +131,7 @@ def inside(decision: Decision) -> list[str]:
     return lines
 
 
-def title(entry: Decision | Promotion | Remark) -> str:
+def title(entry: _Entry) -> str:
     """The place of a decision: the module's path and the op."""
     return place_of(entry.path, entry.op)
 
@@ -140,17 +141,11 @@ def place_of(path: str, op: str) -> str:
     return f"{path}/{op}" if path else op
 
 
-def _grouped(entries: Sequence[_Entry]) -> list[tuple[_Entry, int]]:
+def _grouped(entries: Sequence[E]) -> list[tuple[E, int]]:
     """Group entries that differ only in their path: the first of each group, and how many there are."""
-    groups: dict[tuple[object, ...], list[_Entry]] = {}
+    groups: dict[tuple[object, ...], list[E]] = {}
     for entry in entries:
-        if isinstance(entry, Decision):
-            key: tuple[object, ...] = (entry.op, entry.taken, entry.refused, entry.note, tuple(inside(entry)))
-        elif isinstance(entry, Remark):
-            key = entry[1:]
-        else:
-            key = (entry.op, entry.narrow, entry.because, entry.instead)
-        groups.setdefault(key, []).append(entry)
+        groups.setdefault((type(entry), entry.op, _outcome(entry), *_reasons(entry)), []).append(entry)
     return [(alike[0], len(alike)) for alike in groups.values()]
 
 

@@ -121,12 +121,11 @@ def convert(array: Array, dtype: DType, where: str) -> Array:
         result = array.astype(dtype.numpy)
         if dtype.kind == "float":
             lost = np.isinf(result) & np.isfinite(array) if array.dtype.itemsize > 1 else False
-        elif dtype.kind == "int" and array.dtype.kind in "iu":
-            limits = np.iinfo(dtype.numpy)
-            lost = (array < limits.min) | (array > limits.max)
         elif dtype.kind == "int" and array.dtype != np.bool_:
-            # Cast back: a whole number that fits is unchanged.
-            lost = result.astype(array.dtype) != np.trunc(array)
+            # What a cast makes of other numbers differs by processor.
+            limits = np.iinfo(dtype.numpy)
+            whole = array if array.dtype.kind in "iu" else np.trunc(array.astype(np.float64))
+            lost = ~((whole >= limits.min) & (whole < limits.max + 1))
         else:
             lost = False
     if np.any(lost):
