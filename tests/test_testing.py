@@ -10,6 +10,7 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.core.graph.types import TensorType
 from lucid.core.graph.values import Node
 from lucid.export import to_onnx
 from lucid.export.builder import Builder
@@ -218,3 +219,22 @@ def test_default_sizes_hold_a_window_of_each_convolution_and_pooling() -> None:
     model = nn.Sequential(nn.Conv1d(2, 3, 10, stride=5), nn.AvgPool1d(4))  # four windows of 10, 5 apart
     runs = [dict(c.sizes) for c in assert_parity(model, ("N", 2, "L"), providers=["cpu"]).comparisons]
     assert runs == [{"N": 1, "L": 27}, {"N": 5, "L": 27}, {"N": 3, "L": 54}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sizes"),
+    [
+        (lucid.spec("N <= 4", 2), [{"N": 1}, {"N": 3}, {"N": 2}, {"N": 4}]),
+        (lucid.spec("N", "1 <= L <= 2"), [{"L": 1, "N": 1}, {"L": 2, "N": 5}, {"L": 2, "N": 3}, {"L": 2, "N": 1}]),
+        (lucid.spec("3 <= N <= 4", 2), [{"N": 3}, {"N": 3}, {"N": 4}, {"N": 4}]),
+    ],
+)
+def test_runs_are_within_the_limits_of_sizes(spec: TensorType, sizes: list[dict[str, int]]) -> None:
+    report = assert_parity(lambda x: x * 2, spec, providers=["cpu"])
+    assert [comparison.sizes for comparison in report.comparisons] == sizes
+
+
+def test_runs_are_as_long_as_a_short_table() -> None:
+    table = nn.Embedding(2, 4)
+    report = assert_parity(lambda x: x + table.weight[: x.shape[1]], ("N", "L", 4), providers=["cpu"])
+    assert [comparison.sizes["L"] for comparison in report.comparisons] == [1, 2, 2, 2]

@@ -34,13 +34,14 @@ def default_sizes(graph: Graph, operations: float = QUICK.longest) -> list[dict[
     be computed in about this number of operations.
     """
     long = _long_sizes(graph, operations)
-    return [*short_sizes(graph), *([] if long is None else [large_enough(graph, long)])]
+    return [*short_sizes(graph), *([] if long is None else [fitting(graph, long)])]
 
 
 def short_sizes(graph: Graph) -> list[dict[str, int]]:
     """All ones, and twice a different number for each size, so that sizes that were mixed up are noticed.
 
-    They are larger where the windows of a convolution or of pooling would not fit otherwise, or a bound asks for it.
+    They are larger where the windows of a convolution or of pooling would not fit otherwise, or a bound asks for it,
+    and smaller where a bound or a table does.
     """
     names = sorted(graph.sizes())
     if not names:
@@ -48,7 +49,7 @@ def short_sizes(graph: Graph) -> list[dict[str, int]]:
     runs: list[dict[str, int]] = [dict.fromkeys(names, 1)]
     for start in (1, 0):
         runs.append({name: _VALUES[(start + index) % len(_VALUES)] for index, name in enumerate(names)})
-    return [large_enough(graph, run) for run in runs]
+    return [fitting(graph, run) for run in runs]
 
 
 def _long_sizes(graph: Graph, operations: float) -> dict[str, int] | None:
@@ -100,16 +101,21 @@ def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     return enough
 
 
+def fitting(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
+    """`large_enough`, and each size no larger than the bounds and tables of the graph have room for."""
+    enough, ranges = large_enough(graph, sizes), IndexRanges(graph)
+    if ranges.fits(enough):
+        return enough
+    room = dict.fromkeys(enough, 1)
+    for name, size in enough.items():
+        room[name] = largest(size, lambda number: ranges.fits({**room, name: number}))  # noqa: B023 - called here
+    return room
+
+
 def usual_sizes(graph: Graph, rows: int, length: int) -> dict[str, int]:
-    """Some rows, which the first axis of an input has, of some length, or of what tables and bounds have room for."""
-    names = sorted(graph.sizes())
+    """Some rows, which the first axis of an input has, of some length, or what a graph has room for."""
     of_rows = names_of(value.type.shape[0] for value in graph.inputs if value.type.rank)
-    ranges = IndexRanges(graph)
-
-    def sizes(longest: int) -> dict[str, int]:
-        return large_enough(graph, {name: rows if name in of_rows else longest for name in names})
-
-    return sizes(largest(length, lambda longest: ranges.fits(sizes(longest))))
+    return fitting(graph, {name: rows if name in of_rows else length for name in sorted(graph.sizes())})
 
 
 class Branches(NamedTuple):
