@@ -69,7 +69,7 @@ def test_a_folder_that_may_be_replaced_is_replaced_as_a_whole(
 ) -> None:
     """In one step where the system offers it; it stays until the new one is complete, and its permissions are kept."""
     if steps == "three":
-        monkeypatch.setattr(folders, "_in_one_step", not_offered)
+        monkeypatch.setattr(folders, "_error_of_exchange", not_offered)
     target = tmp_path / "made"
     target.mkdir(mode=0o750)
     (target / "old").write_text("old")
@@ -81,8 +81,8 @@ def test_a_folder_that_may_be_replaced_is_replaced_as_a_whole(
     assert stat.S_IMODE(target.stat().st_mode) == 0o750
 
 
-def not_offered(*_: Path) -> None:
-    raise OSError(errno.ENOSYS, "not offered")
+def not_offered(*_: bytes) -> int:
+    return errno.ENOSYS
 
 
 def allowed(_: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_exchanged_stays(tmp_path: Path, monkeypatch: py
             raise OSError(errno.EIO, "broken")
         rename(source, target)
 
-    monkeypatch.setattr(folders, "_in_one_step", not_offered)
+    monkeypatch.setattr(folders, "_error_of_exchange", not_offered)
     monkeypatch.setattr(os, "rename", moved_once)
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "old").touch()

@@ -126,6 +126,13 @@ def test_a_strict_tolerance_fails_what_the_default_passes() -> None:
         assert_parity(Block(), SPEC, rtol=0, atol=1e-12)
 
 
+def test_a_tolerance_is_a_number() -> None:
+    with pytest.raises(ValueError, match="assert_parity: rtol is -1, expected a finite number of 0 or more"):
+        assert_parity(nn.Linear(3, 2), ("N", 3), rtol=-1)
+    with pytest.raises(TypeError, match="assert_parity: atol is 'small', expected a number"):
+        assert_parity(nn.Linear(3, 2), ("N", 3), atol="small")  # type: ignore[arg-type]
+
+
 def test_nan_is_never_parity() -> None:
     with pytest.raises(ParityError, match="NaN in the exported and the eager result"):
         assert_parity(lambda x: (x * 0 - 1).log(), ("N",))

@@ -167,16 +167,10 @@ def _exchange(new: Path, old: Path) -> None:
     Raises:
         OSError: if they cannot be renamed; both then have their names as before.
     """
-    try:
-        _in_one_step(new, old)
-    except OSError as error:
-        if error.errno not in _NOT_OFFERED:
-            raise
+    code = _error_of_exchange(os.fsencode(new), os.fsencode(old))
+    if code in _NOT_OFFERED:
         _in_three_steps(new, old)
-
-
-def _in_one_step(new: Path, old: Path) -> None:
-    if code := _error_of_exchange(os.fsencode(new), os.fsencode(old)):
+    elif code:
         raise OSError(code, os.strerror(code), str(new), None, str(old))
 
 

@@ -6,6 +6,7 @@ Written for optimum-onnx 0.1, sentence-transformers 5.7 and transformers.js 4.3 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +99,6 @@ def target_of(options: Options, known: tuple[str, ...], default: str) -> Target:
     if target not in known:
         raise ValueError(f"target {target!r} is not for this layout; choose one of {', '.join(known)}")
     return options.target if isinstance(options.target, Target) else options.target_named(target)
-
-
-def _plain(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
-    return _write(_PLAIN, model, checkpoint, folder, options)
 
 
 def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
@@ -232,7 +229,7 @@ def _check_config(model: Module, checkpoint: Path, runtime: str) -> None:
         )
 
 
-ONNXRUNTIME = Layout("onnxruntime", "onnxruntime", _plain, preprocesses=True)
+ONNXRUNTIME = Layout("onnxruntime", "onnxruntime", partial(_write, _PLAIN), preprocesses=True)
 OPTIMUM = Layout("optimum", "optimum", _optimum)
 SENTENCE_TRANSFORMERS = Layout("sentence-transformers", "sentence-transformers", _sentences)
 TRANSFORMERS_JS = Layout("transformers.js", "transformers.js", _javascript, takes_precisions=True)

@@ -114,7 +114,8 @@ def assert_parity(
         ParityError: if an output differs or holds NaN, or nothing could be compared.
         ValueError: for a tolerance that is not a finite number, or sizes that the inputs do not have; for a part or a
             cache.
-        TypeError: for providers or sizes that are no list of names and of values by name.
+        TypeError: for a tolerance that is no number, and for providers or sizes that are no list of names and of
+            values by name.
     """
     check_tolerance(rtol, atol)
     if given_parts := {"part", "cache", "capacity"} & export.keys():

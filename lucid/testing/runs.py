@@ -13,6 +13,7 @@ import onnx
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DTypeLike
 from lucid.core.graph.values import Constant, Input, Node, Result, Value
+from lucid.core.number_ranges import Range, check_all
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
 from lucid.export.exporter import export_graph
@@ -31,6 +32,7 @@ from lucid.tracing.trace import Model
 
 # Run only if requested: the first calls a service, the second builds an engine for minutes.
 _ON_REQUEST = (REMOTE, "TensorrtExecutionProvider")
+_TOLERANCE = Range("a finite number of 0 or more", lambda number: number >= 0)
 
 
 ModelOrPath: TypeAlias = onnx.ModelProto | str | os.PathLike[str]
@@ -220,10 +222,9 @@ def check_tolerance(rtol: float | None, atol: float | None) -> None:
 
     Raises:
         ValueError: for a number that is negative, infinite or NaN.
+        TypeError: for anything but a number.
     """
-    for name, number in (("rtol", rtol), ("atol", atol)):
-        if number is not None and not 0 <= number < np.inf:
-            raise ValueError(f"assert_parity: {name} is {number}, expected a finite number of 0 or more")
+    check_all({"rtol": rtol, "atol": atol}, {"rtol": _TOLERANCE, "atol": _TOLERANCE}, "assert_parity: ")
 
 
 def rounded_values(graph: Graph) -> list[Result]:
