@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lucid import ops
 from lucid.core.graph.types import same_shape, show_shape
+from lucid.core.number_ranges import NOT_NEGATIVE, POSITIVE, PROBABILITY, check
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
@@ -103,8 +104,7 @@ def cross_entropy(
         IndexError: for a known index of no class. A negative one that is known only at run time gives NaN.
     """
     check_tensors("cross_entropy", x=x, target=target)
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"cross_entropy: label_smoothing is {label_smoothing}, expected 0 to 1")
+    check("cross_entropy: label_smoothing", label_smoothing, PROBABILITY)
     axis = min(1, x.ndim - 1)
     logs = ops.log_softmax(x, axis=axis)
     if target.dtype.kind != "float":
@@ -293,8 +293,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, *, reduction: str = "mean", beta: 
     Raises:
         ValueError: for a negative beta.
     """
-    if beta < 0:
-        raise ValueError(f"smooth_l1_loss: beta is {beta}, expected 0 or more")
+    check("smooth_l1_loss: beta", beta, NOT_NEGATIVE)
     difference = x - target
     apart = abs(difference)
     losses = ops.where(apart < beta, difference**2 * (0.5 / beta), apart - beta / 2) if beta else apart
@@ -313,8 +312,7 @@ def huber_loss(
     Raises:
         ValueError: for a delta that is not positive.
     """
-    if delta <= 0:
-        raise ValueError(f"huber_loss: delta is {delta}, expected a number above 0")
+    check("huber_loss: delta", delta, POSITIVE)
     difference = x - target
     apart = abs(difference)
     losses = ops.where(apart < delta, difference**2 * 0.5, (apart - delta / 2) * delta)

@@ -24,7 +24,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from lucid.core.graph.types import TensorType, float32, promote, show_shape
-from lucid.core.number_ranges import Range, at_least, check, check_all
+from lucid.core.number_ranges import NOT_NEGATIVE, POSITIVE, Range, at_least, check, check_all
 from lucid.core.sizes.dims import Shape
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
@@ -64,7 +64,6 @@ Schedule: TypeAlias = Callable[[Tensor], "Tensor | float"]
 """From the number of steps before this one, a float32 tensor (), to the learning rate."""
 Rule: TypeAlias = Callable[[Tensor, Tensor, dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 """From a parameter, its gradient and the parts of its state to what is subtracted from it, and the new parts."""
-_NOT_NEGATIVE, _POSITIVE = Range("0 or more", lambda x: x >= 0), Range("a number above 0", lambda x: x > 0)
 _TOGETHER = 6
 """So many vectors, such as biases, are computed as one: joining them takes less time than calls of each op. A shader of
 WebGPU reads and writes 8 buffers."""
@@ -85,7 +84,7 @@ def linear(peak: float, steps: int, *, warmup: int = 0) -> Schedule:
 
 def cosine(peak: float, steps: int, *, warmup: int = 0, end: float = 0.0) -> Schedule:
     """Up from 0 to the peak during the warm-up, then down to `end` as half a cosine (Loshchilov and Hutter 2017)."""
-    check("schedule: end", end, _NOT_NEGATIVE)
+    check("schedule: end", end, NOT_NEGATIVE)
 
     def after(step: Tensor) -> Tensor:
         return end + (peak - end) * 0.5 * (1 + cos(math.pi * _progress(step, steps, warmup)))
@@ -94,7 +93,7 @@ def cosine(peak: float, steps: int, *, warmup: int = 0, end: float = 0.0) -> Sch
 
 
 def _warmed(peak: float, warmup: int, after: Callable[[Tensor], Tensor], steps: int | None = None) -> Schedule:
-    check("schedule: the learning rate", peak, _NOT_NEGATIVE)
+    check("schedule: the learning rate", peak, NOT_NEGATIVE)
     check("schedule: warmup", warmup, at_least(0))
     if steps is not None:
         check("schedule: steps", steps, Range(f"more than the warm-up of {warmup}", lambda n: n > warmup, whole=True))
@@ -130,7 +129,7 @@ def global_norm(tensors: Tensors) -> Tensor:
 
 def clip_by_global_norm(gradients: Tensors, limit: float) -> dict[str, Tensor]:
     """The gradients, made smaller by one factor if their global norm is above a limit, as torch's `clip_grad_norm_`."""
-    check("clip_by_global_norm: limit", limit, _POSITIVE)
+    check("clip_by_global_norm: limit", limit, POSITIVE)
     factor = minimum(limit / (global_norm(gradients) + 1e-6), 1.0)
     return {name: value * factor for name, value in _tensors("clip_by_global_norm", gradients).items()}
 
@@ -187,13 +186,13 @@ class Optimizer(ABC):
         for name in self._pairs:
             if not isinstance(options[name], (tuple, list)) or len(options[name]) != 2:
                 raise TypeError(f"{user}{name} is {options[name]!r}, expected two numbers")
-        always = {} if callable(self.learning_rate) else {"learning_rate": _NOT_NEGATIVE}
-        for name, allowed in {**always, "weight_decay": _NOT_NEGATIVE, **self._ranges}.items():
+        always = {} if callable(self.learning_rate) else {"learning_rate": NOT_NEGATIVE}
+        for name, allowed in {**always, "weight_decay": NOT_NEGATIVE, **self._ranges}.items():
             value = options[name]
             numbers = value.values() if isinstance(value, Mapping) else value if name in self._pairs else (value,)
             for number in numbers:
                 check(user + name, number, allowed)
-        check_all(options, {"clip": _POSITIVE}, user)
+        check_all(options, {"clip": POSITIVE}, user)
 
     def init(self, parameters: Tensors) -> dict[str, Tensor]:
         """The state before the first step: zeros under ``{parameter}.{part}``, with torch's names of parts.
@@ -356,7 +355,7 @@ class AdamW(Optimizer):
     """
 
     _elementwise = True
-    _ranges: ClassVar = {"betas": Range("above 0 and below 1", lambda x: 0 < x < 1), "eps": _NOT_NEGATIVE}
+    _ranges: ClassVar = {"betas": Range("above 0 and below 1", lambda x: 0 < x < 1), "eps": NOT_NEGATIVE}
     _pairs = ("betas",)
 
     weight_decay: float | Mapping[str, float] = 0.01
@@ -395,7 +394,7 @@ class Adafactor(Optimizer):
 
     _ranges: ClassVar = {
         "beta2_decay": Range("0 or less", lambda x: x <= 0),
-        "eps": _POSITIVE,
+        "eps": POSITIVE,
         "limit": Range("1 or more", lambda x: x >= 1),
     }
     _pairs = ("eps",)

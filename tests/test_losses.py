@@ -34,12 +34,16 @@ X, IDS = lucid.ones(2, 3), lucid.tensor([0, 2])
         (lambda: F.gaussian_nll_loss(X, X, -1.0), ValueError, r"the least var is -1\.0, expected 0 or more"),
         (lambda: F.cross_entropy(X, X, ignore_index=1), ValueError, "ignore_index is for class indices"),
         (lambda: F.cross_entropy(X, IDS, lucid.ones(2)), ValueError, r"weight \[2\], expected a number for each of 3"),
-        (lambda: F.cross_entropy(X, IDS, label_smoothing=1.5), ValueError, "label_smoothing is 1.5, expected 0 to 1"),
+        (
+            lambda: F.cross_entropy(X, IDS, label_smoothing=1.5),
+            ValueError,
+            "label_smoothing is 1.5, expected a probability",
+        ),
         (lambda: F.cross_entropy(X, [0, 2]), TypeError, "target has type list, expected a tensor or an array"),
         (lambda: F.binary_cross_entropy(X, X[0]), ValueError, r"x is \[2, 3\] and target \[3\], expected"),
         (lambda: F.mse_loss(X, X, reduction="average"), ValueError, "reduction is 'average', expected 'none', 'mean'"),
         (lambda: F.mse_loss(X, X, reduce=False), TypeError, 'reduce= is not taken: write reduction="mean", "sum"'),
-        (lambda: F.smooth_l1_loss(X, X, beta=-1.0), ValueError, "beta is -1.0, expected 0 or more"),
+        (lambda: F.smooth_l1_loss(X, X, beta=-1.0), ValueError, "beta is -1.0, expected a number of 0 or more"),
         (lambda: F.huber_loss(X, X, delta=0.0), ValueError, "delta is 0.0, expected a number above 0"),
     ],
 )

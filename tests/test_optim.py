@@ -211,8 +211,12 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        (lambda: optim.AdamW(-1.0), ValueError, r"AdamW: learning_rate is -1\.0, expected 0 or more"),
-        (lambda: optim.AdamW(1e-3, weight_decay={"*": math.nan}), ValueError, "AdamW: weight_decay is nan, expected 0"),
+        (lambda: optim.AdamW(-1.0), ValueError, r"AdamW: learning_rate is -1\.0, expected a number of 0 or more"),
+        (
+            lambda: optim.AdamW(1e-3, weight_decay={"*": math.nan}),
+            ValueError,
+            "AdamW: weight_decay is nan, expected a finite number",
+        ),
         (
             lambda: optim.AdamW(1e-3, betas=(0.9, 1.0)),
             ValueError,
@@ -229,8 +233,8 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
         (lambda: optim.SGD("fast"), TypeError, "SGD: learning_rate is 'fast', expected a number"),
         (lambda: optim.SGD(0.1, weight_decay=None), TypeError, "SGD: weight_decay is None, expected a number"),  # type: ignore[arg-type]
         (lambda: optim.linear(0.1, 100, warmup=0.1), TypeError, "schedule: warmup is 0.1, expected a whole number"),  # type: ignore[arg-type]
-        (lambda: optim.constant(-1), ValueError, "schedule: the learning rate is -1, expected 0 or more"),
-        (lambda: optim.cosine(0.1, 9, end=-1), ValueError, "schedule: end is -1, expected 0 or more"),
+        (lambda: optim.constant(-1), ValueError, "schedule: the learning rate is -1, expected a number of 0 or more"),
+        (lambda: optim.cosine(0.1, 9, end=-1), ValueError, "schedule: end is -1, expected a number of 0 or more"),
         (lambda: optim.clip_by_global_norm(WEIGHT, -1), ValueError, "limit is -1, expected a number above 0"),
         (lambda: optim.linear(0.1, 5, warmup=5), ValueError, "steps is 5, expected more than the warm-up of 5"),
         (

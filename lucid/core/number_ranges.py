@@ -24,6 +24,9 @@ class Range(NamedTuple):
 
 
 FINITE = Range("a finite number", lambda x: True)
+NOT_NEGATIVE = Range("a number of 0 or more", lambda x: x >= 0)
+POSITIVE = Range("a number above 0", lambda x: x > 0)
+PROBABILITY = Range("a probability from 0 to 1", lambda x: 0 <= x <= 1)
 
 
 def at_least(least: int) -> Range:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from lucid.core.number_ranges import Range, check, is_whole
-
-_PROBABILITY = Range("a probability from 0 to 1", lambda p: 0 <= p <= 1)
+from lucid.core.number_ranges import PROBABILITY, check, is_whole
 
 
 def check_positive(where: str, **sizes: int) -> None:
@@ -28,4 +26,4 @@ def check_row(where: str, name: str, row: int | None, rows: int) -> int | None:
 
 def check_probability(where: str, name: str, p: float) -> None:
     """Raise ValueError for a number outside [0, 1], and TypeError for what is no number."""
-    check(f"{where}: {name}", p, _PROBABILITY)
+    check(f"{where}: {name}", p, PROBABILITY)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from lucid.core.graph.types import Array, TensorType, same_shape, show_shape
+from lucid.core.number_ranges import NOT_NEGATIVE, PROBABILITY, check
 from lucid.core.process import random
 from lucid.core.sizes.dims import product, same
 from lucid.ops.elementwise import (
@@ -135,7 +136,7 @@ def layer_norm(
     ``(x - mean) / sqrt(variance + eps) * weight + bias`` with weight and bias of the shape of those axes. Half
     precision is computed in float32.
     """
-    check_eps("layer_norm", eps)
+    check("layer_norm: eps", eps, NOT_NEGATIVE)
     _check_norm("layer_norm", x, axes, weight=weight, bias=bias)
     axis = tuple(range(-axes, 0))
     wide = at_least_float32(x)
@@ -152,7 +153,7 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6, offs
     ``x / sqrt(mean(x^2) + eps) * (weight + offset)``. Half precision is computed in float32. Gemma's weights have an
     offset of 1, which is an attribute so that the stored weight is the checkpoint's.
     """
-    check_eps("rms_norm", eps)
+    check("rms_norm: eps", eps, NOT_NEGATIVE)
     _check_norm("rms_norm", x, 1, weight=weight)
     wide = at_least_float32(x)
     y = wide * reciprocal(sqrt(mean(wide * wide, axis=(-1,), keepdims=True) + eps))
@@ -160,12 +161,6 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6, offs
         return (y * (weight.astype(wide.dtype) + offset)).astype(x.dtype)
     y = y.astype(x.dtype) if wide is not x else y
     return y if weight is None else y * weight
-
-
-def check_eps(name: str, eps: float) -> None:
-    """Raise ValueError for an epsilon that is not a number of 0 or more."""
-    if not 0 <= eps < math.inf:
-        raise ValueError(f"{name}: eps is {eps}, expected a number of 0 or more")
 
 
 def _check_norm(name: str, x: Tensor, axes: int, **vectors: Tensor | None) -> None:
@@ -215,8 +210,7 @@ def _dropout_kernel(x: Array, *, p: float) -> Array:
 
 
 def _dropout_rule(x: TensorType, *, p: float) -> TensorType:
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout: p is {p}, expected a probability from 0 to 1")
+    check("dropout: p", p, PROBABILITY)
     check_kind("dropout", x, ("float",))
     return x
 
@@ -242,7 +236,7 @@ def batch_norm(
         TypeError: for anything but a floating-point tensor (N, C, *spatial).
         ValueError: for statistics, a weight or a bias that are not (C).
     """
-    check_eps("batch_norm", eps)
+    check("batch_norm: eps", eps, NOT_NEGATIVE)
     _check_channels("batch_norm", x, running_mean, running_variance, weight, bias)
     scale = 1.0 / sqrt(running_variance + eps)
     if weight is not None:
@@ -263,7 +257,7 @@ def group_norm(
         TypeError: for anything but a floating-point tensor (N, C, *spatial).
         ValueError: for groups that do not divide C, or a weight or bias that is not (C).
     """
-    check_eps("group_norm", eps)
+    check("group_norm: eps", eps, NOT_NEGATIVE)
     _check_channels("group_norm", x, weight, bias)
     if groups < 1 or not same(x.shape[1] % groups, 0):
         raise ValueError(
