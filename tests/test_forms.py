@@ -157,6 +157,21 @@ def test_a_form_of_ones_own_op_says_which_runtimes_it_is_for(monkeypatch: pytest
     assert (decision.taken, decision.refused) == ("expanded", (("own", 'target "openvino" takes only standard ops'),))
 
 
+def test_an_operator_of_an_unknown_domain_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    @composite
+    def doubled(x: lucid.Tensor) -> lucid.Tensor:
+        return x * 2
+
+    monkeypatch.setitem(FORMS, doubled.name, ())
+
+    @lowers(doubled)
+    def own(build: Builder, node: Node) -> str:
+        return build.op("Doubled", *node.inputs, domain="my.domain")
+
+    with pytest.raises(ExportError, match=r"the domain 'my.domain', expected ONNX's own or one of com.microsoft, ai"):
+        lucid.export.to_onnx(lambda x: doubled(x), ("N",))
+
+
 def test_dropout_has_a_form_that_says_why_there_is_none() -> None:
     with pytest.raises(ExportError, match=r"dropout has no ONNX form \(dropout: dropout is for training: export in"):
         lucid.export.to_onnx(lambda x: ops.dropout(x, p=0.5), ("N",))

@@ -27,6 +27,7 @@ from lucid.core.words.safe_text import encodable
 from lucid.export.builder import Block, Builder, Emitted, Strings
 from lucid.export.onnx_file.array_bytes import in_order
 from lucid.export.onnx_file.element_codes import onnx_code
+from lucid.export.target import ExportError
 from lucid.tracing.index_ranges import size_limits
 
 PRODUCER = "lucid"
@@ -60,13 +61,22 @@ class Assembled:
 def assemble(
     build: Builder, outputs: Sequence[tuple[str, TensorType]], version: str, notes: Mapping[str, str]
 ) -> Assembled:
-    """Make a model of everything that a builder collected, with notes in its metadata."""
+    """Make a model of everything that a builder collected, with notes in its metadata.
+
+    Raises:
+        ExportError: for an operator of a domain without a known version.
+    """
     graph = onnx.GraphProto(name="lucid")
     graph.node.extend(_node(emitted, build) for emitted in build.nodes)
     graph.input.extend(_value_info(name, kind) for name, kind in build.inputs.items())
     graph.output.extend(_value_info(name, kind) for name, kind in outputs)
     graph.value_info.extend(_inner_types(build.nodes, build, {name for name, _ in outputs}))
     used = _domains_in(build.nodes)
+    if unknown := sorted(used - {"", *_VERSIONS}):
+        raise ExportError(
+            f"a form writes an operator of the domain {unknown[0]!r}, expected ONNX's own or one of "
+            f"{', '.join(_VERSIONS)}"
+        )
     domains = {"": build.target.opset} | {domain: _VERSIONS[domain] for domain in _VERSIONS if domain in used}
     model = onnx.ModelProto(
         ir_version=build.target.ir_version, producer_name=PRODUCER, producer_version=version, graph=graph
