@@ -283,8 +283,8 @@ class Optimizer(ABC):
     def _need(self, by_name: Mapping[str, Tensor], what: str, name: str, type_: TensorType) -> Tensor:
         if name not in by_name:
             raise KeyError(
-                f"{type(self).__name__}: {what} lacks {name}; give one for each parameter that is not frozen, and "
-                "leave buffers out of the parameters, as dict(model.named_parameters()) does"
+                f"{type(self).__name__}: {what} lacks {name}; leave out of the parameters what has none, or give "
+                "frozen=; dict(model.named_parameters()) has no buffers"
             )
         if by_name[name].shape != type_.shape:
             has, expected = show_shape(by_name[name].shape), show_shape(type_.shape)

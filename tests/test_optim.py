@@ -243,7 +243,7 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
             "SGD: frozen: 'head.wieght' matches no parameter; did you mean head.weight.; there are head.weight",
         ),
         (lambda: optim.SGD(0.1).init({"w": np.zeros(2, np.int64)}), TypeError, r"parameter w is int64\[2\], expected"),
-        (lambda: optim.SGD(0.1).update({}, {}, WEIGHT, 0), KeyError, "gradients lacks head.weight"),
+        (lambda: optim.SGD(0.1).update({}, {}, WEIGHT, 0), KeyError, "gradients lacks head.weight; leave out of"),
         (lambda: optim.AdamW(0.1).update(WEIGHT, {}, WEIGHT, 0), KeyError, "state lacks head.weight.exp_avg;"),
         (lambda: optim.AdamW(LAYER), TypeError, r"AdamW: got parameters or lr=, .*: write AdamW\(1e-3\); wrt= of"),  # type: ignore[arg-type]
         (lambda: optim.SGD(learning_rate=LAYER.state_dict()), TypeError, "SGD: got parameters or lr="),  # type: ignore[arg-type]
