@@ -21,6 +21,7 @@ from lucid.batch.predictor import Predictor
 from lucid.batch.rows import result_schema
 from lucid.batch.source import Part, Source, check_ids
 from lucid.batch.storage import address, files_at, names_in
+from lucid.core.number_ranges import at_least, check_all
 from lucid.core.words.progress import Advance, phase
 from lucid.core.words.safe_text import listed
 
@@ -87,8 +88,8 @@ def map_rows(
         FileNotFoundError: for an input that is not there, or not mounted.
         FileExistsError: for a folder of another job, or of this one without `resume`.
         KeyError: for a column that is not there.
-        ValueError: for files of several kinds or without rows, ids that are missing or twice, and a job that differs
-            from the one that began in the folder.
+        TypeError, ValueError: for files of several kinds or without rows, ids that are missing or twice, a number out of
+            range, and a job that differs from the one that began in the folder.
         FolderChangedError: if the folder of the model changes while the job runs.
         OSError: for a file that cannot be read or written. What is written by then stays, and `resume` goes on; a note
             of this error, and of a KeyboardInterrupt, says how many rows are complete.
@@ -173,13 +174,15 @@ def open_rows(
         cluster: the address of a Ray cluster.
 
     Raises:
-        FileNotFoundError, FileExistsError, KeyError, ValueError: as `map_rows`.
+        FileNotFoundError, FileExistsError, KeyError, TypeError, ValueError: as `map_rows`.
         ModuleNotFoundError: for the engine "ray" without Ray.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine {engine!r} does not exist: choose one of {', '.join(ENGINES)}")
     if engine == "local" and (workers is not None or cluster is not None):
         raise ValueError("workers and cluster are for the engine ray; the engine local has the predictor's threads")
+    sizes = {"part_rows": part_rows, "workers": workers}
+    check_all(sizes, dict.fromkeys(sizes, at_least(1)), "map_rows: ")
     if engine == "ray":
         ray_engine()
     start = time.monotonic()

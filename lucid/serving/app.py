@@ -19,6 +19,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from lucid.batch.tasks import Choices
+from lucid.core.number_ranges import at_least, check_all
 from lucid.core.words.suggestions import did_you_mean
 from lucid.runtime import Session
 from lucid.serving import inference_routes, openai_routes
@@ -34,6 +35,7 @@ _ORIGIN = re.compile(
     r"(?!http://.*:80\Z|https://.*:443\Z)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?|null"
 )
 """A scheme, a host and perhaps a port, which is not the scheme's own."""
+_RANGES = {"batch_tokens": at_least(1), "slots": at_least(1), "queue": at_least(0)}
 _CORS: dict[str, Any] = {
     "allow_methods": ["GET", "POST"],
     "allow_headers": ["*"],
@@ -83,8 +85,15 @@ def application(
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
-        ValueError: for a model of a task that is not served, an origin that no browser sends, and as `Session`.
+        TypeError, ValueError: for a model of a task that is not served, an origin that no browser sends, an empty key, a
+            number out of range, and as `Session`.
     """
+    check_all({"batch_tokens": batch_tokens, "slots": slots, "queue": queue}, _RANGES)
+    if key == "":
+        raise ValueError("key is '', expected a text that is hard to guess, or None to serve everyone")
+    for name_of_list, texts in (("hosts", hosts), ("origins", origins)):
+        if isinstance(texts, str):
+            raise TypeError(f"{name_of_list} is {texts!r}, expected a list, as [{texts!r}]")
     for origin in origins:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise ValueError(

@@ -444,6 +444,9 @@ def test_a_model_that_changes_under_the_job_ends_the_job(folder, parquet, tmp_pa
         ({"text": pa.array([], pa.string())}, {}, ValueError, "has no rows"),
         ({"text": ["a"]}, {"engine": "spark"}, ValueError, "engine 'spark' does not exist: choose one of local, ray"),
         ({"text": ["a"]}, {"workers": 2}, ValueError, "workers and cluster are for the engine ray"),
+        ({"text": ["a"]}, {"part_rows": 0}, ValueError, "map_rows: part_rows is 0, expected 1 or more"),
+        ({"text": ["a"]}, {"part_rows": 1.5}, TypeError, "map_rows: part_rows is 1.5, expected a whole number"),
+        ({"text": ["a"]}, {"engine": "ray", "workers": -1}, ValueError, "map_rows: workers is -1, expected 1 or more"),
     ],
 )
 def test_wrong_input(predictor, tmp_path, columns, options, error, message):

@@ -149,6 +149,23 @@ def test_an_origin_that_no_browser_sends_is_refused(folder: Path, origin: str) -
         lucid.serving.application(folder, origins=[ORIGIN, origin])
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"batch_tokens": 0}, ValueError, "batch_tokens is 0, expected 1 or more"),
+        ({"slots": 1.5}, TypeError, "slots is 1.5, expected a whole number"),
+        ({"queue": -5}, ValueError, "queue is -5, expected 0 or more"),
+        ({"key": ""}, ValueError, "key is '', expected a text that is hard to guess, or None to serve everyone"),
+        ({"hosts": "localhost"}, TypeError, r"hosts is 'localhost', expected a list, as \['localhost'\]"),
+        ({"origins": ORIGIN}, TypeError, "origins is 'https://pages.example', expected a list, as"),
+    ],
+    ids=str,
+)
+def test_options_of_an_application_are_checked_first(options: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=f"^{message}"):
+        lucid.serving.application("nowhere", **options)
+
+
 def test_origins_of_every_kind_of_browser_are_taken(folder: Path) -> None:
     origins = [
         *("http://localhost:3000", "http://[::1]:8080", "https://a_b.xn--bcher-kva.de:80", "http://10.0.0.1:443"),
