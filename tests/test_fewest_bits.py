@@ -121,3 +121,16 @@ def test_shared_weights_are_raised_together() -> None:
     model, ids = Tied(), np.arange(10)[None]
     result = fewest_bits(model, lambda bits: lucid.quantize(model, bits, block=16), [ids], 0.03)
     assert result.bits == {"table": 8, "*": 4} and result.model.table.weight is result.model.head.weight
+
+
+class Undefined(Network):
+    """A second output that is NaN."""
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        y = super().forward(x)
+        return y, (y * 0 - 1).log()  # type: ignore[return-value]
+
+
+def test_an_output_without_numbers_reaches_no_error() -> None:
+    with pytest.raises(TargetError, match="all weights in 8 bits reach nan"):
+        search(Undefined(), 0.9)

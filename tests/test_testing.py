@@ -138,6 +138,12 @@ def test_nan_is_never_parity() -> None:
         assert_parity(lambda x: (x * 0 - 1).log(), ("N",))
 
 
+def test_the_largest_difference_beside_nan_is_nan() -> None:
+    with pytest.raises(ParityError) as caught:
+        assert_parity(lambda x: (x + 1, (x * 0 - 1).log()), ("N", 3), providers=["cpu"])
+    assert np.isnan(caught.value.report.max_abs) and np.isnan(caught.value.report.max_rel)
+
+
 def test_nothing_to_compare_is_never_parity() -> None:
     with pytest.raises(ParityError, match="nothing was compared"):
         assert_parity(lambda x: x[:0], (3,))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from lucid.core.graph.types import Array
 from lucid.core.words import html
 from lucid.core.words.safe_text import listed, visible
+from lucid.testing.precision.report import worst_of
 from lucid.testing.tolerance import Comparison
 
 
@@ -143,13 +144,13 @@ class ParityReport:
 
     @property
     def max_abs(self) -> float:
-        """The largest absolute difference."""
-        return max((c.max_abs for c in self.comparisons), default=0.0)
+        """The largest absolute difference; NaN if an output holds NaN."""
+        return worst_of(c.max_abs for c in self.comparisons)
 
     @property
     def max_rel(self) -> float:
-        """The largest relative difference."""
-        return max((c.max_rel for c in self.comparisons), default=0.0)
+        """The largest relative difference; NaN if an output holds NaN."""
+        return worst_of(c.max_rel for c in self.comparisons)
 
     @property
     def worst(self) -> Comparison | None:

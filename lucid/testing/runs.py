@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.types import Array, DTypeLike
+from lucid.core.graph.types import Array, DTypeLike, as_dtype
 from lucid.core.graph.values import Constant, Input, Node, Result, Value
 from lucid.core.number_ranges import Range, check_all
 from lucid.core.process.threads import blas_threads_for
@@ -24,6 +24,7 @@ from lucid.runtime.changed_models import with_inner_values
 from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
 from lucid.testing.outputs import compare_outputs, in_float32
+from lucid.testing.precision.report import worst_of
 from lucid.testing.random_inputs import random_inputs, run_eagerly
 from lucid.testing.report import ParityReport
 from lucid.testing.run_sizes import default_sizes
@@ -110,9 +111,9 @@ def compare_runs(
                 before = list(results.values())
                 if provider in loaded.rounding:
                     differing = loaded.rounding[provider].run(feeds)
-                    rounded[provider] = max(rounded.get(provider, 0.0), _share(differing, results.values()))
+                    rounded[provider] = worst_of([rounded.get(provider, 0.0), _share(differing, results.values())])
                 if loaded.cut_at:
-                    whole[provider] = max(whole.get(provider, 0.0), _share(results, expected))
+                    whole[provider] = worst_of([whole.get(provider, 0.0), _share(results, expected)])
                     arrays += [by_name[name] for name in loaded.cut_at]
                     expected = parts.run(arrays)
                     results |= dict(zip(parts.output_names[len(results) :], arrays[len(graph.inputs) :], strict=True))
@@ -189,12 +190,9 @@ def _numbers(graph: Graph, sizes: Mapping[str, int]) -> int:
 
 def _share(results: Mapping[str, Array], exact: Iterable[Array]) -> float:
     """The largest difference of an output, relative to its largest number."""
-    shares = (
-        float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-30))
-        for got, want in zip(results.values(), exact, strict=False)
-        if want.dtype.kind == "f" and want.size
-    )
-    return max(shares, default=0.0)
+    pairs = zip(results.values(), exact, strict=False)
+    floats = [(got, want) for got, want in pairs if as_dtype(want.dtype).kind == "float" and want.size]
+    return worst_of(float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-30)) for got, want in floats)
 
 
 def sessions_for(

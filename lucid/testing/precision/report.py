@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -137,8 +137,8 @@ class PrecisionReport:
 
     @property
     def error(self) -> float:
-        """The largest error of an output."""
-        return max((output.error for output in self.outputs), default=0.0)
+        """The largest error of an output; NaN if one has no number."""
+        return worst_of(output.error for output in self.outputs)
 
     @property
     def ranking(self) -> tuple[Ranked, ...]:
@@ -253,6 +253,11 @@ def _about(layer: LayerError) -> tuple[str, ...]:
 
 def _db(value: float | None) -> str:
     return "not run" if value is None else "exact" if value == math.inf else f"{value:.1f}"
+
+
+def worst_of(errors: Iterable[float]) -> float:
+    """The largest error; NaN if one is NaN, which `max` passes over behind another number; 0 of none."""
+    return max(errors, key=lambda error: (math.isnan(error), error), default=0.0)
 
 
 def decibels(noise: float | None) -> float | None:

@@ -14,7 +14,7 @@ from lucid.nn.weights.layer_weights import WeightPlace, weight_modules, with_wei
 from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.precision.measuring import outputs_for, precision_report
 from lucid.testing.precision.outputs import OutputSums
-from lucid.testing.precision.report import PrecisionReport
+from lucid.testing.precision.report import PrecisionReport, worst_of
 
 M = TypeVar("M", bound=Module)
 # How much of the room below the target to use up by taking steps back: their noises do not simply add up.
@@ -79,7 +79,7 @@ def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], 
             errors[middle] = search.error_after(steps[:middle])
         low, high = (low, middle) if errors[middle] <= target else (middle + 1, high)
     error = errors[low] if low in errors else search.error_after(steps[:low])
-    if error > target:
+    if not error <= target:  # also where it is NaN
         raise TargetError(
             f"no quantized model has an error of {target:g} or less: all weights in 8 bits reach {in_8.error:.2g}, "
             f"all but one in float {error:.2g}"
@@ -144,7 +144,7 @@ class _Search(Generic[M]):
             for name, each in sums.items():
                 each.add(number, expected[name], outputs[name])
             advance(1)
-        return max(each.relative for each in sums.values())
+        return worst_of(each.relative for each in sums.values())
 
 
 def _bits(steps: Sequence[Step]) -> dict[str, int | None]:
