@@ -88,7 +88,9 @@ def with_buffers(program: Program, shape: CacheShape) -> Program:
         used = set() if of_batch or call.function is _attention else set(_slots(call.arguments, call.options))
         if foreign & used:
             raise NoBuffersError(f"uses its mask or the number of earlier positions in {call.operator} ({call.line})")
-    return Program(inputs, program.weights, calls, program.result, slots)
+    own = [each for each in program.bounds if foreign.isdisjoint(slot.number for slot, _ in each[0])]
+    steps = [each for each in program.steps if each.slot.number not in foreign]
+    return Program(inputs, program.weights, calls, program.result, slots, own, steps=steps)
 
 
 def _attention(

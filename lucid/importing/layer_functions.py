@@ -88,7 +88,7 @@ def native_group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, n: Size, c: Size, elements: Size, groups: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The result, and the means and 1 / deviations of the groups."""
-    parts = x.reshape(n, groups, -1)
+    parts = x.reshape(n, groups, c * elements // groups)
     deviations = ops.rsqrt(ops.variance(parts, (-1,)).squeeze(-1) + eps)
     return ops.group_norm(x, weight, bias, groups=groups, eps=eps), parts.mean(-1), deviations
 

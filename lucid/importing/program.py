@@ -31,6 +31,24 @@ class Weight(NamedTuple):
     key: str  # the name in torch's `state_dict`
 
 
+class Step(NamedTuple):
+    """The only sizes of an axis for which a program holds: multiples of a step with a remainder."""
+
+    slot: Slot
+    axis: int
+    step: int
+    remainder: int
+    text: str  # the sizes by name, such as 2*L + 1
+
+    def check(self, size: Any) -> None:
+        """Raise a ValueError for a size that is not one of them, or that is perhaps none while tracing."""
+        if not same(size % self.step, self.remainder):
+            raise ValueError(
+                f"from_torch: axis {self.axis} of an input has size {size}, expected {self.text}: for others, the "
+                "model may compute something else; pad or truncate the input"
+            )
+
+
 class Call(NamedTuple):
     """One call of a program."""
 
@@ -48,7 +66,8 @@ class Program:
     """The computation of an imported module, called like torch's `forward`.
 
     It stands in the place of a module's method `forward` and has a signature, so that inputs have torch's names.
-    `bounds` are of sums of sizes, each with the axes that are added: other sums torch's program does not hold for.
+    `bounds` are of sums of sizes, each with the axes that are added: other sums torch's program does not hold for; and
+    `steps` are of single sizes.
     """
 
     def __init__(
@@ -60,11 +79,12 @@ class Program:
         slots: int,
         bounds: Sequence[tuple[Sequence[tuple[Slot, int]], Bound]] = (),
         specs: Mapping[str, Any] | None = None,
+        steps: Sequence[Step] = (),
     ) -> None:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in inputs])
         self.inputs, self.weights, self.calls, self.result, self.slots = inputs, weights, calls, result, slots
-        self._bounds, self._specs = bounds, specs or {}
+        self.bounds, self.steps, self._specs = bounds, steps, specs or {}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         bound = self.__signature__.bind(*arguments, **named).arguments
@@ -86,7 +106,9 @@ class Program:
 
     def _check_sizes(self, values: Sequence[Any]) -> None:
         """Hold the sizes of the inputs to their bounds: at once, or, while tracing, those of the graph's runs."""
-        for places, bound in self._bounds:
+        for step in self.steps:
+            step.check(values[step.slot.number].shape[step.axis])
+        for places, bound in self.bounds:
             value = sum(values[slot.number].shape[axis] for slot, axis in places)
             if isinstance(value, int):
                 bound.check("from_torch", value)

@@ -23,7 +23,7 @@ from lucid.importing.complex_numbers import OF_COMPLEX, Complex
 from lucid.importing.exporting import REFUSALS, axes_by_name, exported, fixed_axis, quiet, short
 from lucid.importing.guards import decide_extremes, limits_of_sums, steps
 from lucid.importing.patterns import LARGER, with_larger_operations
-from lucid.importing.program import Call, Program, Slot, Weight
+from lucid.importing.program import Call, Program, Slot, Step, Weight
 from lucid.importing.program_files import load
 from lucid.importing.table import FOR_FLOATS, TABLE, remedy
 from lucid.importing.torch_import import TorchImportError
@@ -126,9 +126,10 @@ def added(module: TorchPart, program: ExportedProgram, axes: Mapping[str, Any]) 
         ([sizes[symbol] for symbol in key], Bound(dim(" + ".join(symbols[symbol] for symbol in key)), *own))
         for key, own in limits.items()
     ]
+    fixed = [Step(*sizes[symbol], *step, symbols[symbol]) for symbol, step in fitting.items() if symbol in sizes]
     parts = [part for value in weights.values() for part in (value if isinstance(value, Complex) else [value])]
     module._constants = [*module._constants, *(part for part in parts if isinstance(part, Tensor))]
-    return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes), bounds, specs), specs
+    return Program(places, weights, _calls(graph, slots), _plain(result), len(nodes), bounds, specs, fixed), specs
 
 
 def _decomposed(program: ExportedProgram) -> ExportedProgram:

@@ -241,6 +241,16 @@ def test_axes_that_have_steps_together_are_named_by_them() -> None:
         lucid.from_torch(module, torch.randn(2, 6, 12), dynamic=[("N", "2*H", "W")])
 
 
+def test_sizes_between_steps_are_refused() -> None:
+    imported = lucid.from_torch(of(lambda x: 2 * x if x.shape[1] % 2 == 0 else x), X)
+    assert imported(lucid.ones(2, 4, 8)).numpy().max() == 2
+    assert lucid.trace(imported, ("N", "4*L", 8))
+    with pytest.raises(ValueError, match=r"axis 1 of an input has size 5, expected 2\*L: for others, the model may"):
+        imported(lucid.ones(2, 5, 8))
+    with pytest.raises(ValueError, match=r"axis 1 of an input has size L, expected 2\*L"):
+        lucid.trace(imported, ("N", "L", 8))
+
+
 @dataclasses.dataclass
 class Scores:
     logits: torch.Tensor
@@ -436,6 +446,7 @@ def test_places_in_another_order_are_looked_up() -> None:
 
 RARE = torch.tensor([[math.nan, math.inf, math.inf], [1, math.nan, 2], [math.nan] * 3])
 FUNCTIONS = {
+    "groups of no rows": lambda x: torch.native_group_norm(x[:0], None, None, 0, 6, 8, 2, 1e-5),
     "elu with scales": lambda x: torch.ops.aten.elu(x, 1.2, 1.5, 0.5),
     "a threshold of NaN": lambda x: F.threshold(torch.log(x), 0.1, 20.0),
     "the median of infinity beside NaN": lambda x: torch.nanmedian(x[0, :3, :3] * 0 + RARE, 1),
