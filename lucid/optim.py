@@ -29,7 +29,8 @@ from lucid.core.sizes.dims import Shape
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
 from lucid.core.words.name_patterns import named
-from lucid.nn.module import Module, Parameter
+from lucid.nn.module import Module
+from lucid.nn.parameters import Parameter
 from lucid.ops import creation
 from lucid.ops.elementwise import at_least_float32, cos, expm1, maximum, minimum, pow_, rsqrt, sqrt, where
 from lucid.ops.operand_conversion import as_tensor

@@ -201,6 +201,36 @@ def test_extreme_values_give_no_nan() -> None:
             ValueError,
             r"^batch_norm: got 1 value\(s\)",
         ),
+        (lambda: nn.MixtureOfExperts(4, 1.5, 8, 8), ValueError, "^MixtureOfExperts: k is 1.5"),  # type: ignore[arg-type]
+        (lambda: nn.LinearScaling(math.nan), ValueError, "^LinearScaling: factor is nan, expected a finite number"),
+        (lambda: nn.RotaryEmbedding(8, 0), ValueError, "^RotaryEmbedding: base is 0, expected a number above 0"),
+        (
+            lambda: nn.PixelShuffle(3)(lucid.ones(1, 4, 2, 2)),
+            ValueError,
+            r"^pixel_shuffle: 3\^2 does not divide",
+        ),
+        (
+            lambda: nn.PixelUnshuffle(2)(lucid.ones(1, 1, 2, 3)),
+            ValueError,
+            "^pixel_unshuffle: 2 does not divide",
+        ),
+        (lambda: nn.PixelShuffle(0)(lucid.ones(1, 4, 2, 2)), ValueError, "^pixel_shuffle: upscale_factor is 0"),
+        (lambda: nn.ChannelShuffle(0)(lucid.ones(1, 4, 2)), ValueError, "^channel_shuffle: groups is 0"),
+        (lambda: F.embedding(lucid.tensor([1]), lucid.ones(3, 2), 3), ValueError, "^embedding: padding_idx is 3"),
+        (
+            lambda: F.embedding_bag(
+                lucid.tensor([[0, 1]]), lucid.ones(3, 2), mode="sum", per_sample_weights=lucid.ones(2)
+            ),
+            ValueError,
+            r"^embedding_bag: per_sample_weights have shape \[2\], expected one for each index",
+        ),
+        (lambda: nn.Conv2d(1, 1, 1, device="cuda"), ValueError, "^Conv2d: device is 'cuda'"),  # type: ignore[call-arg]
+        (lambda: nn.Transformer(8, 2, device="cuda"), ValueError, "^Transformer: device"),  # type: ignore[call-arg]
+        (
+            lambda: nn.TransformerEncoderLayer(8, 2, mode=1),
+            TypeError,
+            "^TransformerEncoderLayer",
+        ),  # type: ignore[call-arg]
         (lambda: nn.GELU("fast"), ValueError, 'GELU: approximate is \'fast\', expected "none" or "tanh"'),
         (lambda: nn.MultiHeadAttention(10, 3), ValueError, "embed_dim 10 is not divisible by num_heads 3"),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ import pytest
 import lucid
 from lucid import WeightsError, nn
 from lucid.models import save_adapter, with_adapter
+from lucid.nn import functional as F
 from lucid.testing import assert_parity
 from tests.models import goldens
 from tests.models.test_adapters import FOLDER, LLAMA, base_of, pair, write
@@ -96,6 +97,25 @@ def test_joined_weights_of_attention_take_adapters() -> None:
     x = lucid.randn(2, 5, 8)
     np.testing.assert_allclose(trained(x).numpy(), nn.LoRA.merge(trained)(x).numpy(), atol=1e-6)
     assert_parity(trained)
+
+
+class Tied(nn.Module):
+    """A weight of products that is also read as a table, as `nn.Module.quantizable` allows."""
+
+    quantizable: ClassVar = {"weight": "linear"}
+
+    def __init__(self) -> None:
+        self.weight = nn.Parameter(lucid.randn(6, 8))
+
+    def forward(self, ids: lucid.Tensor) -> lucid.Tensor:
+        return F.linear(F.embedding(ids, self.weight) + self.weight[:1], self.weight)
+
+
+def test_a_weight_that_is_also_a_table_is_adapted_in_both_ways() -> None:
+    trained, ids = adapted(Tied(), 2, "*"), lucid.tensor([[0, 5, 3]])
+    np.testing.assert_allclose(trained(ids).numpy(), nn.LoRA.merge(trained)(ids).numpy(), atol=1e-4)
+    rows = trained.weight.slice_rows(2, 5, "[part]").rows(lucid.tensor([0, 2]))  # type: ignore[attr-defined]
+    np.testing.assert_allclose(rows.numpy(), nn.LoRA.merge(trained).weight.numpy()[[2, 4]], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["patterns", "one_layer", "t5"])

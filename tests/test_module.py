@@ -414,6 +414,18 @@ def test_only_parameters_are_initialised(initialise: Any, x: Any) -> None:
         initialise(x)
 
 
+def test_values_of_other_shapes_are_refused() -> None:
+    parameter = nn.Parameter(np.zeros((2, 3)))
+    assert parameter.copy_(lucid.tensor([[1.0], [2.0]])).tolist() == [[1.0] * 3, [2.0] * 3]
+    for values in (np.ones(2), np.ones((1, 2, 3))):
+        with pytest.raises(ValueError, match=r"^parameter: got shape .*, expected \[2, 3\], or one that broadcasts"):
+            parameter.copy_(values)
+    with pytest.raises(TypeError, match=r"^parameter.data: got ndarray, expected a tensor; assign\(array\)"):
+        parameter.data = np.ones((2, 3))  # type: ignore[assignment]
+    with pytest.raises(ValueError, match=r"^init: got a parameter of shape \[3\], expected a matrix"):
+        nn.init.eye_(nn.Parameter(np.zeros(3)))
+
+
 def test_seeds_that_are_refused() -> None:
     with pytest.raises(ValueError, match="^manual_seed: seed is -1, expected 0 or more$"):
         lucid.manual_seed(-1)

@@ -91,6 +91,34 @@ def test_containers_take_names_slices_and_further_modules() -> None:
     assert list(named.state_dict()) == ["first.weight", "first.bias", "last.weight", "last.bias"]
     assert named(lucid.ones(4, 2)).shape == (4, 1)
     assert named.get_submodule("last") is list(named.children())[-1]
+    assert list(named[1:].state_dict()) == ["last.weight", "last.bias"]
+    assert list(nn.Sequential(nn.ReLU(), nn.Linear(2, 3))[1:].state_dict()) == ["1.weight", "1.bias"]
+    assert layers[np.int64(2)] is layers[-1]
+    del layers[0]
+    assert list(layers.state_dict()) == ["0.weight", "0.bias"]
+    assert list(nn.ModuleDict([("a", layers[0])]).state_dict()) == ["a.weight", "a.bias"]
+
+
+def test_a_module_is_found_by_each_of_its_paths() -> None:
+    model = nn.Sequential(nn.ModuleList([nn.Linear(2, 3), nn.ReLU()]), nn.Tanh())
+    model.shared = model[0][0]  # type: ignore[index]
+    model.add_module("alias", model.shared)
+    for path, module in (("", model), ("0", model[0]), ("0.1", model[0][1]), ("alias", model.shared)):  # type: ignore[index]
+        assert model.get_submodule(path) is module
+    for path in ("0.2", "shared.weight", "10"):
+        with pytest.raises(KeyError, match="has no module '.*'; it has"):
+            model.get_submodule(path)
+
+
+def test_one_of_several_computed_weights_becomes_a_parameter_again() -> None:
+    layer, x = nn.LSTM(2, 3), lucid.randn(4, 1, 2)
+    expected, _ = layer(x)
+    for name in ("weight_ih_l0", "weight_hh_l0"):
+        nn.utils.parametrizations.weight_norm(layer, name)
+    for name in ("weight_ih_l0", "weight_hh_l0"):
+        nn.utils.remove_weight_norm(layer, name)
+        np.testing.assert_allclose(layer(x)[0].numpy(), expected.numpy(), atol=1e-6)
+    assert layer.state_dict().keys() == nn.LSTM(2, 3).state_dict().keys()
 
 
 def test_modules_in_containers_are_attributes_by_their_names() -> None:

@@ -23,7 +23,8 @@ from lucid.core.words.name_patterns import named
 from lucid.core.words.safe_text import listed
 from lucid.core.words.user_code import located_errors, warn
 from lucid.gradients.tape import GradientError, Tape, filled
-from lucid.nn.module import Module, Parameter
+from lucid.nn.module import Module
+from lucid.nn.parameters import Parameter
 from lucid.ops.creation import ones_like
 from lucid.ops.tensor.tensor import Tensor
 

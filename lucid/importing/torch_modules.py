@@ -27,7 +27,8 @@ from lucid.importing.program import Call, Program, Slot, Step, Weight
 from lucid.importing.program_files import load
 from lucid.importing.table import FOR_FLOATS, TABLE, remedy
 from lucid.importing.torch_import import TorchImportError
-from lucid.nn.module import Module, Parameter, WeightUse
+from lucid.nn.module import Module, WeightUse
+from lucid.nn.parameters import Parameter
 from lucid.ops.tensor.tensor import Tensor
 
 

@@ -106,9 +106,7 @@ from lucid.nn.loss_modules import PoissonNLLLoss as PoissonNLLLoss
 from lucid.nn.loss_modules import SmoothL1Loss as SmoothL1Loss
 from lucid.nn.loss_modules import SoftMarginLoss as SoftMarginLoss
 from lucid.nn.loss_modules import TripletMarginLoss as TripletMarginLoss
-from lucid.nn.module import Buffer as Buffer
 from lucid.nn.module import Module as Module
-from lucid.nn.module import Parameter as Parameter
 from lucid.nn.module import recompute as recompute
 from lucid.nn.module import scoped as scoped
 from lucid.nn.normalization import BatchNorm1d as BatchNorm1d
@@ -120,6 +118,8 @@ from lucid.nn.normalization import InstanceNorm2d as InstanceNorm2d
 from lucid.nn.normalization import InstanceNorm3d as InstanceNorm3d
 from lucid.nn.normalization import LayerNorm as LayerNorm
 from lucid.nn.normalization import RMSNorm as RMSNorm
+from lucid.nn.parameters import Buffer as Buffer
+from lucid.nn.parameters import Parameter as Parameter
 from lucid.nn.pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
 from lucid.nn.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
 from lucid.nn.pooling import AdaptiveAvgPool3d as AdaptiveAvgPool3d

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from lucid.core.number_ranges import PROBABILITY, check, is_whole
+from lucid.core.sizes.dims import Size
+from lucid.ops.indexing import from_front
 
 
 def check_positive(where: str, **sizes: int) -> None:
@@ -10,6 +12,13 @@ def check_positive(where: str, **sizes: int) -> None:
     for name, size in sizes.items():
         if not is_whole(size) or size < 1:
             raise ValueError(f"{where}: {name} is {size!r}, expected a whole number of 1 or more")
+
+
+def padding_row(where: str, padding_idx: int | None, rows: Size) -> Size | None:
+    """The row of padding, counted from the first one; checked if the number of rows is known."""
+    if isinstance(rows, int):
+        return check_row(where, "padding_idx", padding_idx, rows)
+    return None if padding_idx is None else from_front(padding_idx, rows)
 
 
 def check_row(where: str, name: str, row: int | None, rows: int) -> int | None:

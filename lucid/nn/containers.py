@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Mutable
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from lucid.core.words.other_libraries import advice, type_name
-from lucid.nn.module import Module, Parameter
+from lucid.nn.module import Module
+from lucid.nn.parameters import Parameter
 from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 
@@ -51,8 +52,11 @@ class ModuleList(_Container):
 
     def insert(self, index: int, module: Module) -> None:
         """Add a module before the one at a place."""
-        modules = list(self._items.values())
+        modules = list(self)
         modules.insert(index, module)
+        self._set_all(modules)
+
+    def _set_all(self, modules: Iterable[Module]) -> None:
         self._items = {}
         self.extend(modules)
 
@@ -69,11 +73,15 @@ class ModuleList(_Container):
     @overload
     def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: int | slice) -> Module | Self:
-        if isinstance(index, int):
-            return list(self._items.values())[index]
-        part = type(self)()
-        part._items = {str(place): module for place, module in enumerate(list(self._items.values())[index])}
-        return part
+        return self._part(index) if isinstance(index, slice) else list(self._items.values())[index]
+
+    def _part(self, places: slice) -> Self:
+        return type(self)(list(self)[places])
+
+    def __delitem__(self, index: int | slice) -> None:
+        modules = list(self)
+        del modules[index]
+        self._set_all(modules)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items.values())
@@ -87,6 +95,9 @@ class Sequential(ModuleList):
         super().__init__(() if by_name is not None else modules)  # type: ignore[arg-type]  # no dicts among several
         for name, module in (by_name or {}).items():
             self.add_module(name, module)
+
+    def _part(self, places: slice) -> Self:  # whose modules keep their names, as in torch
+        return type(self)(dict(list(self._items.items())[places]))
 
     def forward(self, x: Any) -> Any:
         for module in self:
@@ -102,8 +113,9 @@ class Sequential(ModuleList):
 class ModuleDict(_Container):
     """Modules by name."""
 
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
-        self._items = {name: _checked("ModuleDict", name, module) for name, module in (modules or {}).items()}
+    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] = ()) -> None:
+        self._items = {}
+        self.update(modules)
 
     def __getitem__(self, name: str) -> Module:
         return self._items[name]
@@ -111,9 +123,9 @@ class ModuleDict(_Container):
     def __setitem__(self, name: str, module: Module) -> None:
         self._items[name] = _checked("ModuleDict", name, module)
 
-    def update(self, modules: Mapping[str, Module]) -> None:
+    def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
         """Add modules, or put them in the place of those with their names."""
-        for name, module in modules.items():
+        for name, module in dict(modules).items():
             self[name] = module
 
     def __iter__(self) -> Iterator[str]:

@@ -96,7 +96,8 @@ class MixtureOfExperts(Module):
         normalized: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
-        if not 1 <= k <= num_experts:
+        check_positive("MixtureOfExperts", num_experts=num_experts, k=k)
+        if k > num_experts:
             raise ValueError(f"MixtureOfExperts: k is {k}, expected 1 to {num_experts}, the number of experts")
         self.gate = Linear(dim, num_experts, False, dtype)
         self.experts = GatedExperts(num_experts, dim, hidden_dim, activation, dtype)

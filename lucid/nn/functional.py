@@ -34,7 +34,7 @@ from lucid.losses import poisson_nll_loss as poisson_nll_loss
 from lucid.losses import smooth_l1_loss as smooth_l1_loss
 from lucid.losses import soft_margin_loss as soft_margin_loss
 from lucid.losses import triplet_margin_loss as triplet_margin_loss
-from lucid.nn._checks import check_probability
+from lucid.nn._checks import check_positive, check_probability, padding_row
 from lucid.nn._dot_product_attention import scaled_dot_product_attention as scaled_dot_product_attention
 from lucid.nn._image_sampling import affine_grid as affine_grid
 from lucid.nn._image_sampling import fold as fold
@@ -71,7 +71,6 @@ from lucid.nn.quantized import embedding as embedding
 from lucid.nn.quantized import linear as linear
 from lucid.nn.recurrent_decoding import mask_of_new_tokens as mask_of_new_tokens
 from lucid.ops.elementwise import at_least_float32, expm1
-from lucid.ops.indexing import from_front
 from lucid.ops.interpolation import interpolate as interpolate
 from lucid.ops.operand_conversion import check_tensors
 from lucid.ops.rearranging import pad as pad
@@ -224,8 +223,8 @@ def embedding_bag(
         padding_idx: an index that counts for nothing.
 
     Raises:
-        ValueError: for an unknown mode, offsets that are no row or missing where they are needed, and factors in a mode
-            other than "sum".
+        ValueError: for an unknown mode, offsets that are no row or missing where they are needed, a `padding_idx` that
+            is no row, and factors in a mode other than "sum" or of another shape than the indices.
     """
     if mode not in ("mean", "sum", "max") or (per_sample_weights is not None and mode != "sum"):
         raise ValueError(f"embedding_bag: mode is {mode!r}, expected mean, sum or max; per_sample_weights need sum")
@@ -240,14 +239,18 @@ def embedding_bag(
         bounds = offsets if include_last_offset else ops.concat([offsets, end])
         starts, ends = bounds[:-1], bounds[1:]
         counted = (place >= starts.unsqueeze(1)) & (place < ends.unsqueeze(1))
-    if padding_idx is not None:
-        counted = counted & (indices != from_front(padding_idx, weight.shape[0]))
+    padding = padding_row("embedding_bag", padding_idx, weight.shape[0])
+    if padding is not None:
+        counted = counted & (indices != padding)
     if mode == "max":
         if same(indices.shape[-1], 0):  # bags of nothing have no largest
             return ops.zeros_like(counted.any(1, True) * weight[:1])
         largest = ops.where(counted.unsqueeze(-1), rows, -np.inf).amax(1)
         return ops.where(counted.any(1, True), largest, 0)
     if per_sample_weights is not None:
+        if not same_shape(per_sample_weights.shape, indices.shape):
+            sizes = show_shape(per_sample_weights.shape)
+            raise ValueError(f"embedding_bag: per_sample_weights have shape {sizes}, expected one for each index")
         rows = rows * per_sample_weights.unsqueeze(-1)
     if offsets is None:
         total = ops.where(counted.unsqueeze(-1), rows, 0).sum(1)
@@ -414,8 +417,15 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
 
 @torch_names
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
-    """(..., C * r * r, H, W) to (..., C, H * r, W * r), r the factor (Shi et al. 2016)."""
+    """(..., C * r * r, H, W) to (..., C, H * r, W * r), r the factor (Shi et al. 2016).
+
+    Raises:
+        ValueError: for a factor below 1, and channels that r * r does not divide.
+    """
+    check_positive("pixel_shuffle", upscale_factor=upscale_factor)
     *leading, channels, height, width = x.shape
+    if not same(channels % upscale_factor**2, 0):
+        raise ValueError(f"pixel_shuffle: {upscale_factor}^2 does not divide the channels of {show_shape(x.shape)}")
     x = x.reshape(*leading, channels // upscale_factor**2, upscale_factor, upscale_factor, height, width)
     rank = len(leading)
     x = x.permute(*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
@@ -424,8 +434,15 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
 
 @torch_names
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
-    """(..., C, H * r, W * r) to (..., C * r * r, H, W), r the factor: undoes `pixel_shuffle`."""
+    """(..., C, H * r, W * r) to (..., C * r * r, H, W), r the factor: undoes `pixel_shuffle`.
+
+    Raises:
+        ValueError: for a factor below 1, or one that is known not to divide the height and the width.
+    """
+    check_positive("pixel_unshuffle", downscale_factor=downscale_factor)
     *leading, channels, height, width = x.shape
+    if any(isinstance(size, int) and size % downscale_factor for size in (height, width)):
+        raise ValueError(f"pixel_unshuffle: {downscale_factor} does not divide the last axes of {show_shape(x.shape)}")
     r, rank = downscale_factor, len(leading)
     x = x.reshape(*leading, channels, height // r, r, width // r, r)
     x = x.permute(*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
@@ -437,8 +454,9 @@ def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """(N, C, *spatial) with the channels of all groups taken in turn (Zhang et al. 2018).
 
     Raises:
-        ValueError: for groups that do not divide the channels.
+        ValueError: for less than one group, and groups that do not divide the channels.
     """
+    check_positive("channel_shuffle", groups=groups)
     n, channels, *sizes = x.shape
     if not same(channels % groups, 0):
         raise ValueError(f"channel_shuffle: {groups} groups do not divide the channels of {show_shape(x.shape)}")

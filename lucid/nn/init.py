@@ -16,7 +16,7 @@ from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words.other_libraries import type_name
 from lucid.core.words.package_names import unknown
-from lucid.nn.module import Parameter
+from lucid.nn.parameters import Parameter
 from lucid.ops.creation import generator
 
 __all__ = [
@@ -249,5 +249,12 @@ def orthogonal_(parameter: Parameter, gain: float = 1.0) -> Parameter:
 
 @torch_names
 def eye_(parameter: Parameter) -> Parameter:
-    """1 on the diagonal of a matrix, 0 elsewhere."""
+    """1 on the diagonal of a matrix, 0 elsewhere.
+
+    Raises:
+        ValueError: for a parameter that is no matrix.
+    """
+    _check(parameter)
+    if parameter.ndim != 2:
+        raise ValueError(f"init: got a parameter of shape {show_shape(parameter.shape)}, expected a matrix")
     return _fill(parameter, lambda shape: np.eye(shape[0], shape[1]))

@@ -10,6 +10,7 @@ import numpy as np
 
 from lucid import ops
 from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype, float32, int64, spec
+from lucid.core.number_ranges import POSITIVE, check
 from lucid.core.sizes.dims import Size
 from lucid.nn import init
 from lucid.nn._checks import check_positive
@@ -116,7 +117,7 @@ class RotaryEmbedding(Module):
         scaling: how to extend to texts longer than in training: see `nn.rope_scaling`.
 
     Raises:
-        ValueError: for sizes that are not positive, or a `rotary_dim` that is odd or larger than `head_dim`.
+        ValueError: for sizes or a base that are not positive, or a `rotary_dim` that is odd or larger than `head_dim`.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class RotaryEmbedding(Module):
             raise ValueError(
                 f"RotaryEmbedding: rotary_dim is {rotary_dim}, expected an even number up to head_dim {head_dim}"
             )
+        check("RotaryEmbedding: base", base, POSITIVE)
         self.head_dim, self.rotary_dim, self.base = head_dim, rotary_dim, float(base)
         self.interleaved, self.scaling, self.dtype = interleaved, scaling, as_dtype(dtype)
         frequencies = inverse_frequencies(rotary_dim, self.base)

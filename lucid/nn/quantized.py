@@ -10,7 +10,9 @@ from lucid.core.graph.scope import is_differentiated
 from lucid.core.graph.types import DType, convert
 from lucid.core.sizes.dims import Dim, Size
 from lucid.core.torch_names.argument_names import refuse, torch_names
-from lucid.nn.module import Module, Parameter
+from lucid.nn._checks import padding_row
+from lucid.nn.module import Module
+from lucid.nn.parameters import Parameter
 from lucid.ops.indexing import from_front
 from lucid.ops.operand_conversion import UnreadableOperand
 from lucid.ops.tensor.tensor import Tensor
@@ -118,14 +120,16 @@ def embedding(
 
     Raises:
         IndexError: eagerly, for an index outside the table.
+        ValueError: for a `padding_idx` that is no row.
         TypeError: for a `max_norm`.
     """
     if max_norm is not None:
         refuse("embedding", "max_norm")
     rows = weight.rows(indices) if isinstance(weight, WeightModule) else ops.embedding(indices, weight)
-    if padding_idx is None or not is_differentiated():
+    padding = padding_row("embedding", padding_idx, weight.shape[0])
+    if padding is None or not is_differentiated():
         return rows
-    return ops.where((indices == padding_idx % weight.shape[0]).unsqueeze(-1), rows.detach(), rows)
+    return ops.where((indices == padding).unsqueeze(-1), rows.detach(), rows)
 
 
 def rows_of(weight: W, start: int, stop: int, suffix: str) -> W:

@@ -42,8 +42,8 @@ class RopeScaling:
     factor: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.factor < 1:
-            raise ValueError(f"{type(self).__name__}: factor is {self.factor}, expected 1 or more")
+        if not 1 <= self.factor < math.inf:
+            raise ValueError(f"{type(self).__name__}: factor is {self.factor}, expected a finite number of 1 or more")
 
     @property
     def magnitude(self) -> float:

@@ -47,6 +47,7 @@ class _Layer(Module):
 
     reads_memory: ClassVar[bool] = False  # whether it also attends to the output of an encoder
 
+    @torch_names_and("device")
     def __init__(
         self,
         d_model: int,
@@ -263,6 +264,7 @@ class TransformerDecoder(Module):
 class Transformer(Module):
     """Encoder and decoder, each followed by a normalisation; without embeddings and output layer, as in torch."""
 
+    @torch_names_and("device")
     def __init__(
         self,
         d_model: int = 512,

@@ -20,7 +20,8 @@ from lucid.models.checkpoints.adapters import Adapters, weighted
 from lucid.models.checkpoints.config import Array, write_json
 from lucid.models.checkpoints.pretrained import Pretrained, check_pretrained, read_options
 from lucid.models.checkpoints.sentence_files import TASKS, read_modules
-from lucid.nn.module import Module, Parameter
+from lucid.nn.module import Module
+from lucid.nn.parameters import Parameter
 from lucid.nn.quantized import WeightModule
 from lucid.nn.weights.adapter_inputs import RANK, AdaptedWeight, adapter_inputs
 from lucid.nn.weights.layer_weights import WeightPlace, declared_weights, with_weights

@@ -242,7 +242,7 @@ class _Names:
 
     def __init__(self, call: Callable[..., Any], unused: Iterable[str] = ()) -> None:
         parameters = inspect.signature(call).parameters.values()
-        self.where = call.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        self.name = call.__qualname__.rpartition(".")[2]
         self.own, self.unused = tuple(p.name for p in parameters), tuple(unused)
         self.open = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self.several = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)  # as in f(*shape)
@@ -251,6 +251,10 @@ class _Names:
         self.place = places.index("dtype") if "device" in unused and "dtype" in places else self.most
         self.keywords = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
 
+    def where(self, args: tuple[Any, ...]) -> str:
+        """The beginning of messages: the function's name, or that of the class that is made."""
+        return type(args[0]).__name__ if self.name == "__init__" else self.name
+
     def is_device_among(self, args: tuple[Any, ...]) -> bool:
         """Whether a device is in the place of the element type, which torch has behind it."""
         place = self.place
@@ -258,16 +262,16 @@ class _Names:
 
     def without_device(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments without the device, which is checked."""
-        check_device(self.where, args[self.place])
+        check_device(self.where(args), args[self.place])
         return args[: self.place] + args[self.place + 1 :]
 
     def called(self, call: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> R:
         """Call the function with arguments under any of their names."""
-        named = in_our_names(self.where, kwargs, self.own, self.unused)
+        named = in_our_names(self.where(args), kwargs, self.own, self.unused)
         for name in () if self.open else named:
             if name not in self.own:
                 raise TypeError(
-                    f"{self.where}() got an unexpected keyword argument {name!r}{did_you_mean(name, self.own)}"
+                    f"{self.where(args)}() got an unexpected keyword argument {name!r}{did_you_mean(name, self.own)}"
                 )
         if self.several not in named:
             return call(*args, **named)
@@ -283,7 +287,7 @@ def _names_of(call: Callable[..., Any]) -> _Names:
 def forward_arguments(forward: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Keyword arguments of a module's forward under its own names: torch's ``linear(input=x)`` is ``linear(x=x)``."""
     names = _names_of(forward)
-    return kwargs if kwargs.keys() <= names.keywords else in_our_names(names.where, kwargs, names.own[1:])
+    return kwargs if kwargs.keys() <= names.keywords else in_our_names(names.name, kwargs, names.own[1:])
 
 
 class _NoAxes(tuple[int, ...]):

@@ -95,6 +95,7 @@ class MultiHeadAttention(Module):
         "v_proj_weight": "linear",
     }
 
+    @torch_names_and("device")
     def __init__(
         self,
         embed_dim: int,

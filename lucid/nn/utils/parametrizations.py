@@ -10,7 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeVar
 
-from lucid.nn.module import Module, Parameter
+from lucid.nn.module import Module
+from lucid.nn.parameters import Parameter
 from lucid.ops.tensor.tensor import Tensor
 
 __all__ = ["weight_norm"]
@@ -79,8 +80,13 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
         raise ValueError(f"remove_weight_norm: {name} of {type(module).__name__} has no weight_norm")
     weight = Parameter(getattr(module, name))
     module.computed_weights = {other: compute for other, compute in module.computed_weights.items() if other != name}
-    for part in (f"{name}_g", f"{name}_v", "parametrizations"):
+    for part in (f"{name}_g", f"{name}_v"):
         vars(module).pop(part, None)
+    inside = vars(module).get("parametrizations")
+    if inside is not None:
+        vars(inside).pop(name, None)
+        if not list(inside.children()):  # others may still be computed
+            del module.parametrizations  # type: ignore[attr-defined]  # of any module
     setattr(module, name, weight)
     return module
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from lucid.core.words.name_patterns import names
-from lucid.nn.module import Module, Parameter, WeightUse
+from lucid.nn.module import Module, WeightUse
+from lucid.nn.parameters import Parameter
 from lucid.nn.quantized import WeightModule
 from lucid.ops.tensor.tensor import Tensor
 

@@ -15,7 +15,8 @@ from lucid.core.words.name_patterns import named
 from lucid.nn import init
 from lucid.nn._checks import check_positive
 from lucid.nn.layers import Embedding
-from lucid.nn.module import Module, Parameter, WeightUse
+from lucid.nn.module import Module, WeightUse
+from lucid.nn.parameters import Parameter
 from lucid.nn.quantized import WeightModule, embedding, linear, rows_of
 from lucid.nn.weights.layer_weights import WeightPlace, declared_weights, with_weights
 from lucid.ops.creation import arange
@@ -78,13 +79,20 @@ class LowRankWeight(WeightModule):
         return product if pair is None else product + (x @ pair[0]) @ pair[1][:, self._columns]
 
     def rows(self, indices: Tensor) -> Tensor:
+        self._refuse_columns("weight[rows]")
         picked, pair = embedding(indices, self.base), self.pair()
-        return picked if pair is None else picked + embedding(indices, pair[0]) @ pair[1]
+        if pair is None:
+            return picked
+        a, b = pair if self._use == "table" else (pair[1][:, self._columns].mT, pair[0].mT)
+        return picked + embedding(indices, a) @ b
+
+    def _refuse_columns(self, use: str) -> None:
+        if self._use == "transposed" and isinstance(self.base, Tensor):
+            self.refuse(f"{use} of a weight that is stored as (inputs, outputs)")
 
     def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
         """Rows of the weight, to which the columns of B are added."""
-        if self._use == "transposed" and isinstance(self.base, Tensor):
-            self.refuse(f"weight[{start}:{stop}] of a weight that is stored as (inputs, outputs)")
+        self._refuse_columns(f"weight[{start}:{stop}]")
         rows = copy.copy(self)
         vars(rows)[""] = rows_of(self.base, start, stop, suffix)
         rows.shape, rows._columns = (stop - start, self.shape[1]), slice(start, stop)
