@@ -88,8 +88,8 @@ def map_rows(
         FileNotFoundError: for an input that is not there, or not mounted.
         FileExistsError: for a folder of another job, or of this one without `resume`.
         KeyError: for a column that is not there.
-        TypeError, ValueError: for files of several kinds or without rows, ids that are missing or twice, a number out of
-            range, and a job that differs from the one that began in the folder.
+        TypeError, ValueError: for files of several kinds or without rows, ids that are missing or twice, a number out
+            of range, and a job that differs from the one that began in the folder.
         FolderChangedError: if the folder of the model changes while the job runs.
         OSError: for a file that cannot be read or written. What is written by then stays, and `resume` goes on; a note
             of this error, and of a KeyboardInterrupt, says how many rows are complete.

@@ -85,8 +85,8 @@ def application(
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
-        TypeError, ValueError: for a model of a task that is not served, an origin that no browser sends, an empty key, a
-            number out of range, and as `Session`.
+        TypeError, ValueError: for a model of a task that is not served, an origin that no browser sends, an empty key,
+            a number out of range, and as `Session`.
     """
     check_all({"batch_tokens": batch_tokens, "slots": slots, "queue": queue}, _RANGES)
     if key == "":
