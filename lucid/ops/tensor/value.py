@@ -23,7 +23,7 @@ from lucid.core.graph.types import (
 from lucid.core.graph.values import Constant, Origin, Value
 from lucid.core.sizes.dims import Shape, product
 from lucid.core.torch_names.argument_names import CPU, Device, torch_names, torch_names_and
-from lucid.core.words.other_libraries import misplaced_tensor
+from lucid.core.words.other_libraries import misplaced_tensor, type_name
 
 Whole: TypeAlias = int  # methods named `int`, `float` and `bool` hide the types in the class `Tensor`
 Flag: TypeAlias = bool
@@ -52,6 +52,11 @@ def array_and_dtype(data: Any, others: tuple[Any, ...], dtype: DTypeLike | None)
         )
     dtype = others[0] if others else dtype
     array = data.numpy() if isinstance(data, TensorValue) else np.asarray(data)
+    if array.dtype.kind in "OSU":
+        raise TypeError(
+            f"tensor: got {type_name(data)} whose elements NumPy reads as {array.dtype}, expected numbers; integers "
+            "must fit 64 bits"
+        )
     if dtype is None:
         dtype = array.dtype if hasattr(data, "dtype") or array.dtype != np.float64 else float32
     return array, as_dtype(dtype)
