@@ -26,6 +26,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.parts.on_model import OnModel
+from lucid.models.parts.projected_attention import Projections
 from lucid.models.parts.sounds import OnSounds, SoundClassifier, SoundConfig
 from lucid.models.speech.ctc import CTCProcessor as CTCProcessor
 from lucid.models.speech.ctc import transcribe as transcribe
@@ -289,16 +290,15 @@ class Layer(nn.Module):
         return self.final_layer_norm(x + self.feed_forward(x))
 
 
-class Attention(nn.Module):
+class Attention(Projections):
     """Self-attention of the frames that are not padding; WavLM's has gates for the biases of distances."""
 
     def __init__(self, config: Wav2Vec2Config, first: bool) -> None:
-        width, self.num_heads = config.hidden_size, config.num_heads
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
+        super().__init__(config.hidden_size, config.num_heads)
         self.rel_attn_embed: nn.RelativePositionBias | None = None
         if config.num_buckets:
             self.gru_rel_pos_const = nn.init.new_parameter(1, self.num_heads, 1, 1, value=1.0)
-            self.gru_rel_pos_linear = nn.Linear(width // self.num_heads, 8)
+            self.gru_rel_pos_linear = nn.Linear(config.hidden_size // self.num_heads, 8)
             if first:  # of all layers
                 sizes = (self.num_heads, config.num_buckets, config.max_distance)
                 self.rel_attn_embed = nn.RelativePositionBias(*sizes)

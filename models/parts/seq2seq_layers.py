@@ -14,6 +14,7 @@ import lucid
 from lucid import DType, Tensor, TensorType, nn
 from lucid.models.checkpoints.config import ACTIVATIONS, Config
 from lucid.models.checkpoints.pretrained import Pretrained
+from lucid.models.parts.projected_attention import Projections
 from lucid.nn import functional as F
 
 Step: TypeAlias = tuple[Tensor, Sequence[nn.Cache | None]]
@@ -44,6 +45,11 @@ class StackConfig:
             activation=options.activation("activation_function"),
             **flags,
         )
+
+    @property
+    def attention(self) -> tuple[int, int, bool]:
+        """The arguments of `Projections`."""
+        return self.hidden_size, self.num_heads, self.key_bias
 
     def cache_shape(self, dtype: DType) -> nn.CacheShape:
         """The shape of the keys and values of self-attention."""
@@ -100,7 +106,7 @@ class Layer(nn.Module):
     """Self-attention and two linear layers, each with its norm and a residual connection."""
 
     def __init__(self, stack: StackConfig) -> None:
-        self.self_attn, self.self_attn_layer_norm = SelfAttention(stack), nn.LayerNorm(stack.hidden_size)
+        self.self_attn, self.self_attn_layer_norm = SelfAttention(*stack.attention), nn.LayerNorm(stack.hidden_size)
         self.fc1, self.fc2 = (
             nn.Linear(stack.hidden_size, stack.intermediate_size),
             nn.Linear(stack.intermediate_size, stack.hidden_size),
@@ -143,7 +149,8 @@ class DecoderLayer(Layer):
 
     def __init__(self, stack: StackConfig) -> None:
         super().__init__(stack)
-        self.encoder_attn, self.encoder_attn_layer_norm = CrossAttention(stack), nn.LayerNorm(stack.hidden_size)
+        self.encoder_attn = CrossAttention(*stack.attention)
+        self.encoder_attn_layer_norm = nn.LayerNorm(stack.hidden_size)
 
     def forward(
         self,
@@ -166,15 +173,6 @@ class AloneLayer(Layer):
     ) -> tuple[Tensor, nn.Cache | None]:
         x, cache = self.attend(x, cache, is_causal=True, key_mask=key_mask)
         return self.feed_forward(x), cache
-
-
-class Projections(nn.Module):
-    """The projections of an attention layer."""
-
-    def __init__(self, stack: StackConfig) -> None:
-        self.num_heads = stack.num_heads
-        self.q_proj, self.v_proj, self.out_proj = (nn.Linear(stack.hidden_size, stack.hidden_size) for _ in range(3))
-        self.k_proj = nn.Linear(stack.hidden_size, stack.hidden_size, bias=stack.key_bias)
 
 
 class SelfAttention(Projections):

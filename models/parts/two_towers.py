@@ -12,6 +12,7 @@ from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
 from lucid.models.parts.on_model import OnModel
 from lucid.models.parts.options import read_patch_size
+from lucid.models.parts.projected_attention import ProjectedAttention
 
 C = TypeVar("C")
 
@@ -160,23 +161,12 @@ class Layer(nn.Module):
 
     def __init__(self, tower: TowerConfig) -> None:
         self.layer_norm1, self.layer_norm2 = (nn.LayerNorm(tower.hidden_size, tower.eps) for _ in range(2))
-        self.self_attn, self.mlp = Attention(tower), MLP(tower)
+        self.self_attn, self.mlp = ProjectedAttention(tower.hidden_size, tower.num_heads), MLP(tower)
 
     def forward(self, x: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
-        x = x + self.self_attn(self.layer_norm1(x), key_mask, is_causal)
+        y = self.layer_norm1(x)
+        x = x + self.self_attn(y, y, y, key_mask, is_causal)
         return x + self.mlp(self.layer_norm2(x))
-
-
-class Attention(nn.Module):
-    """Self-attention."""
-
-    def __init__(self, tower: TowerConfig) -> None:
-        width, self.num_heads = tower.hidden_size, tower.num_heads
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
-
-    def forward(self, x: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
-        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
-        return self.out_proj(ops.attention(q, k, v, None, key_mask, heads=self.num_heads, is_causal=is_causal))
 
 
 class MLP(nn.Module):

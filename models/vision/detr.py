@@ -37,6 +37,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models.parts.demonstration import read_images
 from lucid.models.parts.on_model import OnModel
+from lucid.models.parts.projected_attention import ProjectedAttention
 from lucid.models.vision.resnet import TIMM_DEPTHS, ResNet, ResNetConfig, timm_config, timm_renames
 from lucid.nn import functional as F
 
@@ -270,24 +271,11 @@ class Queries(nn.Module):
         self.weight = nn.init.normal_(nn.init.new_parameter(queries, width))
 
 
-class Attention(nn.Module):
-    """Of queries to keys, both with positions, and to values without."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
-        self.num_heads = heads
-
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, kept: Tensor | None = None) -> Tensor:
-        """(N, L, E), (N, S, E) and (N, S, E) to (N, L, E); `kept` (N, S) is false for padding."""
-        q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
-        return self.out_proj(ops.attention(q, k, v, None, kept, heads=self.num_heads))
-
-
 class EncoderLayer(nn.Module):
     """Attention of places and a feed-forward network, each with a residual connection and then a norm."""
 
     def __init__(self, width: int, heads: int, inner: int, activation: str, eps: float = 1e-5) -> None:
-        self.self_attn = Attention(width, heads)
+        self.self_attn = ProjectedAttention(width, heads)
         self.self_attn_layer_norm, self.final_layer_norm = nn.LayerNorm(width, eps), nn.LayerNorm(width, eps)
         self.fc1, self.fc2 = nn.Linear(width, inner), nn.Linear(inner, width)
         self.activation = ACTIVATIONS[activation]
@@ -306,7 +294,7 @@ class DecoderLayer(EncoderLayer):
 
     def __init__(self, c: DetrConfig) -> None:
         super().__init__(c.hidden_size, c.decoder_heads, c.decoder_width, c.activation)
-        self.encoder_attn = Attention(c.hidden_size, c.decoder_heads)
+        self.encoder_attn = ProjectedAttention(c.hidden_size, c.decoder_heads)
         self.encoder_attn_layer_norm = nn.LayerNorm(c.hidden_size)
 
     def forward(self, y: Tensor, queries: Tensor, image: Places) -> Tensor:  # type: ignore[override]
