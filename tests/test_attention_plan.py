@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -37,13 +37,7 @@ from lucid.ops.tensor.tensor import Tensor
 D = 8
 
 
-class Limits(NamedTuple):
-    """What a plan may count on."""
-
-    target: Target = Target("cpu")  # a frozen value
-
-
-USUAL = Limits()
+USUAL = Target("cpu")
 
 
 def call(
@@ -82,9 +76,9 @@ def call(
     )
 
 
-def chosen(*of: Any, limits: Limits = USUAL, **options: Any) -> Plan:
+def chosen(*of: Any, target: Target = USUAL, **options: Any) -> Plan:
     """The plan of a call."""
-    return plan(call(*of, **options), limits)
+    return plan(call(*of, **options), target)
 
 
 def form(*of: Any, **options: Any) -> str:
@@ -183,16 +177,16 @@ def test_a_step_over_a_cache_reads_each_key_head_once() -> None:
 
 
 def test_expected_lengths_leave_out_what_only_others_need() -> None:
-    short, long = (Limits(Target("cpu", lengths=lengths)) for lengths in ((1, t.WHOLE), (t.WHOLE + 1, 9000)))
-    assert form("L", is_causal=True, limits=short) == NODE
-    plan = chosen("L", is_causal=True, limits=long)
+    short, long = (Target("cpu", lengths=lengths) for lengths in ((1, t.WHOLE), (t.WHOLE + 1, 9000)))
+    assert form("L", is_causal=True, target=short) == NODE
+    plan = chosen("L", is_causal=True, target=long)
     assert plan.short == "" and "up to" not in plan.note
 
 
 def test_who_insists_gets_what_is_slower() -> None:
-    asked = Limits(Target("cpu", forms={"attention": "blocks"}))
-    assert form(7, is_causal=True, limits=asked) == IN_PRODUCTS
-    assert form(1, is_causal=True, limits=asked) == SHARED, "one query has nothing to be cut"
+    asked = Target("cpu", forms={"attention": "blocks"})
+    assert form(7, is_causal=True, target=asked) == IN_PRODUCTS
+    assert form(1, is_causal=True, target=asked) == SHARED, "one query has nothing to be cut"
 
 
 def test_what_a_form_does_not_take_is_left_to_the_next() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import onnx
 
@@ -43,22 +43,15 @@ def refuse(reason: str) -> NoReturn:
     raise Refused(reason)
 
 
-class Limits(Protocol):
-    """Where forms look the target up, such as a builder."""
-
-    @property
-    def target(self) -> Target: ...
-
-
-def refuse_slower(limits: Limits, op: Operation, reason: str) -> None:
+def refuse_slower(target: Target, op: Operation, reason: str) -> None:
     """Leave a node to the next form because that is faster, unless the user insists on a kind of form for the op."""
-    if limits.target.insisted(op.name) == "auto":
+    if target.insisted(op.name) == "auto":
         refuse(reason)
 
 
-def refuse_wrong(limits: Limits, fault: Fault) -> None:
+def refuse_wrong(target: Target, fault: Fault) -> None:
     """Leave a node to the next form if the target's runtime, in any release allowed, has a fault."""
-    how = limits.target.wrong(fault)
+    how = target.wrong(fault)
     if how:
         refuse(how)
 

@@ -38,7 +38,7 @@ def batch_normalization(build: Builder, node: Node) -> str:
 )
 def group_normalization(build: Builder, node: Node) -> str:
     x, (weight, bias) = operand(node), node.inputs[1:]
-    refuse_wrong(build, GROUP_NORMALIZATION)
+    refuse_wrong(build.target, GROUP_NORMALIZATION)
     _refuse_types(node)
     scale = weight if weight is not None else _filled(x, 1)
     shift = bias if bias is not None else _filled(x, 0)

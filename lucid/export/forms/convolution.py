@@ -58,15 +58,17 @@ def over_one_line(build: Builder, node: Node) -> Taken:
 def _refuse_shallow(build: Builder, op: Operation, out: int, channels: int, kernel: int, group: int) -> None:
     if channels == out == 1:
         if kernel < LONG:
-            refuse_slower(build, op, f"windows of {kernel} are too short for images to be faster")
+            refuse_slower(build.target, op, f"windows of {kernel} are too short for images to be faster")
     elif kernel == 1 or kernel * channels < DEEP or min(channels, out) < BLOCK:
         refuse_slower(
-            build,
+            build.target,
             op,
             f"windows of {kernel} x {channels} numbers for {out} channels are too few for images to be faster",
         )
     elif group > 1 and (channels % BLOCK or out % BLOCK):
-        refuse_slower(build, op, f"onnxruntime's kernels for images take groups of a multiple of {BLOCK} channels")
+        refuse_slower(
+            build.target, op, f"onnxruntime's kernels for images take groups of a multiple of {BLOCK} channels"
+        )
 
 
 def _in_threes(node: Node) -> bool:

@@ -42,7 +42,7 @@ def split_products(build: Builder, node: Node) -> str:
 
 def _refuse_few(build: Builder, op: Operation, count: Size) -> None:
     if isinstance(count, int) and count <= _FEW:
-        refuse_slower(build, op, f"with {count} experts, a product for each is faster")
+        refuse_slower(build.target, op, f"with {count} experts, a product for each is faster")
 
 
 def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
@@ -61,7 +61,7 @@ def moe(build: Builder, node: Node) -> Taken:
     biases = [None if value is None else Tensor.from_value(value) for value in node.inputs[4:]]
     clamped = node.attributes["activation"] == "clamped_swiglu"
     _refuse_few(build, node.op, down.shape[0])
-    refuse_wrong(build, EXPERTS)
+    refuse_wrong(build.target, EXPERTS)
     if node.attributes["activation"] != "silu" and not clamped:
         refuse("it has no gate but silu and clamped_swiglu")
     if any(t is not None and t.dtype != float32 for t in (router_logits, gate_up, down, *biases)):
@@ -104,7 +104,7 @@ def scan(build: Builder, node: Node) -> Taken:
     """Scan reads the weights of each expert in place, without a copy."""
     x, indices, weights, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(5))
     _refuse_few(build, node.op, down.shape[0])
-    refuse_wrong(build, OUTER_VALUES)
+    refuse_wrong(build.target, OUTER_VALUES)
     kind = experts.compute_dtype(x, gate_up, down)
     count, k, width = down.shape[0], indices.shape[-1], x.shape[-1]
     tokens = x.reshape(-1, width)

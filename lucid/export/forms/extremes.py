@@ -134,7 +134,7 @@ def _windows(node: Node) -> dict[str, Any]:
 
 def _refuse_floats(build: Builder, node: Node) -> None:
     if operand(node).type.dtype.kind == "float":
-        refuse_wrong(build, PASSES_OVER_NAN)
+        refuse_wrong(build.target, PASSES_OVER_NAN)
 
 
 def _any_nan(build: Builder, x: Value) -> str:

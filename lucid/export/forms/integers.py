@@ -63,9 +63,9 @@ Pair: TypeAlias = tuple[Operand, Operand]
 def reduce_sum(build: Builder, node: Node) -> str:
     x = operand(node)
     if not _exact_as_float64(x, node):
-        refuse_wrong(build, INTEGERS_AS_FLOAT64)
+        refuse_wrong(build.target, INTEGERS_AS_FLOAT64)
     if x.type.dtype.kind == "int" and x.type.rank == 3:
-        refuse_wrong(build, THREE_AXES)
+        refuse_wrong(build.target, THREE_AXES)
     counted = x if x.type.dtype == node.types[0].dtype else build.op("Cast", x, to=onnx_code(int64))
     return reduction_node(build, "ReduceSum", counted, node)
 
@@ -92,7 +92,7 @@ def _dot(x: Tensor) -> Tensor:
 @form(reduction.prod, takes="axis keepdims", name="ai.onnx ReduceProd", kernel="ReduceProd")
 def reduce_prod(build: Builder, node: Node) -> str:
     if node.types[0].dtype.kind == "int":
-        refuse_wrong(build, INTEGERS_AS_FLOAT64)
+        refuse_wrong(build.target, INTEGERS_AS_FLOAT64)
     return reduction_node(build, "ReduceProd", node.inputs[0], node)
 
 
@@ -118,7 +118,7 @@ def _product(x: Tensor, axis: int) -> Tensor:
 @form(elementwise.pow_, name="ai.onnx Pow", kernel="Pow")
 def pow_(build: Builder, node: Node) -> str:
     if node.types[0].dtype.kind == "int":
-        refuse_wrong(build, INTEGERS_AS_FLOAT64)
+        refuse_wrong(build.target, INTEGERS_AS_FLOAT64)
     return build.op("Pow", *node.inputs)
 
 

@@ -34,7 +34,7 @@ log_softmax = one_node(neural.log_softmax, "LogSoftmax", "axis")
 def gelu(build: Builder, node: Node) -> str:
     kind, approximate = operand(node).type, node.attributes["approximate"]
     if approximate == "tanh" and kind.dtype == float16 and not any(same(size % 2, 0) for size in kind.shape):
-        refuse_wrong(build, GELU_OF_ODD_HALVES)
+        refuse_wrong(build.target, GELU_OF_ODD_HALVES)
     return build.op("Gelu", *node.inputs, approximate=approximate)
 
 
@@ -43,7 +43,7 @@ def _hard(op: Op[..., Any], onnx: str, **options: Any) -> Form:
 
     @form(op, name=f"ai.onnx {onnx}", kernel=onnx)
     def hard(build: Builder, node: Node) -> str:
-        refuse_wrong(build, NAN_BETWEEN_TWO)
+        refuse_wrong(build.target, NAN_BETWEEN_TWO)
         return build.op(onnx, *node.inputs, **options)
 
     return hard
@@ -64,7 +64,7 @@ def _clip(fewest: int, mends: Fault | None) -> Form:
     @form(elementwise.clip, takes="low high", name="ai.onnx Clip", kernel="Clip", mends=mends, applies=applies)
     def clipped(build: Builder, node: Node) -> str:
         """One op for Max and Min, which onnxruntime joins with a convolution: MobileNet takes 0.86 of the time."""
-        refuse_wrong(build, NAN_BETWEEN_TWO)
+        refuse_wrong(build.target, NAN_BETWEEN_TWO)
         x, low, high = operand(node), *node.inputs[1:]
         # The op's own bounds are the largest numbers, which are less than infinity.
         least, most = (np.asarray(end, x.type.dtype.numpy) for end in (-np.inf, np.inf))

@@ -72,7 +72,7 @@ def dequantize_linear(build: Builder, node: Node) -> Taken:
     bits = node.attributes["bits"]
     rows, count = scales.array.shape
     if x.type.shape[-1] != count * node.attributes["block"]:
-        refuse_wrong(build, PADDED_BLOCKS)
+        refuse_wrong(build.target, PADDED_BLOCKS)
     codes = unpack(packed.array, bits).reshape(rows, -1)[:, : x.type.shape[-1]]
     signed, zeros = zero_points is None, None
     if zero_points is not None:
@@ -123,7 +123,7 @@ def _operands(build: Builder, node: Node) -> tuple[Value, Value, Value, Value | 
     if x.type.dtype != scales.type.dtype:
         refuse(f"the input is {x.type.dtype} and the scales are {scales.type.dtype}")
     if node.attributes["bits"] == 8 and build.target.accuracy_level == 0:
-        refuse_wrong(build, NARROW_PRODUCTS)
+        refuse_wrong(build.target, NARROW_PRODUCTS)
     size = x.type.shape[-1]
     assert isinstance(size, int)
     if minimums is not None and size % node.attributes["block"]:
@@ -208,7 +208,7 @@ def gather_block_quantized(build: Builder, node: Node) -> str:
         refuse("its table is also the weight of a product, and would be stored twice")
     bits, (rows, count, size) = node.attributes["bits"], packed.type.shape
     if zero_points is not None and bits == 4 and count % 2:
-        refuse_wrong(build, ZEROS_OF_ROWS)
+        refuse_wrong(build.target, ZEROS_OF_ROWS)
     stored = Tensor.from_value(packed)
     table = stored.reshape(rows, count * size).named_after(stored, "[rows]")
     selected = build.op(

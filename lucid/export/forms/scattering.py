@@ -135,7 +135,7 @@ def top_k(build: Builder, node: Node) -> tuple[str, ...]:
 
 @form(buffers.write_at, takes="axis", name="ai.onnx TensorScatter", opset=24, kernel="ScatterElements")
 def tensor_scatter(build: Builder, node: Node) -> str:
-    refuse_wrong(build, TENSOR_SCATTER)
+    refuse_wrong(build.target, TENSOR_SCATTER)
     return build.op("TensorScatter", *node.inputs, axis=node.attributes["axis"])
 
 

@@ -49,7 +49,7 @@ _ALL = f"mask {_TAKES}"
 def group_query_writing(build: Builder, node: Node) -> Taken:
     """It reads and writes buffers in place, if they are bound as outputs; new memory has zeros after what is filled."""
     call = _call(node)
-    refuse_wrong(build, WRITTEN_BUFFERS)
+    refuse_wrong(build.target, WRITTEN_BUFFERS)
     if not build.target.rows_apart:
         refuse("it takes several new positions behind others in a single row: Target(rows_apart=True) promises that")
     _refuse_options(call)
@@ -72,8 +72,8 @@ def group_query(build: Builder, node: Node) -> Taken:
     """The node that reads the buffers in place. It could also write to them, but `write_at` does so with its checks."""
     call = _call(node)
     batch, length = call.batch, call.queries
-    refuse_wrong(build, TENSOR_SCATTER)
-    refuse_wrong(build, ATTENTION_OF_BUFFERS)
+    refuse_wrong(build.target, TENSOR_SCATTER)
+    refuse_wrong(build.target, ATTENTION_OF_BUFFERS)
     _refuse_options(call)
     several = isinstance(batch, int) and batch > 1
     if several and isinstance(length, int) and length > 1:

@@ -21,7 +21,8 @@ from lucid.core.targets.runtimes import (
     ATTENTION_UNSEEN,
     ATTENTION_WEIGHTS,
 )
-from lucid.export.form import Limits, refuse, refuse_wrong
+from lucid.export.form import refuse, refuse_wrong
+from lucid.export.target import Target
 from lucid.ops import attention
 from lucid.ops.attention.call import AttentionCall, AttentionOptions
 from lucid.ops.attention.mask_bounds import may_exclude
@@ -112,7 +113,7 @@ def refuse_scale(scale: float | None) -> None:
         refuse(f"the scale is {scale:g}, onnxruntime's kernel wants a positive one that float32 can hold")
 
 
-def refuse_inexact(limits: Limits, call: Call) -> None:
+def refuse_inexact(target: Target, call: Call) -> None:
     """Refuse a call for which the target's runtime computes the ONNX op wrongly.
 
     The page "The attention contract" lists what onnxruntime's kernels get wrong; each fault names itself.
@@ -120,22 +121,22 @@ def refuse_inexact(limits: Limits, call: Call) -> None:
     refuse_common(call)
     refuse_scale(call.options.scale)
     if call.options.need_weights:
-        refuse_wrong(limits, ATTENTION_WEIGHTS)
+        refuse_wrong(target, ATTENTION_WEIGHTS)
     if call.options.need_weights and not isinstance(call.keys, int):
-        refuse_wrong(limits, ATTENTION_OPEN_WEIGHTS)
+        refuse_wrong(target, ATTENTION_OPEN_WEIGHTS)
     if call.may_see_nothing:
-        refuse_wrong(limits, ATTENTION_UNSEEN)
+        refuse_wrong(target, ATTENTION_UNSEEN)
     if call.options.softcap:
-        refuse_wrong(limits, ATTENTION_SOFTCAP)
+        refuse_wrong(target, ATTENTION_SOFTCAP)
     if call.options.is_causal and call.past_key is None and call.may_be_short:
-        refuse_wrong(limits, ATTENTION_SINGLE)
+        refuse_wrong(target, ATTENTION_SINGLE)
     if call.options.is_causal and not same(call.queries, call.new_keys):
-        refuse_wrong(limits, ATTENTION_CROSS)
+        refuse_wrong(target, ATTENTION_CROSS)
     if call.grouped:
-        refuse_wrong(limits, ATTENTION_OF_GROUPS)
+        refuse_wrong(target, ATTENTION_OF_GROUPS)
     widths = (call.width, call.value_width)
     if call.past_key is not None and not all(same(width * call.dtype.itemsize % 8, 0) for width in widths):
-        refuse_wrong(limits, ATTENTION_JOINED_WIDTHS)
+        refuse_wrong(target, ATTENTION_JOINED_WIDTHS)
 
 
 def refuse_unfit_for_multi_head(call: Call) -> None:

@@ -100,7 +100,7 @@ def _form(candidate: Candidate) -> Form:
 def _emit(candidate: Candidate) -> Emit:
     def emit(build: Builder, node: Node) -> Taken:
         call = Call.of(node)
-        decided = plan(call, build, (candidate,))
+        decided = plan(call, build.target, (candidate,))
         results = WRITERS[candidate.name](build, node, call, decided)
         return Taken(results, decided.note)
 

@@ -34,7 +34,7 @@ def standard(build: Builder, node: Node) -> tuple[str, ...]:
 def write_node(build: Builder, node: Node) -> tuple[str, ...]:
     """The ONNX op, if the target's runtime computes it correctly."""
     call = Call.of(node)
-    refuse_inexact(build, call)
+    refuse_inexact(build.target, call)
     return emit_node(build, call)
 
 

@@ -16,7 +16,7 @@ from lucid.core.graph.types import float32
 from lucid.core.sizes.dims import Dim, Size, same, sym_min
 from lucid.core.targets.record import Strategy
 from lucid.core.targets.runtimes import FILLED_MASKS
-from lucid.export.form import Limits, Refused, refuse, refuse_slower, refuse_wrong
+from lucid.export.form import Refused, refuse, refuse_slower, refuse_wrong
 from lucid.export.forms.attention import thresholds as t
 from lucid.export.forms.attention.call import (
     Call,
@@ -25,6 +25,7 @@ from lucid.export.forms.attention.call import (
     refuse_scale,
     refuse_unfit_for_multi_head,
 )
+from lucid.export.target import Target
 from lucid.ops import attention
 
 IN_PRODUCTS = "query blocks, in products"
@@ -63,7 +64,7 @@ class Candidate(NamedTuple):
     """A form, as declared (see `lucid.export.form.Form`), with what decides whether and how it computes a call."""
 
     name: str
-    decide: Callable[[Call, Limits], Plan]
+    decide: Callable[[Call, Target], Plan]
     takes: str  # the optional operands and the options that it computes
     strategy: Strategy
     opset: int = 17
@@ -75,7 +76,7 @@ class Candidate(NamedTuple):
         return self.takes == "*" or call.asks_for <= set(self.takes.split())
 
 
-def plan(call: Call, limits: Limits, among: Sequence[Candidate] | None = None) -> Plan:
+def plan(call: Call, target: Target, among: Sequence[Candidate] | None = None) -> Plan:
     """The plan of the first form, of all or of these, that computes a call exactly and at least as fast as others.
 
     Raises:
@@ -85,7 +86,7 @@ def plan(call: Call, limits: Limits, among: Sequence[Candidate] | None = None) -
     for candidate in CANDIDATES if among is None else among:
         if candidate.covers(call):
             try:
-                return candidate.decide(call, limits)
+                return candidate.decide(call, target)
             except Refused as refused:
                 reason = refused
     raise reason
@@ -94,46 +95,46 @@ def plan(call: Call, limits: Limits, among: Sequence[Candidate] | None = None) -
 # Query blocks ---------------------------------------------------------------------------------------------------------
 
 
-def _blocks_in_products(call: Call, limits: Limits) -> Plan:
+def _blocks_in_products(call: Call, target: Target) -> Plan:
     """For a known length, blocks as products, which all threads share."""
-    _refuse_unfit_for_blocks(call, limits)
-    _refuse_unfit_for_products(call, limits)
+    _refuse_unfit_for_blocks(call, target)
+    _refuse_unfit_for_products(call, target)
     if not isinstance(call.queries, int):
         refuse("only a known number of queries is cut into products")
-    rows = _known_rows(call, limits)
+    rows = _known_rows(call, target)
     return Plan(IN_PRODUCTS, f"{_share(rows)}; all threads share a head's products", rows=rows, fill=_bound_pays(call))
 
 
-def _blocks_with_a_cache(call: Call, limits: Limits) -> Plan:
+def _blocks_with_a_cache(call: Call, target: Target) -> Plan:
     """For a known length: each block gets the keys of the blocks before it as a cache."""
-    _refuse_unfit_for_blocks(call, limits)
+    _refuse_unfit_for_blocks(call, target)
     length = call.queries
     if not call.options.is_causal or not isinstance(length, int):
         refuse("only a known number of causal blocks hand keys on")
-    _refuse_short(limits, length, t.SHORT, "blocks")
+    _refuse_short(target, length, t.SHORT, "blocks")
     by_length = t.ROWS_HANDED_ON_IF_GROUPED if call.grouped else t.ROWS_HANDED_ON
     rows = _cut(length, by_length)
     if not t.HANDED_ON_ABOVE < length <= by_length[-1][0]:
-        refuse_slower(limits, attention, f"for {length} queries copies of keys are as fast, or take less memory")
+        refuse_slower(target, attention, f"for {length} queries copies of keys are as fast, or take less memory")
     if len(rows) == 1:
         refuse("there is a single block, so no keys are handed on")
     why = f"{_share(rows)}; each block hands its keys on as a cache"
     return Plan(HANDED_ON, why, rows=rows, fill=_bound_pays(call))
 
 
-def _query_blocks(call: Call, limits: Limits) -> Plan:
+def _query_blocks(call: Call, target: Target) -> Plan:
     """Blocks of queries, each with a copy of the keys that it can see; of an open length by a loop."""
-    _refuse_unfit_for_blocks(call, limits)
+    _refuse_unfit_for_blocks(call, target)
     if isinstance(call.queries, int) or not call.options.is_causal:
-        rows = _known_rows(call, limits)
+        rows = _known_rows(call, target)
         return Plan(BLOCKS, _share(rows), rows=rows, fill=_bound_pays(call))
     share = _share([2048 // t.FIRST_BLOCKS] * t.FIRST_BLOCKS)
-    chosen = _if_long(BLOCKS, share, t.WHOLE_IF_CAPPED if call.options.softcap else t.WHOLE, call, limits)
+    chosen = _if_long(BLOCKS, share, t.WHOLE_IF_CAPPED if call.options.softcap else t.WHOLE, call, target)
     shared = has_few_heads(call) and call.split and call.fits_products
     return replace(chosen, each=CAPPED if call.options.softcap else SHARED if shared else NODE)
 
 
-def _known_rows(call: Call, limits: Limits) -> tuple[int, ...]:
+def _known_rows(call: Call, target: Target) -> tuple[int, ...]:
     """The rows of each block of a known number of queries; all are one where keys are hidden by masks alone."""
     length, is_causal = call.queries, call.options.is_causal
     if not is_causal and not call.masked:
@@ -142,11 +143,11 @@ def _known_rows(call: Call, limits: Limits) -> tuple[int, ...]:
         refuse("texts of any length have little padding; filling pays only where a third of the keys is hidden")
     if is_causal:
         short = t.SHORT_IF_CAPPED if call.options.softcap else t.SHORT
-        _refuse_short(limits, length, t.SHORT_IF_MASKED if call.masked else short, "blocks")
+        _refuse_short(target, length, t.SHORT_IF_MASKED if call.masked else short, "blocks")
         return _cut(length, t.ROWS)
-    _refuse_short(limits, length, t.SHORT_IF_NOT_CAUSAL, "filled masks")
+    _refuse_short(target, length, t.SHORT_IF_NOT_CAUSAL, "filled masks")
     if isinstance(call.new_keys, int) and call.new_keys <= t.SHORT_IF_NOT_CAUSAL:
-        refuse_slower(limits, attention, f"the scores of {call.new_keys} keys are too few for the bound on them to pay")
+        refuse_slower(target, attention, f"the scores of {call.new_keys} keys are too few for the bound on them to pay")
     return (length,)
 
 
@@ -172,14 +173,14 @@ def _bound_pays(call: Call) -> bool:
     return not (call.options.is_causal and isinstance(call.queries, int) and call.queries <= t.UNBOUNDED)
 
 
-def _refuse_short(limits: Limits, length: int, limit: int, what: str) -> None:
+def _refuse_short(target: Target, length: int, limit: int, what: str) -> None:
     if length < 2:
         refuse("a single query cannot be cut into blocks")
     if length <= limit:
-        refuse_slower(limits, attention, f"{length} queries are too few for {what} to be faster")
+        refuse_slower(target, attention, f"{length} queries are too few for {what} to be faster")
 
 
-def _refuse_unfit_for_blocks(call: Call, limits: Limits) -> None:
+def _refuse_unfit_for_blocks(call: Call, target: Target) -> None:
     if call.dtype != float32:
         refuse(f"the bound on hidden weights is proven for float32, not {call.dtype}")
     refuse_scale(call.options.scale)
@@ -190,7 +191,7 @@ def _refuse_unfit_for_blocks(call: Call, limits: Limits) -> None:
             refuse("a floating mask may hold any number; only keys that are certainly hidden can be filled")
     if call.mask is not None and call.mask.ndim >= 3 and not same(call.mask.shape[-3], 1):
         refuse("a mask for each head costs as much as the scores")
-    refuse_wrong(limits, FILLED_MASKS)
+    refuse_wrong(target, FILLED_MASKS)
 
 
 # Tiles ----------------------------------------------------------------------------------------------------------------
@@ -198,20 +199,20 @@ def _refuse_unfit_for_blocks(call: Call, limits: Limits) -> None:
 _IN_TILES = "nothing is masked, so tiles of scores stay in the caches"
 
 
-def _tiles(call: Call, limits: Limits) -> Plan:
+def _tiles(call: Call, target: Target) -> Plan:
     """Tiles alone, where texts are long."""
     for size, what in ((call.queries, "queries"), (call.keys, "keys")):
-        _refuse_fewer(limits, size, _least_tiled(call), f"{size} {what} are too few for tiles to be faster")
+        _refuse_fewer(target, size, _least_tiled(call), f"{size} {what} are too few for tiles to be faster")
     _refuse_unfit_for_tiles(call)
     return Plan(TILES, _IN_TILES)
 
 
-def _tiles_if_long(call: Call, limits: Limits) -> Plan:
+def _tiles_if_long(call: Call, target: Target) -> Plan:
     """Tiles where a text turns out to be long."""
     if not isinstance(sym_min(call.queries, call.keys), Dim):
         refuse("the length is known")
-    chosen = _if_long(TILES_IF_LONG, _IN_TILES, _least_tiled(call) - 1, call, limits)
-    refuse_inexact(limits, call)
+    chosen = _if_long(TILES_IF_LONG, _IN_TILES, _least_tiled(call) - 1, call, target)
+    refuse_inexact(target, call)
     _refuse_unfit_for_tiles(call)
     return chosen
 
@@ -231,7 +232,7 @@ def _refuse_unfit_for_tiles(call: Call) -> None:
 _ON_ALL_THREADS = "all threads work on each head; the node uses one thread per head"
 
 
-def _three_products(call: Call, limits: Limits) -> Plan:
+def _three_products(call: Call, target: Target) -> Plan:
     """The node's computation, without its copies."""
     if not call.split:
         refuse("the packed layout of several heads is read faster by the Attention node")
@@ -240,24 +241,24 @@ def _three_products(call: Call, limits: Limits) -> Plan:
     return Plan(THREE_PRODUCTS, "nothing is masked, and heads that are already split are read without a copy")
 
 
-def _products_of_few_heads(call: Call, limits: Limits) -> Plan:
+def _products_of_few_heads(call: Call, target: Target) -> Plan:
     """Products where the Attention node, which computes a head on one thread, would leave others idle."""
     refuse_common(call)
-    _refuse_unfit_for_products(call, limits)
+    _refuse_unfit_for_products(call, target)
     return Plan(SHARED, _ON_ALL_THREADS)
 
 
-def _products_of_few_heads_if_long(call: Call, limits: Limits) -> Plan:
+def _products_of_few_heads_if_long(call: Call, target: Target) -> Plan:
     """Products of few heads in the branch for long texts, where the length is known only at run time."""
     if isinstance(call.queries, int):
         refuse("the number of queries is known")
-    chosen = _if_long(SHARED_IF_LONG, _ON_ALL_THREADS, _least_shared(call) - 1, call, limits)
-    refuse_inexact(limits, call)
-    _refuse_many_heads(call, limits)
+    chosen = _if_long(SHARED_IF_LONG, _ON_ALL_THREADS, _least_shared(call) - 1, call, target)
+    refuse_inexact(target, call)
+    _refuse_many_heads(call, target)
     return chosen
 
 
-def _capped_scores(call: Call, limits: Limits) -> Plan:
+def _capped_scores(call: Call, target: Target) -> Plan:
     """Products where scores are capped: `Tanh` computes eight numbers or more at a time."""
     if not call.options.softcap:
         refuse("no softcap")
@@ -268,7 +269,7 @@ def _capped_scores(call: Call, limits: Limits) -> Plan:
     return Plan(CAPPED, "onnxruntime's Attention node computes tanh number by number", rows=_capped_rows(call))
 
 
-def _scores_with_sinks(call: Call, limits: Limits) -> Plan:
+def _scores_with_sinks(call: Call, target: Target) -> Plan:
     """Products where each row has one more score, which no operator takes."""
     if call.sinks is None:
         refuse("no sinks")
@@ -290,21 +291,21 @@ def _capped_rows(call: Call) -> tuple[int, ...]:
     return (*(t.ROWS_IF_CAPPED,) * whole, *((rest,) if rest else ()))
 
 
-def _refuse_unfit_for_products(call: Call, limits: Limits) -> None:
+def _refuse_unfit_for_products(call: Call, target: Target) -> None:
     """Refuse calls that products do not compute, and those that the node computes as fast."""
-    _refuse_many_heads(call, limits)
+    _refuse_many_heads(call, target)
     _refuse_fewer(
-        limits, call.queries, _least_shared(call), f"{call.queries} queries are too few to be shared by threads"
+        target, call.queries, _least_shared(call), f"{call.queries} queries are too few to be shared by threads"
     )
 
 
-def _refuse_many_heads(call: Call, limits: Limits) -> None:
+def _refuse_many_heads(call: Call, target: Target) -> None:
     refuse_scale(call.options.scale)
     if not call.fits_products:
         refuse("it computes in float32, and groups of heads over a known number of keys")
     if not has_few_heads(call):
         refuse_slower(
-            limits, attention, f"with more than {t.FEW_HEADS} heads in the batch, the node uses all threads itself"
+            target, attention, f"with more than {t.FEW_HEADS} heads in the batch, the node uses all threads itself"
         )
 
 
@@ -327,9 +328,9 @@ def has_few_heads(call: Call) -> bool:
 # Window blocks --------------------------------------------------------------------------------------------------------
 
 
-def _window_blocks(call: Call, limits: Limits) -> Plan:
+def _window_blocks(call: Call, target: Target) -> Plan:
     """Blocks of queries, each with copies of the keys in its window; causal blocks where a window hides nothing."""
-    refuse_inexact(limits, call)
+    refuse_inexact(target, call)
     window, ahead = call.options.window, call.options.ahead
     if window is None or ahead is None:
         refuse("a query sees all keys on one side")
@@ -340,20 +341,20 @@ def _window_blocks(call: Call, limits: Limits) -> Plan:
     limit = int(short * (rows + reach))
     why = f"{rows} queries at a time get copies of the {rows + reach} keys that they may see"
     if not isinstance(length, int):
-        return _if_long(WINDOWS, why, limit, call, limits, rows=(rows,))
+        return _if_long(WINDOWS, why, limit, call, target, rows=(rows,))
     if ahead == 0 and t.SHORT < length <= window:
         return Plan(WINDOWS, f"a window of {window} hides none of {length} keys")
     if length <= limit:
-        refuse_slower(limits, attention, f"{length} queries are too few for windows of {reach + 1} keys to be faster")
+        refuse_slower(target, attention, f"{length} queries are too few for windows of {reach + 1} keys to be faster")
     return Plan(WINDOWS, why, rows=(rows,))
 
 
 # Groups as queries ----------------------------------------------------------------------------------------------------
 
 
-def _groups_as_queries(call: Call, limits: Limits) -> Plan:
+def _groups_as_queries(call: Call, target: Target) -> Plan:
     """The heads of a group as queries of one head, where there is a single query; the plain node for more."""
-    refuse_inexact(limits, call)
+    refuse_inexact(target, call)
     if not call.grouped or call.past_key is None:
         refuse("there is no cache that groups of heads read")
     if not same(call.queries, call.new_keys):
@@ -369,11 +370,11 @@ def _groups_as_queries(call: Call, limits: Limits) -> Plan:
 # Open lengths ---------------------------------------------------------------------------------------------------------
 
 
-def _if_long(form: str, why: str, limit: int, call: Call, limits: Limits, rows: tuple[int, ...] = ()) -> Plan:
+def _if_long(form: str, why: str, limit: int, call: Call, target: Target, rows: tuple[int, ...] = ()) -> Plan:
     """The plan for an open number of queries: a form above a limit, all scores at once up to it."""
-    expects = limits.target.expects
+    expects = target.expects
     if not expects(limit + 1):
-        lengths = limits.target.lengths
+        lengths = target.lengths
         refuse(f"at most {limit} queries are expected (lengths={lengths}), too few for it to be faster")
     return Plan(form, why, limit, at_once(call) if expects(0, limit) else "", rows)
 
@@ -386,12 +387,12 @@ def at_once(call: Call) -> str:
     return THREE_PRODUCTS if unmasked and call.split and not call.grouped else NODE
 
 
-def _refuse_fewer(limits: Limits, size: Size, least: int, what: str) -> None:
+def _refuse_fewer(target: Target, size: Size, least: int, what: str) -> None:
     """Refuse a form that is slower for fewer queries or keys, where they are fewer or may be."""
     if isinstance(size, int) and size < least:
-        refuse_slower(limits, attention, what)
-    if not isinstance(size, int) and limits.target.expects(0, least - 1):
-        refuse_slower(limits, attention, "texts may be short, where it is slower")
+        refuse_slower(target, attention, what)
+    if not isinstance(size, int) and target.expects(0, least - 1):
+        refuse_slower(target, attention, "texts may be short, where it is slower")
 
 
 _NO_PAST = "mask key_mask heads kv_heads scale is_causal"
