@@ -17,6 +17,7 @@ from lucid.models.llama import Llama, LlamaConfig
 from lucid.nn import functional as F
 from lucid.testing import precision_report
 from lucid.testing.precision import PrecisionReport
+from lucid.testing.precision.outputs import OutputSums
 
 
 class Network(nn.Module):
@@ -81,6 +82,15 @@ def test_a_call_of_an_empty_batch_adds_nothing() -> None:
     small = lucid.quantize(model)
     alone, both = (precision_report(model, small, calls) for calls in ([rows], [rows[:0], rows]))
     assert [each.error for each in alone.outputs] == [each.error for each in both.outputs]
+
+
+def test_infinities_of_a_mask_add_nothing_and_others_are_an_infinite_error() -> None:
+    expected = np.array([[3, -np.inf, 4], [-np.inf, 5, 0]], np.float32)
+    sums = OutputSums()
+    sums.add(0, expected, expected + np.float32([0, 0, 1]))
+    assert sums.relative == pytest.approx((2 / 50) ** 0.5)
+    sums.add(1, expected, np.zeros_like(expected))
+    assert sums.relative == np.inf
 
 
 def test_the_figures_are_those_computed_by_hand(network: Network) -> None:

@@ -30,15 +30,20 @@ class OutputSums:
         self._rows: list[tuple[int, int]] = []  # the call and the row of each
 
     def add(self, call: int, before: Array, after: Array) -> None:
-        """The output of a call: rows of a batch; with fewer than two axes it is one row."""
-        self._signal += squares(before)
-        self._noise += squares(after, before)
+        """The output of a call: rows of a batch; with fewer than two axes it is one row. Equal infinities, such as
+        those of a mask, count as 0."""
         batch = len(before) if before.ndim > 1 else 1
         width = before.size // max(1, batch)
         x, y = (array.astype(np.float64).reshape(batch, width) for array in (before, after))
-        norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
+        equal = np.isinf(x) & (x == y)
+        x[equal] = y[equal] = 0.0
+        with np.errstate(invalid="ignore"):  # of infinities that are not equal, and NaN
+            self._signal += squares(np.where(np.isinf(x), 0.0, x))
+            self._noise += squares(y - x)
+            norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
+            products = (x * y).sum(axis=1)
         same = (x == y).all(axis=1)
-        cosines = np.divide((x * y).sum(axis=1), norms, out=np.zeros(batch), where=norms > 0)
+        cosines = np.divide(products, norms, out=np.zeros(batch), where=norms > 0)
         self._cosines += np.where(same, 1.0, cosines).tolist()
         self._rows += [(call, row) for row in range(batch)]
 
