@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lucid
@@ -172,6 +173,26 @@ def test_an_operator_of_an_unknown_domain_is_refused(monkeypatch: pytest.MonkeyP
         lucid.export.to_onnx(lambda x: doubled(x), ("N",))
 
 
+def test_a_form_gives_numbers_of_numpy_and_an_op_without_a_form_is_told_of_lowers() -> None:
+    own = Op(lambda x: x, name="own_reverse", kernel=lambda x: 1 - x, rule=lambda x: x)
+    with pytest.raises(ExportError, match=r"own_reverse has no ONNX form \(none is registered: write one with @lu"):
+        lucid.export.to_onnx(lambda x: own(x), ("N",))
+
+    one: Any = 1.0
+
+    @lowers(own, name="Sub")
+    def sub(build: Builder, node: Node) -> str:
+        return build.op("Sub", one, *node.inputs)
+
+    try:
+        with pytest.raises(TypeError, match=r"takes 1\.0, which has no element type: write np\.float32\(1\.0\)"):
+            lucid.export.to_onnx(lambda x: own(x), ("N",))
+        one = np.float32(1)
+        assert lucid.testing.assert_parity(lambda x: own(x), ("N",)).passed
+    finally:
+        del FORMS[own.name]
+
+
 def test_dropout_has_a_form_that_says_why_there_is_none() -> None:
     with pytest.raises(ExportError, match=r"dropout has no ONNX form \(dropout: dropout is for training: export in"):
         lucid.export.to_onnx(lambda x: ops.dropout(x, p=0.5), ("N",))
@@ -182,9 +203,14 @@ def test_dropout_has_a_form_that_says_why_there_is_none() -> None:
     [
         (lambda x: ops.cumsum(x), "cumsum: axis=... is missing and has no default"),
         (lambda x: ops.cumsum(x, axes=1), "cumsum: unknown argument axes; it takes axis"),
+        (
+            lambda x: ops.elu(x, alpha=lucid.tensor(0.5)),
+            r"elu: alpha is a tensor, float32\[\], expected a value of",
+        ),
+        (lambda x: lucid.trace(lambda y: ops.elu(x, alpha=y), ()), "elu: alpha is a tensor, .* next to the op"),
     ],
 )
-def test_an_attribute_without_a_default_must_be_given(call: Any, message: str) -> None:
+def test_attributes_that_are_missing_unknown_or_tensors_are_refused(call: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         call(lucid.ones(2, 3))
 

@@ -353,6 +353,23 @@ def test_bad_options_of_scaled_dot_product_attention(message: str, options: dict
         nn.ScaledDotProductAttention(**options)
 
 
+def test_a_scale_that_is_learned_is_an_error_instead_of_a_constant() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            self.scale = nn.Parameter(0.5)
+
+        def forward(self, q: lucid.Tensor, inside: bool) -> lucid.Tensor:
+            options = {"scale": 1.0} if inside else {"scale": self.scale}
+            return F.scaled_dot_product_attention(q * self.scale if inside else q, q, q, **options)
+
+    module, q = Scaled(), lucid.randn(1, 2, 3, 4)
+    for call in (module, lucid.grad(lambda *args: module(*args).sum(), wrt=module)):
+        with pytest.raises(TypeError, match=r"scale is a (parameter|traced tensor), .* query \* scale, scale=1\.0"):
+            call(q, False)
+    fixed = F.scaled_dot_product_attention(q, q, q, scale=lucid.tensor(0.5))
+    np.testing.assert_allclose(module(q, True).numpy(), fixed.numpy(), atol=TOLERANCE)
+
+
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(
     ("message", "options"),

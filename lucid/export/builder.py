@@ -25,7 +25,7 @@ from lucid.ops.tensor.tensor import Tensor
 
 SMALL = 1024  # up to so many bytes a constant is compared by its contents, and never stored as external data
 _LARGE = 1 << 18  # from so many bytes on, a constant of one number is computed when the model runs, and not stored
-Operand: TypeAlias = str | Value | Tensor | Array | None
+Operand: TypeAlias = str | Value | Tensor | Array | np.generic | None
 Operands: TypeAlias = Operand | list[Operand] | tuple[Operand, ...]
 
 
@@ -150,12 +150,17 @@ class Builder:
     def name_of(self, operand: Operand) -> str:
         """The ONNX name of an operand; the empty name for an absent one.
 
-        Arrays become initializers; a value that is not computed yet is computed here.
+        Arrays and NumPy's numbers become initializers; a value that is not computed yet is computed here.
+
+        Raises:
+            TypeError: for a number of Python.
         """
         if operand is None or isinstance(operand, str):
             return operand or ""
-        if isinstance(operand, np.ndarray):
-            return self._initializer(operand, None)
+        if isinstance(operand, (np.ndarray, np.generic)):
+            return self._initializer(np.asarray(operand), None)
+        if isinstance(operand, (bool, int, float)):
+            raise TypeError(f"an ONNX node takes {operand!r}, which has no element type: write np.float32({operand!r})")
         value = operand.to_value() if isinstance(operand, Tensor) else operand
         if isinstance(value, Constant):
             return self._transposed(value) or self._initializer(value.array, self.graph.name_of(value))

@@ -153,7 +153,8 @@ class Lowering:
             reasons = reasons or f'target "{target.name}" has none'
             return ExportError(f"{path}: no form of {insisted_on(op.name, insisted)} is exact here ({reasons})")
         where = f"{path}: " if path else ""
-        return ExportError(f"{where}{op.name} has no ONNX form ({reasons or 'none is registered'})")
+        reasons = reasons or "none is registered: write one with @lucid.export.lowers, or a body of other ops"
+        return ExportError(f"{where}{op.name} has no ONNX form ({reasons})")
 
     def _inline(self, node: Node, op: Op[..., Any], path: str) -> list[str]:
         """Emit a composite's body, in which everything that depends on constants alone is folded."""

@@ -19,6 +19,7 @@ from torch._export.verifier import SpecViolationError
 from torch.export import ExportedProgram
 from torch.export.pt2_archive import PT2ArchiveReader
 
+from lucid.files.atomic import open_regular
 from lucid.importing.exporting import REFUSALS
 from lucid.importing.table import TABLE
 from lucid.importing.torch_import import TorchImportError
@@ -47,8 +48,10 @@ def load(path: str | PathLike[str]) -> ExportedProgram:
     """The program of a file.
 
     Raises:
+        FileNotFoundError: for a file that is not there; the message names similar ones.
         TorchImportError: for files that torch does not read, or that hold more than tensors and known operators.
     """
+    open_regular(path).close()
     try:
         with ZipFile(path) as archive:  # an older form, which torch tries last, is a pickle
             older = "version" in archive.namelist()

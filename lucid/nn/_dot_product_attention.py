@@ -11,6 +11,7 @@ from lucid import ops
 from lucid.core.graph.types import broadcast, same_shape, show_shape
 from lucid.core.sizes.dims import Size, product, same
 from lucid.nn._checks import check_probability
+from lucid.nn.module import Parameter
 from lucid.ops.attention.masks import causal_mask
 from lucid.ops.creation import arange_op
 from lucid.ops.operand_conversion import check_tensors
@@ -173,14 +174,23 @@ def _joined_mask(mask: Tensor, batch: Sequence[Size]) -> Tensor:
     return _joined(_with_axes(mask, len(batch) + 3), batch)
 
 
-def real_scale(where: str, scale: complex | None) -> float | None:
+def real_scale(where: str, scale: complex | Tensor | None) -> float | None:
     """A scale as a real number.
 
     Raises:
+        TypeError: for a parameter or a traced tensor: a scale is a constant of the graph.
         ValueError: for NaN or infinity, or a complex number whose imaginary part is not zero.
     """
     if scale is None:
         return None
+    if isinstance(scale, Tensor):
+        if scale.is_traced or isinstance(scale, Parameter):
+            kind = "traced tensor" if scale.is_traced else "parameter"
+            raise TypeError(
+                f"{where}: scale is a {kind}, expected a number, which is a constant of the graph; one that is learned "
+                "or computed multiplies the query: query * scale, scale=1.0"
+            )
+        scale = scale.item()
     if not cmath.isfinite(scale):
         raise ValueError(f"{where}: scale is {scale}, expected a finite number")
     if not isinstance(scale, complex):

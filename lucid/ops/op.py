@@ -232,6 +232,13 @@ class Op(Generic[P, R]):
         attributes = {**self._usual, **kwargs}
         if len(attributes) != len(self._usual) or (self._needed and not self._needed <= kwargs.keys()):
             self._check_attributes(kwargs)  # raises: a name is unknown or missing
+        for name, value in kwargs.items():
+            if isinstance(value, Tensor):
+                raise TypeError(
+                    f"{self.name}: {name} is a tensor, {value.spec}, expected a value of Python, which is a constant "
+                    "of the graph; take .item() of a tensor that never changes, and compute with others, such as a "
+                    "learned scale, next to the op: query * scale"
+                )
         if list in map(type, attributes.values()):
             return {name: as_tuple(value) for name, value in attributes.items()}
         return attributes

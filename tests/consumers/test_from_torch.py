@@ -1133,6 +1133,8 @@ def test_other_things_are_no_modules(tmp_path) -> None:
     (tmp_path / "x.pt2").write_bytes(b"no program")
     with pytest.raises(TorchImportError, match="does not read"):
         lucid.from_torch(tmp_path / "x.pt2")
+    with pytest.raises(FileNotFoundError, match=r"there is no file '.*y\.pt2'; did you mean .*x\.pt2\?"):
+        lucid.from_torch(tmp_path / "y.pt2")
 
 
 # Files of strangers ---------------------------------------------------------------------------------------------------
