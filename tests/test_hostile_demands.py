@@ -185,14 +185,11 @@ def test_a_budget_that_is_no_number_is_refused():
 def test_a_budget_changes_nothing_for_other_models(tmp_path, monkeypatch, capfd):
     """In this process, which has loaded NumPy, commands have none."""
     lucid.export.to_onnx(nn.ReLU(), ("N", 4), path=tmp_path / "m.onnx")
-    np.savez(tmp_path / "x.npz", input=np.ones((1, 4), np.float32), x=np.ones((1, 4), np.float32))
     file, usual, no_limit = tmp_path / "m.onnx", {}, {"seconds": 0, "memory": 0}
     for words, budget in (
         (["inspect", file], usual),
         (["inspect", file], no_limit),
         (["inspect", tmp_path / "nowhere.onnx"], usual),
-        (["run"], usual),
-        (["inspect", "-h"], no_limit),
     ):
         code = in_process(words, monkeypatch)
         expected = (code, *capfd.readouterr())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from ml_dtypes import bfloat16
 
 import lucid
 from lucid import nn
@@ -152,16 +153,20 @@ def test_each_file_is_compared_with_numpy_and_the_first_is_measured_by_module(pa
 
 
 def test_inputs_that_are_no_numbers_or_bfloat16_have_a_page_too(tmp_path):
-    nothing = np.full((1, 3, 16), np.nan, np.float32)
-    data = {"query": nothing, "key": nothing, "value": nothing}
-    report(nn.MultiHeadAttention(16, 4), path=tmp_path / "a.html", data=data, targets=["any"], seconds=0.01)
-    assert data_of(tmp_path / "a.html")["attention"]["layers"][0]["top"] == 1.0
-    inputs = {"allow_pickle": lucid.spec("N", 8, dtype="bfloat16")}
-    layer = nn.Linear(8, 8).to("bfloat16")
+    attention, layer = nn.MultiHeadAttention(16, 4), nn.Linear(8, 8).to("bfloat16")
+    kwargs = {"x": lucid.spec("N", 3, 16), "allow_pickle": lucid.spec("N", 8, dtype="bfloat16")}
+    data = {"x": np.full((1, 3, 16), np.nan, np.float32), "allow_pickle": np.ones((1, 8), bfloat16)}
     report(
-        lambda allow_pickle: layer(allow_pickle), kwargs=inputs, path=tmp_path / "b.html", targets=["any"], seconds=0.01
+        lambda x, allow_pickle: (attention(x), layer(allow_pickle)),
+        kwargs=kwargs,
+        path=tmp_path / "a.html",
+        data=data,
+        targets=["any"],
+        seconds=0.01,
     )
-    assert data_of(tmp_path / "b.html")["targets"][0]["problem"] == ""
+    page = data_of(tmp_path / "a.html")
+    assert page["attention"]["layers"][0]["top"] == 1.0
+    assert page["targets"][0]["problem"] == "" and page["targets"][0]["max_abs"] is None
 
 
 def test_what_does_not_fit_is_an_error(tmp_path):
