@@ -30,8 +30,8 @@ class Options:
     Args:
         target: a target of `to_onnx`, or its name.
         cache: the kind of the cache of a decoder.
-        capacity: the most positions of a text, prompt and answer together, unless the caller asks for another number;
-            also the size of a fixed cache.
+        capacity: the size of a fixed cache; other caches have none. For onnxruntime-genai the most positions of a text,
+            prompt and answer together, unless the caller asks for another number.
         dtype: "float16" or "bfloat16", in which weights are stored.
         external_data: whether weights are in a side file; beyond 2 GiB they always are.
         logits_to_keep: of how many of the last tokens a decoder gives logits, or of all.
