@@ -127,6 +127,13 @@ def test_layers_keep_the_type_of_their_input(make: Callable[[], nn.Module], dtyp
     np.testing.assert_allclose(got.astype("float32").numpy(), reference(x).numpy(), rtol=tolerance, atol=tolerance)
 
 
+def test_activations_are_of_their_own_kind_alone() -> None:
+    """Ported code chooses layers by their class."""
+    assert not isinstance(nn.Mish(), nn.ReLU6) and not isinstance(nn.CELU(), nn.ELU)
+    assert not isinstance(nn.Softmin(), nn.LogSoftmax) and isinstance(nn.SwiGLU(2, 2), nn.GatedMLP)
+    assert repr(nn.Softmin(dim=1)) == "Softmin(axis=1)" and nn.SELU(inplace=True)(lucid.tensor(0.0)).item() == 0
+
+
 def test_sizes_may_be_numpys() -> None:
     two, x = np.int64(2), lucid.ones(1, 4, 5, 5)
     for layer in (nn.Conv2d(2, 4, two), nn.MaxPool2d(two), nn.LayerNorm(two), nn.Unfold(two)):

@@ -232,6 +232,9 @@ def test_calibration_that_cannot_be_learnt_from(network: Network) -> None:
         lucid.quantize(network, method="gptq", calibration=[IDS])
     with pytest.raises(ValueError, match="call 1 of the calibration has tokens, and the model takes ids: missing"):
         lucid.quantize(network, method="gptq", calibration=[IDS, {"tokens": IDS}])
+    for one, kind in (({"x": np.zeros((1, 32))}, "dict"), (3, "int")):
+        with pytest.raises(TypeError, match=rf"quantize: calibration is a {kind}, expected a list of calls: \[call"):
+            lucid.quantize(nn.Linear(32, 4), method="gptq", calibration=one)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"call 0 of the calibration: x has nan at \[0, 1\], expected finite numbers"):
         lucid.quantize(nn.Linear(2, 2), method="gptq", calibration=[np.array([[1, np.nan]], np.float32)])
     table = network.table.weight.numpy().copy()
@@ -239,6 +242,11 @@ def test_calibration_that_cannot_be_learnt_from(network: Network) -> None:
     network.table.weight.assign(table)
     with pytest.raises(ValueError, match="the inputs have nan at"):
         lucid.quantize(network, method="gptq", calibration=[IDS])
+
+
+def test_bits_and_blocks_may_be_numpys() -> None:
+    small = lucid.quantize(nn.Linear(64, 4), np.int64(4), block=np.int64(16))
+    lucid.testing.assert_parity(small, lucid.spec("N", 64))
 
 
 @pytest.mark.parametrize("index", [-1, 4096])

@@ -9,65 +9,64 @@ from lucid.core.graph.types import DTypeLike
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
 from lucid.nn import functional as F
 from lucid.nn.init import new_parameter
-from lucid.nn.layers import Dropout
+from lucid.nn.layers import AlongAxis, Dropout, InPlace
 from lucid.nn.module import Module
 from lucid.ops.creation import ones
 from lucid.ops.tensor.tensor import Tensor
 
 
-class ReLU6(Module):
+class ReLU6(InPlace):
     """min(max(x, 0), 6)."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        """`inplace` changes nothing: the result is always a new tensor."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu6(x)
 
 
-class Hardswish(ReLU6):
+class Hardswish(InPlace):
     """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.hardswish(x)
 
 
-class Hardsigmoid(ReLU6):
+class Hardsigmoid(InPlace):
     """min(max(x + 3, 0), 6) / 6."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.hardsigmoid(x)
 
 
-class Mish(ReLU6):
+class Mish(InPlace):
     """x * tanh(softplus(x)) (Misra 2019)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.mish(x)
 
 
-class ELU(Module):
-    """x where it is positive, else alpha * (exp(x) - 1) (Clevert et al. 2015)."""
-
+class _Exponential(Module):
     @torch_names_and("inplace")
     def __init__(self, alpha: float = 1.0) -> None:
         self.alpha = alpha
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.elu(x, self.alpha)
 
     def extra_repr(self) -> str:
         return f"alpha={self.alpha}"
 
 
-class CELU(ELU):
+class ELU(_Exponential):
+    """x where it is positive, else alpha * (exp(x) - 1) (Clevert et al. 2015)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.elu(x, self.alpha)
+
+
+class CELU(_Exponential):
     """x where it is positive, else alpha * (exp(x / alpha) - 1) (Barron 2017)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.celu(x, self.alpha)
 
 
-class SELU(ReLU6):
+class SELU(InPlace):
     """`ELU` with the slope and the scale that keep means and variances (Klambauer et al. 2017)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -136,21 +135,14 @@ class PReLU(Module):
         return f"num_parameters={self.weight.shape[0]}"
 
 
-class LogSoftmax(Module):
+class LogSoftmax(AlongAxis):
     """The logarithm of softmax along an axis."""
-
-    @torch_names
-    def __init__(self, axis: int = -1) -> None:
-        self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
         return F.log_softmax(x, self.axis)
 
-    def extra_repr(self) -> str:
-        return f"axis={self.axis}"
 
-
-class Softmin(LogSoftmax):
+class Softmin(AlongAxis):
     """The softmax of -x along an axis."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
 
 # The names that optimum gives to the axes of a step; transformers.js makes the first, empty cache by that of the batch.
-_BATCH, _NEW, _PAST, _TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"
+BATCH, NEW, PAST, TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"
 _CAPACITY = "capacity"
 _DRAWN = 8  # positions of a buffer that a comparison fills
 
@@ -70,9 +70,9 @@ class CausalDecoder(Module):
         """The inputs of a step: L new tokens after P earlier ones, or in buffers of C slots, all of dynamic size."""
         shape = self.cache_shape
         grows = cache == "growing"
-        slots: Size | str = _PAST if grows else _slots(capacity)
-        ids, mask = spec(_BATCH, _NEW, dtype=int64), spec(_BATCH, f"{_PAST} + {_NEW}" if grows else _TOTAL, dtype=int64)
-        past: Any = [spec(_BATCH, shape.kv_heads, slots, width, dtype=shape.dtype) for width in shape.widths]
+        slots: Size | str = PAST if grows else _slots(capacity)
+        ids, mask = spec(BATCH, NEW, dtype=int64), spec(BATCH, f"{PAST} + {NEW}" if grows else TOTAL, dtype=int64)
+        past: Any = [spec(BATCH, shape.kv_heads, slots, width, dtype=shape.dtype) for width in shape.widths]
         cache_class = KeyValueCache if grows else KeyValueBuffer
         caches = [cache_class(*past)] * shape.layers
         return {"input_ids": ids, "attention_mask": mask, "position_ids": ids, "past_key_values": caches}
@@ -91,7 +91,7 @@ class CausalDecoder(Module):
 
     def _compared_sizes(self, cache: CacheKind, capacity: Size | None) -> list[dict[str, int]] | None:
         """Sizes for comparing a step; None if any will do."""
-        return buffer_sizes(_BATCH, (_NEW, _TOTAL), _CAPACITY, capacity) if cache == "fixed" else None
+        return buffer_sizes(BATCH, (NEW, TOTAL), _CAPACITY, capacity) if cache == "fixed" else None
 
     def _compared_steps(self, cache: CacheKind, capacity: Size | None, prompt: int) -> Steps:
         """A prompt and tokens after it, in two rows; with a growing cache, one row is padded on the left."""
@@ -99,13 +99,13 @@ class CausalDecoder(Module):
         room = sum(steps[-1]) + prompt
         for before, new in steps:
             total = before + new
-            sizes = {_BATCH: 2, _NEW: new}
+            sizes = {BATCH: 2, NEW: new}
             inputs = {"position_ids": np.tile(np.arange(before, total), (2, 1))}
             if cache == "growing":
-                sizes[_PAST] = before
+                sizes[PAST] = before
                 inputs["attention_mask"] = (np.arange(total) >= [[0], [min(1, total - 1)]]).astype(np.int64)
             else:
-                sizes |= {_TOTAL: total, **dict.fromkeys(names_of([_slots(capacity)]), room)}
+                sizes |= {TOTAL: total, **dict.fromkeys(names_of([_slots(capacity)]), room)}
             runs.append(Step(sizes, inputs))
         return Steps(carried_outputs(self.cached_output_names()), runs)
 
@@ -120,7 +120,7 @@ class CausalDecoder(Module):
         Random numbers in a cache are unlike the keys of a trained model, which may answer them with numbers so large
         that rounding shows.
         """
-        batch, new = sizes[_BATCH], sizes[_NEW]
+        batch, new = sizes[BATCH], sizes[NEW]
         past = inputs["past_key_values"][0].key
         slots = evaluate(past.shape[2], sizes)
         grows = isinstance(inputs["past_key_values"][0], KeyValueCache)

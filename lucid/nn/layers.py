@@ -158,21 +158,22 @@ class GELU(Module):
         return f"approximate={self.approximate!r}"
 
 
-class ReLU(Module):
-    """max(x, 0)."""
+class InPlace(Module):
+    """The base of activations with torch's option `inplace`, which changes nothing: the result is a new tensor."""
 
     def __init__(self, inplace: bool = False) -> None:
         """`inplace` changes nothing: the result is always a new tensor."""
+
+
+class ReLU(InPlace):
+    """max(x, 0)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(x)
 
 
-class SiLU(Module):
+class SiLU(InPlace):
     """x * sigmoid(x)."""
-
-    def __init__(self, inplace: bool = False) -> None:
-        """`inplace` changes nothing: the result is always a new tensor."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.silu(x)
@@ -185,18 +186,22 @@ class Tanh(Module):
         return x.tanh()
 
 
-class Softmax(Module):
-    """exp(x) normalised to sum 1 along an axis."""
+class AlongAxis(Module):
+    """The base of functions along an axis, by default the last one."""
 
     @torch_names
     def __init__(self, axis: int = -1) -> None:
         self.axis = axis
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.softmax(x, self.axis)
-
     def extra_repr(self) -> str:
         return f"axis={self.axis}"
+
+
+class Softmax(AlongAxis):
+    """exp(x) normalised to sum 1 along an axis."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softmax(x, self.axis)
 
 
 class Identity(Module):
@@ -264,18 +269,11 @@ class Upsample(Module):
         return f"{target}, mode={self.mode!r}"
 
 
-class GLU(Module):
+class GLU(AlongAxis):
     """The first half of an axis times the sigmoid of the second (Dauphin et al. 2017)."""
-
-    @torch_names
-    def __init__(self, axis: int = -1) -> None:
-        self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
         return F.glu(x, self.axis)
-
-    def extra_repr(self) -> str:
-        return f"axis={self.axis}"
 
 
 class GatedMLP(Module):

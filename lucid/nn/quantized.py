@@ -154,7 +154,7 @@ class QuantizedWeight(WeightModule):
         Raises:
             OverflowError: for a scale or minimum that `dtype` cannot hold.
         """
-        self.bits, self.block = blocks.bits, blocks.block
+        self.bits, self.block = int(blocks.bits), int(blocks.block)
         self.shape = (blocks.codes.shape[0], blocks.codes.shape[1])
         self.packed = Parameter(blocks.packed())
         self.scales = Parameter(convert(blocks.scales, dtype, "scales"))

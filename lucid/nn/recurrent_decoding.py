@@ -12,12 +12,10 @@ from lucid.core.graph.types import Array, DType, int64, spec
 from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import Size, same
 from lucid.nn.cache import KeyValueCache, check_states
-from lucid.nn.decoding import CausalDecoder, padded_left
+from lucid.nn.decoding import BATCH, NEW, PAST, TOTAL, CausalDecoder, padded_left
 from lucid.nn.model_parts import CacheKind, Step, Steps, carried_outputs, consecutive
 from lucid.ops.creation import zeros
 from lucid.ops.tensor.tensor import Tensor
-
-_BATCH, _NEW, _PAST, _TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"
 
 
 class RecurrentDecoder(CausalDecoder):
@@ -75,11 +73,11 @@ class RecurrentDecoder(CausalDecoder):
             raise ValueError(
                 f'{type(self).__name__}: cache is "{cache}", expected "growing": its states are of one size'
             )
-        ids = spec(_BATCH, _NEW, dtype=int64)
+        ids = spec(BATCH, NEW, dtype=int64)
         states = [
-            types._make(spec(_BATCH, *type_.shape, dtype=type_.dtype) for type_ in types) for types in self.state_types
+            types._make(spec(BATCH, *type_.shape, dtype=type_.dtype) for type_ in types) for types in self.state_types
         ]
-        mask = spec(_BATCH, f"{_PAST} + {_NEW}" if self.has_attention else _TOTAL, dtype=int64)
+        mask = spec(BATCH, f"{PAST} + {NEW}" if self.has_attention else TOTAL, dtype=int64)
         positions = {"position_ids": ids} if self.has_attention else {}
         return {"input_ids": ids, "attention_mask": mask, **positions, "past_key_values": states}
 
@@ -89,7 +87,7 @@ class RecurrentDecoder(CausalDecoder):
         return any(isinstance(types, KeyValueCache) for types in self.state_types)
 
     def _sizes(self, batch: int, earlier: int, new: int) -> dict[str, int]:
-        return {_BATCH: batch, _NEW: new, **({_PAST: earlier} if self.has_attention else {_TOTAL: earlier + new})}
+        return {BATCH: batch, NEW: new, **({PAST: earlier} if self.has_attention else {TOTAL: earlier + new})}
 
     def _compared_sizes(self, cache: CacheKind, capacity: Size | None) -> list[dict[str, int]]:
         runs = ((1, 1, 0), (2, 3, 4), (3, 1, 2))
@@ -103,8 +101,8 @@ class RecurrentDecoder(CausalDecoder):
         return Steps(carried_outputs(self.cached_output_names()), runs)
 
     def _drawn(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Array]:
-        batch, new = sizes[_BATCH], sizes[_NEW]
-        earlier = sizes[_PAST] if _PAST in sizes else max(0, sizes[_TOTAL] - new)
+        batch, new = sizes[BATCH], sizes[NEW]
+        earlier = sizes[PAST] if PAST in sizes else max(0, sizes[TOTAL] - new)
         mask, states = padded_left(batch, earlier, new), self.empty_cache(batch)
         with evaluating():
             ids = self._drawn_tokens(batch, earlier + new)

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 
 from lucid.core.graph.types import Array, DType
+from lucid.core.words.other_libraries import type_name
 from lucid.core.words.progress import phase
 from lucid.nn import functional as F
 from lucid.nn.module import Module
@@ -163,8 +164,11 @@ def _observed(
     """A record for each of the wanted weights, to which `add` has added each use.
 
     Raises:
+        TypeError: for one call in the place of several, and what is no calls.
         ValueError: for a calibration without calls, inputs of other names than the model's, and NaN and infinity.
     """
+    if isinstance(calibration, (Mapping, str)) or not isinstance(calibration, Iterable):
+        raise TypeError(f"quantize: calibration is a {type_name(calibration)}, expected a list of calls: [call, ...]")
     watched = copy_of(model)
     records: dict[Identity, O] = {}
     for layer in layer_weights(watched):
