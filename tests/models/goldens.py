@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,6 +64,15 @@ def seeds(case: Case, shape: tuple[int, ...]) -> Array:
 def folder(variant: str) -> Path:
     """``gpt2/base`` as a path."""
     return ROOT / variant
+
+
+def copied(variant: str, target: Path, section: str = "", /, **options: Any) -> Path:
+    """A copy of a checkpoint in a folder, which may exist, with other options, or other ones of an object in them."""
+    shutil.copytree(folder(variant), target, dirs_exist_ok=True)
+    config = json.loads((target / "config.json").read_text())
+    (config[section] if section else config).update(options)
+    (target / "config.json").write_text(json.dumps(config))
+    return target
 
 
 def cases(variant: str) -> list[Case]:

@@ -18,7 +18,6 @@ from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.pretrained import ADAPTERS, ConfigError, _read_options
 from lucid.models.checkpoints.quantized_weights import as_array
 from tests.models import goldens
-from tests.models.test_tasks import copy_of
 
 FOLDER = goldens.ROOT / "adapters"
 LLAMA = goldens.folder("llama/llama3")
@@ -170,7 +169,7 @@ def test_an_adapter_brings_the_head_of_its_task_and_its_labels() -> None:
 
 def test_the_head_of_an_adapter_takes_the_place_of_the_layers_of_a_sentence_encoder(tmp_path: Path) -> None:
     """Its modules.json made the model a sentence encoder again, without the head and without a word."""
-    base = copy_of("bert/base", tmp_path / "base")
+    base = goldens.copied("bert/base", tmp_path / "base")
     kinds = {"": "Transformer", "1_Pooling": "Pooling"}
     modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
     (base / "modules.json").write_text(json.dumps(modules))
@@ -250,7 +249,7 @@ def test_an_adapter_without_its_base_model_says_where_to_give_it(
 
 
 def test_an_adapter_beside_its_base_model_may_be_merged_already_so_it_is_asked_for(tmp_path: Path) -> None:
-    source = write(copy_of("llama/llama3", tmp_path), pair(Q))
+    source = write(goldens.copied("llama/llama3", tmp_path), pair(Q))
     with pytest.raises(ConfigError, match=r"beside its base model, whose weights may have it already; to merge it, "):
         lucid.models.load(source)
     assert lucid.models.load(source, adapters=source).file_notes() == {ADAPTERS: tmp_path.name}

@@ -19,7 +19,7 @@ from tests.cases import case
 from tests.combinations import first_of_each
 from tests.models import goldens
 from tests.models.architectures import answers, error, outcomes, plain, proposed, write
-from tests.models.test_tasks import copy_of, name_of
+from tests.models.test_tasks import name_of
 from tools import compare_architectures
 
 TYPES = list(MODEL_TYPES)
@@ -48,7 +48,7 @@ def test_every_type_has_its_classes() -> None:
 def test_a_class_that_transformers_does_not_have_is_refused_with_the_way_round(
     tmp_path: Path, variant: str, name: str, task: str | None
 ) -> None:
-    source = copy_of(variant, tmp_path, architectures=[name])
+    source = goldens.copied(variant, tmp_path, architectures=[name])
     with pytest.raises(ConfigError, match=rf"architectures has '{name}', which transformers .* does not have.*NAME: "):
         lucid.models.load(source, task)
 
@@ -65,7 +65,7 @@ def test_a_class_that_transformers_does_not_have_is_refused_with_the_way_round(
 def test_code_of_its_own_is_refused_with_the_way_round(
     tmp_path: Path, variant: str, code: dict[str, str], name: str
 ) -> None:
-    source = copy_of(variant, tmp_path, auto_map=code)
+    source = goldens.copied(variant, tmp_path, auto_map=code)
     with pytest.raises(ConfigError, match=rf"auto_map has 'AutoModel.*{name}', code of .*--architecture NAME: \w+"):
         lucid.models.load(source)
 
@@ -82,18 +82,20 @@ def test_code_of_its_own_is_refused_with_the_way_round(
 def test_code_that_transformers_has_too_and_code_of_tokenizers_change_nothing(
     tmp_path: Path, variant: str, code: object
 ) -> None:
-    assert name_of(copy_of(variant, tmp_path, auto_map=code)) == name_of(goldens.folder(variant))
+    assert name_of(goldens.copied(variant, tmp_path, auto_map=code)) == name_of(goldens.folder(variant))
 
 
 def test_a_class_that_the_caller_names_is_taken(tmp_path: Path) -> None:
-    source = copy_of("llama/llama3", tmp_path, architectures=["LlamaBiModel"], auto_map={"AutoModel": "m.LlamaBiModel"})
+    source = goldens.copied(
+        "llama/llama3", tmp_path, architectures=["LlamaBiModel"], auto_map={"AutoModel": "m.LlamaBiModel"}
+    )
     assert type(lucid.models.load(source, architecture="LlamaForCausalLM")).__name__ == "Llama"
     with pytest.raises(ConfigError, match="architecture 'LlamaForCausalLm' is not known for .*; known: Llama"):
         lucid.models.load(source, architecture="LlamaForCausalLm")
 
 
 def test_a_checkpoint_that_was_saved_has_no_code_of_its_own(tmp_path: Path) -> None:
-    source = copy_of("llama/llama3", tmp_path / "a", architectures=["Own"], auto_map={"AutoModel": "m.Own"})
+    source = goldens.copied("llama/llama3", tmp_path / "a", architectures=["Own"], auto_map={"AutoModel": "m.Own"})
     (tmp_path / "b").mkdir()
     lucid.models.save(lucid.models.load(source, architecture="LlamaForCausalLM"), source, tmp_path / "b")
     written = json.loads((tmp_path / "b" / "config.json").read_text())
@@ -105,7 +107,7 @@ def test_a_checkpoint_that_was_saved_has_no_code_of_its_own(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", _FORMER)
 def test_former_names_of_transformers_are_read(tmp_path: Path, name: str) -> None:
     variant = {"T5WithLMHeadModel": "t5/v1_0", "LLaMAForCausalLM": "llama/llama2"}[name]
-    assert name_of(copy_of(variant, tmp_path, architectures=[name])) == name_of(goldens.folder(variant))
+    assert name_of(goldens.copied(variant, tmp_path, architectures=[name])) == name_of(goldens.folder(variant))
 
 
 def test_a_mistyped_architecture_is_answered_with_the_class_that_is_read() -> None:
@@ -191,7 +193,7 @@ TIED = {  # by variant: the output layer, and the table of token vectors that it
 def test_an_output_layer_of_its_own_counts_whatever_the_config_says(tmp_path: Path, variant: str) -> None:
     """As in transformers 5; equal copies are one weight."""
     head, table = TIED[variant]
-    source = copy_of(variant, tmp_path, tie_word_embeddings=True)
+    source = goldens.copied(variant, tmp_path, tie_word_embeddings=True)
     stored = dict(lucid.load(source))
     inputs = {name: lucid.tensor(array) for name, array in goldens.cases(variant)[0].inputs.items()}
     tied: Any = lucid.models.load(source)
@@ -209,14 +211,14 @@ def test_an_output_layer_of_its_own_counts_whatever_the_config_says(tmp_path: Pa
 def test_an_output_layer_under_the_name_of_gpt_neox_counts_too(tmp_path: Path) -> None:
     inputs = {name: lucid.tensor(array) for name, array in goldens.cases("gpt_neox/sequential")[0].inputs.items()}
     models: list[Any] = [
-        lucid.models.load(copy_of("gpt_neox/sequential", tmp_path / str(tied), tie_word_embeddings=tied))
+        lucid.models.load(goldens.copied("gpt_neox/sequential", tmp_path / str(tied), tie_word_embeddings=tied))
         for tied in (True, False)
     ]
     np.testing.assert_array_equal(*(model(**inputs).numpy() for model in models))
 
 
 def test_a_table_of_its_own_that_a_model_cannot_have_is_an_error(tmp_path: Path) -> None:
-    source = copy_of("bart/base", tmp_path)
+    source = goldens.copied("bart/base", tmp_path)
     stored = dict(lucid.load(source))
     key, table = "model.encoder.embed_tokens.weight", stored["model.shared.weight"]
     lucid.save(source / "model.safetensors", {**stored, key: table[::-1].copy()})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -69,12 +68,12 @@ def test_copies_of_the_token_table_and_of_positions_are_accepted(tmp_path: Path)
 def test_the_architecture_says_what_a_checkpoint_is_for(
     tmp_path: Path, variant: str, architecture: str, expected: str
 ) -> None:
-    folder = edited(tmp_path, variant, {"architectures": [architecture]})
+    folder = goldens.copied(variant, tmp_path, architectures=[architecture])
     assert type(lucid.models.load(folder)).__name__ == expected
 
 
 def test_a_class_that_is_not_read_is_refused_with_the_tasks_that_load(tmp_path: Path) -> None:
-    folder = edited(tmp_path, "bart/base", {"architectures": ["BartDecoder"]})
+    folder = goldens.copied("bart/base", tmp_path, architectures=["BartDecoder"])
     tasks = "text2text-generation, text-generation, feature-extraction"
     with pytest.raises(ConfigError, match=f"architectures has 'BartDecoder', .*has: {tasks}$"):
         lucid.models.load(folder)
@@ -108,20 +107,12 @@ def test_a_classifier_reads_the_state_at_the_last_end_of_each_text() -> None:
     np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-6)
 
 
-def edited(folder: Path, variant: str, changes: dict[str, object]) -> Path:
-    """A copy of a checkpoint with some options changed."""
-    shutil.copytree(goldens.folder(variant), folder / "model")
-    config = folder / "model" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
-    return folder / "model"
-
-
 def test_what_the_options_of_earlier_versions_say_follows_from_the_model_type(tmp_path: Path) -> None:
     """As in facebook/bart-large-cnn and Helsinki-NLP/opus-mt-en-de."""
     older = {"normalize_before": False, "normalize_embedding": True, "static_position_embeddings": False}
     older |= {"add_bias_logits": False, "add_final_layer_norm": False, "extra_pos_embeddings": 2, "output_past": True}
     older |= {"classif_dropout": 0.0, "num_hidden_layers": 2, "bad_words_ids": [[1]], "forced_bos_token_id": 0}
-    config = Bart.from_pretrained(edited(tmp_path, "bart/base", older)).config
+    config = Bart.from_pretrained(goldens.copied("bart/base", tmp_path, **older)).config
     assert config == Bart.from_pretrained(goldens.folder("bart/base")).config
 
 
@@ -145,11 +136,11 @@ def test_an_option_that_is_not_supported_is_named(
     tmp_path: Path, variant: str, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        Bart.from_pretrained(edited(tmp_path, variant, changes))
+        Bart.from_pretrained(goldens.copied(variant, tmp_path, **changes))
 
 
 def test_an_untied_config_has_an_output_layer_in_the_file(tmp_path: Path) -> None:
-    folder = edited(tmp_path, "bart/base", {"tie_word_embeddings": False})
+    folder = goldens.copied("bart/base", tmp_path, tie_word_embeddings=False)
     with pytest.raises(KeyError, match=r"lm_head\.weight"):
         lucid.models.load(folder)
     stored = dict(lucid.load(folder))
@@ -167,7 +158,7 @@ def test_a_classifier_needs_a_start_token() -> None:
 
 
 def test_only_barts_texts_are_classified_by_their_end(tmp_path: Path) -> None:
-    folder = edited(tmp_path, "bart/text_classification", {"model_type": "marian"})
+    folder = goldens.copied("bart/text_classification", tmp_path, model_type="marian")
     with pytest.raises(
         ConfigError, match="model_type is 'marian', supported for text-classification and question-answ"
     ):

@@ -1,4 +1,4 @@
-"""Decoders that are rows of the table of families: older spellings of their options, and those that are refused."""
+"""Decoders that are rows of the table of families: options that are refused by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.pretrained import ConfigError
-from tests.models.test_tasks import copy_of
+from tests.models import goldens
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_an_option_that_is_not_valid_is_refused_by_name(
     variant: str, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        lucid.models.load(copy_of(variant, tmp_path, **options))
+        lucid.models.load(goldens.copied(variant, tmp_path, **options))

@@ -15,7 +15,6 @@ from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.deepseek import Router, Routing
 from lucid.runtime import Session
 from tests.models import goldens
-from tests.models.test_tasks import copy_of
 
 TEXT = np.random.default_rng(0).integers(3, 40, (2, 9))
 
@@ -78,4 +77,4 @@ def test_an_option_that_is_not_supported_is_named(
     variant: str, changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        lucid.models.load(copy_of(variant, tmp_path, **changes))
+        lucid.models.load(goldens.copied(variant, tmp_path, **changes))

@@ -78,12 +78,8 @@ def test_the_preprocessor_of_segformer_reads_images_alone(tmp_path: Path) -> Non
 def test_an_option_that_is_not_supported_is_named(
     tmp_path: Path, variant: str, section: str, options: dict[str, Any], message: str
 ) -> None:
-    shutil.copytree(goldens.folder(variant), tmp_path, dirs_exist_ok=True)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (config[section] if section else config).update(options)
-    (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=message):
-        lucid.models.load(tmp_path)
+        lucid.models.load(goldens.copied(variant, tmp_path, section, **options))
 
 
 def test_sizes_of_stages_are_refused_alone_and_cannot_be_ignored(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -40,25 +38,18 @@ def test_each_name_of_timm_is_that_of_a_weight() -> None:
     assert timm_renames("^")[0] == ("(^)conv1\\.", r"\1embedder.embedder.convolution.")
 
 
-def copied(folder: Path, variant: str, section: str = "", **options: Any) -> Path:
-    """A golden's checkpoint with other options."""
-    shutil.copytree(goldens.folder(variant), folder, dirs_exist_ok=True)
-    config = json.loads((folder / "config.json").read_text())
-    (config[section] if section else config).update(options)
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
 def test_a_backbone_of_timm_computes_what_the_same_of_transformers_does(tmp_path: Path) -> None:
     """Its sizes come from its name, so this has the widths of ResNet-18."""
     sizes = {"hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2], "layer_type": "basic", "embedding_size": 64}
     stages = {"out_features": ["stage4"], "out_indices": [4]}
-    theirs = copied(tmp_path / "theirs", "detr/objects", "backbone_config", **sizes, **stages)
+    theirs = goldens.copied("detr/objects", tmp_path / "theirs", "backbone_config", **sizes, **stages)
     whole = DetrForObjectDetection.checkpoint.read(lucid.models.checkpoints.config.Config.read(theirs))
     lucid.manual_seed(0)
     model = DetrForObjectDetection(whole)
     lucid.save(theirs / "model.safetensors", model.state_dict())
-    timm = copied(tmp_path / "timm", "detr/objects", backbone_config=None, use_timm_backbone=True, backbone="resnet18")
+    timm = goldens.copied(
+        "detr/objects", tmp_path / "timm", backbone_config=None, use_timm_backbone=True, backbone="resnet18"
+    )
     back = {
         **{f"encoder.stages.{i}.layers.": f"layer{i + 1}." for i in range(4)},
         **{f".layer.{i}.convolution": f".conv{i + 1}" for i in range(2)},
@@ -168,4 +159,4 @@ def test_an_option_that_is_not_supported_is_named(
     tmp_path: Path, variant: str, section: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        lucid.models.load(copied(tmp_path, variant, section, **options))
+        lucid.models.load(goldens.copied(variant, tmp_path, section, **options))

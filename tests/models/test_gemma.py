@@ -106,14 +106,6 @@ def test_every_form_of_a_norm_adds_one(target: str, dtype: str) -> None:
     assert_parity(norm.to(dtype), lucid.spec("N", 8, dtype=dtype), target=target)
 
 
-def edited(folder: Path, variant: str, changes: dict[str, object]) -> Path:
-    """A copy of a checkpoint with some options changed."""
-    shutil.copytree(goldens.folder(variant), folder / "model")
-    config = folder / "model" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
-    return folder / "model"
-
-
 @pytest.mark.parametrize(
     ("variant", "changes", "message"),
     [
@@ -138,11 +130,11 @@ def test_an_option_that_is_not_supported_is_named(
     tmp_path: Path, variant: str, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        Gemma.from_pretrained(edited(tmp_path, variant, changes))
+        Gemma.from_pretrained(goldens.copied(variant, tmp_path, **changes))
 
 
 def test_a_soft_cap_that_is_null_is_none_and_one_that_is_absent_is_that_of_gemma_2(tmp_path: Path) -> None:
-    folder = edited(tmp_path, "gemma2/base", {"attn_logit_softcapping": None})
+    folder = goldens.copied("gemma2/base", tmp_path, attn_logit_softcapping=None)
     config = json.loads((folder / "config.json").read_text())
     del config["final_logit_softcapping"]
     (folder / "config.json").write_text(json.dumps(config))

@@ -105,14 +105,6 @@ def test_a_query_sees_no_more_than_its_window() -> None:
     assert abs(mistral(lucid.tensor(ids)) - mistral(lucid.tensor(other)))[:, -1].max().item() > 1e-6
 
 
-def edited(folder: Path, variant: str, **changes: object) -> Path:
-    """A copy of a checkpoint with some options changed."""
-    shutil.copytree(goldens.folder(variant), folder / "model")
-    config = folder / "model" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
-    return folder / "model"
-
-
 @pytest.mark.parametrize(
     ("variant", "changes", "message"),
     [
@@ -149,7 +141,7 @@ def test_an_option_that_is_not_supported_is_named(
     tmp_path: Path, variant: str, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        Llama.from_pretrained(edited(tmp_path, variant, **changes))
+        Llama.from_pretrained(goldens.copied(variant, tmp_path, **changes))
 
 
 @pytest.mark.parametrize("slides", [False, True])
@@ -157,12 +149,12 @@ def test_layers_of_smollm3_that_are_named_slide_whatever_the_default_is(tmp_path
     """As in transformers, where use_sliding_window says which layers slide if none are named."""
     kinds = ["sliding_attention", "full_attention", "full_attention"]
     options = {"layer_types": kinds, "sliding_window": 3, "use_sliding_window": slides}
-    folder = edited(tmp_path, "smollm3/base", **options)
+    folder = goldens.copied("smollm3/base", tmp_path, **options)
     assert Llama.from_pretrained(folder).config.windows == (3, None, None)
 
 
 def test_mistral_without_a_word_on_its_window_has_that_of_transformers(tmp_path: Path) -> None:
-    folder = edited(tmp_path, "mistral/full")
+    folder = goldens.copied("mistral/full", tmp_path)
     config = json.loads((folder / "config.json").read_text())
     del config["sliding_window"]
     (folder / "config.json").write_text(json.dumps(config))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +16,6 @@ from lucid.models.llama import LlamaForSequenceClassification, LlamaSentenceEnco
 from tests.models import goldens
 
 
-def edited(folder: Path, variant: str, changes: dict[str, object]) -> Path:
-    """A copy of a checkpoint with some options changed."""
-    shutil.copytree(goldens.folder(variant), folder / "model")
-    config = folder / "model" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
-    return folder / "model"
-
-
 @pytest.mark.parametrize(
     ("variant", "architecture", "expected"),
     [
@@ -36,7 +27,7 @@ def edited(folder: Path, variant: str, changes: dict[str, object]) -> Path:
 def test_the_architecture_says_what_a_checkpoint_is_for(
     tmp_path: Path, variant: str, architecture: str, expected: str
 ) -> None:
-    assert type(lucid.models.load(edited(tmp_path, variant, {"architectures": [architecture]}))).__name__ == expected
+    assert type(lucid.models.load(goldens.copied(variant, tmp_path, architectures=[architecture]))).__name__ == expected
 
 
 def test_states_of_a_checkpoint_that_writes_are_those_before_its_output_layer() -> None:
@@ -48,7 +39,7 @@ def test_states_of_a_checkpoint_that_writes_are_those_before_its_output_layer() 
 
 def test_embeddings_are_those_of_the_layers_that_modules_json_lists(tmp_path: Path) -> None:
     """As in Qwen3-Embedding: the last token, with padding on either side; without a modules.json it is the same."""
-    folder = edited(tmp_path, "tasks/qwen3_feature_extraction", {"architectures": ["Qwen3ForCausalLM"]})
+    folder = goldens.copied("tasks/qwen3_feature_extraction", tmp_path, architectures=["Qwen3ForCausalLM"])
     kinds = ("models.Transformer", ""), ("models.Pooling", "1_Pooling"), ("models.Normalize", "2_Normalize")
     modules = [
         {"idx": i, "path": path, "type": f"sentence_transformers.{kind}"} for i, (kind, path) in enumerate(kinds)
@@ -90,7 +81,7 @@ def test_labels_that_do_not_fit_the_task_are_an_error() -> None:
 
 
 def test_a_classifier_of_texts_does_not_drop_the_bias_of_one_of_tokens(tmp_path: Path) -> None:
-    source = edited(tmp_path, "tasks/llama_text_classification", {"architectures": ["LlamaForTokenClassification"]})
+    source = goldens.copied("tasks/llama_text_classification", tmp_path, architectures=["LlamaForTokenClassification"])
     stored = dict(lucid.load(source))
     lucid.save(source / "model.safetensors", {**stored, "score.bias": np.ones(3, np.float32)})
     assert type(lucid.models.load(source)).__name__ == "LlamaForTokenClassification"

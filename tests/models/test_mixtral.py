@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.mixtral import Mixtral
 from lucid.runtime import Session
 from tests.models import goldens
-from tests.models.test_tasks import copy_of
 
 
 def test_the_experts_of_a_layer_are_one_array_under_transformers_key() -> None:
@@ -109,11 +107,8 @@ def test_experts_that_cannot_be_joined_are_listed_with_all_else(tmp_path: Path) 
 def test_an_option_that_is_not_supported_is_named(
     tmp_path: Path, variant: str, changes: dict[str, object], message: str
 ) -> None:
-    folder = shutil.copytree(goldens.folder(variant), tmp_path / "model")
-    config = json.loads((folder / "config.json").read_text()) | changes
-    (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=message):
-        Mixtral.from_pretrained(folder)
+        Mixtral.from_pretrained(goldens.copied(variant, tmp_path, **changes))
 
 
 # MXFP4 ----------------------------------------------------------------------------------------------------------------
@@ -153,4 +148,4 @@ def test_options_of_gpt_oss_that_are_not_computed_are_refused(
     changes: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        lucid.models.load(copy_of("gpt_oss/base", tmp_path, **changes))
+        lucid.models.load(goldens.copied("gpt_oss/base", tmp_path, **changes))

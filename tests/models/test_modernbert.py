@@ -52,14 +52,6 @@ def test_sentence_embeddings_are_those_of_the_layers_that_modules_json_lists(tmp
     assert [output.name for output in to_onnx(encoder).graph.output] == ["sentence_embedding"]
 
 
-def edited(folder: Path, changes: dict[str, object]) -> Path:
-    """A copy of a checkpoint with some options changed."""
-    shutil.copytree(goldens.folder("modernbert/base"), folder / "model")
-    config = folder / "model" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
-    return folder / "model"
-
-
 def test_the_options_of_the_first_published_files_mean_the_same(tmp_path: Path) -> None:
     older = {
         "layer_types": None,
@@ -72,7 +64,7 @@ def test_the_options_of_the_first_published_files_mean_the_same(tmp_path: Path) 
         "reference_compile": False,
         "repad_logits_with_grad": False,
     }
-    config = ModernBert.from_pretrained(edited(tmp_path, older)).config
+    config = ModernBert.from_pretrained(goldens.copied("modernbert/base", tmp_path, **older)).config
     assert config == ModernBert.from_pretrained(goldens.folder("modernbert/base")).config
 
 
@@ -91,4 +83,4 @@ def test_the_options_of_the_first_published_files_mean_the_same(tmp_path: Path) 
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        ModernBert.from_pretrained(edited(tmp_path, changes))
+        ModernBert.from_pretrained(goldens.copied("modernbert/base", tmp_path, **changes))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -39,14 +38,6 @@ def test_factors_of_frequencies_must_be_as_many() -> None:
     assert nn.LongRopeScaling(32.0).magnitude == pytest.approx(1.1902, abs=1e-4)  # of Phi-3-mini-128k
 
 
-def edited(folder: Path, variant: str, changes: dict[str, object]) -> Path:
-    """A copy of a checkpoint with some options changed."""
-    shutil.copytree(goldens.folder(variant), folder / "model")
-    config = folder / "model" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
-    return folder / "model"
-
-
 LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.2], "long_factor": [1.5, 6.0], "partial_rotary_factor": 0.75}
 
 
@@ -54,7 +45,7 @@ def test_both_spellings_of_the_kind_are_read(tmp_path: Path) -> None:
     """transformers 5 writes the published option again, next to its own."""
     config = json.loads((goldens.folder("phi3/long") / "config.json").read_text())
     rope = {**config["rope_parameters"], "type": config["rope_parameters"]["rope_type"]}
-    model = Phi3.from_pretrained(edited(tmp_path, "phi3/long", {"rope_parameters": rope}))
+    model = Phi3.from_pretrained(goldens.copied("phi3/long", tmp_path, rope_parameters=rope))
     assert model.config == Phi3.from_pretrained(goldens.folder("phi3/long")).config
 
 
@@ -81,4 +72,4 @@ def test_both_spellings_of_the_kind_are_read(tmp_path: Path) -> None:
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Phi3.from_pretrained(edited(tmp_path, "phi3/long", changes))
+        Phi3.from_pretrained(goldens.copied("phi3/long", tmp_path, **changes))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -57,13 +54,6 @@ def test_an_image_smaller_than_a_window_is_refused() -> None:
         model(lucid.zeros(1, 3, 20, 8))
 
 
-def edited(folder: Path, **changes: Any) -> Path:
-    shutil.copytree(goldens.folder("swin/classifier"), folder, dirs_exist_ok=True)
-    config = folder / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
-    return folder
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -75,11 +65,11 @@ def edited(folder: Path, **changes: Any) -> Path:
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        SwinForImageClassification.from_pretrained(edited(tmp_path, **changes))
+        SwinForImageClassification.from_pretrained(goldens.copied("swin/classifier", tmp_path, **changes))
 
 
 def test_what_older_checkpoints_store_beside_weights_is_not_used(tmp_path: Path) -> None:
-    folder = edited(tmp_path)
+    folder = goldens.copied("swin/classifier", tmp_path)
     stored = dict(lucid.load(folder))
     table = "swin.encoder.layers.0.blocks.0.attention.self.relative_position_index"
     lucid.save(folder / "model.safetensors", {**stored, table: np.zeros((9, 9), np.int64)})

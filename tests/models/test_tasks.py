@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,14 +21,6 @@ from tests.models import goldens
 
 TASKS = ["text_classification", "reranking", "token_classification", "question_answering", "fill_mask"]
 FAMILIES = ["bert", "roberta", "distilbert"]
-
-
-def copy_of(variant: str, folder: Path, **options: object) -> Path:
-    """A golden checkpoint with other options."""
-    shutil.copytree(goldens.folder(variant), folder, dirs_exist_ok=True)
-    path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
-    return folder
 
 
 def name_of(source: Path, task: str | None = None) -> str:
@@ -172,21 +162,21 @@ def test_a_task_that_the_weights_do_not_hold_is_an_error_that_lists_those_that_t
     ids=str,
 )
 def test_architectures_that_tell_no_task_or_several_are_an_error(tmp_path: Path, names: object, message: str) -> None:
-    source = copy_of("bert/masked_lm", tmp_path, architectures=names)
+    source = goldens.copied("bert/masked_lm", tmp_path, architectures=names)
     with pytest.raises(ConfigError, match=message):
         lucid.models.load(source)
 
 
 def test_a_name_twice_and_none_at_all_are_fine(tmp_path: Path) -> None:
     names = ["BertForMaskedLM", "BertForMaskedLM"]
-    assert name_of(copy_of("bert/masked_lm", tmp_path, architectures=names)) == "BertForMaskedLM"
-    assert name_of(copy_of("bert/masked_lm", tmp_path, architectures=None)) == "Bert"
-    source = copy_of("bert/masked_lm", tmp_path, architectures=["BertForMaskedLM", "BertModel"])
+    assert name_of(goldens.copied("bert/masked_lm", tmp_path, architectures=names)) == "BertForMaskedLM"
+    assert name_of(goldens.copied("bert/masked_lm", tmp_path, architectures=None)) == "Bert"
+    source = goldens.copied("bert/masked_lm", tmp_path, architectures=["BertForMaskedLM", "BertModel"])
     assert name_of(source, "fill-mask") == "BertForMaskedLM"
 
 
 def test_a_pooler_that_a_classifier_of_tokens_was_saved_with_changes_nothing(tmp_path: Path) -> None:
-    source = copy_of("tasks/bert_token_classification", tmp_path)
+    source = goldens.copied("tasks/bert_token_classification", tmp_path)
     stored = dict(lucid.load(source))
     stored["bert.pooler.dense.weight"] = np.zeros((16, 16), np.float32)
     lucid.save(source / "model.safetensors", stored)
@@ -206,7 +196,7 @@ def test_images_are_features_by_the_general_name_of_the_task_as_well() -> None:
 
 
 def test_an_output_layer_that_is_not_the_embedding_counts(tmp_path: Path) -> None:
-    source = copy_of("tasks/distilbert_fill_mask", tmp_path)
+    source = goldens.copied("tasks/distilbert_fill_mask", tmp_path)
     stored = dict(lucid.load(source))
     case = goldens.cases("tasks/distilbert_fill_mask")[0]
     inputs: Mapping[str, Any] = {k: lucid.tensor(v) for k, v in case.inputs.items()}
@@ -223,7 +213,10 @@ def test_an_output_layer_that_is_not_the_embedding_counts(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("option", ["sentence_transformers", "sbert_ce_default_activation_function"])
 def test_what_a_cross_encoder_does_with_its_logits_changes_nothing_here(tmp_path: Path, option: str) -> None:
-    folders = (copy_of("tasks/bert_reranking", tmp_path, **{option: "Sigmoid"}), goldens.folder("tasks/bert_reranking"))
+    folders = (
+        goldens.copied("tasks/bert_reranking", tmp_path, **{option: "Sigmoid"}),
+        goldens.folder("tasks/bert_reranking"),
+    )
     models: list[Any] = [lucid.models.load(folder, "reranking") for folder in folders]
     assert type(models[0]).__name__ == "BertForReranking"
     logits, expected = (model(lucid.tensor([[5, 6, 7]])).numpy() for model in models)

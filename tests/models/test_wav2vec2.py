@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,15 +41,8 @@ def test_with_a_mask_a_padded_sound_is_the_sound_alone() -> None:
     np.testing.assert_allclose(padded[:, : alone.shape[1]].numpy(), alone.numpy(), atol=2e-5)
 
 
-def edited(variant: str, folder: Path, **changes: Any) -> Path:
-    shutil.copytree(goldens.folder(variant), folder, dirs_exist_ok=True)
-    config = folder / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
-    return folder
-
-
 def test_both_names_of_the_weight_norm_are_read(tmp_path: Path) -> None:
-    folder = edited("wav2vec2/ctc", tmp_path)
+    folder = goldens.copied("wav2vec2/ctc", tmp_path)
     stored = dict(lucid.load(folder))
     at = "wav2vec2.encoder.pos_conv_embed.conv."
     stored[f"{at}parametrizations.weight.original0"] = stored.pop(f"{at}weight_g")
@@ -99,7 +89,7 @@ def test_sound_of_several_channels_is_refused() -> None:
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Wav2Vec2ForSequenceClassification.from_pretrained(edited("wav2vec2/classifier", tmp_path, **changes))
+        Wav2Vec2ForSequenceClassification.from_pretrained(goldens.copied("wav2vec2/classifier", tmp_path, **changes))
 
 
 def test_a_sound_without_a_frame_has_the_classes_of_zeros_in_a_batch() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -92,17 +91,9 @@ def test_a_token_sees_those_before_it_and_all_of_the_speech() -> None:
     assert abs(whisper(louder, ids) - logits).amax(-1).min().item() > 1e-5
 
 
-def edited(folder: Path, **changes: object) -> Path:
-    """A copy of a checkpoint with some options changed."""
-    shutil.copytree(goldens.folder("whisper/base"), folder / "model")
-    config = folder / "model" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
-    return folder / "model"
-
-
 def test_the_output_layer_is_the_table_of_tokens_unless_the_checkpoint_has_another(tmp_path: Path) -> None:
     """As in transformers 5, a stored layer with other numbers counts, whatever tie_word_embeddings says."""
-    folder = edited(tmp_path)
+    folder = goldens.copied("whisper/base", tmp_path)
     arrays = dict(lucid.load(folder))
     table = arrays["model.decoder.embed_tokens.weight"]
     lucid.save(folder / "model.safetensors", arrays | {"proj_out.weight": table})
@@ -128,18 +119,18 @@ def test_the_output_layer_is_the_table_of_tokens_unless_the_checkpoint_has_anoth
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Whisper.from_pretrained(edited(tmp_path, **changes))
+        Whisper.from_pretrained(goldens.copied("whisper/base", tmp_path, **changes))
 
 
 def test_an_option_that_no_implementation_reads_changes_nothing(tmp_path: Path) -> None:
-    scaled = Whisper.from_pretrained(edited(tmp_path, scale_embedding=True))
+    scaled = Whisper.from_pretrained(goldens.copied("whisper/base", tmp_path, scale_embedding=True))
     (case, *_) = goldens.cases("whisper/base")
     inputs = {name: Tensor(array) for name, array in case.inputs.items()}
     case.close("logits", scaled(**inputs), rtol=2e-5)
 
 
 def test_all_keys_that_do_not_fit_are_listed_at_once(tmp_path: Path) -> None:
-    folder = edited(tmp_path)
+    folder = goldens.copied("whisper/base", tmp_path)
     arrays = dict(lucid.load(folder))
     del arrays["model.encoder.conv1.bias"]
     arrays["model.decoder.layers.0.self_attn.k_proj.bias"] = np.zeros(16, np.float32)
