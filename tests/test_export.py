@@ -522,6 +522,7 @@ def test_an_export_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
             "attention 'flash' does not exist: choose one of auto, standard, contrib",
         ),
         ({"external_data": "maybe"}, ExportError, "external_data is 'maybe', expected True, False or \"auto\""),
+        ({"external_data": 1}, ExportError, 'external_data is 1, expected True, False or "auto"'),
         (
             {"external_data": True},
             ExportError,

@@ -331,6 +331,13 @@ def half() -> Any:
             "evaluation_step: x.weight is the name of an input, and of something else",
         ),
         (
+            lambda: training_step(MODEL, MODEL, optim.SGD(0.1), ("N", 4), external_data="no"),
+            ExportError,
+            "data is 'no'",
+        ),
+        (lambda: evaluation_step(MODEL, MODEL, ("N", 4), external_data=1), ExportError, "external_data is 1, expected"),
+        (lambda: evaluation_step(MODEL, MODEL, ("N", 4), path="none/m.onnx"), FileNotFoundError, "does not exist"),
+        (
             lambda: training_step(MODEL, MODEL, optim.SGD(0.1), ("N", 4)),
             GradientError,
             "expected a floating-point scalar",

@@ -106,10 +106,7 @@ def to_onnx(
             raise ExportError(
                 f"to_onnx: {os.fspath(value)!r} is in the place of an input; write path={os.fspath(value)!r}"
             )
-    if path is not None:
-        check_folder(Path(path))
-    if external_data not in (True, False, "auto"):
-        raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
+    check_file(path, external_data)
     resolved = Target.of(target, opset, attention)
     traced = traced_part(model, inputs, kwargs, part, cache, capacity, outputs)
     options = ExportOptions(resolved, dtype, keep_io_types, input_names, output_names, preprocessing)
@@ -189,8 +186,6 @@ class Lowered:
         assembled = self.assembled
         warn_of_weights(assembled.initializers, self.lowering.build.parameters)
         if path is None:
-            if external_data is True:
-                raise ExportError("external_data=True writes weights to a file next to the model's: give its path=")
             return in_memory(assembled)
         large = not fits_one_file(assembled)
         if large and external_data is False:
@@ -289,6 +284,21 @@ def _names(what: str, default: Sequence[str], names: Sequence[str] | None) -> li
     if not all(isinstance(name, str) and name for name in chosen):
         raise ExportError(f"{what}: {chosen!r}: expected non-empty strings")
     return chosen
+
+
+def check_file(path: str | os.PathLike[str] | None, external_data: object) -> None:
+    """Refuse where a model cannot be written, before it is traced.
+
+    Raises:
+        ExportError: unless `external_data` is True, False or "auto"; for True without a path.
+        OSError: for a path that is a folder, or in a folder that does not exist.
+    """
+    if not isinstance(external_data, bool) and external_data != "auto":
+        raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
+    if path is not None:
+        check_folder(Path(path))
+    elif external_data is True:
+        raise ExportError("external_data=True writes weights to a file next to the model's: give its path=")
 
 
 def check_folder(path: Path, example: str = "model.onnx") -> None:

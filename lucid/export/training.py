@@ -13,7 +13,7 @@ import onnx
 
 from lucid.core.graph.scope import with_stand_ins
 from lucid.core.graph.types import int64, spec
-from lucid.export.exporter import Lowered, lower
+from lucid.export.exporter import Lowered, check_file, lower
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.options import ExportOptions
 from lucid.export.target import ExportError, Target
@@ -76,6 +76,7 @@ def training_step(
     """
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"training_step: optimizer is {optimizer!r}, expected one of lucid.optim, such as AdamW(1e-3)")
+    check_file(path, external_data)
     parameters = optimizer.trained(_chosen(model, wrt))
     optimizer = replace(optimizer, frozen=())  # what it freezes is no longer among them
     wrong = [f"{name} is {value.spec}" for name, value in parameters.items() if value.dtype.name != "float32"]
@@ -125,6 +126,7 @@ def evaluation_step(
         weights: a safetensors file in the folder of `path`, with all the weights that `wrt` names. Whoever writes it
             again must write tensors of the same names and shapes in the same order.
     """
+    check_file(path, external_data)
     parameters = _chosen(model, wrt)
 
     def step(_: Any, arguments: dict[str, Tensor], weights: dict[str, Tensor]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from lucid.core.graph.types import DType, TensorType, float32, int64
 from lucid.core.graph.values import Constant, Input, Node, Operation, Value, operand
 from lucid.core.sizes.dims import Dim, Size, product
-from lucid.core.targets.runtimes import EXPERTS, OUTER_VALUES
+from lucid.core.targets.runtimes import EXPERTS, OUTER_VALUES, OWN
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, contrib_form, form, refuse, refuse_slower, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
@@ -83,7 +83,7 @@ def moe(build: Builder, node: Node) -> Taken:
         turned(biases[0], not clamped),
         turned(down, False),
         turned(biases[1], False),
-        domain="com.microsoft",
+        domain=OWN,
         k=node.attributes["k"],
         activation_type="swiglu",
         swiglu_fusion=1,

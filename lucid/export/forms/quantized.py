@@ -12,7 +12,7 @@ import onnx
 
 from lucid.core.graph.types import Array, TensorType, float32, int32, int64, promote, uint8
 from lucid.core.graph.values import Constant, Node, Value, operand
-from lucid.core.targets.runtimes import NARROW_PRODUCTS, PADDED_BLOCKS, ZEROS_OF_ROWS
+from lucid.core.targets.runtimes import NARROW_PRODUCTS, OWN, PADDED_BLOCKS, ZEROS_OF_ROWS
 from lucid.export.builder import Builder, computed
 from lucid.export.form import Taken, contrib_form, form, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
@@ -45,7 +45,7 @@ def matmul_nbits(build: Builder, node: Node) -> Taken:
         packed,
         scales,
         zero_points,
-        domain="com.microsoft",
+        domain=OWN,
         K=x.type.shape[-1],
         N=packed.type.shape[0],
         bits=node.attributes["bits"],
@@ -217,7 +217,7 @@ def gather_block_quantized(build: Builder, node: Node) -> str:
         _indices(node),
         scales,
         zero_points,
-        domain="com.microsoft",
+        domain=OWN,
         bits=bits,
         block_size=node.attributes["block"],
         gather_axis=0,

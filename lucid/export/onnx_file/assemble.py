@@ -19,6 +19,7 @@ from lucid.core.targets.runtimes import (
     DEFAULT_LEVEL,
     EXTENSIONS,
     OLDEST_RELEASE,
+    OWN,
     ROWS_APART,
     SIZE_BOUNDS,
     SIZE_LIMITS,
@@ -34,7 +35,7 @@ PRODUCER = "lucid"
 TARGET = "lucid.target"  # the metadata key
 # The versions of domains besides the standard one: onnxruntime's own operators, those of strings and tables, and those
 # of onnxruntime-extensions.
-_VERSIONS = {"com.microsoft": 1, "ai.onnx.ml": 4, EXTENSIONS: 1}
+_VERSIONS = {OWN: 1, "ai.onnx.ml": 4, EXTENSIONS: 1}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Collection
 import numpy as np
 
 from lucid.core.sizes.dims import dim
-from lucid.core.targets.runtimes import EXTENSIONS
+from lucid.core.targets.runtimes import EXTENSIONS, OWN
 from lucid.export import Builder
 from lucid.export.builder import Strings
 from lucid.layouts.tokenizing.characters import Characters, characters_of, literally, pattern_of
@@ -140,7 +140,7 @@ def _longest_first(reference: Reference) -> list[str]:
 def _split(build: Builder, text: str, separator: str) -> str:
     """Texts (N) divided, as rows (N, M) that are filled up with ""."""
     options = {"mark": 0, "pad_value": "", "separators": [separator], "mincharnum": 1}
-    return build.op("Tokenizer", text, domain="com.microsoft", **options)
+    return build.op("Tokenizer", text, domain=OWN, **options)
 
 
 def _column(build: Builder, part: str, like: str) -> str:

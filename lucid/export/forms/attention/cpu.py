@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import sym_min
+from lucid.core.targets.runtimes import OWN, OWN_OPS
 from lucid.export.builder import Builder, Operand, Operands
 from lucid.export.form import Emit, Form, Taken, form
 from lucid.export.forms.attention import plan as p
@@ -83,14 +84,14 @@ WRITERS: Mapping[str, Writer] = {
 
 
 def _form(candidate: Candidate) -> Form:
-    contrib = any(kernel in ("FusedMatMul", "MultiHeadAttention") for kernel in candidate.kernel.split())
+    own = any(kernel in OWN_OPS for kernel in candidate.kernel.split())
     declared = form(
         attention,
         takes=candidate.takes,
         name=candidate.name,
         opset=candidate.opset,
         kind=candidate.kind,
-        domain="com.microsoft" if contrib else "",
+        domain=OWN if own else "",
         kernel=candidate.kernel,
         strategy=candidate.strategy,
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from lucid.core.graph.types import bfloat16, float16, int32
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import same
+from lucid.core.targets.runtimes import OWN
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, contrib_form, form, refuse
 from lucid.export.forms.attention.call import Call, refuse_common, refuse_scale
@@ -57,7 +58,7 @@ def group_query(build: Builder, node: Node) -> Taken:
         None,
         last,
         length,
-        domain="com.microsoft",
+        domain=OWN,
         outputs=3,  # older releases require the caches as outputs, used or not
         num_heads=call.options.heads,
         kv_num_heads=call.options.key_heads,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lucid.core.targets.runtimes import OWN
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.forms.attention.call import Call
 from lucid.ops import expand, unsqueeze
@@ -71,7 +72,7 @@ def multi_head(build: Builder, call: Call) -> str:
         call.query,
         call.key,
         call.value,
-        domain="com.microsoft",
+        domain=OWN,
         num_heads=call.options.heads,
         scale=call.options.scale,
         unidirectional=int(call.options.is_causal) or None,

@@ -15,6 +15,7 @@ import numpy as np
 
 from lucid.core.graph.types import float32
 from lucid.core.sizes.dims import sym_min
+from lucid.core.targets.runtimes import OWN
 from lucid.export.builder import Builder, Operand, Operands, computed
 from lucid.export.forms.attention.call import Call
 from lucid.export.forms.attention.nodes import emit_node
@@ -29,7 +30,7 @@ def three_products(build: Builder, call: Call) -> Operands:
     """FusedMatMul, Softmax, MatMul: the output and, where they are asked for, the weights of attention without masks,
     of as many heads of keys as of queries."""
     scale = call.options.scale_of(call.width)
-    scores = build.op("FusedMatMul", call.query, call.key, domain="com.microsoft", alpha=scale, transB=1)
+    scores = build.op("FusedMatMul", call.query, call.key, domain=OWN, alpha=scale, transB=1)
     weights = build.op("Softmax", scores, axis=-1)
     output = build.op("MatMul", weights, call.value)
     if not call.options.need_weights:
@@ -105,9 +106,7 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     n, heads, length, width = query.shape
     kv_heads, keys = key.shape[1:3]
     rows = (n, kv_heads, heads // kv_heads * length)  # the queries of a group are rows of one product
-    product = build.op(
-        "FusedMatMul", reshape(query, (*rows, width)), key, domain="com.microsoft", alpha=call.factor, transB=1
-    )
+    product = build.op("FusedMatMul", reshape(query, (*rows, width)), key, domain=OWN, alpha=call.factor, transB=1)
     scores = computed(build, product, query.spec.with_shape((*rows, keys)))
     if options.softcap:
         scores = tanh(scores) * options.softcap
