@@ -299,9 +299,8 @@ RULES |= {
 AGAIN |= {op.name: op.expand for op in (ops.gelu, ops.silu, ops.layer_norm, ops.rms_norm)}
 AGAIN["attention"] = _attention_again
 BODIES |= {
-    "dropout": lambda needs_grad, x, *, p: (
-        x * ops.dropout(ops.ones_like(x), p=p)
-    ),  # the same elements in both directions
+    # The same elements in both directions.
+    "dropout": lambda needs_grad, x, *, p: x * ops.dropout(ops.ones_like(x), p=p),
     "attention": _attention_body,
     "rotary_embedding": _rotary_body,
     "scan": _scan_body,

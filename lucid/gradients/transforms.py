@@ -141,7 +141,7 @@ class _Call(NamedTuple):
 
     @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
-        structure, leaves = flatten_tree((args, kwargs), _is_leaf)
+        structure, leaves = flatten_tree((args, kwargs))
         tensors = {
             _name(path): x if isinstance(x, Tensor) else Tensor(x) for path, x in leaves.items() if _is_tensor(x)
         }
@@ -269,7 +269,7 @@ def _results(returned: Any, has_aux: bool) -> tuple[Any, list[Tensor]]:
             f"value_and_grad: the function gave {_shown(scalar)}, expected a floating-point scalar, such as loss.mean()"
             + ("" if has_aux or not isinstance(scalar, tuple) else "; write has_aux=True for (scalar, aux)")
         )
-    structure, leaves = flatten_tree(returned, _is_leaf)
+    structure, leaves = flatten_tree(returned)
     for leaf in leaves.values():
         if not _is_tensor(leaf):
             raise GradientError(
@@ -289,7 +289,3 @@ def _name(path: str) -> str:
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, (Tensor, np.ndarray))
-
-
-def _is_leaf(value: Any) -> bool:
-    return value is not None and not isinstance(value, (list, tuple, dict))

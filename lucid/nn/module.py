@@ -431,7 +431,7 @@ def recompute(module: M, enabled: bool = True) -> M:
 
 def _in_one_step(forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A call as a loop of one step: the gradient of a loop computes its steps again, and runtimes do not undo that."""
-    structure, leaves = flatten_tree((args, kwargs), lambda x: x is not None and not isinstance(x, (list, tuple, dict)))
+    structure, leaves = flatten_tree((args, kwargs))
     tensors = {path: leaf.unsqueeze(0) for path, leaf in leaves.items() if isinstance(leaf, Tensor)}
 
     def step(carry: Any, rows: dict[str, Tensor]) -> Any:

@@ -183,9 +183,7 @@ class _Loop(NamedTuple):
 
 def _tensors(where: str, value: Any) -> tuple[Any, dict[str, Tensor]]:
     """The structure of tensors, and the tensors by their paths. Arrays and numbers become tensors."""
-    structure, leaves = flatten_tree(
-        value, lambda item: item is not None and not isinstance(item, (list, tuple, dict)), where
-    )
+    structure, leaves = flatten_tree(value, path=where)
     return structure, {path: as_tensor(f"scan: {path}", leaf) for path, leaf in leaves.items()}
 
 

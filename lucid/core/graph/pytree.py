@@ -22,10 +22,14 @@ def like(value: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
-def flatten_tree(value: Any, is_leaf: Callable[[Any], bool], path: str = "") -> tuple[Any, dict[str, Any]]:
+def _is_item(value: Any) -> bool:
+    return value is not None and not isinstance(value, (list, tuple, dict))
+
+
+def flatten_tree(value: Any, is_leaf: Callable[[Any], bool] = _is_item, path: str = "") -> tuple[Any, dict[str, Any]]:
     """The structure of `value` with each leaf replaced by its number, and the leaves by their paths, such as ``x.0``.
 
-    Values other than leaves, lists, tuples and dicts stay in the structure.
+    Leaves are all but lists, tuples, dicts and None, unless `is_leaf` says otherwise; the rest stays in the structure.
     """
     leaves: dict[str, Any] = {}
 
