@@ -432,12 +432,11 @@ class Generation(TrainingTask):
 
 def _parsed(value: str) -> list[Any]:
     """The messages of a conversation that a file without lists, such as CSV, has as JSON; raises RowError."""
-    messages: Any = None
     reason = ""
     try:
         messages = json_value(value, unique=True)
     except ValueError as error:
-        reason = f" ({str(error)[:80]})"
+        messages, reason = None, f" ({str(error)[:80]})"
     if not isinstance(messages, list):
         raise RowError(
             f"the messages are {value[:40]!r}{reason}, expected a list of them, in a text as JSON: "

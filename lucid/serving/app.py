@@ -24,7 +24,7 @@ from lucid.core.words.suggestions import did_you_mean
 from lucid.runtime import Session
 from lucid.serving import inference_routes, openai_routes
 from lucid.serving.endpoints import Endpoint, description
-from lucid.serving.guard import Guard, Limits, Metrics
+from lucid.serving.guard import Guard, Limits, Metrics, check_key
 from lucid.serving.responses import GONE, JsonAnswer, RequestError, response
 from lucid.serving.served_model import ServedModel, servable
 from lucid.serving.tables import HEALTH, OBJECT
@@ -85,12 +85,12 @@ def application(
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
-        TypeError, ValueError: for a model of a task that is not served, an origin that no browser sends, an empty key,
-            a number out of range, and as `Session`.
+        TypeError, ValueError: for a model of a task that is not served, an origin that no browser sends, a key that no
+            header holds, a number out of range, and as `Session`.
     """
     check_all({"batch_tokens": batch_tokens, "slots": slots, "queue": queue}, _RANGES)
-    if key == "":
-        raise ValueError("key is '', expected a text that is hard to guess, or None to serve everyone")
+    if key is not None:
+        check_key(key, "the argument key")
     for name_of_list, texts in (("hosts", hosts), ("origins", origins)):
         if isinstance(texts, str):
             raise TypeError(f"{name_of_list} is {texts!r}, expected a list, as [{texts!r}]")

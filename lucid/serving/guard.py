@@ -155,6 +155,16 @@ def _too_large(size: int, most: int) -> RequestError:
     return RequestError(f"the body has {size} bytes or more, at most {most} are read; send less at a time", status=413)
 
 
+def check_key(key: str, where: str) -> None:
+    """Refuse a key that clients cannot send in a header; the message does not show it.
+
+    Raises:
+        ValueError: for such a key, which `where` has.
+    """
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError(f"{where} holds no key, expected one line of printable ASCII without spaces")
+
+
 _HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^:]+)(?::\d+)?\Z")  # a name or an address, and perhaps a port
 
 

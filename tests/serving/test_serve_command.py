@@ -55,6 +55,20 @@ def test_a_host_that_is_no_address_of_this_machine_is_one_line(
     assert capsys.readouterr().err.startswith(f"lucid: cannot listen at {host}, port 8000: ")
 
 
+@pytest.mark.parametrize("key", ["", "a b", "schlüssel", "a\nb"])
+def test_a_key_that_no_client_can_send_is_refused_and_not_shown(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "environ", os.environ | {"LUCID_API_KEY": key})
+    (tmp_path / "key.txt").write_text(f"{key}\n", encoding="utf-8")
+    for options, where in (([], "LUCID_API_KEY"), (["--key-file", tmp_path / "key.txt"], "key.txt'")):
+        if options or key:  # an empty variable is none
+            assert in_process(["serve", tmp_path, *options], monkeypatch) == 2
+            error = capsys.readouterr().err
+            assert f"{where} holds no key, expected one line of printable ASCII without spaces" in error
+            assert not key or key not in error
+
+
 def served_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """The settings and the application of each start, which then ends."""
     starts: list[tuple] = []

@@ -155,7 +155,7 @@ def test_an_origin_that_no_browser_sends_is_refused(folder: Path, origin: str) -
         ({"batch_tokens": 0}, ValueError, "batch_tokens is 0, expected 1 or more"),
         ({"slots": 1.5}, TypeError, "slots is 1.5, expected a whole number"),
         ({"queue": -5}, ValueError, "queue is -5, expected 0 or more"),
-        ({"key": ""}, ValueError, "key is '', expected a text that is hard to guess, or None to serve everyone"),
+        ({"key": ""}, ValueError, "the argument key holds no key, expected one line of printable ASCII without spaces"),
         ({"hosts": "localhost"}, TypeError, r"hosts is 'localhost', expected a list, as \['localhost'\]"),
         ({"origins": ORIGIN}, TypeError, "origins is 'https://pages.example', expected a list, as"),
     ],

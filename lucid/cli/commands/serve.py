@@ -6,7 +6,6 @@ import gc
 import os
 from functools import partial
 from json import dumps
-from pathlib import Path
 
 from starlette.applications import Starlette
 
@@ -19,6 +18,7 @@ from lucid.cli.options.groups import values_of
 from lucid.generation.defaults import shown
 from lucid.serving import Limits
 from lucid.serving.app import paths_of
+from lucid.serving.guard import check_key
 from lucid.serving.running import KEY, Settings, bound, make, serve
 from lucid.serving.served_model import ServedModel
 
@@ -30,7 +30,10 @@ def run(options: Serve) -> int:
     limits = {name: most for name, most in values_of(options, LimitOptions).items() if most is not None}
     providers = options.providers or ["cpu"]
     if options.key_file is not None:
-        os.environ[KEY] = _key(options.key_file)
+        os.environ[KEY] = text_of(options.key_file, "--key-file", _LONGEST).strip()
+        check_key(os.environ[KEY], f"--key-file: {str(options.key_file)!r}")
+    elif os.environ.get(KEY):
+        check_key(os.environ[KEY], KEY)
     with bound(options.host, options.port) as sockets:
         source = exported_source(options, options.task, providers)
         of_application = values_of(options, ApplicationOptions) | {
@@ -78,10 +81,3 @@ def _announce(lines: list[str], json: bool) -> None:
         return
     for line in lines:
         terminal.console().line(line)
-
-
-def _key(path: Path) -> str:
-    key = text_of(path, "--key-file", _LONGEST).strip()
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise usage(f"--key-file: {str(path)!r} holds no key, expected one line of printable ASCII without spaces")
-    return key
