@@ -176,6 +176,11 @@ class GenerativeReranker(OfModules[R], WithOutputLayer[R]):
     head_task = "generative-reranking"
     output_names: ClassVar[Sequence[str]] = ("logits",)
 
+    def __init__(self, config: R) -> None:
+        super().__init__(config)
+        if not config.sentence_layers[0].tokens:
+            raise ValueError(f"{type(self).__name__}: no token is scored, expected a modules.json with a LogitScore")
+
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """(N, L) token ids, padded on either side, to the logits (N, 1)."""
         places = lucid.arange(input_ids.shape[1], dtype=lucid.int64)

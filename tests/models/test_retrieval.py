@@ -128,6 +128,11 @@ def test_a_reranker_takes_the_logit_of_yes_less_that_of_no(tmp_path: Path, token
     assert_parity(model)
 
 
+def test_a_reranker_needs_the_tokens_that_it_scores() -> None:
+    with pytest.raises(ConfigError, match=r"Reranker: no token is scored, expected a modules\.json with a LogitScore"):
+        lucid.models.llama.LlamaGenerativeReranker.from_pretrained(goldens.folder("llama/llama3"))
+
+
 def colbert(tmp: Path, dense: str) -> Path:
     options = {
         "in_features": 16,
