@@ -11,7 +11,7 @@ from lucid import ops
 from lucid.core.graph.types import broadcast, same_shape, show_shape
 from lucid.core.sizes.dims import Size, product, same
 from lucid.nn._checks import check_probability
-from lucid.nn.module import Parameter
+from lucid.nn.parameters import Parameter
 from lucid.ops.attention.masks import causal_mask
 from lucid.ops.creation import arange_op
 from lucid.ops.operand_conversion import check_tensors
