@@ -160,7 +160,8 @@ def test_autocast_is_refused_unless_it_is_off() -> None:
 
 
 def test_another_device_is_refused() -> None:
-    assert lucid.device("cpu").type == "cpu"
+    assert lucid.device("cpu").type == "cpu" and lucid.zeros(1, device="cpu:0").shape == (1,)
+    assert lucid.device("cpu:0") == lucid.device("cpu", 0)
     with pytest.raises(ValueError, match=r"device: device is 'cuda:0', but tensors have no device"):
         lucid.device("cuda:0")
     with pytest.raises(ValueError, match="to: device is 'cuda', but tensors have no device"):

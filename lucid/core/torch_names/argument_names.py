@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -74,7 +75,7 @@ def check_device(where: str, device: Any) -> None:
     Raises:
         ValueError: saying where a device is chosen.
     """
-    if device is not None and str(device) not in ("cpu", "meta"):
+    if device is not None and not re.fullmatch(r"(cpu|meta)(:\d+)?", str(device)):
         raise ValueError(
             f"{where}: device is {str(device)!r}, but tensors have no device: leave it out; what an exported model "
             "runs on is chosen for its session: lucid.runtime.Session(model, provider=...)"

@@ -26,7 +26,8 @@ class device(Device):  # noqa: N801  # torch's name
 
     def __init__(self, type: Any = "cpu", index: int | None = None) -> None:
         check_device("device", type)
-        super().__init__(str(type), index)
+        name, _, number = str(type).partition(":")
+        super().__init__(name, int(number) if number else index)
 
 
 def is_grad_enabled() -> bool:
