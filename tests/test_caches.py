@@ -319,6 +319,10 @@ def test_a_cache_of_another_model_type_or_length_is_an_error() -> None:
             ValueError, match=r"GPT2: past_key_values.1.key is .*, expected float32\[1, .*a cache of this model"
         ):
             gpt2(ids, past_key_values=[good[0], cache, *good[2:]])
+    with pytest.raises(
+        TypeError, match=r"GPT2: past_key_values.1 is a tuple, expected nn.KeyValueCache\(key, value\) or"
+    ):
+        gpt2(ids, past_key_values=[good[0], *(tuple(each) for each in good[1:])])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="GPT2: past_key_values has"):
         gpt2(ids, None, None, good[:1])  # type: ignore[call-overload]  # by position
     with pytest.raises(ValueError, match=r"past_key \[1, .* does not fit the new \[2, "):

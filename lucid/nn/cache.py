@@ -14,6 +14,7 @@ import numpy as np
 from lucid import ops
 from lucid.core.graph.types import DType, TensorType, bool_, int64, spec
 from lucid.core.sizes.dims import Size
+from lucid.core.words.other_libraries import type_name
 from lucid.ops.attention.op import joined_heads, split_heads
 from lucid.ops.creation import zeros
 from lucid.ops.tensor.tensor import Tensor
@@ -242,9 +243,17 @@ def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None, o
     """Refuse a cache of another model or element type, or whose layers differ. Messages put `of` into the name.
 
     Raises:
+        TypeError: for a layer whose cache is something else, such as a plain tuple.
         ValueError: for another number of layers, shape or element type; the message names the layer.
     """
     if caches is not None:
+        for layer, cache in enumerate(caches):
+            if not isinstance(cache, (KeyValueCache, KeyValueBuffer)):
+                name = f"past_key_values.{layer}.{of}".rstrip(".")
+                raise TypeError(
+                    f"{where}: {name} is a {type_name(cache)}, expected nn.KeyValueCache(key, value) or an "
+                    "nn.KeyValueBuffer; empty_cache(...) makes those of all layers"
+                )
         past = caches[0].key.shape[2] if caches else 0
         key, value = (TensorType(shape.dtype, (shape.kv_heads, past, width)) for width in shape.widths)
         check_states(where, [{"key": key, "value": value}] * shape.layers, caches, of)
