@@ -16,7 +16,7 @@ from lucid.importing.program import Program
 from lucid.importing.torch_import import TorchImportError
 from lucid.importing.torch_modules import dtype_of
 from lucid.importing.transformers_classes import Checkpoint
-from lucid.importing.transformers_inputs import example, example_sizes, input_specs
+from lucid.importing.transformers_inputs import axes_of, example, example_sizes, input_specs
 from lucid.importing.transformers_modules import FromTransformers, cache_option, tensors_of
 from lucid.nn.cache import CacheShape, KeyValueCache
 from lucid.nn.encoder_decoder import EncoderDecoder
@@ -48,7 +48,7 @@ class TorchEncoderDecoder(FromTransformers, EncoderDecoder):
             self._source["attention_mask"] = self._source[main]
         sizes = example_sizes(self._source)
         examples = {name: example(name, kind, sizes) for name, kind in self._source.items()}
-        axes = {name: _axes(kind) for name, kind in self.encoder_input_specs().items()}
+        axes = {name: axes_of(kind) for name, kind in self.encoder_input_specs().items()}
         with torch.no_grad():
             states = calls.encode(**examples)
             cross = calls.cross(states)
@@ -211,11 +211,6 @@ class _Calls:
         outputs = self.step(ids, past, mask)
         outputs["present"] = [[*own, *pair] for own, pair in zip(outputs["present"], cross, strict=True)]
         return _flat(outputs)
-
-
-def _axes(kind: TensorType) -> list[Any]:
-    """The axes of an input as `dynamic` has them."""
-    return [size if isinstance(size, int) else str(size) for size in kind.shape]
 
 
 def _flat(outputs: Mapping[str, Any]) -> list[torch.Tensor]:

@@ -114,6 +114,11 @@ def _option(config: Any, name: str, default: Any) -> Any:
     return default if value is None else value
 
 
+def axes_of(kind: TensorType) -> list[int | str]:
+    """The axes of an input as `dynamic` of `from_torch` has them."""
+    return [size if isinstance(size, int) else str(size) for size in kind.shape]
+
+
 def example(name: str, kind: TensorType, sizes: Mapping[str, int]) -> torch.Tensor:
     """A tensor to export with."""
     shape = [size if isinstance(size, int) else sizes[str(size)] for size in kind.shape]

@@ -18,7 +18,7 @@ from lucid.importing.program import Program, Weight
 from lucid.importing.torch_import import TorchImportError
 from lucid.importing.torch_modules import TorchPart, added, dtype_of
 from lucid.importing.transformers_classes import Checkpoint, quiet
-from lucid.importing.transformers_inputs import example, example_sizes, input_specs
+from lucid.importing.transformers_inputs import axes_of, example, example_sizes, input_specs
 from lucid.nn.cache import CacheShape, KeyValueBuffer, KeyValueCache, cache_positions, empty_caches, layer_caches
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.model_parts import CacheKind, ModelPart
@@ -103,7 +103,7 @@ class TorchModel(FromTransformers):
         step.__signature__ = parameters  # type: ignore[attr-defined]
         sizes = example_sizes(specs)
         examples = {name: example(name, kind, sizes) for name, kind in specs.items()}
-        axes = {name: [n if isinstance(n, int) else str(n) for n in kind.shape] for name, kind in specs.items()}
+        axes = {name: axes_of(kind) for name, kind in specs.items()}
         program, self._specs = self._program_of(model, step, examples, axes)
         self.forward = program  # type: ignore[method-assign]  # with the signature of torch's
         self._computed_by_torch = lambda arrays: list(step(**tensors_of(arrays)).values())
