@@ -18,7 +18,7 @@ from lucid.batch.job import Computed, Job, check_output, remaining_parts
 from lucid.batch.lines import LineSource
 from lucid.batch.parquet import ParquetSource
 from lucid.batch.predictor import Predictor
-from lucid.batch.rows import result_schema
+from lucid.batch.rows import Task, result_schema
 from lucid.batch.source import Part, Source, check_ids
 from lucid.batch.storage import address, files_at, names_in
 from lucid.core.number_ranges import at_least, check_all
@@ -127,10 +127,10 @@ class OpenRows:
         with (
             nullcontext(_Here()) if local else ray_engine().engine(predictor.plan, self.workers, self.cluster) as runner
         ):
-            if local:
-                predictor.open()  # a provider that does not run the model is known before there is a folder
-            job = Job(predictor, rows, address(self.output), result_schema(rows.schema, predictor.columns))
-            fewest, most = predictor.part_rows
+            # Here the model is opened as it will run, before there is a folder; others may have another device.
+            planned: Task | Predictor = predictor.open().task if local else predictor
+            job = Job(predictor, rows, address(self.output), result_schema(rows.schema, planned.columns))
+            fewest, most = planned.part_rows
             by_default = min(max(rows.total // _PARTS, fewest), most)
             parts = remaining_parts(job, self.part_rows or by_default, self.resume)
             try:

@@ -505,6 +505,12 @@ def test_a_provider_that_is_not_there_leaves_no_folder(folder, parquet, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+def test_a_job_of_this_process_opens_its_model_once(folder, parquet, tmp_path, monkeypatch):
+    monkeypatch.setattr("lucid.batch.open_models._open", opened := {})
+    batch.map_rows(batch.Predictor(folder, providers="CPUExecutionProvider"), parquet, tmp_path / "out")
+    assert [plan.providers for plan in opened] == [("CPUExecutionProvider",)]
+
+
 def test_addresses_that_lead_to_no_folder_are_named(predictor, parquet, tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match=f"^{parquet}: is a file, expected a folder; give the name of a new one"):
         batch.map_rows(predictor, parquet, parquet)
