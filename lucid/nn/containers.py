@@ -113,9 +113,9 @@ class Sequential(ModuleList):
 class ModuleDict(_Container):
     """Modules by name."""
 
-    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] = ()) -> None:
+    def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         self._items = {}
-        self.update(modules)
+        self.update(modules or {})
 
     def __getitem__(self, name: str) -> Module:
         return self._items[name]
