@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from lucid.core.number_ranges import at_least, check
 from lucid.models.checkpoints.config import Array
 
 SAMPLE_RATE = 16_000
@@ -33,12 +34,12 @@ def log_mel(samples: npt.ArrayLike, mels: int = 80, frames: int = 3000) -> Array
         (mels, frames) float32.
 
     Raises:
-        TypeError: for samples that are not floating-point.
+        TypeError: for samples that are not floating-point, and `mels` or `frames` that are no whole number.
         ValueError: for samples of another shape or not finite, and for `mels` or `frames` out of range.
     """
     sound = checked_samples(samples, "log_mel")
-    if mels < 1 or frames < 2:
-        raise ValueError(f"log_mel: got mels={mels}, frames={frames}, expected mels from 1 and frames from 2")
+    check("log_mel: mels", mels, at_least(1))
+    check("log_mel: frames", frames, at_least(2))
     sound = sound[: frames * HOP]
     padded = np.pad(sound, (0, frames * HOP - sound.size))
     padded = np.pad(padded, _WINDOW // 2, mode="reflect")

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from lucid.core.number_ranges import at_least, check
 from lucid.models.checkpoints.config import Array
 
 _ZEROS = 64
@@ -38,10 +39,11 @@ def resample(samples: Array, rate: int, to: int) -> Array:
         (ceil(n * to / rate),) float32; its first sample lies at the time of the first one given.
 
     Raises:
-        ValueError: for a rate that is not positive.
+        TypeError: for a rate that is no whole number.
+        ValueError: for one that is not positive.
     """
-    if rate < 1 or to < 1:
-        raise ValueError(f"resample: from {rate} to {to} samples per second, expected positive rates")
+    check("resample: rate", rate, at_least(1))
+    check("resample: to", to, at_least(1))
     if rate == to or samples.size == 0:
         return samples.astype(np.float32)
     common = math.gcd(rate, to)

@@ -72,12 +72,13 @@ def read_wav(path: str | os.PathLike[str], rate: int = 16_000) -> Array:
 
     Args:
         path: the file.
-        rate: samples per second of the result; other rates are resampled.
+        rate: samples per second of the result, a whole number; other rates are resampled.
 
     Returns:
         (n,) float32, the mean of the channels; from -1 to 1 for PCM, as stored for floating-point.
 
     Raises:
+        TypeError, ValueError: for a rate that is no whole number from 1.
         WavError: for a file of another kind, a broken one, or samples that are not finite.
         OSError: when there is no such file or it may not be read.
     """

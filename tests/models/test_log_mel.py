@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -76,7 +78,15 @@ def test_samples_that_are_no_sound_are_refused(samples: np.ndarray, error: type[
         log_mel(samples)
 
 
-@pytest.mark.parametrize(("mels", "frames"), [(0, 20), (80, 1)])
-def test_sizes_out_of_range_are_refused(mels: int, frames: int) -> None:
-    with pytest.raises(ValueError, match=f"mels={mels}, frames={frames}, expected mels from 1 and frames from 2"):
-        log_mel(SOUND, mels, frames)
+@pytest.mark.parametrize(
+    ("sizes", "error", "message"),
+    [
+        ({"mels": 0}, ValueError, "log_mel: mels is 0, expected 1 or more"),
+        ({"frames": 1}, ValueError, "log_mel: frames is 1, expected 2 or more"),
+        ({"mels": 80.0}, TypeError, "log_mel: mels is 80.0, expected a whole number"),
+        ({"frames": "20"}, TypeError, "log_mel: frames is '20', expected a whole number"),
+    ],
+)
+def test_sizes_out_of_range_are_refused(sizes: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        log_mel(SOUND, **sizes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -54,7 +56,14 @@ def test_the_same_rate_changes_nothing() -> None:
     assert resample(sound, RATE, RATE).tolist() == sound.tolist()
 
 
-@pytest.mark.parametrize(("rate", "to"), [(0, 16_000), (16_000, -1)])
-def test_a_rate_must_be_positive(rate: int, to: int) -> None:
-    with pytest.raises(ValueError, match=f"from {rate} to {to} samples per second, expected positive rates"):
+@pytest.mark.parametrize(
+    ("rate", "to", "error", "message"),
+    [
+        (0, 16_000, ValueError, "resample: rate is 0, expected 1 or more"),
+        (16_000, -1, ValueError, "resample: to is -1, expected 1 or more"),
+        (16_000, 22_050.5, TypeError, "resample: to is 22050.5, expected a whole number"),
+    ],
+)
+def test_a_rate_is_a_positive_whole_number(rate: int, to: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         resample(np.zeros(3), rate, to)
