@@ -27,12 +27,14 @@ def per_axis(where: str, name: str, value: Ints, axes: int, least: int | None = 
         TypeError: for what is no whole number.
         ValueError: for another count of numbers, and smaller ones.
     """
-    values = tuple(value) if isinstance(value, Iterable) else (value,)
+    if type(value) is int and (least is None or value >= least):
+        return (value,) * axes  # most are
+    values = tuple(value) if isinstance(value, (tuple, Iterable)) else (value,)
     if len(values) == 1:
         values *= axes
     if len(values) != axes:
         raise ValueError(f"{where}: {name} is {value!r}, expected one number or {axes}")
-    if least is None or all(type(each) is int and each >= least for each in values):
+    if least is None or (set(map(type, values)) == {int} and min(values) >= least):
         return values
     for each in values:
         check(f"{where}: {name}", each, at_least(least))
