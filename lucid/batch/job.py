@@ -157,6 +157,6 @@ def _options(predictor: Predictor) -> dict[str, Any]:
         "max_characters": choices.max_characters,
         "pooling": choices.pooling,
         "prompt": choices.prompt,
-        "generation": choices.generation,
+        "generation": sorted(choices.generation.items()),
         "adapter": predictor.plan.adapter and predictor.plan.adapter[1],
     }

@@ -389,6 +389,8 @@ def test_a_full_disk_leaves_what_is_complete(predictor, parquet, tmp_path):
 def test_a_job_that_differs_cannot_go_on(predictor, folder, parquet, tmp_path):
     source, out = shutil.copy2(parquet, tmp_path / "in.parquet"), tmp_path / "out"
     batch.map_rows(predictor, source, out)
+    options = json.loads((out / "_lucid_map.json").read_text())["options"]
+    assert options["generation"] == []  # as earlier versions wrote it, whose jobs go on
     other = shutil.copytree(folder, tmp_path / "other")
     (other / "tokenizer_config.json").write_text('{"model_max_length": 5}')
     with pytest.raises(ValueError, match="holds results of a job whose model differed, which this one cannot continue"):

@@ -89,7 +89,7 @@ ABSENT: dict[str, dict[str, str]] = {
         "is_inference": "leave it out: there is no tape",
         "unique": _UNKNOWN_SIZE,
         **dict.fromkeys(("exponential_", "random_"), "write nn.init.normal_(parameter) and so on"),
-        "copy_": "write x = other; parameters and buffers have copy_",
+        "copy_": "write x = other; parameters and nn.Buffer have copy_",
         "zero_": "write x = lucid.zeros_like(x)",
         **dict.fromkeys(("values", "indices"), "max(axis=...) gives the values alone, max(dim=...) values and indices"),
         **dict.fromkeys(("view_as_complex", "view_as_real"), NO_COMPLEX),
