@@ -183,7 +183,7 @@ def test_yarn_s_magnitudes() -> None:
 def test_wrong_rotary_arguments_are_named() -> None:
     with pytest.raises(ValueError, match="rotary_dim is 5, expected an even number up to head_dim 8"):
         nn.RotaryEmbedding(8, rotary_dim=5)
-    with pytest.raises(ValueError, match=r"factor is 0\.5, expected 1 or more"):
+    with pytest.raises(ValueError, match=r"factor is 0\.5, expected a finite number of 1 or more"):
         nn.LinearScaling(0.5)
     rope, x = nn.RotaryEmbedding(8), lucid.zeros(2, 5, 24)
     cos, sin = rope(lucid.arange(5))
