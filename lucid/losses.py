@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from lucid import ops
 from lucid.core.graph.types import same_shape, show_shape
-from lucid.core.number_ranges import NOT_NEGATIVE, POSITIVE, PROBABILITY, check
+from lucid.core.number_ranges import (
+    NOT_NEGATIVE_OR_INFINITE,
+    POSITIVE_OR_INFINITE,
+    PROBABILITY,
+    check,
+)
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
@@ -293,7 +298,7 @@ def smooth_l1_loss(x: Tensor, target: Tensor, *, reduction: str = "mean", beta: 
     Raises:
         ValueError: for a negative beta.
     """
-    check("smooth_l1_loss: beta", beta, NOT_NEGATIVE)
+    check("smooth_l1_loss: beta", beta, NOT_NEGATIVE_OR_INFINITE)
     difference = x - target
     apart = abs(difference)
     losses = ops.where(apart < beta, difference**2 * (0.5 / beta), apart - beta / 2) if beta else apart
@@ -312,7 +317,7 @@ def huber_loss(
     Raises:
         ValueError: for a delta that is not positive.
     """
-    check("huber_loss: delta", delta, POSITIVE)
+    check("huber_loss: delta", delta, POSITIVE_OR_INFINITE)
     difference = x - target
     apart = abs(difference)
     losses = ops.where(apart < delta, difference**2 * 0.5, (apart - delta / 2) * delta)

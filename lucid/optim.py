@@ -24,7 +24,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias
 
 from lucid.core.graph.types import TensorType, float32, promote, show_shape
-from lucid.core.number_ranges import NOT_NEGATIVE, POSITIVE, Range, at_least, check, check_all
+from lucid.core.number_ranges import NOT_NEGATIVE, POSITIVE, POSITIVE_OR_INFINITE, Range, at_least, check, check_all
 from lucid.core.sizes.dims import Shape
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
@@ -130,7 +130,7 @@ def global_norm(tensors: Tensors) -> Tensor:
 
 def clip_by_global_norm(gradients: Tensors, limit: float) -> dict[str, Tensor]:
     """The gradients, made smaller by one factor if their global norm is above a limit, as torch's `clip_grad_norm_`."""
-    check("clip_by_global_norm: limit", limit, POSITIVE)
+    check("clip_by_global_norm: limit", limit, POSITIVE_OR_INFINITE)
     factor = minimum(limit / (global_norm(gradients) + 1e-6), 1.0)
     return {name: value * factor for name, value in _tensors("clip_by_global_norm", gradients).items()}
 
@@ -193,7 +193,7 @@ class Optimizer(ABC):
             numbers = value.values() if isinstance(value, Mapping) else value if name in self._pairs else (value,)
             for number in numbers:
                 check(user + name, number, allowed)
-        check_all(options, {"clip": POSITIVE}, user)
+        check_all(options, {"clip": POSITIVE_OR_INFINITE}, user)
 
     def init(self, parameters: Tensors) -> dict[str, Tensor]:
         """The state before the first step: zeros under ``{parameter}.{part}``, with torch's names of parts.
@@ -284,7 +284,7 @@ class Optimizer(ABC):
     def _need(self, by_name: Mapping[str, Tensor], what: str, name: str, type_: TensorType) -> Tensor:
         if name not in by_name:
             raise KeyError(
-                f"{type(self).__name__}: {what} lacks {name}; leave out of the parameters what has none, or give "
+                f"{type(self).__name__}: {what} lacks {name}; leave out parameters without {what}, or give "
                 "frozen=; dict(model.named_parameters()) has no buffers"
             )
         if by_name[name].shape != type_.shape:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import nn, ops
+from lucid.core.sizes.dims import SymbolicSizeError
+from lucid.nn import functional as F
 from lucid.ops.kernels.convolution import depthwise
 from lucid.runtime import Session
 from lucid.testing import assert_parity
@@ -233,6 +235,12 @@ def test_an_input_shorter_than_the_kernel_is_named_also_where_the_trace_had_no_s
         module(lucid.zeros(1, 4, 2))
     with pytest.raises(ValueError, match=message):
         lucid.trace(module, ("N", 4, "L")).run([np.zeros((1, 4, 2), np.float32)])
+
+
+def test_a_window_of_a_symbolic_size_says_how_to_fix_it() -> None:
+    for call in (lambda x: F.avg_pool2d(x, x.shape[2:]), lambda x: F.max_pool2d(x, x.shape[2])):
+        with pytest.raises(SymbolicSizeError, match=r"fix the size with a number in lucid\.spec"):
+            lucid.trace(call, (1, 3, "H", "W"))
 
 
 def test_glu_exports() -> None:

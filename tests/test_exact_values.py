@@ -16,6 +16,7 @@ from lucid.export import Target
 from lucid.export.exporter import export_graph
 from lucid.export.onnx_file.writer import in_memory
 from lucid.nn import functional as F
+from lucid.ops.tensor.value import TracedValueError
 from lucid.runtime import Session
 from tests.test_ops import UNITS, models_of
 
@@ -203,6 +204,13 @@ def test_baddbmm_of_half_precision_is_rounded_once(dtype: DType) -> None:
     )
     assert all(str(got.dtype) == dtype.name for got in results.values())
     check(results, np.full((1, 2, 2), 25600.5), dtype)
+
+
+def test_the_number_of_classes_may_be_a_known_tensor() -> None:
+    ids = Tensor([1, 2])
+    assert F.one_hot(ids, ids.max() + 1).tolist() == [[0, 1, 0], [0, 0, 1]]
+    with pytest.raises(TracedValueError):
+        lucid.trace(lambda x: F.one_hot(x, x.max() + 1), lucid.spec("N", dtype=lucid.int64))
 
 
 @pytest.mark.parametrize("index", [3, -1])

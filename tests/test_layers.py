@@ -142,6 +142,10 @@ def test_sizes_may_be_numpys() -> None:
     assert F.max_pool2d(x, two, [], np.int64(1)).shape == (1, 4, 3, 3)
 
 
+def test_a_batch_without_rows_is_normalized_by_its_own_statistics_in_training() -> None:
+    assert F.batch_norm(lucid.ones(0, 2), None, None, training=True).shape == (0, 2)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_batches_in_half_precision_have_the_statistics_of_float32(dtype: str) -> None:
     x = lucid.tensor(np.random.default_rng(0).normal(300, 200, (4000, 2)), dtype=dtype)

@@ -52,6 +52,12 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
         call()
 
 
+def test_a_limit_may_be_infinite() -> None:
+    y = X * 2 + 1
+    assert F.huber_loss(X, y, delta=np.inf).item() == F.mse_loss(X, y).item() / 2
+    assert F.smooth_l1_loss(X, y, beta=np.inf).item() == 0
+
+
 @pytest.mark.parametrize("target", ["any", "cpu", "portable"])
 def test_an_index_below_0_of_no_class_that_is_known_at_run_time_gives_nan(target: str) -> None:
     session = Session(lucid.export.to_onnx(F.cross_entropy, ("N", 3), lucid.spec("N", dtype="int64"), target=target))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -190,6 +190,8 @@ def test_arrays_in_a_call_become_tensors_for_forward(tmp_path: Any) -> None:
     assert y.tolist() == [[[4.0], [0.0], [4.0]]] * 2, "an array of forward's own stays one"
     np.save(tmp_path / "x.npy", x)
     assert isinstance(nn.Identity()(np.load(tmp_path / "x.npy", mmap_mode="r")), Tensor)
+    for other in (np.zeros(2, np.int16), np.zeros(2, np.complex64), np.array(["a"]), np.array([None])):
+        assert nn.Identity()(cast(Any, other)) is other, "an array of a type that Lucid lacks stays one"
 
 
 def test_a_module_without_forward_says_so() -> None:

@@ -165,6 +165,11 @@ def test_clipping_makes_large_gradients_smaller_by_one_factor() -> None:
     clipped = optim.clip_by_global_norm(gradients, 1.0)
     assert [value.numpy().item() for value in clipped.values()] == pytest.approx([0.6, 0.8])
     close(optim.clip_by_global_norm(gradients, 5.1), gradients)
+    close(optim.clip_by_global_norm(gradients, float("inf")), gradients)  # as torch is asked for the norm alone
+    for clip in (float("nan"), -float("inf"), 0.0):
+        with pytest.raises(ValueError, match=f"AdamW: clip is {clip}, expected a "):
+            optim.AdamW(0.1, clip=clip)
+    assert optim.AdamW(0.1, clip=float("inf")).clip == float("inf")
 
 
 def test_parameters_keep_their_types_and_are_computed_in_float32_at_least() -> None:
@@ -243,7 +248,11 @@ WEIGHT = {"head.weight": np.zeros((2, 3), np.float32)}
             "SGD: frozen: 'head.wieght' matches no parameter; did you mean head.weight.; there are head.weight",
         ),
         (lambda: optim.SGD(0.1).init({"w": np.zeros(2, np.int64)}), TypeError, r"parameter w is int64\[2\], expected"),
-        (lambda: optim.SGD(0.1).update({}, {}, WEIGHT, 0), KeyError, "gradients lacks head.weight; leave out of"),
+        (
+            lambda: optim.SGD(0.1).update({}, {}, WEIGHT, 0),
+            KeyError,
+            "gradients lacks head.weight; leave out parameters without",
+        ),
         (lambda: optim.AdamW(0.1).update(WEIGHT, {}, WEIGHT, 0), KeyError, "state lacks head.weight.exp_avg;"),
         (lambda: optim.AdamW(LAYER), TypeError, r"AdamW: got parameters or lr=, .*: write AdamW\(1e-3\); wrt= of"),  # type: ignore[arg-type]
         (lambda: optim.SGD(learning_rate=LAYER.state_dict()), TypeError, "SGD: got parameters or lr="),  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeGuard
@@ -18,14 +19,16 @@ class Range(NamedTuple):
     """Which numbers an option may be."""
 
     expected: str  # the range in words
-    # Whether a number is in it; infinity, NaN and what float64 does not hold are in none.
-    holds: Callable[[float], bool]
+    holds: Callable[[float], bool]  # whether a number is in it; NaN and what float64 does not hold are in none
     whole: bool = False  # whether it is of whole numbers
+    infinite: bool = False  # whether infinity may be in it
 
 
 FINITE = Range("a finite number", lambda x: True)
 NOT_NEGATIVE = Range("a number of 0 or more", lambda x: x >= 0)
 POSITIVE = Range("a number above 0", lambda x: x > 0)
+NOT_NEGATIVE_OR_INFINITE = NOT_NEGATIVE._replace(infinite=True)
+POSITIVE_OR_INFINITE = POSITIVE._replace(infinite=True)
 PROBABILITY = Range("a probability from 0 to 1", lambda x: 0 <= x <= 1)
 
 
@@ -50,7 +53,7 @@ def check(name: str, value: Any, allowed: Range) -> None:
     if not whole and (allowed.whole or not isinstance(value, (float, np.floating))):
         raise TypeError(f"{name} is {value!r}, expected a {'whole ' * allowed.whole}number")
     number = int(value) if whole else float(value)  # of Python, which has room for the ends of ranges
-    finite = abs(number) <= sys.float_info.max
+    finite = abs(number) <= sys.float_info.max or (allowed.infinite and number == math.inf)
     if not (finite and allowed.holds(number)):
         raise ValueError(f"{name} is {value}, expected {allowed.expected if finite else FINITE.expected}")
 

@@ -43,9 +43,10 @@ class Step(NamedTuple):
     def check(self, size: Any) -> None:
         """Raise a ValueError for a size that is not one of them, or that is perhaps none while tracing."""
         if not same(size % self.step, self.remainder):
+            remedy = f"write {self.text} in its spec" if isinstance(size, Dim) else "pad or truncate the input"
             raise ValueError(
                 f"from_torch: axis {self.axis} of an input has size {size}, expected {self.text}: for others, the "
-                "model may compute something else; pad or truncate the input"
+                f"model may compute something else; {remedy}"
             )
 
 

@@ -34,5 +34,5 @@ def check_row(where: str, name: str, row: int | None, rows: int) -> int | None:
 
 
 def check_probability(where: str, name: str, p: float) -> None:
-    """Raise ValueError for a number outside [0, 1], and TypeError for what is no number."""
+    """Raise ValueError for a number outside [0, 1], and TypeError for anything but a number."""
     check(f"{where}: {name}", p, PROBABILITY)

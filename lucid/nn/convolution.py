@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from lucid import ops
+from lucid.core.graph.loop_bodies import has_symbolic_size
 from lucid.core.graph.types import DTypeLike, TensorType, show_shape, spec
 from lucid.core.number_ranges import at_least, check
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
@@ -21,20 +22,22 @@ Ints: TypeAlias = int | Sequence[int]
 
 
 def per_axis(where: str, name: str, value: Ints, axes: int, least: int | None = 0) -> tuple[int, ...]:
-    """One whole number of at least `least` for each spatial axis; None: anything, such as a symbolic size.
+    """One whole number of at least `least` for each spatial axis; None: any. The op checks symbolic sizes.
 
     Raises:
         TypeError: for what is no whole number.
         ValueError: for another count of numbers, and smaller ones.
     """
     if type(value) is int and (least is None or value >= least):
-        return (value,) * axes  # most are
-    values = tuple(value) if isinstance(value, (tuple, Iterable)) else (value,)
+        return (value,) * axes
+    values = tuple(value) if isinstance(value, Iterable) else (value,)
     if len(values) == 1:
         values *= axes
     if len(values) != axes:
         raise ValueError(f"{where}: {name} is {value!r}, expected one number or {axes}")
     if least is None or (set(map(type, values)) == {int} and min(values) >= least):
+        return values
+    if has_symbolic_size(values):
         return values
     for each in values:
         check(f"{where}: {name}", each, at_least(least))

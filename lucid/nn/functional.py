@@ -489,8 +489,8 @@ def batch_norm(
         return ops.batch_norm(x, running_mean, running_var, weight, bias, eps=eps)
     wide, axes = at_least_float32(x), (0, *range(2, x.ndim))
     count = product(x.shape[axis] for axis in axes)
-    if isinstance(count, int) and count < 2:
-        raise ValueError(f"batch_norm: got {count} value(s) per channel in training, expected 2 or more")
+    if isinstance(count, int) and count == 1:
+        raise ValueError("batch_norm: got 1 value(s) per channel in training, expected 2 or more")
     normal = ops.batch_norm(wide, wide.mean(axes), ops.variance(wide, axes).flatten(), weight, bias, eps=eps)
     return normal if wide is x else normal.astype(x.dtype)
 

@@ -85,6 +85,7 @@ def one_hot(x: Tensor, classes: Size, dtype: DTypeLike = float32) -> Tensor:
         IndexError: eagerly, for an index outside the classes.
         ValueError: for no classes.
     """
+    classes = as_size("one_hot", classes)
     if isinstance(classes, int) and classes < 1:
         raise ValueError(f"one_hot: {classes} classes, expected 1 or more")
     if isinstance(classes, int) and not x.is_traced and x.numpy().size:

@@ -92,9 +92,9 @@ def resized(
     x: Tensor, sizes: Shape, factors: tuple[float | None, ...], mode: str, align_corners: bool, antialias: bool
 ) -> Tensor:
     """`resize` by one op where there is something to do, and by products with `antialias`."""
-    if mode == "nearest":  # torch's rule for sizes that stay or double
+    if mode == "nearest":
         pairs = zip(x.shape[2:], sizes, factors, strict=True)
-        factors = tuple(None if same(old, new) or same(2 * old, new) else factor for old, new, factor in pairs)
+        factors = tuple(factor and _of_nearest(old, new, factor) for old, new, factor in pairs)
     if all(map(same, x.shape[2:], sizes)) and all(factor in (None, 1) for factor in factors):
         return x
     if antialias:
@@ -102,6 +102,11 @@ def resized(
             x = _smoothed(x, axis, length, factor, mode, align_corners)
         return x
     return resize(x, sizes=sizes, factors=factors, mode=mode, align_corners=align_corners)
+
+
+def _of_nearest(old: Size, new: Size, factor: float) -> float:
+    """The factor by which positions are divided: torch leaves a given one aside where a size stays or doubles."""
+    return 1.0 if same(old, new) else 2.0 if same(2 * old, new) else factor
 
 
 @composite

@@ -236,8 +236,8 @@ class Op(Generic[P, R]):
             if isinstance(value, Tensor):
                 raise TypeError(
                     f"{self.name}: {name} is a tensor, {value.spec}, expected a value of Python, which is a constant "
-                    "of the graph; take .item() of a tensor that never changes, and compute with others, such as a "
-                    "learned scale, next to the op: query * scale"
+                    "of the graph; take .item() of a tensor that never changes, and compute with others next to the "
+                    "op, such as query * scale for a learned scale of attention"
                 )
         if list in map(type, attributes.values()):
             return {name: as_tuple(value) for name, value in attributes.items()}

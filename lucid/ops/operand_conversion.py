@@ -19,6 +19,7 @@ from lucid.core.graph.types import (
     dtype_of_scalar,
     float16,
     float32,
+    has_dtype,
 )
 from lucid.core.sizes.dims import Dim
 from lucid.core.words.other_libraries import advice, shown_type, type_name
@@ -171,12 +172,12 @@ def are_tensors(args: Sequence[Any]) -> bool:
 
 
 def arrays_as_tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call, with tensors that share their memory in the places of arrays."""
+    """The arguments of a call, with tensors that share their memory in the places of arrays of Lucid's types."""
     return tuple(map(_tensor_of, args)), {name: _tensor_of(value) for name, value in kwargs.items()}
 
 
 def _tensor_of(value: Any) -> Any:
-    return Tensor.from_array(value) if isinstance(value, np.ndarray) else value
+    return Tensor.from_array(value) if isinstance(value, np.ndarray) and has_dtype(value) else value
 
 
 def arrays_of(tensors: Sequence[Tensor | None]) -> list[Array | None] | None:

@@ -146,10 +146,10 @@ def searchsorted(
 # By a mask ------------------------------------------------------------------------------------------------------------
 
 
-def _first(values: Tensor, chosen: Tensor, size: Size, fill: Any) -> Tensor:
+def _first(user: str, values: Tensor, chosen: Tensor, size: Size, fill: Any) -> Tensor:
     """The first `size` of the values (n) that are chosen, and then a number."""
     if isinstance(size, int) and size < 0:
-        raise ValueError(f"size is {size}, expected 0 or more")
+        raise ValueError(f"{user}: size is {size}, expected 0 or more")
     place = cumsum(chosen.astype(int64), axis=0) - 1
     place = where(chosen & (place < size), place, size)  # the last one is cut off
     return scatter(full((size + 1,), fill, values.dtype), 0, place, values)[:size]
@@ -172,7 +172,7 @@ def masked_select(x: Tensor, mask: TensorLike, *, size: Size | None = None, fill
     shape = broadcast("masked_select", x.shape, chosen.shape)
     values, chosen = flatten(expand(x, shape)), flatten(expand(chosen, shape))
     if size is not None:
-        return _first(values, chosen, as_size("masked_select: size", size), fill_value)
+        return _first("masked_select", values, chosen, as_size("masked_select: size", size), fill_value)
     if chosen.is_traced or values.is_traced:
         raise TracedValueError(
             f"masked_select of a traced {x.spec}: how many elements it selects is known only when the model runs; give "
@@ -188,7 +188,7 @@ def nonzero_static(x: Tensor, *, size: Size, fill_value: int = -1) -> Tensor:
     count = as_size("nonzero_static: size", size)
     if not x.ndim:
         return full((count, 0), 0, int64)
-    places = _first(arange(product(x.shape)), chosen, count, -1)
+    places = _first("nonzero_static", arange(product(x.shape)), chosen, count, -1)
     sizes = [sym_max(axis, 1) for axis in x.shape]  # nothing is divided by 0
     return where(unsqueeze(places < 0, 1), fill_value, stack(unravel_index(where(places < 0, 0, places), sizes), -1))
 

@@ -105,6 +105,11 @@ def as_dtype(dtype: DTypeLike) -> DType:
     raise TypeError(f"dtype {dtype!r} is not one of {', '.join(_BY_NAME)}: cast with array.astype(...) first")
 
 
+def has_dtype(array: npt.NDArray[Any]) -> bool:
+    """Whether Lucid has the element type of an array."""
+    return array.dtype in _BY_NUMPY
+
+
 def convert(array: Array, dtype: DType, where: str) -> Array:
     """Stored numbers in another element type; the error message starts with `where`.
 

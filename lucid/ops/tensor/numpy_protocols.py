@@ -8,6 +8,7 @@ tensor; for known values, NumPy computes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from inspect import signature
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 Table = Mapping[str, Callable[..., Any]]
 
 _UFUNCS = {called for called in vars(np).values() if isinstance(called, np.ufunc)}
-# The op has the ufunc's name, but for these.
+# The op has the ufunc's name, except for these.
 _OPS_OF = {
     "subtract": "sub",
     "multiply": "mul",
@@ -128,8 +129,8 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.concatenate: lambda ops, arrays, axis=0: ops["concat"](arrays, axis),
     np.stack: lambda ops, arrays, axis=0: ops["stack"](arrays, axis),
     np.split: _split,
-    np.where: lambda ops, condition, *choices: (ops["where"] if choices else ops["nonzero"])(
-        condition, *(choices or (True,))
+    np.where: lambda ops, condition, *choices: (
+        ops["where"](condition, *choices) if choices else ops["nonzero"](condition, True)
     ),
     np.reshape: lambda ops, x, shape: ops["reshape"](x, shape),
     np.transpose: lambda ops, x, axes=None: ops["permute"](x, tuple(range(x.ndim))[::-1] if axes is None else axes),
@@ -152,13 +153,18 @@ def function(
     """
     ours = _FUNCTIONS.get(called)
     if ours is not None:
-        if unknown := [name for name in options if name not in signature(ours).parameters]:
+        if unknown := options.keys() - _option_names(ours):
             raise TypeError(
-                f"np.{called.__name__}: got {', '.join(unknown)} with a tensor, which its op does not have; leave it "
-                "out, or use the array of a known tensor: x.numpy()"
+                f"np.{called.__name__}: got {', '.join(sorted(unknown))} with a tensor, which its op does not have; "
+                "leave it out, or use the array of a known tensor: x.numpy()"
             )
         return ours(ops, *args, **options)
     return called(*_arrays(args, known), **{name: _arrays(value, known) for name, value in options.items()})
+
+
+@cache
+def _option_names(ours: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(signature(ours).parameters)
 
 
 def _arrays(value: Any, known: Callable[[Any], Any]) -> Any:
