@@ -13,6 +13,7 @@ import numpy as np
 import onnx.parser
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
 import lucid
 from lucid import Tensor, nn
@@ -178,6 +179,18 @@ def test_a_size_that_is_read_from_a_multiple_is_one_value_within_its_bounds() ->
         run(15, 6)
     with pytest.raises(ValueError, match=r"input y axis 0 has size 4, expected L \+ 1 with L = 4, as in x axis 0"):
         run(12, 4)
+
+
+def test_a_sum_in_the_size_of_another_exporter_is_a_name_like_others() -> None:
+    """As in decoders of older optimum, where the mask of a prompt has not one element more than the empty cache."""
+    sizes = {"mask": ["past_length + 1"], "past": ["past_length"]}
+    nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in sizes]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in sizes.items()]
+    outputs = [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, None) for node in nodes]
+    graph = helper.make_graph(nodes, "decoder", inputs, outputs)
+    session = Session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    results = session.run({"mask": np.ones(5, np.float32), "past": np.ones(0, np.float32)})
+    assert [value.shape for value in results.values()] == [(5,), (0,)]
 
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1.5])

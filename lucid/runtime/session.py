@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Never, TypeAlias
@@ -137,7 +137,8 @@ class Session:
         self.optional = {value.name: read_type(value) for value in self._session.get_overridable_initializers()}
         self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
         self._names = list(self.outputs)
-        self._readings = _readings(size for _, shape in self.inputs.values() for size in shape)
+        bounded = names_of(bound.size for bound in self._limits.refusing)
+        self._readings = _readings((size for _, shape in self.inputs.values() for size in shape), bounded)
         self._adapters, self.adapter = Adapters(self.optional), adapter
         self._adapters.values(adapter)
         self.memory = _providers.memory(chosen[0])
@@ -356,13 +357,17 @@ class Session:
                 bound.check("Session", evaluate(bound.size, {name: n for name, (n, _) in sizes.items()}))
 
 
-def _readings(sizes: Iterable[int | str | None]) -> dict[str, Reading]:
-    """How the value of a name is read from sizes such as ``2*L + 1``, by their text."""
+def _readings(sizes: Iterable[int | str | None], bounded: Set[str]) -> dict[str, Reading]:
+    """How the value of a name is read from sizes such as ``2*L + 1``, by their text.
+
+    Sums such as ``L + 1`` are read if the name has bounds: other exporters write some that do not hold.
+    """
     by_text: dict[str, Reading] = {}
     for text in dict.fromkeys(size for size in sizes if isinstance(size, str)):
         with suppress(ValueError):  # files of other exporters may have any text
             for reading in readings([(dim(text),)]):
-                if text != reading.name and isinstance(reading.rest, int):
+                holds = reading.times > 1 or (reading.name in bounded and text != reading.name)
+                if holds and isinstance(reading.rest, int):
                     by_text[text] = reading
     return by_text
 
