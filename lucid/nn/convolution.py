@@ -25,7 +25,7 @@ def per_axis(where: str, name: str, value: Ints, axes: int, least: int | None = 
     """One whole number of at least `least` for each spatial axis; None: any. The op checks symbolic sizes.
 
     Raises:
-        TypeError: for what is no whole number.
+        TypeError: for anything but whole numbers.
         ValueError: for another count of numbers, and smaller ones.
     """
     if type(value) is int and (least is None or value >= least):
