@@ -30,6 +30,16 @@ class Biased(nn.Module):
         return scores + self.bias(scores.shape[2], scores.shape[3])
 
 
+class OfVariances(nn.Module):
+    """A loss of variances, which are not negative, from any numbers."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        self.loss = loss
+
+    def forward(self, x: Tensor, target: Tensor, numbers: Tensor) -> Tensor:
+        return self.loss(x, target, numbers.abs())
+
+
 class Positioned(nn.Module):
     """Learned positions, added to vectors."""
 
@@ -200,7 +210,7 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
         )
     },
     **{name: (getattr(nn, name)(), (X, X, X)) for name in ("MarginRankingLoss", "TripletMarginLoss")},
-    "GaussianNLLLoss": (nn.GaussianNLLLoss(eps=0.5), (X, X, X)),
+    "GaussianNLLLoss": (OfVariances(nn.GaussianNLLLoss(eps=0.5)), (X, X, X)),
     "BCELoss": (OfProbabilities(nn.BCELoss()), (X, X)),
     "CosineEmbeddingLoss": (nn.CosineEmbeddingLoss(), (X, X, ("N", "L"))),
 }
