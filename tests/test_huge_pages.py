@@ -17,7 +17,7 @@ from lucid.runtime import Session, huge_pages
 from lucid.runtime.huge_pages import SIZE, Range, in_huge_pages, mapped, new_ranges
 from tests.chat.checkpoints import checkpoint
 
-_MAPPED = 20 * SIZE  # bytes that are mapped alone: glibc takes less from what it has
+_MAPPED = 20 * SIZE  # bytes
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these pages")
 
 
@@ -44,7 +44,7 @@ def test_memory_of_files_is_not_counted(tmp_path: Path) -> None:
     (tmp_path / "zeros").write_bytes(bytes(SIZE))
     with (tmp_path / "zeros").open("rb") as file, mmap.mmap(file.fileno(), SIZE, access=mmap.ACCESS_COPY) as of_file:
         assert not _is_in(of_file, mapped())
-        assert _is_in(bytearray(_MAPPED), mapped())
+        assert _is_in(_memory(), mapped())
 
 
 @pytest.mark.parametrize("separator", ["\r", "\x0c", "\x85", "\u2028"], ids=ascii)
@@ -77,9 +77,10 @@ def test_what_is_mapped_inside_is_in_large_pages() -> None:
         pytest.skip("this system puts no memory into large pages later on")
     before = _in_large_pages()
     with in_huge_pages():
-        memory = bytearray(b"1") * _MAPPED
+        memory = _memory()
+        memory.write(b"1" * _MAPPED)
     assert _in_large_pages() - before >= _MAPPED // 2
-    assert memory == b"1" * _MAPPED
+    assert memory[:] == b"1" * _MAPPED
 
 
 def test_an_administrator_may_switch_them_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +112,12 @@ def test_language_models_are_loaded_into_them_and_others_on_request(
     assert len(looks) == 4
 
 
-def _is_in(memory: bytearray | mmap.mmap, ranges: list[Range]) -> bool:
+def _memory() -> mmap.mmap:
+    """Memory that is mapped anew: what malloc gives may come from the heap, whose pages stay as they are."""
+    return mmap.mmap(-1, _MAPPED, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def _is_in(memory: mmap.mmap, ranges: list[Range]) -> bool:
     address = int(np.frombuffer(memory, np.uint8).__array_interface__["data"][0])
     return any(start <= address < end for start, end in ranges)
 
