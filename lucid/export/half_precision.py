@@ -2,7 +2,9 @@
 
 One rewrite serves every runtime. Each float32 weight becomes a constant in half precision and a cast to the type in
 which the runtime computes. Where it gains nothing from half precision, as on a CPU, that is float32: the cast is a node
-that runtimes compute once, when they load the file, and nothing else changes. Where it gains, it is half precision
+that runtimes compute once, when they load the file, and nothing else changes. Where it reads parts of tables (target
+"cpu"), the rows that an embedding reads are cast instead, so that the table stays half as large in memory. Where it
+gains, it is half precision
 itself, there is no cast, and what depends on weights or on floating-point inputs is computed in it; positions, masks
 and tables of angles do not, and stay float32 until they are combined with values that do. Sums inside ops (norms,
 softmax, products) are those of the ops in half precision, which are accumulated in float32.
@@ -25,6 +27,7 @@ from lucid.export.target import ExportError
 from lucid.ops.attention.buffers import buffered_attention
 from lucid.ops.attention.op import attention
 from lucid.ops.elementwise import cast
+from lucid.ops.neural import embedding
 from lucid.ops.op import Op
 from lucid.tracing.parts import TracedPart
 
@@ -36,6 +39,7 @@ class Halved:
     traced: TracedPart  # the rewritten graph, or part of a model
     dtype: DType  # the type in which weights are stored
     computed: DType  # the type in which the graph computes
+    rows: bool  # whether the rows that are read of a table are widened, instead of all of it
     numbers: int  # how many numbers are stored in `dtype`
     # The weights with numbers beyond the largest one of `dtype`: the name and the largest number.
     beyond: tuple[tuple[str, float], ...]
@@ -45,8 +49,9 @@ class Halved:
     @property
     def note(self) -> str:
         """The types in which weights are stored and computed, in one line."""
-        how = "and computed in it" if self.computed == self.dtype else f"and widened to {self.computed} once, at load"
-        return f"{self.numbers:,} weights are stored in {self.dtype} {how}"
+        when = "at load, tables as they are read" if self.rows else "once, at load"
+        how = "computed in it" if self.computed == self.dtype else f"widened to {self.computed} {when}"
+        return f"{self.numbers:,} weights are stored in {self.dtype} and {how}"
 
     def warn(self) -> None:
         """Warn of weights that half precision cannot hold."""
@@ -83,11 +88,12 @@ def halved(traced: TracedPart, options: ExportOptions) -> Halved | None:
         raise ExportError(
             f"dtype is {half}, expected float16 or bfloat16; model.to(...) changes a model to other types"
         )
-    computed = half if options.where().runtime.half_arithmetic else float32
-    weights = HalfWeights(traced.graph, half, saturate=computed == half)
+    runtime = options.where().runtime
+    computed = half if runtime.half_arithmetic else float32
+    weights = HalfWeights(traced.graph, half, saturate=computed == half, rows="partial reads" in runtime.strategies)
     graphs = _Rewrite(traced.graphs, weights, computed, float32 if options.keep_io_types else half).graphs()
     beyond, vanished = tuple(weights.beyond.items()), tuple(weights.vanished.items())
-    return Halved(traced.with_graphs(graphs), half, computed, weights.numbers, beyond, vanished)
+    return Halved(traced.with_graphs(graphs), half, computed, weights.rows, weights.numbers, beyond, vanished)
 
 
 class _Rewrite:
@@ -117,7 +123,9 @@ class _Rewrite:
         for node in graph.nodes():
             if any(value is not None and self._depends(value) for value in node.inputs):
                 for old, new in zip(node.results, self._made(node).results, strict=True):
-                    self._new[id(old)] = self._cast(new, self._computed) if old.type.dtype == float32 else new
+                    self._new[id(old)] = (
+                        self._cast(new, self._computed, node.scope) if old.type.dtype == float32 else new
+                    )
         return dict(zip(graph.output_names, map(self._output, graph.outputs), strict=True))
 
     def _input(self, old: Input) -> Input:
@@ -166,7 +174,8 @@ class _Rewrite:
         # The scales of a quantized weight belong to its op, which is not folded: they are not widened before it.
         whole = node.op.folded or self._computed == self._weights.dtype
         if isinstance(value, Constant) and self._weights.has(value) and whole:
-            return self._cast(self._weights.halved(value), self._computed, node.scope)
+            half = self._weights.halved(value)
+            return half if self._weights.rows and node.op is embedding else self._cast(half, self._computed, node.scope)
         if not self._depends(value) and _is_mask(node, index):
             return value
         return self._cast(new, self._computed, node.scope)
@@ -208,8 +217,9 @@ _MANY_VANISH = 0.01
 class HalfWeights:
     """The weights of a graph in half precision. Equal arrays and transposes share memory, as before."""
 
-    def __init__(self, graph: Graph, dtype: DType, saturate: bool) -> None:
+    def __init__(self, graph: Graph, dtype: DType, saturate: bool, rows: bool) -> None:
         self.dtype = dtype
+        self.rows = rows
         self.numbers = 0
         self.beyond: dict[str, float] = {}
         self.vanished: dict[str, float] = {}

@@ -19,7 +19,8 @@ Strategy: TypeAlias = Literal["blocks", "tiles", "products", "groups", "flash", 
 - "products": attention as products, which all threads share
 - "groups": the query heads of a group as queries of one head
 - "flash": attention in the nodes and layouts for which the runtime has fused kernels
-- "partial reads": kernels that read, without a copy, a part of a cache's buffer, a quantized table or experts
+- "partial reads": kernels that read, without a copy, a part of a cache's buffer, a table of few bits or in half
+  precision, or experts
 - "reshapes": the same numbers in another shape, for which the runtime has a faster kernel
 """
 
